@@ -1,0 +1,8 @@
+"""The domain as a pure state machine: ``core.handle(event, now) -> list[Command]``.
+
+Jobs, nodes, allocations, negotiation and the transaction of a resize live here, as data and as
+functions over it. Nothing here does I/O, starts a thread, reads a clock or draws a random number,
+so the daemon and the simulator run the very same behaviour.
+
+May import: the standard library only (and of that, nothing that talks to the outside).
+"""
