@@ -1,0 +1,81 @@
+"""Settings and fixtures of every test."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from testkit.leaks import MARK, Leaks, describe, end, session_processes
+
+# Before any test starts a rank: one host, no network but loopback, the same transport everywhere.
+os.environ["FI_TCP_IFACE"] = "lo"
+os.environ["MPIR_CVAR_CH4_NETMOD"] = "ofi"
+os.environ[MARK] = secrets.token_hex(8)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _own_folders() -> Iterator[None]:
+    """Keep every test away from a cluster that its user may be running."""
+    base = Path(tempfile.mkdtemp(prefix="pliant-test-"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PLIANT_STATE_DIR", str(base / "state"))
+        patch.setenv("PLIANT_RUN_DIR", str(base / "run"))
+        yield
+    shutil.rmtree(base, ignore_errors=True)
+
+
+@pytest.fixture
+def state_dir(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Return a state folder of this test's own; commands it starts use it, too.
+
+    Its path is short, because the path of a unix socket has at most 107 characters.
+    """
+    base = Path(tempfile.mkdtemp(prefix="pliant-"))
+    for name in ("state", "run"):
+        (base / name).mkdir(mode=0o700)
+        monkeypatch.setenv(f"PLIANT_{name.upper()}_DIR", str(base / name))
+    yield base / "state"
+    shutil.rmtree(base, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def workloads() -> Path:
+    """Return the folder of recorded workloads, or skip the test."""
+    folder = os.environ.get("PLIANT_WORKLOADS")
+    if not folder:
+        pytest.skip("PLIANT_WORKLOADS does not name a folder with recorded workloads")
+    if not Path(folder).is_dir():
+        pytest.skip(f"PLIANT_WORKLOADS names {folder}, which is not a folder")
+    return Path(folder)
+
+
+@pytest.fixture(autouse=True)
+def _no_leaks(request: pytest.FixtureRequest, _own_folders: None) -> Iterator[None]:
+    """Fail a test that leaves child processes or non-daemon threads behind.
+
+    Tests that start ranks or daemons also answer for processes that were detached.
+    """
+    marks = {mark.name for mark in request.node.iter_markers()}
+    leaks = Leaks(detached=bool(marks & {"mpi", "cluster"}))
+    yield
+    found = leaks.find()
+    if found:
+        pytest.fail("left behind:\n  " + "\n  ".join(found), pytrace=False)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _no_leaks_at_the_end() -> Iterator[None]:
+    """Fail the last test when a fixture of a module or of the session left a process behind."""
+    yield
+    found = session_processes()
+    lines = [describe(process) for process in found]
+    for process in found:
+        end(process)
+    if lines:
+        pytest.fail("left behind by a shared fixture:\n  " + "\n  ".join(lines), pytrace=False)

@@ -1,0 +1,98 @@
+"""Finding what a test left behind: processes and threads."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+
+import psutil
+
+#: Set for the whole session; processes that were detached on purpose still inherit it.
+MARK = "PLIANT_TEST_SESSION"
+
+
+def session_processes() -> set[psutil.Process]:
+    """Return the living processes that descend from this session, however they were detached."""
+    mark = os.environ[MARK]
+    found = set()
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get(MARK) == mark and process.pid != os.getpid():
+                found.add(process)
+        except (psutil.Error, OSError):
+            continue  # it has ended, is a zombie, or belongs to somebody else
+    return found
+
+
+def children() -> set[psutil.Process]:
+    """Return the direct children of this process, zombies included."""
+    found = set()
+    for pid in _child_pids():
+        try:
+            found.add(psutil.Process(pid))
+        except psutil.Error:
+            continue
+    return found
+
+
+class Leaks:
+    """What is there before a test, to be compared with what is there after it."""
+
+    def __init__(self, *, detached: bool) -> None:
+        self._detached = detached
+        self._processes = self._all_processes()
+        self._threads = set(threading.enumerate())
+
+    def find(self, *, within: float = 3.0) -> list[str]:
+        """Return a line for each leak that is still there after a grace time, and end processes."""
+        deadline = time.monotonic() + within
+        while (self._new_processes() or self._new_threads()) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        lines = [f"thread {thread.name!r} still runs" for thread in self._new_threads()]
+        for process in self._new_processes():
+            lines.append(f"process {describe(process)} still runs")
+            end(process)
+        return sorted(lines)
+
+    def _all_processes(self) -> set[psutil.Process]:
+        return children() | session_processes() if self._detached else children()
+
+    def _new_processes(self) -> set[psutil.Process]:
+        return self._all_processes() - self._processes
+
+    def _new_threads(self) -> list[threading.Thread]:
+        return [
+            thread
+            for thread in threading.enumerate()
+            if thread not in self._threads and thread.is_alive() and not thread.daemon
+        ]
+
+
+def describe(process: psutil.Process) -> str:
+    """Return the id and the command line of a process that may be ending."""
+    try:
+        return f"{process.pid} ({' '.join(process.cmdline()) or process.status()})"
+    except psutil.Error:
+        return str(process.pid)
+
+
+def end(process: psutil.Process) -> None:
+    """Kill a process that this session started, and collect it where it is a child."""
+    try:
+        process.kill()
+        process.wait(timeout=5)
+    except psutil.Error:
+        pass  # it ended by itself, or nobody collects it
+
+
+def _child_pids() -> set[int]:
+    """Read the kernel's list, which is far cheaper than looking at every process."""
+    pids: set[int] = set()
+    try:
+        for task in os.listdir("/proc/self/task"):
+            with open(f"/proc/self/task/{task}/children", encoding="ascii") as file:
+                pids.update(map(int, file.read().split()))
+    except FileNotFoundError:  # a thread has just ended, or the kernel lacks this file
+        pids = {process.pid for process in psutil.Process().children()}
+    return pids

@@ -1,0 +1,43 @@
+"""Running fresh interpreters."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+
+def run_python(
+    *args: str,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    timeout: float = 30.0,
+    check: bool = True,
+) -> subprocess.CompletedProcess[str]:
+    """Run this interpreter with arguments; a bad exit fails the test and shows both streams."""
+    done = subprocess.run(
+        [sys.executable, *args],
+        env={**os.environ, **(env or {})},
+        cwd=cwd,
+        timeout=timeout,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    if check and done.returncode != 0:
+        raise AssertionError(
+            f"python {' '.join(args)} ended with {done.returncode}\n{done.stdout}\n{done.stderr}"
+        )
+    return done
+
+
+def fresh_modules(code: str) -> set[str]:
+    """Return the top-level modules that a fresh interpreter has loaded when some code is done."""
+    report = "atexit.register(lambda: print('loaded:', *sys.modules, file=sys.stderr))"
+    done = run_python("-c", f"import atexit, sys\n{report}\n{code}", check=False)
+    for line in done.stderr.splitlines():
+        if line.startswith("loaded:"):
+            return {name.partition(".")[0] for name in line.split()[1:]}
+    raise AssertionError(f"no list of modules from: {code}\n{done.stderr}")

@@ -1,0 +1,24 @@
+"""Waiting for a condition instead of sleeping."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def wait_until(
+    condition: Callable[[], T], *, timeout: float = 10.0, every: float = 0.01, what: str = ""
+) -> T:
+    """Return the first true value of a condition; fail the test when there is none in time."""
+    deadline = time.monotonic() + timeout
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() >= deadline:
+            name = what or getattr(condition, "__name__", repr(condition))
+            raise AssertionError(f"not within {timeout} s: {name} (last value: {value!r})")
+        time.sleep(every)

@@ -1,0 +1,257 @@
+"""The rules of the house that hold for every file: who imports whom, banned calls, sizes."""
+
+from __future__ import annotations
+
+import ast
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from testkit import PARTS, ROOT, fresh_modules, part_files, source_files
+
+#: The parts each part may import besides itself.
+MAY_IMPORT = {
+    "core": set[str](),
+    "strategies": {"core"},
+    "simulator": {"core", "strategies"},
+    "protos": {"core"},
+    "appkit": {"core", "protos"},
+    "nodectl": {"core", "protos"},
+    "client": {"core", "protos"},
+    "server": {"core", "strategies", "protos"},
+    "deploy": {"core", "protos"},
+    "examples": {"core", "strategies", "simulator", "protos", "appkit", "client"},
+}
+
+#: Parts that hold to the standard library.
+PURE = ("core", "strategies", "simulator")
+
+#: In its reports (modules `report*`) the simulator may use more.
+REPORTS = {"numpy"}
+
+#: Modules of the standard library through which the world, the clock or chance would come in.
+IMPURE = {
+    "asyncio",
+    "concurrent",
+    "logging",
+    "multiprocessing",
+    "os",
+    "random",
+    "secrets",
+    "select",
+    "selectors",
+    "shutil",
+    "signal",
+    "socket",
+    "sqlite3",
+    "subprocess",
+    "tempfile",
+    "threading",
+    "time",
+    "uuid",
+}
+
+#: Third-party packages that a part never imports, not even late.
+NEVER = {
+    "protos": {"sqlalchemy", "alembic", "click", "rich", "mpi4py", "numpy"},
+    "appkit": {"sqlalchemy", "alembic", "click", "rich", "structlog", "msgspec"},
+    "nodectl": {"sqlalchemy", "alembic", "click", "mpi4py", "numpy"},
+    "client": {"sqlalchemy", "alembic", "click", "mpi4py"},
+    "server": {"click", "mpi4py"},
+}
+
+#: The only modules of nodectl that may fork, and that never load grpc.
+FORKING = ("launcher", "shim")
+
+MAX_FILE_LINES = 400
+MAX_FUNCTION_LINES = 60
+
+
+def parse(path: Path, code: str | None = None) -> ast.Module:
+    return ast.parse(path.read_bytes() if code is None else code, filename=str(path))
+
+
+def imports(path: Path, code: str | None = None) -> Iterator[tuple[int, str]]:
+    """Yield (line, absolute dotted name) for every import in a file, late ones included."""
+    relative = path.relative_to(ROOT)
+    package = ["pliant", *relative.parent.parts]
+    for node in ast.walk(parse(path, code)):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node.lineno, alias.name
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            source = [*base, *(node.module.split(".") if node.module else [])]
+            for alias in node.names:
+                yield node.lineno, ".".join([*source, alias.name])
+
+
+def where(path: Path, line: int) -> str:
+    return f"{path.relative_to(ROOT)}:{line}"
+
+
+def may_fork(path: Path) -> bool:
+    part, *rest = path.relative_to(ROOT).parts
+    return part == "nodectl" and rest[0].startswith(FORKING)
+
+
+def test_every_part_has_its_rule() -> None:
+    assert set(MAY_IMPORT) == set(PARTS)
+    assert not (ROOT / "pliant").exists(), "a root folder `pliant` would shadow the namespace"
+
+
+def test_imports_between_parts_go_down_only() -> None:
+    faults = []
+    for part in PARTS:
+        for path in part_files(part):
+            for line, name in imports(path):
+                top, _, rest = name.partition(".")
+                other = rest.partition(".")[0]
+                if top == "pliant" and other != part and other not in MAY_IMPORT[part]:
+                    faults.append(f"{where(path, line)}: {part} may not import pliant.{other}")
+                if top in PARTS:
+                    faults.append(f"{where(path, line)}: write pliant.{name}, not {name}")
+    assert faults == []
+
+
+def test_pure_parts_import_the_standard_library_only() -> None:
+    faults = []
+    for part in PURE:
+        for path in part_files(part):
+            report = path.relative_to(ROOT).as_posix().startswith("simulator/report")
+            allowed = sys.stdlib_module_names | {"pliant"} | (REPORTS if report else set())
+            for line, name in imports(path):
+                top = name.partition(".")[0]
+                if top not in allowed:
+                    faults.append(f"{where(path, line)}: {part} may not import {top}")
+    assert faults == []
+
+
+@pytest.mark.parametrize("part", ["core", "strategies"])
+def test_the_domain_has_no_clock_no_chance_and_no_outside(part: str) -> None:
+    faults = [
+        f"{where(path, line)}: {part} may not import {name}"
+        for path in part_files(part)
+        for line, name in imports(path)
+        if name.partition(".")[0] in IMPURE
+    ]
+    assert faults == []
+
+
+def test_parts_keep_to_their_packages() -> None:
+    faults = [
+        f"{where(path, line)}: {part} never imports {name}"
+        for part, banned in NEVER.items()
+        for path in part_files(part)
+        for line, name in imports(path)
+        if name.partition(".")[0] in banned
+    ]
+    assert faults == []
+
+
+def test_processes_that_fork_load_neither_grpc_nor_threads() -> None:
+    faults = [
+        f"{where(path, line)}: a process that forks never imports {name}"
+        for path in part_files("nodectl")
+        if may_fork(path)
+        for line, name in imports(path)
+        if name.partition(".")[0] in {"grpc", "threading", "asyncio", "concurrent"}
+    ]
+    assert faults == []
+
+
+def banned_calls(path: Path, code: str | None = None) -> Iterator[tuple[int, str]]:
+    """Yield every way to fork an interpreter that may have threads and grpc in it."""
+    for line, name in imports(path, code):
+        if name.partition(".")[0] == "multiprocessing":
+            yield line, "multiprocessing"
+        if name in {"os.fork", "os.forkpty", "concurrent.futures.ProcessPoolExecutor"}:
+            yield line, name
+    for node in ast.walk(parse(path, code)):
+        if isinstance(node, ast.Attribute) and node.attr in {"fork", "forkpty"}:
+            if isinstance(node.value, ast.Name) and node.value.id == "os":
+                yield node.lineno, f"os.{node.attr}"
+        elif isinstance(node, ast.Attribute) and node.attr == "ProcessPoolExecutor":
+            yield node.lineno, node.attr
+        elif isinstance(node, ast.keyword) and node.arg == "preexec_fn":
+            yield node.value.lineno, "preexec_fn"
+
+
+def test_nothing_but_launcher_and_shim_forks() -> None:
+    faults = [
+        f"{where(path, line)}: {what} is for nodectl/launcher* and nodectl/shim* only"
+        for part in PARTS
+        for path in part_files(part)
+        if not may_fork(path)
+        for line, what in banned_calls(path)
+    ]
+    assert faults == []
+
+
+def test_the_search_for_banned_calls_finds_them() -> None:
+    code = """
+import multiprocessing.pool
+from os import fork
+import os, subprocess
+os.forkpty()
+subprocess.Popen(["x"], preexec_fn=os.setsid)
+"""
+    found = sorted(what for _, what in banned_calls(ROOT / "nodectl" / "example.py", code))
+    assert found == ["multiprocessing", "os.fork", "os.forkpty", "preexec_fn"]
+
+
+def test_relative_imports_are_resolved() -> None:
+    code = "from . import a\nfrom ..b import c\nfrom ... import core\n"
+    names = [name for _, name in imports(ROOT / "server" / "db" / "example.py", code)]
+    assert names == ["pliant.server.db.a", "pliant.server.b.c", "pliant.core"]
+
+
+def test_files_and_functions_stay_short() -> None:
+    faults = []
+    for path in source_files():
+        lines = path.read_text(encoding="utf-8").count("\n")
+        if lines > MAX_FILE_LINES:
+            faults.append(f"{where(path, 1)}: {lines} lines, the limit is {MAX_FILE_LINES}")
+        for node in ast.walk(parse(path)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                length = (node.end_lineno or node.lineno) - node.lineno + 1
+                if length > MAX_FUNCTION_LINES:
+                    faults.append(
+                        f"{where(path, node.lineno)}: {node.name} has {length} lines, "
+                        f"the limit is {MAX_FUNCTION_LINES}"
+                    )
+    assert faults == []
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_every_part_says_what_it_is(part: str) -> None:
+    text = ast.get_docstring(parse(ROOT / part / "__init__.py"))
+    assert text is not None
+    assert 3 <= len(text.splitlines()) <= 10
+    assert "May import:" in text
+    assert (ROOT / part / "py.typed").is_file()
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_type_checkers_see_the_part_through_a_relative_link(part: str) -> None:
+    link = ROOT / ".typing" / "pliant" / part
+    assert os.readlink(link) == f"../../{part}"
+    assert link.resolve() == ROOT / part
+
+
+@pytest.mark.parametrize(
+    ("module", "code"),
+    [
+        ("client/jobsub.py", "from pliant.client.jobsub import main; main(['--help'])"),
+        ("client/cli.py", "from pliant.client.cli import main; main(['--help'])"),
+        ("appkit/__init__.py", "import pliant.appkit as kit; getattr(kit, 'malleable', None)"),
+    ],
+    ids=["jobsub --help", "pliant --help", "import pliant.appkit"],
+)
+def test_starting_is_cheap(module: str, code: str) -> None:
+    if not (ROOT / module).exists():
+        pytest.skip(f"{module} does not exist yet")
+    assert fresh_modules(code) & {"grpc", "google", "sqlalchemy", "rich", "click"} == set()
