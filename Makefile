@@ -35,7 +35,7 @@ check: $(DEVELOP)
 
 # Order the three steps also under `make -j`: they would compete for the same processors.
 unit: check
-	$(BIN)/pytest -n $(WORKERS) -m "not (mpi or cluster)"
+	$(BIN)/pytest -n $(WORKERS) --dist loadgroup -m "not (mpi or cluster)"
 
 system: unit
 	$(BIN)/pytest -m "mpi or cluster"
@@ -50,7 +50,7 @@ format: $(DEVELOP) ## Rewrite the sources in the house style
 	$(BIN)/ruff format
 
 bench: $(DEVELOP) ## Measure against the budgets
-	$(BIN)/python -m pytest --timeout=0 benchmarks
+	$(BIN)/python benchmarks
 
 protos: $(DEVELOP) ## Make the stubs from protos/*.proto
 	$(BIN)/python -m pliant.protos.generate

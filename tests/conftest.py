@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from testkit.leaks import MARK, Leaks, describe, end, session_processes
@@ -17,6 +18,10 @@ from testkit.leaks import MARK, Leaks, describe, end, session_processes
 os.environ["FI_TCP_IFACE"] = "lo"
 os.environ["MPIR_CVAR_CH4_NETMOD"] = "ofi"
 os.environ[MARK] = secrets.token_hex(8)
+
+# A loaded machine is slow, which is no fault of the example; `timeout` bounds the whole test.
+hypothesis.settings.register_profile("pliant", deadline=None)
+hypothesis.settings.load_profile("pliant")
 
 
 @pytest.fixture(autouse=True, scope="session")
