@@ -11,6 +11,11 @@ WORKERS ?= 2
 .PHONY: help venv test check unit system demo lint format bench protos clean
 export PYTHON
 
+# An environment that was moved or copied does not work: make it again.
+ifneq ($(shell cat .venv/.made-in 2>/dev/null),$(realpath $(CURDIR)))
+.PHONY: $(DEVELOP) $(RUNTIME)
+endif
+
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 

@@ -17,17 +17,6 @@ from testkit import PARTS, ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
-#: Files of the parts that are data, as patterns below the repository root.
-DATA = (
-    "*/py.typed",
-    "protos/*.proto",
-    "protos/*.pyi",
-    "server/migrations/**/*.mako",
-    "server/migrations/**/*.py",
-    "examples/**/*.yaml",
-    "deploy/**/*",
-)
-
 ENTRY_POINTS = sorted(
     {
         *PROJECT["scripts"].values(),
@@ -63,6 +52,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "examples/new_folder/example.yaml",
         "deploy/new_folder/example.service",
         "protos/example.proto",
+        "server/new_static/example.css",
     ):
         path = copy / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -70,8 +60,12 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return copy
 
 
-def build_wheel(source: Path, out: Path, *args: str) -> set[str]:
-    """Build without a network and return the names of the files in the wheel."""
+def build_wheel(checkout: Path, out: Path, *args: str) -> set[str]:
+    """Build without a network and return the names of the files in the wheel.
+
+    Each build has a copy of its own: the lists that one leaves behind would hide gaps from another.
+    """
+    source = shutil.copytree(checkout, out / "source")
     done = subprocess.run(
         [sys.executable, "-m", "build", "--no-isolation", "--outdir", out, *args, source],
         capture_output=True,
@@ -92,23 +86,17 @@ def from_sdist(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> set[
 
 
 @pytest.fixture(scope="module")
-def direct(
-    checkout: Path,
-    from_sdist: set[str],  # before: it builds outside the checkout and finds nothing prepared
-    tmp_path_factory: pytest.TempPathFactory,
-) -> set[str]:
-    del from_sdist
+def direct(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> set[str]:
     return build_wheel(checkout, tmp_path_factory.mktemp("direct"), "--wheel")
 
 
 def expected(checkout: Path) -> set[str]:
-    """Return the names a wheel must hold for the parts of a checkout."""
-    sources = {path for part in PARTS for path in (checkout / part).rglob("*.py")}
-    data = {path for pattern in DATA for path in checkout.glob(pattern)}
+    """Return the names a wheel must hold for the parts of a checkout: everything in them."""
     return {
         f"pliant/{path.relative_to(checkout).as_posix()}"
-        for path in sources | data
-        if path.is_file() and path.relative_to(checkout).parts[0] in PARTS
+        for part in PARTS
+        for path in (checkout / part).rglob("*")
+        if path.is_file()
     }
 
 
@@ -128,9 +116,11 @@ class TestWheel:
         assert f"pliant-{PROJECT['version']}.dist-info/licenses/LICENSE" in names
 
 
-def test_setup_maps_every_part() -> None:
-    text = (ROOT / "setup.py").read_text(encoding="utf-8")
-    assert [part for part in PARTS if f'    "{part}",\n' not in text] == []
+def test_every_part_is_mapped_and_in_the_source_archive() -> None:
+    setup = (ROOT / "setup.py").read_text(encoding="utf-8")
+    manifest = (ROOT / "MANIFEST.in").read_text(encoding="utf-8").splitlines()
+    assert [part for part in PARTS if f'    "{part}",\n' not in setup] == []
+    assert [part for part in PARTS if f"graft {part}" not in manifest] == []
 
 
 @pytest.mark.parametrize("target", ENTRY_POINTS)
