@@ -1,0 +1,144 @@
+"""What the core wants done. The shell commits every ``Store`` of a batch before it does anything else of it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pliant.core.ids import CycleId, JobId, NodeName, ResizeId
+from pliant.core.negotiation import Template
+from pliant.core.processors import NONE, ProcessorMap
+from pliant.core.scheduling import View
+from pliant.core.timers import Timer
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """One line of a history: what happened, in words and as data."""
+
+    time: float
+    #: Such as ``job.started``; the history command filters by it.
+    kind: str
+    text: str
+    #: None: about the cluster.
+    job: JobId | None = None
+    data: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """Make durable: these jobs and nodes as they stand now, and these notes, in one transaction."""
+
+    jobs: frozenset[JobId] = frozenset()
+    nodes: frozenset[NodeName] = frozenset()
+    notes: tuple[Note, ...] = ()
+    #: Whether the strategy's memory changed.
+    memory: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RunStrategy:
+    """Ask the strategy for a plan; answer with PlanReady or PlanFailed of the same cycle."""
+
+    cycle: CycleId
+    view: View
+
+
+@dataclass(frozen=True, slots=True)
+class SendOffer:
+    """Say this to the application."""
+
+    job: JobId
+    run: int
+    template: Template
+
+
+@dataclass(frozen=True, slots=True)
+class SendWithdraw:
+    """Take an offer or a GO back."""
+
+    job: JobId
+    run: int
+    resize: ResizeId
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class OpenStandby:
+    """Have the rank on this processor open its session: it will be the coordinator."""
+
+    job: JobId
+    run: int
+    processor: int
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """Start a world: one rank on each processor, in this order."""
+
+    job: JobId
+    run: int
+    #: 0: the first start; else the newcomers of this resize.
+    resize: ResizeId
+    epoch: int
+    processors: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SendGo:
+    """Hand the transaction to the application, and tell the newcomers where to meet it."""
+
+    job: JobId
+    run: int
+    resize: ResizeId
+    epoch: int
+    leaving_ranks: tuple[int, ...]
+    joining_processors: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """End processes: TERM, then KILL after the grace."""
+
+    job: JobId
+    run: int
+    #: NONE: all of the job.
+    processors: ProcessorMap = NONE
+    grace_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class SetTimer:
+    """Answer with TimerFired at this time (seconds since the epoch)."""
+
+    timer: Timer
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The result of a user's request; ``refusal`` empty: done."""
+
+    request: int
+    refusal: str = ""
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The books on this job are closed."""
+
+    job: JobId
+
+
+Command = (
+    Store
+    | RunStrategy
+    | SendOffer
+    | SendWithdraw
+    | OpenStandby
+    | Launch
+    | SendGo
+    | Kill
+    | SetTimer
+    | Answer
+    | Ended
+)

@@ -1,0 +1,280 @@
+"""What can happen to the core. Shells (daemon, simulator) make these; ``Core.handle`` takes them.
+
+``request`` on an event of a user is a number of the shell's own; the core's ``Answer`` carries it back.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pliant.core.ids import CycleId, JobId, NodeName, ResizeId
+from pliant.core.jobs import Exit, JobSpec
+from pliant.core.negotiation import Template
+from pliant.core.processors import NONE, ProcessorMap
+from pliant.core.scheduling import Plan
+from pliant.core.sizes import Sizes
+from pliant.core.timers import Timer
+
+# ------------------------------------------------------------------ users
+
+
+@dataclass(frozen=True, slots=True)
+class JobSubmitted:
+    """A job was accepted and stored."""
+
+    spec: JobSpec
+    held: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class JobCancelled:
+    """Somebody wants it ended."""
+
+    job: JobId
+    actor: str = ""
+    request: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class JobHeld:
+    """Somebody wants it to wait."""
+
+    job: JobId
+    actor: str = ""
+    request: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class JobReleased:
+    """Somebody lets a held job go."""
+
+    job: JobId
+    actor: str = ""
+    request: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ResizeRequested:
+    """An operator wants a running job at another size."""
+
+    job: JobId
+    size: int
+    #: Processors to give back; NONE: the core chooses.
+    release: ProcessorMap = NONE
+    actor: str = ""
+    request: int = 0
+
+
+# ------------------------------------------------------------------ nodes
+
+
+@dataclass(frozen=True, slots=True)
+class LiveWorld:
+    """What a node says of a world at registration."""
+
+    job: JobId
+    run: int
+    resize: ResizeId
+    live: ProcessorMap
+    ready: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRegistered:
+    """A controller opened its stream."""
+
+    name: NodeName
+    slots: int
+    cluster: str = "default"
+    address: str = "127.0.0.1"
+    memory_bytes: int = 0
+    worlds: tuple[LiveWorld, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSuspected:
+    """Beats are missing."""
+
+    name: NodeName
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRecovered:
+    """Beats arrive again."""
+
+    name: NodeName
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLost:
+    """Its lease ran out."""
+
+    name: NodeName
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDrained:
+    """An operator keeps new work off it."""
+
+    name: NodeName
+    reason: str = ""
+    request: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class NodeResumed:
+    """An operator gives it back."""
+
+    name: NodeName
+    request: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class WorldReady:
+    """All newcomers of a resize on this node sleep and wait to join."""
+
+    job: JobId
+    run: int
+    resize: ResizeId
+    node: NodeName
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessesExited:
+    """Processes are gone from their processors."""
+
+    job: JobId
+    run: int
+    resize: ResizeId
+    exits: tuple[Exit, ...]
+
+
+# ------------------------------------------------------------------ applications
+
+
+@dataclass(frozen=True, slots=True)
+class ApplicationRegistered:
+    """A coordinator opened its session (also again, after any of the two restarted)."""
+
+    job: JobId
+    run: int
+    epoch: int
+    #: By rank.
+    processors: tuple[int, ...]
+    #: The program's own; None: it states none.
+    sizes: Sizes | None = None
+    #: A GO that it holds and has not decided.
+    pending: ResizeId = ResizeId(0)
+
+
+@dataclass(frozen=True, slots=True)
+class ApplicationLeft:
+    """The coordinator's session closed."""
+
+    job: JobId
+    run: int
+
+
+@dataclass(frozen=True, slots=True)
+class StandbyReady:
+    """The next coordinator has its session open."""
+
+    job: JobId
+    run: int
+
+
+@dataclass(frozen=True, slots=True)
+class OfferAnswered:
+    """The application said something in a talk."""
+
+    job: JobId
+    run: int
+    template: Template
+
+
+@dataclass(frozen=True, slots=True)
+class ResizeBegun:
+    """The application is at its safe point and has begun."""
+
+    job: JobId
+    run: int
+    resize: ResizeId
+
+
+@dataclass(frozen=True, slots=True)
+class ResizeDecided:
+    """The application committed or rolled back."""
+
+    job: JobId
+    run: int
+    resize: ResizeId
+    committed: bool
+    epoch: int
+    processors: tuple[int, ...]
+    stage: str = ""
+    reason: str = ""
+    #: The pause by step.
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    bytes_moved: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ResizeWithdrawn:
+    """The application confirms that it had not begun and will not."""
+
+    job: JobId
+    run: int
+    resize: ResizeId
+
+
+# ------------------------------------------------------------------ the shell itself
+
+
+@dataclass(frozen=True, slots=True)
+class PlanReady:
+    """The strategy answered ``RunStrategy``."""
+
+    cycle: CycleId
+    plan: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class PlanFailed:
+    """The strategy raised or overran its budget."""
+
+    cycle: CycleId
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class TimerFired:
+    """A timer of ``SetTimer`` ran out."""
+
+    timer: Timer
+
+
+Event = (
+    JobSubmitted
+    | JobCancelled
+    | JobHeld
+    | JobReleased
+    | ResizeRequested
+    | NodeRegistered
+    | NodeSuspected
+    | NodeRecovered
+    | NodeLost
+    | NodeDrained
+    | NodeResumed
+    | WorldReady
+    | ProcessesExited
+    | ApplicationRegistered
+    | ApplicationLeft
+    | StandbyReady
+    | OfferAnswered
+    | ResizeBegun
+    | ResizeDecided
+    | ResizeWithdrawn
+    | PlanReady
+    | PlanFailed
+    | TimerFired
+)

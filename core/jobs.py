@@ -1,0 +1,203 @@
+"""Jobs: what a user asked for, and what became of it."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from pliant.core.ids import JobId, ResizeId
+from pliant.core.lifecycle import FINAL_STATES, JobState, check_step
+from pliant.core.negotiation import Talk
+from pliant.core.processors import NONE, ProcessorMap, of
+from pliant.core.sizes import Sizes
+
+#: Steps of its history that a job keeps in memory; the database keeps all.
+STORY_LENGTH = 24
+
+
+class JobClass(StrEnum):
+    """Who fixes the size, and when (Feitelson)."""
+
+    #: Its user, at submission.
+    RIGID = "rigid"
+    #: The system, at start.
+    MOLDABLE = "moldable"
+    #: The system, while it runs: the program has registered with a range of sizes.
+    MALLEABLE = "malleable"
+
+
+class JobType(StrEnum):
+    """How its processes are started."""
+
+    #: One rank per processor in one MPI world.
+    MPI = "mpi"
+    #: One process.
+    UNI = "uni"
+    #: A shell script on the first node, which may start ranks itself.
+    SCRIPT = "script"
+
+
+@dataclass(frozen=True, slots=True)
+class JobSpec:
+    """What was asked for; never changes. The program itself stays in the database."""
+
+    id: JobId
+    name: str
+    user: str
+    type: JobType
+    sizes: Sizes
+    #: Seconds since the epoch.
+    submit: float
+    uid: int = 0
+    #: Seconds the user expects it to run; None: unknown.
+    estimate_s: float | None = None
+    #: Seconds after which it is ended; None: never.
+    time_limit_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """The end of one process."""
+
+    processor: int
+    code: int
+    #: 0: it ended by itself.
+    signal: int = 0
+    reason: str = ""
+
+    @property
+    def clean(self) -> bool:
+        """Whether it ended by itself with code 0."""
+        return self.code == 0 and self.signal == 0
+
+
+class ResizeStage(StrEnum):
+    """How far a resize transaction is, and who owns it (DESIGN section 6)."""
+
+    #: Offered; the application has not answered. The server may end it alone.
+    TALK = "talk"
+    #: Agreed; newcomers start, or the next coordinator connects. The server may end it alone.
+    PREPARE = "prepare"
+    #: GO is durable: the application decides at its next safe point.
+    GO = "go"
+    #: The application is at its safe point and has begun; the deadline runs.
+    BEGUN = "begun"
+    #: Taken back after GO; the application has not yet said whether it had begun.
+    WITHDRAWING = "withdrawing"
+    #: Committed; the leavers' processes are still there.
+    RELEASE = "release"
+
+
+@dataclass(slots=True)
+class Resize:
+    """An open resize transaction of one job."""
+
+    id: ResizeId
+    stage: ResizeStage
+    talk: Talk
+    #: Seconds since the epoch, when the offer was made.
+    since: float
+    #: The allocation before, in rank order.
+    before: tuple[int, ...]
+    #: The allocation it leads to, in rank order: survivors, then newcomers.
+    after: tuple[int, ...]
+    #: Who asked: the strategy's name, or a user.
+    cause: str = ""
+    #: Nodes whose newcomers are not ready yet.
+    preparing: set[str] = field(default_factory=set)
+    #: Processors of newcomers or leavers whose process has ended.
+    gone: ProcessorMap = NONE
+    reason: str = ""
+
+    @property
+    def grows(self) -> bool:
+        """Whether it adds processors."""
+        return len(self.after) > len(self.before)
+
+    @property
+    def joining(self) -> tuple[int, ...]:
+        """The new processors, in rank order."""
+        return self.after[len(self.before) :] if self.grows else ()
+
+    @property
+    def leaving(self) -> ProcessorMap:
+        """The processors given back."""
+        return of(self.before) & ~of(self.after)
+
+    @property
+    def moves_coordinator(self) -> bool:
+        """Whether rank 0 leaves."""
+        return self.before[0] != self.after[0]
+
+
+@dataclass(slots=True)
+class Job:
+    """A job as it stands. Only ``core.Core`` changes it."""
+
+    spec: JobSpec
+    state: JobState
+    #: Why it is where it is, for people.
+    reason: str = ""
+    #: The sizes it may have now: the user's, after registration those of user and program.
+    sizes: Sizes = field(default=None)  # type: ignore[assignment]
+    #: Whether the program has registered and may be resized.
+    malleable: bool = False
+    #: Whether its coordinator has a session open now.
+    connected: bool = False
+    #: Counts requeues, from 1.
+    run: int = 1
+    #: Versions the allocation, from 1 at the start of a run.
+    epoch: int = 0
+    #: The committed allocation, in rank order.
+    ranks: tuple[int, ...] = ()
+    #: Processors with (possibly) living processes; no one else may have them.
+    held: ProcessorMap = NONE
+    #: Processors promised to this waiting job; it starts when all are free.
+    earmark: ProcessorMap = NONE
+    #: Jobs whose release the earmark waits for.
+    earmark_from: frozenset[JobId] = frozenset()
+    resize: Resize | None = None
+    start: float | None = None
+    end: float | None = None
+    exit_code: int | None = None
+    signal: int = 0
+    #: The state a COMPLETING job will end in, decided by what made it end.
+    ending: JobState | None = None
+    #: Steps taken, newest last, for the error of an illegal one.
+    story: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if self.sizes is None:
+            self.sizes = self.spec.sizes
+
+    @property
+    def id(self) -> JobId:
+        """Its number."""
+        return self.spec.id
+
+    @property
+    def size(self) -> int:
+        """Processors of the committed allocation."""
+        return len(self.ranks)
+
+    @property
+    def allocation(self) -> ProcessorMap:
+        """The committed allocation as a set."""
+        return of(self.ranks)
+
+    @property
+    def final(self) -> bool:
+        """Whether nothing follows."""
+        return self.state in FINAL_STATES
+
+    @property
+    def job_class(self) -> JobClass:
+        """Rigid, moldable or malleable."""
+        if self.malleable and not self.sizes.fixed:
+            return JobClass.MALLEABLE
+        return JobClass.RIGID if self.spec.sizes.fixed else JobClass.MOLDABLE
+
+    def step(self, state: JobState, reason: str, now: float) -> None:
+        """Go to ``state``, or raise IllegalStepError."""
+        check_step(self.id, self.state, state, self.story)
+        self.state, self.reason = state, reason
+        self.story.append(f"{now:.3f} {state}: {reason}")
+        del self.story[:-STORY_LENGTH]

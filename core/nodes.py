@@ -1,0 +1,46 @@
+"""Nodes: hosts with slots, each slot one processor of the global map."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from pliant.core.ids import NodeName
+from pliant.core.processors import ProcessorMap, block
+
+
+class NodeState(StrEnum):
+    """Whether the scheduler may use a node."""
+
+    #: Beats arrive.
+    UP = "UP"
+    #: Some beats are missing; jobs stay, nothing new is started there.
+    SUSPECT = "SUSPECT"
+    #: Its lease ran out or its controller left.
+    LOST = "LOST"
+    #: An operator keeps new work off it.
+    DRAINED = "DRAINED"
+
+
+@dataclass(slots=True)
+class Node:
+    """A node and its share of the processor map."""
+
+    name: NodeName
+    #: Global index of its slot 0; given once, kept for ever.
+    first: int
+    slots: int
+    cluster: str = "default"
+    #: Where others reach it.
+    address: str = "127.0.0.1"
+    memory_bytes: int = 0
+    state: NodeState = NodeState.UP
+    reason: str = ""
+
+    @property
+    def processors(self) -> ProcessorMap:
+        """All its processors."""
+        return block(self.first, self.slots)
+
+    @property
+    def usable(self) -> bool:
+        """Whether new work may start there."""
+        return self.state is NodeState.UP

@@ -1,0 +1,171 @@
+"""The size grammar: which numbers of processors a job may have.
+
+One grammar everywhere (command line, decorator, wire, simulator)::
+
+    4   2-16   1-64:pow2   4-64:x2   3-30:+3   {1,2,4,6,12}
+
+``pow2`` keeps the powers of two of the range, ``xK`` multiplies the lower bound, ``+K`` adds to it.
+"""
+
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+_RANGE = re.compile(r"(\d+)(?:-(\d+))?(?::(pow2|x(\d+)|\+(\d+)))?")
+_SET = re.compile(r"\{\s*\d+(?:\s*,\s*\d+)*\s*\}")
+#: Larger sizes are typing errors, not machines.
+LARGEST = 1 << 24
+
+
+class SizesError(ValueError):
+    """The text is not in the size grammar; the message names what is wrong and how to write it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """An ascending, non-empty set of sizes (processors), with an optional preferred one."""
+
+    #: Ascending; a ``range`` where the set is one, so that ``1-100000`` costs nothing.
+    values: Sequence[int]
+    #: The size the job runs best on; always one of ``values``.
+    preferred: int | None = None
+
+    @property
+    def lo(self) -> int:
+        """Smallest size."""
+        return self.values[0]
+
+    @property
+    def hi(self) -> int:
+        """Largest size."""
+        return self.values[-1]
+
+    @property
+    def fixed(self) -> bool:
+        """Whether there is only one size."""
+        return len(self.values) == 1
+
+    def __contains__(self, size: int) -> bool:
+        return size in self.values
+
+    def down(self, size: int) -> int:
+        """The largest allowed size <= ``size``, or 0."""
+        place = bisect_right(self.values, size)
+        return self.values[place - 1] if place else 0
+
+    def up(self, size: int) -> int:
+        """The smallest allowed size > ``size``, or 0."""
+        place = bisect_right(self.values, size)
+        return self.values[place] if place < len(self.values) else 0
+
+    def intersect(self, other: "Sizes") -> "Sizes | None":
+        """The sizes both allow, or None. The other's preference goes first: it knows the program."""
+        low, high = max(self.lo, other.lo), min(self.hi, other.hi)
+        mine, theirs = _within(self.values, low, high), _within(other.values, low, high)
+        if _is_dense(mine):
+            values = theirs
+        elif _is_dense(theirs):
+            values = mine
+        else:
+            values = tuple(size for size in mine if size in theirs)
+        if not values:
+            return None
+        preferred = next((p for p in (other.preferred, self.preferred) if p in values), None)
+        return Sizes(values, preferred)
+
+    def up_to(self, limit: int) -> "Sizes | None":
+        """The sizes that a machine of ``limit`` processors can give, or None."""
+        values = _within(self.values, self.lo, limit)
+        if not values:
+            return None
+        return Sizes(values, self.preferred if self.preferred in values else None)
+
+    def prefer(self, size: int) -> "Sizes":
+        """The same sizes with a preference.
+
+        Raises:
+            SizesError: ``size`` is not one of them.
+        """
+        if size not in self.values:
+            raise SizesError(f"preferred size {size} is not one of the sizes {self}")
+        return Sizes(self.values, size)
+
+    def __str__(self) -> str:
+        values = self.values
+        if len(values) == 1:
+            return str(values[0])
+        if _is_dense(values):
+            return f"{values[0]}-{values[-1]}"
+        if isinstance(values, range):
+            return f"{values[0]}-{values[-1]}:+{values.step}"
+        return "{" + ",".join(map(str, values)) + "}"
+
+
+def parse_sizes(text: str, preferred: int | None = None) -> Sizes:
+    """Read a size grammar.
+
+    Raises:
+        SizesError: what is wrong with it, and how to write it.
+    """
+    compact = text.strip()
+    sizes = _parse_set(compact) if compact.startswith("{") else _parse_range(compact)
+    return sizes if preferred is None else sizes.prefer(preferred)
+
+
+def _parse_set(text: str) -> Sizes:
+    if not _SET.fullmatch(text):
+        raise SizesError(f"sizes {text!r}: a set is written like {{1,2,4,6,12}}")
+    values = tuple(sorted({int(part) for part in text[1:-1].split(",")}))
+    _check_bounds(text, values[0], values[-1])
+    return Sizes(values)
+
+
+def _parse_range(text: str) -> Sizes:
+    match = _RANGE.fullmatch(text)
+    if match is None or (match[3] and not match[2]):
+        raise SizesError(
+            f"sizes {text!r}: write one of 4, 2-16, 1-64:pow2, 4-64:x2, 3-30:+3, {{1,2,4,6,12}}"
+        )
+    low, high = int(match[1]), int(match[2] or match[1])
+    _check_bounds(text, low, high)
+    if match[3] == "pow2":
+        values: Sequence[int] = tuple(1 << k for k in range(25) if low <= 1 << k <= high)
+    elif match[4]:
+        values = _multiples(text, low, high, int(match[4]))
+    elif match[5]:
+        if int(match[5]) < 1:
+            raise SizesError(f"sizes {text!r}: the step must be at least 1")
+        values = range(low, high + 1, int(match[5]))
+    else:
+        values = range(low, high + 1)
+    if not values:
+        raise SizesError(f"sizes {text!r}: there is no power of two between {low} and {high}")
+    return Sizes(values)
+
+
+def _multiples(text: str, low: int, high: int, factor: int) -> tuple[int, ...]:
+    if factor < 2:
+        raise SizesError(f"sizes {text!r}: the factor must be at least 2")
+    values = []
+    while low <= high:
+        values.append(low)
+        low *= factor
+    return tuple(values)
+
+
+def _check_bounds(text: str, low: int, high: int) -> None:
+    if low < 1:
+        raise SizesError(f"sizes {text!r}: a job needs at least 1 processor")
+    if low > high:
+        raise SizesError(f"sizes {text!r}: the minimum {low} is above the maximum {high}")
+    if high > LARGEST:
+        raise SizesError(f"sizes {text!r}: the largest size allowed is {LARGEST}")
+
+
+def _within(values: Sequence[int], low: int, high: int) -> Sequence[int]:
+    return values[bisect_left(values, low) : bisect_right(values, high)]
+
+
+def _is_dense(values: Sequence[int]) -> bool:
+    return isinstance(values, range) and values.step == 1

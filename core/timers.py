@@ -1,0 +1,31 @@
+"""Timers: how the core asks to be woken. A timer that no longer matters is ignored when it fires."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from pliant.core.ids import JobId, ResizeId
+
+
+class TimerKind(StrEnum):
+    """What a timer is for."""
+
+    #: The application has not answered an offer.
+    OFFER = "offer"
+    #: Newcomers have not come up, or the next coordinator has not connected.
+    PREPARE = "prepare"
+    #: The application has not reached a safe point since GO.
+    SAFE_POINT = "safe_point"
+    #: The application has begun and not reported.
+    DEADLINE = "deadline"
+    #: The job outlived its time limit.
+    LIMIT = "limit"
+
+
+@dataclass(frozen=True, slots=True)
+class Timer:
+    """One wish to be woken, named by what it is about."""
+
+    kind: TimerKind
+    job: JobId
+    run: int
+    resize: ResizeId = ResizeId(0)
