@@ -476,6 +476,7 @@ class StartWorld(_message.Message):
     ADDRESS_FILE_FIELD_NUMBER: _builtins.int
     NODE_LIST_FIELD_NUMBER: _builtins.int
     KILL_GRACE_S_FIELD_NUMBER: _builtins.int
+    PROCESSORS_FIELD_NUMBER: _builtins.int
     world: _builtins.str
     """globally unique: also the PMI kvs name"""
     job: _builtins.int
@@ -518,6 +519,10 @@ class StartWorld(_message.Message):
     def environment(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
         """NAME=value"""
 
+    @_builtins.property
+    def processors(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """of all ranks of the world, by rank; empty: they are all here"""
+
     def __init__(
         self,
         *,
@@ -543,10 +548,11 @@ class StartWorld(_message.Message):
         address_file: _builtins.bytes = ...,
         node_list: _builtins.bytes = ...,
         kill_grace_s: _builtins.float = ...,
+        processors: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address_file", b"address_file", "application_address", b"application_address", "argv", b"argv", "directory", b"directory", "environment", b"environment", "epoch", b"epoch", "job", b"job", "kill_grace_s", b"kill_grace_s", "node_list", b"node_list", "process_mapping", b"process_mapping", "ranks", b"ranks", "resize", b"resize", "run", b"run", "spans_nodes", b"spans_nodes", "stderr", b"stderr", "stdin", b"stdin", "stdout", b"stdout", "token", b"token", "type", b"type", "umask", b"umask", "world", b"world", "world_size", b"world_size"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address_file", b"address_file", "application_address", b"application_address", "argv", b"argv", "directory", b"directory", "environment", b"environment", "epoch", b"epoch", "job", b"job", "kill_grace_s", b"kill_grace_s", "node_list", b"node_list", "process_mapping", b"process_mapping", "processors", b"processors", "ranks", b"ranks", "resize", b"resize", "run", b"run", "spans_nodes", b"spans_nodes", "stderr", b"stderr", "stdin", b"stdin", "stdout", b"stdout", "token", b"token", "type", b"type", "umask", b"umask", "world", b"world", "world_size", b"world_size"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
