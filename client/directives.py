@@ -1,0 +1,44 @@
+"""``#JOB`` directives: options of ``jobsub`` at the head of a script."""
+
+from __future__ import annotations
+
+import os
+import shlex
+
+from pliant.client.errors import SubmitError
+
+MARK = "#JOB"
+#: Directives stand at the head of a script; nobody writes them after this many bytes.
+_HEAD_BYTES = 1 << 16
+
+
+def read_directives(path: str) -> list[str]:
+    """Return the options that a script carries for ``jobsub``; none where it cannot be read."""
+    try:
+        with open(path, "rb") as script:
+            head = script.read(_HEAD_BYTES)
+    except OSError:
+        return []  # the checks of the program say it better
+    if not (head.startswith(b"#") or path.endswith(".sh")):
+        return []
+    return parse_directives(os.fsdecode(head), path)
+
+
+def parse_directives(text: str, path: str = "script") -> list[str]:
+    """Return the words of all directives before the first line that is neither comment nor blank.
+
+    Raises:
+        SubmitError: a directive has an open quote; names the line.
+    """
+    words: list[str] = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        stripped = line.strip()
+        if stripped and not stripped.startswith("#"):
+            break
+        if stripped.split(maxsplit=1)[:1] != [MARK]:
+            continue
+        try:
+            words += shlex.split(stripped[len(MARK) :], comments=True)
+        except ValueError as error:
+            raise SubmitError(f"{path}:{number}", f"{stripped!r}: {str(error).lower()}") from None
+    return words

@@ -1,0 +1,87 @@
+"""Spans of time and points in time: as people write them and as they like to read them."""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_PARTS = re.compile(r"(?:\d+(?:\.\d+)?[smhd])+", re.ASCII)
+_PART = re.compile(r"(\d+(?:\.\d+)?)([smhd])", re.ASCII)
+_CLOCK = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+(?:\.\d+)?))?", re.ASCII)
+
+#: How a span is written, for messages.
+FORMS = "write 90s, 30 (minutes), 30m, 2h, 1h30m, MM:SS, HH:MM:SS or D-HH:MM:SS"
+
+
+def parse_duration(text: str) -> float:
+    """Return the seconds that a span stands for; a bare number counts minutes.
+
+    Raises:
+        ValueError: the text is no span, or one of no length.
+    """
+    compact = text.strip().lower()
+    if _PARTS.fullmatch(compact):
+        seconds = sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(compact))
+    else:
+        seconds = _parse_clock(text, compact)
+    if not seconds > 0 or math.isinf(seconds):
+        raise ValueError(f"{text!r} is no time to run in; {FORMS}")
+    return seconds
+
+
+def _parse_clock(text: str, compact: str) -> float:
+    match = _CLOCK.fullmatch(compact)
+    if match is None:
+        raise ValueError(f"{text!r} is not a span of time; {FORMS}")
+    days, first, second, third = match.groups()
+    if days is not None:  # D-HH[:MM[:SS]]
+        hours, minutes, seconds = float(first), float(second or 0), float(third or 0)
+    elif third is not None:
+        hours, minutes, seconds = float(first), float(second), float(third)
+    else:  # MM[:SS]
+        hours, minutes, seconds = 0.0, float(first), float(second or 0)
+    clock = days is not None or third is not None  # otherwise the minutes lead
+    if seconds >= 60 or (clock and minutes >= 60):
+        raise ValueError(f"{text!r}: minutes and seconds go up to 59; {FORMS}")
+    return float(days or 0) * 86400 + hours * 3600 + minutes * 60 + seconds
+
+
+def format_duration(seconds: float | None) -> str:
+    """Return a span with two units at most: ``3.2s``, ``4m05s``, ``2h10m``, ``3d04h``."""
+    if seconds is None:
+        return "-"
+    if seconds < 0:
+        return "-" + format_duration(-seconds)
+    if seconds < 9.95:
+        return f"{seconds:.1f}s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02}s"
+    if whole < 86400:
+        return f"{whole // 3600}h{whole % 3600 // 60:02}m"
+    return f"{whole // 86400}d{whole % 86400 // 3600:02}h"
+
+
+def format_time(moment: float | None, now: float | None = None) -> str:
+    """Return a point in time: the clock today, the date with it on other days."""
+    if moment is None:
+        return "-"
+    then, today = time.localtime(moment), time.localtime(now)
+    pattern = "%H:%M:%S" if then[:3] == today[:3] else "%Y-%m-%d %H:%M"
+    return time.strftime(pattern, then)
+
+
+def format_bytes(count: float | None) -> str:
+    """Return a size with three digits: ``512 B``, ``1.50 GiB``."""
+    if not count:
+        return "-"
+    value = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if value < 1024 or unit == "TiB":
+            break
+        value /= 1024
+    return f"{value:.0f} {unit}" if unit == "B" or value >= 100 else f"{value:.3g} {unit}"

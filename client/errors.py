@@ -1,0 +1,49 @@
+"""What can go wrong between a user and the server, split by what the caller does about it.
+
+::
+
+    ClientError
+    ├── UsageError        correct the command line or the argument            exit 2
+    ├── RequestError      the request was understood and failed               exit 1
+    │   └── SubmitError   a check before submission failed; names the field   exit 1
+    └── NoServerError     start the server, or wait until it is back          exit 3
+"""
+
+from __future__ import annotations
+
+
+class ClientError(Exception):
+    """Base of everything that the client raises on purpose."""
+
+    #: What a command exits with.
+    exit_code = 1
+
+
+class UsageError(ClientError):
+    """The command line or an argument is wrong."""
+
+    exit_code = 2
+
+
+class RequestError(ClientError):
+    """The request failed; ``kind`` and ``field`` are the server's, for programs."""
+
+    def __init__(self, message: str, *, kind: str = "refused", field: str = "") -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.field = field
+
+
+class SubmitError(RequestError):
+    """A check made before a job is sent failed: the field, what is wrong with it, what to do."""
+
+    def __init__(self, field: str, message: str, remedy: str = "") -> None:
+        super().__init__(
+            f"{field}: {message}" + (f"; {remedy}" if remedy else ""), kind="invalid", field=field
+        )
+
+
+class NoServerError(ClientError):
+    """Nobody answers on the server's socket."""
+
+    exit_code = 3

@@ -1,0 +1,140 @@
+"""``jobstat``: the jobs that wait and run."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from pliant.client.connection import Connection
+from pliant.client.durations import format_duration, format_time
+from pliant.client.output import Parser, fail, pick, put, put_json, run_command, watch
+from pliant.client.tables import shorten, table
+
+PROG = "jobstat"
+
+#: What every object of `--json` holds, in this order; more may follow.
+FIELDS = (
+    "id",
+    "name",
+    "user",
+    "class",
+    "state",
+    "reason",
+    "processors",
+    "sizes",
+    "submit",
+    "start",
+    "end",
+    "exit_code",
+    "signal",
+)
+
+_HEADS = ("id", "name", "user", "class", "state", "procs", "sizes", "time", "start", "reason")
+_NAME_LIMIT = 32
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """List jobs."""
+    parser = Parser(
+        prog=PROG,
+        description="List the jobs that wait and run, or those that are named.",
+        epilog="exit codes: 0 done, 1 a named job is not known, 2 wrong usage, 3 no server",
+    )
+    parser.add_argument("ids", nargs="*", type=int, metavar="id", help="a job")
+    parser.add_argument(
+        "-a", "--all", action="store_true", help="those that ended in the last hour, too"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON (implies --all)")
+    parser.add_argument("-w", "--watch", action="store_true", help="show it until Ctrl-C")
+    parser.add_argument(
+        "--every", type=float, default=1.0, metavar="S", help="with --watch: seconds (1)"
+    )
+    options = parser.parse_args(argv)
+    if not options.every > 0:
+        parser.error("--every: write a number of seconds above 0")
+    return run_command(PROG, lambda: _show(options))
+
+
+def _show(options: argparse.Namespace) -> int:
+    with Connection() as link:
+        if options.watch:
+            return watch(lambda: _frame(_jobs(link, options)), options.every)
+        jobs = _jobs(link, options)
+    if options.json:
+        put_json([pick(job, FIELDS) for job in jobs])
+    elif jobs or not options.ids:
+        put(jobs_table(jobs, time.time()))
+    known = {job["id"] for job in jobs}
+    missing = [number for number in options.ids if number not in known]
+    for number in missing:
+        fail(PROG, f"there is no job {number}")
+    return 1 if missing else 0
+
+
+def _jobs(link: Connection, options: argparse.Namespace) -> list[dict[str, Any]]:
+    every = options.all or options.json or bool(options.ids)
+    return list(link.request("jobs", ids=options.ids or None, all=every)["jobs"])
+
+
+def _frame(jobs: list[dict[str, Any]]) -> str:
+    now = time.time()
+    return f"{format_time(now, now)}  {summary(jobs)}\n\n{jobs_table(jobs, now)}"
+
+
+def summary(jobs: Sequence[dict[str, Any]]) -> str:
+    """Return how many jobs are in each state: ``3 jobs: 2 RUNNING, 1 PENDING``."""
+    counts: dict[str, int] = {}
+    for job in jobs:
+        counts[job["state"]] = counts.get(job["state"], 0) + 1
+    parts = ", ".join(f"{count} {state}" for state, count in counts.items())
+    return f"{len(jobs)} job{'' if len(jobs) == 1 else 's'}" + (f": {parts}" if parts else "")
+
+
+def jobs_table(jobs: Sequence[dict[str, Any]], now: float) -> str:
+    """Return the jobs as a table; `time` is how long one has run, or waited."""
+    rows = [
+        (
+            job["id"],
+            shorten(job.get("name") or "-", _NAME_LIMIT),
+            job.get("user") or "-",
+            job.get("class") or "-",
+            job["state"],
+            job.get("processors") or "-",
+            _sizes(job),
+            format_duration(elapsed(job, now)),
+            format_time(job.get("start"), now),
+            _outcome(job),
+        )
+        for job in jobs
+    ]
+    return table(_HEADS, rows, right=frozenset({"id", "procs", "time"}))
+
+
+def elapsed(job: dict[str, Any], now: float) -> float | None:
+    """Return the seconds a job has run, or waited when it has not started."""
+    begin = job.get("start") or job.get("submit")
+    if begin is None:
+        return None
+    return float(job.get("end") or now) - float(begin)
+
+
+def _sizes(job: dict[str, Any]) -> str:
+    preferred = f" ({job['prefer']})" if job.get("prefer") else ""
+    return f"{job.get('sizes') or '-'}{preferred}"
+
+
+def _outcome(job: dict[str, Any]) -> str:
+    if job.get("reason"):
+        return str(job["reason"])
+    if job.get("signal"):
+        return f"signal {job['signal']}"
+    if job.get("exit_code"):
+        return f"exit code {job['exit_code']}"
+    return ""
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,198 @@
+"""``jobsub``: submit a job."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from pliant.client.connection import Connection
+from pliant.client.errors import UsageError
+from pliant.client.output import Parser, fail, put_json, run_command
+from pliant.client.submission import TYPES, build_job
+
+PROG = "jobsub"
+
+_DESCRIPTION = """\
+Submit a job and print its id.
+
+A relative program is looked for here, one without a slash in the PATH of the exported
+environment. The job runs in this directory and with this environment, or with what --chdir and
+--export say. Lines `#JOB OPTIONS` at the head of a script count as options; the command line wins.
+"""
+
+_EPILOG = """\
+sizes: 4   2-16   1-64:pow2   4-64:x2   3-30:+3   {1,2,4,6,12}
+in file names: %j is the job's id, %x its name
+exit codes: 0 done, 1 the request failed, 2 wrong usage, 3 no server; with --wait the job's own,
+128 + the signal when a signal ended it
+
+  jobsub -n 4 python app.py          a job of 4 processors
+  jobsub -n 1-8 --prefer 4 ./solver  one that may change its size
+  jobsub --wait run.sh               a script, until it has ended
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Submit a job."""
+    words = sys.argv[1:] if argv is None else list(argv)
+    return run_command(PROG, lambda: _submit(_parse(words)))
+
+
+def make_parser(prog: str = PROG) -> Parser:
+    """Return the parser of the command line and of the directives in scripts."""
+    parser = Parser(
+        prog=prog,
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        usage="%(prog)s [options] program [arguments...]",
+    )
+    _add_size_options(parser)
+    _add_place_options(parser)
+    _add_answer_options(parser)
+    parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    return parser
+
+
+def _add_size_options(parser: Parser) -> None:
+    group = parser.add_argument_group("the job")
+    group.add_argument("-n", "--sizes", default="1", help="processors it can use (default 1)")
+    group.add_argument("--prefer", type=_size, metavar="N", help="the size it runs best on")
+    group.add_argument(
+        "--type", choices=TYPES, help="mpi (default), uni: one process, script (default for *.sh)"
+    )
+    group.add_argument("--name", default="", help="its name (default: the program's)")
+    group.add_argument("--time", type=_span, metavar="T", help="end it after this time: 30m, 2h")
+    group.add_argument("--estimate", type=_span, metavar="T", help="how long it may well take")
+    group.add_argument("--hold", action="store_true", help="do not start it before it is released")
+
+
+def _add_place_options(parser: Parser) -> None:
+    group = parser.add_argument_group("where it runs")
+    group.add_argument("-i", "--input", default="", metavar="FILE", help="standard input")
+    group.add_argument(
+        "-o", "--output", default="", metavar="FILE", help="standard output (pliant-%%j.out)"
+    )
+    group.add_argument(
+        "-e", "--error", default="", metavar="FILE", help="standard error (with the output)"
+    )
+    group.add_argument("--chdir", metavar="DIR", help="run there instead of here")
+    group.add_argument(
+        "--export",
+        action="append",
+        metavar="ALL|NONE|NAME|NAME=VALUE",
+        help="its environment: all, none, only some, with one more set; commas or repeated",
+    )
+
+
+def _add_answer_options(parser: Parser) -> None:
+    group = parser.add_argument_group("the answer")
+    group.add_argument("--wait", action="store_true", help="wait until it ends; exit with its code")
+    group.add_argument("--parsable", action="store_true", help="print the id and nothing else")
+    group.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _size(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("a job needs at least 1 processor")
+    return number
+
+
+def _span(text: str) -> float:
+    from pliant.client.durations import parse_duration
+
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _parse(words: list[str]) -> argparse.Namespace:
+    parser = make_parser()
+    options = parser.parse_args(words)
+    if options.command[:1] == ["--"]:
+        del options.command[0]
+    if not options.command:
+        parser.error("no program: name one, with its arguments")
+    directives = _directives(options.command[0])
+    if not directives:
+        return options
+    preset = make_parser(f"{PROG}: #JOB lines of {options.command[0]}").parse_args(directives)
+    if preset.command:
+        raise UsageError(
+            f"{options.command[0]}: a #JOB line holds options only, not {preset.command[0]!r}"
+        )
+    merged = parser.parse_args(words, preset)
+    merged.command = options.command
+    merged.export = options.export or merged.export  # the command line's replaces the script's
+    return merged
+
+
+def _directives(program: str) -> list[str]:
+    import os
+
+    if not (program.endswith(".sh") or ("/" in program and os.path.isfile(program))):
+        return []  # found in PATH: not a script of the submitter's
+    from pliant.client.directives import read_directives
+
+    return read_directives(program)
+
+
+def _submit(options: argparse.Namespace) -> int:
+    job = build_job(
+        options.command,
+        sizes=options.sizes,
+        prefer=options.prefer,
+        type=options.type,
+        name=options.name,
+        stdin=options.input,
+        stdout=options.output,
+        stderr=options.error,
+        chdir=options.chdir,
+        env=_environment(options.export),
+        hold=options.hold,
+        time_limit_s=options.time,
+        estimate_s=options.estimate,
+    )
+    with Connection() as link:
+        number = int(link.request("submit", job=job)["id"])
+        if not options.json:
+            print(number)
+        elif not options.wait:
+            put_json({"id": number})
+        if sys.stderr.isatty() and not (options.json or options.parsable):
+            print(f"output goes to {job['stdout'].replace('%j', str(number))}", file=sys.stderr)
+        if not options.wait:
+            return 0
+        sys.stdout.flush()
+        from pliant.client.waiting import wait_for_end
+
+        final = wait_for_end(link, number)
+    if options.json:
+        put_json(final)
+    return report_end(final)
+
+
+def _environment(choices: list[str] | None) -> dict[str, str] | None:
+    if not choices:
+        return None
+    from pliant.client.environment import exported
+
+    return exported(choices)
+
+
+def report_end(job: dict[str, Any]) -> int:
+    """Say on stderr how a job ended when it did not end well; return its own exit code."""
+    state = str(job.get("state"))
+    if state != "COMPLETED":
+        reason = f": {job['reason']}" if job.get("reason") else ""
+        fail(PROG, f"job {job.get('id')} ended {state}{reason}")
+    if job.get("signal"):
+        return 128 + int(job["signal"])
+    return int(job.get("exit_code") or 0) or (0 if state == "COMPLETED" else 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

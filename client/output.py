@@ -1,0 +1,93 @@
+"""What all commands share: arguments, errors to exit codes, JSON, watching."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any, NoReturn
+
+from pliant.client.errors import ClientError, NoServerError
+
+#: A command that Ctrl-C ended.
+INTERRUPTED = 130
+#: A command whose reader left, as a shell reports it.
+BROKEN_PIPE = 141
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser that takes no abbreviations and says how to get help."""
+
+    def __init__(self, **settings: Any) -> None:
+        settings.setdefault("allow_abbrev", False)
+        settings.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        super().__init__(**settings)
+
+    def error(self, message: str) -> NoReturn:
+        """Report wrong usage in the form of every other error, and exit with 2."""
+        fail(self.prog, f"{message}\n(try `{self.prog} --help`)")
+        self.exit(2)
+
+
+def run_command(prog: str, body: Callable[[], int]) -> int:
+    """Run a command's body and return its exit code; errors become one line on stderr."""
+    try:
+        code = body()
+        sys.stdout.flush()
+    except ClientError as error:
+        fail(prog, str(error))
+        return error.exit_code
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The interpreter flushes once more at its end, into a pipe that nobody reads.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
+    return code
+
+
+def fail(prog: str, message: str) -> None:
+    """Write an error for people."""
+    from pliant.client.tables import clean
+
+    lines = [clean(line) for line in message.splitlines()] or [""]
+    sys.stderr.write(f"{prog}: " + "\n  ".join(lines) + "\n")
+
+
+def put(text: str) -> None:
+    """Write a line that may hold any characters to any stdout."""
+    try:
+        print(text)
+    except UnicodeEncodeError:
+        print(text.encode("ascii", "backslashreplace").decode("ascii"))
+
+
+def put_json(value: object) -> None:
+    """Write a value as JSON, in plain ASCII whatever is in it."""
+    print(json.dumps(value, indent=1))
+
+
+def pick(record: dict[str, Any], first: Iterable[str]) -> dict[str, Any]:
+    """Return a record with some keys first and always there (None where the server sent none)."""
+    return {key: record.get(key) for key in first} | record
+
+
+def watch(draw: Callable[[], str], every_s: float) -> int:
+    """Show what ``draw`` returns, again and again, until Ctrl-C."""
+    import time
+
+    try:
+        while True:
+            try:
+                text = draw()
+            except NoServerError as error:
+                text = str(error)  # it may come back
+            sys.stdout.write("\x1b[H\x1b[2J\x1b[3J" if sys.stdout.isatty() else "")
+            put(text)
+            sys.stdout.flush()
+            time.sleep(every_s)
+    except KeyboardInterrupt:
+        print()
+        return 0

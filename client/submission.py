@@ -1,0 +1,239 @@
+"""A job as it is sent: built from what the user said, checked before it is sent."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pliant.client.errors import SubmitError, UsageError
+
+#: Linux takes no longer single argument or variable, whatever the limit of all together.
+_LONGEST_STRING = 128 * 1024 - 1
+#: Bytes of the limit of all arguments that the controller's own variables may need.
+_ROOM = 16 * 1024
+
+TYPES = ("mpi", "uni", "script")
+
+
+def check_sizes(text: str, prefer: int | None) -> None:
+    """Check a size grammar.
+
+    Raises:
+        UsageError: what is wrong with it, and how to write it.
+    """
+    if text.isascii() and text.isdigit() and 0 < len(text) < 6 and int(text) > 0 and prefer is None:
+        return  # the usual case needs no grammar
+    from pliant.core.sizes import SizesError, parse_sizes
+
+    try:
+        parse_sizes(text, prefer)
+    except SizesError as error:
+        raise UsageError(str(error)) from None
+
+
+def find_program(word: str, search_path: str, directory: str) -> str:
+    """Return the absolute path of a program as a shell would find it; scripts also without ``./``.
+
+    Raises:
+        SubmitError: there is none, or it cannot be executed.
+    """
+    if not word:
+        raise SubmitError("program", "its name is empty", "name the program to run")
+    if "/" not in word:
+        for folder in search_path.split(":"):
+            path = os.path.join(directory, folder or ".", word)
+            if os.path.isfile(path) and os.access(path, os.X_OK):
+                return os.path.normpath(path)
+        if not (word.endswith(".sh") and os.path.isfile(os.path.join(directory, word))):
+            here = os.path.exists(os.path.join(directory, word))
+            remedy = f"write ./{word}" if here else "check its name, or give its path"
+            raise SubmitError("program", f"{word!r} is not in PATH ({search_path})", remedy)
+    return os.path.join(directory, word)
+
+
+def check_program(path: str, *, script: bool) -> list[str]:
+    """Return the words that execute a program; a script needs no permission to be executed.
+
+    Raises:
+        SubmitError: it is missing, not a file, or cannot be executed.
+    """
+    try:
+        mode = os.stat(path).st_mode
+    except OSError as error:
+        raise SubmitError("program", f"{path}: {_why(error)}", "check its name") from None
+    if not stat.S_ISREG(mode):
+        raise SubmitError("program", f"{path} is not a file", "name the program to run")
+    if os.access(path, os.X_OK):
+        if not script or _shebang(path):
+            return [path]
+    elif not script:
+        raise SubmitError(
+            "program",
+            f"{path} is not executable",
+            f"chmod +x it, or name its interpreter: jobsub python {os.path.basename(path)}",
+        )
+    if not os.access(path, os.R_OK):
+        raise SubmitError("program", f"{path} cannot be read", f"chmod +r {path}")
+    return [*(_shebang(path) or ["/bin/sh"]), path]
+
+
+def _shebang(path: str) -> list[str]:
+    try:
+        with open(path, "rb") as script:
+            line = script.readline(256)
+    except OSError:
+        return []
+    if not line.startswith(b"#!"):
+        return []
+    return os.fsdecode(line[2:].strip()).split(maxsplit=1)
+
+
+def check_directory(path: str) -> str:
+    """Return the absolute path of the directory a job runs in.
+
+    Raises:
+        SubmitError: it is missing or cannot be entered.
+    """
+    absolute = os.path.abspath(path)
+    if not os.path.isdir(absolute):
+        what = "is not a directory" if os.path.exists(absolute) else "does not exist"
+        raise SubmitError("chdir", f"{absolute} {what}", "make it, or name another")
+    if not os.access(absolute, os.X_OK):
+        raise SubmitError("chdir", f"{absolute} cannot be entered", "chmod +x it, or name another")
+    return absolute
+
+
+def check_output(field: str, path: str, directory: str) -> str:
+    """Return the absolute path of an output file, whose directory must be there and writable.
+
+    Raises:
+        SubmitError: it could not be written.
+    """
+    absolute = os.path.join(directory, path)
+    folder = os.path.dirname(absolute)
+    if os.path.isdir(absolute) or path.endswith("/"):
+        raise SubmitError(field, f"{absolute} is a directory", "name a file, as in out-%j.txt")
+    if "%" in folder:
+        return absolute  # the server knows it when it fills it in
+    if not os.path.isdir(folder):
+        raise SubmitError(
+            field, f"the directory {folder} does not exist", f"mkdir -p {folder}, or name another"
+        )
+    if os.path.exists(absolute):
+        if not os.access(absolute, os.W_OK):
+            raise SubmitError(
+                field, f"{absolute} cannot be written", f"chmod +w, or another {field}"
+            )
+    elif not os.access(folder, os.W_OK | os.X_OK):
+        raise SubmitError(
+            field, f"the directory {folder} cannot be written", f"name another with --{field}"
+        )
+    return absolute
+
+
+def check_input(path: str, directory: str) -> str:
+    """Return the absolute path of an input file, which must be there and readable.
+
+    Raises:
+        SubmitError: it is not.
+    """
+    absolute = os.path.join(directory, path)
+    if "%" in absolute and not os.path.exists(absolute):
+        return absolute
+    if os.path.isdir(absolute) or not os.access(absolute, os.R_OK):
+        raise SubmitError("input", f"{absolute} cannot be read", "check its name and permissions")
+    return absolute
+
+
+def check_limits(argv: Sequence[str], env: Mapping[str, str]) -> None:
+    """Check arguments and environment against what the system takes.
+
+    Raises:
+        SubmitError: they are too long.
+    """
+    total = 0
+    strings = [("argument", word) for word in argv]
+    strings += [("environment", f"{name}={value}") for name, value in env.items()]
+    for field, text in strings:
+        size = len(os.fsencode(text)) + 1
+        total += size + 8  # and a pointer to it
+        if "\0" in text:
+            raise SubmitError(field, f"{text[:40]!r} holds a NUL character", "leave it out")
+        if size > _LONGEST_STRING:
+            raise SubmitError(
+                field,
+                f"{text[:40]!r}... has {size} bytes, the system takes {_LONGEST_STRING}",
+                "put it into a file",
+            )
+    limit = os.sysconf("SC_ARG_MAX") - _ROOM
+    if total > limit:
+        raise SubmitError(
+            "argument",
+            f"arguments and environment have {total} bytes, the system takes {limit}",
+            "put them into a file, or export less (--export)",
+        )
+
+
+def current_umask() -> int:
+    """Return the umask without changing it, for threads share it."""
+    with open("/proc/self/status", encoding="ascii", errors="replace") as status:
+        for line in status:
+            if line.startswith("Umask:"):
+                return int(line.split()[1], 8)
+    return 0o022
+
+
+def build_job(  # noqa: PLR0913 - these are the fields of a job
+    argv: Sequence[str],
+    *,
+    sizes: str = "1",
+    prefer: int | None = None,
+    type: str | None = None,
+    name: str = "",
+    stdin: str = "",
+    stdout: str = "",
+    stderr: str = "",
+    chdir: str | None = None,
+    env: Mapping[str, str] | None = None,
+    hold: bool = False,
+    time_limit_s: float | None = None,
+    estimate_s: float | None = None,
+) -> dict[str, Any]:
+    """Return the job that a ``submit`` request carries.
+
+    Raises:
+        UsageError: the sizes are not in the grammar.
+        SubmitError: a check failed; names the field and the remedy.
+    """
+    if not argv:
+        raise UsageError("no program: name one, with its arguments")
+    check_sizes(sizes, prefer)
+    here = os.getcwd()
+    cwd = check_directory(os.path.join(here, chdir)) if chdir else here
+    environment = dict(os.environ if env is None else env)
+    program = find_program(argv[0], environment.get("PATH", os.defpath), here)
+    kind = type or ("script" if program.endswith(".sh") else "mpi")
+    words = [*check_program(program, script=kind == "script"), *argv[1:]]
+    check_limits(words, environment)
+    return {
+        "name": name or os.path.basename(program),
+        "argv": words,
+        "env": environment,
+        "cwd": cwd,
+        "type": kind,
+        "sizes": sizes,
+        "prefer": prefer,
+        "stdin": check_input(stdin, cwd) if stdin else "",
+        "stdout": check_output("output", stdout or "pliant-%j.out", cwd),
+        "stderr": check_output("error", stderr, cwd) if stderr else "",
+        "umask": current_umask(),
+        "hold": hold,
+        "time_limit_s": time_limit_s,
+        "estimate_s": estimate_s,
+    }
+
+
+def _why(error: OSError) -> str:
+    return (error.strerror or str(error)).lower()

@@ -1,0 +1,41 @@
+"""Waiting for the end of a job, over a restart of the server if need be."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from pliant.client.connection import Connection
+from pliant.client.errors import NoServerError
+
+#: Seconds to look for a server that went away: it is being restarted.
+PATIENCE_S = 60.0
+_RETRY_S = 0.2
+
+
+def wait_for_end(
+    link: Connection,
+    number: int,
+    *,
+    patience_s: float = PATIENCE_S,
+    sleep: Callable[[float], None] = time.sleep,
+) -> dict[str, Any]:
+    """Return the job when it is final.
+
+    Raises:
+        NoServerError: there has been no server for ``patience_s``.
+        RequestError: there is no such job.
+    """
+    deadline = None
+    while True:
+        asked = time.monotonic()
+        try:
+            return dict(link.request("wait", patient=True, id=number)["job"])
+        except NoServerError:
+            now = time.monotonic()
+            if deadline is None or now - asked > _RETRY_S:  # it had answered, or listened, before
+                deadline = now + patience_s
+            if now >= deadline:
+                raise
+            sleep(_RETRY_S)
