@@ -1,0 +1,184 @@
+"""``pliant up`` and ``pliant down``: a whole cluster on this machine."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Sequence
+
+from pliant.client import procs
+from pliant.client.daemons import describe_code
+from pliant.client.errors import ClientError
+from pliant.client.interrupts import Interrupted, Interrupts
+from pliant.client.local import LocalCluster, Shape
+from pliant.client.output import Parser, fail, run_command
+from pliant.client.paths import run_dir, state_dir
+
+
+def up(argv: Sequence[str] | None = None) -> int:
+    """Start a cluster on this machine: a server and node controllers."""
+    parser = Parser(
+        prog="pliant up",
+        description="Start a cluster on this machine, or what is missing of it. Without options "
+        "it is the one that this state directory had before.",
+        epilog="exit codes: 0 done, 1 it did not come up, 2 wrong usage, 130 Ctrl-C before it was",
+    )
+    parser.add_argument("--nodes", type=_count, metavar="N", help="node controllers (4)")
+    parser.add_argument("--slots", type=_count, metavar="N", help="processors of each node (4)")
+    parser.add_argument("--strategy", metavar="NAME", help="how the server shares processors")
+    parser.add_argument("--transport", choices=("ofi", "ucx"), help="what MPI talks over")
+    parser.add_argument(
+        "-d", "--detach", action="store_true", help="return when it is up (`pliant down` ends it)"
+    )
+    _add_state_dir(parser)
+    options = parser.parse_args(argv)
+    return run_command("pliant up", lambda: _up(options))
+
+
+def down(argv: Sequence[str] | None = None) -> int:
+    """Take the cluster on this machine down."""
+    parser = Parser(
+        prog="pliant down",
+        description="Cancel the running jobs and end the server and the node controllers. "
+        "Jobs that wait are kept for the next `pliant up`.",
+        epilog="exit codes: 0 all is gone, 1 something is left, 2 wrong usage",
+    )
+    parser.add_argument("--keep-jobs", action="store_true", help="let running jobs go on")
+    _add_state_dir(parser)
+    options = parser.parse_args(argv)
+    return run_command("pliant down", lambda: _down(options))
+
+
+def _add_state_dir(parser: Parser) -> None:
+    parser.add_argument(
+        "--state-dir", metavar="DIR", help="where it keeps its state ($PLIANT_STATE_DIR)"
+    )
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if not 0 < number <= 4096:
+        raise argparse.ArgumentTypeError("write a number from 1 to 4096")
+    return number
+
+
+def _cluster(options: argparse.Namespace) -> LocalCluster:
+    if options.state_dir:
+        state = os.path.abspath(os.path.expanduser(options.state_dir))
+        return LocalCluster(state, os.path.join(state, "run"))
+    return LocalCluster(state_dir(), run_dir())
+
+
+def _wanted(options: argparse.Namespace, known: Shape) -> Shape:
+    return Shape(
+        nodes=options.nodes or known.nodes,
+        slots=options.slots or known.slots,
+        strategy=known.strategy if options.strategy is None else options.strategy,
+        transport=options.transport or known.transport,
+    )
+
+
+class _Progress:
+    """A line that is rewritten on a terminal; elsewhere one line for each news."""
+
+    def __init__(self) -> None:
+        self._terminal = sys.stderr.isatty()
+
+    def __call__(self, text: str) -> None:
+        sys.stderr.write(f"\r\x1b[K{text}" if self._terminal else f"{text}\n")
+        sys.stderr.flush()
+
+    def end(self) -> None:
+        if self._terminal:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+
+
+def _up(options: argparse.Namespace) -> int:
+    cluster = _cluster(options)
+    progress = _Progress()
+    with Interrupts() as interrupts:
+        if not options.detach:
+            procs.adopt_orphans()
+        with cluster.locked():
+            cluster.choose(_wanted(options, cluster.shape))
+            _bring_up(cluster, interrupts, progress)
+        print(_greeting(cluster, options), flush=True)
+        if options.detach:
+            return 0
+        try:
+            _stay(cluster)
+        except Interrupted:
+            pass  # the way to end it
+        interrupts.ignore()
+        return _take_down(cluster, progress)
+
+
+def _bring_up(cluster: LocalCluster, interrupts: Interrupts, progress: _Progress) -> None:
+    """Start what is missing; when that fails, leave nothing of it behind."""
+    with interrupts.shielded():
+        started = cluster.start_missing()
+    try:
+        cluster.wait_up(progress)
+    except BaseException:
+        interrupts.ignore()
+        progress.end()
+        for daemon in reversed(started):
+            daemon.end(5.0)
+        raise
+    progress.end()
+
+
+def _greeting(cluster: LocalCluster, options: argparse.Namespace) -> str:
+    shape = cluster.shape
+    lines = [
+        f"up: {shape.nodes} node{'s' if shape.nodes > 1 else ''} with {shape.slots} processors "
+        f"each; state and logs in {cluster.state}"
+    ]
+    if options.state_dir:
+        lines.append(
+            f"export PLIANT_STATE_DIR={cluster.state} PLIANT_RUN_DIR={cluster.run}  # for jobsub"
+        )
+    if not options.detach:
+        lines.append("Ctrl-C takes it down")
+    return "\n".join(lines)
+
+
+def _stay(cluster: LocalCluster) -> None:
+    """Wait for Ctrl-C, and tell of daemons that end meanwhile."""
+    told: set[str] = set()
+    while True:
+        for daemon in cluster.daemons:
+            if daemon.name not in told and not daemon.running():
+                code = daemon.process.returncode if daemon.process else None
+                how = f" with {describe_code(code)}" if code is not None else ""
+                fail("pliant up", f"{daemon.name} ended{how}: see {daemon.log}")
+                told.add(daemon.name)
+        if len(told) == len(cluster.daemons):
+            raise ClientError("all daemons have ended")
+        time.sleep(0.25)
+
+
+def _take_down(cluster: LocalCluster, progress: _Progress, *, keep_jobs: bool = False) -> int:
+    with cluster.locked():
+        left = cluster.stop(progress, keep_jobs=keep_jobs)
+        procs.collect()
+    progress.end()
+    for pid in left:
+        fail("pliant down", f"process {pid} is still there: {' '.join(procs.words(pid))}")
+    return 1 if left else 0
+
+
+def _down(options: argparse.Namespace) -> int:
+    cluster = _cluster(options)
+    if not os.path.isdir(cluster.state):
+        print("down: nothing was up")
+        return 0
+    with Interrupts() as interrupts:
+        interrupts.ignore()
+        was = len(cluster.running())
+        code = _take_down(cluster, _Progress(), keep_jobs=options.keep_jobs)
+    print("down: all is gone" if was else "down: nothing was up")
+    return code

@@ -1,0 +1,130 @@
+"""One daemon of a cluster on this machine: started, found again, watched, ended."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pliant.client import procs
+from pliant.client.errors import ClientError
+
+#: Seconds by which a process may seem to be younger than the pid file it wrote itself.
+_CLOCK_SLACK_S = 2.0
+#: How much of a log is read for its last lines.
+_TAIL_BYTES = 8192
+
+
+class DaemonDiedError(ClientError):
+    """A daemon ended by itself; the message holds the last lines of its log."""
+
+
+@dataclass
+class Daemon:
+    """A server or a node controller."""
+
+    #: ``server`` or ``node-NAME``.
+    name: str
+    command: Sequence[str]
+    #: Words that its command line holds whoever started it, to tell it from other processes.
+    marks: Sequence[str]
+    pid_file: str
+    log: str
+    #: When this process has started it.
+    process: subprocess.Popen[bytes] | None = None
+
+    def running(self) -> int:
+        """Return its process id, or 0: the pid file's process must be the one that is meant."""
+        if self.process is not None:
+            return self.process.pid if self.process.poll() is None else 0
+        try:
+            with open(self.pid_file, encoding="ascii") as file:
+                pid = int(file.read().split()[0])
+            written = os.stat(self.pid_file).st_mtime
+        except (OSError, ValueError, IndexError):
+            return 0
+        if not procs.alive(pid) or procs.started(pid) > written + _CLOCK_SLACK_S:
+            return 0
+        line = " ".join([*procs.words(pid), ""])
+        return pid if all(mark in line for mark in self.marks) else 0
+
+    def start(self, env: Mapping[str, str]) -> None:
+        """Start it in a session of its own; its output goes to its log."""
+        os.makedirs(os.path.dirname(self.log), mode=0o700, exist_ok=True)
+        with open(self.log, "ab") as log:
+            self.process = subprocess.Popen(
+                self.command,
+                env=dict(env),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        draft = f"{self.pid_file}.{os.getpid()}"
+        with open(draft, "w", encoding="ascii") as file:
+            file.write(f"{self.process.pid}\n")
+        os.replace(draft, self.pid_file)
+
+    def check(self) -> None:
+        """Raise when a daemon that this process started has ended.
+
+        Raises:
+            DaemonDiedError: with its exit code and the last lines of its log.
+        """
+        if self.process is not None and self.process.poll() is not None:
+            raise DaemonDiedError(
+                f"{self.name} ended with {describe_code(self.process.returncode)}; "
+                f"the end of {self.log}:\n{self.tail()}"
+            )
+
+    def end(self, grace_s: float) -> None:
+        """End it, first politely, and collect it."""
+        pid = self.running()
+        if pid:
+            procs.end([pid], grace_s)
+        if self.process is not None:
+            try:
+                self.process.wait(timeout=5)
+            except subprocess.TimeoutExpired:
+                pass  # not even KILL ended it: the caller's last look reports it
+        self.forget()
+
+    def forget(self) -> None:
+        """Remove the pid file."""
+        try:
+            os.unlink(self.pid_file)
+        except FileNotFoundError:
+            pass  # it removed its own
+
+    def tail(self, lines: int = 15) -> str:
+        """Return the last lines of its log."""
+        return tail(self.log, lines)
+
+
+def tail(path: str, lines: int = 15) -> str:
+    """Return the last lines of a file, or that there is none."""
+    try:
+        with open(path, "rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - _TAIL_BYTES))
+            text = file.read().decode("utf-8", "replace")
+    except OSError as error:
+        return f"({error.strerror})"
+    return "\n".join(text.splitlines()[-lines:]) or "(empty)"
+
+
+def describe_code(code: int) -> str:
+    """Return how a process ended: ``exit code 1``, ``signal 9``."""
+    return f"signal {-code}" if code < 0 else f"exit code {code}"
+
+
+def wait_until_gone(daemons: Sequence[Daemon], timeout_s: float) -> bool:
+    """Wait for daemons that were told to end; return whether all have."""
+    deadline = time.monotonic() + timeout_s
+    while any(daemon.running() for daemon in daemons):
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(0.02)
+    return True

@@ -1,0 +1,263 @@
+"""A cluster on this machine: which daemons it has, bringing them up, taking them down."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from pliant.client import procs
+from pliant.client.connection import Connection
+from pliant.client.daemons import Daemon, wait_until_gone
+from pliant.client.errors import ClientError, NoServerError, RequestError
+from pliant.client.paths import SOCKET
+
+#: How the daemons are started; node controllers get their name and slots with it.
+SERVER = (sys.executable, "-m", "pliant.server")
+CONTROLLER = (sys.executable, "-m", "pliant.nodectl")
+
+START_TIMEOUT_S = 60.0
+_CANCEL_TIMEOUT_S = 30.0
+_STOP_TIMEOUT_S = 10.0
+#: Nodes that `down` has drained so that no job starts while it cancels are resumed by `up`.
+DOWN_REASON = "pliant down"
+_HOLDS_PROCESSORS = {"STARTING", "RUNNING", "ADAPTING", "COMPLETING"}
+
+#: What a cluster that is started inside a job must not take for its own.
+_OF_A_JOB = {"PLIANT_JOB", "PLIANT_TOKEN_FILE"}
+
+Report = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a cluster is made of; kept in its state directory."""
+
+    nodes: int = 4
+    slots: int = 4
+    #: Empty: the server's own choice.
+    strategy: str = ""
+    #: Empty: the controllers' own choice.
+    transport: str = ""
+
+
+class LocalCluster:
+    """The daemons that belong to one state directory."""
+
+    def __init__(self, state: str, run: str) -> None:
+        self.state, self.run = state, run
+        self.shape = self._remembered() or Shape()
+        self.daemons: list[Daemon] = []
+        self._build()
+
+    # -- what it is made of
+
+    @property
+    def _memory(self) -> str:
+        return os.path.join(self.state, "cluster.json")
+
+    def _remembered(self) -> Shape | None:
+        try:
+            with open(self._memory, encoding="utf-8") as file:
+                known = json.load(file)
+            return Shape(**{key: known[key] for key in asdict(Shape()) if key in known})
+        except (OSError, ValueError, TypeError):
+            return None
+
+    def remembered(self) -> bool:
+        """Return whether this state directory has had a cluster before."""
+        return self._remembered() is not None
+
+    def choose(self, shape: Shape) -> None:
+        """Take another shape and keep it.
+
+        Raises:
+            ClientError: daemons of the shape it had are running.
+        """
+        if shape != self.shape and self.running():
+            raise ClientError(
+                f"a cluster of {self.shape.nodes} nodes with {self.shape.slots} slots runs in "
+                f"{self.state}; take it down first (`pliant down`)"
+            )
+        self.shape = shape
+        for directory in (self.state, self.run):
+            os.makedirs(directory, mode=0o700, exist_ok=True)
+        draft = f"{self._memory}.{os.getpid()}"
+        with open(draft, "w", encoding="utf-8") as file:
+            json.dump(asdict(shape), file)
+        os.replace(draft, self._memory)
+        self._build()
+
+    def _build(self) -> None:
+        names = [f"n{number}" for number in range(1, self.shape.nodes + 1)]
+        self.daemons = [self._server(), *(self._controller(name) for name in names)]
+
+    def _server(self) -> Daemon:
+        command = list(SERVER)
+        if self.shape.strategy:
+            command += ["--config", os.path.join(self.state, "server.yaml")]
+        log = os.path.join(self.state, "server.log")
+        return Daemon("server", command, ["pliant", "server"], self._pid_file("server"), log)
+
+    def _controller(self, name: str) -> Daemon:
+        command = [*CONTROLLER, "--name", name, "--slots", str(self.shape.slots)]
+        command += ["--address-file", os.path.join(self.run, "server.address")]
+        if self.shape.transport:
+            command += ["--transport", self.shape.transport]
+        log = os.path.join(self.state, f"node-{name}", "nodectl.log")
+        marks = ["pliant", "nodectl", f"--name {name} "]
+        return Daemon(f"node-{name}", command, marks, self._pid_file(f"node-{name}"), log)
+
+    def _pid_file(self, name: str) -> str:
+        return os.path.join(self.run, f"{name}.pid")
+
+    def environment(self) -> dict[str, str]:
+        """Return the environment of the daemons."""
+        own = {"PLIANT_STATE_DIR": self.state, "PLIANT_RUN_DIR": self.run}
+        inherited = {name: os.environ[name] for name in os.environ if name not in _OF_A_JOB}
+        return {**inherited, **own}
+
+    def running(self) -> list[Daemon]:
+        """Return the daemons that run."""
+        return [daemon for daemon in self.daemons if daemon.running()]
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other `up` and `down` of this state directory waiting."""
+        os.makedirs(self.state, mode=0o700, exist_ok=True)
+        with open(os.path.join(self.state, "cluster.lock"), "w", encoding="ascii") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+    # -- up
+
+    def start_missing(self) -> list[Daemon]:
+        """Start the daemons that do not run and return them."""
+        if self.shape.strategy:
+            with open(os.path.join(self.state, "server.yaml"), "w", encoding="utf-8") as file:
+                file.write(f"strategy: {json.dumps(self.shape.strategy)}\n")
+        missing = [daemon for daemon in self.daemons if not daemon.running()]
+        env = self.environment()
+        for daemon in missing:
+            daemon.process = None
+            daemon.start(env)
+        return missing
+
+    def wait_up(self, report: Report, timeout_s: float = START_TIMEOUT_S) -> None:
+        """Wait until the server has every node; tell how far it is whenever that changes.
+
+        Raises:
+            DaemonDiedError: a daemon ended at its start.
+            ClientError: some are not up in time.
+        """
+        deadline, told = time.monotonic() + timeout_s, ""
+        while True:
+            for daemon in self.daemons:
+                daemon.check()
+            server, up = self._look()
+            text = f"server {'up' if server else 'starting'}, {up} of {self.shape.nodes} nodes up"
+            if text != told:
+                report(text)
+                told = text
+            if server and up >= self.shape.nodes:
+                return
+            if time.monotonic() >= deadline:
+                logs = "\n".join(f"{d.name}: {d.log}\n{d.tail(5)}" for d in self.daemons)
+                raise ClientError(f"not up within {timeout_s:g} s: {text}\n{logs}")
+            time.sleep(0.03)
+
+    def _look(self) -> tuple[bool, int]:
+        """Return whether the server answers, and how many nodes it has in use."""
+        try:
+            with Connection(self.run, timeout_s=5) as link:
+                nodes = link.request("nodes")["nodes"]
+                for node in nodes:
+                    if node.get("reason") == DOWN_REASON and str(node["state"]).upper() != "UP":
+                        link.request("resume", node=node["name"])
+        except (NoServerError, RequestError):
+            return False, 0
+        return True, sum(str(node["state"]).upper() == "UP" for node in nodes)
+
+    # -- down
+
+    def stop(self, report: Report, *, keep_jobs: bool = False) -> list[int]:
+        """End everything and return the processes that are there in spite of it."""
+        if not keep_jobs:
+            self._cancel_jobs(report)
+        server, *controllers = self.daemons
+        if server.running():
+            report("stopping the server")
+            try:
+                with Connection(self.run, timeout_s=_STOP_TIMEOUT_S) as link:
+                    link.request("stop")
+                wait_until_gone([server], _STOP_TIMEOUT_S)
+            except (NoServerError, RequestError):
+                pass  # it is asked with a signal next
+        server.end(_STOP_TIMEOUT_S)
+        self._end_controllers(controllers, report)
+        left = [] if keep_jobs else self._sweep()
+        for name in (SOCKET, "server.address"):
+            try:
+                os.unlink(os.path.join(self.run, name))
+            except (FileNotFoundError, NotADirectoryError):
+                pass  # the server has removed it
+        return left
+
+    def _end_controllers(self, controllers: list[Daemon], report: Report) -> None:
+        running = [pid for daemon in controllers if (pid := daemon.running())]
+        if running:
+            report(f"stopping {len(running)} node controller{'s' if len(running) > 1 else ''}")
+            procs.end(running, _STOP_TIMEOUT_S)
+        for daemon in controllers:
+            daemon.end(0.0)
+
+    def _cancel_jobs(self, report: Report) -> None:
+        """Cancel what runs, with all nodes drained so that nothing takes its place."""
+        try:
+            with Connection(self.run, timeout_s=5) as link:
+                if not _active(link):
+                    return
+                for node in link.request("nodes")["nodes"]:
+                    if str(node["state"]).upper() == "UP":
+                        _try(link, "drain", node=node["name"], reason=DOWN_REASON)
+                deadline = time.monotonic() + _CANCEL_TIMEOUT_S
+                asked: set[int] = set()
+                while (active := _active(link)) and time.monotonic() < deadline:
+                    if new := [number for number in active if number not in asked]:
+                        report(f"cancelling {len(new)} job{'s' if len(new) > 1 else ''}")
+                        _try(link, "cancel", ids=new)
+                        asked.update(new)
+                    time.sleep(0.05)
+        except (NoServerError, RequestError):
+            return  # no server, no jobs to cancel; their processes are ended with the rest
+
+    def _sweep(self) -> list[int]:
+        """End what still belongs to this cluster: controllers' helpers, processes of jobs."""
+        return procs.end(procs.find(self.owns), 2.0)
+
+    def owns(self, pid: int) -> bool:
+        """Return whether a process is a daemon of this cluster or works for one of its jobs."""
+        env = procs.environment(pid)
+        if "PLIANT_JOB" in env and env.get("PLIANT_TOKEN_FILE", "").startswith(self.state + "/"):
+            return True
+        line = " ".join(procs.words(pid))
+        daemon = "pliant.nodectl" in line or "pliant.server" in line
+        return daemon and env.get("PLIANT_STATE_DIR") == self.state
+
+
+def _active(link: Connection) -> list[int]:
+    jobs: list[dict[str, Any]] = link.request("jobs", ids=None, all=False)["jobs"]
+    return [int(job["id"]) for job in jobs if job["state"] in _HOLDS_PROCESSORS]
+
+
+def _try(link: Connection, op: str, **fields: Any) -> None:
+    try:
+        link.request(op, **fields)
+    except RequestError:
+        pass  # what cannot be done politely is done by ending processes
