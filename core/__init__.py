@@ -6,3 +6,9 @@ so the daemon and the simulator run the very same behaviour.
 
 May import: the standard library only (and of that, nothing that talks to the outside).
 """
+
+from pliant.core.core import Core
+from pliant.core.invariants import InvariantError
+from pliant.core.limits import Limits
+
+__all__ = ["Core", "InvariantError", "Limits"]

@@ -1,4 +1,4 @@
-"""What the core wants done. The shell commits every ``Store`` of a batch before it does anything else of it."""
+"""What the core wants done. The shell commits every ``Store`` of a batch before the rest of it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

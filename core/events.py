@@ -1,12 +1,12 @@
 """What can happen to the core. Shells (daemon, simulator) make these; ``Core.handle`` takes them.
 
-``request`` on an event of a user is a number of the shell's own; the core's ``Answer`` carries it back.
+``request`` on a user's event is a number of the shell's own; the core's ``Answer`` carries it.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from pliant.core.ids import CycleId, JobId, NodeName, ResizeId
+from pliant.core.ids import FIRST_START, CycleId, JobId, NodeName, ResizeId
 from pliant.core.jobs import Exit, JobSpec
 from pliant.core.negotiation import Template
 from pliant.core.processors import NONE, ProcessorMap
@@ -164,7 +164,7 @@ class ApplicationRegistered:
     #: The program's own; None: it states none.
     sizes: Sizes | None = None
     #: A GO that it holds and has not decided.
-    pending: ResizeId = ResizeId(0)
+    pending: ResizeId = FIRST_START
 
 
 @dataclass(frozen=True, slots=True)

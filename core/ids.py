@@ -1,4 +1,7 @@
-"""Typed identities. ``run`` counts requeues, ``epoch`` versions an allocation, ``generation`` the server."""
+"""Typed identities.
+
+``run`` counts requeues, ``epoch`` versions an allocation, ``generation`` the server.
+"""
 
 from typing import NewType
 

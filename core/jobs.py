@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from pliant.core.ids import JobId, ResizeId
-from pliant.core.lifecycle import FINAL_STATES, JobState, check_step
+from pliant.core.lifecycle import FINAL_STATES, RESIZABLE_STATES, JobState, check_step
 from pliant.core.negotiation import Talk
 from pliant.core.processors import NONE, ProcessorMap, of
 from pliant.core.sizes import Sizes
@@ -154,7 +154,13 @@ class Job:
     earmark: ProcessorMap = NONE
     #: Jobs whose release the earmark waits for.
     earmark_from: frozenset[JobId] = frozenset()
+    #: Nodes whose part of the first world has not reported yet.
+    starting: set[str] = field(default_factory=set)
     resize: Resize | None = None
+    #: An operator fixed its size: no strategy resizes it.
+    pinned: bool = False
+    #: No new offer before this time: it refused one, or let one expire.
+    quiet_until: float = 0.0
     start: float | None = None
     end: float | None = None
     exit_code: int | None = None
@@ -194,6 +200,18 @@ class Job:
         if self.malleable and not self.sizes.fixed:
             return JobClass.MALLEABLE
         return JobClass.RIGID if self.spec.sizes.fixed else JobClass.MOLDABLE
+
+    def resizable(self, now: float) -> bool:
+        """Whether a strategy may offer it another size now."""
+        return (
+            self.state in RESIZABLE_STATES
+            and self.malleable
+            and self.connected
+            and self.resize is None
+            and not self.pinned
+            and not self.sizes.fixed
+            and now >= self.quiet_until
+        )
 
     def step(self, state: JobState, reason: str, now: float) -> None:
         """Go to ``state``, or raise IllegalStepError."""

@@ -1,4 +1,4 @@
-"""The negotiation: one state machine for server, application library and simulator (Ghafoor 3.1, Figure 4.13).
+"""The negotiation: one state machine for server, appkit and simulator (Ghafoor 3.1, Figure 4.13).
 
 Either side may open with an OFFER. A COUNTER may follow an offer or a counter of the other side;
 after FINAL only ACCEPT or REJECT; either side may end a talk at any time: the one who made the
@@ -56,9 +56,7 @@ class TalkState(StrEnum):
 
 
 #: A talk in one of these is over.
-CLOSED = frozenset(
-    {TalkState.AGREED, TalkState.REFUSED, TalkState.WITHDRAWN, TalkState.EXPIRED}
-)
+CLOSED = frozenset({TalkState.AGREED, TalkState.REFUSED, TalkState.WITHDRAWN, TalkState.EXPIRED})
 
 
 class Speaker(StrEnum):
@@ -74,7 +72,9 @@ class Speaker(StrEnum):
     CLOCK = "clock"
 
 
-def _answers(state: TalkState, *, open_end: bool) -> dict[tuple[TalkState, Verb, Speaker], TalkState]:
+def _answers(
+    state: TalkState, *, open_end: bool
+) -> dict[tuple[TalkState, Verb, Speaker], TalkState]:
     """What may follow a proposal; ``open_end``: also another proposal."""
     steps = {
         (state, Verb.ACCEPT, Speaker.RESPONDER): TalkState.AGREED,

@@ -1,6 +1,6 @@
-"""Processor maps: sets of global processor indices as Python integers (bit ``i`` is processor ``i``).
+"""Processor maps: sets of global processor indices as integers (bit ``i`` is processor ``i``).
 
-Algebra is the integer's own: ``a & b``, ``a | b``, ``a & ~b``. The functions here are what integers lack.
+Algebra is the integer's own: ``a & b``, ``a | b``, ``a & ~b``. Here is what integers lack.
 """
 
 from collections.abc import Iterable, Iterator

@@ -70,7 +70,7 @@ class RunningJob:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The cluster at one instant. Tuples are ordered: nodes by name, waiting by arrival, running by start."""
+    """The cluster at one instant: nodes by processor, waiting by arrival, running by start."""
 
     now: float
     nodes: tuple[NodeView, ...]
@@ -95,7 +95,7 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Start a waiting job on these processors; those not free now must come from this plan's shrinks."""
+    """Start a waiting job; processors that are not free now must come from this plan's shrinks."""
 
     job: JobId
     processors: ProcessorMap

@@ -60,7 +60,7 @@ class Sizes:
         return self.values[place] if place < len(self.values) else 0
 
     def intersect(self, other: "Sizes") -> "Sizes | None":
-        """The sizes both allow, or None. The other's preference goes first: it knows the program."""
+        """The sizes both allow, or None. The other's preference goes first."""
         low, high = max(self.lo, other.lo), min(self.hi, other.hi)
         mine, theirs = _within(self.values, low, high), _within(other.values, low, high)
         if _is_dense(mine):

@@ -1,9 +1,9 @@
-"""Timers: how the core asks to be woken. A timer that no longer matters is ignored when it fires."""
+"""Timers: how the core asks to be woken. One that no longer matters is ignored when it fires."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
-from pliant.core.ids import JobId, ResizeId
+from pliant.core.ids import FIRST_START, JobId, ResizeId
 
 
 class TimerKind(StrEnum):
@@ -19,6 +19,8 @@ class TimerKind(StrEnum):
     DEADLINE = "deadline"
     #: The job outlived its time limit.
     LIMIT = "limit"
+    #: A job that refused an offer may be asked again.
+    QUIET = "quiet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,4 +30,4 @@ class Timer:
     kind: TimerKind
     job: JobId
     run: int
-    resize: ResizeId = ResizeId(0)
+    resize: ResizeId = FIRST_START

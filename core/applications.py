@@ -1,0 +1,91 @@
+"""Applications register, leave, come back: what their coordinators say of themselves."""
+
+from pliant.core import ending, resizing, transaction
+from pliant.core.events import ApplicationLeft, ApplicationRegistered, ResizeDecided
+from pliant.core.jobs import Job, ResizeStage
+from pliant.core.lifecycle import JobState
+from pliant.core.state import State
+
+_LIVE = (JobState.STARTING, JobState.RUNNING, JobState.ADAPTING)
+
+
+def registered(state: State, event: ApplicationRegistered) -> None:
+    """A coordinator opened its session."""
+    job = state.jobs.get(event.job)
+    if job is None or job.run != event.run or job.state not in _LIVE:
+        return
+    again = job.connected or job.malleable
+    job.connected = True
+    if job.state is JobState.STARTING:
+        job.starting.clear()
+        state.step(job, JobState.RUNNING, f"runs on {job.size} processors")
+    _settle_open_resize(state, job, event, again)
+    if job.state not in _LIVE or not _same_allocation(state, job, event):
+        return
+    if not job.malleable:
+        _first_time(state, job, event)
+    state.touch(job)
+    state.plan_due = True
+
+
+def _settle_open_resize(state: State, job: Job, event: ApplicationRegistered, again: bool) -> None:
+    """What a (re)connected coordinator says decides an open transaction."""
+    resize = job.resize
+    if resize is None:
+        return
+    if resize.stage in (ResizeStage.TALK, ResizeStage.PREPARE):
+        if again:
+            transaction.withdraw(state, job, "the connection to the application was interrupted")
+    elif resize.stage is ResizeStage.RELEASE:
+        return
+    elif event.epoch == job.epoch + 1:
+        decision = ResizeDecided(
+            job.id, job.run, resize.id, True, event.epoch, event.processors, "commit"
+        )
+        resizing.decided(state, decision)
+    elif event.epoch == job.epoch and event.pending != resize.id:
+        resizing.roll_back(state, job, "go", "the application does not hold it")
+
+
+def _same_allocation(state: State, job: Job, event: ApplicationRegistered) -> bool:
+    if (event.epoch, event.processors) == (job.epoch, job.ranks):
+        return True
+    ending.end(
+        state,
+        job,
+        JobState.FAILED,
+        f"the application says epoch {event.epoch} on processors {list(event.processors)}, "
+        f"but it has epoch {job.epoch} on {list(job.ranks)}",
+    )
+    return False
+
+
+def _first_time(state: State, job: Job, event: ApplicationRegistered) -> None:
+    """From now on the sizes are those that both the user and the program allow."""
+    if event.sizes is not None:
+        both = job.spec.sizes.intersect(event.sizes)
+        if both is None:
+            ending.end(
+                state,
+                job,
+                JobState.FAILED,
+                f"no size suits both: submitted with {job.spec.sizes}, "
+                f"the program allows {event.sizes}",
+            )
+            return
+        job.sizes = both
+    job.malleable = True
+    state.note("application.registered", f"sizes {job.sizes}", job, sizes=str(job.sizes))
+
+
+def left(state: State, event: ApplicationLeft) -> None:
+    """The coordinator's session closed; the job goes on, offers to it cannot."""
+    job = state.jobs.get(event.job)
+    if job is None or job.run != event.run or not job.connected:
+        return
+    job.connected = False
+    state.touch(job)
+    resize = job.resize
+    if resize is not None and resize.stage in (ResizeStage.TALK, ResizeStage.PREPARE):
+        transaction.withdraw(state, job, "the application's session closed")
+    state.plan_due = True

@@ -1,0 +1,179 @@
+"""The core: events in, commands out; the same for daemon and simulator. No I/O, clock, threads."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from pliant.core import (
+    applications,
+    ending,
+    events,
+    membership,
+    planning,
+    queueing,
+    recovery,
+    resizing,
+    transaction,
+)
+from pliant.core.commands import Command
+from pliant.core.ids import CycleId, JobId, NodeName
+from pliant.core.invariants import check
+from pliant.core.jobs import Job
+from pliant.core.lifecycle import ACTIVE_STATES, JobState
+from pliant.core.limits import Limits
+from pliant.core.nodes import Node
+from pliant.core.processors import count
+from pliant.core.state import State
+from pliant.core.timers import Timer, TimerKind
+
+Handler = Callable[[State, Any], None]
+
+#: Which room of the house deals with which event.
+HANDLERS: dict[type, Handler] = {
+    events.JobSubmitted: queueing.submitted,
+    events.JobCancelled: queueing.cancelled,
+    events.JobHeld: queueing.held,
+    events.JobReleased: queueing.released,
+    events.ResizeRequested: resizing.requested,
+    events.NodeRegistered: membership.registered,
+    events.NodeSuspected: membership.suspected,
+    events.NodeRecovered: membership.recovered,
+    events.NodeLost: membership.lost,
+    events.NodeDrained: membership.drained,
+    events.NodeResumed: membership.resumed,
+    events.WorldReady: membership.started,
+    events.ProcessesExited: ending.exited,
+    events.ApplicationRegistered: applications.registered,
+    events.ApplicationLeft: applications.left,
+    events.StandbyReady: resizing.standby_ready,
+    events.OfferAnswered: resizing.answered,
+    events.ResizeBegun: resizing.begun,
+    events.ResizeDecided: resizing.decided,
+    events.ResizeWithdrawn: resizing.withdrawn,
+}
+
+
+class Core:
+    """The whole behaviour as a state machine."""
+
+    def __init__(self, strategy: str = "equipartition", limits: Limits | None = None) -> None:
+        self._state = State(strategy, limits or Limits())
+        self._cycle = 0
+
+    # ---------------------------------------------------------------- driving it
+
+    def handle(self, event: events.Event, now: float) -> list[Command]:
+        """Take one event; what is to be done, the Store first, RunStrategy last."""
+        return self.handle_all((event,), now)
+
+    def handle_all(self, batch: Iterable[events.Event], now: float) -> list[Command]:
+        """Take the events of one instant; at most one Store (first) and one RunStrategy (last)."""
+        state = self._state
+        state.now = now
+        for event in batch:
+            match event:
+                case events.PlanReady():
+                    self._plan_ready(event)
+                case events.PlanFailed():
+                    state.note("strategy.failed", f"{state.strategy}: {event.reason}")
+                case events.TimerFired():
+                    self._timer(event.timer)
+                case _:
+                    HANDLERS[type(event)](state, event)
+        commands = state.drain()
+        if state.plan_due:
+            self._cycle += 1
+            commands.append(planning.run_strategy(state, CycleId(self._cycle)))
+        return commands
+
+    def _plan_ready(self, event: events.PlanReady) -> None:
+        """Commit a plan; one for an older view gives way to the one that is under way."""
+        if event.cycle != self._cycle:
+            return
+        # What the commit itself changes is what the strategy wanted: no new cycle for that.
+        due = self._state.plan_due
+        planning.commit(self._state, event.plan)
+        self._state.plan_due = due
+
+    def _timer(self, timer: Timer) -> None:
+        state = self._state
+        job = state.jobs.get(timer.job)
+        if job is None or job.run != timer.run:
+            return
+        if timer.kind is TimerKind.QUIET:
+            state.plan_due = True
+        elif timer.kind is TimerKind.LIMIT:
+            if job.state in ACTIVE_STATES and job.state is not JobState.COMPLETING:
+                text = f"over its time limit of {job.spec.time_limit_s:g} s"
+                ending.end(state, job, JobState.TIMEOUT, text)
+        else:
+            resizing.timed_out(state, timer)
+
+    # ---------------------------------------------------------------- reading it
+
+    @property
+    def jobs(self) -> dict[JobId, Job]:
+        """All jobs, also ended ones until ``forget``; read only."""
+        return self._state.jobs
+
+    @property
+    def nodes(self) -> dict[NodeName, Node]:
+        """All nodes ever registered; read only."""
+        return self._state.nodes
+
+    @property
+    def state(self) -> State:
+        """The state, for the functions of this package that read it."""
+        return self._state
+
+    @property
+    def memory(self) -> object:
+        """What the strategy remembers."""
+        return self._state.memory
+
+    @property
+    def strategy(self) -> str:
+        """The strategy's name, for reasons and history."""
+        return self._state.strategy
+
+    @strategy.setter
+    def strategy(self, name: str) -> None:
+        self._state.strategy = name
+        self._state.plan_due = True
+
+    @property
+    def next_resize(self) -> int:
+        """The number of the next resize; must be restored after a restart."""
+        return self._state.next_resize
+
+    def usable_total(self) -> int:
+        """Processors of nodes where work may start."""
+        return count(self._state.usable())
+
+    def largest(self) -> int:
+        """Processors of all known nodes: no job can ever have more."""
+        return sum(node.slots for node in self._state.nodes.values())
+
+    def check_invariants(self) -> None:
+        """Raise InvariantError if the state contradicts itself."""
+        check(self._state)
+
+    # ---------------------------------------------------------------- its life
+
+    def forget(self, job_id: JobId) -> None:
+        """Drop an ended job from memory."""
+        job = self._state.jobs.get(job_id)
+        if job is not None and job.final:
+            del self._state.jobs[job_id]
+
+    def restore(
+        self, nodes: Iterable[Node], jobs: Iterable[Job], memory: object, next_resize: int
+    ) -> None:
+        """Take over what a former life stored; before the first event."""
+        recovery.restore(self._state, nodes, jobs, memory, next_resize)
+
+    def recover(self, now: float) -> list[Command]:
+        """After ``restore``: what must be said and armed again."""
+        self._state.now = now
+        recovery.recover(self._state)
+        transaction.start_promised(self._state)
+        return self._state.drain()

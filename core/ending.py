@@ -1,0 +1,135 @@
+"""How jobs end: exits are reported, processors come free with them, books are closed."""
+
+from pliant.core import transaction
+from pliant.core.commands import Ended, Kill
+from pliant.core.events import ProcessesExited
+from pliant.core.jobs import Exit, Job, Resize, ResizeStage
+from pliant.core.lifecycle import ACTIVE_STATES, JobState
+from pliant.core.processors import NONE, of
+from pliant.core.state import State
+
+
+def exited(state: State, event: ProcessesExited) -> None:
+    """Processes are gone."""
+    job = state.jobs.get(event.job)
+    gone = of(exit.processor for exit in event.exits)
+    if job is None or job.run != event.run or job.state not in ACTIVE_STATES:
+        state.orphaned &= ~gone
+        state.plan_due = True
+        return
+    if job.state is JobState.COMPLETING:
+        _own_exits(
+            state, job, [exit for exit in event.exits if 1 << exit.processor & job.allocation]
+        )
+    else:
+        _sort_out(state, job, event.exits)
+    if job.state is JobState.COMPLETING:
+        transaction.free_processors(state, job, gone)
+        close_if_gone(state, job)
+    transaction.start_promised(state)
+
+
+def end(state: State, job: Job, final: JobState, reason: str) -> None:
+    """End an active job: its end is decided, its processes are told to go."""
+    _complete(state, job, final, reason)
+    state.emit(Kill(job.id, job.run, NONE, state.limits.kill_grace_s))
+    close_if_gone(state, job)
+
+
+def close_if_gone(state: State, job: Job) -> None:
+    """Close the books when the last process is gone."""
+    if job.state is not JobState.COMPLETING or job.held:
+        return
+    final = job.ending or JobState.COMPLETED
+    if job.exit_code is None and final in (JobState.COMPLETED, JobState.FAILED):
+        job.exit_code = int(final is JobState.FAILED)
+    job.end = state.now
+    job.connected = False
+    state.step(job, final, "" if final is JobState.COMPLETED else job.reason)
+    state.note(
+        "job.ended",
+        job.reason or "all processes ended with code 0",
+        job,
+        state=final.value,
+        exit_code=job.exit_code,
+        signal=job.signal,
+    )
+    state.emit(Ended(job.id))
+
+
+def describe(exit: Exit) -> str:
+    """For people: how a process ended."""
+    if exit.reason:
+        return exit.reason
+    return f"killed by signal {exit.signal}" if exit.signal else f"exit code {exit.code}"
+
+
+def _sort_out(state: State, job: Job, exits: tuple[Exit, ...]) -> None:
+    """Exits of a job that was not ending: whose were they, and what do they mean."""
+    own: list[Exit] = []
+    for exit in exits:
+        bit = 1 << exit.processor
+        resize = job.resize
+        if resize and bit & resize.leaving and _leaver_gone(state, job, resize, exit):
+            continue
+        if resize and bit & of(resize.joining) & ~job.allocation:
+            transaction.newcomer_gone(state, job, exit, describe(exit))
+            if job.resize is None:
+                transaction.free_processors(state, job, bit)
+        elif bit & job.allocation:
+            own.append(exit)
+        else:
+            transaction.free_processors(state, job, bit)
+    if own:
+        _own_exits(state, job, own)
+    else:
+        transaction.finish_release(state, job)
+
+
+def _leaver_gone(state: State, job: Job, resize: Resize, exit: Exit) -> bool:
+    """Note the exit of a leaver; False: it died instead of leaving."""
+    if resize.stage is ResizeStage.RELEASE:
+        if not exit.clean:
+            place = state.place(exit.processor)
+            state.note("job.warning", f"the leaver on {place} ended badly: {describe(exit)}", job)
+        transaction.free_processors(state, job, 1 << exit.processor)
+        return True
+    if exit.clean and resize.stage in (ResizeStage.GO, ResizeStage.BEGUN, ResizeStage.WITHDRAWING):
+        # It overtook the coordinator's report; what it means is known with the report.
+        resize.gone |= 1 << exit.processor
+        state.touch(job)
+        return True
+    return False
+
+
+def _own_exits(state: State, job: Job, exits: list[Exit]) -> None:
+    """Ranks of the present allocation ended: the job's code is the highest of its last phase."""
+    if job.ending is not None or not exits:
+        return
+    job.exit_code = max(job.exit_code or 0, *(exit.code for exit in exits))
+    bad = [exit for exit in exits if not exit.clean]
+    if not bad:
+        _complete(state, job, None, "its processes are ending")
+        return
+    worst = max(bad, key=lambda exit: (bool(exit.reason), exit.code, exit.signal))
+    job.signal = worst.signal
+    what = f"{describe(worst)} on {state.place(worst.processor)}{_stage(job)}"
+    state.note("job.failed", what, job)
+    end(state, job, JobState.FAILED, what)
+
+
+def _stage(job: Job) -> str:
+    resize = job.resize
+    if resize is None or resize.stage is ResizeStage.TALK:
+        return ""
+    return f" in resize {resize.id} (stage {resize.stage})"
+
+
+def _complete(state: State, job: Job, final: JobState | None, reason: str) -> None:
+    if job.state is not JobState.COMPLETING:
+        transaction.abandon(state, job, "the job ends")
+        state.step(job, JobState.COMPLETING, reason)
+        job.ending = final
+    elif job.ending is None and final is not None:
+        job.ending, job.reason = final, reason
+        state.touch(job)

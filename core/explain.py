@@ -1,0 +1,87 @@
+"""Why a job is where it is, in sentences a user can act on."""
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from pliant.core.ids import JobId
+from pliant.core.jobs import Job, JobClass, ResizeStage
+from pliant.core.lifecycle import JobState
+from pliant.core.processors import count
+from pliant.core.state import State
+
+if TYPE_CHECKING:
+    from pliant.core.core import Core
+
+_STAGES = {
+    ResizeStage.TALK: "it was offered; the application has not answered",
+    ResizeStage.PREPARE: "agreed; newcomers start, or the next coordinator connects",
+    ResizeStage.GO: "the application goes at its next safe point",
+    ResizeStage.BEGUN: "the application is at its safe point and moves its data",
+    ResizeStage.WITHDRAWING: "taken back for want of a safe point; not confirmed yet",
+    ResizeStage.RELEASE: "done; the leavers' processes are ending",
+}
+
+
+def explain(
+    core: "Core", job_id: JobId, now: float, progress: Mapping[str, Any] | None = None
+) -> list[str]:
+    """Lines for ``jobctl why``; ``progress`` is what the application last reported.
+
+    Raises:
+        KeyError: there is no such job.
+    """
+    return list(_lines(core.state, core.jobs[job_id], now, progress))
+
+
+def _lines(state: State, job: Job, now: float, progress: Mapping[str, Any] | None) -> Iterator[str]:
+    yield f"job {job.id} ({job.spec.name}) is {job.state}" + (
+        f": {job.reason}" if job.reason else ""
+    )
+    if job.state is JobState.PENDING:
+        yield from _waiting(state, job)
+    elif not job.final and job.state is not JobState.HELD:
+        yield from _running(job, now)
+        yield from _safe_point(job, progress)
+    yield f"strategy: {state.strategy}"
+
+
+def _waiting(state: State, job: Job) -> Iterator[str]:
+    ahead = sum(1 for other in state.waiting.values() if other.spec.submit < job.spec.submit)
+    yield (
+        f"it wants {job.sizes} processors; {count(state.free())} of {count(state.usable())} usable "
+        f"ones are free; {ahead} jobs were submitted before it and wait"
+    )
+    if job.earmark:
+        names = ", ".join(map(str, sorted(job.earmark_from)))
+        yield f"{count(job.earmark)} processors are promised to it and come from job {names}"
+
+
+def _running(job: Job, now: float) -> Iterator[str]:
+    kind = job.job_class
+    yield f"it is {kind} on {job.size} processors, sizes {job.sizes}, epoch {job.epoch}"
+    if kind is JobClass.MOLDABLE:
+        yield "its program has not registered with pliant.appkit, so it cannot be resized"
+    if job.malleable and not job.connected:
+        yield "its coordinator is not connected, so it cannot be resized now"
+    if job.pinned:
+        yield f"an operator fixed its size; `jobctl resize {job.id} 0` lets the strategy resize it"
+    if job.quiet_until > now:
+        yield f"it is not asked again for {job.quiet_until - now:.0f} s"
+    resize = job.resize
+    if resize is not None:
+        yield (
+            f"resize {resize.id}: {len(resize.before)} -> {len(resize.after)} processors, asked "
+            f"{now - resize.since:.1f} s ago by {resize.cause}: {_STAGES[resize.stage]}"
+        )
+
+
+def _safe_point(job: Job, progress: Mapping[str, Any] | None) -> Iterator[str]:
+    if not job.malleable:
+        return
+    age = (progress or {}).get("safe_point_age_s")
+    if age is None:
+        yield "it has not reported any progress"
+    elif age < 0:
+        yield "it has not reached a safe point yet"
+    else:
+        yield f"its last safe point was {age:.1f} s ago"

@@ -1,0 +1,82 @@
+"""What must always be true of the state; checked after every event in tests and ``--debug``."""
+
+from collections.abc import Iterator
+
+from pliant.core.jobs import Job, ResizeStage
+from pliant.core.lifecycle import ACTIVE_STATES, JobState
+from pliant.core.processors import NONE, ProcessorMap, of, text
+from pliant.core.state import State
+
+
+class InvariantError(Exception):
+    """The state contradicts itself: a fault of ours."""
+
+
+def check(state: State) -> None:
+    """Raise InvariantError with what is wrong."""
+    _processors_have_one_owner(state)
+    _promises_have_one_owner(state)
+    for job in state.jobs.values():
+        problem = next(_problems(state, job), "")
+        if problem:
+            raise InvariantError(f"job {job.id} ({job.state}): {problem}; {' | '.join(job.story)}")
+
+
+def _processors_have_one_owner(state: State) -> None:
+    seen: ProcessorMap = NONE
+    for job in state.active.values():
+        if job.held & seen:
+            raise InvariantError(f"processors {text(job.held & seen)} are held twice")
+        seen |= job.held
+    everything = NONE
+    for node in state.nodes.values():
+        if node.processors & everything:
+            raise InvariantError(f"node {node.name} overlaps another")
+        everything |= node.processors
+    if seen & ~everything:
+        raise InvariantError(f"processors {text(seen & ~everything)} belong to no node")
+
+
+def _promises_have_one_owner(state: State) -> None:
+    seen: ProcessorMap = NONE
+    for job in state.waiting.values():
+        if job.earmark & seen:
+            raise InvariantError(f"processors {text(job.earmark & seen)} are promised twice")
+        seen |= job.earmark
+
+
+def _problems(state: State, job: Job) -> Iterator[str]:
+    """The first thing wrong with a job, lazily."""
+    if (job.id in state.waiting) != (job.state is JobState.PENDING):
+        yield "the waiting index is wrong"
+    if (job.id in state.active) != (job.state in ACTIVE_STATES):
+        yield "the active index is wrong"
+    if job.state not in ACTIVE_STATES and job.held:
+        yield f"holds processors {text(job.held)}"
+    if job.earmark and job.state is not JobState.PENDING:
+        yield "has a promise but does not wait"
+    if job.resize is not None and job.state not in (JobState.RUNNING, JobState.ADAPTING):
+        yield "has an open resize"
+    if job.state is JobState.ADAPTING and job.resize is None:
+        yield "adapts to nothing"
+    yield from _allocation_problems(job)
+
+
+def _allocation_problems(job: Job) -> Iterator[str]:
+    if job.state not in (JobState.STARTING, JobState.RUNNING, JobState.ADAPTING):
+        return
+    if len(set(job.ranks)) != len(job.ranks) or not job.ranks:
+        yield f"ranks {job.ranks} are not an allocation"
+    if job.allocation & ~job.held:
+        yield "does not hold its own allocation"
+    if job.size not in job.spec.sizes:
+        yield f"size {job.size} is none of {job.spec.sizes}"
+    resize = job.resize
+    if resize is None:
+        return
+    if len(resize.after) not in job.sizes:
+        yield f"is resized to {len(resize.after)}, none of {job.sizes}"
+    if not resize.gone and of(resize.joining) & ~job.held:
+        yield "newcomers' processors are not reserved"
+    if resize.stage is ResizeStage.RELEASE and job.ranks != resize.after:
+        yield "releases without the new allocation"

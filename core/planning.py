@@ -1,0 +1,170 @@
+"""Plan, then commit: the view a strategy sees, and what becomes of its plan.
+
+The commit checks every part of the plan against the state as it is now and refuses what no longer
+fits; a refused part costs a note, never the rest.
+"""
+
+from pliant.core import queueing, transaction
+from pliant.core.commands import RunStrategy
+from pliant.core.ids import CycleId
+from pliant.core.jobs import Job
+from pliant.core.lifecycle import JobState
+from pliant.core.processors import NONE, ProcessorMap, count
+from pliant.core.scheduling import (
+    NodeView,
+    Offer,
+    Plan,
+    PromisedJob,
+    RunningJob,
+    Start,
+    View,
+    WaitingJob,
+)
+from pliant.core.sizes import Sizes
+from pliant.core.state import State
+
+
+def run_strategy(state: State, cycle: CycleId) -> RunStrategy:
+    """Ask for a plan for the state as it is."""
+    state.plan_due = False
+    return RunStrategy(cycle, view(state))
+
+
+def view(state: State) -> View:
+    """The state as strategies see it."""
+    usable, held, earmarked = state.usable(), state.held(), state.earmarked()
+    total = count(usable | held)
+    waiting: list[WaitingJob] = []
+    promised: list[PromisedJob] = []
+    for job in state.waiting.values():
+        if job.earmark:
+            promised.append(PromisedJob(job.id, job.spec.submit, job.earmark))
+        elif (sizes := job.sizes.up_to(total)) is not None:
+            spec = job.spec
+            waiting.append(WaitingJob(job.id, spec.submit, sizes, spec.estimate_s, spec.user))
+    return View(
+        now=state.now,
+        nodes=tuple(
+            NodeView(node.name, node.cluster, node.processors)
+            for node in sorted(state.nodes.values(), key=lambda node: node.first)
+            if node.usable
+        ),
+        waiting=tuple(sorted(waiting, key=lambda job: (job.arrival, job.id))),
+        promised=tuple(promised),
+        running=tuple(
+            _running(job, total, earmarked, state.now)
+            for job in sorted(state.active.values(), key=lambda job: (job.start or 0.0, job.id))
+        ),
+        free=usable & ~held & ~earmarked,
+        total=total,
+        memory=state.memory,
+    )
+
+
+def _running(job: Job, total: int, earmarked: ProcessorMap, now: float) -> RunningJob:
+    sizes = job.sizes.up_to(total) if job.resizable(now) else None
+    return RunningJob(
+        id=job.id,
+        arrival=job.spec.submit,
+        started=job.start or 0.0,
+        ranks=job.ranks,
+        held=job.held & ~earmarked,
+        sizes=sizes or Sizes((job.size,)),
+        resizable=sizes is not None,
+        estimate_s=job.spec.estimate_s,
+        user=job.spec.user,
+    )
+
+
+def commit(state: State, plan: Plan) -> None:
+    """Carry a plan out: shrinks, then starts, then expansions."""
+    promised = NONE
+    donors: dict[int, ProcessorMap] = {}
+    for offer in plan.shrinks:
+        given = _shrink(state, offer)
+        if given:
+            donors[offer.job] = given
+            promised |= given
+    for start in plan.starts:
+        _start(state, start, promised, donors)
+    for offer in plan.expands:
+        _expand(state, offer)
+    for rejection in plan.rejects:
+        job = state.jobs.get(rejection.job)
+        if job is not None and job.state is JobState.PENDING:
+            queueing.close_waiting(state, job, JobState.REJECTED, rejection.reason)
+    for job_id, reason in plan.reasons.items():
+        job = state.jobs.get(job_id)
+        if job is not None and job.state is JobState.PENDING and not job.earmark:
+            state.explain_wait(job, reason)
+    if plan.memory != state.memory:
+        state.memory, state.memory_changed = plan.memory, True
+
+
+def _refuse(state: State, what: str, why: str) -> None:
+    state.note("plan.refused", f"{state.strategy}: {what}: {why}")
+
+
+def _offerable(state: State, offer: Offer, what: str) -> Job | None:
+    job = state.jobs.get(offer.job)
+    if job is None or not job.resizable(state.now):
+        _refuse(state, what, "the job cannot be resized now")
+        return None
+    if count(offer.processors) not in job.sizes:
+        _refuse(state, what, f"{count(offer.processors)} is not one of its sizes {job.sizes}")
+        return None
+    return job
+
+
+def _shrink(state: State, offer: Offer) -> ProcessorMap:
+    """Offer a smaller allocation; the processors it will give."""
+    what = f"shrink of job {offer.job}"
+    job = _offerable(state, offer, what)
+    if job is None:
+        return NONE
+    if not offer.processors or offer.processors & ~job.allocation:
+        _refuse(state, what, "not a part of its allocation")
+        return NONE
+    given = job.allocation & ~offer.processors
+    if given:
+        transaction.open_talk(state, job, offer.processors, state.strategy)
+    return given
+
+
+def _expand(state: State, offer: Offer) -> None:
+    what = f"expansion of job {offer.job}"
+    job = _offerable(state, offer, what)
+    if job is None:
+        return
+    added = offer.processors & ~job.allocation
+    if job.allocation & ~offer.processors or not added:
+        _refuse(state, what, "it does not contain its allocation")
+    elif added & ~state.free():
+        _refuse(state, what, "the processors are not free")
+    else:
+        transaction.open_talk(state, job, offer.processors, state.strategy)
+
+
+def _start(
+    state: State, start: Start, promised: ProcessorMap, donors: dict[int, ProcessorMap]
+) -> None:
+    what = f"start of job {start.job}"
+    job = state.jobs.get(start.job)
+    if job is None or job.state is not JobState.PENDING or job.earmark:
+        _refuse(state, what, "it does not wait in the queue")
+    elif count(start.processors) not in job.sizes:
+        _refuse(state, what, f"{count(start.processors)} is not one of its sizes {job.sizes}")
+    elif start.processors & ~(state.free() | promised & ~state.earmarked()):
+        _refuse(state, what, "the processors are neither free nor given by this plan")
+    elif not start.processors & promised:
+        transaction.start(state, job, start.processors)
+    else:
+        job.earmark = start.processors
+        job.earmark_from = frozenset(
+            state.jobs[donor].id  # type: ignore[index]
+            for donor, given in donors.items()
+            if given & start.processors
+        )
+        names = ", ".join(map(str, sorted(job.earmark_from)))
+        state.note("job.promised", f"{count(job.earmark)} processors promised", job)
+        state.explain_wait(job, f"waits for processors of job {names}")

@@ -1,0 +1,162 @@
+"""Jobs and nodes as JSON-able dictionaries and back: what the database keeps of the core's state.
+
+A talk is not kept: before its agreement a restart withdraws it, after it only the stage matters.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pliant.core.ids import JobId, NodeName, ResizeId
+from pliant.core.jobs import Job, JobSpec, JobType, Resize, ResizeStage
+from pliant.core.lifecycle import JobState
+from pliant.core.negotiation import Talk, TalkState
+from pliant.core.nodes import Node, NodeState
+from pliant.core.processors import indices, of
+from pliant.core.sizes import Sizes, parse_sizes
+
+#: Raised with every change of the dictionaries; a migration brings older ones up to it.
+RECORD_VERSION = 1
+
+Record = dict[str, Any]
+
+
+def job_to_record(job: Job) -> Record:
+    """Everything about a job that must survive a restart."""
+    spec = job.spec
+    return {
+        "version": RECORD_VERSION,
+        "id": spec.id,
+        "name": spec.name,
+        "user": spec.user,
+        "uid": spec.uid,
+        "type": spec.type.value,
+        "sizes": _sizes_to_record(spec.sizes),
+        "submit": spec.submit,
+        "estimate_s": spec.estimate_s,
+        "time_limit_s": spec.time_limit_s,
+        "state": job.state.value,
+        "reason": job.reason,
+        "sizes_now": _sizes_to_record(job.sizes),
+        "malleable": job.malleable,
+        "run": job.run,
+        "epoch": job.epoch,
+        "ranks": list(job.ranks),
+        "held": list(indices(job.held)),
+        "earmark": list(indices(job.earmark)),
+        "earmark_from": sorted(job.earmark_from),
+        "starting": sorted(job.starting),
+        "resize": _resize_to_record(job.resize) if job.resize else None,
+        "pinned": job.pinned,
+        "quiet_until": job.quiet_until,
+        "start": job.start,
+        "end": job.end,
+        "exit_code": job.exit_code,
+        "signal": job.signal,
+        "ending": job.ending.value if job.ending else None,
+        "story": list(job.story),
+    }
+
+
+def job_from_record(record: Mapping[str, Any]) -> Job:
+    """The inverse of ``job_to_record``."""
+    spec = JobSpec(
+        id=JobId(record["id"]),
+        name=record["name"],
+        user=record["user"],
+        type=JobType(record["type"]),
+        sizes=_sizes_from_record(record["sizes"]),
+        submit=record["submit"],
+        uid=record["uid"],
+        estimate_s=record["estimate_s"],
+        time_limit_s=record["time_limit_s"],
+    )
+    return Job(
+        spec=spec,
+        state=JobState(record["state"]),
+        reason=record["reason"],
+        sizes=_sizes_from_record(record["sizes_now"]),
+        malleable=record["malleable"],
+        run=record["run"],
+        epoch=record["epoch"],
+        ranks=tuple(record["ranks"]),
+        held=of(record["held"]),
+        earmark=of(record["earmark"]),
+        earmark_from=frozenset(map(JobId, record["earmark_from"])),
+        starting=set(record["starting"]),
+        resize=_resize_from_record(record["resize"]) if record["resize"] else None,
+        pinned=record["pinned"],
+        quiet_until=record["quiet_until"],
+        start=record["start"],
+        end=record["end"],
+        exit_code=record["exit_code"],
+        signal=record["signal"],
+        ending=JobState(record["ending"]) if record["ending"] else None,
+        story=list(record["story"]),
+    )
+
+
+def node_to_record(node: Node) -> Record:
+    """Everything about a node that must survive a restart."""
+    return {
+        "version": RECORD_VERSION,
+        "name": node.name,
+        "first": node.first,
+        "slots": node.slots,
+        "cluster": node.cluster,
+        "address": node.address,
+        "memory_bytes": node.memory_bytes,
+        "state": node.state.value,
+        "reason": node.reason,
+    }
+
+
+def node_from_record(record: Mapping[str, Any]) -> Node:
+    """The inverse of ``node_to_record``."""
+    return Node(
+        name=NodeName(record["name"]),
+        first=record["first"],
+        slots=record["slots"],
+        cluster=record["cluster"],
+        address=record["address"],
+        memory_bytes=record["memory_bytes"],
+        state=NodeState(record["state"]),
+        reason=record["reason"],
+    )
+
+
+def _sizes_to_record(sizes: Sizes) -> list[Any]:
+    return [str(sizes), sizes.preferred]
+
+
+def _sizes_from_record(record: list[Any]) -> Sizes:
+    return parse_sizes(record[0], record[1])
+
+
+def _resize_to_record(resize: Resize) -> Record:
+    return {
+        "id": resize.id,
+        "stage": resize.stage.value,
+        "since": resize.since,
+        "before": list(resize.before),
+        "after": list(resize.after),
+        "cause": resize.cause,
+        "preparing": sorted(resize.preparing),
+        "gone": list(indices(resize.gone)),
+        "reason": resize.reason,
+    }
+
+
+def _resize_from_record(record: Mapping[str, Any]) -> Resize:
+    number, stage = ResizeId(record["id"]), ResizeStage(record["stage"])
+    return Resize(
+        id=number,
+        stage=stage,
+        talk=Talk(number, TalkState.AGREED),
+        since=record["since"],
+        before=tuple(record["before"]),
+        after=tuple(record["after"]),
+        cause=record["cause"],
+        preparing=set(record["preparing"]),
+        gone=of(record["gone"]),
+        reason=record["reason"],
+    )

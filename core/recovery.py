@@ -1,0 +1,58 @@
+"""After a restart of the server: what stood in the database stands again, open ends are tied up.
+
+Worlds are compared when the nodes register again, transactions after GO when the coordinators do
+(DESIGN section 6: before GO withdraw, after GO wait for the coordinator, then the deadline).
+"""
+
+from collections.abc import Iterable
+
+from pliant.core import transaction
+from pliant.core.commands import Kill
+from pliant.core.jobs import Job, ResizeStage
+from pliant.core.lifecycle import JobState
+from pliant.core.nodes import Node, NodeState
+from pliant.core.processors import NONE
+from pliant.core.state import State
+from pliant.core.timers import TimerKind
+
+
+def restore(
+    state: State, nodes: Iterable[Node], jobs: Iterable[Job], memory: object, next_resize: int
+) -> None:
+    """Fill an empty state."""
+    for node in sorted(nodes, key=lambda node: node.first):
+        if node.state is NodeState.UP:
+            node.state, node.reason = NodeState.SUSPECT, "has not reported since the server started"
+        state.nodes[node.name] = node
+    for job in sorted(jobs, key=lambda job: (job.spec.submit, job.id)):
+        job.connected = False
+        state.jobs[job.id] = job
+        state.index(job)
+    state.memory = memory
+    state.next_resize = next_resize
+    state.plan_due = True
+
+
+def recover(state: State) -> None:
+    """Tie up what was under way."""
+    for job in list(state.active.values()):
+        if job.spec.time_limit_s is not None and job.start is not None:
+            left = job.start + job.spec.time_limit_s - state.now
+            state.timer(TimerKind.LIMIT, job, max(0.0, left))
+        if job.quiet_until > state.now:
+            state.timer(TimerKind.QUIET, job, job.quiet_until - state.now)
+        if job.state is JobState.COMPLETING and job.ending is not None:
+            state.emit(Kill(job.id, job.run, NONE, state.limits.kill_grace_s))
+        _transaction(state, job)
+
+
+def _transaction(state: State, job: Job) -> None:
+    resize = job.resize
+    if resize is None:
+        return
+    if resize.stage in (ResizeStage.TALK, ResizeStage.PREPARE):
+        transaction.withdraw(state, job, "the server restarted before GO")
+    elif resize.stage is ResizeStage.GO:
+        state.timer(TimerKind.SAFE_POINT, job, state.limits.safe_point_timeout_s)
+    elif resize.stage in (ResizeStage.BEGUN, ResizeStage.RELEASE):
+        state.timer(TimerKind.DEADLINE, job, state.limits.resize_deadline_s)

@@ -1,0 +1,316 @@
+"""The resize transaction, event by event: talk, prepare, go, begun, decided, released."""
+
+from pliant.core import ending, transaction
+from pliant.core.commands import Answer, Kill, Launch, OpenStandby, SendGo, SendOffer, SendWithdraw
+from pliant.core.events import (
+    OfferAnswered,
+    ResizeBegun,
+    ResizeDecided,
+    ResizeRequested,
+    ResizeWithdrawn,
+    StandbyReady,
+    WorldReady,
+)
+from pliant.core.ids import ResizeId
+from pliant.core.jobs import Job, Resize, ResizeStage
+from pliant.core.lifecycle import JobState
+from pliant.core.negotiation import Side, TalkError, TalkState, Template, Verb
+from pliant.core.placement import grow, keep_first
+from pliant.core.processors import ProcessorMap, count, of
+from pliant.core.scheduling import NodeView
+from pliant.core.state import State
+from pliant.core.timers import Timer, TimerKind
+
+_UNDECIDED = (ResizeStage.GO, ResizeStage.BEGUN, ResizeStage.WITHDRAWING)
+
+
+def answered(state: State, event: OfferAnswered) -> None:
+    """The application said something about an offer."""
+    template = event.template
+    found = transaction.find(state, event.job, event.run, ResizeId(template.negotiation))
+    if found is None:
+        return
+    job, resize = found
+    try:
+        resize.talk = resize.talk.say(Side.APPLICATION, template)
+    except TalkError as error:
+        state.note("offer.ignored", f"answer ignored: {error}", job, resize=resize.id)
+        return
+    state.note(
+        "offer.answered",
+        f"the application answered {template.verb}"
+        + (f": {template.reason}" if template.reason else ""),
+        job,
+        resize=resize.id,
+        answer=template.verb.value,
+        size=len(resize.after),
+        seconds=state.now - resize.since,
+    )
+    if resize.talk.state is TalkState.AGREED:
+        _prepare(state, job, resize)
+    elif resize.talk.state is TalkState.REFUSED:
+        transaction.close(
+            state, job, f"refused: {template.reason or 'no reason given'}", quiet=True
+        )
+    else:
+        _decline_counter(state, job, resize)
+
+
+def _decline_counter(state: State, job: Job, resize: Resize) -> None:
+    """Counter-offers end the talk: no policy weighs them yet."""
+    refusal = Template(
+        resize.id, job.id, job.epoch, Verb.REJECT, reason="counter-offers are not weighed"
+    )
+    resize.talk = resize.talk.say(Side.SERVER, refusal)
+    state.emit(SendOffer(job.id, job.run, refusal))
+    transaction.close(state, job, "its counter-offer was declined", quiet=True)
+
+
+def _prepare(state: State, job: Job, resize: Resize) -> None:
+    state.step(job, JobState.ADAPTING, f"will run on {len(resize.after)} processors")
+    resize.stage = ResizeStage.PREPARE
+    if resize.grows:
+        resize.preparing = set(state.node_names(of(resize.joining)))
+        state.emit(Launch(job.id, job.run, resize.id, job.epoch + 1, resize.joining))
+    elif resize.moves_coordinator:
+        state.emit(OpenStandby(job.id, job.run, resize.after[0]))
+    else:
+        _go(state, job, resize)
+        return
+    state.timer(TimerKind.PREPARE, job, state.limits.prepare_timeout_s)
+
+
+def world_ready(state: State, event: WorldReady) -> None:
+    """The newcomers on a node are ready; after the last node the application may join them."""
+    found = transaction.find(state, event.job, event.run, event.resize)
+    if found is None or found[1].stage is not ResizeStage.PREPARE:
+        return
+    job, resize = found
+    resize.preparing.discard(event.node)
+    if not resize.preparing:
+        state.note(
+            "resize.prepared",
+            f"{len(resize.joining)} newcomers are ready",
+            job,
+            resize=resize.id,
+            seconds=state.now - resize.since,
+        )
+        _go(state, job, resize)
+
+
+def standby_ready(state: State, event: StandbyReady) -> None:
+    """The next coordinator is connected."""
+    job = state.jobs.get(event.job)
+    if job is None or job.run != event.run or job.resize is None:
+        return
+    resize = job.resize
+    if resize.stage is ResizeStage.PREPARE and not resize.grows:
+        state.note("resize.prepared", "the next coordinator is connected", job, resize=resize.id)
+        _go(state, job, resize)
+
+
+def _go(state: State, job: Job, resize: Resize) -> None:
+    resize.stage = ResizeStage.GO
+    staying = of(resize.after)
+    leaving = tuple(r for r, p in enumerate(resize.before) if not staying >> p & 1)
+    state.emit(SendGo(job.id, job.run, resize.id, job.epoch + 1, leaving, resize.joining))
+    state.timer(TimerKind.SAFE_POINT, job, state.limits.safe_point_timeout_s)
+    state.note("resize.go", "GO: waits for the next safe point", job, resize=resize.id)
+
+
+def begun(state: State, event: ResizeBegun) -> None:
+    """The application is at its safe point; from now on the deadline runs."""
+    found = transaction.find(state, event.job, event.run, event.resize)
+    if found is None or found[1].stage not in (ResizeStage.GO, ResizeStage.WITHDRAWING):
+        return
+    job, resize = found
+    resize.stage = ResizeStage.BEGUN
+    state.timer(TimerKind.DEADLINE, job, state.limits.resize_deadline_s)
+    state.note("resize.begun", "the application is at its safe point", job, resize=resize.id)
+
+
+def decided(state: State, event: ResizeDecided) -> None:
+    """The application committed the resize or rolled it back."""
+    found = transaction.find(state, event.job, event.run, event.resize)
+    if found is None or found[1].stage not in _UNDECIDED:
+        return
+    job, resize = found
+    if not event.committed:
+        roll_back(state, job, event.stage or "unknown", event.reason)
+    elif event.epoch != job.epoch + 1 or event.processors != resize.after:
+        ending.end(
+            state,
+            job,
+            JobState.FAILED,
+            f"resize {resize.id}: the application reports epoch {event.epoch} on processors "
+            f"{list(event.processors)}, agreed was epoch {job.epoch + 1} on {list(resize.after)}",
+        )
+    else:
+        _commit(state, job, resize, event)
+
+
+def roll_back(state: State, job: Job, stage: str, reason: str) -> None:
+    """The application stays at its old size."""
+    resize = job.resize
+    if resize is None:
+        return
+    state.note(
+        "resize.rolled_back",
+        f"rolled back in stage {stage}: {reason}",
+        job,
+        resize=resize.id,
+        stage=stage,
+        reason=reason,
+    )
+    transaction.close(state, job, f"resize rolled back ({stage}: {reason})", quiet=True)
+    transaction.start_promised(state)
+
+
+def _commit(state: State, job: Job, resize: Resize, event: ResizeDecided) -> None:
+    leaving, before = resize.leaving, job.size
+    job.ranks, job.epoch = resize.after, event.epoch
+    state.note(
+        "job.resized",
+        f"{before} -> {job.size} processors",
+        job,
+        resize=resize.id,
+        direction="grow" if resize.grows else "shrink",
+        to=job.size,
+        processors=list(job.ranks),
+        epoch=job.epoch,
+        seconds=dict(event.seconds),
+        bytes_moved=event.bytes_moved,
+        cause=resize.cause,
+        **{"from": before},
+    )
+    if not leaving:
+        job.resize = None
+        state.step(job, JobState.RUNNING, f"runs on {job.size} processors")
+        _lost_newcomers(state, job, resize)
+        return
+    resize.stage = ResizeStage.RELEASE
+    job.reason = f"runs on {job.size} processors, {count(leaving)} are leaving"
+    state.timer(TimerKind.DEADLINE, job, state.limits.resize_deadline_s)
+    transaction.free_processors(state, job, resize.gone)
+    transaction.finish_release(state, job)
+    transaction.start_promised(state)
+
+
+def _lost_newcomers(state: State, job: Job, resize: Resize) -> None:
+    """A newcomer that ended before the report arrived is a rank of the job now: the job fails."""
+    if resize.gone:
+        transaction.free_processors(state, job, resize.gone)
+        reason = f"a newcomer died in resize {resize.id} (stage commit)"
+        ending.end(state, job, JobState.FAILED, reason)
+
+
+def withdrawn(state: State, event: ResizeWithdrawn) -> None:
+    """The application confirms that it had not begun."""
+    found = transaction.find(state, event.job, event.run, event.resize)
+    if found is not None and found[1].stage in (ResizeStage.GO, ResizeStage.WITHDRAWING):
+        roll_back(state, found[0], "go", found[1].reason or "withdrawn before the safe point")
+
+
+def timed_out(state: State, timer: Timer) -> None:
+    """A timer of a transaction ran out."""
+    found = transaction.find(state, timer.job, timer.run, timer.resize)
+    if found is None:
+        return
+    job, resize = found
+    match timer.kind, resize.stage:
+        case TimerKind.OFFER, ResizeStage.TALK:
+            resize.talk = resize.talk.expire()
+            waited = f"no answer within {state.limits.offer_timeout_s:g} s"
+            state.emit(SendWithdraw(job.id, job.run, resize.id, waited))
+            state.note("offer.expired", waited, job, resize=resize.id)
+            transaction.close(state, job, waited, quiet=True)
+        case TimerKind.PREPARE, ResizeStage.PREPARE:
+            waited = f"not prepared within {state.limits.prepare_timeout_s:g} s"
+            transaction.withdraw(state, job, waited, quiet=True)
+        case TimerKind.SAFE_POINT, ResizeStage.GO:
+            _no_safe_point(state, job, resize)
+        case TimerKind.DEADLINE, ResizeStage.BEGUN:
+            waited = f"no decision within {state.limits.resize_deadline_s:g} s"
+            text = f"{waited} in resize {resize.id} (stage begun)"
+            ending.end(state, job, JobState.FAILED, text)
+        case TimerKind.DEADLINE, ResizeStage.RELEASE:
+            state.note("job.warning", "leavers that stayed are killed", job, resize=resize.id)
+            state.emit(Kill(job.id, job.run, resize.leaving & job.held, 0.0))
+        case _:
+            pass
+
+
+def _no_safe_point(state: State, job: Job, resize: Resize) -> None:
+    """Ask back what was not begun; only the application's word (or end) closes the transaction."""
+    resize.stage = ResizeStage.WITHDRAWING
+    resize.reason = f"no safe point within {state.limits.safe_point_timeout_s:g} s"
+    state.emit(SendWithdraw(job.id, job.run, resize.id, resize.reason))
+    state.note("offer.expired", resize.reason, job, resize=resize.id)
+    transaction.drop_promises_from(state, job)
+    state.plan_due = True
+
+
+def requested(state: State, event: ResizeRequested) -> None:
+    """An operator wants another size; size 0 gives the job back to the strategy."""
+    job = state.jobs.get(event.job)
+    refusal = _why_not(state, job, event)
+    if refusal or job is None:
+        state.emit(Answer(event.request, refusal))
+        return
+    if event.size == 0:
+        job.pinned = False
+        state.touch(job)
+        state.plan_due = True
+        state.emit(Answer(event.request, message=f"job {job.id} is resized by the strategy again"))
+        return
+    job.pinned = True
+    transaction.open_talk(state, job, _target(state, job, event), f"asked by {event.actor}")
+    state.emit(Answer(event.request, message=f"job {job.id} was offered {event.size} processors"))
+
+
+def _why_not(state: State, job: Job | None, event: ResizeRequested) -> str:
+    if job is None:
+        return f"there is no job {event.job}"
+    if event.size == 0:
+        return ""
+    return _why_not_now(job) or _why_not_this_size(state, job, event)
+
+
+def _why_not_now(job: Job) -> str:
+    if job.state is not JobState.RUNNING:
+        return f"job {job.id} is {job.state}: only RUNNING jobs can be resized"
+    if not job.malleable:
+        return f"job {job.id} cannot be resized: its program has not registered with pliant.appkit"
+    if not job.connected:
+        return f"job {job.id} cannot be resized now: its coordinator is not connected"
+    if job.resize is not None:
+        return f"job {job.id} is busy with resize {job.resize.id} (stage {job.resize.stage})"
+    return ""
+
+
+def _why_not_this_size(state: State, job: Job, event: ResizeRequested) -> str:
+    if event.size not in job.sizes:
+        return f"size {event.size} is not one of job {job.id}'s sizes {job.sizes}"
+    if event.size == job.size:
+        return f"job {job.id} already has {event.size} processors"
+    more = event.size - job.size
+    if more > 0 and event.release:
+        return "release names processors to give back, but the new size is larger"
+    if more > count(state.free()):
+        return f"{more} more processors are needed, {count(state.free())} are free"
+    if event.release & ~job.allocation:
+        return f"job {job.id} does not have all of the processors named in release"
+    if event.release and count(event.release) != -more:
+        return f"release names {count(event.release)} processors, {-more} are to be given back"
+    return ""
+
+
+def _target(state: State, job: Job, event: ResizeRequested) -> ProcessorMap:
+    if event.release:
+        return job.allocation & ~event.release
+    if event.size < job.size:
+        return keep_first(job.ranks, event.size)
+    nodes = tuple(
+        NodeView(n.name, n.cluster, n.processors) for n in state.nodes.values() if n.usable
+    )
+    return job.allocation | grow(job.ranks, state.free(), event.size - job.size, nodes)

@@ -1,0 +1,149 @@
+"""The state that the core's handlers share, and the bookkeeping of what must be stored and done.
+
+Nothing here decides anything. Handlers change jobs through it, so that no change goes unstored.
+"""
+
+from dataclasses import dataclass, field
+
+from pliant.core.commands import Command, Note, SetTimer, Store
+from pliant.core.ids import JobId, NodeName, ResizeId
+from pliant.core.jobs import Job
+from pliant.core.lifecycle import ACTIVE_STATES, JobState
+from pliant.core.limits import Limits
+from pliant.core.nodes import Node
+from pliant.core.processors import NONE, ProcessorMap
+from pliant.core.timers import Timer, TimerKind
+
+
+@dataclass(slots=True)
+class State:
+    """Jobs, nodes, and what happened to them since the last ``drain``."""
+
+    strategy: str
+    limits: Limits
+    jobs: dict[JobId, Job] = field(default_factory=dict)
+    nodes: dict[NodeName, Node] = field(default_factory=dict)
+    #: PENDING jobs in order of arrival.
+    waiting: dict[JobId, Job] = field(default_factory=dict)
+    #: Jobs that hold processors, in order of start.
+    active: dict[JobId, Job] = field(default_factory=dict)
+    #: Processors with processes of jobs whose books are closed.
+    orphaned: ProcessorMap = NONE
+    memory: object = None
+    next_resize: int = 1
+    #: Whether something changed that a strategy should see.
+    plan_due: bool = False
+    now: float = 0.0
+    _commands: list[Command] = field(default_factory=list)
+    _dirty_jobs: set[JobId] = field(default_factory=set)
+    _dirty_nodes: set[NodeName] = field(default_factory=set)
+    _notes: list[Note] = field(default_factory=list)
+    memory_changed: bool = False
+
+    # ---------------------------------------------------------------- what to do and to store
+
+    def emit(self, command: Command) -> None:
+        """Have the shell do this after the commit."""
+        self._commands.append(command)
+
+    def touch(self, job: Job) -> None:
+        """This job changed."""
+        self._dirty_jobs.add(job.id)
+
+    def touch_node(self, node: Node) -> None:
+        """This node changed."""
+        self._dirty_nodes.add(node.name)
+
+    def note(self, kind: str, text: str, job: Job | None = None, **data: object) -> None:
+        """Write a line of history."""
+        self._notes.append(Note(self.now, kind, text, job.id if job else None, data))
+        if job is not None:
+            self.touch(job)
+
+    def timer(self, kind: TimerKind, job: Job, after_s: float) -> None:
+        """Wake the core about this job later."""
+        resize = job.resize.id if job.resize else ResizeId(0)
+        self.emit(SetTimer(Timer(kind, job.id, job.run, resize), self.now + after_s))
+
+    def drain(self) -> list[Command]:
+        """Everything since the last drain, the Store first."""
+        commands = self._commands
+        if self._dirty_jobs or self._dirty_nodes or self._notes or self.memory_changed:
+            store = Store(
+                frozenset(self._dirty_jobs),
+                frozenset(self._dirty_nodes),
+                tuple(self._notes),
+                self.memory_changed,
+            )
+            commands = [store, *commands]
+            self._dirty_jobs.clear()
+            self._dirty_nodes.clear()
+            self._notes.clear()
+            self.memory_changed = False
+        self._commands = []
+        return commands
+
+    # ---------------------------------------------------------------- jobs
+
+    def step(self, job: Job, to: JobState, reason: str) -> None:
+        """Move a job along its life cycle and keep the two indices right."""
+        job.step(to, reason, self.now)
+        self.touch(job)
+        self.index(job)
+        self.plan_due = True
+
+    def index(self, job: Job) -> None:
+        """Put the job where its state belongs."""
+        if job.state is JobState.PENDING:
+            self.waiting.setdefault(job.id, job)
+        else:
+            self.waiting.pop(job.id, None)
+        if job.state in ACTIVE_STATES:
+            self.active.setdefault(job.id, job)
+        else:
+            self.active.pop(job.id, None)
+
+    def explain_wait(self, job: Job, reason: str) -> None:
+        """Change the reason that users read without a step."""
+        if job.reason != reason:
+            job.reason = reason
+            self.touch(job)
+
+    # ---------------------------------------------------------------- processors
+
+    def usable(self) -> ProcessorMap:
+        """Processors of nodes where new work may start."""
+        result = NONE
+        for node in self.nodes.values():
+            if node.usable:
+                result |= node.processors
+        return result
+
+    def held(self) -> ProcessorMap:
+        """Processors that somebody's processes may be on."""
+        result = self.orphaned
+        for job in self.active.values():
+            result |= job.held
+        return result
+
+    def earmarked(self) -> ProcessorMap:
+        """Processors promised to waiting jobs."""
+        result = NONE
+        for job in self.waiting.values():
+            result |= job.earmark
+        return result
+
+    def free(self) -> ProcessorMap:
+        """Processors that may be given away now."""
+        return self.usable() & ~self.held() & ~self.earmarked()
+
+    def node_names(self, processors: ProcessorMap) -> list[NodeName]:
+        """The nodes that have at least one of these processors."""
+        return [node.name for node in self.nodes.values() if node.processors & processors]
+
+    def place(self, processor: int) -> str:
+        """``node/slot`` of a processor, for people."""
+        for node in self.nodes.values():
+            if node.processors >> processor & 1:
+                return f"{node.name}/{processor - node.first}"
+        return f"processor {processor}"

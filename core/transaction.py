@@ -1,0 +1,204 @@
+"""The parts of a resize transaction that more than one handler needs: open, close, give back.
+
+Until GO the server may end a transaction alone; from GO on the application decides.
+"""
+
+from pliant.core.commands import Kill, Launch, SendOffer, SendWithdraw
+from pliant.core.ids import JobId, ResizeId
+from pliant.core.jobs import Exit, Job, Resize, ResizeStage
+from pliant.core.lifecycle import JobState
+from pliant.core.negotiation import (
+    Direction,
+    Item,
+    Side,
+    Talk,
+    TalkState,
+    Template,
+    Verb,
+)
+from pliant.core.placement import after_resize
+from pliant.core.processors import NONE, ProcessorMap, indices, of
+from pliant.core.state import State
+from pliant.core.timers import TimerKind
+
+
+def open_talk(state: State, job: Job, target: ProcessorMap, cause: str) -> None:
+    """Offer a running job another allocation; processors to be added are reserved at once."""
+    number = ResizeId(state.next_resize)
+    state.next_resize += 1
+    after = after_resize(job.ranks, target)
+    grows = len(after) > job.size
+    until = state.now + state.limits.offer_timeout_s
+    item = Item(
+        kind="processors",
+        quantity=abs(len(after) - job.size),
+        direction=Direction.RECEIVE if grows else Direction.RELEASE,
+        valid_until=until,
+        sizes=str(len(after)),
+    )
+    template = Template(number, job.id, job.epoch, Verb.OFFER, (item,), round=1, reason=cause)
+    talk = Talk(number).say(Side.SERVER, template)
+    job.resize = Resize(number, ResizeStage.TALK, talk, state.now, job.ranks, after, cause)
+    job.held |= of(job.resize.joining)
+    state.emit(SendOffer(job.id, job.run, template))
+    state.timer(TimerKind.OFFER, job, state.limits.offer_timeout_s)
+    state.note(
+        "offer.sent",
+        f"offered {len(after)} processors instead of {job.size} ({cause})",
+        job,
+        resize=number,
+        direction=item.direction.value,
+        size=len(after),
+        **{"from": job.size},
+    )
+
+
+def close(state: State, job: Job, reason: str, *, quiet: bool = False) -> None:
+    """End a transaction without a change of size; its newcomers are ended, its promises dropped."""
+    resize = job.resize
+    if resize is None:
+        return
+    job.resize = None
+    newcomers = of(resize.joining)
+    free_processors(state, job, resize.gone & ~job.allocation)
+    if newcomers & job.held:
+        if resize.stage is ResizeStage.TALK:
+            free_processors(state, job, newcomers)
+        else:
+            state.emit(Kill(job.id, job.run, newcomers & job.held, 0.0))
+    if quiet:
+        job.quiet_until = state.now + state.limits.quiet_s
+        state.timer(TimerKind.QUIET, job, state.limits.quiet_s)
+    drop_promises_from(state, job)
+    if job.state is JobState.ADAPTING:
+        state.step(job, JobState.RUNNING, reason)
+    state.touch(job)
+    state.plan_due = True
+
+
+def withdraw(state: State, job: Job, reason: str, *, quiet: bool = False) -> None:
+    """Take an offer back that the server may still end alone."""
+    resize = job.resize
+    if resize is None:
+        return
+    if resize.talk.state is TalkState.OFFERED:
+        resize.talk = resize.talk.say(
+            Side.SERVER, Template(resize.id, job.id, job.epoch, Verb.WITHDRAW)
+        )
+    state.emit(SendWithdraw(job.id, job.run, resize.id, reason))
+    state.note("offer.withdrawn", reason, job, resize=resize.id)
+    close(state, job, reason, quiet=quiet)
+
+
+def abandon(state: State, job: Job, reason: str) -> None:
+    """Forget a transaction because its job ends; everything it holds is freed with the job."""
+    resize = job.resize
+    if resize is None:
+        return
+    if resize.stage in (ResizeStage.TALK, ResizeStage.PREPARE, ResizeStage.GO):
+        state.emit(SendWithdraw(job.id, job.run, resize.id, reason))
+        state.note("offer.withdrawn", reason, job, resize=resize.id)
+    close(state, job, reason)
+
+
+def newcomer_gone(state: State, job: Job, exit: Exit, what: str) -> None:
+    """A newcomer ended before its resize was decided."""
+    resize = job.resize
+    if resize is None:
+        return
+    resize.gone |= 1 << exit.processor
+    state.touch(job)
+    if resize.stage is ResizeStage.PREPARE:
+        reason = f"a newcomer on {state.place(exit.processor)} ended: {what}"
+        withdraw(state, job, reason, quiet=True)
+    # From GO on the application finds out by itself and reports; the deadline bounds it.
+
+
+def finish_release(state: State, job: Job) -> None:
+    """Close a committed shrink when its last leaver is gone."""
+    resize = job.resize
+    if resize is None or resize.stage is not ResizeStage.RELEASE or resize.leaving & job.held:
+        return
+    job.resize = None
+    state.step(job, JobState.RUNNING, f"runs on {job.size} processors")
+
+
+def free_processors(state: State, job: Job, gone: ProcessorMap) -> None:
+    """Nobody's processes are on these any more."""
+    released = job.held & gone
+    if not released:
+        return
+    job.held &= ~released
+    state.note(
+        "processors.released",
+        f"{released.bit_count()} processors back",
+        job,
+        processors=list(indices(released)),
+    )
+    state.plan_due = True
+
+
+# ------------------------------------------------------------------ promises
+
+
+def drop_promise(state: State, job: Job, reason: str = "waits its turn") -> None:
+    """Forget the processors earmarked for a waiting job."""
+    if job.earmark:
+        job.earmark, job.earmark_from = NONE, frozenset()
+        state.explain_wait(job, reason)
+        state.touch(job)
+        state.plan_due = True
+
+
+def drop_promises_from(state: State, donor: Job) -> None:
+    """The donor will not deliver: whoever waited for its processors waits in the queue again."""
+    for job in state.waiting.values():
+        if donor.id in job.earmark_from and job.earmark & donor.held:
+            drop_promise(state, job, f"job {donor.id} did not give the processors; waits its turn")
+
+
+def drop_promises_on(state: State, processors: ProcessorMap, reason: str) -> None:
+    """These processors will not come: whoever waited for one of them waits in the queue again."""
+    for job in state.waiting.values():
+        if job.earmark & processors:
+            drop_promise(state, job, reason)
+
+
+def start_promised(state: State) -> None:
+    """Start every waiting job whose earmarked processors are all free now."""
+    promised = [job for job in state.waiting.values() if job.earmark]
+    if not promised:
+        return
+    unavailable = state.held() | ~state.usable()
+    for job in promised:
+        if not job.earmark & unavailable:
+            start(state, job, job.earmark)
+
+
+def start(state: State, job: Job, processors: ProcessorMap) -> None:
+    """Give a waiting job its processors and have its world started."""
+    job.earmark, job.earmark_from = NONE, frozenset()
+    job.ranks = tuple(indices(processors))
+    job.held = processors
+    job.epoch += 1
+    job.start = state.now
+    job.starting = set(state.node_names(processors))
+    state.step(job, JobState.STARTING, f"starts on {job.size} processors")
+    state.emit(Launch(job.id, job.run, ResizeId(0), job.epoch, job.ranks))
+    if job.spec.time_limit_s is not None:
+        state.timer(TimerKind.LIMIT, job, job.spec.time_limit_s)
+    state.note(
+        "job.started",
+        f"started on {job.size} processors",
+        job,
+        processors=list(job.ranks),
+        epoch=job.epoch,
+    )
+
+
+def find(state: State, job_id: JobId, run: int, resize_id: ResizeId) -> tuple[Job, Resize] | None:
+    """The job and its open transaction, if the message is about this one."""
+    job = state.jobs.get(job_id)
+    if job is None or job.run != run or job.resize is None or job.resize.id != resize_id:
+        return None
+    return job, job.resize
