@@ -1,0 +1,365 @@
+"""The controller of one node: does what orders say and reports what happened.
+
+Everything runs in one asyncio loop. What must not be lost is in the spool before it is acted upon,
+so that this process can be killed at any time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import signal
+from collections import OrderedDict
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from pliant.nodectl import procfs
+from pliant.nodectl.controller_launcher import LauncherHandle
+from pliant.nodectl.controller_link import Link, StaleServerError, server_finder
+from pliant.nodectl.controller_orders import OrderError, make_request
+from pliant.nodectl.controller_shims import ShimServer
+from pliant.nodectl.controller_usage import job_usage
+from pliant.nodectl.controller_worlds import (
+    SHIM_KILLED,
+    World,
+    end_orphans,
+    load_world,
+    note_missing,
+    spool_folder,
+    watch,
+)
+from pliant.nodectl.settings import Settings
+from pliant.nodectl.spool import Exit, Spool, spools
+from pliant.protos import node_pb2 as wire
+
+logger = logging.getLogger("pliant.nodectl")
+
+SOCKET_NAME = "node.sock"
+
+#: How long the shims of an earlier controller may take to call before this one registers.
+_ADOPTION_S = 2.0
+
+#: An order that comes late must not start again what has ended: so many names are remembered.
+_REMEMBERED = 10_000
+
+
+class Controller:
+    """One node."""
+
+    def __init__(
+        self, settings: Settings, state: Path, address_file: Path, descriptors: int
+    ) -> None:
+        self._settings = settings
+        self._state = state
+        self._boot = procfs.boot_id()
+        self._worlds: dict[str, World] = {}
+        self._past: OrderedDict[str, None] = OrderedDict()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._called = asyncio.Event()
+        self._shims = ShimServer(state, SOCKET_NAME, self._on_shim)
+        self._launcher = LauncherHandle(descriptors, self._on_gone, self._start_unstarted)
+        self._link = Link(self, server_finder(settings.server, address_file))
+        self._generation = _read_number(state / "generation")
+
+    async def run(self) -> None:
+        """Serve until cancelled, or until the server refuses this node."""
+        self._load()
+        await self._shims.open()
+        launcher = asyncio.create_task(self._launcher.run())
+        try:
+            await self._adopt()
+            link = asyncio.create_task(self._link.run())
+            try:
+                await asyncio.wait((launcher, link), return_when=asyncio.FIRST_COMPLETED)
+                for task in (launcher, link):
+                    if task.done():
+                        task.result()
+            finally:
+                link.cancel()
+                await asyncio.gather(link, return_exceptions=True)
+        finally:
+            launcher.cancel()
+            await asyncio.gather(launcher, return_exceptions=True)
+            await self._shims.close()
+
+    # ------------------------------------------------------------------ taking over
+
+    def _load(self) -> None:
+        spool_folder(self._state).mkdir(mode=0o700, exist_ok=True)
+        for spool in spools(spool_folder(self._state)):
+            try:
+                world = load_world(spool, self._boot)
+            except (OSError, ValueError, TypeError) as error:
+                logger.error("%s is unreadable and removed: %s", spool.directory, error)
+                spool.remove()
+                continue
+            self._worlds[world.name] = world
+
+    async def _adopt(self) -> None:
+        """Call the shims that run, and close the books on those that do not."""
+        for world in list(self._worlds.values()):
+            if world.ended or world.shim is None:
+                continue
+            if world.shim.alive():
+                self._watch_shim(world)
+                os.kill(world.shim.pid, signal.SIGUSR1)
+            else:
+                self._on_shim_ended(world)
+        try:
+            async with asyncio.timeout(_ADOPTION_S):
+                while self._uncalled():
+                    self._called.clear()
+                    await self._called.wait()
+        except TimeoutError:
+            logger.warning("shims do not answer: %s", ", ".join(self._uncalled()))
+        if self._worlds:
+            logger.info("took over %s", ", ".join(self._worlds))
+
+    def _uncalled(self) -> list[str]:
+        return [
+            world.name
+            for world in self._worlds.values()
+            if not world.ended and world.shim is not None and world.channel is None
+        ]
+
+    def _start_unstarted(self) -> None:
+        """Tell a new launcher what an earlier one may not have heard; a second shim gives way."""
+        for world in self._worlds.values():
+            if not world.ended and world.shim is None:
+                self._launcher.start_world(str(world.spool.directory))
+
+    # ------------------------------------------------------------------ the server
+
+    def registration(self) -> wire.Register:
+        """Return who this node is and what it runs."""
+        return wire.Register(
+            name=self._settings.name,
+            cluster=self._settings.cluster,
+            slots=self._settings.slots,
+            boot_id=self._boot,
+            address=self._settings.address,
+            memory_bytes=psutil.virtual_memory().total,
+            generation=self._generation,
+            worlds=[world.live() for world in self._worlds.values()],
+        )
+
+    def welcomed(self, welcome: wire.Welcome) -> list[wire.NodeReport]:
+        """Accept a server, unless one that came later has been obeyed."""
+        if welcome.generation < self._generation:
+            raise StaleServerError(
+                f"generation {welcome.generation} is older than {self._generation}"
+            )
+        if welcome.generation > self._generation:
+            self._generation = welcome.generation
+            _write_number(self._state / "generation", self._generation)
+        return [report for world in self._worlds.values() for report in world.unacknowledged()]
+
+    def usage(self) -> list[wire.JobUsage]:
+        """Return what the jobs use."""
+        self._look_after_shims()
+        return job_usage(
+            (world.request.job, world.shim.pid)
+            for world in self._worlds.values()
+            if world.shim is not None and not world.ended
+        )
+
+    def obey(self, order: wire.NodeOrder) -> None:
+        """Carry out an order; each may come twice."""
+        match order.WhichOneof("body"):
+            case "start_world":
+                self._start(order.start_world)
+            case "fence_done":
+                self._fence_done(order.fence_done)
+            case "control":
+                self._control(order.control)
+            case "kill":
+                self._kill(order.kill)
+            case "exit_ack":
+                self._acknowledged(order.exit_ack)
+            case other:
+                logger.warning("an order that is not known here: %s", other)
+
+    def _start(self, order: wire.StartWorld) -> None:
+        known = self._worlds.get(order.world)
+        if known is not None:
+            for report in known.unacknowledged():
+                self._link.report(report)
+            return
+        if order.world in self._past:
+            return
+        folder = spool_folder(self._state)
+        try:
+            request = make_request(order, self._settings, folder, self._boot)
+            spool = Spool.create(folder, request, order.token, order.node_list)
+        except (OrderError, OSError, ValueError) as error:
+            logger.error("cannot start %s: %s", order.world, error)
+            self._link.report(_refusal(order, f"{self._settings.name}: {error}"))
+            return
+        logger.info("start %s: %d ranks of job %d", order.world, len(order.ranks), order.job)
+        self._worlds[order.world] = World(request, spool)
+        self._launcher.start_world(str(spool.directory))
+
+    def _fence_done(self, order: wire.FenceDone) -> None:
+        world = self._worlds.get(order.world)
+        if world is None or world.fence is None or world.fence.sequence != order.sequence:
+            return
+        world.fence = None
+        pairs = dict(order.pairs)
+        world.send({"op": "fence_done", "sequence": order.sequence, "pairs": pairs})
+
+    def _control(self, order: wire.Control) -> None:
+        world = self._worlds.get(order.world)
+        if world is not None:
+            text = order.message.decode("utf-8", "replace")
+            world.send({"op": "control", "ranks": list(order.ranks), "message": text})
+
+    def _kill(self, order: wire.Kill) -> None:
+        for world in self._worlds.values():
+            if (world.request.job, world.request.run) == (order.job, order.run):
+                processors = list(order.processors)
+                mine = {processor for _, processor in world.request.ranks}
+                if not processors or mine & set(processors):
+                    logger.info("kill %s: %s", world.name, processors or "all")
+                    grace = order.grace_s
+                    world.send({"op": "kill", "processors": processors, "grace_s": grace})
+
+    def _acknowledged(self, order: wire.ExitAck) -> None:
+        world = self._worlds.get(order.world)
+        if world is not None:
+            world.acknowledged |= set(order.ranks)
+            self._forget_if_done(world)
+
+    # ------------------------------------------------------------------ shims
+
+    def _on_shim(self, message: dict[str, Any], writer: asyncio.StreamWriter) -> None:
+        if message["op"] == "hello":
+            self._on_hello(message, writer)
+            return
+        world = next((w for w in self._worlds.values() if w.channel is writer), None)
+        if world is None:
+            return
+        match message["op"]:
+            case "ready":
+                world.ready = True
+                self._link.report(world.ready_report())
+            case "fence":
+                self._on_fence(world, message)
+            case "exits":
+                self._report_exits(world, message["exits"])
+
+    def _on_hello(self, message: dict[str, Any], writer: asyncio.StreamWriter) -> None:
+        world = self._worlds.get(message["world"])
+        if world is None:
+            line = json.dumps({"op": "kill", "processors": [], "grace_s": 0})
+            writer.write(line.encode() + b"\n")
+            return
+        world.channel = writer
+        if world.shim is None:
+            world.shim = procfs.Identity.of(message["pid"])
+            self._watch_shim(world)
+        if message["ready"] and not world.ready:
+            world.ready = True
+            self._link.report(world.ready_report())
+        if message["fence"] is not None:
+            self._on_fence(world, message["fence"])
+        self._report_exits(world, message["exits"])
+        writer.writelines(world.waiting)
+        world.waiting.clear()
+        self._called.set()
+
+    def _on_fence(self, world: World, message: dict[str, Any]) -> None:
+        world.fence = wire.Fence(
+            world=world.name, sequence=message["sequence"], pairs=message["pairs"]
+        )
+        self._link.report(wire.NodeReport(fence=world.fence))
+
+    def _report_exits(self, world: World, exits: list[dict[str, Any]]) -> None:
+        new = world.add_exits(Exit(**end) for end in exits)
+        if new:
+            self._link.report(world.exits_report(new))
+
+    def _watch_shim(self, world: World) -> None:
+        if world.shim is not None:
+            watch(world.shim.pid, lambda: self._on_shim_ended(world))
+        else:
+            asyncio.get_running_loop().call_soon(self._on_shim_ended, world)
+
+    def _on_gone(self, directory: str) -> None:
+        world = self._worlds.get(Path(directory).name)
+        if world is not None:
+            self._on_shim_ended(world)
+
+    def _on_shim_ended(self, world: World) -> None:
+        """Take the ends from the spool, and see to what a killed shim has left behind."""
+        if world.ended or world.burying:
+            return
+        world.channel = None
+        new = world.add_exits(world.spool.exits().values())
+        if new:
+            self._link.report(world.exits_report(new))
+        if world.complete:
+            world.ended = True
+            self._called.set()
+            self._forget_if_done(world)
+        else:
+            world.burying = True
+            task = asyncio.create_task(self._bury(world))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _bury(self, world: World) -> None:
+        logger.error("the shim of %s was killed; ending what is left of it", world.name)
+        await end_orphans(world)
+        new = note_missing(world, SHIM_KILLED)
+        world.spool.remove_secrets()
+        world.ended = True
+        self._link.report(world.exits_report(new))
+        self._called.set()
+
+    def _look_after_shims(self) -> None:
+        """Find shims that have ended unseen, as when they and their launcher die together."""
+        for world in list(self._worlds.values()):
+            if world.channel is None and not world.ended:
+                who = world.shim or world.spool.shim()
+                if who is not None and not who.alive():
+                    self._on_shim_ended(world)
+
+    def _forget_if_done(self, world: World) -> None:
+        if world.forgettable and self._worlds.pop(world.name, None) is not None:
+            world.spool.remove()
+            self._past[world.name] = None
+            if len(self._past) > _REMEMBERED:
+                self._past.popitem(last=False)
+
+
+def _refusal(order: wire.StartWorld, reason: str) -> wire.NodeReport:
+    """Return the ends of ranks that could not even be handed to a shim."""
+    exits = [
+        wire.RankExit(rank=place.rank, processor=place.processor, code=126, reason=reason)
+        for place in order.ranks
+    ]
+    return wire.NodeReport(
+        ranks_exited=wire.RanksExited(
+            world=order.world, job=order.job, run=order.run, resize=order.resize, exits=exits
+        )
+    )
+
+
+def _read_number(path: Path) -> int:
+    try:
+        return int(path.read_text(encoding="ascii"))
+    except (FileNotFoundError, ValueError):
+        return 0
+
+
+def _write_number(path: Path, number: int) -> None:
+    draft = path.with_suffix(".new")
+    with open(draft, "w", encoding="ascii") as file:
+        file.write(f"{number}\n")
+        file.flush()
+        os.fsync(file.fileno())
+    draft.rename(path)

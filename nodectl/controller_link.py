@@ -1,0 +1,178 @@
+"""The stream to the server: kept up for ever, registered anew each time."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+import grpc
+import psutil
+
+from pliant.protos import node_pb2 as wire
+from pliant.protos.node_pb2_grpc import NodeServiceStub
+
+logger = logging.getLogger("pliant.nodectl")
+
+Stream = grpc.aio.StreamStreamCall[wire.NodeReport, wire.NodeOrder]
+
+_FIRST_RETRY_S, _LAST_RETRY_S = 0.1, 2.0
+_CONNECT_S, _WELCOME_S = 5.0, 10.0
+
+#: Notice a frozen or unreachable server; the ping timeout is what counts for a frozen one.
+_OPTIONS = [
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.http2.ping_timeout_ms", 5_000),
+    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.max_receive_message_length", 64 << 20),
+    ("grpc.max_send_message_length", 64 << 20),
+    ("grpc.enable_http_proxy", 0),
+]
+
+
+class RefusedError(Exception):
+    """The server does not want this node; trying again is of no use."""
+
+
+class StaleServerError(Exception):
+    """A server of the past answers; its orders are not obeyed."""
+
+
+#: What a new attempt may mend. gRPC raises the last two when a stream ends under a writer.
+_TRANSIENT = (
+    OSError,
+    StaleServerError,
+    grpc.aio.AioRpcError,
+    grpc.aio.UsageError,
+    asyncio.InvalidStateError,
+)
+
+
+class Node(Protocol):
+    """What the link needs from the controller."""
+
+    def registration(self) -> wire.Register:
+        """Return who this node is and what it runs."""
+
+    def welcomed(self, welcome: wire.Welcome) -> list[wire.NodeReport]:
+        """Return what this server must be told again, or raise StaleServerError."""
+
+    def obey(self, order: wire.NodeOrder) -> None:
+        """Carry out an order."""
+
+    def usage(self) -> list[wire.JobUsage]:
+        """Return what the jobs use."""
+
+
+class Link:
+    """Connects, registers, beats, and hands on orders, again and again."""
+
+    def __init__(self, node: Node, find_server: Callable[[], str]) -> None:
+        self._node = node
+        self._find_server = find_server
+        self._outbox: asyncio.Queue[wire.NodeReport] | None = None
+
+    def report(self, report: wire.NodeReport) -> None:
+        """Send when there is a stream. When there is none, the next one starts with all of it."""
+        if self._outbox is not None:
+            self._outbox.put_nowait(report)
+
+    async def run(self) -> None:
+        """Keep a stream up until cancelled or refused."""
+        retry = _FIRST_RETRY_S
+        last = ""
+        while True:
+            try:
+                await self._session()
+                reason = "the server closed the stream"
+            except _TRANSIENT as error:
+                reason = _describe(error)
+            if self._outbox is not None:
+                retry, last = _FIRST_RETRY_S, ""
+            self._outbox = None
+            if reason != last:
+                logger.warning("no server: %s; trying again", reason)
+            last = reason
+            await asyncio.sleep(retry * random.uniform(0.7, 1.0))
+            retry = min(2 * retry, _LAST_RETRY_S)
+
+    async def _session(self) -> None:
+        address = self._find_server()
+        async with grpc.aio.insecure_channel(address, options=_OPTIONS) as channel:
+            await asyncio.wait_for(channel.channel_ready(), _CONNECT_S)
+            stream = NodeServiceStub(channel).Connect()
+            await stream.write(wire.NodeReport(register=self._node.registration()))
+            first = await asyncio.wait_for(stream.read(), _WELCOME_S)
+            if not isinstance(first, wire.NodeOrder):
+                return
+            if first.HasField("refused"):
+                raise RefusedError(first.refused.reason)
+            again = self._node.welcomed(first.welcome)
+            logger.info("registered with %s, generation %d", address, first.welcome.generation)
+            self._outbox = asyncio.Queue()
+            for report in again:
+                self._outbox.put_nowait(report)
+            await self._exchange(stream, first.welcome.beat_interval_s or 2.0)
+
+    async def _exchange(self, stream: Stream, interval: float) -> None:
+        tasks = [
+            asyncio.create_task(self._send(stream)),
+            asyncio.create_task(self._beat(interval)),
+            asyncio.create_task(self._receive(stream)),
+        ]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            stream.cancel()
+
+    async def _send(self, stream: Stream) -> None:
+        assert self._outbox is not None
+        while True:
+            await stream.write(await self._outbox.get())
+
+    async def _receive(self, stream: Stream) -> None:
+        while isinstance(order := await stream.read(), wire.NodeOrder):
+            self._node.obey(order)
+
+    async def _beat(self, interval: float) -> None:
+        for sequence in itertools.count(1):
+            beat = wire.Beat(
+                sequence=sequence,
+                idle_memory_bytes=psutil.virtual_memory().available,
+                jobs=self._node.usage(),
+            )
+            self.report(wire.NodeReport(beat=beat))
+            await asyncio.sleep(interval * random.uniform(0.9, 1.0))
+
+
+def server_finder(server: str, address_file: Path) -> Callable[[], str]:
+    """Return what finds the server's current address."""
+    if server:
+        return lambda: server
+
+    def read() -> str:
+        try:
+            address = address_file.read_text(encoding="utf-8").strip()
+        except OSError as error:
+            raise OSError(f"{address_file}: {error.strerror}") from error
+        if not address:
+            raise OSError(f"{address_file} is empty")
+        return address
+
+    return read
+
+
+def _describe(error: Exception) -> str:
+    if isinstance(error, grpc.aio.AioRpcError):
+        return f"{error.code().name}: {error.details()}"
+    return str(error) or "it does not answer"

@@ -1,0 +1,197 @@
+"""What the controller knows about each world on its node, and what it tells the server of it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pliant.nodectl import procfs
+from pliant.nodectl.procfs import Identity
+from pliant.nodectl.spool import Exit, Request, Spool
+from pliant.protos import node_pb2 as wire
+
+SHIM_KILLED = "its shim was killed"
+REBOOTED = "the node was restarted"
+
+
+@dataclass(slots=True)
+class World:
+    """One world on this node, from the order to the last acknowledgement."""
+
+    request: Request
+    spool: Spool
+    shim: Identity | None = None
+    ready: bool = False
+    fence: wire.Fence | None = None
+    exits: dict[int, Exit] = field(default_factory=dict)
+    acknowledged: set[int] = field(default_factory=set)
+    ended: bool = False  # its shim is gone and every end is known
+    burying: bool = False
+    channel: asyncio.StreamWriter | None = None
+    waiting: list[bytes] = field(default_factory=list)  # for a shim that has not called yet
+
+    @property
+    def name(self) -> str:
+        """Return its globally unique name."""
+        return self.request.world
+
+    @property
+    def complete(self) -> bool:
+        """Return whether the ends of all its local ranks are known."""
+        return len(self.exits) == len(self.request.ranks)
+
+    @property
+    def forgettable(self) -> bool:
+        """Return whether nobody needs it any more."""
+        return self.ended and self.acknowledged >= {rank for rank, _ in self.request.ranks}
+
+    def send(self, message: dict[str, Any]) -> None:
+        """Tell its shim, at once or when it calls."""
+        line = json.dumps(message).encode() + b"\n"
+        if self.channel is not None:
+            self.channel.write(line)
+        elif not self.ended:
+            self.waiting.append(line)
+
+    def add_exits(self, exits: Iterable[Exit]) -> list[Exit]:
+        """Take in ends; return those that are new."""
+        new = [end for end in exits if end.rank not in self.exits]
+        self.exits |= {end.rank: end for end in new}
+        return new
+
+    def live(self) -> wire.LiveWorld:
+        """Return it as it is registered."""
+        request = self.request
+        return wire.LiveWorld(
+            world=request.world,
+            job=request.job,
+            run=request.run,
+            resize=request.resize,
+            live_processors=[
+                processor for rank, processor in request.ranks if rank not in self.exits
+            ],
+            ready=self.ready,
+        )
+
+    def ready_report(self) -> wire.NodeReport:
+        """Return the report that its newcomers wait."""
+        request = self.request
+        return wire.NodeReport(
+            world_ready=wire.WorldReady(
+                world=request.world, job=request.job, run=request.run, resize=request.resize
+            )
+        )
+
+    def exits_report(self, exits: Iterable[Exit]) -> wire.NodeReport:
+        """Return the report of some ends."""
+        request = self.request
+        return wire.NodeReport(
+            ranks_exited=wire.RanksExited(
+                world=request.world,
+                job=request.job,
+                run=request.run,
+                resize=request.resize,
+                exits=[_wire_exit(end) for end in exits],
+            )
+        )
+
+    def unacknowledged(self) -> list[wire.NodeReport]:
+        """Return all that a server which may have missed it must be told again."""
+        reports = []
+        if self.ready and not self.exits:
+            reports.append(self.ready_report())
+        if self.fence is not None:
+            reports.append(wire.NodeReport(fence=self.fence))
+        exits = [end for rank, end in self.exits.items() if rank not in self.acknowledged]
+        if exits:
+            reports.append(self.exits_report(exits))
+        return reports
+
+
+def _wire_exit(end: Exit) -> wire.RankExit:
+    return wire.RankExit(
+        rank=end.rank,
+        processor=end.processor,
+        code=end.code,
+        signal=end.signal,
+        reason=end.reason.encode("utf-8", "backslashreplace").decode(),
+        at=end.at,
+    )
+
+
+def load_world(spool: Spool, boot: str) -> World:
+    """Read a world from the spool; one of an earlier boot has ended."""
+    world = World(spool.request(), spool, spool.shim(), exits=spool.exits())
+    if world.request.boot != boot:
+        note_missing(world, REBOOTED)
+        world.ended = True
+    return world
+
+
+def note_missing(world: World, reason: str) -> list[Exit]:
+    """Write down an end for each rank of which none is known, and return those."""
+    missing = [
+        Exit(rank, processor, 1, 0, reason, time.time())
+        for rank, processor in world.request.ranks
+        if rank not in world.exits
+    ]
+    if missing:
+        world.spool.note_exits(missing)
+    return world.add_exits(missing)
+
+
+class Watch:
+    """Calls when a process, not necessarily a child, has ended."""
+
+    def __init__(self, pid: int, call: Callable[[], None]) -> None:
+        self._handle = os.pidfd_open(pid)
+        self._call = call
+        asyncio.get_running_loop().add_reader(self._handle, self._ended)
+
+    def _ended(self) -> None:
+        asyncio.get_running_loop().remove_reader(self._handle)
+        os.close(self._handle)
+        self._call()
+
+
+def watch(pid: int, call: Callable[[], None]) -> None:
+    """Call when a process has ended; at once when it has already."""
+    try:
+        Watch(pid, call)
+    except ProcessLookupError:
+        asyncio.get_running_loop().call_soon(call)
+
+
+def orphans_of(world: World) -> list[int]:
+    """Return the processes of a world whose shim is gone, by what they inherited."""
+    mark = f"PLIANT_TOKEN_FILE={world.spool.token}".encode("utf-8", "surrogateescape")
+    recorded = {who.pid for who in world.spool.ranks().values() if who.alive()}
+    marked = {
+        pid for pid in procfs.processes() if mark in procfs.environment(pid) and pid != os.getpid()
+    }
+    return sorted(recorded | marked)
+
+
+async def end_orphans(world: World) -> None:
+    """Kill what is left of a world whose shim is gone; return when it is gone, too."""
+    while pids := orphans_of(world):
+        for pid in pids:
+            gone = asyncio.Event()
+            watch(pid, gone.set)
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except (ProcessLookupError, PermissionError):
+                continue
+            await gone.wait()
+
+
+def spool_folder(state: Path) -> Path:
+    """Return where the worlds of a node are."""
+    return state / "spool"

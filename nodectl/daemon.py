@@ -1,0 +1,137 @@
+"""The command ``pliant nodectl``: checks its settings, takes the node, and runs the controller."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import fcntl
+import getpass
+import logging
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pliant.nodectl.settings import Settings, SettingsError, load, run_folder, state_folder
+
+logger = logging.getLogger("pliant.nodectl")
+
+_OK, _FAILED, _USAGE = 0, 1, 2
+
+
+class BusyError(Exception):
+    """Another controller has this node."""
+
+
+def main(argv: list[str]) -> int:
+    """Run a node controller until SIGTERM; return the exit code."""
+    options = vars(_parser().parse_args(argv))
+    path, check = options.pop("config"), options.pop("check")
+    given = {name: value for name, value in options.items() if value is not None}
+    try:
+        settings = load(path, given)
+    except SettingsError as error:
+        print(f"pliant nodectl: {f'{path}: ' if path else ''}{error}", file=sys.stderr)
+        return _USAGE
+    if check:
+        print(f"node {settings.name}: {settings.slots} slots, settings are right")
+        return _OK
+    logging.basicConfig(
+        stream=sys.stderr,
+        level=settings.log_level.upper(),
+        format=f"%(asctime)s %(levelname)s nodectl[{settings.name}] %(message)s",
+    )
+    return _serve(settings)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="pliant nodectl", description="Start, watch and end processes of jobs on this node."
+    )
+    parser.add_argument("--config", metavar="FILE", help="settings, as YAML")
+    parser.add_argument("--check", action="store_true", help="check the settings and exit")
+    parser.add_argument("--name", help="of this node (default: the host's)")
+    parser.add_argument("--slots", type=int, help="processes of jobs that run at a time")
+    parser.add_argument("--server", metavar="HOST:PORT", help="where the server is")
+    parser.add_argument("--address-file", metavar="FILE", help="holds the server's HOST:PORT")
+    parser.add_argument("--address", help="where other nodes reach this one")
+    parser.add_argument("--cluster", help="to which this node belongs")
+    parser.add_argument("--transport", choices=["ofi", "ucx"], help="of MPI messages")
+    parser.add_argument("--interface", help="network interface of MPI messages")
+    parser.add_argument("--log-level", choices=["debug", "info", "warning", "error"])
+    return parser
+
+
+def _serve(settings: Settings) -> int:
+    state = state_folder() / f"node-{settings.name}"
+    run = run_folder()
+    try:
+        for folder in (state, run):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with _only_one(state, settings.name), _pid_file(run / f"node-{settings.name}.pid"):
+            _say_whose_jobs_run()
+            return asyncio.run(_run(settings, state, run))
+    except (BusyError, OSError) as error:
+        logger.error("%s", error)
+        return _FAILED
+
+
+async def _run(settings: Settings, state: Path, run: Path) -> int:
+    # Before grpc is imported: this process only ever spawns, and hooks for forks can hang it.
+    os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+    from pliant.nodectl.controller import Controller
+    from pliant.nodectl.controller_launcher import raise_descriptor_limit
+    from pliant.nodectl.controller_link import RefusedError
+
+    address_file = Path(settings.address_file or run / "server.address")
+    controller = Controller(settings, state, address_file, raise_descriptor_limit())
+    task = asyncio.create_task(controller.run())
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+    try:
+        await task
+    except asyncio.CancelledError:
+        logger.info("stopped; jobs go on")
+        return _OK
+    except RefusedError as error:
+        logger.error("the server refused this node: %s", error)
+        return _FAILED
+    return _OK
+
+
+@contextmanager
+def _only_one(state: Path, name: str) -> Iterator[None]:
+    """Hold a lock on the node's state; the kernel lets go of it whatever happens."""
+    with open(state / "lock", "a+", encoding="ascii") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            raise BusyError(
+                f"node {name} has a controller already: process {file.read().strip()} ({state})"
+            ) from None
+        file.seek(0)
+        file.truncate()
+        file.write(f"{os.getpid()}\n")
+        file.flush()
+        yield
+
+
+@contextmanager
+def _pid_file(path: Path) -> Iterator[None]:
+    draft = path.with_name(f".{path.name}.new")
+    draft.write_text(f"{os.getpid()}\n", encoding="ascii")
+    draft.rename(path)
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def _say_whose_jobs_run() -> None:
+    if os.geteuid() != 0:
+        logger.info("single-user mode: every job runs as %s", getpass.getuser())
+    else:
+        logger.warning("single-user mode as root: every job runs with root's rights")

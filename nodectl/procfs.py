@@ -1,0 +1,170 @@
+"""What ``/proc`` tells about processes. Standard library only: shims use it, too."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import NamedTuple
+
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+#: Positions in ``/proc/PID/stat``, counted after the parenthesised command name.
+_STATE, _PARENT, _SESSION, _MAJOR_FAULTS, _START, _RESIDENT = 0, 1, 3, 9, 19, 21
+
+#: States of a process that runs no more.
+_DEAD = frozenset("ZXx")
+
+#: How MPI libraries and their transports name the segments they share between ranks. Anything else
+#: in /dev/shm belongs to the user and is never touched.
+SEGMENT_PREFIXES = (
+    "mpich_",
+    "MPICH_",
+    "ucx_shm",
+    "ofi_",
+    "fi_shm",
+    "psm2_shm",
+    "psm3_shm",
+    "sm_segment",
+    "vader_segment",
+)
+
+
+class Identity(NamedTuple):
+    """A process for ever: process ids alone come again."""
+
+    boot: str
+    pid: int
+    start: int
+
+    @classmethod
+    def of(cls, pid: int) -> Identity | None:
+        """Return the identity of a running process."""
+        stat = read_stat(pid)
+        return cls(boot_id(), pid, stat.start) if stat is not None else None
+
+    def alive(self) -> bool:
+        """Return whether exactly this process still runs."""
+        stat = read_stat(self.pid)
+        return (
+            stat is not None
+            and stat.state not in _DEAD
+            and (self.boot, self.start) == (boot_id(), stat.start)
+        )
+
+
+class Stat(NamedTuple):
+    """The few fields of ``/proc/PID/stat`` that are needed here."""
+
+    state: str
+    parent: int
+    session: int
+    major_faults: int
+    start: int
+    resident_bytes: int
+
+
+class Segment(NamedTuple):
+    """A file in /dev/shm that a process had mapped; the inode tells it from a later namesake."""
+
+    path: str
+    inode: int
+
+
+def boot_id() -> str:
+    """Return the identity of this boot of this host."""
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        return file.read().strip()
+
+
+def _read(pid: int, name: str) -> bytes:
+    """Return a file of a process; empty when the process is gone or somebody else's."""
+    try:
+        with open(f"/proc/{pid}/{name}", "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
+
+
+def read_stat(pid: int) -> Stat | None:
+    """Return the state of a process, or None when there is none."""
+    text = _read(pid, "stat")
+    if not text:
+        return None
+    fields = text[text.rindex(b")") + 2 :].split()
+    return Stat(
+        fields[_STATE].decode("ascii"),
+        int(fields[_PARENT]),
+        int(fields[_SESSION]),
+        int(fields[_MAJOR_FAULTS]),
+        int(fields[_START]),
+        int(fields[_RESIDENT]) * PAGE_BYTES,
+    )
+
+
+def environment(pid: int) -> frozenset[bytes]:
+    """Return the NAME=value entries with which a process was started."""
+    return frozenset(_read(pid, "environ").split(b"\0"))
+
+
+def children(pid: int) -> list[int]:
+    """Return the direct children of a process, zombies included."""
+    found: list[int] = []
+    try:
+        for task in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{task}/children", "rb") as file:
+                found.extend(map(int, file.read().split()))
+    except FileNotFoundError:
+        if os.path.exists("/proc/self/task") and not _kernel_lists_children():
+            return [child for child in processes() if _parent(child) == pid]
+    except OSError:
+        pass  # it has just ended
+    return found
+
+
+def descendants(pid: int) -> list[int]:
+    """Return everything below a process that runs, parents before children."""
+    found: list[int] = []
+    level = children(pid)
+    while level:
+        found.extend(level)
+        level = [grandchild for child in level for grandchild in children(child)]
+    return found
+
+
+def processes() -> Iterator[int]:
+    """Yield the ids of all processes of this host."""
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            yield int(name)
+
+
+def segments(pid: int) -> set[Segment]:
+    """Return the segments of an MPI library that a process has mapped and that have a name."""
+    found = set()
+    for line in _read(pid, "maps").splitlines():
+        if b" /dev/shm/" not in line or line.endswith(b" (deleted)"):
+            continue
+        fields = line.split(maxsplit=5)
+        path = os.fsdecode(fields[5])
+        if path.removeprefix("/dev/shm/").startswith(SEGMENT_PREFIXES):
+            found.add(Segment(path, int(fields[4])))
+    return found
+
+
+def unlink_segments(found: set[Segment]) -> None:
+    """Remove segments that are still there."""
+    for segment in found:
+        try:
+            if os.lstat(segment.path).st_ino == segment.inode:
+                os.unlink(segment.path)
+        except OSError:
+            pass  # its library has removed it itself
+
+
+def _parent(pid: int) -> int:
+    stat = read_stat(pid)
+    return stat.parent if stat is not None else 0
+
+
+def _kernel_lists_children() -> bool:
+    return os.path.exists(f"/proc/self/task/{os.getpid()}/children")

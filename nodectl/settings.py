@@ -1,0 +1,96 @@
+"""What a node controller must know to start: defaults, a file, and the command line."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+import yaml
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+class SettingsError(Exception):
+    """A setting is wrong; the text names it."""
+
+
+class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The settings of a node controller. The file has exactly these keys."""
+
+    #: How this node is called in the cluster.
+    name: str = msgspec.field(default_factory=lambda: socket.gethostname().partition(".")[0])
+    cluster: str = "main"
+    #: How many processes of jobs run here at a time.
+    slots: int = msgspec.field(default_factory=lambda: len(os.sched_getaffinity(0)))
+    #: Where other nodes reach this one: a host name or an address.
+    address: str = "127.0.0.1"
+    #: The server as HOST:PORT; empty: read it from `address_file`.
+    server: str = ""
+    #: A file that holds the server's current HOST:PORT; empty: the one in the run folder.
+    address_file: str = ""
+    #: How MPI ranks talk to each other.
+    transport: Literal["ofi", "ucx"] = "ofi"
+    #: The network interface on which they do.
+    interface: str = "lo"
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+
+def state_folder() -> Path:
+    """Return where daemons keep what must outlive them."""
+    default = Path("~/.local/state/pliant").expanduser()
+    return Path(os.environ.get("PLIANT_STATE_DIR") or default).absolute()
+
+
+def run_folder() -> Path:
+    """Return where daemons put what is true only while they run."""
+    return Path(os.environ.get("PLIANT_RUN_DIR") or state_folder() / "run").absolute()
+
+
+def load(path: str | None, given: dict[str, Any]) -> Settings:
+    """Return the settings of a file, with what was given on the command line on top."""
+    data = {**_read(path), **given} if path is not None else given
+    try:
+        settings = msgspec.convert(data, Settings)
+    except msgspec.ValidationError as error:
+        raise SettingsError(_located(str(error))) from error
+    _check(settings)
+    return settings
+
+
+def _read(path: str) -> dict[str, Any]:
+    try:
+        data = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SettingsError(f"cannot be read: {error.strerror}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise SettingsError(f"not YAML: {' '.join(str(error).split())}") from error
+    if not isinstance(data or {}, dict):
+        raise SettingsError("expected keys with values")
+    return data or {}
+
+
+def _located(message: str) -> str:
+    """Turn "Expected `int`, got `str` - at `$.slots`" into "slots: expected int, got str"."""
+    unknown = re.fullmatch(r"Object contains unknown field `(.*)`.*", message)
+    if unknown:
+        return f"{unknown[1]}: there is no such key"
+    text, _, place = message.partition(" - at ")
+    key = place.strip("`").removeprefix("$").removeprefix(".")
+    text = text.replace("`", "")
+    return f"{key}: {text[:1].lower()}{text[1:]}" if key else text
+
+
+def _check(settings: Settings) -> None:
+    if not _NAME.fullmatch(settings.name):
+        raise SettingsError("name: expected letters, digits, '.', '_' and '-', at most 64")
+    if not 1 <= settings.slots <= 1_000_000:
+        raise SettingsError("slots: expected a number from 1 to 1000000")
+    if not settings.address:
+        raise SettingsError("address: expected a host name or an address")
+    _, colon, port = settings.server.rpartition(":")
+    if settings.server and not (colon and port.isdigit()):
+        raise SettingsError("server: expected HOST:PORT")

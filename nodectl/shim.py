@@ -1,0 +1,299 @@
+"""The keeper of one world on one node: starts its ranks, serves them, and notes how they end.
+
+A shim is a fork of the launcher and outlives both launcher and controller. It sleeps in one
+selector. What it has to report goes to the spool first and then to the controller, when there is
+one; it ends when its last rank has ended and nothing that a rank started is left.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Iterable
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pliant.nodectl import procfs, shim_ranks
+from pliant.nodectl.shim_exec import become_subreaper, read_failures, redirect_own_output
+from pliant.nodectl.shim_loop import Channel, Lines, Loop, Timer, connect_unix, open_directory
+from pliant.nodectl.shim_pmi import Abort, Barrier, Effect, Finalized, PmiServer, Reply
+from pliant.nodectl.shim_ranks import Rank
+from pliant.nodectl.spool import Exit, Request, Spool
+
+#: The controller's socket, in the state folder of the node.
+SOCKET_NAME = "node.sock"
+
+_FIRST_RETRY_S, _LAST_RETRY_S = 0.05, 2.0
+
+#: How long what a rank left behind may take to end after SIGTERM, at most.
+_LEFTOVER_GRACE_S = 2.0
+
+#: How long a shim that has nothing else to do waits for a controller that does not read.
+_GOODBYE_S = 1.0
+
+
+class Shim:
+    """One world on this node."""
+
+    def __init__(self, spool: Spool, request: Request, node: int) -> None:
+        self._spool = spool
+        self._request = request
+        self._node = node  # the open state folder of the node
+        self._loop = Loop()
+        self._ranks: dict[int, Rank] = {}
+        self._exits: dict[int, Exit] = {}
+        self._leaving: dict[int, Timer | None] = {}  # ended ranks whose leftovers are not gone
+        self._failed: dict[int, tuple[int, str]] = {}  # launches, by process id
+        self._failures, self._failure_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._segments: set[procfs.Segment] = set()
+        self._fence: dict[str, Any] | None = None
+        self._controller: Channel | None = None
+        self._retry_s = _FIRST_RETRY_S
+        self._retry: Timer | None = None
+        local = [rank for rank, _ in request.ranks]
+        self._pmi = PmiServer(request.world, request.size, local, request.mapping)
+
+    def run(self) -> None:
+        """Start the ranks and serve them until nothing of them is left."""
+        self._loop.on_signals(
+            {
+                signal.SIGCHLD: self._reap,
+                signal.SIGUSR1: self._attach,
+                signal.SIGTERM: lambda: self._kill((), self._request.grace_s, "its shim was told"),
+                signal.SIGINT: lambda: None,
+                signal.SIGHUP: lambda: None,
+            }
+        )
+        self._ranks = shim_ranks.start_ranks(
+            self._loop,
+            self._spool,
+            self._request,
+            self._failure_end,
+            (self._on_pmi, self._on_control),
+        )
+        self._attach()
+        self._loop.run()
+        self._leave()
+
+    # ------------------------------------------------------------------ ranks
+
+    def _on_pmi(self, rank: int, line: bytes) -> None:
+        self._apply(self._pmi.handle(rank, line))
+
+    def _apply(self, effects: Iterable[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Reply(rank, data):
+                    channel = self._ranks[rank].pmi
+                    if channel is not None:
+                        channel.send(data)
+                case Barrier(sequence, pairs):
+                    self._on_barrier(sequence, dict(pairs))
+                case Finalized():
+                    self._scan_segments()
+                case Abort(rank, code, message):
+                    text = message.strip() or f"code {code}"
+                    self._kill((), self._request.grace_s, f"rank {rank} aborted: {text}", rank)
+
+    def _on_barrier(self, sequence: int, pairs: dict[str, str]) -> None:
+        self._scan_segments()
+        if self._request.spans_nodes:
+            self._fence = {"op": "fence", "sequence": sequence, "pairs": pairs}
+            self._tell(self._fence)
+        else:
+            self._apply(self._pmi.release({}))
+
+    def _on_control(self, rank: int, line: bytes) -> None:
+        try:
+            message = json.loads(line)
+        except ValueError:
+            return  # a program that writes there does harm to itself only
+        if not isinstance(message, dict) or message.get("op") != "ready":
+            return
+        self._ranks[rank].ready = True
+        if self._ready():
+            self._scan_segments()
+            self._tell({"op": "ready"})
+
+    def _ready(self) -> bool:
+        return all(rank.ready for rank in self._ranks.values())
+
+    def _scan_segments(self) -> None:
+        """Remember which shared memory the ranks use: who is killed cannot remove it."""
+        for rank in self._ranks.values():
+            if rank.live:
+                for pid in (rank.pid, *procfs.descendants(rank.pid)):
+                    self._segments |= procfs.segments(pid)
+
+    # ------------------------------------------------------------------ ends
+
+    def _reap(self) -> None:
+        by_pid = {rank.pid: rank for rank in self._ranks.values() if rank.live}
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                break
+            if pid == 0:
+                break
+            if pid in by_pid:
+                self._note_end(by_pid[pid], status)
+        self._report_ends()
+
+    def _note_end(self, rank: Rank, status: int) -> None:
+        for channel in (rank.pmi, rank.control):
+            if channel is not None:
+                channel.drain()  # its last words, such as the reason for an abort
+        rank.status = status
+        rank.close()
+        self._leaving[rank.rank] = None
+
+    def _report_ends(self) -> None:
+        """Report the ended ranks of which nothing is left; go after what is left of the others."""
+        done = []
+        for number in list(self._leaving):
+            left = shim_ranks.leftovers(self._ranks.values(), self._ranks[number])
+            if not left:
+                timer = self._leaving.pop(number)
+                if timer is not None:
+                    timer.cancel()
+                done.append(self._exit_of(self._ranks[number]))
+            elif self._leaving[number] is None:
+                self._end_leftovers(number, left)
+        if done:
+            self._spool.note_exits(done)
+            self._exits |= {end.rank: end for end in done}
+            self._tell({"op": "exits", "exits": [asdict(end) for end in done]})
+        if len(self._exits) == len(self._ranks):
+            self._loop.stop()
+
+    def _end_leftovers(self, number: int, left: list[int]) -> None:
+        for pid in left:
+            shim_ranks.send_signal(pid, signal.SIGTERM)
+            shim_ranks.send_signal(pid, signal.SIGCONT)
+        grace = min(self._request.grace_s, _LEFTOVER_GRACE_S)
+        self._leaving[number] = self._loop.after(grace, lambda: self._kill_leftovers(number))
+
+    def _kill_leftovers(self, number: int) -> None:
+        """Kill until nothing is left: what they start meanwhile is found in the next round."""
+        left = shim_ranks.leftovers(self._ranks.values(), self._ranks[number])
+        for pid in left:
+            shim_ranks.send_signal(pid, signal.SIGKILL)
+        if left:
+            self._leaving[number] = self._loop.after(0.1, lambda: self._kill_leftovers(number))
+        self._report_ends()
+
+    def _exit_of(self, rank: Rank) -> Exit:
+        assert rank.status is not None
+        self._failed |= read_failures(self._failures)
+        number = os.WTERMSIG(rank.status) if os.WIFSIGNALED(rank.status) else 0
+        code = os.WEXITSTATUS(rank.status) if not number else 0
+        reason = rank.end_reason
+        if rank.pid in self._failed:
+            code, reason = self._failed[rank.pid]
+        elif number == signal.SIGKILL and not rank.asked:
+            reason = "killed from outside, perhaps because the memory was exhausted"
+        return Exit(rank.rank, rank.processor, code, number, reason, time.time())
+
+    def _kill(
+        self, processors: Iterable[int], grace_s: float, reason: str = "", spared: int = -1
+    ) -> None:
+        """End ranks: ask, and after a grace time kill. A spared rank is not asked."""
+        wanted = set(processors)
+        self._scan_segments()
+        for rank in self._ranks.values():
+            if not rank.live or (wanted and rank.processor not in wanted):
+                continue
+            rank.asked = True
+            rank.end_reason = rank.end_reason or reason
+            if grace_s <= 0:
+                shim_ranks.kill(rank)
+                continue
+            if rank.rank != spared:
+                shim_ranks.ask_to_end(rank)
+            due = time.monotonic() + grace_s
+            if rank.kill_at is None or due < rank.kill_at.due:
+                if rank.kill_at is not None:
+                    rank.kill_at.cancel()
+                rank.kill_at = self._loop.after(grace_s, partial(self._kill_now, rank))
+
+    def _kill_now(self, rank: Rank) -> None:
+        if rank.live:
+            self._scan_segments()
+            shim_ranks.kill(rank)
+
+    # ------------------------------------------------------------------ controller
+
+    def _attach(self) -> None:
+        """Connect to the controller and tell where things stand, or try again later."""
+        if self._controller is not None and self._controller.open:
+            return
+        if self._retry is not None:
+            self._retry.cancel()
+        try:
+            sock = connect_unix(self._node, SOCKET_NAME)
+        except OSError:
+            self._retry = self._loop.after(self._retry_s, self._attach)
+            self._retry_s = min(2 * self._retry_s, _LAST_RETRY_S)
+            return
+        self._retry_s = _FIRST_RETRY_S
+        self._controller = Channel(self._loop, sock, Lines(self._on_order), self._on_lost)
+        self._tell(
+            {
+                "op": "hello",
+                "world": self._request.world,
+                "pid": os.getpid(),
+                "ready": self._ready(),
+                "fence": self._fence,
+                "exits": [asdict(end) for end in self._exits.values()],
+            }
+        )
+
+    def _on_lost(self) -> None:
+        self._retry = self._loop.after(self._retry_s, self._attach)
+
+    def _tell(self, message: dict[str, Any]) -> None:
+        if self._controller is not None:
+            self._controller.send(json.dumps(message).encode() + b"\n")
+
+    def _on_order(self, line: bytes) -> None:
+        order = json.loads(line)
+        match order["op"]:
+            case "fence_done":
+                if self._fence is not None and self._fence["sequence"] == order["sequence"]:
+                    self._fence = None
+                    self._apply(self._pmi.release(order["pairs"]))
+            case "control":
+                self._control(order["ranks"], order["message"])
+            case "kill":
+                self._kill(order["processors"], order["grace_s"], order.get("reason", ""))
+
+    def _control(self, ranks: list[int], message: str) -> None:
+        for number in ranks or list(self._ranks):
+            rank = self._ranks.get(number)
+            if rank is not None and rank.control is not None:
+                rank.control.send(message.encode() + b"\n")
+
+    def _leave(self) -> None:
+        procfs.unlink_segments(self._segments)
+        self._spool.remove_secrets()
+        if self._controller is not None:
+            self._controller.finish(_GOODBYE_S)
+
+
+def main(directory: str) -> None:
+    """Be the shim of the world in a spool folder. Runs in a fresh fork of the launcher."""
+    os.setsid()
+    spool = Spool(Path(directory))
+    identity = procfs.Identity.of(os.getpid())
+    assert identity is not None
+    if not spool.claim(identity):
+        return  # an order that was sent again
+    redirect_own_output(spool.log)
+    become_subreaper()
+    node = open_directory(spool.directory.parent.parent)
+    Shim(spool, spool.request(), node).run()

@@ -1,0 +1,217 @@
+"""The folder of a world on a node: what was ordered, who carries it out, how its ranks ended.
+
+It lives until the server has acknowledged every end, and is what lets a restarted controller take
+over worlds it did not start. Standard library only: shims use it, too.
+
+==============  =========  =================================================================
+file            writer     content
+==============  =========  =================================================================
+request.json    controller the order
+token           controller the application's secret, mode 0400; removed when the world ends
+nodes           controller ``host:slots`` per line; removed when the world ends
+shim            shim       its identity; made once, so that a world has one shim at most
+ranks           shim       ``rank pid start`` per line
+exits           shim       one JSON object per ended rank, on the disk before it is reported
+shim.log        shim       what went wrong in the shim itself
+==============  =========  =================================================================
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pliant.nodectl.procfs import Identity
+
+#: What a world may be called: its name is a folder here and the name of its PMI key space.
+WORLD_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
+
+#: While the controller still fills it, a folder has this prefix, which no world's name can have.
+_UNFINISHED = ".new-"
+
+
+def to_text(value: bytes) -> str:
+    """Return bytes as text that JSON can carry, without loss."""
+    return value.decode("utf-8", "surrogateescape")
+
+
+def to_bytes(value: str) -> bytes:
+    """Return the bytes from which text was made by `to_text`."""
+    return value.encode("utf-8", "surrogateescape")
+
+
+@dataclass(slots=True)
+class Request:
+    """The part of a world that one node shall run. All text was made by `to_text`."""
+
+    world: str
+    job: int
+    run: int
+    resize: int
+    type: str
+    size: int
+    ranks: list[tuple[int, int]]  # (rank in the world, global processor)
+    argv: list[str]
+    environment: dict[str, str]
+    directory: str
+    stdout: str
+    stdin: str = ""
+    stderr: str = ""
+    umask: int = 0o022
+    mapping: str = ""
+    spans_nodes: bool = False
+    grace_s: float = 5.0
+    boot: str = ""
+    uid: int = field(default_factory=os.getuid)
+
+    @property
+    def is_mpi(self) -> bool:
+        """Return whether its ranks are served by PMI."""
+        return self.type == "mpi"
+
+
+@dataclass(slots=True)
+class Exit:
+    """How one rank ended."""
+
+    rank: int
+    processor: int
+    code: int
+    signal: int
+    reason: str
+    at: float
+
+
+class Spool:
+    """The folder of one world."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    @classmethod
+    def create(cls, base: Path, request: Request, token: bytes, nodes: bytes) -> Spool:
+        """Write down an order; the folder gets its name when it is complete."""
+        unfinished = base / f"{_UNFINISHED}{request.world}"
+        unfinished.mkdir(mode=0o700)
+        _write(unfinished / "request.json", json.dumps(asdict(request)).encode(), 0o600)
+        _write(unfinished / "token", token, 0o400)
+        _write(unfinished / "nodes", nodes, 0o400)
+        unfinished.rename(base / request.world)
+        return cls(base / request.world)
+
+    @property
+    def token(self) -> Path:
+        """Return where the application's secret is."""
+        return self.directory / "token"
+
+    @property
+    def nodes(self) -> Path:
+        """Return where the list of nodes is."""
+        return self.directory / "nodes"
+
+    @property
+    def log(self) -> Path:
+        """Return where the shim complains."""
+        return self.directory / "shim.log"
+
+    def request(self) -> Request:
+        """Read the order."""
+        data = json.loads((self.directory / "request.json").read_bytes())
+        data["ranks"] = [(rank, processor) for rank, processor in data["ranks"]]
+        return Request(**data)
+
+    def claim(self, identity: Identity) -> bool:
+        """Become the shim of this world; False when it has one, or has had one."""
+        draft = self.directory / f"shim.{identity.pid}"
+        _write(draft, json.dumps(identity).encode(), 0o600)
+        try:
+            os.link(draft, self.directory / "shim")
+        except FileExistsError:
+            return False
+        finally:
+            draft.unlink()
+        return True
+
+    def shim(self) -> Identity | None:
+        """Return who became the shim of this world, dead or alive."""
+        try:
+            return Identity(*json.loads((self.directory / "shim").read_bytes()))
+        except FileNotFoundError:
+            return None
+
+    def note_ranks(self, ranks: Iterable[tuple[int, Identity]]) -> None:
+        """Remember the processes of ranks, should the shim be killed."""
+        lines = [f"{rank} {who.boot} {who.pid} {who.start}\n" for rank, who in ranks]
+        with open(self.directory / "ranks", "a", encoding="ascii") as file:
+            file.write("".join(lines))
+
+    def ranks(self) -> dict[int, Identity]:
+        """Return the processes of the ranks that were started."""
+        found = {}
+        for fields in map(str.split, self._lines("ranks")):
+            if len(fields) == 4:
+                found[int(fields[0])] = Identity(fields[1], int(fields[2]), int(fields[3]))
+        return found
+
+    def note_exits(self, exits: Iterable[Exit]) -> None:
+        """Put ends on the disk."""
+        lines = "".join(json.dumps(asdict(end)) + "\n" for end in exits)
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+        handle = os.open(self.directory / "exits", flags, 0o600)
+        try:
+            os.write(handle, lines.encode())
+            os.fdatasync(handle)
+        finally:
+            os.close(handle)
+
+    def exits(self) -> dict[int, Exit]:
+        """Return the ends noted so far; the first one of a rank counts."""
+        found: dict[int, Exit] = {}
+        for line in self._lines("exits"):
+            end = Exit(**json.loads(line))
+            found.setdefault(end.rank, end)
+        return found
+
+    def remove_secrets(self) -> None:
+        """Remove what an application needed while it ran."""
+        for path in (self.token, self.nodes):
+            path.unlink(missing_ok=True)
+
+    def remove(self) -> None:
+        """Forget the world."""
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def _lines(self, name: str) -> Iterator[str]:
+        """Yield the complete lines of a file; one that was cut short by a crash is none."""
+        try:
+            text = (self.directory / name).read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return
+        for line in text.splitlines(keepends=True):
+            if line.endswith("\n"):
+                yield line
+
+
+def spools(base: Path) -> Iterator[Spool]:
+    """Yield the worlds under a folder; remove those whose order was never complete."""
+    for entry in sorted(base.iterdir()):
+        if entry.name.startswith(_UNFINISHED):
+            shutil.rmtree(entry, ignore_errors=True)
+        elif entry.is_dir():
+            yield Spool(entry)
+
+
+def _write(path: Path, data: bytes, mode: int) -> None:
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+    try:
+        view: Any = memoryview(data)
+        while view:
+            view = view[os.write(handle, view) :]
+    finally:
+        os.close(handle)
