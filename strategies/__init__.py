@@ -1,8 +1,12 @@
-"""Scheduling strategies: an immutable snapshot in, a plan out.
+"""Scheduling strategies: an immutable view in, a plan out.
 
-A strategy decides which jobs start, shrink, expand or wait; it never carries a decision out. Each
-is deterministic, breaks ties by explicit keys and cites the section of the paper it follows.
-Other packages add strategies through the entry-point group ``pliant.strategies``.
+One file per strategy, each a pure function of what it is shown (no clock, no chance, ties broken
+by explicit keys), with the paper and section it comes from.
 
 May import: the standard library and ``pliant.core``.
 """
+
+from pliant.strategies.base import Strategy
+from pliant.strategies.registry import UnknownStrategyError, known_strategies, load_strategy
+
+__all__ = ["Strategy", "UnknownStrategyError", "known_strategies", "load_strategy"]

@@ -1,0 +1,43 @@
+"""When could a job start: what strategies answer before anything is planned."""
+
+from pliant.core.processors import count
+from pliant.core.scheduling import Availability, View, WaitingJob
+
+
+def now_or_later(job: WaitingJob, view: View, within_reach: int) -> Availability:
+    """Now, if the smallest size is within reach; else by the running jobs' estimated ends.
+
+    Args:
+        job: the job in question.
+        view: the cluster.
+        within_reach: processors that the strategy could give a new job now.
+    """
+    if job.sizes.lo > view.total:
+        reason = f"needs {job.sizes.lo} processors, the cluster has {view.total}"
+        return Availability(False, None, 0, reason)
+    if job.sizes.lo <= within_reach:
+        return Availability(
+            True, view.now, job.sizes.down(within_reach), "processors are available"
+        )
+    reach = within_reach
+    ends = [
+        (run.started + run.estimate_s, run.id, run.lo)
+        for run in view.running
+        if run.estimate_s is not None
+    ]
+    for end, _, lo in sorted(ends):
+        reach += lo
+        if job.sizes.lo <= reach:
+            start = max(end, view.now)
+            return Availability(True, start, job.sizes.down(reach), "when running jobs end")
+    return Availability(True, None, job.sizes.lo, "the running jobs state no estimates")
+
+
+def needs(job: WaitingJob, reach: int) -> str:
+    """Why a job waits, for people."""
+    return f"needs at least {job.sizes.lo} processors, {reach} can be given to it now"
+
+
+def promised_total(view: View) -> int:
+    """Processors promised to waiting jobs."""
+    return sum(count(job.processors) for job in view.promised)
