@@ -1,0 +1,129 @@
+"""The server's side of the stream to node controllers, without a scheduler behind it."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import grpc
+
+from pliant.protos import node_pb2 as wire
+from pliant.protos.node_pb2_grpc import NodeServiceServicer, add_NodeServiceServicer_to_server
+
+
+class Connection:
+    """The current stream of one node."""
+
+    def __init__(self, register: wire.Register) -> None:
+        self.register = register
+        self.orders: queue.SimpleQueue[wire.NodeOrder | None] = queue.SimpleQueue()
+
+
+class FakeServer(NodeServiceServicer):
+    """Welcomes nodes, relays fences, remembers everything, and acknowledges ends if told so."""
+
+    def __init__(self, address_file: Path) -> None:
+        self.address_file = address_file
+        self.generation = 1
+        self.beat_interval_s = 0.2
+        self.acknowledge = True
+        self.refusal = ""
+        self.nodes: dict[str, Connection] = {}
+        self.registrations: list[wire.Register] = []
+        self.beats: list[tuple[str, wire.Beat]] = []
+        self.ready: list[tuple[str, str]] = []  # (node, world)
+        self.exits: dict[tuple[str, int], wire.RankExit] = {}
+        self.exit_reports = 0
+        self.fence_parts: dict[str, int] = {}  # by world: on how many nodes it is
+        self._fences: dict[tuple[str, int], dict[str, wire.Fence]] = {}
+        self._lock = threading.Lock()
+        self._server: grpc.Server | None = None
+        self._pool: ThreadPoolExecutor | None = None
+
+    def start(self) -> None:
+        """Listen on a free port and say where."""
+        self._pool = ThreadPoolExecutor(max_workers=8)
+        self._server = grpc.server(self._pool)
+        add_NodeServiceServicer_to_server(self, self._server)
+        port = self._server.add_insecure_port("127.0.0.1:0")
+        self._server.start()
+        draft = self.address_file.with_suffix(".new")
+        draft.write_text(f"127.0.0.1:{port}\n")
+        draft.rename(self.address_file)
+
+    def stop(self) -> None:
+        """Close all streams."""
+        for connection in self.nodes.values():
+            connection.orders.put(None)
+        self.nodes.clear()
+        if self._server is not None and self._pool is not None:
+            self._server.stop(grace=0).wait()
+            self._pool.shutdown()
+            self._server = None
+
+    def send(self, node: str, order: wire.NodeOrder) -> None:
+        """Order something."""
+        self.nodes[node].orders.put(order)
+
+    def Connect(  # noqa: N802
+        self, request_iterator: Iterator[wire.NodeReport], context: grpc.ServicerContext
+    ) -> Iterator[wire.NodeOrder]:
+        """Serve one node."""
+        register = next(request_iterator).register
+        self.registrations.append(register)
+        if self.refusal:
+            yield wire.NodeOrder(refused=wire.Refused(reason=self.refusal))
+            return
+        connection = Connection(register)
+        yield wire.NodeOrder(
+            welcome=wire.Welcome(generation=self.generation, beat_interval_s=self.beat_interval_s)
+        )
+        self.nodes[register.name] = connection
+        reader = threading.Thread(
+            target=self._read, args=(register.name, request_iterator, connection), daemon=True
+        )
+        reader.start()
+        while (order := connection.orders.get()) is not None:
+            yield order
+
+    def _read(self, node: str, reports: Iterator[wire.NodeReport], connection: Connection) -> None:
+        try:
+            for report in reports:
+                with self._lock:
+                    self._take(node, report, connection)
+        except grpc.RpcError:
+            pass  # the node is gone
+        connection.orders.put(None)
+
+    def _take(self, node: str, report: wire.NodeReport, connection: Connection) -> None:
+        match report.WhichOneof("body"):
+            case "beat":
+                self.beats.append((node, report.beat))
+            case "world_ready":
+                self.ready.append((node, report.world_ready.world))
+            case "fence":
+                self._take_fence(node, report.fence)
+            case "ranks_exited":
+                self._take_exits(report.ranks_exited, connection)
+
+    def _take_exits(self, exited: wire.RanksExited, connection: Connection) -> None:
+        self.exit_reports += 1
+        for end in exited.exits:
+            self.exits.setdefault((exited.world, end.rank), end)
+        if self.acknowledge:
+            ranks = [end.rank for end in exited.exits]
+            ack = wire.ExitAck(world=exited.world, ranks=ranks)
+            connection.orders.put(wire.NodeOrder(exit_ack=ack))
+
+    def _take_fence(self, node: str, fence: wire.Fence) -> None:
+        parts = self._fences.setdefault((fence.world, fence.sequence), {})
+        parts[node] = fence
+        if len(parts) < self.fence_parts[fence.world]:
+            return
+        merged = {key: value for part in parts.values() for key, value in part.pairs.items()}
+        done = wire.FenceDone(world=fence.world, sequence=fence.sequence, pairs=merged)
+        for name in parts:
+            self.send(name, wire.NodeOrder(fence_done=done))
