@@ -1,0 +1,129 @@
+"""The pause of an application that grows or shrinks, data excluded; the start-up in the background.
+
+Two scenes: a 2-rank world joins and leaves a 2-rank job (p50 <= 15 ms); 2 + 2 ranks on two nodes
+join 4 ranks (p50 <= 40 ms). Both transports; ucx picks the outer interface unless there is only
+loopback, so it is measured in a network namespace of its own, which needs root. Beside it, the
+latency between ranks of one node, within the first world and across two worlds.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from bench_kit import APPS, cluster, figures, verdict
+
+from pliant.client.api import Client, Event
+
+CYCLES = 20
+TRANSPORTS = ("ofi", "ucx")
+
+
+def resized(client: Client, job: int) -> list[Event]:
+    """The finished resizes of a job."""
+    return [event for event in client.history(job) if event.kind == "job.resized"]
+
+
+def cycle(client: Client, job: int, small: int, large: int) -> None:
+    """Grow and shrink CYCLES times, waiting for each."""
+    done = len(resized(client, job))
+    for size in [large, small] * CYCLES:
+        client.resize(job, size)
+        deadline = time.monotonic() + 60
+        done += 1
+        while len(resized(client, job)) < done or client.job(job).state != "RUNNING":
+            if time.monotonic() > deadline:
+                raise SystemExit("\n".join(client.why(job).text))
+            time.sleep(0.02)
+
+
+def scene(
+    transport: str, nodes: int, small: int, large: int
+) -> tuple[list[Event], list[Event], str]:
+    """Run one scene on nodes with 2 processors each; its resizes, its history, its output."""
+    with cluster(nodes, 2, "--strategy", "fcfs", "--transport", transport) as (client, out):
+        stop, log = out / "stop", out / "log"
+        program = [sys.executable, str(APPS / "resizer.py"), str(stop)]
+        job = client.submit(
+            *program, sizes=f"{small}-{large}", prefer=small, chdir=str(out), stdout=str(log)
+        )
+        while client.job(job).class_ != "malleable":
+            time.sleep(0.05)
+        cycle(client, job, small, large)
+        stop.touch()
+        ended = client.wait(job)
+        if ended.exit_code != 0:
+            raise SystemExit(f"the job ended with {ended.exit_code}: {log.read_text()}")
+        return resized(client, job), client.history(job), log.read_text()
+
+
+def pauses(events: list[Event], direction: str) -> list[float]:
+    """Pauses without the time to move data, seconds."""
+    return [
+        event.data["seconds"]["total"] - event.data["seconds"].get("move", 0.0)
+        for event in events
+        if event.data["direction"] == direction
+    ]
+
+
+def start_up(history: list[Event]) -> list[float]:
+    """Seconds from the offer until the newcomers were ready, in the background."""
+    return [
+        event.data["seconds"]
+        for event in history
+        if event.kind == "resize.prepared" and "seconds" in event.data
+    ]
+
+
+def latencies(output: str) -> dict[tuple[int, int], list[float]]:
+    """Samples by (size, higher rank of the pair)."""
+    found: dict[tuple[int, int], list[float]] = {}
+    for line in output.splitlines():
+        if line.startswith("latency "):
+            _, size, _, other, took = line.split()
+            found.setdefault((int(size), int(other)), []).append(float(took))
+    return found
+
+
+def measure(transport: str) -> bool:
+    """Both scenes on one transport."""
+    good = True
+    for nodes, small, large, budget in ((2, 2, 4, 15.0), (4, 4, 8, 40.0)):
+        events, history, output = scene(transport, nodes, small, large)
+        print(f"{transport}: {small} -> {large} -> {small} ranks, 2 a node")
+        print(f"  start-up in the background, ms: {figures(start_up(history))}")
+        for direction in ("grow", "shrink"):
+            samples = pauses(events, direction)
+            print(f"  pause to {direction}, ms:{'':14}{figures(samples)}")
+            name = f"{transport} {direction} {small}<->{large} pause p50"
+            good &= verdict(name, 1e3 * statistics.median(samples), budget, "ms")
+        for (size, other), samples in sorted(latencies(output).items()):
+            pair = f"ranks {other - 1}-{other} at size {size}"
+            print(f"  latency of {pair}, us: {figures(samples, 1e6)}")
+    return good
+
+
+def main(arguments: list[str]) -> int:
+    """Measure every transport, ucx in a network namespace of its own."""
+    if arguments:
+        return 0 if measure(arguments[0]) else 1
+    codes = []
+    for transport in TRANSPORTS:
+        command = [sys.executable, __file__, transport]
+        if transport == "ucx":
+            if os.geteuid() != 0:
+                print("ucx: skipped, a network namespace of its own needs root")
+                continue
+            helper = str(Path(__file__).parent / "loopback_up.py")
+            script = '"$0" "$1" && shift && exec "$@"'
+            command = ["unshare", "-n", "sh", "-c", script, sys.executable, helper, *command]
+        codes.append(subprocess.run(command, check=False).returncode)
+    return max(codes)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
