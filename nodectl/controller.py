@@ -61,7 +61,9 @@ class Controller:
         self._tasks: set[asyncio.Task[None]] = set()
         self._called = asyncio.Event()
         self._shims = ShimServer(state, SOCKET_NAME, self._on_shim)
-        self._launcher = LauncherHandle(descriptors, self._on_gone, self._start_unstarted)
+        self._launcher = LauncherHandle(
+            state / "shims.log", descriptors, self._on_gone, self._start_unstarted
+        )
         self._link = Link(self, server_finder(settings.server, address_file))
         self._generation = _read_number(state / "generation")
 

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 logger = logging.getLogger("pliant.nodectl")
 
@@ -21,8 +22,13 @@ class LauncherHandle:
     """Keeps one launcher running and passes on what it says."""
 
     def __init__(
-        self, descriptors: int, on_gone: Callable[[str], None], on_new: Callable[[], None]
+        self,
+        log: Path,
+        descriptors: int,
+        on_gone: Callable[[str], None],
+        on_new: Callable[[], None],
     ) -> None:
+        self._log = log  # for complaints of the launcher and of shims
         self._descriptors = descriptors  # the soft limit that jobs shall see
         self._on_gone = on_gone
         self._on_new = on_new
@@ -50,12 +56,14 @@ class LauncherHandle:
 
     async def _start(self) -> asyncio.StreamReader:
         ours, theirs = socket.socketpair()
-        with theirs:
+        # Not our own log: shims outlive us, and whoever reads it waits until all have closed it.
+        with theirs, open(self._log, "ab") as log:
             command = [sys.executable, "-m", "pliant.nodectl.launcher"]
             self._process = subprocess.Popen(
                 [*command, str(theirs.fileno()), str(self._descriptors)],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
+                stderr=log,
                 pass_fds=[theirs.fileno()],
             )
         reader, self._writer = await asyncio.open_unix_connection(sock=ours)

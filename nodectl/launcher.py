@@ -17,8 +17,11 @@ import socket
 import sys
 import traceback
 
-from pliant.nodectl import shim
+from pliant.nodectl import procfs, shim
 from pliant.nodectl.shim_loop import Channel, Lines, Loop
+
+#: The launcher ends with its controller and not before; a young shim is not to be killed by a call.
+_IGNORED = {signal.SIGHUP, signal.SIGINT, signal.SIGPIPE, signal.SIGTERM, signal.SIGUSR1}
 
 
 class Launcher:
@@ -76,8 +79,10 @@ def main(arguments: list[str]) -> int:
     os.chdir("/")
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
-        signal.signal(number, signal.SIG_IGN)
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+        # Whatever our parents ignored, jobs start with a clean slate.
+        signal.signal(number, signal.SIG_IGN if number in _IGNORED else signal.SIG_DFL)
+    procfs.boot_id()
     sock = socket.socket(fileno=handle)
     sock.set_inheritable(False)
     gc.freeze()

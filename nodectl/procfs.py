@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from functools import cache
 from typing import NamedTuple
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -70,6 +71,7 @@ class Segment(NamedTuple):
     inode: int
 
 
+@cache
 def boot_id() -> str:
     """Return the identity of this boot of this host."""
     with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:

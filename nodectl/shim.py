@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from pliant.nodectl import procfs, shim_ranks
-from pliant.nodectl.shim_exec import become_subreaper, read_failures, redirect_own_output
+from pliant.nodectl.shim_exec import become_subreaper, read_failures
 from pliant.nodectl.shim_loop import Channel, Lines, Loop, Timer, connect_unix, open_directory
 from pliant.nodectl.shim_pmi import Abort, Barrier, Effect, Finalized, PmiServer, Reply
 from pliant.nodectl.shim_ranks import Rank
@@ -293,7 +293,6 @@ def main(directory: str) -> None:
     assert identity is not None
     if not spool.claim(identity):
         return  # an order that was sent again
-    redirect_own_output(spool.log)
     become_subreaper()
     node = open_directory(spool.directory.parent.parent)
     Shim(spool, spool.request(), node).run()

@@ -13,7 +13,6 @@ import os
 import pwd
 import signal
 import stat
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
@@ -29,6 +28,11 @@ _OOM_SCORE = b"500"
 
 #: A longer line might be mixed with that of another rank (PIPE_BUF is 4096).
 _MAX_REASON = 1000
+
+#: The signals that a shim handles.
+HANDLED = (signal.SIGCHLD, signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+
+_IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -70,7 +74,7 @@ def start(program: Program) -> int:
     """Fork and execute; return the process id."""
     parent = os.getpid()
     # A signal between fork and exec must neither run the shim's handlers nor be lost.
-    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
     pid = os.fork()
     if pid == 0:
         _run(program, parent)
@@ -185,13 +189,12 @@ def _inherit(keep: Sequence[int]) -> None:
 
 
 def _reset_signals() -> None:
-    """Undo what Python and the shim have set, and let through what is blocked."""
-    for number in signal.valid_signals():
-        if signal.getsignal(number) is not signal.SIG_DFL:
-            try:
-                signal.signal(number, signal.SIG_DFL)
-            except (OSError, ValueError):
-                pass  # not for programs to set
+    """Undo what Python and the shim have set, and let through what is blocked.
+
+    That there is nothing else to undo is the launcher's care.
+    """
+    for number in (*HANDLED, *_IGNORED_BY_PYTHON):
+        signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
@@ -249,14 +252,3 @@ def _shown(path: str) -> str:
     if shown.isprintable():
         return shown
     return shown.encode("unicode_escape").decode("ascii")
-
-
-def redirect_own_output(log: os.PathLike[str]) -> None:
-    """Detach this process from whoever started it; its complaints go to a file."""
-    null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-    handle = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    sys.stdout.flush()
-    for number, source in ((0, null), (1, null), (2, handle)):
-        os.dup2(source, number)
-    os.close(null)
-    os.close(handle)

@@ -9,10 +9,9 @@ file            writer     content
 request.json    controller the order
 token           controller the application's secret, mode 0400; removed when the world ends
 nodes           controller ``host:slots`` per line; removed when the world ends
-shim            shim       its identity; made once, so that a world has one shim at most
+shim            shim       a link to its identity; made once, so that a world has one shim at most
 ranks           shim       ``rank pid start`` per line
 exits           shim       one JSON object per ended rank, on the disk before it is reported
-shim.log        shim       what went wrong in the shim itself
 ==============  =========  =================================================================
 """
 
@@ -23,7 +22,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +98,7 @@ class Spool:
         """Write down an order; the folder gets its name when it is complete."""
         unfinished = base / f"{_UNFINISHED}{request.world}"
         unfinished.mkdir(mode=0o700)
-        _write(unfinished / "request.json", json.dumps(asdict(request)).encode(), 0o600)
+        _write(unfinished / "request.json", json.dumps(_as_dict(request)).encode(), 0o600)
         _write(unfinished / "token", token, 0o400)
         _write(unfinished / "nodes", nodes, 0o400)
         unfinished.rename(base / request.world)
@@ -116,9 +115,8 @@ class Spool:
         return self.directory / "nodes"
 
     @property
-    def log(self) -> Path:
-        """Return where the shim complains."""
-        return self.directory / "shim.log"
+    def _shim(self) -> Path:
+        return self.directory / "shim"
 
     def request(self) -> Request:
         """Read the order."""
@@ -128,22 +126,20 @@ class Spool:
 
     def claim(self, identity: Identity) -> bool:
         """Become the shim of this world; False when it has one, or has had one."""
-        draft = self.directory / f"shim.{identity.pid}"
-        _write(draft, json.dumps(identity).encode(), 0o600)
         try:
-            os.link(draft, self.directory / "shim")
+            # A link is there at once, with its whole text, and only once.
+            os.symlink(f"{identity.boot} {identity.pid} {identity.start}", self._shim)
         except FileExistsError:
             return False
-        finally:
-            draft.unlink()
         return True
 
     def shim(self) -> Identity | None:
         """Return who became the shim of this world, dead or alive."""
         try:
-            return Identity(*json.loads((self.directory / "shim").read_bytes()))
+            boot, pid, start = os.readlink(self._shim).split()
         except FileNotFoundError:
             return None
+        return Identity(boot, int(pid), int(start))
 
     def note_ranks(self, ranks: Iterable[tuple[int, Identity]]) -> None:
         """Remember the processes of ranks, should the shim be killed."""
@@ -154,9 +150,9 @@ class Spool:
     def ranks(self) -> dict[int, Identity]:
         """Return the processes of the ranks that were started."""
         found = {}
-        for fields in map(str.split, self._lines("ranks")):
-            if len(fields) == 4:
-                found[int(fields[0])] = Identity(fields[1], int(fields[2]), int(fields[3]))
+        for line in self._lines("ranks"):
+            rank, boot, pid, start = line.split()
+            found[int(rank)] = Identity(boot, int(pid), int(start))
         return found
 
     def note_exits(self, exits: Iterable[Exit]) -> None:
@@ -205,6 +201,11 @@ def spools(base: Path) -> Iterator[Spool]:
             shutil.rmtree(entry, ignore_errors=True)
         elif entry.is_dir():
             yield Spool(entry)
+
+
+def _as_dict(request: Request) -> dict[str, Any]:
+    """Return the fields; `asdict` would copy the environment piece by piece."""
+    return {each.name: getattr(request, each.name) for each in fields(request)}
 
 
 def _write(path: Path, data: bytes, mode: int) -> None:

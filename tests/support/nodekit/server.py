@@ -68,7 +68,7 @@ class FakeServer(NodeServiceServicer):
         """Order something."""
         self.nodes[node].orders.put(order)
 
-    def Connect(  # noqa: N802
+    def Connect(
         self, request_iterator: Iterator[wire.NodeReport], context: grpc.ServicerContext
     ) -> Iterator[wire.NodeOrder]:
         """Serve one node."""
