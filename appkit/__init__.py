@@ -7,3 +7,45 @@ a signal handler unasked and loads grpc only in the coordinator, only when there
 May import: the standard library, mpi4py, numpy, grpc (lazily), ``pliant.core``, ``pliant.protos``.
 Never SQLAlchemy, click or rich.
 """
+
+from pliant.appkit.arrays import BlockArray
+from pliant.appkit.decorator import malleable
+from pliant.appkit.derived import DerivedComm
+from pliant.appkit.errors import (
+    AppkitError,
+    DuplicateName,
+    JobLeave,
+    LateRegistration,
+    LoopError,
+    NotJoined,
+    RegistrationError,
+    RegistrationMismatch,
+    SizeNotAllowed,
+    StaleHandle,
+)
+from pliant.appkit.job import Job
+from pliant.appkit.messages import Offer
+from pliant.appkit.replicated import ReplicatedArray
+from pliant.appkit.resize import Change
+from pliant.appkit.state import State
+
+__all__ = [
+    "AppkitError",
+    "BlockArray",
+    "Change",
+    "DerivedComm",
+    "DuplicateName",
+    "Job",
+    "JobLeave",
+    "LateRegistration",
+    "LoopError",
+    "NotJoined",
+    "Offer",
+    "RegistrationError",
+    "RegistrationMismatch",
+    "ReplicatedArray",
+    "SizeNotAllowed",
+    "StaleHandle",
+    "State",
+    "malleable",
+]

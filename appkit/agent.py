@@ -1,0 +1,226 @@
+"""The adaptation of one process: it observes, decides, plans and executes (after DYNACO).
+
+Observing and deciding are the coordinator's and its session's, planning and executing the
+executor's. Here is who has which role when: the first coordinator, the standby that will be the
+next, the newcomer that becomes a member.
+"""
+
+import sys
+import threading
+from typing import Any
+
+from mpi4py import MPI
+
+from pliant.appkit.control import open_control, serve
+from pliant.appkit.coordinator import Coordinator, Program
+from pliant.appkit.decide import OnOffer, decide
+from pliant.appkit.environment import Environment
+from pliant.appkit.errors import JobLeave, ResizeFailed
+from pliant.appkit.loops import Loops, Position
+from pliant.appkit.membership import Phase
+from pliant.appkit.messages import Answer, Decision, Offer, Outcome
+from pliant.appkit.newcomer import Newcomer
+from pliant.appkit.resize import Belongings, Change, Executor, Report
+from pliant.core.sizes import Sizes
+
+#: How long the coordinator waits for a newcomer to say why it failed, seconds.
+_COMPLAINT_WAIT_S = 0.5
+
+
+class Agent:
+    """Roles and hooks of this process. ``managed`` is False in an ordinary MPI program."""
+
+    def __init__(
+        self,
+        environment: Environment | None,
+        belongings: Belongings,
+        loops: Loops,
+        sizes: Sizes | None,
+    ) -> None:
+        """Take the role that the environment gives."""
+        self.managed = environment is not None
+        self.once: list[bytes] = []
+        self.before: list[Any] = []
+        self.after: list[Any] = []
+        self.on_offer: OnOffer | None = None
+        self._environment = environment
+        self._member = belongings.membership
+        self._loops = loops
+        self._sizes = sizes
+        self._executor = Executor(belongings)
+        self._coordinator: Coordinator | None = None
+        self._standby: Coordinator | None = None
+        self._lock = threading.Lock()
+        self._newcomer: Newcomer | None = None
+        if environment is not None:
+            self._control = open_control(environment.control_fd)
+            if environment.joins:
+                self._newcomer = Newcomer(environment, self._control, MPI.COMM_WORLD.rank)
+            else:
+                serve(self._control, self._order)
+                if self._member.rank == 0:
+                    self._coordinator = self._open_coordinator(standby=False)
+
+    @property
+    def newcomer(self) -> Newcomer:
+        """The connections of a process that joins."""
+        assert self._newcomer is not None
+        return self._newcomer
+
+    @property
+    def ready(self) -> bool:
+        """Whether a resize can begin; False on all but the coordinator."""
+        return self._coordinator is not None and self._coordinator.ready
+
+    def begin(self) -> Decision | None:
+        """Begin the resize that is ready, on the coordinator."""
+        return self._coordinator.begin() if self._coordinator is not None else None
+
+    def enter_loop(self, number: int) -> None:
+        """A loop begins."""
+        if self._coordinator is not None:
+            self._coordinator.enter_loop(number)
+
+    def leave_loop(self) -> None:
+        """A loop is over: an open offer is withdrawn."""
+        if self._coordinator is not None:
+            self._coordinator.leave_loop()
+
+    # ---------------------------------------------------------------- joining
+
+    def join(self, loop: int) -> Position | None:
+        """Wait at a loop and join there; None: the job is past this loop."""
+        newcomer = self.newcomer
+        port = newcomer.arrive(loop)
+        if port is None:
+            return None
+        header = self._executor.join(port, newcomer.complain)
+        newcomer.close()
+        self._member.opened = True
+        serve(self._control, self._order)
+        position: Position = header.position
+        self._call(self.after, Change(header.resize, header.before, self._member.size, False, True))
+        return position
+
+    # ---------------------------------------------------------------- resizing
+
+    def adapt(self, decision: Decision | None, position: Position) -> None:
+        """Carry a decision out; collective over the job.
+
+        Raises:
+            JobLeave: this process leaves.
+        """
+        member, coordinator = self._member, self._coordinator
+        assert member.raw is not None
+        decision = member.raw.bcast(decision, root=0)
+        assert decision is not None
+        before = member.size
+        after = before + len(decision.joining) - len(decision.leaving)
+        leaving = member.rank in decision.leaving
+        self._call(self.before, Change(decision.resize, before, after, leaving))
+        try:
+            if decision.grows:
+                announce = coordinator.rendezvous.announce if coordinator is not None else None
+                report = self._executor.grow(decision, position, announce)
+            else:
+                report = self._executor.shrink(decision)
+        except ResizeFailed as failure:
+            self._failed(decision, failure)
+        except JobLeave:
+            self.close()
+            raise
+        else:
+            self._committed(decision, report)
+        committed = member.allocation[0] == decision.epoch
+        self._call(self.after, Change(decision.resize, before, after, False, committed))
+
+    def _committed(self, decision: Decision, report: Report) -> None:
+        if self._member.rank != 0:
+            return
+        coordinator = self._coordinator or self._take_over()
+        epoch, processors = self._member.allocation
+        coordinator.finish(
+            Outcome(
+                decision.resize,
+                True,
+                epoch,
+                processors,
+                seconds=report.seconds,
+                bytes_moved=report.bytes_moved,
+            )
+        )
+
+    def _failed(self, decision: Decision, failure: ResizeFailed) -> None:
+        coordinator = self._coordinator
+        if coordinator is None:
+            return
+        reason = failure.reason
+        if not reason and decision.grows:
+            reason = coordinator.rendezvous.complaint(_COMPLAINT_WAIT_S)
+        epoch, processors = self._member.allocation
+        coordinator.finish(
+            Outcome(decision.resize, False, epoch, processors, failure.stage, reason)
+        )
+
+    def _call(self, hooks: list[Any], change: Change) -> None:
+        for hook in hooks:
+            hook(change)
+
+    # ---------------------------------------------------------------- roles
+
+    def _order(self, message: dict[str, Any]) -> None:
+        """An order on the control socket, in the control thread."""
+        if message.get("op") != "standby":
+            return
+        with self._lock:
+            if self._coordinator is not None or self._member.phase is not Phase.MEMBER:
+                return
+            old, self._standby = self._standby, None
+        if old is not None:
+            old.close()
+        standby = self._open_coordinator(standby=True)
+        with self._lock:
+            self._standby = standby
+
+    def _take_over(self) -> Coordinator:
+        """Become the coordinator: with the session that stands by, else with a new one."""
+        with self._lock:
+            coordinator, self._standby = self._standby, None
+            if coordinator is None:
+                coordinator = self._open_coordinator(standby=False)
+            self._coordinator = coordinator
+        coordinator.enter_loop(self._loops.number)
+        return coordinator
+
+    def _open_coordinator(self, *, standby: bool) -> Coordinator:
+        from pliant.appkit.session import Session
+
+        environment = self._environment
+        assert environment is not None
+        program = Program(
+            environment=environment,
+            membership=self._member,
+            sizes=str(self._sizes) if self._sizes is not None else "",
+            preferred=(self._sizes.preferred or 0) if self._sizes is not None else 0,
+            decide=self._decide,
+            progress=self._loops.progress,
+            once=lambda: list(self.once),
+        )
+        coordinator = Coordinator(program, standby=standby, loop=self._loops.number)
+        coordinator.attach(Session(coordinator, environment.address))
+        return coordinator
+
+    def _decide(self, offer: Offer) -> Answer:
+        return decide(offer, self._sizes, self.on_offer)
+
+    # ---------------------------------------------------------------- the end
+
+    def close(self) -> None:
+        """End sessions and listeners of this process; nothing is sent after it."""
+        with self._lock:
+            mine = (self._coordinator, self._standby)
+            self._coordinator = self._standby = None
+        for coordinator in mine:
+            if coordinator is not None:
+                coordinator.close()
+        sys.stdout.flush()

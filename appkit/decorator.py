@@ -1,0 +1,111 @@
+"""``@malleable``: the frame around a program's main function."""
+
+import functools
+import sys
+import traceback
+from collections.abc import Callable
+from typing import Concatenate, ParamSpec, TypeVar
+
+from mpi4py import MPI
+
+from pliant.appkit.agent import Agent
+from pliant.appkit.environment import Environment, read_environment
+from pliant.appkit.errors import AppkitError, JobLeave
+from pliant.appkit.job import Job
+from pliant.appkit.loops import Loops
+from pliant.appkit.membership import Membership, Phase
+from pliant.appkit.newcomer import end_now
+from pliant.appkit.resize import Belongings
+from pliant.core.sizes import Sizes, parse_sizes
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def malleable(
+    sizes: str | None = None, prefer: int | None = None
+) -> Callable[[Callable[Concatenate[Job, P], R]], Callable[P, R]]:
+    """Make a function the main function of a malleable program; it gets the job first.
+
+    Args:
+        sizes: how many processes the program can use, in the size grammar; None: any number.
+        prefer: the number it runs best on.
+
+    Raises:
+        SizesError: ``sizes`` is not in the grammar, or does not hold ``prefer``.
+    """
+    if sizes is None and prefer is not None:
+        raise ValueError("malleable: prefer= needs sizes=")
+    allowed = parse_sizes(sizes, prefer) if sizes is not None else None
+
+    def decorate(main: Callable[Concatenate[Job, P], R]) -> Callable[P, R]:
+        @functools.wraps(main)
+        def run(*args: P.args, **kwargs: P.kwargs) -> R:
+            return _Run(read_environment(), allowed).call(lambda job: main(job, *args, **kwargs))
+
+        return run
+
+    return decorate
+
+
+class _Run:
+    """One run of a main function in this process."""
+
+    #: A control socket is taken over once.
+    _managed_before = False
+
+    def __init__(self, environment: Environment | None, sizes: Sizes | None) -> None:
+        if environment is not None and _Run._managed_before:
+            raise AppkitError("under Pliant a process runs one malleable main function, once")
+        _Run._managed_before = _Run._managed_before or environment is not None
+        self._environment = environment
+        self._member = _membership(environment)
+        loops = Loops()
+        belongings = Belongings(self._member)
+        self._agent = Agent(environment, belongings, loops, sizes)
+        self._job = Job(belongings, loops, self._agent)
+
+    def call(self, main: Callable[[Job], R]) -> R:
+        """Run main and end the process's part in the job, however main ends."""
+        try:
+            result = main(self._job)
+            self._job.joining  # noqa: B018  # raises again a JobLeave that main swallowed
+        except JobLeave:
+            # The interpreter ends as usual: exit handlers run, output is flushed, MPI finalized.
+            raise SystemExit(0) from None
+        except SystemExit:
+            self._finish(orderly=False)
+            raise
+        except BaseException:
+            self._crash()
+            raise
+        if self._member.phase is Phase.JOINING:
+            end_now(1, "a newcomer came to the end of main() without a loop to join in")
+        self._finish(orderly=True)
+        return result
+
+    def _finish(self, *, orderly: bool) -> None:
+        self._agent.close()
+        comm = self._member.raw
+        if self._member.phase is Phase.MEMBER:
+            self._member.leave(Phase.ENDED)
+            if orderly and comm is not None:
+                comm.Disconnect()  # nothing is under way when the processes finalize alone
+
+    def _crash(self) -> None:
+        """End all processes, which would wait for this one; alone, let Python report."""
+        if self._environment is None and MPI.COMM_WORLD.size == 1:
+            return
+        traceback.print_exc()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        MPI.COMM_WORLD.Abort(1)
+
+
+def _membership(environment: Environment | None) -> Membership:
+    if environment is None:
+        return Membership(MPI.COMM_WORLD.Dup())
+    if environment.joins:
+        return Membership(None, environment.epoch)
+    comm = MPI.COMM_WORLD.Dup()
+    return Membership(comm, environment.epoch, environment.processors)

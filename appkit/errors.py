@@ -1,0 +1,74 @@
+"""What can go wrong in a malleable program, as exceptions.
+
+::
+
+    AppkitError (Exception)
+    ├── NotJoined             the communicator or the data were touched before they are there
+    ├── StaleHandle           a handle was used after main() ended
+    ├── LoopError             loops are nested, or a safe point stands inside a loop
+    ├── SizeNotAllowed        a number of processors outside the program's sizes
+    ├── RegistrationError
+    │   ├── DuplicateName     two arrays of one name
+    │   ├── LateRegistration  registered inside a loop
+    │   └── RegistrationMismatch  a newcomer registered something else than the others
+    └── ResizeFailed          a resize was rolled back; internal, its text goes to the server
+    JobLeave (BaseException)  this process leaves the job: unwinds main() and ends with code 0
+"""
+
+
+class AppkitError(Exception):
+    """Base of all errors of this library."""
+
+
+class NotJoined(AppkitError):
+    """The communicator or data of the job were touched before the first safe point."""
+
+
+class StaleHandle(AppkitError):
+    """A handle was used after ``main`` ended."""
+
+
+class LoopError(AppkitError):
+    """Loops are nested, a safe point stands inside a loop, or a loop cannot be resumed."""
+
+
+class SizeNotAllowed(AppkitError, ValueError):
+    """A number of processors that the program's sizes do not hold."""
+
+
+class RegistrationError(AppkitError):
+    """What is registered is not what it must be."""
+
+
+class DuplicateName(RegistrationError):
+    """Two registered things have one name."""
+
+
+class LateRegistration(RegistrationError):
+    """Something was registered inside a loop; newcomers would not have it."""
+
+
+class RegistrationMismatch(RegistrationError):
+    """A newcomer registered something else, or in another order, than the running processes."""
+
+
+class ResizeFailed(AppkitError):
+    """A resize that was rolled back.
+
+    Attributes:
+        stage: ``join``, ``check``, ``move`` or ``commit``.
+        reason: text for the user.
+    """
+
+    def __init__(self, stage: str, reason: str) -> None:
+        super().__init__(f"{stage}: {reason}")
+        self.stage = stage
+        self.reason = reason
+
+
+class JobLeave(BaseException):
+    """This process leaves the job.
+
+    Not an ``Exception``, so that ``except Exception`` lets it pass. Where it is caught all the
+    same, the next touch of the job raises it again.
+    """

@@ -1,0 +1,77 @@
+"""Counting loops and safe points."""
+
+import time
+from dataclasses import dataclass
+
+from pliant.appkit.errors import LoopError
+from pliant.appkit.messages import Progress
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where the application is: newcomers start here."""
+
+    loop: int
+    iteration: int
+
+
+class Loops:
+    """Loops are numbered from 1 in the order in which they begin, alike on every process."""
+
+    def __init__(self) -> None:
+        #: Number of the loop that began last.
+        self.number = 0
+        #: Inside a ``steps`` loop.
+        self.active = False
+        self.iteration = 0
+        #: Of the present loop; 0: unknown.
+        self.iterations = 0
+        self.safe_points = 0
+        self._last_safe_point = 0.0
+        self._site: object = None
+
+    def begin(self, iterations: int) -> int:
+        """A ``steps`` loop begins; its number.
+
+        Raises:
+            LoopError: another one is not over.
+        """
+        if self.active:
+            raise LoopError("job.steps loops cannot be nested: a newcomer could not enter there")
+        self.active, self._site = True, None
+        self.iteration, self.iterations = 0, iterations
+        self.number += 1
+        return self.number
+
+    def end(self) -> None:
+        """The ``steps`` loop is over."""
+        self.active = False
+
+    def at_site(self, site: object) -> bool:
+        """A ``safe_point`` call at this place of the program; whether it begins a loop.
+
+        Raises:
+            LoopError: inside a ``steps`` loop.
+        """
+        if self.active:
+            raise LoopError(
+                "job.safe_point() is for while-loops; inside job.steps a newcomer could not "
+                "continue there"
+            )
+        self.iteration += 1
+        if site == self._site:
+            return False
+        self._site, self.number = site, self.number + 1
+        self.iteration, self.iterations = 0, 0
+        return True
+
+    def passed(self) -> None:
+        """A safe point was reached."""
+        self.safe_points += 1
+        self._last_safe_point = time.monotonic()
+
+    def progress(self) -> Progress:
+        """For the server; read from the session's thread."""
+        last = self._last_safe_point
+        age = time.monotonic() - last if last else -1.0
+        return Progress(age, self.safe_points, self.iteration, self.iterations)

@@ -1,0 +1,121 @@
+"""The newcomer's side of a growth: sleep until GO, meet the coordinator, wait for the port.
+
+No step uses MPI or the processor: it sleeps in ``poll``. Where the shim or the coordinator is gone
+the newcomer is not needed, and ends at once.
+"""
+
+import base64
+import os
+import pickle
+import select
+import socket
+import sys
+from typing import Any
+
+from pliant.appkit.control import Lines
+from pliant.appkit.environment import Environment
+
+_CONNECT_TIMEOUT_S = 20.0
+
+
+def end_now(code: int, reason: str = "") -> None:
+    """End this process without finalizing MPI, which may hang or abort after a failed connect."""
+    if reason:
+        print(f"pliant: {reason}", file=sys.stderr)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+class Newcomer:
+    """The connections of a process that is to join a running application."""
+
+    def __init__(self, environment: Environment, control: Lines, rank: int) -> None:
+        """Describe the newcomer; ``rank`` is that in its own world."""
+        self._environment = environment
+        self._control = control
+        self._rank = rank
+        self._coordinator: Lines | None = None
+        self._results: list[bytes] = []
+        self._asked = 0
+
+    def once(self) -> Any:
+        """The next result of ``job.once``, as the application computed it."""
+        self._meet()
+        self._asked += 1
+        if self._asked > len(self._results):
+            end_now(1, "job.once: the running application has not come to this call")
+        return pickle.loads(self._results[self._asked - 1])
+
+    def arrive(self, loop: int) -> str | None:
+        """Wait at a loop: the MPI port to connect to, or None if the loop is over."""
+        coordinator = self._meet()
+        self._tell(coordinator, loop=loop)
+        message = self._hear(coordinator)
+        return None if message.get("skip") else str(message["port"])
+
+    def complain(self, reason: str) -> None:
+        """Tell the coordinator why this resize cannot be."""
+        if self._coordinator is not None:
+            self._tell(self._coordinator, error=reason)
+
+    def close(self) -> None:
+        """The newcomer has joined: close the connection to the coordinator."""
+        if self._coordinator is not None:
+            self._coordinator.close()
+
+    def _meet(self) -> Lines:
+        if self._coordinator is None:
+            self._tell(self._control, op="ready")
+            order = self._await_go()
+            self._coordinator = self._connect(str(order["address"]))
+            self._tell(
+                self._coordinator,
+                resize=int(order["resize"]),
+                rank=self._rank,
+                secret=str(order["secret"]),
+            )
+            results = self._hear(self._coordinator)["once"]
+            self._results = [base64.b64decode(text) for text in results]
+        return self._coordinator
+
+    def _await_go(self) -> dict[str, Any]:
+        while True:
+            order = self._control.take()
+            if order is None:
+                if not self._control.read():
+                    end_now(1)
+            elif order.get("op") == "join" and order.get("resize") == self._environment.resize:
+                return order
+
+    def _connect(self, address: str) -> Lines:
+        host, _, port = address.rpartition(":")
+        try:
+            sock = socket.create_connection((host.strip("[]"), int(port)), _CONNECT_TIMEOUT_S)
+        except OSError as error:
+            end_now(1, f"cannot reach the application at {address}: {error}")
+            raise
+        sock.settimeout(None)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return Lines(sock)
+
+    def _tell(self, lines: Lines, **message: Any) -> None:
+        try:
+            lines.send(**message)
+        except OSError:
+            end_now(0)
+
+    def _hear(self, coordinator: Lines) -> dict[str, Any]:
+        """The coordinator's next message; ends the process when it or the shim is gone."""
+        poll = select.poll()
+        poll.register(coordinator.fileno(), select.POLLIN)
+        poll.register(self._control.fileno(), select.POLLIN)
+        while True:
+            message = coordinator.take()
+            if message is not None:
+                return message
+            for descriptor, _ in poll.poll():
+                if descriptor == coordinator.fileno() and not coordinator.read():
+                    end_now(0)
+                if descriptor == self._control.fileno() and not self._control.read():
+                    end_now(1)

@@ -1,0 +1,81 @@
+"""The application service: keeps the sessions of one application and what they report."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import grpc
+
+from pliant.protos import app_pb2 as pb
+from pliant.protos import app_pb2_grpc
+
+Orders = queue.SimpleQueue["pb.AppOrder | None"]
+
+
+class Server(app_pb2_grpc.AppServiceServicer):
+    """Welcomes (or refuses) every session; the test reads the reports by kind."""
+
+    def __init__(self, refuse: str = "") -> None:
+        self.refuse = refuse
+        self.hellos: queue.SimpleQueue[pb.Hello] = queue.SimpleQueue()
+        self.reports: dict[str, queue.SimpleQueue[pb.AppReport]] = {
+            kind: queue.SimpleQueue()
+            for kind in ("answer", "begun", "outcome", "progress", "withdrawn")
+        }
+        self._coordinator: Orders | None = None
+        self._present = threading.Condition()
+        self._server = grpc.server(ThreadPoolExecutor(32))
+        app_pb2_grpc.add_AppServiceServicer_to_server(self, self._server)
+        self.address = f"127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"
+        self._server.start()
+
+    def stop(self) -> None:
+        """Break all streams at once."""
+        self._server.stop(0).wait()
+
+    def send(self, order: pb.AppOrder, timeout: float = 20.0) -> None:
+        """Send an order to the coordinator, when there is one."""
+        with self._present:
+            assert self._present.wait_for(lambda: self._coordinator is not None, timeout)
+            assert self._coordinator is not None
+            self._coordinator.put(order)
+
+    def next(self, kind: str, timeout: float = 30.0) -> pb.AppReport:
+        """The next report of a kind."""
+        return self.reports[kind].get(timeout=timeout)
+
+    def Session(  # noqa: N802
+        self, request_iterator: Iterator[pb.AppReport], context: object
+    ) -> Iterator[pb.AppOrder]:
+        """Serve one stream."""
+        orders: Orders = queue.SimpleQueue()
+        hello = next(request_iterator).hello
+        if self.refuse:
+            yield pb.AppOrder(refused=pb.AppRefused(reason=self.refuse))
+            return
+        if hello.role == pb.ROLE_COORDINATOR:
+            self._elect(orders)
+        self.hellos.put(hello)
+        threading.Thread(target=self._listen, args=(request_iterator, orders), daemon=True).start()
+        yield pb.AppOrder(welcome=pb.AppWelcome(generation=1))
+        while (order := orders.get()) is not None:
+            yield order
+
+    def _listen(self, reports: Iterator[pb.AppReport], orders: Orders) -> None:
+        try:
+            for report in reports:
+                kind = str(report.WhichOneof("body"))
+                if kind == "outcome":
+                    self._elect(orders)
+                self.reports[kind].put(report)
+        except grpc.RpcError:
+            pass  # the stream broke
+        orders.put(None)
+
+    def _elect(self, orders: Orders) -> None:
+        with self._present:
+            self._coordinator = orders
+            self._present.notify_all()
