@@ -1,0 +1,214 @@
+"""Wire messages <-> the values of ``pliant.core``, in one place.
+
+Whatever arrives is checked here: what cannot be a value of the core raises CodecError.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from pliant.core import events, negotiation
+from pliant.core.ids import JobId, NodeName, ResizeId
+from pliant.core.jobs import Exit
+from pliant.core.processors import of
+from pliant.core.sizes import Sizes, SizesError, parse_sizes
+from pliant.protos import app_pb2, node_pb2
+
+#: A processor index beyond this is a mistake or an attack: it would make a bit set of megabytes.
+LARGEST_PROCESSOR = 1 << 24
+
+
+class CodecError(ValueError):
+    """A message that no correct program sends; says which field is wrong."""
+
+
+_VERBS = {
+    negotiation.Verb.OFFER: app_pb2.VERB_OFFER,
+    negotiation.Verb.COUNTER: app_pb2.VERB_COUNTER,
+    negotiation.Verb.FINAL: app_pb2.VERB_FINAL,
+    negotiation.Verb.ACCEPT: app_pb2.VERB_ACCEPT,
+    negotiation.Verb.REJECT: app_pb2.VERB_REJECT,
+    negotiation.Verb.WITHDRAW: app_pb2.VERB_WITHDRAW,
+    negotiation.Verb.EXPIRE: app_pb2.VERB_EXPIRE,
+}
+_VERBS_BACK = {wire: verb for verb, wire in _VERBS.items()}
+_DIRECTIONS = {
+    negotiation.Direction.RELEASE: app_pb2.DIRECTION_RELEASE,
+    negotiation.Direction.RECEIVE: app_pb2.DIRECTION_RECEIVE,
+}
+_DIRECTIONS_BACK = {wire: direction for direction, wire in _DIRECTIONS.items()}
+
+
+# ------------------------------------------------------------------ negotiation
+
+
+def template_to_proto(template: negotiation.Template) -> app_pb2.Template:
+    """Put a message of a talk on the wire."""
+    return app_pb2.Template(
+        negotiation=template.negotiation,
+        job=template.job,
+        epoch=template.epoch,
+        round=template.round,
+        verb=_VERBS[template.verb],
+        items=[_item_to_proto(item) for item in template.items],
+        reason=template.reason,
+    )
+
+
+def template_from_proto(message: app_pb2.Template) -> negotiation.Template:
+    """Read a message of a talk, or raise CodecError."""
+    verb = _VERBS_BACK.get(message.verb)
+    if verb is None:
+        raise CodecError(f"verb: {message.verb} is unknown")
+    return negotiation.Template(
+        negotiation=message.negotiation,
+        job=message.job,
+        epoch=message.epoch,
+        verb=verb,
+        items=tuple(_item_from_proto(item) for item in message.items),
+        round=message.round,
+        reason=message.reason,
+    )
+
+
+def _item_to_proto(item: negotiation.Item) -> app_pb2.Item:
+    return app_pb2.Item(
+        kind=item.kind,
+        quantity=item.quantity,
+        direction=_DIRECTIONS[item.direction],
+        price=item.price,
+        not_before_s=item.not_before,
+        valid_until_s=item.valid_until,
+        mandatory=item.mandatory,
+        required=item.required,
+        estimated_cost_s=item.estimated_cost_s,
+        sizes=item.sizes,
+        status=item.status.value,
+    )
+
+
+def _item_from_proto(message: app_pb2.Item) -> negotiation.Item:
+    direction = _DIRECTIONS_BACK.get(message.direction)
+    if direction is None:
+        raise CodecError(f"direction: {message.direction} is unknown")
+    try:
+        status = negotiation.ItemStatus(message.status or negotiation.ItemStatus.PENDING)
+    except ValueError:
+        raise CodecError(f"status: {message.status!r} is unknown") from None
+    return negotiation.Item(
+        kind=message.kind,
+        quantity=message.quantity,
+        direction=direction,
+        price=_finite("price", message.price),
+        not_before=_finite("not_before_s", message.not_before_s),
+        valid_until=_finite("valid_until_s", message.valid_until_s),
+        mandatory=message.mandatory,
+        required=message.required,
+        estimated_cost_s=_finite("estimated_cost_s", message.estimated_cost_s),
+        sizes=message.sizes,
+        status=status,
+    )
+
+
+# ------------------------------------------------------------------ applications
+
+
+def registration_from_proto(message: app_pb2.Hello) -> events.ApplicationRegistered:
+    """Read a coordinator's Hello, or raise CodecError."""
+    return events.ApplicationRegistered(
+        job=JobId(message.job),
+        run=message.run,
+        epoch=message.epoch,
+        processors=_processors(message.processors),
+        sizes=_sizes(message.sizes, message.preferred),
+        pending=ResizeId(message.pending_resize),
+    )
+
+
+def decision_from_proto(job: JobId, run: int, message: app_pb2.Outcome) -> events.ResizeDecided:
+    """Read an application's decision, or raise CodecError."""
+    return events.ResizeDecided(
+        job=job,
+        run=run,
+        resize=ResizeId(message.resize),
+        committed=message.committed,
+        epoch=message.epoch,
+        processors=_processors(message.processors),
+        stage=message.stage,
+        reason=message.reason,
+        seconds={name: _finite(name, value) for name, value in message.seconds.items()},
+        bytes_moved=message.bytes_moved,
+    )
+
+
+def _sizes(text: str, preferred: int) -> Sizes | None:
+    if not text:
+        return None
+    try:
+        return parse_sizes(text, preferred or None)
+    except SizesError as error:
+        raise CodecError(str(error)) from None
+
+
+# ------------------------------------------------------------------ nodes
+
+
+def node_from_proto(message: node_pb2.Register) -> events.NodeRegistered:
+    """Read a controller's registration, or raise CodecError."""
+    if not message.name:
+        raise CodecError("name: a node needs one")
+    if not 1 <= message.slots <= 1 << 16:
+        raise CodecError(f"slots: expected 1 to 65536, got {message.slots}")
+    return events.NodeRegistered(
+        name=NodeName(message.name),
+        slots=message.slots,
+        cluster=message.cluster or "default",
+        address=message.address or "127.0.0.1",
+        memory_bytes=message.memory_bytes,
+        worlds=tuple(_live_world(world) for world in message.worlds),
+    )
+
+
+def exits_from_proto(message: node_pb2.RanksExited) -> events.ProcessesExited:
+    """Read the ends of processes, or raise CodecError."""
+    return events.ProcessesExited(
+        job=JobId(message.job),
+        run=message.run,
+        resize=ResizeId(message.resize),
+        exits=tuple(
+            Exit(_processors([end.processor])[0], end.code, end.signal, end.reason)
+            for end in message.exits
+        ),
+    )
+
+
+def ready_from_proto(node: NodeName, message: node_pb2.WorldReady) -> events.WorldReady:
+    """Read that the newcomers on a node wait to join."""
+    return events.WorldReady(JobId(message.job), message.run, ResizeId(message.resize), node)
+
+
+def _live_world(message: node_pb2.LiveWorld) -> events.LiveWorld:
+    return events.LiveWorld(
+        job=JobId(message.job),
+        run=message.run,
+        resize=ResizeId(message.resize),
+        live=of(_processors(message.live_processors)),
+        ready=message.ready,
+    )
+
+
+# ------------------------------------------------------------------ numbers
+
+
+def _processors(values: Iterable[int]) -> tuple[int, ...]:
+    result = tuple(values)
+    if any(value > LARGEST_PROCESSOR for value in result):
+        raise CodecError(f"processors: {max(result)} is beyond {LARGEST_PROCESSOR}")
+    return result
+
+
+def _finite(field: str, value: float) -> float:
+    if not math.isfinite(value):
+        raise CodecError(f"{field}: expected a finite number, got {value}")
+    return value

@@ -1,0 +1,314 @@
+"""What users may ask for on their socket. Runs in the accept thread's loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from pliant.core import events
+from pliant.core.explain import explain
+from pliant.core.ids import JobId, NodeName
+from pliant.core.processors import NONE, ProcessorMap, block
+from pliant.server.board import KEPT_S, Board
+from pliant.server.clock import HybridClock
+from pliant.server.database.reader import Reader
+from pliant.server.execute import Execute, UserEvent
+from pliant.server.requests import RequestError
+from pliant.server.submissions import Submissions
+
+Answer = dict[str, Any]
+Request = Mapping[str, Any]
+T = TypeVar("T")
+
+#: Jobs that one request may name.
+MOST_IDS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """Who asks, from the kernel."""
+
+    uid: int
+    user: str
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What this server says of itself."""
+
+    pid: int
+    generation: int
+    started: float
+    address: str
+    version: str
+    uid: int
+
+
+class Actions:
+    """One method per operation."""
+
+    def __init__(
+        self,
+        execute: Execute,
+        board: Board,
+        reader: Reader,
+        submissions: Submissions,
+        clock: HybridClock,
+        identity: Identity,
+        stop: Callable[[], None],
+    ) -> None:
+        self._execute, self._board, self._reader = execute, board, reader
+        self._submissions, self._clock, self._identity = submissions, clock, identity
+        self._stop = stop
+        self._waiters: dict[int, list[asyncio.Future[None]]] = {}
+        self._readers = ThreadPoolExecutor(2, thread_name_prefix="reader")
+        self._operations: dict[str, Callable[[Request, Peer], Awaitable[Answer]]] = {
+            "submit": self._submit,
+            "jobs": self._jobs,
+            "nodes": self._nodes,
+            "cancel": self._cancel,
+            "hold": self._hold,
+            "release": self._release,
+            "resize": self._resize,
+            "why": self._why,
+            "history": self._history,
+            "wait": self._wait,
+            "ping": self._ping,
+            "stop": self._stop_server,
+            "drain": self._drain,
+            "resume": self._resume,
+        }
+
+    async def act(self, request: Request, peer: Peer) -> Answer:
+        """Carry a request out, or raise RequestError."""
+        name = request.get("op")
+        operation = self._operations.get(name) if isinstance(name, str) else None
+        if operation is None:
+            raise RequestError(
+                f"op: {name!r} is unknown; known: {', '.join(self._operations)}", field="op"
+            )
+        return {"ok": True, **await operation(request, peer)}
+
+    # ---------------------------------------------------------------- submit and look
+
+    async def _submit(self, request: Request, peer: Peer) -> Answer:
+        return {"id": await self._submissions.submit(request.get("job"), peer.user, peer.uid)}
+
+    async def _jobs(self, request: Request, peer: Peer) -> Answer:
+        ids = request.get("ids")
+        if ids is None:
+            since = self._clock.now() - KEPT_S if request.get("all") else None
+            return {"jobs": self._board.jobs(ended_since=since), "missing": []}
+        wanted = _numbers(request, "ids")
+        found = await self._find(wanted)
+        return {
+            "jobs": [found[job] for job in wanted if job in found],
+            "missing": [job for job in wanted if job not in found],
+        }
+
+    async def _find(self, ids: Sequence[int]) -> dict[int, Mapping[str, Any]]:
+        """Jobs from the board, older ones from the database."""
+        found = {job: info for job in ids if (info := self._board.job(JobId(job))) is not None}
+        rest = [job for job in ids if job not in found]
+        if rest:
+            for job, summary in await self._read(lambda: self._reader.jobs(rest)):
+                found[job.id] = self._board.show(job, summary)
+        return found
+
+    async def _nodes(self, request: Request, peer: Peer) -> Answer:
+        identity = self._identity
+        server = {
+            "pid": identity.pid,
+            "generation": identity.generation,
+            "started": identity.started,
+            "address": identity.address,
+        }
+        return {"nodes": self._board.nodes(), "strategy": self._board.strategy, "server": server}
+
+    async def _ping(self, request: Request, peer: Peer) -> Answer:
+        identity = self._identity
+        return {
+            "pid": identity.pid,
+            "generation": identity.generation,
+            "version": identity.version,
+            "nodes": sum(node["state"] == "UP" for node in self._board.nodes()),
+        }
+
+    async def _why(self, request: Request, peer: Peer) -> Answer:
+        job = JobId(_number(request, "id"))
+        info = (await self._find([job])).get(job)
+        if info is None:
+            raise _not_found(job)
+        now, progress = self._clock.now(), self._board.progress(job)
+        try:
+            text = await asyncio.wrap_future(
+                self._execute.call(lambda core: explain(core, job, now, progress))
+            )
+        except KeyError:  # its books are closed
+            last = (await self._read(lambda: self._reader.history(job)))[-3:]
+            text = [f"job {job} ({info['name']}) is {info['state']}", *(e["text"] for e in last)]
+        return {"text": text, "facts": info}
+
+    async def _history(self, request: Request, peer: Peer) -> Answer:
+        job = None if request.get("id") is None else _number(request, "id")
+        after = _number(request, "after", default=0)
+        limit = None if request.get("limit") is None else _number(request, "limit")
+        lines = await self._read(lambda: self._reader.history(job, after, limit))
+        if job is not None and not lines and not await self._find([job]):
+            raise _not_found(job)
+        return {"events": lines}
+
+    # ---------------------------------------------------------------- wait
+
+    async def _wait(self, request: Request, peer: Peer) -> Answer:
+        job = _number(request, "id")
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.setdefault(job, []).append(waiter)  # before the look: no end slips through
+        try:
+            entry = self._board.entry(JobId(job))
+            if entry is not None and not entry.final:
+                await waiter
+            found = (await self._find([job])).get(job)
+        finally:
+            self._forget_waiter(job, waiter)
+        if found is None:
+            raise _not_found(job)
+        return {"job": found}
+
+    def _forget_waiter(self, job: int, waiter: asyncio.Future[None]) -> None:
+        others = self._waiters.get(job, [])
+        if waiter in others:
+            others.remove(waiter)
+        if not others:
+            self._waiters.pop(job, None)
+
+    def ended(self, jobs: Sequence[int]) -> None:
+        """Release who waits for these jobs."""
+        for job in jobs:
+            for waiter in self._waiters.pop(job, []):
+                if not waiter.done():
+                    waiter.set_result(None)
+        self._board.drop_old(self._clock.now())
+
+    def release_waiters(self) -> None:
+        """The server stops: tell everybody who waits."""
+        for waiters in self._waiters.values():
+            for waiter in waiters:
+                if not waiter.done():
+                    waiter.set_exception(RequestError("the server stops", kind="unavailable"))
+
+    # ---------------------------------------------------------------- act
+
+    async def _cancel(self, request: Request, peer: Peer) -> Answer:
+        ids = _numbers(request, "ids")
+        results = await asyncio.gather(*(self._cancel_one(JobId(job), peer) for job in ids))
+        return {"results": list(results)}
+
+    async def _cancel_one(self, job: JobId, peer: Peer) -> Answer:
+        try:
+            self._authorise(job, peer)
+            await self._ask(events.JobCancelled(job, peer.user))
+        except RequestError as error:
+            return {"id": job, "ok": False, "error": str(error)}
+        return {"id": job, "ok": True}
+
+    async def _hold(self, request: Request, peer: Peer) -> Answer:
+        job = self._authorise(JobId(_number(request, "id")), peer)
+        return await self._ask(events.JobHeld(job, peer.user))
+
+    async def _release(self, request: Request, peer: Peer) -> Answer:
+        job = self._authorise(JobId(_number(request, "id")), peer)
+        return await self._ask(events.JobReleased(job, peer.user))
+
+    async def _resize(self, request: Request, peer: Peer) -> Answer:
+        job = self._authorise(JobId(_number(request, "id")), peer)
+        release = self._places(request.get("release") or [])
+        size = _number(request, "size", default=0)
+        return await self._ask(events.ResizeRequested(job, size, release, peer.user))
+
+    async def _drain(self, request: Request, peer: Peer) -> Answer:
+        self._operator(peer)
+        reason = str(request.get("reason") or "")
+        return await self._ask(events.NodeDrained(_node(request), reason))
+
+    async def _resume(self, request: Request, peer: Peer) -> Answer:
+        self._operator(peer)
+        return await self._ask(events.NodeResumed(_node(request)))
+
+    async def _stop_server(self, request: Request, peer: Peer) -> Answer:
+        self._operator(peer)
+        asyncio.get_running_loop().call_later(0.05, self._stop)
+        return {"pid": self._identity.pid}
+
+    # ---------------------------------------------------------------- helpers
+
+    async def _ask(self, event: UserEvent) -> Answer:
+        answer = await asyncio.wrap_future(self._execute.ask(event))
+        if answer.refusal:
+            raise RequestError(answer.refusal, kind="refused")
+        return {"message": answer.message}
+
+    async def _read(self, work: Callable[[], T]) -> T:
+        """Read the database without holding up the other users."""
+        return await asyncio.get_running_loop().run_in_executor(self._readers, work)
+
+    def _authorise(self, job: JobId, peer: Peer) -> JobId:
+        """Let only its owner and operators act on a job."""
+        entry = self._board.entry(job)
+        if entry is None and not self._reader.jobs([job]):
+            raise _not_found(job)
+        if entry is not None and peer.uid not in {entry.uid, self._identity.uid, 0}:
+            raise RequestError(f"job {job} belongs to {entry.info['user']}", kind="refused")
+        return job
+
+    def _operator(self, peer: Peer) -> None:
+        if peer.uid not in {self._identity.uid, 0}:
+            raise RequestError("only an operator may do this", kind="refused")
+
+    def _places(self, places: Any) -> ProcessorMap:
+        """``["n2", "n1/0"]`` as processors."""
+        if not isinstance(places, list):
+            raise RequestError("release: expected a list of nodes", field="release")
+        result = NONE
+        for place in places:
+            name, slash, slot = str(place).partition("/")
+            host = self._board.node_map.by_name.get(NodeName(name))
+            if host is None:
+                raise RequestError(f"release: there is no node {name}", field="release")
+            if not slash:
+                result |= block(host.first, host.slots)
+            elif slot.isdecimal() and int(slot) < host.slots:
+                result |= 1 << (host.first + int(slot))
+            else:
+                raise RequestError(
+                    f"release: node {name} has the slots 0 to {host.slots - 1}", field="release"
+                )
+        return result
+
+
+def _not_found(job: int) -> RequestError:
+    return RequestError(f"there is no job {job}", kind="not_found", field="id")
+
+
+def _number(request: Request, field: str, default: int | None = None) -> int:
+    value = request.get(field, default)
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 62:
+        raise RequestError(f"{field}: expected a number, got {value!r:.40}", field=field)
+    return value
+
+
+def _numbers(request: Request, field: str) -> list[int]:
+    values = request.get(field)
+    if not isinstance(values, list) or len(values) > MOST_IDS:
+        raise RequestError(f"{field}: expected at most {MOST_IDS} numbers", field=field)
+    return [_number({field: value}, field) for value in values]
+
+
+def _node(request: Request) -> NodeName:
+    name = request.get("node")
+    if not isinstance(name, str) or not name:
+        raise RequestError("node: expected the name of a node", field="node")
+    return NodeName(name)

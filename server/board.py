@@ -1,0 +1,235 @@
+"""The status board: what queries are answered from, without asking the core or the database.
+
+The execute thread puts up new values; every value is immutable once it is up. Usage and progress
+come from the streams. One small lock, held for dictionary operations only.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pliant.core.ids import JobId, NodeName
+from pliant.core.jobs import Job
+from pliant.core.nodes import Node
+from pliant.core.processors import NONE, ProcessorMap, count
+from pliant.server.nodemap import NodeMap
+from pliant.server.program import Summary
+
+#: Ended jobs stay on the board this long; older ones are read from the database.
+KEPT_S = 3600.0
+
+Info = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class JobEntry:
+    """A job as lists show it."""
+
+    info: Info
+    uid: int
+    run: int
+    held: ProcessorMap
+    final: bool
+    end: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a job uses on a node."""
+
+    resident_bytes: int
+    major_faults: int
+
+
+class Board:
+    """Jobs and nodes as they were after the last commit."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._jobs: dict[JobId, JobEntry] = {}
+        self._summaries: dict[JobId, Summary] = {}
+        self._nodes: tuple[Mapping[str, Any], ...] = ()
+        self._progress: dict[JobId, tuple[Mapping[str, Any], float]] = {}
+        self._usage: dict[NodeName, Mapping[JobId, Usage]] = {}
+        self._idle_memory: dict[NodeName, int] = {}
+        self.node_map = NodeMap()
+        self.strategy = ""
+
+    # ---------------------------------------------------------------- put up
+
+    def put_summary(self, job: JobId, summary: Summary) -> None:
+        """Remember paths and command of a job before it is put up."""
+        with self._lock:
+            self._summaries[job] = summary
+
+    def put_nodes(self, nodes: Iterable[Node]) -> None:
+        """Put up all nodes."""
+        ordered = sorted(nodes, key=lambda node: node.first)
+        shown = tuple(
+            {
+                "name": node.name,
+                "cluster": node.cluster,
+                "state": node.state.value,
+                "reason": node.reason,
+                "slots": node.slots,
+                "memory_bytes": node.memory_bytes,
+                "address": node.address,
+                "processors": node.processors,
+            }
+            for node in ordered
+        )
+        self.node_map = NodeMap(ordered)
+        with self._lock:
+            self._nodes = shown
+
+    def put_jobs(self, jobs: Iterable[Job]) -> list[JobId]:
+        """Put up jobs as they stand; return those that have just ended."""
+        ended = []
+        for job in jobs:
+            entry = self._entry(job)
+            with self._lock:
+                before = self._jobs.get(job.id)
+                self._jobs[job.id] = entry
+                if entry.final:
+                    self._progress.pop(job.id, None)
+            if entry.final and not (before and before.final):
+                ended.append(job.id)
+        return ended
+
+    def put_progress(self, job: JobId, progress: Mapping[str, Any]) -> None:
+        """Remember what an application last said of itself."""
+        with self._lock:
+            self._progress[job] = (progress, time.monotonic())
+
+    def put_usage(self, node: NodeName, idle: int, usage: Mapping[JobId, Usage]) -> None:
+        """Remember what a node last said of its jobs."""
+        with self._lock:
+            self._idle_memory[node] = idle
+            self._usage[node] = usage
+
+    def drop_old(self, now: float) -> None:
+        """Take down jobs that ended long ago."""
+        with self._lock:
+            old = [i for i, e in self._jobs.items() if e.final and (e.end or 0.0) < now - KEPT_S]
+            for job in old:
+                del self._jobs[job]
+                self._summaries.pop(job, None)
+
+    # ---------------------------------------------------------------- read
+
+    @property
+    def processors(self) -> int:
+        """Processors of all known nodes: no job can ever have more."""
+        return sum(host.slots for host in self.node_map.hosts)
+
+    def entry(self, job: JobId) -> JobEntry | None:
+        """A job, if it is on the board."""
+        return self._jobs.get(job)
+
+    def alive(self, job: JobId, run: int) -> bool:
+        """Whether this run of a job may still speak."""
+        entry = self._jobs.get(job)
+        return entry is not None and not entry.final and entry.run == run
+
+    def progress(self, job: JobId) -> Mapping[str, Any] | None:
+        """What an application last said, with its age brought up to now."""
+        with self._lock:
+            found = self._progress.get(job)
+        if found is None:
+            return None
+        progress, at = found
+        age = progress["safe_point_age_s"]
+        since = time.monotonic() - at
+        return {**progress, "safe_point_age_s": age + since if age >= 0 else age}
+
+    def job(self, job: JobId) -> Info | None:
+        """A job as the users' socket shows it."""
+        entry = self._jobs.get(job)
+        if entry is None:
+            return None
+        usage = [] if entry.final else [u[job] for u in list(self._usage.values()) if job in u]
+        return {
+            **entry.info,
+            "progress": self.progress(job),
+            "memory_bytes": sum(part.resident_bytes for part in usage),
+            "major_faults": sum(part.major_faults for part in usage),
+        }
+
+    def jobs(self, *, ended_since: float | None) -> list[Info]:
+        """Jobs that have not ended, and those that ended since a time, by number."""
+        with self._lock:
+            entries = sorted(self._jobs.items())
+        found = []
+        for job, entry in entries:
+            ended = entry.final and not (ended_since is not None and (entry.end or 0) > ended_since)
+            if not ended and (info := self.job(job)) is not None:
+                found.append(info)
+        return found
+
+    def nodes(self) -> list[Info]:
+        """Nodes as the users' socket shows them."""
+        with self._lock:
+            nodes, idle = self._nodes, dict(self._idle_memory)
+            holders = [(job, entry.held) for job, entry in self._jobs.items() if entry.held]
+        shown: list[Info] = []
+        for node in nodes:
+            processors = node["processors"]
+            here = [(job, held & processors) for job, held in holders if held & processors]
+            used = NONE
+            for _, held in here:
+                used |= held
+            shown.append(
+                {
+                    **{key: value for key, value in node.items() if key != "processors"},
+                    "used": count(used),
+                    "idle_memory_bytes": idle.get(node["name"], 0),
+                    "jobs": sorted(job for job, _ in here),
+                }
+            )
+        return shown
+
+    def show(self, job: Job, summary: Summary) -> Info:
+        """A job that is not on the board as the users' socket shows it."""
+        return {
+            **_info(job, summary, self.node_map.names(job.held)),
+            "progress": None,
+            "memory_bytes": 0,
+            "major_faults": 0,
+        }
+
+    def _entry(self, job: Job) -> JobEntry:
+        summary = self._summaries.get(job.id) or Summary("", "", "")
+        nodes = self.node_map.names(job.held) if job.held else []
+        info = _info(job, summary, nodes)
+        return JobEntry(info, job.spec.uid, job.run, job.held, job.final, job.end)
+
+
+def _info(job: Job, summary: Summary, nodes: list[NodeName]) -> Info:
+    return {
+        "id": job.id,
+        "name": job.spec.name,
+        "user": job.spec.user,
+        "class": job.job_class.value,
+        "type": job.spec.type.value,
+        "state": job.state.value,
+        "reason": job.reason,
+        "processors": count(job.held),
+        "size": job.size,
+        "nodes": list(nodes),
+        "sizes": str(job.sizes),
+        "prefer": job.sizes.preferred,
+        "submit": job.spec.submit,
+        "start": job.start,
+        "end": job.end,
+        "exit_code": job.exit_code,
+        "signal": job.signal,
+        "run": job.run,
+        "epoch": job.epoch,
+        "stdout": summary.stdout,
+        "cwd": summary.cwd,
+        "command": summary.command,
+    }

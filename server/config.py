@@ -1,0 +1,164 @@
+"""The server's configuration: one YAML file, every fault named with its key."""
+
+from __future__ import annotations
+
+import difflib
+import ipaddress
+import math
+import os
+import re
+from pathlib import Path
+
+import msgspec
+import yaml
+
+from pliant.core.limits import Limits
+
+DEFAULT_STATE_DIR = "~/.local/state/pliant"
+
+
+class ConfigError(Exception):
+    """The configuration cannot be used; the message names the file and the key."""
+
+
+class Config(msgspec.Struct, frozen=True, kw_only=True):
+    """What an administrator may set."""
+
+    state_dir: str = ""
+    run_dir: str = ""
+    #: host:port of the gRPC services; port 0 keeps the port of the last start where it is free.
+    listen: str = "127.0.0.1:0"
+    strategy: str = "equipartition"
+    #: MPI transport of every job (ofi or ucx) and its interface; empty: the controllers' own.
+    transport: str = ""
+    interface: str = ""
+    #: An application has this long to answer an offer.
+    offer_timeout_s: float = 5.0
+    #: Newcomers have this long to come up.
+    prepare_timeout_s: float = 60.0
+    #: An application has this long to reach its next safe point after GO.
+    safe_point_timeout_s: float = 120.0
+    #: An application has this long to report once it has begun.
+    resize_deadline_s: float = 60.0
+    #: An application that refused, or did not answer, is left alone this long.
+    quiet_s: float = 30.0
+    #: Between TERM and KILL.
+    kill_grace_s: float = 5.0
+    #: A node that was silent this long is lost.
+    lease_s: float = 60.0
+    beat_interval_s: float = 2.0
+    #: Check every invariant after every event.
+    debug: bool = False
+
+    @property
+    def state(self) -> Path:
+        """Folder of what must survive."""
+        text = self.state_dir or os.environ.get("PLIANT_STATE_DIR") or DEFAULT_STATE_DIR
+        return Path(text).expanduser().absolute()
+
+    @property
+    def run(self) -> Path:
+        """Folder of sockets, addresses and pid files."""
+        text = self.run_dir or os.environ.get("PLIANT_RUN_DIR")
+        return Path(text).expanduser().absolute() if text else self.state / "run"
+
+    @property
+    def host_and_port(self) -> tuple[str, int]:
+        """Where gRPC listens."""
+        host, _, port = self.listen.rpartition(":")
+        return host.strip("[]"), int(port)
+
+    def limits(self) -> Limits:
+        """How long each step of a resize may take."""
+        return Limits(
+            offer_timeout_s=self.offer_timeout_s,
+            prepare_timeout_s=self.prepare_timeout_s,
+            safe_point_timeout_s=self.safe_point_timeout_s,
+            resize_deadline_s=self.resize_deadline_s,
+            kill_grace_s=self.kill_grace_s,
+            quiet_s=self.quiet_s,
+        )
+
+
+def load_config(path: Path | None, **overrides: object) -> Config:
+    """Read the file (if any); what the command line says goes first.
+
+    Raises:
+        ConfigError: names the file, the key and what was expected.
+    """
+    settings = _read(path) if path else {}
+    settings.update({key: value for key, value in overrides.items() if value is not None})
+    where = f"{path}: " if path else ""
+    try:
+        return check_config(settings)
+    except ConfigError as error:
+        raise ConfigError(f"{where}{error}") from None
+
+
+def check_config(settings: dict[str, object]) -> Config:
+    """Turn settings into a configuration, or raise ConfigError."""
+    known = Config.__struct_fields__
+    for key in settings:
+        if key not in known:
+            close = difflib.get_close_matches(str(key), known, n=1)
+            hint = f", did you mean {close[0]}?" if close else f"; known: {', '.join(known)}"
+            raise ConfigError(f"{key}: unknown key{hint}")
+    try:
+        config = msgspec.convert(settings, Config)
+    except msgspec.ValidationError as error:
+        raise ConfigError(_readable(str(error))) from None
+    _check_values(config)
+    return config
+
+
+def _read(path: Path) -> dict[str, object]:
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
+    if content is None:
+        return {}
+    if not isinstance(content, dict):
+        raise ConfigError(f"{path}: expected keys and values, got {type(content).__name__}")
+    return content
+
+
+def _readable(text: str) -> str:
+    """``Expected `float`, got `str` - at `$.lease_s` `` -> ``lease_s: expected float, got str``."""
+    match = re.fullmatch(r"(.*) - at `\$\.?(.*)`", text)
+    message, key = (match[1], match[2]) if match else (text, "")
+    message = message.replace("`", "")
+    return f"{key}: {message[:1].lower()}{message[1:]}"
+
+
+def _check_values(config: Config) -> None:
+    for key in Config.__struct_fields__:
+        value = getattr(config, key)
+        if key.endswith("_s") and not (math.isfinite(value) and value >= 0):
+            raise ConfigError(f"{key}: expected a number of seconds >= 0, got {value}")
+    for key in ("beat_interval_s", "lease_s"):
+        if getattr(config, key) <= 0:
+            raise ConfigError(f"{key}: must be above 0")
+    if config.lease_s <= config.beat_interval_s:
+        raise ConfigError("lease_s: must be longer than beat_interval_s")
+    if config.transport not in {"", "ofi", "ucx"}:
+        raise ConfigError(f"transport: expected ofi or ucx, got {config.transport}")
+    _check_listen(config.listen)
+
+
+def _check_listen(listen: str) -> None:
+    host, colon, port = listen.rpartition(":")
+    if not colon or not port.isdecimal() or int(port) > 65535:
+        raise ConfigError(f"listen: expected host:port, got {listen}")
+    if host == "localhost":
+        return
+    try:
+        loopback = ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        raise ConfigError(f"listen: expected an IP address or localhost, got {host}") from None
+    if not loopback:
+        raise ConfigError(
+            f"listen: {host} is not a loopback address; other addresses need certificates"
+        )

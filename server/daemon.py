@@ -1,0 +1,134 @@
+"""``pliant server``: puts the parts together, waits for a signal, takes them apart."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from pliant.server.config import Config, ConfigError, load_config
+from pliant.server.lock import AlreadyRunningError, ServerLock, write_atomically
+from pliant.server.logs import log_to_stderr
+
+log = logging.getLogger(__name__)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the server; 0: stopped in order, 1: could not start or broke, 2: wrong usage."""
+    options = _parser().parse_args(argv)
+    try:
+        config = load_config(
+            options.config,
+            strategy=options.strategy,
+            state_dir=options.state_dir,
+            listen=options.listen,
+            debug=options.debug or None,
+        )
+        _check_strategy(config.strategy)
+    except ConfigError as error:
+        print(f"pliant server: {error}", file=sys.stderr)
+        return 1
+    if options.check:
+        print("the configuration is good")
+        return 0
+    log_to_stderr(debug=config.debug)
+    return run(config)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="pliant server", description="Run the Pliant server.")
+    parser.add_argument("--config", type=Path, metavar="FILE", help="configuration (YAML)")
+    parser.add_argument("--check", action="store_true", help="check the configuration and leave")
+    parser.add_argument("--strategy", metavar="NAME", help="scheduling strategy")
+    parser.add_argument("--state-dir", metavar="DIR", help="folder of the job database")
+    parser.add_argument("--listen", metavar="HOST:PORT", help="where controllers connect")
+    parser.add_argument("--debug", action="store_true", help="check every invariant, log more")
+    return parser
+
+
+def _check_strategy(name: str) -> None:
+    from pliant.strategies import UnknownStrategyError, load_strategy
+
+    try:
+        load_strategy(name)
+    except UnknownStrategyError as error:
+        raise ConfigError(f"strategy: {error}") from None
+
+
+def run(config: Config) -> int:
+    """Serve until a signal comes or a thread breaks."""
+    try:
+        for folder in (config.state, config.run):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = ServerLock(config.state / "server.lock")
+        lock.acquire()
+    except (AlreadyRunningError, OSError) as error:
+        print(f"pliant server: {error}", file=sys.stderr)
+        return 1
+    try:
+        return _run_locked(config)
+    finally:
+        lock.release()
+
+
+def _run_locked(config: Config) -> int:
+    # A fork beside gRPC can hang both sides; nothing here forks, and gRPC must not try to help.
+    os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
+    from pliant.server.database.engine import DatabaseUnusableError
+    from pliant.server.house import House
+
+    end = _End()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: end.stop())
+    try:
+        house = House(config, end.stop, end.broke)
+        house.start()
+    except (DatabaseUnusableError, OSError) as error:
+        print(f"pliant server: {error}", file=sys.stderr)
+        return 1
+    pid_file = config.run / "server.pid"
+    write_atomically(pid_file, f"{os.getpid()}\n")
+    _say_ready(config, house.address)
+    end.wait()
+    if end.fault:
+        # A thread is gone and the state in memory cannot be trusted; the database can.
+        log.critical("thread %s broke: the server ends, jobs go on", end.fault)
+        os._exit(1)
+    log.info("stopping; jobs go on")
+    house.stop()
+    pid_file.unlink(missing_ok=True)
+    return 0
+
+
+def _say_ready(config: Config, address: str) -> None:
+    if os.geteuid() != 0:
+        log.info("single-user mode: all jobs run as this user")
+    else:
+        log.info("single-user mode: all jobs run as the user of the node controllers")
+    log.info("serving %s, strategy %s, state in %s", address, config.strategy, config.state)
+
+
+class _End:
+    """Why the server ends."""
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+        self.fault = ""
+
+    def stop(self) -> None:
+        """End in order."""
+        self._event.set()
+
+    def broke(self, thread: str) -> None:
+        """End at once."""
+        self.fault = thread
+        self._event.set()
+
+    def wait(self) -> None:
+        """Sleep until then."""
+        self._event.wait()

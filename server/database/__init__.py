@@ -1,0 +1,1 @@
+"""The job database: tables, one writer, many readers."""

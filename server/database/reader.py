@@ -1,0 +1,142 @@
+"""Reading the database: on connections of its own, so that nobody waits for the writer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Engine, func, select
+
+from pliant.core.ids import JobId, ResizeId
+from pliant.core.jobs import Job
+from pliant.core.lifecycle import FINAL_STATES
+from pliant.core.nodes import Node
+from pliant.core.records import job_from_record, node_from_record
+from pliant.server.database import tables
+from pliant.server.program import Program, Summary
+
+_FINAL = [state.value for state in FINAL_STATES]
+
+
+@dataclass(frozen=True)
+class StoredWorld:
+    """A row of the world table."""
+
+    name: str
+    job: JobId
+    run: int
+    resize: ResizeId
+    epoch: int
+    processors: tuple[int, ...]
+
+
+class Reader:
+    """Short queries; safe from any thread."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def meta(self) -> dict[str, str]:
+        """All single values."""
+        return {row.key: row.value for row in self._rows(select(tables.meta))}
+
+    def nodes(self) -> list[Node]:
+        """Every node ever registered, in the order of the processor map."""
+        query = select(tables.node.c.record).order_by(tables.node.c.first)
+        return [node_from_record(json.loads(row.record)) for row in self._rows(query)]
+
+    def open_jobs(self) -> list[tuple[Job, Summary]]:
+        """Jobs that have not ended, in order of submission."""
+        return self._jobs(tables.job.c.state.not_in(_FINAL))
+
+    def recent_jobs(self, since: float) -> list[tuple[Job, Summary]]:
+        """Jobs that ended after a time."""
+        return self._jobs(tables.job.c.state.in_(_FINAL), tables.job.c.end >= since)
+
+    def jobs(self, ids: Sequence[int]) -> list[tuple[Job, Summary]]:
+        """Jobs by number; unknown numbers are left out."""
+        return self._jobs(tables.job.c.id.in_(ids))
+
+    def last_job(self) -> int:
+        """The highest number ever given."""
+        rows = self._rows(select(func.max(tables.job.c.id).label("last")))
+        return int(rows[0].last or 0)
+
+    def program(self, job: int) -> Program | None:
+        """What a job runs."""
+        rows = self._rows(select(tables.job.c.program).where(tables.job.c.id == job))
+        return Program.from_json(rows[0].program) if rows else None
+
+    def job_with_key(self, uid: int, key: str) -> int | None:
+        """The job that a user submitted under a key."""
+        where = (tables.job.c.uid == uid) & (tables.job.c.submit_key == key)
+        rows = self._rows(select(tables.job.c.id).where(where))
+        return int(rows[0].id) if rows else None
+
+    def worlds(self, jobs: Sequence[int]) -> list[StoredWorld]:
+        """Worlds of these jobs, oldest first."""
+        order = (tables.world.c.job, tables.world.c.run, tables.world.c.resize)
+        rows = self._in(select(tables.world).order_by(*order), tables.world.c.job, jobs)
+        return [
+            StoredWorld(
+                row.name,
+                JobId(row.job),
+                row.run,
+                ResizeId(row.resize),
+                row.epoch,
+                tuple(json.loads(row.processors)),
+            )
+            for row in rows
+        ]
+
+    def exits(self, worlds: Sequence[str]) -> set[tuple[str, int]]:
+        """(world, rank) of every end that is stored for these worlds."""
+        table = tables.rank_exit
+        rows = self._in(select(table.c.world, table.c.rank), table.c.world, worlds)
+        return {(row.world, row.rank) for row in rows}
+
+    def fences(self, worlds: Sequence[str]) -> dict[tuple[str, int], dict[str, str]]:
+        """Finished barriers of these worlds."""
+        rows = self._in(select(tables.fence), tables.fence.c.world, worlds)
+        return {(row.world, row.sequence): json.loads(row.pairs) for row in rows}
+
+    def history(
+        self, job: int | None, after: int = 0, limit: int | None = None
+    ) -> list[dict[str, Any]]:
+        """Lines of history, oldest first; of all jobs and nodes when no job is named."""
+        table = tables.job_event
+        query = select(table).where(table.c.seq > after).order_by(table.c.seq).limit(limit)
+        if job is not None:
+            query = query.where(table.c.job == job)
+        return [
+            {
+                "seq": row.seq,
+                "time": row.time,
+                "job": row.job,
+                "kind": row.kind,
+                "text": row.text,
+                "data": json.loads(row.data),
+            }
+            for row in self._rows(query)
+        ]
+
+    def _jobs(self, *conditions: Any) -> list[tuple[Job, Summary]]:
+        table = tables.job
+        query = select(table.c.record, table.c.summary).where(*conditions).order_by(table.c.id)
+        return [
+            (job_from_record(json.loads(row.record)), Summary.from_json(row.summary))
+            for row in self._rows(query)
+        ]
+
+    def _in(self, query: Any, column: Any, values: Sequence[Any]) -> list[Any]:
+        """Ask in slices: a statement holds a limited number of variables."""
+        rows: list[Any] = []
+        for start in range(0, len(values), 5000):
+            rows += self._rows(query.where(column.in_(values[start : start + 5000])))
+        return rows
+
+    def _rows(self, query: Any) -> list[Any]:
+        with self._engine.connect() as connection:
+            return list(connection.execute(query))

@@ -1,0 +1,118 @@
+"""The tables. What queries ask for is a column; the whole value is the JSON in ``record``.
+
+A change here needs a migration in ``server/migrations/versions`` and a new HEAD.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    Column,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+#: The newest migration; a database that is there needs no Alembic, whose import is slow.
+HEAD = "0001"
+
+metadata = MetaData()
+
+#: Single values: cluster identity, keys, generation, the strategy's memory.
+meta = Table(
+    "meta",
+    metadata,
+    Column("key", Text, primary_key=True),
+    Column("value", Text, nullable=False),
+)
+
+node = Table(
+    "node",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("cluster", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("first", Integer, nullable=False),
+    Column("slots", Integer, nullable=False),
+    Column("record", Text, nullable=False),
+)
+
+job = Table(
+    "job",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("user", Text, nullable=False),
+    Column("uid", Integer, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("submit", Float, nullable=False),
+    Column("start", Float),
+    Column("end", Float),
+    Column("exit_code", Integer),
+    Column("signal", Integer, nullable=False, default=0),
+    Column("run", Integer, nullable=False),
+    Column("epoch", Integer, nullable=False),
+    Column("processors", Integer, nullable=False),
+    #: The client's own name for the submission: sent again, it gives the same job.
+    Column("submit_key", Text),
+    Column("record", Text, nullable=False),
+    Column("program", Text, nullable=False),
+    #: Paths and command line as people see them in lists.
+    Column("summary", Text, nullable=False),
+    UniqueConstraint("uid", "submit_key", name="job_once_per_key"),
+)
+Index("job_by_state", job.c.state)
+Index("job_by_end", job.c.end)
+
+#: Append-only.
+job_event = Table(
+    "job_event",
+    metadata,
+    Column("seq", Integer, primary_key=True, autoincrement=True),
+    Column("time", Float, nullable=False),
+    Column("job", Integer),
+    Column("kind", Text, nullable=False),
+    Column("text", Text, nullable=False),
+    Column("data", Text, nullable=False),
+    sqlite_autoincrement=True,
+)
+Index("job_event_by_job", job_event.c.job)
+
+#: Worlds ever launched: which rank of which world is on which processor.
+world = Table(
+    "world",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("job", Integer, ForeignKey("job.id"), nullable=False),
+    Column("run", Integer, nullable=False),
+    Column("resize", Integer, nullable=False),
+    Column("epoch", Integer, nullable=False),
+    Column("processors", Text, nullable=False),
+)
+Index("world_by_job", world.c.job)
+
+#: Ends of processes; a controller that reports one again is only thanked.
+rank_exit = Table(
+    "rank_exit",
+    metadata,
+    Column("world", Text, primary_key=True),
+    Column("rank", Integer, primary_key=True),
+    Column("processor", Integer, nullable=False),
+    Column("code", Integer, nullable=False),
+    Column("signal", Integer, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("at", Float, nullable=False),
+)
+
+#: Finished barriers of worlds that span nodes, kept while a node may ask for them again.
+fence = Table(
+    "fence",
+    metadata,
+    Column("world", Text, primary_key=True),
+    Column("sequence", Integer, primary_key=True),
+    Column("pairs", Text, nullable=False),
+)

@@ -1,0 +1,113 @@
+"""The one writer of the database: many small transactions share one flush of the disk (group commit)."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from itertools import groupby
+from operator import attrgetter
+from typing import NamedTuple
+
+from sqlalchemy import Connection, Engine
+
+from pliant.server.database.changes import Change
+from pliant.server.threads import start_thread
+
+log = logging.getLogger(__name__)
+
+#: Transactions that share one flush at most.
+GROUP = 256
+
+
+class WriterStoppedError(Exception):
+    """The writer has stopped: nothing more becomes durable."""
+
+
+class _Item(NamedTuple):
+    changes: Sequence[Change]
+    future: Future[None]
+
+
+class Writer:
+    """Takes changes from any thread; each ``commit`` is atomic, and durable when its future is done."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._queue: queue.SimpleQueue[_Item | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._stopped = False
+        self._thread: threading.Thread | None = None
+
+    def start(self, on_fault: Callable[[str], None]) -> None:
+        """Start the thread."""
+        self._thread = start_thread("writer", self._run, on_fault)
+
+    def commit(self, changes: Sequence[Change]) -> Future[None]:
+        """Write these changes in one transaction; the future fails when that is impossible."""
+        future: Future[None] = Future()
+        with self._lock:
+            if self._stopped:
+                future.set_exception(WriterStoppedError("the server stops"))
+            else:
+                self._queue.put(_Item(changes, future))
+        return future
+
+    def stop(self) -> None:
+        """Write what was given so far, then end."""
+        with self._lock:
+            self._stopped = True
+            self._queue.put(None)
+        if self._thread:
+            self._thread.join()
+
+    def _run(self) -> None:
+        with self._engine.connect() as connection:
+            while True:
+                group, more = self._next_group()
+                if group:
+                    self._write(connection, group)
+                if not more:
+                    return
+
+    def _next_group(self) -> tuple[list[_Item], bool]:
+        """Wait for one item, then take what is there already."""
+        group: list[_Item] = []
+        item = self._queue.get()
+        while item is not None:
+            group.append(item)
+            if len(group) >= GROUP:
+                return group, True
+            try:
+                item = self._queue.get_nowait()
+            except queue.Empty:
+                return group, True
+        return group, False
+
+    def _write(self, connection: Connection, group: list[_Item]) -> None:
+        try:
+            with connection.begin():
+                for item in group:
+                    apply_changes(connection, item.changes)
+        except Exception as error:
+            self._write_apart(connection, group, error)
+        else:
+            for item in group:
+                item.future.set_result(None)
+
+    def _write_apart(self, connection: Connection, group: list[_Item], error: Exception) -> None:
+        """One bad item must not take the others with it."""
+        if len(group) == 1:
+            log.warning("the job database refused a change: %s", error)
+            group[0].future.set_exception(error)
+            return
+        for item in group:
+            self._write(connection, [item])
+
+
+def apply_changes(connection: Connection, changes: Sequence[Change]) -> None:
+    """Execute changes in order; neighbours with the same statement go to the driver together."""
+    for statement, same in groupby(changes, key=attrgetter("statement")):
+        connection.execute(statement, [change.values for change in same])

@@ -1,0 +1,308 @@
+"""The execute thread: owns the core.
+
+It gathers the events that arrived together, lets the core and the strategy work on them, makes the
+result durable in one commit, and only then does what the core wants done.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pliant.core.commands import Answer, Command, Note, RunStrategy, SetTimer, Store
+from pliant.core.core import Core
+from pliant.core.events import (
+    Event,
+    JobCancelled,
+    JobHeld,
+    JobReleased,
+    NodeDrained,
+    NodeResumed,
+    ResizeRequested,
+    TimerFired,
+)
+from pliant.server.batch import Batch
+from pliant.server.board import Board
+from pliant.server.clock import HybridClock
+from pliant.server.database.changes import Change
+from pliant.server.database.writer import Writer, WriterStoppedError
+from pliant.server.effects import Effects
+from pliant.server.planner import Planner
+from pliant.server.threads import start_thread
+from pliant.server.timers import Timers
+
+log = logging.getLogger(__name__)
+
+#: Plans made in one batch at most; then others get their turn.
+PLANS_PER_BATCH = 4
+#: Between tries to write when the disk is full or the database is locked.
+RETRY_S = 0.5
+
+UserEvent = JobCancelled | JobHeld | JobReleased | ResizeRequested | NodeDrained | NodeResumed
+
+
+@dataclass(slots=True)
+class Entry:
+    """Something for the core, and who waits for it."""
+
+    event: Event | None
+    changes: Sequence[Change] = ()
+    #: Asked after the event was handled; its result is the future's.
+    read: Callable[[Core], Any] | None = None
+    future: Future[Any] | None = None
+    result: Any = None
+    error: BaseException | None = None
+
+
+class Execute:
+    """The core's only caller."""
+
+    def __init__(
+        self,
+        core: Core,
+        planner: Planner,
+        writer: Writer,
+        clock: HybridClock,
+        effects: Effects,
+        board: Board,
+        *,
+        debug: bool = False,
+    ) -> None:
+        self._core, self._planner, self._writer = core, planner, writer
+        self._clock, self._effects, self._board = clock, effects, board
+        self._debug = debug
+        self._timers = Timers()
+        self._flag = threading.Condition()
+        self._inbox: list[Entry] = []
+        self._stopping = False
+        self._pending_plan: RunStrategy | None = None
+        self._requests: dict[int, Future[Answer]] = {}
+        self._next_request = 0
+        self._thread: threading.Thread | None = None
+        #: Called with the numbers of jobs whose end has just become durable.
+        self.on_ended: Callable[[Sequence[int]], None] = lambda jobs: None
+
+    # ---------------------------------------------------------------- any thread
+
+    def post(self, event: Event) -> None:
+        """Hand over an event."""
+        self._put(Entry(event))
+
+    def commit(
+        self,
+        event: Event,
+        changes: Sequence[Change] = (),
+        read: Callable[[Core], Any] | None = None,
+    ) -> Future[Any]:
+        """Hand over an event; the future is done when its consequences are durable."""
+        future: Future[Any] = Future()
+        self._put(Entry(event, changes, read, future))
+        return future
+
+    def call(self, read: Callable[[Core], Any]) -> Future[Any]:
+        """Ask the core something between two events."""
+        future: Future[Any] = Future()
+        self._put(Entry(None, (), read, future))
+        return future
+
+    def ask(self, event: UserEvent) -> Future[Answer]:
+        """Hand over a user's request; the future holds the core's answer."""
+        future: Future[Answer] = Future()
+        with self._flag:
+            self._next_request += 1
+            request = self._next_request
+            self._requests[request] = future
+        self._put(Entry(replace(event, request=request)))
+        return future
+
+    def _put(self, entry: Entry) -> None:
+        with self._flag:
+            self._inbox.append(entry)
+            self._flag.notify()
+
+    # ---------------------------------------------------------------- life
+
+    def start(self, commands: Sequence[Command], on_fault: Callable[[str], None]) -> None:
+        """Start the thread; it begins with what the core wants done after a restart."""
+
+        def run() -> None:
+            batch = self._new_batch()
+            self._take(commands, batch)
+            self._finish(batch, [])
+            self._work()
+
+        self._thread = start_thread("execute", run, on_fault)
+
+    def stop(self) -> None:
+        """Handle what has arrived, then end."""
+        with self._flag:
+            self._stopping = True
+            self._flag.notify()
+        if self._thread:
+            self._thread.join()
+
+    def _work(self) -> None:
+        while (entries := self._gather()) is not None:
+            batch = self._new_batch()
+            self._handle(entries, batch)
+            self._finish(batch, entries)
+
+    def _gather(self) -> list[Entry] | None:
+        """Sleep until something arrived or a timer is due; None: the end."""
+        with self._flag:
+            while True:
+                due = self._timers.due(self._clock.now())
+                if self._inbox or due or self._pending_plan:
+                    entries = [*self._inbox, *(Entry(TimerFired(timer)) for timer in due)]
+                    self._inbox.clear()
+                    return entries
+                if self._stopping:
+                    return None
+                at = self._timers.next_time()
+                self._flag.wait(None if at is None else max(0.0, at - self._clock.now()))
+
+    # ---------------------------------------------------------------- one batch
+
+    def _new_batch(self) -> Batch:
+        batch = Batch(plan=self._pending_plan)
+        self._pending_plan = None
+        return batch
+
+    def _handle(self, entries: list[Entry], batch: Batch) -> None:
+        """Give the core the events, neighbours together: they are one instant to a strategy."""
+        run: list[Entry] = []
+        for entry in entries:
+            batch.changes += entry.changes
+            if entry.event is not None:
+                run.append(entry)
+            if entry.read is not None or self._debug:
+                self._handle_run(run, batch)
+                run = []
+                self._read(entry)
+        self._handle_run(run, batch)
+
+    def _handle_run(self, run: list[Entry], batch: Batch) -> None:
+        """Handle events; one that the core cannot bear is reported, the others go on."""
+        waiting = iter(run)
+        current: list[Entry] = []
+
+        def events() -> Iterator[Event]:
+            for entry in waiting:
+                current[:] = [entry]
+                assert entry.event is not None
+                yield entry.event
+
+        while run:
+            try:
+                self._take(self._core.handle_all(events(), self._clock.now()), batch)
+                break
+            except Exception as error:
+                log.exception("the core could not handle %s", current and current[0].event)
+                if not current:
+                    raise
+                self._fault(current[0], error)
+                current.clear()
+        if run and self._debug:
+            self._core.check_invariants()
+
+    def _fault(self, entry: Entry, error: Exception) -> None:
+        entry.error = error
+        request = getattr(entry.event, "request", 0)
+        future = self._requests.pop(request, None)
+        if future is not None:
+            future.set_exception(error)
+
+    def _read(self, entry: Entry) -> None:
+        if entry.read is not None and entry.error is None:
+            try:
+                entry.result = entry.read(self._core)
+            except Exception as error:
+                entry.error = error
+
+    def _take(self, commands: Sequence[Command], batch: Batch) -> None:
+        """Sort the core's wishes."""
+        for command in commands:
+            match command:
+                case Store():
+                    batch.store(command)
+                case RunStrategy():
+                    batch.plan = command
+                case SetTimer():
+                    self._timers.set(command.timer, command.at)
+                case _:
+                    batch.effects.append(command)
+
+    def _plan(self, batch: Batch) -> None:
+        for _ in range(PLANS_PER_BATCH):
+            if batch.plan is None:
+                return
+            order, batch.plan = batch.plan, None
+            entry = Entry(self._planner.run(order))
+            self._handle_run([entry], batch)
+            if (text := self._planner.fall_back()) is not None:
+                self._core.strategy = self._planner.name
+                batch.notes.append(Note(self._clock.now(), "strategy.replaced", text))
+                self._take(self._core.handle_all((), self._clock.now()), batch)
+        self._pending_plan = batch.plan
+
+    def _finish(self, batch: Batch, entries: list[Entry]) -> None:
+        """Plan, commit, show, act, answer - in this order."""
+        self._plan(batch)
+        jobs = [self._core.jobs[job] for job in sorted(batch.jobs) if job in self._core.jobs]
+        if batch.nodes:  # first: a launch in this batch asks the board who has which processor
+            self._board.put_nodes(self._core.nodes.values())
+        rows = batch.rows(self._core)
+        for command in batch.effects:
+            rows += self._effects.prepare(command)
+        if not self._write(rows):
+            return
+        self._board.strategy = self._core.strategy
+        ended = self._board.put_jobs(jobs)
+        for command in batch.effects:
+            self._act(command)
+        for entry in entries:
+            self._resolve(entry)
+        if ended:
+            for job in ended:
+                self._core.forget(job)
+            self.on_ended(ended)
+
+    def _write(self, rows: Sequence[Change]) -> bool:
+        """Commit, and try again for as long as it takes: nothing happens before it is durable."""
+        while rows:
+            try:
+                self._writer.commit(rows).result()
+                return True
+            except WriterStoppedError:
+                return False
+            except Exception as error:
+                log.error("cannot store the state, trying again: %s", error)
+                if self._stopping:
+                    return False
+                time.sleep(RETRY_S)
+        return True
+
+    def _act(self, command: Command) -> None:
+        if isinstance(command, Answer):
+            future = self._requests.pop(command.request, None)
+            if future is not None:
+                future.set_result(command)
+            return
+        try:
+            self._effects.carry_out(command)
+        except Exception:
+            log.exception("could not carry out %s", type(command).__name__)
+
+    @staticmethod
+    def _resolve(entry: Entry) -> None:
+        if entry.future is None:
+            return
+        if entry.error is not None:
+            entry.future.set_exception(entry.error)
+        else:
+            entry.future.set_result(entry.result)

@@ -1,0 +1,54 @@
+"""Barriers of worlds that span nodes: arrive from streams, are stored, are answered."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+from pliant.core.ids import NodeName
+from pliant.protos import node_pb2
+from pliant.server.database.changes import add_fence
+from pliant.server.database.writer import Writer
+from pliant.server.fences import Fences, Merged
+from pliant.server.streams import Hub
+from pliant.server.worlds import World, WorldBook
+
+log = logging.getLogger(__name__)
+
+
+class FenceRelay:
+    """Runs in the gRPC loop."""
+
+    def __init__(self, hub: Hub, book: WorldBook, fences: Fences, writer: Writer) -> None:
+        self._hub, self._book, self._fences, self._writer = hub, book, fences, writer
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def take(self, node: NodeName, message: node_pb2.Fence) -> None:
+        """Note that a node reached a barrier; answer when all have."""
+        world = self._book.get(message.world)
+        if world is None or node not in world.nodes:
+            log.warning("node %s: barrier of unknown world %s", node, message.world)
+            return
+        merged = self._fences.arrive(
+            world.name, world.nodes, node, message.sequence, dict(message.pairs)
+        )
+        if merged is not None:
+            task = asyncio.create_task(self._answer(merged))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _answer(self, merged: Merged) -> None:
+        """Store, then answer: after a restart some nodes may have the answer and others not."""
+        if not merged.again:
+            change = add_fence(merged.world, merged.sequence, merged.pairs)
+            await asyncio.wrap_future(self._writer.commit([change]))
+        done = node_pb2.FenceDone(
+            world=merged.world, sequence=merged.sequence, pairs=dict(merged.pairs)
+        )
+        for node in merged.tell:
+            self._hub.order(node, node_pb2.NodeOrder(fence_done=done))
+
+    def forget(self, jobs: Sequence[int], worlds: Sequence[World]) -> None:
+        """Drop the barriers of worlds that have ended."""
+        self._fences.forget(world.name for world in worlds if world.spans_nodes)

@@ -1,0 +1,222 @@
+"""The running server: every part made once, started bottom up, stopped top down."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import logging
+import os
+import secrets
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+
+from sqlalchemy import Engine
+
+from pliant.core.commands import Command, Note
+from pliant.core.core import Core
+from pliant.server.accept import Accept
+from pliant.server.actions import Actions, Identity
+from pliant.server.app_service import AppService
+from pliant.server.board import KEPT_S, Board
+from pliant.server.clock import HybridClock
+from pliant.server.config import Config
+from pliant.server.database.changes import add_note, put_meta
+from pliant.server.database.engine import open_database, open_reader
+from pliant.server.database.reader import Reader
+from pliant.server.database.writer import Writer, apply_changes
+from pliant.server.effects import Effects, Programs
+from pliant.server.execute import Execute
+from pliant.server.fence_relay import FenceRelay
+from pliant.server.fences import Fences
+from pliant.server.launch import Surroundings
+from pliant.server.lock import write_atomically
+from pliant.server.node_service import NodeService
+from pliant.server.nodelist import NodeList
+from pliant.server.planner import Planner
+from pliant.server.remove import Remove
+from pliant.server.rpc import RpcServer
+from pliant.server.keyring import Keyring
+from pliant.server.streams import Hub
+from pliant.server.submissions import Submissions
+from pliant.server.worlds import World, WorldBook
+
+log = logging.getLogger(__name__)
+
+
+class House:
+    """All parts of one server."""
+
+    def __init__(
+        self, config: Config, stop: Callable[[], None], on_fault: Callable[[str], None]
+    ) -> None:
+        self._config, self._stop_server, self._on_fault = config, stop, on_fault
+        self._clock = HybridClock()
+        path = config.state / "pliant.db"
+        self._engine: Engine = open_database(path)
+        self._reader_engine: Engine = open_reader(path)
+        self._reader = Reader(self._reader_engine)
+        self._meta = self._new_generation()
+        self._generation = int(self._meta["generation"])
+        self._board, self._hub, self._rpc = Board(), Hub(), RpcServer()
+        self._writer = Writer(self._engine)
+        self._keyring = Keyring(bytes.fromhex(self._meta["key"]))
+        self._book = WorldBook(self._meta["cluster"].replace("-", "")[:8])
+        self._programs = Programs(self._reader)
+        self._core = Core(config.strategy, config.limits())
+        self._effects = Effects(self._hub, self._book, self._board, self._programs, self._keyring)
+        self._execute = Execute(
+            self._core,
+            Planner(config.strategy),
+            self._writer,
+            self._clock,
+            self._effects,
+            self._board,
+            debug=config.debug,
+        )
+        self._remove = Remove(self._execute, self._hub, self._book, self._board, self._writer)
+        self._nodelist = NodeList(
+            self._execute, self._hub, self._board, config.beat_interval_s, config.lease_s
+        )
+        self._accept: Accept | None = None
+        self.address = ""
+
+    # ---------------------------------------------------------------- start
+
+    def start(self) -> None:
+        """Take over what is stored, then let everybody in."""
+        commands = self._restore()
+        self._writer.start(self._on_fault)
+        self.address = self._listen()
+        self._effects.around = self._surroundings()
+        self._execute.on_ended = self._remove.ended
+        self._accept = self._make_accept()
+        self._remove.on_closed.append(self._accept.closed)
+        self._remove.start(self._on_fault)
+        self._execute.start(commands, self._on_fault)
+        self._nodelist.start(self._on_fault)
+        self._accept.start(self._on_fault)
+        # Last: who reads the address may connect at once.
+        write_atomically(self._config.run / "server.address", f"{self.address}\n")
+
+    def stop(self) -> None:
+        """Take no more work, finish what is in flight; jobs go on."""
+        if self._accept is not None:
+            self._accept.stop()
+        self._rpc.stop()
+        self._nodelist.stop()
+        self._execute.stop()
+        self._remove.stop()
+        self._writer.stop()
+        self._reader_engine.dispose()
+        self._engine.dispose()
+
+    def _new_generation(self) -> Mapping[str, str]:
+        """Count the starts, and give a new cluster its name and its key; durable before any use."""
+        meta = self._reader.meta()
+        fresh = {
+            "cluster": meta.get("cluster") or str(uuid.uuid4()),
+            "key": meta.get("key") or secrets.token_hex(32),
+            "generation": str(int(meta.get("generation", "0")) + 1),
+        }
+        note = Note(
+            self._clock.now(), "server.started", f"server started, generation {fresh['generation']}"
+        )
+        changes = [put_meta(key, value) for key, value in fresh.items()]
+        with self._engine.begin() as connection:
+            apply_changes(connection, [*changes, add_note(note)])
+        return {**meta, **fresh}
+
+    def _restore(self) -> Sequence[Command]:
+        """Fill core, board, books and leases from the database."""
+        nodes, open_jobs = self._reader.nodes(), self._reader.open_jobs()
+        ended = self._reader.recent_jobs(self._clock.now() - KEPT_S)
+        memory = json.loads(self._meta.get("memory", "null"))
+        next_resize = int(self._meta.get("next_resize", "1"))
+        self._core.restore(nodes, [job for job, _ in open_jobs], memory, next_resize)
+        commands = self._core.recover(self._clock.now())
+        self._board.put_nodes(self._core.nodes.values())
+        self._board.strategy = self._core.strategy
+        for job, summary in [*ended, *open_jobs]:
+            self._board.put_summary(job.id, summary)
+            self._board.put_jobs([job])
+        self._nodelist.restore(nodes)
+        self._restore_worlds([job.id for job, _ in open_jobs])
+        log.info("%d nodes, %d jobs that have not ended", len(nodes), len(open_jobs))
+        return commands
+
+    def _restore_worlds(self, jobs: Sequence[int]) -> None:
+        rows = self._reader.worlds(jobs)
+        hosts = self._board.node_map
+        for row in rows:
+            nodes = frozenset(hosts.host(processor).name for processor in row.processors)
+            self._book.add(
+                World(row.name, row.job, row.run, row.resize, row.epoch, row.processors, nodes)
+            )
+        names = [row.name for row in rows]
+        job_of = {row.name: row.job for row in rows}
+        for name, rank in self._reader.exits(names):
+            self._remove.restore(job_of[name], {(name, rank)})
+        self._fences = Fences(self._reader.fences(names))
+
+    # ---------------------------------------------------------------- parts that need others
+
+    def _listen(self) -> str:
+        """Open the gRPC port: the configured one, or that of the last start, or any."""
+        relay = FenceRelay(self._hub, self._book, self._fences, self._writer)
+        nodes = NodeService(
+            self._execute,
+            self._hub,
+            self._nodelist,
+            self._remove,
+            relay,
+            generation=self._generation,
+            beat_interval_s=self._config.beat_interval_s,
+        )
+        apps = AppService(
+            self._execute, self._hub, self._board, self._keyring, generation=self._generation
+        )
+        self._remove.on_closed.append(relay.forget)
+        host, port = self._config.host_and_port
+        ports = [port] if port else [int(self._meta.get("port", "0")), 0]
+        port = self._rpc.start(nodes, apps, host, ports, self._on_fault)
+        self._writer.commit([put_meta("port", str(port))])
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+    def _surroundings(self) -> Surroundings:
+        config = self._config
+        return Surroundings(
+            application_address=self.address,
+            address_file=str(config.run / "server.address"),
+            kill_grace_s=config.kill_grace_s,
+            transport=config.transport,
+            interface=config.interface,
+        )
+
+    def _make_accept(self) -> Accept:
+        identity = Identity(
+            pid=os.getpid(),
+            generation=self._generation,
+            started=self._clock.now(),
+            address=self.address,
+            version=importlib.metadata.version("pliant"),
+            uid=os.geteuid(),
+        )
+        submissions = Submissions(
+            self._execute,
+            self._board,
+            self._writer,
+            self._reader,
+            self._programs,
+            self._clock,
+            self._reader.last_job(),
+        )
+        actions = Actions(
+            self._execute,
+            self._board,
+            self._reader,
+            submissions,
+            self._clock,
+            identity,
+            self._stop_server,
+        )
+        return Accept(self._config.run / "server.sock", actions)

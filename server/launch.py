@@ -1,0 +1,107 @@
+"""From "start this world" to one order per node: the only place that knows how a start looks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from pliant.core.ids import NodeName
+from pliant.protos import node_pb2
+from pliant.server.nodemap import Host, NodeMap
+from pliant.server.program import Program
+from pliant.server.worlds import World
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What every start needs to know about this server."""
+
+    application_address: str
+    address_file: str
+    kill_grace_s: float
+    transport: str = ""
+    interface: str = ""
+
+
+def start_orders(
+    world: World,
+    job_type: str,
+    program: Program,
+    nodes: NodeMap,
+    token: bytes,
+    around: Surroundings,
+) -> Mapping[NodeName, node_pb2.StartWorld]:
+    """Build the order for each node of a world."""
+    hosts = [nodes.host(processor) for processor in world.processors]
+    orders: dict[NodeName, node_pb2.StartWorld] = {}
+    for rank, (host, processor) in enumerate(zip(hosts, world.processors, strict=True)):
+        order = orders.get(host.name)
+        if order is None:
+            order = orders[host.name] = _common(world, job_type, program, hosts, token, around)
+        order.ranks.add(rank=rank, processor=processor)
+    return orders
+
+
+def _common(
+    world: World,
+    job_type: str,
+    program: Program,
+    hosts: Sequence[Host],
+    token: bytes,
+    around: Surroundings,
+) -> node_pb2.StartWorld:
+    return node_pb2.StartWorld(
+        world=world.name,
+        job=world.job,
+        run=world.run,
+        resize=world.resize,
+        epoch=world.epoch,
+        type=job_type,
+        world_size=len(world.processors),
+        processors=world.processors,
+        process_mapping=process_mapping([host.name for host in hosts]),
+        spans_nodes=world.spans_nodes,
+        argv=[os.fsencode(argument) for argument in program.argv],
+        environment=program.environment(
+            MPIR_CVAR_CH4_NETMOD=around.transport, FI_TCP_IFACE=around.interface
+        ),
+        directory=os.fsencode(program.cwd),
+        stdin=os.fsencode(program.stdin),
+        stdout=os.fsencode(program.stdout),
+        stderr=os.fsencode(program.stderr),
+        umask=program.umask,
+        token=token,
+        application_address=around.application_address,
+        address_file=os.fsencode(around.address_file),
+        node_list=node_list(hosts),
+        kill_grace_s=around.kill_grace_s,
+    )
+
+
+def node_list(hosts: Sequence[Host]) -> bytes:
+    """One line ``address:ranks`` per node, in order of the first rank on it."""
+    ranks: dict[str, int] = {}
+    for host in hosts:
+        ranks[host.address] = ranks.get(host.address, 0) + 1
+    return "".join(f"{address}:{count}\n" for address, count in ranks.items()).encode("utf-8")
+
+
+def process_mapping(nodes: Sequence[str]) -> str:
+    """The node of each rank as PMI writes it: ``(vector,(first node,nodes,ranks on each),...)``.
+
+    Nodes are numbered from 0 in order of their first rank.
+    """
+    numbers: dict[str, int] = {}
+    for node in nodes:
+        numbers.setdefault(node, len(numbers))
+    blocks: list[list[int]] = []
+    for node, ranks in groupby(nodes):
+        number, count = numbers[node], len(list(ranks))
+        last = blocks[-1] if blocks else None
+        if last and last[0] + last[1] == number and last[2] == count:
+            last[1] += 1
+        else:
+            blocks.append([number, 1, count])
+    return "(vector," + ",".join("({},{},{})".format(*block) for block in blocks) + ")"

@@ -1,0 +1,38 @@
+"""Running the migrations; imported only when there is something to migrate."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from alembic import command
+from alembic.config import Config
+from alembic.script import ScriptDirectory
+from alembic.util import CommandError
+from sqlalchemy import Engine
+
+
+class UnknownVersionError(Exception):
+    """The database names a version that has no migration here."""
+
+
+def upgrade(engine: Engine, version: str) -> None:
+    """Bring the tables to a version, in one transaction: all of it or nothing."""
+    config = alembic_config()
+    with engine.begin() as connection:
+        config.attributes["connection"] = connection
+        try:
+            command.upgrade(config, version)
+        except CommandError as error:
+            raise UnknownVersionError(str(error)) from error
+
+
+def newest() -> str | None:
+    """Return the newest version that has a migration."""
+    return ScriptDirectory.from_config(alembic_config()).get_current_head()
+
+
+def alembic_config() -> Config:
+    """Return the settings; there is no ini file."""
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).parent).replace("%", "%%"))
+    return config

@@ -1,0 +1,118 @@
+"""The stream of a node controller: registration, beats, barriers, ends in; orders out."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from typing import Any
+
+from pliant.core.ids import NodeName
+from pliant.protos import node_pb2, node_pb2_grpc
+from pliant.protos.codec import CodecError, exits_from_proto, node_from_proto, ready_from_proto
+from pliant.server.execute import Execute
+from pliant.server.fence_relay import FenceRelay
+from pliant.server.nodelist import NodeList
+from pliant.server.remove import EndReport, Remove
+from pliant.server.streams import Hub, NodeStream, Stream
+
+log = logging.getLogger(__name__)
+
+#: A peer must say who it is this soon after it connected.
+HELLO_TIMEOUT_S = 10.0
+
+
+class NodeService(node_pb2_grpc.NodeServiceServicer):
+    """Runs in the gRPC loop."""
+
+    def __init__(
+        self,
+        execute: Execute,
+        hub: Hub,
+        nodelist: NodeList,
+        remove: Remove,
+        relay: FenceRelay,
+        *,
+        generation: int,
+        beat_interval_s: float,
+    ) -> None:
+        self._execute, self._hub, self._nodelist = execute, hub, nodelist
+        self._remove, self._relay = remove, relay
+        self._generation, self._beat_interval_s = generation, beat_interval_s
+
+    async def Connect(self, request_iterator: Any, context: Any) -> AsyncIterator[Any]:
+        """Serve one controller until either side ends the stream."""
+        reports = aiter(request_iterator)
+        try:
+            first = await asyncio.wait_for(anext(reports), HELLO_TIMEOUT_S)
+            event = node_from_proto(first.register)
+        except (TimeoutError, StopAsyncIteration):
+            return
+        except CodecError as error:
+            yield _refused(str(error))
+            return
+        reason = self._nodelist.refusal(event, self._generation, first.register.generation)
+        if reason is not None:
+            log.warning("node %s refused: %s", event.name, reason)
+            yield _refused(reason)
+            return
+        stream: NodeStream = Stream(asyncio.get_running_loop(), f"node {event.name}")
+        # Attached before the core knows: the orders that follow from the registration wait here.
+        self._hub.attach_node(event.name, stream)
+        self._nodelist.registered(event.name)
+        reader = None
+        try:
+            name = event.name
+            future = self._execute.commit(event, (), lambda core: core.nodes[name].first)
+            yield self._welcome(await asyncio.wrap_future(future))
+            log.info("node %s connected with %d slots", name, event.slots)
+            reader = asyncio.create_task(self._read(name, reports, stream))
+            async for order in stream.messages():
+                yield order
+        finally:
+            self._hub.detach_node(event.name, stream)
+            if reader is not None:
+                reader.cancel()
+            log.info("node %s: stream closed", event.name)
+
+    def _welcome(self, first_processor: int) -> node_pb2.NodeOrder:
+        return node_pb2.NodeOrder(
+            welcome=node_pb2.Welcome(
+                generation=self._generation,
+                beat_interval_s=self._beat_interval_s,
+                first_processor=first_processor,
+            )
+        )
+
+    async def _read(self, node: NodeName, reports: Any, stream: NodeStream) -> None:
+        """Take reports until the controller ends the stream or says something impossible."""
+        try:
+            async for report in reports:
+                self._take(node, report)
+        except CodecError as error:
+            log.warning("node %s sent nonsense, stream closed: %s", node, error)
+        finally:
+            stream.close()
+
+    def _take(self, node: NodeName, report: node_pb2.NodeReport) -> None:
+        match report.WhichOneof("body"):
+            case "beat":
+                self._nodelist.beat(node, report.beat)
+            case "world_ready":
+                self._execute.post(ready_from_proto(node, report.world_ready))
+            case "fence":
+                self._relay.take(node, report.fence)
+            case "ranks_exited":
+                self._exits(node, report.ranks_exited)
+            case other:
+                raise CodecError(f"{other} is not expected here")
+
+    def _exits(self, node: NodeName, message: node_pb2.RanksExited) -> None:
+        event = exits_from_proto(message)
+        ranks = tuple(end.rank for end in message.exits)
+        times = tuple(end.at for end in message.exits)
+        self._remove.report(EndReport(node, message.world, ranks, times, event))
+
+
+def _refused(reason: str) -> node_pb2.NodeOrder:
+    return node_pb2.NodeOrder(refused=node_pb2.Refused(reason=reason))

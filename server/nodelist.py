@@ -1,0 +1,115 @@
+"""The nodelist thread: who is alive, judged by beats; who may register at all."""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from pliant.core.events import Event, NodeLost, NodeRecovered, NodeRegistered, NodeSuspected
+from pliant.core.ids import JobId, NodeName
+from pliant.core.nodes import Node, NodeState
+from pliant.protos import node_pb2
+from pliant.server.board import Board, Usage
+from pliant.server.execute import Execute
+from pliant.server.leases import Health, Leases
+from pliant.server.streams import Hub
+from pliant.server.threads import start_thread
+
+log = logging.getLogger(__name__)
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+#: Looks at the leases are at least this far apart.
+SHORTEST_SLEEP_S = 0.05
+
+
+class NodeList:
+    """Leases of all nodes. A stream that closes is no sign of death; silence is."""
+
+    def __init__(
+        self, execute: Execute, hub: Hub, board: Board, beat_interval_s: float, lease_s: float
+    ) -> None:
+        self._execute, self._hub, self._board = execute, hub, board
+        self._lease_s = lease_s
+        self._leases = Leases(beat_interval_s, lease_s)
+        self._flag = threading.Condition()
+        self._stopping = False
+        self._thread: Any = None
+
+    def restore(self, nodes: Iterable[Node]) -> None:
+        """Give nodes that were there before a restart a whole lease to come back."""
+        for node in nodes:
+            if node.state is not NodeState.LOST:
+                self._leases.open(node.name, time.monotonic())
+
+    def refusal(self, event: NodeRegistered, generation: int, obeyed: int) -> str | None:
+        """Why a controller may not register; None: it may."""
+        if not _NAME.fullmatch(event.name):
+            return f"{event.name!r} is no name for a node"
+        if obeyed > generation:
+            return (
+                f"this server has generation {generation}, but the node has obeyed generation "
+                f"{obeyed}: this server runs on an old copy of the database"
+            )
+        host = self._board.node_map.by_name.get(event.name)
+        if host is not None and host.slots != event.slots:
+            return f"node {event.name} has {host.slots} slots here, not {event.slots}"
+        with self._flag:
+            silent = self._leases.silent(event.name, time.monotonic())
+        if self._hub.node_connected(event.name) and not silent:
+            return f"a node named {event.name} is connected already"
+        return None
+
+    def registered(self, node: NodeName) -> None:
+        """Watch a node from now on."""
+        with self._flag:
+            self._leases.open(node, time.monotonic())
+            self._flag.notify()
+
+    def beat(self, node: NodeName, beat: node_pb2.Beat) -> None:
+        """Note a sign of life and what the node says of its jobs."""
+        with self._flag:
+            before = self._leases.beat(node, time.monotonic())
+        if before is Health.SUSPECT:
+            self._execute.post(NodeRecovered(node))
+        elif before is Health.LOST:
+            # Its jobs were given up: both sides must compare what they know.
+            self._hub.close_node(node)
+        usage = {JobId(j.job): Usage(j.resident_bytes, j.major_faults) for j in beat.jobs}
+        self._board.put_usage(node, beat.idle_memory_bytes, usage)
+
+    def start(self, on_fault: Callable[[str], None]) -> None:
+        """Start the thread."""
+        self._thread = start_thread("nodelist", self._run, on_fault)
+
+    def stop(self) -> None:
+        """End the thread."""
+        with self._flag:
+            self._stopping = True
+            self._flag.notify()
+        if self._thread:
+            self._thread.join()
+
+    def _run(self) -> None:
+        while True:
+            with self._flag:
+                if self._stopping:
+                    return
+                self._flag.wait(self._sleep())
+                overdue = self._leases.overdue(time.monotonic())
+            for node, health in overdue:
+                self._execute.post(self._event(node, health))
+                if health is Health.LOST:
+                    self._hub.close_node(node)
+
+    def _sleep(self) -> float | None:
+        deadline = self._leases.next_deadline()
+        return None if deadline is None else max(SHORTEST_SLEEP_S, deadline - time.monotonic())
+
+    def _event(self, node: NodeName, health: Health) -> Event:
+        if health is Health.SUSPECT:
+            return NodeSuspected(node)
+        return NodeLost(node, f"nothing heard for {self._lease_s:g} s")

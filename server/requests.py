@@ -1,0 +1,197 @@
+"""Submissions checked at the door: types, ranges, sizes, all faults named with their field."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import msgspec
+
+from pliant.core.ids import JobId
+from pliant.core.jobs import JobSpec, JobType
+from pliant.core.sizes import Sizes, SizesError, parse_sizes
+from pliant.server.program import Program, expand
+
+#: What execve accepts: one string, and all strings together with some room for our own variables.
+LONGEST_STRING = 131_071
+LONGEST_TOTAL = 2_000_000
+LONGEST_NAME = 4096
+LONGEST_S = 10 * 365 * 86400.0
+
+
+class RequestError(Exception):
+    """A request that is answered with an error."""
+
+    def __init__(self, message: str, *, kind: str = "invalid", field: str = "") -> None:
+        super().__init__(message)
+        self.kind, self.field = kind, field
+
+    def answer(self) -> dict[str, Any]:
+        """The error as the users' socket shows it."""
+        error = {"kind": self.kind, "field": self.field, "message": str(self)}
+        return {"ok": False, "error": error}
+
+
+class JobRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """A submission as the client sends it."""
+
+    argv: list[str]
+    cwd: str
+    name: str = ""
+    env: dict[str, str] = {}
+    type: Literal["mpi", "uni", "script"] = "mpi"
+    sizes: str = "1"
+    prefer: int | None = None
+    stdin: str = ""
+    stdout: str = "pliant-%j.out"
+    stderr: str = ""
+    umask: int = 0o022
+    hold: bool = False
+    time_limit_s: float | None = None
+    estimate_s: float | None = None
+    #: The client's own name for this submission: sent again, it gives the same job.
+    key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """A request that passed every check."""
+
+    request: JobRequest
+    sizes: Sizes
+
+    def spec(self, job: JobId, user: str, uid: int, now: float) -> JobSpec:
+        """What the core needs to know."""
+        request = self.request
+        return JobSpec(
+            id=job,
+            name=request.name or os.path.basename(request.argv[0]),
+            user=user,
+            type=JobType(request.type),
+            sizes=self.sizes,
+            submit=now,
+            uid=uid,
+            estimate_s=request.estimate_s,
+            time_limit_s=request.time_limit_s,
+        )
+
+    def program(self, spec: JobSpec) -> Program:
+        """What the nodes need to know."""
+        request = self.request
+
+        def path(pattern: str) -> str:
+            return os.path.join(request.cwd, expand(pattern, spec.id, spec.name)) if pattern else ""
+
+        return Program(
+            argv=tuple(request.argv),
+            env=request.env,
+            cwd=request.cwd,
+            stdin=path(request.stdin),
+            stdout=path(request.stdout or "pliant-%j.out"),
+            stderr=path(request.stderr),
+            umask=request.umask,
+        )
+
+
+def check_submission(raw: object, processors: int) -> Submission:
+    """Check a submission against the grammar and the known cluster, or raise RequestError."""
+    try:
+        request = msgspec.convert(raw, JobRequest)
+    except msgspec.ValidationError as error:
+        raise _from_msgspec(str(error)) from None
+    _check_program(request)
+    _check_times(request)
+    return Submission(request, _check_sizes(request, processors))
+
+
+def _from_msgspec(text: str) -> RequestError:
+    """``Expected `int`, got `str` - at `$.umask` `` with its field named."""
+    message, _, place = text.partition(" - at `$")
+    field = place.strip("`.").partition("[")[0]
+    if not field and (match := re.search(r"field `(\w+)`", message)):
+        field = match[1]
+    message = message.replace("`", "")
+    return RequestError(f"{field}: {message}" if field else message, field=field)
+
+
+def _check_program(request: JobRequest) -> None:
+    if not request.argv or not request.argv[0]:
+        raise RequestError("argv: a job needs a program", field="argv")
+    if len(request.name) > LONGEST_NAME:
+        raise RequestError(f"name: longer than {LONGEST_NAME} characters", field="name")
+    if not os.path.isabs(request.cwd):
+        raise RequestError("cwd: expected an absolute path", field="cwd")
+    if not 0 <= request.umask <= 0o777:
+        raise RequestError("umask: expected 0 to 0777", field="umask")
+    for name in request.env:
+        if not name or "=" in name:
+            raise RequestError(f"env: {name!r} is no name for a variable", field="env")
+    texts = {
+        "argv": request.argv,
+        "env": [f"{name}={value}" for name, value in request.env.items()],
+        "name": [request.name],
+        "cwd": [request.cwd],
+        "stdin": [request.stdin],
+        "stdout": [request.stdout],
+        "stderr": [request.stderr],
+    }
+    total = sum(_check_texts(field, strings) for field, strings in texts.items())
+    if total > LONGEST_TOTAL:
+        raise RequestError(
+            f"argv and env: {total} bytes together, the limit is {LONGEST_TOTAL}", field="argv"
+        )
+
+
+def _check_texts(field: str, strings: list[str]) -> int:
+    total = 0
+    for text in strings:
+        if "\0" in text:
+            raise RequestError(f"{field}: a zero byte cannot be passed on", field=field)
+        try:
+            length = len(os.fsencode(text))
+        except UnicodeEncodeError:
+            raise RequestError(f"{field}: not a byte string of this host", field=field) from None
+        if length > LONGEST_STRING:
+            raise RequestError(
+                f"{field}: a string of {length} bytes, the limit is {LONGEST_STRING}", field=field
+            )
+        total += length + 9  # its end and its pointer
+    return total
+
+
+def _check_times(request: JobRequest) -> None:
+    for field in ("time_limit_s", "estimate_s"):
+        value = getattr(request, field)
+        if value is not None and not (math.isfinite(value) and 0 < value <= LONGEST_S):
+            raise RequestError(
+                f"{field}: expected more than 0 and at most {LONGEST_S:g} seconds, got {value}",
+                field=field,
+            )
+
+
+def _check_sizes(request: JobRequest, processors: int) -> Sizes:
+    try:
+        sizes = parse_sizes(request.sizes)
+    except SizesError as error:
+        raise RequestError(str(error), field="sizes") from None
+    if request.prefer is not None:
+        try:
+            sizes = sizes.prefer(request.prefer)
+        except SizesError as error:
+            raise RequestError(str(error), field="prefer") from None
+    if request.type != "mpi" and (sizes.lo, sizes.hi) != (1, 1):
+        raise RequestError(
+            f"sizes {sizes}: a job of type {request.type} has one processor", field="sizes"
+        )
+    if not processors:
+        raise RequestError("no node has registered yet: try again later", kind="unavailable")
+    if sizes.lo > processors:
+        raise RequestError(
+            f"sizes {sizes} can never be satisfied: the cluster has {processors} processors",
+            kind="refused",
+            field="sizes",
+        )
+    return sizes

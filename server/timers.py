@@ -1,0 +1,38 @@
+"""The core's wishes to be woken, soonest first."""
+
+from __future__ import annotations
+
+import heapq
+from itertools import count
+
+from pliant.core.timers import Timer
+
+
+class Timers:
+    """A heap of timers; setting one again moves it."""
+
+    def __init__(self) -> None:
+        self._times: dict[Timer, float] = {}
+        self._heap: list[tuple[float, int, Timer]] = []
+        self._order = count()
+
+    def set(self, timer: Timer, at: float) -> None:
+        """Have the timer fire at a time."""
+        self._times[timer] = at
+        heapq.heappush(self._heap, (at, next(self._order), timer))
+
+    def due(self, now: float) -> list[Timer]:
+        """Remove and return the timers whose time has come."""
+        fired = []
+        while self._heap and self._heap[0][0] <= now:
+            at, _, timer = heapq.heappop(self._heap)
+            if self._times.get(timer) == at:
+                del self._times[timer]
+                fired.append(timer)
+        return fired
+
+    def next_time(self) -> float | None:
+        """When the next one fires."""
+        while self._heap and self._times.get(self._heap[0][2]) != self._heap[0][0]:
+            heapq.heappop(self._heap)
+        return self._heap[0][0] if self._heap else None
