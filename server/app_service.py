@@ -24,8 +24,8 @@ from pliant.protos.codec import (
 )
 from pliant.server.board import Board
 from pliant.server.execute import Execute
-from pliant.server.node_service import HELLO_TIMEOUT_S
 from pliant.server.keyring import Keyring
+from pliant.server.node_service import HELLO_TIMEOUT_S
 from pliant.server.streams import AppSession, Hub, Stream
 
 log = logging.getLogger(__name__)

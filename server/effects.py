@@ -15,9 +15,9 @@ from pliant.protos.codec import template_to_proto
 from pliant.server.board import Board
 from pliant.server.database.changes import Change, add_world
 from pliant.server.database.reader import Reader
+from pliant.server.keyring import Keyring
 from pliant.server.launch import Surroundings, start_orders
 from pliant.server.program import Program
-from pliant.server.keyring import Keyring
 from pliant.server.streams import Hub
 from pliant.server.worlds import World, WorldBook
 

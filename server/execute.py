@@ -85,7 +85,7 @@ class Execute:
         self._next_request = 0
         self._thread: threading.Thread | None = None
         #: Called with the numbers of jobs whose end has just become durable.
-        self.on_ended: Callable[[Sequence[int]], None] = lambda jobs: None
+        self.on_ended: Callable[[Sequence[int]], None] = lambda _: None
 
     # ---------------------------------------------------------------- any thread
 

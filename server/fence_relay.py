@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import Sequence
 
 from pliant.core.ids import NodeName
@@ -18,10 +19,11 @@ log = logging.getLogger(__name__)
 
 
 class FenceRelay:
-    """Runs in the gRPC loop."""
+    """Merges and answers; runs in the gRPC loop, except where it says otherwise."""
 
     def __init__(self, hub: Hub, book: WorldBook, fences: Fences, writer: Writer) -> None:
         self._hub, self._book, self._fences, self._writer = hub, book, fences, writer
+        self._lock = threading.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
 
     def take(self, node: NodeName, message: node_pb2.Fence) -> None:
@@ -30,9 +32,10 @@ class FenceRelay:
         if world is None or node not in world.nodes:
             log.warning("node %s: barrier of unknown world %s", node, message.world)
             return
-        merged = self._fences.arrive(
-            world.name, world.nodes, node, message.sequence, dict(message.pairs)
-        )
+        with self._lock:
+            merged = self._fences.arrive(
+                world.name, world.nodes, node, message.sequence, dict(message.pairs)
+            )
         if merged is not None:
             task = asyncio.create_task(self._answer(merged))
             self._tasks.add(task)
@@ -50,5 +53,6 @@ class FenceRelay:
             self._hub.order(node, node_pb2.NodeOrder(fence_done=done))
 
     def forget(self, jobs: Sequence[int], worlds: Sequence[World]) -> None:
-        """Drop the barriers of worlds that have ended."""
-        self._fences.forget(world.name for world in worlds if world.spans_nodes)
+        """Drop the barriers of worlds that have ended, from any thread."""
+        with self._lock:
+            self._fences.forget(world.name for world in worlds if world.spans_nodes)

@@ -28,6 +28,7 @@ from pliant.server.effects import Effects, Programs
 from pliant.server.execute import Execute
 from pliant.server.fence_relay import FenceRelay
 from pliant.server.fences import Fences
+from pliant.server.keyring import Keyring
 from pliant.server.launch import Surroundings
 from pliant.server.lock import write_atomically
 from pliant.server.node_service import NodeService
@@ -35,7 +36,6 @@ from pliant.server.nodelist import NodeList
 from pliant.server.planner import Planner
 from pliant.server.remove import Remove
 from pliant.server.rpc import RpcServer
-from pliant.server.keyring import Keyring
 from pliant.server.streams import Hub
 from pliant.server.submissions import Submissions
 from pliant.server.worlds import World, WorldBook

@@ -33,5 +33,5 @@ def log_to_stderr(*, debug: bool) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.DEBUG if debug else logging.INFO)
-    logging.getLogger("asyncio").setLevel(logging.WARNING)
-    logging.getLogger("grpc").setLevel(logging.WARNING)
+    for noisy in ("asyncio", "grpc", "alembic"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)

@@ -1,4 +1,4 @@
-"""What may be written: each change is a fixed statement with values, so that equal ones run together."""
+"""What may be written: fixed statements with values, so that equal ones run together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one writer of the database: many small transactions share one flush of the disk (group commit)."""
+"""The one writer of the database: many small transactions share one flush (group commit)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class _Item(NamedTuple):
 
 
 class Writer:
-    """Takes changes from any thread; each ``commit`` is atomic, and durable when its future is done."""
+    """Takes changes from any thread; a commit is atomic, and durable when its future is done."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
