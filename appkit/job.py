@@ -155,8 +155,10 @@ class Job:
         """
         self._check_early("once")
         if self.joining:
-            result: T = self._agent.newcomer.once()
-            return result
+            data = self._agent.newcomer.once()
+            self._agent.once.append(data)  # this process may be the coordinator one day
+            received: T = pickle.loads(data)
+            return received
         with self._member.lend():
             result = function()
         if self._agent.managed:

@@ -1,32 +1,200 @@
-"""Real ranks that join and leave a real application."""
+"""Real ranks that join and leave a real application; every iteration verifies all its data."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from standin import Application
 
+from pliant.protos import app_pb2 as pb
+from testkit import wait_until
+
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(120)]
 
 Start = Callable[..., Application]
 
 
+@pytest.fixture
+def stop(tmp_path: Path) -> Path:
+    return tmp_path / "stop"
+
+
 def finish(app: Application, stop: Path) -> str:
+    """Let the application come to its end; all processes ever started ended with 0."""
     stop.touch()
     codes = app.wait()
     assert set(codes) == {0}, (codes, app.text())
-    return app.text()
+    text = app.text()
+    assert f"size {len(app.processors)} " in text
+    assert text.count("verified") == 1
+    assert text.count("after main") == len(app.processors)  # leavers do not come there
+    return text
 
 
-def test_grow_and_shrink(start: Start, tmp_path: Path) -> None:
-    stop = tmp_path / "stop"
+def test_newcomers_are_appended_and_leavers_close_the_gap(start: Start, stop: Path) -> None:
     app = start("verify", 2, str(stop))
-    outcome = app.grow(2)
-    print(outcome)
-    assert outcome.committed
-    outcome = app.shrink([1, 3])
-    print(outcome)
-    assert outcome.committed
-    assert "verified" in finish(app, stop)
+    grown = app.grow(2)
+    assert grown.committed
+    assert list(grown.processors) == [0, 1, 2, 3]
+    assert {"join", "move", "commit", "total"} <= set(grown.seconds)
+    assert grown.bytes_moved > 0
+    shrunk = app.shrink([1, 2])
+    assert shrunk.committed
+    assert list(shrunk.processors) == [0, 3]
+    assert shrunk.epoch == 2
+    finish(app, stop)
+
+
+def test_a_single_process_grows_and_shrinks_back(start: Start, stop: Path) -> None:
+    app = start("verify", 1, str(stop))
+    assert app.grow(3).committed
+    assert app.shrink([1, 2, 3]).committed
+    assert app.grow(1).committed
+    finish(app, stop)
+
+
+def test_the_coordinator_leaves(start: Start, stop: Path) -> None:
+    app = start("verify", 3, str(stop))
+    assert list(app.shrink([0]).processors) == [1, 2]
+    assert list(app.grow(2).processors) == [1, 2, 3, 4]
+    assert list(app.shrink([0, 1]).processors) == [3, 4]
+    app.server.reports["progress"].get(timeout=5)
+    finish(app, stop)
+
+
+def test_many_cycles_in_which_the_oldest_world_leaves(start: Start, stop: Path) -> None:
+    app = start("verify", 2, str(stop))
+    pauses: dict[str, list[float]] = {"grow": [], "shrink": []}
+    for _ in range(12):
+        pauses["grow"].append(app.grow(2).seconds["total"])
+        pauses["shrink"].append(app.shrink([0, 1]).seconds["total"])
+    for name, values in pauses.items():
+        print(f"{name}: median {sorted(values)[6] * 1e3:.1f} ms, max {max(values) * 1e3:.1f} ms")
+    finish(app, stop)
+
+
+def test_single_slots_come_and_go_anywhere(start: Start, stop: Path) -> None:
+    app = start("verify", 4, str(stop))
+    for leaver in (0, 3, 1, 2, 0, 3):
+        assert app.shrink([leaver]).committed
+        assert app.grow(1).committed
+    finish(app, stop)
+
+
+def test_a_newcomer_that_dies_before_it_connects_disturbs_nobody(start: Start, stop: Path) -> None:
+    app = start("verify", 2, str(stop))
+    world, processors = app.prepare(2)
+    world.processes[1].kill()
+    world.processes[1].wait()
+    app.go_grow(world, processors)
+    rank0_gone = app.server.next("progress")  # the application goes on meanwhile
+    assert rank0_gone.progress.safe_points > 0
+    world.processes[0].kill()
+    outcome = app.outcome()
+    assert not outcome.committed
+    assert outcome.stage == "join"
+    assert outcome.epoch == 0
+    for processor in processors:
+        app.places.pop(processor)[0].wait(processors.index(processor))
+    assert app.grow(1).committed
+    finish(app, stop)
+
+
+def test_a_wrong_secret_is_not_admitted(start: Start, stop: Path) -> None:
+    app = start("verify", 1, str(stop))
+    world, processors = app.prepare(1)
+    app.go_grow(world, processors, secret="guessed")
+    assert world.wait(0) == 0  # told to go away, like one that is not needed any more
+    app.places.pop(processors[0])
+    withdraw = pb.Withdraw(resize=1, reason="newcomers ended")
+    app.server.send(pb.AppOrder(withdraw=withdraw))
+    assert app.server.next("withdrawn").withdrawn.resize == 1
+    assert app.grow(1).committed
+    finish(app, stop)
+
+
+def test_withdrawn_before_it_began(start: Start, stop: Path) -> None:
+    app = start("verify", 2, str(stop))
+    world, processors = app.prepare(1)
+    app.server.send(pb.AppOrder(withdraw=pb.Withdraw(resize=1, reason="changed my mind")))
+    assert app.server.next("withdrawn").withdrawn.resize == 1
+    world.controls[0].close()  # the shim is gone: the newcomer ends by itself
+    world.processes[0].wait(10)
+    app.places.pop(processors[0])
+    assert app.grow(1).committed
+    finish(app, stop)
+
+
+def test_the_program_ends_with_an_open_offer(start: Start, stop: Path) -> None:
+    app = start("verify", 2, str(stop))
+    world, processors = app.prepare(1)
+    stop.touch()
+    assert app.server.next("withdrawn").withdrawn.resize == 1
+    world.processes[0].kill()
+    app.places.pop(processors[0])[0].wait(0)
+    finish(app, stop)
+
+
+def test_sizes_outside_the_programs_are_refused(start: Start, stop: Path) -> None:
+    app = start("verify", 2, str(stop))
+    answer = app.offer(65)
+    assert answer.verb == pb.VERB_REJECT
+    assert "1-64" in answer.reason
+    assert answer.items[0].status == "rejected"
+    assert app.offer(2).verb == pb.VERB_REJECT
+    finish(app, stop)
+
+
+def test_newcomers_wait_without_using_the_processor(start: Start, stop: Path) -> None:
+    app = start("verify", 1, str(stop))
+    world, processors = app.prepare(2)
+    pid = world.processes[0].pid
+
+    def ticks() -> int:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return int(fields[11]) + int(fields[12])
+
+    before = ticks()
+    time.sleep(1.0)
+    assert ticks() - before <= 1
+    app.go_grow(world, processors)
+    assert app.outcome().committed
+    finish(app, stop)
+
+
+def test_the_server_restarts(start: Start, stop: Path) -> None:
+    from standin import Server
+
+    app = start("verify", 2, str(stop))
+    assert app.grow(1).committed
+    app.server.stop()
+    app.server = Server()
+    app.address_file.write_text(app.server.address)
+    hello = app.server.hellos.get(timeout=20)
+    assert (hello.epoch, list(hello.processors)) == (1, [0, 1, 2])
+    assert (hello.job, hello.run, hello.token, hello.sizes) == (7, 1, b"token", "1-64")
+    assert app.grow(1).committed
+    finish(app, stop)
+
+
+def test_a_refused_session_ends_the_program(start: Start, stop: Path) -> None:
+    from standin import Server
+
+    app = start(
+        "verify", 1, str(stop), server=Server(refuse="sizes 1-64 and 65-70: none in common")
+    )
+    assert app.wait() == [1]
+    assert "none in common" in app.text()
+
+
+def test_progress_is_reported(start: Start, stop: Path) -> None:
+    app = start("verify", 2, str(stop))
+    progress = [app.server.next("progress").progress for _ in range(3)]
+    wait_until(lambda: progress[-1].iteration > 0)
+    assert progress[2].iteration > progress[1].iteration
+    assert progress[2].iterations == 1_000_000
+    assert 0 <= progress[2].safe_point_age_s < 1
+    finish(app, stop)
