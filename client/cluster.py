@@ -13,7 +13,7 @@ from pliant.client.daemons import describe_code
 from pliant.client.errors import ClientError
 from pliant.client.interrupts import Interrupted, Interrupts
 from pliant.client.local import LocalCluster, Shape
-from pliant.client.output import Parser, fail, run_command
+from pliant.client.output import INTERRUPTED, Parser, fail, run_command
 from pliant.client.paths import run_dir, state_dir
 
 
@@ -97,38 +97,37 @@ class _Progress:
 
 
 def _up(options: argparse.Namespace) -> int:
-    cluster = _cluster(options)
-    progress = _Progress()
+    cluster, progress, is_up = _cluster(options), _Progress(), False
     with Interrupts() as interrupts:
         if not options.detach:
             procs.adopt_orphans()
-        with cluster.locked():
-            cluster.choose(_wanted(options, cluster.shape))
-            _bring_up(cluster, interrupts, progress)
-        print(_greeting(cluster, options), flush=True)
-        if options.detach:
-            return 0
         try:
+            with cluster.locked():
+                cluster.choose(_wanted(options, cluster.shape))
+                with interrupts.shielded():
+                    cluster.start_missing()
+                cluster.wait_up(progress)
+            progress.end()
+            print(_greeting(cluster, options), flush=True)
+            if options.detach:
+                cluster.detach()
+                return 0
+            is_up = True
             _stay(cluster)
         except Interrupted:
-            pass  # the way to end it
-        interrupts.ignore()
-        return _take_down(cluster, progress)
-
-
-def _bring_up(cluster: LocalCluster, interrupts: Interrupts, progress: _Progress) -> None:
-    """Start what is missing; when that fails, leave nothing of it behind."""
-    with interrupts.shielded():
-        started = cluster.start_missing()
-    try:
-        cluster.wait_up(progress)
-    except BaseException:
-        interrupts.ignore()
-        progress.end()
-        for daemon in reversed(started):
-            daemon.end(5.0)
-        raise
-    progress.end()
+            interrupts.ignore()
+            progress.end()
+            if options.detach:
+                cluster.end_started()
+                return INTERRUPTED
+        except ClientError:
+            interrupts.ignore()
+            progress.end()
+            cluster.end_started()
+            raise
+        code = _take_down(cluster, progress)
+        procs.collect()
+        return code if is_up else INTERRUPTED
 
 
 def _greeting(cluster: LocalCluster, options: argparse.Namespace) -> str:
@@ -163,8 +162,8 @@ def _stay(cluster: LocalCluster) -> None:
 
 def _take_down(cluster: LocalCluster, progress: _Progress, *, keep_jobs: bool = False) -> int:
     with cluster.locked():
-        left = cluster.stop(progress, keep_jobs=keep_jobs)
-        procs.collect()
+        cluster.stop(progress, keep_jobs=keep_jobs)
+        left = [] if keep_jobs else cluster.sweep()
     progress.end()
     for pid in left:
         fail("pliant down", f"process {pid} is still there: {' '.join(procs.words(pid))}")

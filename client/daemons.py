@@ -91,6 +91,12 @@ class Daemon:
                 pass  # not even KILL ended it: the caller's last look reports it
         self.forget()
 
+    def detach(self) -> None:
+        """Leave it to itself: whoever asks next finds it through its pid file."""
+        if self.process is not None:
+            self.process.returncode = 0  # so that nobody waits for it, nor warns of it
+            self.process = None
+
     def forget(self) -> None:
         """Remove the pid file."""
         try:

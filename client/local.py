@@ -149,6 +149,17 @@ class LocalCluster:
             daemon.start(env)
         return missing
 
+    def end_started(self) -> None:
+        """End the daemons that this process has started, for not all of them came up."""
+        for daemon in reversed(self.daemons):
+            if daemon.process is not None:
+                daemon.end(5.0)
+
+    def detach(self) -> None:
+        """Leave the daemons to themselves."""
+        for daemon in self.daemons:
+            daemon.detach()
+
     def wait_up(self, report: Report, timeout_s: float = START_TIMEOUT_S) -> None:
         """Wait until the server has every node; tell how far it is whenever that changes.
 
@@ -186,8 +197,8 @@ class LocalCluster:
 
     # -- down
 
-    def stop(self, report: Report, *, keep_jobs: bool = False) -> list[int]:
-        """End everything and return the processes that are there in spite of it."""
+    def stop(self, report: Report, *, keep_jobs: bool = False) -> None:
+        """Cancel the jobs that run, end the daemons, remove what they leave in the run folder."""
         if not keep_jobs:
             self._cancel_jobs(report)
         server, *controllers = self.daemons
@@ -201,13 +212,11 @@ class LocalCluster:
                 pass  # it is asked with a signal next
         server.end(_STOP_TIMEOUT_S)
         self._end_controllers(controllers, report)
-        left = [] if keep_jobs else self._sweep()
         for name in (SOCKET, "server.address"):
             try:
                 os.unlink(os.path.join(self.run, name))
             except (FileNotFoundError, NotADirectoryError):
                 pass  # the server has removed it
-        return left
 
     def _end_controllers(self, controllers: list[Daemon], report: Report) -> None:
         running = [pid for daemon in controllers if (pid := daemon.running())]
@@ -237,8 +246,12 @@ class LocalCluster:
         except (NoServerError, RequestError):
             return  # no server, no jobs to cancel; their processes are ended with the rest
 
-    def _sweep(self) -> list[int]:
-        """End what still belongs to this cluster: controllers' helpers, processes of jobs."""
+    def sweep(self) -> list[int]:
+        """End what still belongs to this cluster, as processes of jobs that nobody could cancel.
+
+        Returns:
+            The processes that are there in spite of it.
+        """
         return procs.end(procs.find(self.owns), 2.0)
 
     def owns(self, pid: int) -> bool:

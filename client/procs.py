@@ -38,6 +38,12 @@ def started(pid: int) -> float:
     return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + since_boot
 
 
+def parent(pid: int) -> int:
+    """Return the id of a process's parent, or 0 when there is no such one."""
+    fields = _stat(pid)
+    return int(fields[1]) if fields else 0
+
+
 def _stat(pid: int) -> list[str]:
     """Return the fields of /proc/PID/stat after the name, which may hold anything."""
     text = _read(pid, "stat").decode("ascii", "replace")

@@ -5,22 +5,20 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Sequence
 
-#: Categories of characters that a terminal may obey instead of showing: control, format (also the
-#: ones that turn the direction of writing), surrogates, line and paragraph separators.
-_UNSAFE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
-
 
 def clean(value: object) -> str:
-    """Return a text in which every character that is not for showing is written as an escape."""
+    """Return a text in which every character that is not for showing is written as an escape.
+
+    These are the ones that a terminal may obey: control characters, marks that turn the direction
+    of writing, bytes that are no text.
+    """
     text = str(value)
-    if text.isascii() and text.isprintable():
+    if text.isprintable():
         return text
-    return "".join(_shown(char) for char in text)
+    return "".join(char if char.isprintable() else _escape(char) for char in text)
 
 
-def _shown(char: str) -> str:
-    if unicodedata.category(char) not in _UNSAFE:
-        return char
+def _escape(char: str) -> str:
     return char.encode("unicode_escape", "surrogatepass").decode("ascii")
 
 

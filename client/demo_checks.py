@@ -1,0 +1,136 @@
+"""What must be true after the demo; every check is a line that says ``ok`` or ``FAILED``."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from pliant.client import procs
+
+_SHARED_MEMORY = "/dev/shm"
+_CHECKSUM = re.compile(r"^checksum\s+([0-9a-fA-F]+)\s*$", re.MULTILINE)
+
+
+class Checks:
+    """Prints checks as they are made and remembers whether all held."""
+
+    def __init__(self) -> None:
+        self.failed: list[str] = []
+
+    def check(self, what: str, fault: str) -> None:
+        """Print a check; it holds when there is no fault to tell."""
+        if fault:
+            self.failed.append(what)
+        print(f"FAILED  {what}: {fault}" if fault else f"ok      {what}", flush=True)
+
+
+def resizes(events: Iterable[Mapping[str, Any]]) -> tuple[int, int]:
+    """Return how many shrinks and how many expansions were carried out."""
+    shrinks = expansions = 0
+    for event in events:
+        if event["kind"] == "job.resized":
+            data = event.get("data") or {}
+            before, after = int(data.get("from") or 0), int(data.get("to") or 0)
+            shrinks += after < before
+            expansions += after > before
+    return shrinks, expansions
+
+
+def checksum(output: str) -> str:
+    """Return the checksum that a run of heat has printed, or nothing."""
+    found = _CHECKSUM.findall(output)
+    return str(found[-1]) if found else ""
+
+
+def compare(reference: str, found: str) -> str:
+    """Return what is wrong with a checksum, or nothing."""
+    if not reference:
+        return "the program alone printed no checksum"
+    if not found:
+        return "the job printed no checksum"
+    return "" if found == reference else f"{found}, alone it was {reference}"
+
+
+def shared_memory() -> set[str]:
+    """Return the names of the segments of shared memory that are this user's."""
+    names = set()
+    for entry in _entries(_SHARED_MEMORY):
+        try:
+            if entry.stat(follow_symlinks=False).st_uid == os.getuid():
+                names.add(entry.name)
+        except FileNotFoundError:
+            continue  # it went while we looked
+    return names
+
+
+def new_shared_memory(before: set[str], wait_s: float = 3.0) -> list[str]:
+    """Return segments that came since and that no living process uses: nobody will remove them.
+
+    Segments of other programs come and go meanwhile; those are in use, or gone after a moment.
+    """
+    deadline = time.monotonic() + wait_s
+    while True:
+        new = shared_memory() - before
+        left = sorted(new - _in_use(new)) if new else []
+        if not left or time.monotonic() >= deadline:
+            return left
+        time.sleep(0.1)
+
+
+def _in_use(names: set[str]) -> set[str]:
+    used = set()
+    for pid in procs.pids():
+        try:
+            with open(f"/proc/{pid}/maps", encoding="utf-8", errors="replace") as maps:
+                text = maps.read()
+        except OSError:
+            continue  # it has gone, or is somebody else's
+        used |= {name for name in names if f"{_SHARED_MEMORY}/{name}" in text}
+    return used
+
+
+def carrying(directory: str) -> list[int]:
+    """Return the living processes whose command line or environment names a directory."""
+    return procs.find(
+        lambda pid: any(
+            directory in text for text in (*procs.words(pid), *procs.environment(pid).values())
+        )
+    )
+
+
+def zombies() -> list[int]:
+    """Return children of this process that have ended and were not collected."""
+    return [
+        pid for pid in procs.pids() if procs.parent(pid) == os.getpid() and not procs.alive(pid)
+    ]
+
+
+def sockets(directory: str) -> list[str]:
+    """Return the paths of the socket files below a directory."""
+    found = []
+    for folder, _, names in os.walk(directory):
+        for name in names:
+            path = os.path.join(folder, name)
+            try:
+                if stat.S_ISSOCK(os.lstat(path).st_mode):
+                    found.append(path)
+            except FileNotFoundError:
+                continue  # it went while we looked
+    return found
+
+
+def listed(items: Sequence[object]) -> str:
+    """Return what is left over as a text, or nothing."""
+    return ", ".join(map(str, items[:10])) + (" ..." if len(items) > 10 else "")
+
+
+def _entries(path: str) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(path) as entries:
+            return list(entries)
+    except FileNotFoundError:
+        return []

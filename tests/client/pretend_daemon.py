@@ -1,0 +1,73 @@
+"""A server or a controller that only pretends, for the tests of `pliant up` and `down`.
+
+The server counts as nodes the controllers whose pid files are there. PRETEND tells what goes wrong.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+RUN = Path(os.environ["PLIANT_RUN_DIR"])
+STATE = Path(os.environ["PLIANT_STATE_DIR"])
+TROUBLE = os.environ.get("PRETEND", "")
+
+
+def nodes() -> list[dict[str, Any]]:
+    names = sorted(path.stem.removeprefix("node-") for path in RUN.glob("node-*.pid"))
+    return [{"name": name, "state": "UP", "reason": "", "slots": 2, "used": 0} for name in names]
+
+
+def answer(request: dict[str, Any]) -> dict[str, Any]:
+    with (STATE / "requests").open("a") as log:
+        log.write(json.dumps(request) + "\n")
+    running = STATE / "running"
+    match request["op"]:
+        case "nodes":
+            return {"ok": True, "nodes": nodes()}
+        case "jobs":
+            return {"ok": True, "jobs": [{"id": 5, "state": "RUNNING"}] * running.exists()}
+        case "cancel":
+            running.unlink(missing_ok=True)
+            return {"ok": True, "results": []}
+        case "stop":
+            threading.Timer(0.05, os._exit, [0]).start()
+    return {"ok": True}
+
+
+def serve(link: socket.socket) -> None:
+    with link, link.makefile("rwb") as lines:
+        for line in lines:
+            lines.write(json.dumps(answer(json.loads(line))).encode() + b"\n")
+            lines.flush()
+
+
+def listen() -> None:
+    directory = os.open(RUN, os.O_PATH)
+    path = f"/proc/self/fd/{directory}/server.sock"
+    Path(path).unlink(missing_ok=True)
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(path)
+    listener.listen()
+    while True:
+        threading.Thread(target=serve, args=[listener.accept()[0]], daemon=True).start()
+
+
+def main() -> None:
+    print("pretending", sys.argv[1:], flush=True)
+    if TROUBLE == "deaf" and "pliant.server" in sys.argv:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if TROUBLE == "dies" and "n2" in sys.argv:
+        sys.exit("nothing works today")
+    if "pliant.server" in sys.argv:
+        listen()
+    signal.pause()
+
+
+main()

@@ -1,0 +1,187 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pliant.client import local, procs
+from pliant.client.cluster import down, up
+from pliant.client.local import LocalCluster
+from testkit import wait_until
+
+PRETEND = str(Path(__file__).with_name("pretend_daemon.py"))
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def state(state_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Return the state folder of a cluster of pretending daemons; whatever is left of it ends."""
+    monkeypatch.setattr(local, "SERVER", (sys.executable, PRETEND, "pliant.server"))
+    monkeypatch.setattr(local, "CONTROLLER", (sys.executable, PRETEND, "pliant.nodectl"))
+    yield state_dir
+    cluster = LocalCluster(str(state_dir), str(state_dir.parent / "run"))
+    left = procs.find(cluster.owns)
+    procs.end(left, 0.0)
+    procs.collect()
+
+
+def cluster(state: Path) -> LocalCluster:
+    return LocalCluster(str(state), str(state.parent / "run"))
+
+
+def running(state: Path) -> dict[str, int]:
+    return {daemon.name: daemon.running() for daemon in cluster(state).running()}
+
+
+def requests(state: Path) -> list[str]:
+    return [json.loads(line)["op"] for line in (state / "requests").read_text().splitlines()]
+
+
+def test_up_and_down_twice(state: Path, capsys: Capture) -> None:
+    assert up(["--nodes", "2", "--slots", "3", "--detach"]) == 0
+    first = running(state)
+    assert list(first) == ["server", "node-n1", "node-n2"]
+    assert capsys.readouterr().out.startswith("up: 2 nodes with 3 processors each; ")
+    words = procs.words(first["node-n1"])
+    assert words[-6:-2] == ["--name", "n1", "--slots", "3"]
+    assert words[-1] == str(state.parent / "run" / "server.address")
+    assert up(["--detach"]) == 0
+    assert running(state) == first
+    assert down([]) == 0
+    assert running(state) == {}
+    assert [pid for pid in first.values() if procs.alive(pid)] == []
+    assert sorted(path.name for path in (state.parent / "run").iterdir()) == []
+    capsys.readouterr()
+    assert down([]) == 0
+    assert capsys.readouterr().out == "down: nothing was up\n"
+
+
+def test_up_starts_what_is_missing(state: Path) -> None:
+    assert up(["--nodes", "3", "--slots", "2", "--detach"]) == 0
+    before = running(state)
+    os.kill(before["node-n2"], signal.SIGKILL)
+    procs.wait_gone([before["node-n2"]], 5)
+    assert up(["--detach"]) == 0
+    after = running(state)
+    assert after.keys() == before.keys()
+    assert [name for name in after if after[name] != before[name]] == ["node-n2"]
+    assert down([]) == 0
+
+
+def test_it_is_the_same_cluster_the_next_time(state: Path, capsys: Capture) -> None:
+    words = ["--nodes", "1", "--slots", "2", "--strategy", "egs+pra", "--transport", "ucx"]
+    assert up([*words, "--detach"]) == 0
+    assert up(["--nodes", "2", "--detach"]) == 1
+    assert "take it down first" in capsys.readouterr().err
+    assert down([]) == 0
+    assert up(["--detach"]) == 0
+    server, node = running(state).values()
+    assert procs.words(server)[-2:] == ["--config", str(state / "server.yaml")]
+    assert (state / "server.yaml").read_text() == 'strategy: "egs+pra"\n'
+    assert procs.words(node)[-2:] == ["--transport", "ucx"]
+    assert down([]) == 0
+
+
+def test_a_daemon_that_dies_at_its_start(
+    state: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PRETEND", "dies")
+    assert up(["--nodes", "2", "--slots", "2", "--detach"]) == 1
+    err = capsys.readouterr().err
+    assert "node-n2 ended with exit code 1" in err
+    assert "nothing works today" in err
+    assert running(state) == {}
+
+
+def test_a_pid_file_that_names_another_process(state: Path) -> None:
+    run = state.parent / "run"
+    (run / "server.pid").write_text(f"{os.getpid()}\n")
+    (run / "node-n1.pid").write_text("nonsense")
+    assert running(state) == {}
+    assert down([]) == 0
+
+
+def test_down_cancels_what_runs(state: Path) -> None:
+    assert up(["--nodes", "1", "--slots", "2", "--detach"]) == 0
+    (state / "running").touch()
+    (state / "requests").unlink()
+    assert down([]) == 0
+    told = requests(state)
+    assert told[:4] == ["jobs", "nodes", "drain", "jobs"]
+    assert (told.count("cancel"), told[-1]) == (1, "stop")
+
+
+def test_down_can_leave_jobs_alone(state: Path) -> None:
+    assert up(["--nodes", "1", "--slots", "2", "--detach"]) == 0
+    (state / "running").touch()
+    (state / "requests").unlink()
+    assert down(["--keep-jobs"]) == 0
+    assert requests(state) == ["stop"]
+
+
+def test_down_ends_the_processes_of_jobs_without_a_server(state: Path) -> None:
+    mark = {"PLIANT_JOB": "1", "PLIANT_TOKEN_FILE": f"{state}/node-n1/spool/w/token"}
+    job = subprocess.Popen(["sleep", "60"], env={**os.environ, **mark})
+    other = subprocess.Popen(["sleep", "60"])
+    try:
+        assert down(["--keep-jobs"]) == 0
+        assert job.poll() is None
+        assert down([]) == 0
+        assert job.wait(5) == -signal.SIGTERM
+        assert other.poll() is None
+    finally:
+        for process in (job, other):
+            process.kill()
+            process.wait()
+
+
+def test_a_state_directory_of_its_own(state: Path, tmp_path: Path, capsys: Capture) -> None:
+    chosen = tmp_path / "deep" / "state"
+    assert up(["--nodes", "1", "--slots", "1", "--detach", "--state-dir", str(chosen)]) == 0
+    assert f"export PLIANT_STATE_DIR={chosen}" in capsys.readouterr().out
+    assert running(state) == {}
+    assert (chosen / "run" / "server.pid").exists()
+    assert down(["--state-dir", str(chosen)]) == 0
+
+
+@pytest.mark.parametrize("words", [["--nodes", "0"], ["--slots", "x"], ["--transport", "tcp"]])
+def test_wrong_usage(words: list[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        up(words)
+
+
+FOREGROUND = f"""
+import sys
+from pliant.client import local
+local.SERVER = (sys.executable, {PRETEND!r}, "pliant.server")
+local.CONTROLLER = (sys.executable, {PRETEND!r}, "pliant.nodectl")
+from pliant.client.cluster import up
+sys.exit(up(["--nodes", "2", "--slots", "2"]))
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("moment", ["when it is up", "at once"])
+def test_in_the_foreground_until_a_signal(state: Path, number: signal.Signals, moment: str) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", FOREGROUND],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PRETEND": "deaf"} if moment == "at once" else None,
+    )
+    assert process.stdout is not None
+    if moment == "when it is up":
+        assert process.stdout.readline().startswith("up: ")
+    else:
+        wait_until((state.parent / "run" / "server.pid").exists)
+    process.send_signal(number)
+    _, err = process.communicate(timeout=20)
+    assert process.returncode == (0 if moment == "when it is up" else 130), err
+    assert procs.find(cluster(state).owns) == []

@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pliant.client.directives import parse_directives, read_directives
+from pliant.client.errors import SubmitError
+
+
+def test_directives_of_the_head() -> None:
+    text = """#!/bin/sh
+# a comment
+#JOB -n 4 --name "two words"
+
+#JOB --time 2h   # half a day is too long
+#JOBLESS --hold
+echo hello
+#JOB --hold
+"""
+    assert parse_directives(text) == ["-n", "4", "--name", "two words", "--time", "2h"]
+
+
+def test_an_open_quote_names_the_line() -> None:
+    with pytest.raises(SubmitError, match=r"run\.sh:2: .*no closing quotation"):
+        parse_directives('#!/bin/sh\n#JOB --name "x\n', "run.sh")
+
+
+@given(st.lists(st.from_regex(r"[A-Za-z0-9=:.+-]+", fullmatch=True)))
+def test_words_come_back(words: list[str]) -> None:
+    assert parse_directives("#!/bin/sh\n" + "".join(f"#JOB {word}\n" for word in words)) == words
+
+
+@given(st.text())
+def test_any_text_is_read_or_refused(text: str) -> None:
+    try:
+        parse_directives(text)
+    except SubmitError:
+        pass
+
+
+def test_files_that_are_no_scripts_have_none(tmp_path: Path) -> None:
+    assert read_directives(str(tmp_path / "missing")) == []
+    program = tmp_path / "program"
+    program.write_bytes(b"\x7fELF\n#JOB -n 4\n")
+    assert read_directives(str(program)) == []
+    program.write_bytes(b"#!/usr/bin/env python3\n#JOB -n 4\n")
+    assert read_directives(str(program)) == ["-n", "4"]

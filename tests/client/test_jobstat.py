@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pliant.client.jobstat import FIELDS, elapsed, main, summary
+
+Capture = pytest.CaptureFixture[str]
+MakeJob = Callable[..., dict[str, Any]]
+
+
+def test_table(server: Any, make_job: MakeJob, capsys: Capture) -> None:
+    waiting = make_job(
+        12, name="w" * 50, state="PENDING", start=None, processors=0, reason="4 of 8 are free"
+    )
+    server.answers["jobs"] = {"jobs": [make_job(3, prefer=4), waiting]}
+    assert main([]) == 0
+    assert server.last == {"op": "jobs", "ids": None, "all": False}
+    head, first, second = capsys.readouterr().out.splitlines()
+    assert " ".join(head.split()) == "id name user class state procs sizes time start reason"
+    assert first.split()[:8] == ["3", "job3", "ada", "malleable", "RUNNING", "4", "1-8", "(4)"]
+    assert second.startswith("12  " + "w" * 31 + "…")
+    assert second.endswith("  4 of 8 are free")
+
+
+def test_names_cannot_steer_the_terminal(server: Any, make_job: MakeJob, capsys: Capture) -> None:
+    server.answers["jobs"] = {"jobs": [make_job(name="\x1b]0;owned\x07\nx")]}
+    assert main([]) == 0
+    out = capsys.readouterr().out
+    assert "\\x1b]0;owned\\x07\\nx" in out
+    assert len(out.splitlines()) == 2
+
+
+def test_json(server: Any, make_job: MakeJob, capsys: Capture) -> None:
+    record = make_job(1)
+    del record["signal"]
+    server.answers["jobs"] = {"jobs": [record]}
+    assert main(["--json"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)
+    assert list(found)[: len(FIELDS)] == list(FIELDS)
+    assert found["signal"] is None
+    assert server.last["all"] is True
+
+
+def test_named_jobs(server: Any, make_job: MakeJob, capsys: Capture) -> None:
+    server.answers["jobs"] = {"jobs": [make_job(1, state="FAILED", exit_code=3)]}
+    assert main(["1"]) == 0
+    assert server.last == {"op": "jobs", "ids": [1], "all": True}
+    assert "exit code 3" in capsys.readouterr().out
+    assert main(["1", "2"]) == 1
+    assert capsys.readouterr().err == "jobstat: there is no job 2\n"
+
+
+def test_an_empty_queue(server: Any, capsys: Capture) -> None:
+    server.answers["jobs"] = {"jobs": []}
+    assert main([]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 1
+    assert main(["--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == []
+
+
+def test_watch_ends_cleanly(
+    server: Any, make_job: MakeJob, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.answers["jobs"] = {"jobs": [make_job(1)]}
+    naps = iter([None])
+
+    def sleep(_: float) -> None:
+        if next(naps, "end") == "end":
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(time, "sleep", sleep)
+    assert main(["--watch"]) == 0
+    out = capsys.readouterr().out
+    assert out.count("1 job: 1 RUNNING") == 2
+    assert "\x1b" not in out
+
+
+@pytest.mark.usefixtures("state_dir")
+def test_no_server_and_wrong_usage(capsys: Capture) -> None:
+    assert main([]) == 3
+    with pytest.raises(SystemExit, match="2"):
+        main(["one"])
+    with pytest.raises(SystemExit, match="2"):
+        main(["--watch", "--every", "0"])
+    assert "jobstat: " in capsys.readouterr().err
+
+
+def test_elapsed(make_job: MakeJob) -> None:
+    assert elapsed(make_job(submit=10.0, start=None), 15.0) == 5.0
+    assert elapsed(make_job(submit=10.0, start=12.0), 15.0) == 3.0
+    assert elapsed(make_job(submit=10.0, start=12.0, end=13.0), 15.0) == 1.0
+
+
+def test_summary(make_job: MakeJob) -> None:
+    assert summary([]) == "0 jobs"
+    jobs = [make_job(1), make_job(2), make_job(3, state="PENDING")]
+    assert summary(jobs) == "3 jobs: 2 RUNNING, 1 PENDING"

@@ -1,0 +1,192 @@
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pliant.client.jobsub import main
+from testkit import fresh_modules, run_python
+
+Capture = pytest.CaptureFixture[str]
+MakeJob = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def accepting(server: Any) -> Any:
+    server.answers["submit"] = {"id": 12}
+    return server
+
+
+@pytest.mark.usefixtures("accepting")
+def test_prints_the_id(capsys: Capture) -> None:
+    assert main(["true"]) == 0
+    assert main(["--parsable", "true"]) == 0
+    assert capsys.readouterr() == ("12\n12\n", "")
+
+
+@pytest.mark.usefixtures("accepting")
+def test_json(capsys: Capture) -> None:
+    assert main(["--json", "true"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"id": 12}
+
+
+def test_everything_that_was_said_is_sent(accepting: Any, tmp_path: Path) -> None:
+    (tmp_path / "in").touch()
+    words = ["-n", "1-8", "--prefer", "4", "--type", "uni", "--name", "x", "--time", "2h"]
+    words += ["--estimate", "90s", "--hold", "-i", "in", "-o", "%x.o", "-e", "%j.e"]
+    assert main([*words, "--export", "ALL,Q=1", "--", "true", "-n", "3", "--wait"]) == 0
+    job = accepting.last["job"]
+    assert job["argv"][1:] == ["-n", "3", "--wait"]
+    assert job["env"] == {**os.environ, "Q": "1"}
+    del job["argv"], job["env"], job["umask"]
+    assert job == {
+        "name": "x",
+        "cwd": str(tmp_path),
+        "type": "uni",
+        "sizes": "1-8",
+        "prefer": 4,
+        "stdin": f"{tmp_path}/in",
+        "stdout": f"{tmp_path}/%x.o",
+        "stderr": f"{tmp_path}/%j.e",
+        "hold": True,
+        "time_limit_s": 7200.0,
+        "estimate_s": 90.0,
+    }
+
+
+def test_directives_and_the_command_line_wins(accepting: Any, tmp_path: Path) -> None:
+    lines = ["#!/bin/sh", "#JOB -n 4 --name script --export A=1", "#JOB --time 10", "true", ""]
+    (tmp_path / "run.sh").write_text("\n".join(lines))
+    assert main(["-n", "2", "--export", "B=2", "run.sh", "arg"]) == 0
+    job = accepting.last["job"]
+    assert (job["sizes"], job["name"], job["time_limit_s"]) == ("2", "script", 600.0)
+    assert (job["env"].get("A"), job["env"]["B"]) == (None, "2")
+    assert (job["type"], job["argv"][-1]) == ("script", "arg")
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("#JOB --bogus", "--bogus"),
+        ("#JOB other.sh", "holds options only"),
+        ("#JOB --time never", "#JOB lines of run.sh: argument --time"),
+    ],
+)
+def test_bad_directives(line: str, says: str, tmp_path: Path, capsys: Capture) -> None:
+    (tmp_path / "run.sh").write_text(f"#!/bin/sh\n{line}\n")
+    assert exit_code(["run.sh"]) == 2
+    assert says in capsys.readouterr().err
+
+
+def exit_code(words: list[str]) -> int:
+    try:
+        return main(words)
+    except SystemExit as stop:
+        return int(stop.code or 0)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["--"],
+        ["-n", "0", "true"],
+        ["-n", "8-1", "true"],
+        ["--prefer", "0", "true"],
+        ["--time", "soon", "true"],
+        ["--type", "charm", "true"],
+        ["--siz", "4", "true"],
+        ["--bogus", "true"],
+    ],
+)
+def test_wrong_usage(words: list[str], capsys: Capture) -> None:
+    assert exit_code(words) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("jobsub: ")
+
+
+def test_a_failed_check_names_field_and_remedy(capsys: Capture) -> None:
+    assert main(["./missing"]) == 1
+    assert "jobsub: program: " in capsys.readouterr().err
+
+
+def test_a_refusal_is_shown_without_its_escapes(server: Any, capsys: Capture) -> None:
+    server.refuse("submit", "no\x1b[2J", kind="invalid", field="sizes")
+    assert main(["true"]) == 1
+    assert capsys.readouterr().err == "jobsub: no\\x1b[2J\n"
+
+
+def test_no_server(state_dir: Path, capsys: Capture) -> None:
+    assert main(["true"]) == 3
+    assert str(state_dir.parent / "run" / "server.sock") in capsys.readouterr().err
+
+
+class TestWait:
+    @pytest.mark.parametrize(
+        ("changes", "code"),
+        [
+            ({"state": "COMPLETED", "exit_code": 0}, 0),
+            ({"state": "FAILED", "exit_code": 7}, 7),
+            ({"state": "FAILED", "signal": 9}, 137),
+            ({"state": "TIMEOUT", "signal": 15}, 143),
+            ({"state": "CANCELLED"}, 1),
+            ({"state": "REJECTED", "reason": "too large"}, 1),
+        ],
+    )
+    def test_exits_with_the_code_of_the_job(
+        self, accepting: Any, make_job: MakeJob, changes: dict[str, Any], code: int
+    ) -> None:
+        accepting.answers["wait"] = {"job": make_job(12, **changes)}
+        assert main(["--wait", "true"]) == code
+        assert accepting.last == {"op": "wait", "id": 12}
+
+    def test_json_is_the_final_job(
+        self, accepting: Any, make_job: MakeJob, capsys: Capture
+    ) -> None:
+        accepting.answers["wait"] = {"job": make_job(12, state="COMPLETED", exit_code=0)}
+        assert main(["--wait", "--json", "true"]) == 0
+        assert json.loads(capsys.readouterr().out)["state"] == "COMPLETED"
+
+    def test_a_server_that_is_restarted_is_asked_again(
+        self, accepting: Any, make_job: MakeJob
+    ) -> None:
+        asked = []
+
+        def answer(request: dict[str, Any]) -> dict[str, Any]:
+            asked.append(request)
+            final = {"job": make_job(12, state="COMPLETED", exit_code=0)}
+            return final if len(asked) == 3 else {"raw": b"CLOSE"}
+
+        accepting.answers["wait"] = answer
+        assert main(["--wait", "true"]) == 0
+
+
+def test_help_is_cheap() -> None:
+    loaded = fresh_modules("from pliant.client.jobsub import main; main(['--help'])")
+    assert loaded & {"grpc", "rich", "sqlalchemy", "numpy", "google", "click"} == set()
+
+
+def test_submitting_loads_little(accepting: Any) -> None:
+    loaded = fresh_modules("from pliant.client.jobsub import main; main(['true'])")
+    assert accepting.last["op"] == "submit"
+    assert loaded & {"asyncio", "dataclasses", "inspect", "subprocess", "grpc", "rich"} <= {
+        "dataclasses",  # the finder of an editable installation
+        "inspect",
+    }
+
+
+@pytest.mark.usefixtures("accepting")
+def test_as_a_program() -> None:
+    done = run_python("-m", "pliant.client.jobsub", sys.executable, "-V", check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "12\n", "")

@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from pliant.client.nodestat import FIELDS, main
+
+Capture = pytest.CaptureFixture[str]
+
+NODE = {
+    "name": "n1",
+    "cluster": "main",
+    "state": "UP",
+    "reason": "",
+    "slots": 4,
+    "used": 3,
+    "memory_bytes": 8 << 30,
+    "idle_memory_bytes": 1,
+    "jobs": [1, 7],
+    "address": "127.0.0.1",
+}
+
+
+@pytest.fixture
+def nodes(server: Any) -> Any:
+    lost = NODE | {"name": "n2", "state": "LOST", "reason": "silent for 60 s", "jobs": []}
+    server.answers["nodes"] = {"nodes": [NODE, lost], "strategy": "egs"}
+    return server
+
+
+@pytest.mark.usefixtures("nodes")
+class TestNodestat:
+    def test_table(self, capsys: Capture) -> None:
+        assert main([]) == 0
+        _, first, second = capsys.readouterr().out.splitlines()
+        assert first.split() == ["n1", "main", "UP", "3", "4", "8", "GiB", "1,7"]
+        assert second.endswith("silent for 60 s")
+
+    def test_json(self, capsys: Capture) -> None:
+        assert main(["--json", "n1"]) == 0
+        (found,) = json.loads(capsys.readouterr().out)
+        assert list(found)[: len(FIELDS)] == list(FIELDS)
+
+    def test_a_node_that_is_not_there(self, capsys: Capture) -> None:
+        assert main(["n9"]) == 1
+        assert capsys.readouterr() == ("", "nodestat: there is no node n9\n")
+
+
+@pytest.mark.usefixtures("state_dir")
+def test_no_server() -> None:
+    assert main([]) == 3

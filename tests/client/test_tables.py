@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pliant.client.tables import clean, shorten, table, width
+
+
+@given(
+    st.text(st.characters()) | st.binary().map(lambda data: data.decode(errors="surrogateescape"))
+)
+def test_clean_text_has_nothing_that_a_terminal_obeys(text: str) -> None:
+    shown = clean(text)
+    assert shown.isprintable()
+    shown.encode("utf-8")
+    assert clean(shown) == shown
+
+
+def test_escapes_are_shown_and_not_obeyed() -> None:
+    assert clean("\x1b[2J\x07a\u202eb") == "\\x1b[2J\\x07a\\u202eb"
+    assert clean("café ☕") == "café ☕"
+
+
+def test_columns_are_as_wide_as_what_is_in_them() -> None:
+    text = table(("id", "name"), [(7, "a"), (123, "longer")], right=frozenset({"id"}))
+    assert text.splitlines() == [" id  name", "  7  a", "123  longer"]
+
+
+def test_wide_characters_count_twice() -> None:
+    assert width("日本") == 4
+    lines = table(("n", "x"), [("日本", 1), ("ab", 2)]).splitlines()
+    assert lines == ["n     x", "日本  1", "ab    2"]
+
+
+def test_a_table_without_rows_has_its_heads() -> None:
+    assert table(("a", "b"), []) == "a  b"
+
+
+def test_shorten() -> None:
+    assert shorten("abcdef", 6) == "abcdef"
+    assert shorten("abcdefg", 6) == "abcde…"
