@@ -1,0 +1,36 @@
+"""Fixtures of the server's tests."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from serverkit import Server
+
+
+@pytest.fixture
+def make_server() -> Iterator[Callable[..., Server]]:
+    """Return a maker of servers with folders of their own, ended with the test."""
+    made: list[tuple[Server, Path]] = []
+
+    def make(**settings: object) -> Server:
+        base = Path(tempfile.mkdtemp(prefix="pliant-"))
+        server = Server(base, **settings)
+        made.append((server, base))
+        return server
+
+    yield make
+    for server, base in made:
+        server.stop(signal.SIGKILL)
+        shutil.rmtree(base, ignore_errors=True)
+
+
+@pytest.fixture
+def server(make_server: Callable[..., Server]) -> Server:
+    """Return a running server."""
+    return make_server().start()

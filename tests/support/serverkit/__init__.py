@@ -1,0 +1,228 @@
+"""A real server in its own process, users on its socket, and a controller that only pretends."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from pliant.protos import app_pb2, app_pb2_grpc, node_pb2, node_pb2_grpc
+from testkit import wait_until
+
+
+class Server:
+    """``python -m pliant.server`` on folders of its own."""
+
+    def __init__(self, base: Path, **settings: object) -> None:
+        self.state, self.run = base / "state", base / "run"
+        self._config = base / "server.yaml"
+        known = {"state_dir": str(self.state), "run_dir": str(self.run), **settings}
+        self._config.write_text(json.dumps(known))
+        self._log = base / "server.log"
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self, *arguments: str) -> Server:
+        (self.run / "server.address").unlink(missing_ok=True)
+        self.process = self.spawn(*arguments)
+        wait_until(self._ready, timeout=20, what="the server is ready")
+        return self
+
+    def spawn(self, *arguments: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "pliant.server", "--config", str(self._config), "--debug"]
+        with self._log.open("ab") as log:
+            return subprocess.Popen([*command, *arguments], stderr=log, stdout=log)
+
+    def _ready(self) -> bool:
+        assert self.process is not None
+        assert self.process.poll() is None, self.log()
+        return (self.run / "server.address").exists()
+
+    @property
+    def address(self) -> str:
+        return (self.run / "server.address").read_text().strip()
+
+    def log(self) -> str:
+        return self._log.read_text()
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        process, self.process = self.process, None
+        if process is None:
+            return 0
+        process.send_signal(number)
+        return process.wait(10)
+
+    def user(self) -> User:
+        return User(self.run / "server.sock")
+
+    def controller(self, name: str = "n1", slots: int = 4, **fields: Any) -> Controller:
+        return Controller(self.address, name, slots, **fields)
+
+
+class User:
+    """A connection to the users' socket."""
+
+    def __init__(self, path: Path) -> None:
+        self._socket = socket.socket(socket.AF_UNIX)
+        self._socket.settimeout(20)
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            self._socket.connect(f"/proc/self/fd/{folder}/{path.name}")
+        finally:
+            os.close(folder)
+        self._file = self._socket.makefile("rb")
+
+    def raw(self, line: bytes) -> dict[str, Any]:
+        self._socket.sendall(line)
+        answer = self._file.readline()
+        if not answer:
+            raise ConnectionError("the server closed the connection")
+        result: dict[str, Any] = json.loads(answer)
+        return result
+
+    def ask(self, op: str, **fields: Any) -> dict[str, Any]:
+        return self.raw(json.dumps({"op": op, **fields}).encode() + b"\n")
+
+    def do(self, op: str, **fields: Any) -> dict[str, Any]:
+        answer = self.ask(op, **fields)
+        assert answer["ok"], answer
+        return answer
+
+    def submit(self, **job: Any) -> int:
+        number: int = self.do("submit", job=job_request(**job))["id"]
+        return number
+
+    def job(self, number: int) -> dict[str, Any]:
+        found: dict[str, Any] = self.do("jobs", ids=[number])["jobs"][0]
+        return found
+
+    def kinds(self, number: int) -> list[str]:
+        return [event["kind"] for event in self.do("history", id=number)["events"]]
+
+    def close(self) -> None:
+        self._file.close()
+        self._socket.close()
+
+    def __enter__(self) -> User:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def job_request(**job: Any) -> dict[str, Any]:
+    return {"argv": ["true"], "cwd": "/tmp", "name": "test", "env": {"A": "1"}, **job}
+
+
+class Peer:
+    """One bidirectional stream: what arrives is queued, what is said is sent."""
+
+    def __init__(self, address: str, first: Any, kind: str) -> None:
+        self._channel = grpc.insecure_channel(address)
+        self._outbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self.inbox: queue.Queue[Any] = queue.Queue()
+        self._outbox.put(first)
+        if kind == "node":
+            stub: Any = node_pb2_grpc.NodeServiceStub(self._channel).Connect
+        else:
+            stub = app_pb2_grpc.AppServiceStub(self._channel).Session
+        self._call = stub(self._outgoing(), timeout=60)
+        self.ended = threading.Event()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _outgoing(self) -> Iterator[Any]:
+        while (message := self._outbox.get()) is not None:
+            yield message
+
+    def _read(self) -> None:
+        try:
+            for message in self._call:
+                self.inbox.put(message)
+        except grpc.RpcError:
+            pass
+        self.ended.set()
+
+    def say(self, message: Any) -> None:
+        self._outbox.put(message)
+
+    def expect(self, body: str, timeout: float = 10.0) -> Any:
+        """The next message, which must be this one."""
+        message = self.inbox.get(timeout=timeout)
+        assert message.WhichOneof("body") == body, message
+        return getattr(message, body)
+
+    def find(self, body: str, timeout: float = 10.0) -> Any:
+        """The next message of this kind; others are passed over."""
+        while (message := self.inbox.get(timeout=timeout)).WhichOneof("body") != body:
+            pass
+        return getattr(message, body)
+
+    def close(self) -> None:
+        self._outbox.put(None)
+        self._call.cancel()
+        self._reader.join(5)
+        self._channel.close()
+
+
+class Controller(Peer):
+    """Registers as a node and does what the test says."""
+
+    def __init__(self, address: str, name: str, slots: int, **fields: Any) -> None:
+        register = node_pb2.Register(name=name, slots=slots, cluster="main", **fields)
+        super().__init__(address, node_pb2.NodeReport(register=register), "node")
+
+    def welcome(self) -> Controller:
+        self.expect("welcome")
+        return self
+
+    def exit(self, start: node_pb2.StartWorld, code: int = 0) -> None:
+        exits = [
+            node_pb2.RankExit(rank=place.rank, processor=place.processor, code=code)
+            for place in start.ranks
+        ]
+        report = node_pb2.RanksExited(
+            world=start.world, job=start.job, run=start.run, resize=start.resize, exits=exits
+        )
+        self.say(node_pb2.NodeReport(ranks_exited=report))
+
+    def fence(self, world: str, sequence: int, pairs: dict[str, str]) -> None:
+        fence = node_pb2.Fence(world=world, sequence=sequence, pairs=pairs)
+        self.say(node_pb2.NodeReport(fence=fence))
+
+    def ready(self, start: node_pb2.StartWorld) -> None:
+        ready = node_pb2.WorldReady(
+            world=start.world, job=start.job, run=start.run, resize=start.resize
+        )
+        self.say(node_pb2.NodeReport(world_ready=ready))
+
+    def beat(self) -> None:
+        self.say(node_pb2.NodeReport(beat=node_pb2.Beat(idle_memory_bytes=1)))
+
+
+class Application(Peer):
+    """A coordinator that does what the test says."""
+
+    def __init__(self, start: node_pb2.StartWorld, **fields: Any) -> None:
+        hello = app_pb2.Hello(
+            job=start.job,
+            run=start.run,
+            epoch=start.epoch,
+            role=app_pb2.ROLE_COORDINATOR,
+            processors=[place.processor for place in start.ranks],
+            rendezvous="127.0.0.1:9",
+        )
+        hello.token = fields.pop("token", start.token)
+        for name, value in fields.items():
+            setattr(hello, name, value)
+        report = app_pb2.AppReport(hello=hello)
+        super().__init__(start.application_address, report, "app")
