@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
 from standin import Application, Server
 
 APPS = Path(__file__).parent / "apps"

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from standin import Application
 
 from pliant.protos import app_pb2 as pb
+from standin import Application
 from testkit import wait_until
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(120)]

@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 import sys
 import time
+from functools import partial
 from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 
-from pliant.appkit import BlockArray, Job, malleable
+from pliant.appkit import BlockArray, Change, Job, malleable
 
 
-def values(index: tuple[slice, ...], shape: tuple[int, ...]) -> Any:
+def values(index: tuple[slice, ...], shape: int | tuple[int, ...]) -> Any:
     return np.arange(np.prod(shape)).reshape(shape)[index]
 
 
@@ -26,9 +27,7 @@ def expected(array: BlockArray, it: int) -> Any:
 @malleable(sizes="1-64")
 def main(job: Job, stop: str) -> None:
     arrays = [
-        job.block(
-            name, shape, axis=axis, halo=halo, dtype=dtype, init=lambda i, s=shape: values(i, s)
-        )
+        job.block(name, shape, axis=axis, halo=halo, dtype=dtype, init=partial(values, shape=shape))
         for name, shape, axis, halo, dtype in (
             ("rows", (37, 5), 0, 1, "f8"),
             ("columns", (4, 29), 1, 2, "f4"),
@@ -41,8 +40,8 @@ def main(job: Job, stop: str) -> None:
     state = job.state(count=0, names=["a"])
     origin = job.once(lambda: os.getpid() if job.comm.rank >= 0 else 0)
     ring = job.derive(lambda comm: comm.Create_cart([comm.size], periods=[True]))
-    seen = []
-    job.after_resize(lambda change: seen.append(change))
+    seen: list[Change] = []
+    job.after_resize(seen.append)
     for it in job.steps(1_000_000, every=5):
         comm = job.comm
         for array in arrays:

@@ -47,7 +47,7 @@ class Server(app_pb2_grpc.AppServiceServicer):
         """The next report of a kind."""
         return self.reports[kind].get(timeout=timeout)
 
-    def Session(  # noqa: N802
+    def Session(
         self, request_iterator: Iterator[pb.AppReport], context: object
     ) -> Iterator[pb.AppOrder]:
         """Serve one stream."""

@@ -14,6 +14,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+#: Replies of the PMI-1 service that need no thought.
+ANSWERS = {
+    "init": "response_to_init pmi_version=1 pmi_subversion=1 rc=0",
+    "get_maxes": "maxes rc=0 kvsname_max=256 keylen_max=256 vallen_max=4096",
+    "get_appnum": "appnum rc=0 appnum=0",
+    "get_universe_size": "universe_size rc=0 size={size}",
+    "get_my_kvsname": "my_kvsname rc=0 kvsname={name}",
+    "put": "put_result rc=0 msg=success",
+    "finalize": "finalize_ack rc=0",
+}
+
 
 class World:
     """``size`` processes of one program; serves them until the last has ended."""
@@ -103,38 +114,27 @@ class World:
 
     def _pmi(self, sock: socket.socket, line: str) -> None:
         words = dict(word.split("=", 1) for word in line.split() if "=" in word)
-        answer = ""
-        match words.get("cmd"):
-            case "init":
-                answer = "response_to_init pmi_version=1 pmi_subversion=1 rc=0"
-            case "get_maxes":
-                answer = "maxes rc=0 kvsname_max=256 keylen_max=256 vallen_max=4096"
-            case "get_appnum":
-                answer = "appnum rc=0 appnum=0"
-            case "get_universe_size":
-                answer = f"universe_size rc=0 size={self.size}"
-            case "get_my_kvsname":
-                answer = f"my_kvsname rc=0 kvsname={self.name}"
-            case "put":
-                self._pairs[words["key"]] = line.split("value=", 1)[1]
-                answer = "put_result rc=0 msg=success"
-            case "get":
-                value = self._pairs.get(words["key"])
-                found = value is not None
-                answer = f"get_result rc={0 if found else -1} msg=x value={value or 'unknown'}"
-            case "barrier_in":
-                self._waiting.append(sock)
-                if len(self._waiting) == self.size:
-                    for waiting in self._waiting:
-                        _say(waiting, "barrier_out rc=0")
-                    self._waiting.clear()
-            case "finalize":
-                answer = "finalize_ack rc=0"
-            case "abort":
-                for process in self.processes:
-                    process.kill()
-        if answer:
-            _say(sock, answer)
+        command = words.get("cmd", "")
+        if command == "put":
+            self._pairs[words["key"]] = line.split("value=", 1)[1]
+        if command == "get":
+            value = self._pairs.get(words["key"])
+            result = -1 if value is None else 0
+            _say(sock, f"get_result rc={result} msg=x value={value or 'unknown'}")
+        elif command == "barrier_in":
+            self._barrier(sock)
+        elif command == "abort":
+            for process in self.processes:
+                process.kill()
+        elif command in ANSWERS:
+            _say(sock, ANSWERS[command].format(size=self.size, name=self.name))
+
+    def _barrier(self, sock: socket.socket) -> None:
+        self._waiting.append(sock)
+        if len(self._waiting) == self.size:
+            for waiting in self._waiting:
+                _say(waiting, "barrier_out rc=0")
+            self._waiting.clear()
 
 
 def _say(sock: socket.socket, text: str) -> None:
