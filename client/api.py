@@ -9,9 +9,7 @@ from typing import Any, TypeVar
 from pliant.client.connection import TIMEOUT_S, Connection
 from pliant.client.errors import RequestError
 from pliant.client.submission import build_job
-
-#: States after which a job changes no more.
-FINAL_STATES = frozenset({"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "REJECTED"})
+from pliant.client.waiting import FINAL_STATES, wait_for_end
 
 Record = TypeVar("Record")
 
@@ -184,8 +182,6 @@ class Client:
 
     def wait(self, number: int) -> Job:
         """Return a job when it has ended."""
-        from pliant.client.waiting import wait_for_end
-
         return _record(Job, wait_for_end(self._link, number))
 
     def drain(self, node: str, reason: str = "") -> None:

@@ -107,12 +107,12 @@ def _up(options: argparse.Namespace) -> int:
                 with interrupts.shielded():
                     cluster.start_missing()
                 cluster.wait_up(progress)
+            is_up = True
             progress.end()
             print(_greeting(cluster, options), flush=True)
             if options.detach:
                 cluster.detach()
                 return 0
-            is_up = True
             _stay(cluster)
         except Interrupted:
             interrupts.ignore()

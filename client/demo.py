@@ -27,13 +27,20 @@ PROG = "pliant demo"
 
 #: Seconds in which the jobs must have ended.
 _DEADLINE_S = 55.0
-#: The problem of each run: the jobs pause after each iteration, for two cores are not a cluster.
-_GRID = 192
+#: The problem of every run; `pause_s` and `work_s` sleep, for two cores are no cluster.
+_PROBLEM = {
+    "rows": 128,
+    "columns": 128,
+    "inside": 20.0,
+    "edge": "{top: 100.0, bottom: 0.0, left: 50.0, right: 50.0}",
+    "tolerance": 0.0,
+    "every": 5,
+}
 _RUNS = {
-    "alone": {"iterations": 600, "pause_s": 0.0},
-    "heat": {"iterations": 600, "pause_s": 0.03},
-    "rigid": {"iterations": 200, "pause_s": 0.03},
-    "second": {"iterations": 250, "pause_s": 0.03},
+    "alone": {"iterations": 300, "pause_s": 0.0, "work_s": 0.0},
+    "heat": {"iterations": 300, "pause_s": 0.02, "work_s": 0.16},
+    "rigid": {"iterations": 100, "pause_s": 0.02, "work_s": 0.16},
+    "second": {"iterations": 100, "pause_s": 0.02, "work_s": 0.16},
 }
 
 
@@ -131,7 +138,7 @@ class Demo:
 
     def _write_settings(self) -> None:
         for name, settings in _RUNS.items():
-            lines = [f"size: {_GRID}", *(f"{key}: {value}" for key, value in settings.items())]
+            lines = [f"{key}: {value}" for key, value in (_PROBLEM | settings).items()]
             path = os.path.join(self.directory, f"{name}.yaml")
             with open(path, "w", encoding="utf-8") as file:
                 file.write("\n".join(lines) + "\n")

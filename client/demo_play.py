@@ -12,12 +12,12 @@ from pliant.client.connection import Connection
 from pliant.client.demo_view import Snapshot, View
 from pliant.client.errors import ClientError, NoServerError, RequestError
 from pliant.client.submission import build_job
+from pliant.client.waiting import FINAL_STATES as _FINAL
 
 #: The program of every job, and its problem: small enough for two cores, the same for all.
 PROGRAM = "pliant.examples.heat"
 NODES, SLOTS = 4, 2
 _LOOK_EVERY_S = 0.1
-_FINAL = {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "REJECTED"}
 
 
 class StepError(ClientError):

@@ -9,9 +9,12 @@ from typing import Any
 from pliant.client.connection import Connection
 from pliant.client.errors import NoServerError
 
+#: States after which a job changes no more.
+FINAL_STATES = frozenset({"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "REJECTED"})
+
 #: Seconds to look for a server that went away: it is being restarted.
 PATIENCE_S = 60.0
-_RETRY_S = 0.2
+_RETRY_S = 0.1
 
 
 def wait_for_end(
@@ -31,7 +34,10 @@ def wait_for_end(
     while True:
         asked = time.monotonic()
         try:
-            return dict(link.request("wait", patient=True, id=number)["job"])
+            job = dict(link.request("wait", patient=True, id=number)["job"])
+            if job.get("state") in FINAL_STATES:
+                return job
+            sleep(_RETRY_S)  # the server let go of those who wait because it stops
         except NoServerError:
             now = time.monotonic()
             if deadline is None or now - asked > _RETRY_S:  # it had answered, or listened, before

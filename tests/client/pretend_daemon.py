@@ -1,6 +1,6 @@
 """A server or a controller that only pretends, for the tests of `pliant up` and `down`.
 
-The server counts as nodes the controllers whose pid files are there. PRETEND tells what goes wrong.
+The server counts as nodes the controllers that have left a mark and still are there. PRETEND tells what goes wrong.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ TROUBLE = os.environ.get("PRETEND", "")
 
 
 def nodes() -> list[dict[str, Any]]:
-    names = sorted(path.stem.removeprefix("node-") for path in RUN.glob("node-*.pid"))
+    marks = {path.name: path.read_text() for path in STATE.glob("up-*")}
+    names = [name[3:] for name, pid in sorted(marks.items()) if Path("/proc", pid).exists()]
     return [{"name": name, "state": "UP", "reason": "", "slots": 2, "used": 0} for name in names]
 
 
@@ -67,6 +68,8 @@ def main() -> None:
         sys.exit("nothing works today")
     if "pliant.server" in sys.argv:
         listen()
+    name = sys.argv[sys.argv.index("--name") + 1]
+    (STATE / f"up-{name}").write_text(str(os.getpid()))
     signal.pause()
 
 
