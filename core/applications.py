@@ -1,6 +1,7 @@
 """Applications register, leave, come back: what their coordinators say of themselves."""
 
 from pliant.core import ending, resizing, transaction
+from pliant.core.commands import SendWithdraw
 from pliant.core.events import ApplicationLeft, ApplicationRegistered, ResizeDecided
 from pliant.core.jobs import Job, ResizeStage
 from pliant.core.lifecycle import JobState
@@ -45,6 +46,9 @@ def _settle_open_resize(state: State, job: Job, event: ApplicationRegistered, ag
         resizing.decided(state, decision)
     elif event.epoch == job.epoch and event.pending != resize.id:
         resizing.roll_back(state, job, "go", "the application does not hold it")
+    elif resize.stage is ResizeStage.WITHDRAWING:
+        # What was said while nobody listened is said again.
+        state.emit(SendWithdraw(job.id, job.run, resize.id, resize.reason))
 
 
 def _same_allocation(state: State, job: Job, event: ApplicationRegistered) -> bool:

@@ -99,10 +99,11 @@ class Core:
         job = state.jobs.get(timer.job)
         if job is None or job.run != timer.run:
             return
-        if timer.kind is TimerKind.QUIET:
+        if timer.kind in (TimerKind.QUIET, TimerKind.SETTLE):
             state.plan_due = True
         elif timer.kind is TimerKind.LIMIT:
-            if job.state in ACTIVE_STATES and job.state is not JobState.COMPLETING:
+            # Also one that ends by itself, but not yet whole: its other ranks may wait for ever.
+            if job.state in ACTIVE_STATES and job.ending is None:
                 text = f"over its time limit of {job.spec.time_limit_s:g} s"
                 ending.end(state, job, JobState.TIMEOUT, text)
         else:

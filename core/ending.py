@@ -5,7 +5,7 @@ from pliant.core.commands import Ended, Kill
 from pliant.core.events import ProcessesExited
 from pliant.core.jobs import Exit, Job, Resize, ResizeStage
 from pliant.core.lifecycle import ACTIVE_STATES, JobState
-from pliant.core.processors import NONE, of
+from pliant.core.processors import NONE, ProcessorMap, of
 from pliant.core.state import State
 
 
@@ -13,14 +13,15 @@ def exited(state: State, event: ProcessesExited) -> None:
     """Processes are gone."""
     job = state.jobs.get(event.job)
     gone = of(exit.processor for exit in event.exits)
-    if job is None or job.run != event.run or job.state not in ACTIVE_STATES:
+    if state.orphaned & gone:
         state.orphaned &= ~gone
         state.plan_due = True
+    if job is None or job.run != event.run or job.state not in ACTIVE_STATES:
+        transaction.start_promised(state)
         return
     if job.state is JobState.COMPLETING:
-        _own_exits(
-            state, job, [exit for exit in event.exits if 1 << exit.processor & job.allocation]
-        )
+        mine = job.allocation & job.held
+        _own_exits(state, job, [exit for exit in event.exits if 1 << exit.processor & mine])
     else:
         _sort_out(state, job, event.exits)
     if job.state is JobState.COMPLETING:
@@ -33,6 +34,15 @@ def end(state: State, job: Job, final: JobState, reason: str) -> None:
     """End an active job: its end is decided, its processes are told to go."""
     _complete(state, job, final, reason)
     state.emit(Kill(job.id, job.run, NONE, state.limits.kill_grace_s))
+    close_if_gone(state, job)
+
+
+def left_early(state: State, job: Job, gone: ProcessorMap) -> None:
+    """Ranks that were to leave exited with code 0, but nothing was resized: the job is ending."""
+    if gone and job.state is not JobState.COMPLETING:
+        job.exit_code = job.exit_code or 0
+        _complete(state, job, None, "its processes are ending")
+    transaction.free_processors(state, job, gone)
     close_if_gone(state, job)
 
 
@@ -127,9 +137,12 @@ def _stage(job: Job) -> str:
 
 def _complete(state: State, job: Job, final: JobState | None, reason: str) -> None:
     if job.state is not JobState.COMPLETING:
+        # Leavers that were faster than the coordinator's report, which will not matter any more.
+        gone = job.resize.gone if job.resize else NONE
         transaction.abandon(state, job, "the job ends")
         state.step(job, JobState.COMPLETING, reason)
         job.ending = final
+        transaction.free_processors(state, job, gone)
     elif job.ending is None and final is not None:
         job.ending, job.reason = final, reason
         state.touch(job)

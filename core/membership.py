@@ -12,13 +12,16 @@ from pliant.core.events import (
     NodeSuspected,
     WorldReady,
 )
-from pliant.core.ids import NodeName, ResizeId
+from pliant.core.ids import ResizeId
 from pliant.core.jobs import Job, ResizeStage
 from pliant.core.lifecycle import ACTIVE_STATES, JobState
 from pliant.core.nodes import Node, NodeState
 from pliant.core.processors import NONE, ProcessorMap, of
 from pliant.core.resizing import world_ready
 from pliant.core.state import State
+
+#: The server may still end such a transaction alone.
+_BEFORE_GO = (ResizeStage.TALK, ResizeStage.PREPARE)
 
 
 def registered(state: State, event: NodeRegistered) -> None:
@@ -31,8 +34,10 @@ def registered(state: State, event: NodeRegistered) -> None:
         state.note("node.registered", f"node {node.name} joined with {node.slots} slots")
     node.address, node.memory_bytes = event.address, event.memory_bytes
     if node.state in (NodeState.LOST, NodeState.SUSPECT):
-        node.state, node.reason = NodeState.UP, ""
+        node.state, node.reason = _when_alive(node)
     state.touch_node(node)
+    # The report says what lives there now; what it does not name is gone.
+    state.orphaned &= ~node.processors
     _compare(state, node, event.worlds)
     transaction.start_promised(state)
     state.plan_due = True
@@ -70,25 +75,34 @@ def _known_to_node(state: State, node: Node, world: LiveWorld) -> None:
 def _unknown_to_node(state: State, node: Node, job: Job, known: set[ResizeId]) -> None:
     """Processors that we hold there for worlds the node has never heard of."""
     resize = job.resize
-    newcomers = of(resize.joining) & ~job.allocation if resize else NONE
-    if resize and resize.stage is ResizeStage.PREPARE and newcomers & node.processors:
-        if resize.id not in known:
+    newcomers = NONE
+    if resize and resize.stage in _BEFORE_GO:
+        newcomers = of(resize.joining)
+        again = resize.stage is ResizeStage.PREPARE and resize.id not in known
+        if again and newcomers & node.processors:
             state.emit(Launch(job.id, job.run, resize.id, job.epoch + 1, resize.joining))
-        newcomers = NONE if resize.id in known else newcomers
     if job.state is JobState.STARTING:
         if ResizeId(0) not in known:
             state.emit(Launch(job.id, job.run, ResizeId(0), job.epoch, job.ranks))
     elif not known:
-        _vanished(state, node, job, newcomers)
-
-
-def _vanished(state: State, node: Node, job: Job, newcomers: ProcessorMap) -> None:
-    """Processes that were there are not any more, and no exit will be reported."""
-    gone = job.held & node.processors & ~newcomers
-    if job.state is not JobState.COMPLETING and gone & job.allocation:
         reason = f"its processes on node {node.name} vanished"
+        _taken_away(state, job, node.processors & ~newcomers, reason)
+
+
+def _taken_away(state: State, job: Job, processors: ProcessorMap, reason: str) -> None:
+    """Processes that were there are not any more, and no exit will be reported."""
+    resize = job.resize
+    if job.state is not JobState.COMPLETING and processors & job.allocation:
         ending.end(state, job, JobState.NODE_FAIL, reason)
-    transaction.free_processors(state, job, gone)
+    elif resize and processors & of(resize.joining):
+        resize.gone |= processors & of(resize.joining)
+        state.touch(job)
+        if resize.stage in _BEFORE_GO:
+            transaction.withdraw(state, job, reason)
+    # From GO on, newcomers' processors stay reserved until the application has decided.
+    undecided = job.resize.gone if job.resize else NONE
+    transaction.free_processors(state, job, processors & ~undecided)
+    transaction.finish_release(state, job)
     ending.close_if_gone(state, job)
 
 
@@ -108,41 +122,42 @@ def started(state: State, event: WorldReady) -> None:
 
 def suspected(state: State, event: NodeSuspected) -> None:
     """Beats are missing: nothing new is started there."""
-    _set(state, event.name, NodeState.UP, NodeState.SUSPECT, "beats are missing")
+    node = state.nodes.get(event.name)
+    if node is not None and node.state in (NodeState.UP, NodeState.DRAINED):
+        _set(state, node, NodeState.SUSPECT, "beats are missing")
 
 
 def recovered(state: State, event: NodeRecovered) -> None:
     """Beats arrive again."""
-    _set(state, event.name, NodeState.SUSPECT, NodeState.UP, "")
+    node = state.nodes.get(event.name)
+    if node is not None and node.state is NodeState.SUSPECT:
+        _set(state, node, *_when_alive(node))
 
 
-def _set(state: State, name: NodeName, before: NodeState, after: NodeState, reason: str) -> None:
-    node = state.nodes.get(name)
-    if node is None or node.state is not before:
-        return
-    node.state, node.reason = after, reason
+def _when_alive(node: Node) -> tuple[NodeState, str]:
+    return (NodeState.DRAINED, node.drained) if node.drained else (NodeState.UP, "")
+
+
+def _set(state: State, node: Node, to: NodeState, reason: str) -> None:
+    node.state, node.reason = to, reason
     state.touch_node(node)
-    state.note("node.state", f"node {name} is {after}" + (f": {reason}" if reason else ""))
+    state.note("node.state", f"node {node.name} is {to}" + (f": {reason}" if reason else ""))
     transaction.start_promised(state)
     state.plan_due = True
 
 
 def lost(state: State, event: NodeLost) -> None:
-    """Its lease ran out: jobs with processes there end as NODE_FAIL."""
+    """Its lease ran out: jobs with ranks there end as NODE_FAIL."""
     node = state.nodes.get(event.name)
     if node is None or node.state is NodeState.LOST:
         return
-    node.state, node.reason = NodeState.LOST, event.reason
-    state.touch_node(node)
-    state.note("node.state", f"node {node.name} is LOST: {event.reason}")
+    _set(state, node, NodeState.LOST, event.reason)
+    reason = f"node {node.name} was lost: {event.reason}"
     for job in [j for j in state.active.values() if j.held & node.processors]:
-        if job.state is not JobState.COMPLETING:
-            ending.end(state, job, JobState.NODE_FAIL, f"node {node.name} was lost: {event.reason}")
         # Nothing is started on a LOST node; what lives there is ended when it comes back.
-        transaction.free_processors(state, job, node.processors)
-        ending.close_if_gone(state, job)
+        _taken_away(state, job, node.processors, reason)
     transaction.drop_promises_on(state, node.processors, f"node {node.name} was lost")
-    state.plan_due = True
+    transaction.start_promised(state)
 
 
 def drained(state: State, event: NodeDrained) -> None:
@@ -151,18 +166,19 @@ def drained(state: State, event: NodeDrained) -> None:
     if node is None:
         state.emit(Answer(event.request, f"there is no node {event.name}"))
         return
-    node.state, node.reason = NodeState.DRAINED, event.reason or "drained by an operator"
+    node.drained = event.reason or "drained by an operator"
     state.touch_node(node)
-    state.note("node.state", f"node {node.name} is DRAINED: {node.reason}")
+    if node.state in (NodeState.UP, NodeState.DRAINED):
+        _set(state, node, *_when_alive(node))
     transaction.drop_promises_on(state, node.processors, f"node {node.name} was drained")
     state.plan_due = True
     state.emit(Answer(event.request, message=f"node {node.name} drained"))
 
 
 def resumed(state: State, event: NodeResumed) -> None:
-    """An operator gives a drained node back."""
+    """An operator gives a drained node back; a silent one stays out until it reports."""
     node = state.nodes.get(event.name)
-    if node is None or node.state is not NodeState.DRAINED:
+    if node is None or not node.drained:
         why = (
             f"there is no node {event.name}"
             if node is None
@@ -170,5 +186,8 @@ def resumed(state: State, event: NodeResumed) -> None:
         )
         state.emit(Answer(event.request, f"{why}: only DRAINED nodes can be resumed"))
         return
-    _set(state, event.name, NodeState.DRAINED, NodeState.UP, "")
+    node.drained = ""
+    state.touch_node(node)
+    if node.state is NodeState.DRAINED:
+        _set(state, node, *_when_alive(node))
     state.emit(Answer(event.request, message=f"node {node.name} resumed"))

@@ -34,6 +34,8 @@ class Node:
     memory_bytes: int = 0
     state: NodeState = NodeState.UP
     reason: str = ""
+    #: Why an operator keeps work off it; empty: nobody does. It outlives silence and loss.
+    drained: str = ""
 
     @property
     def processors(self) -> ProcessorMap:

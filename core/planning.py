@@ -84,7 +84,7 @@ def commit(state: State, plan: Plan) -> None:
         given = _shrink(state, offer)
         if given:
             donors[offer.job] = given
-            promised |= given
+            promised |= given & state.usable()
     for start in plan.starts:
         _start(state, start, promised, donors)
     for offer in plan.expands:

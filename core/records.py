@@ -107,6 +107,7 @@ def node_to_record(node: Node) -> Record:
         "memory_bytes": node.memory_bytes,
         "state": node.state.value,
         "reason": node.reason,
+        "drained": node.drained,
     }
 
 
@@ -121,6 +122,7 @@ def node_from_record(record: Mapping[str, Any]) -> Node:
         memory_bytes=record["memory_bytes"],
         state=NodeState(record["state"]),
         reason=record["reason"],
+        drained=record.get("drained", ""),
     )
 
 

@@ -21,7 +21,7 @@ def restore(
 ) -> None:
     """Fill an empty state."""
     for node in sorted(nodes, key=lambda node: node.first):
-        if node.state is NodeState.UP:
+        if node.state in (NodeState.UP, NodeState.DRAINED):
             node.state, node.reason = NodeState.SUSPECT, "has not reported since the server started"
         state.nodes[node.name] = node
     for job in sorted(jobs, key=lambda job: (job.spec.submit, job.id)):
@@ -54,5 +54,7 @@ def _transaction(state: State, job: Job) -> None:
         transaction.withdraw(state, job, "the server restarted before GO")
     elif resize.stage is ResizeStage.GO:
         state.timer(TimerKind.SAFE_POINT, job, state.limits.safe_point_timeout_s)
-    elif resize.stage in (ResizeStage.BEGUN, ResizeStage.RELEASE):
+    elif resize.stage is ResizeStage.BEGUN:
         state.timer(TimerKind.DEADLINE, job, state.limits.resize_deadline_s)
+    elif resize.stage is ResizeStage.RELEASE:
+        state.timer(TimerKind.RELEASE, job, state.limits.resize_deadline_s)

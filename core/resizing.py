@@ -162,7 +162,10 @@ def roll_back(state: State, job: Job, stage: str, reason: str) -> None:
         stage=stage,
         reason=reason,
     )
+    left_early = resize.gone & job.allocation
     transaction.close(state, job, f"resize rolled back ({stage}: {reason})", quiet=True)
+    if left_early:
+        ending.left_early(state, job, left_early)
     transaction.start_promised(state)
 
 
@@ -190,7 +193,7 @@ def _commit(state: State, job: Job, resize: Resize, event: ResizeDecided) -> Non
         return
     resize.stage = ResizeStage.RELEASE
     job.reason = f"runs on {job.size} processors, {count(leaving)} are leaving"
-    state.timer(TimerKind.DEADLINE, job, state.limits.resize_deadline_s)
+    state.timer(TimerKind.RELEASE, job, state.limits.resize_deadline_s)
     transaction.free_processors(state, job, resize.gone)
     transaction.finish_release(state, job)
     transaction.start_promised(state)
@@ -205,10 +208,15 @@ def _lost_newcomers(state: State, job: Job, resize: Resize) -> None:
 
 
 def withdrawn(state: State, event: ResizeWithdrawn) -> None:
-    """The application confirms that it had not begun."""
+    """The application says that it has not begun and will not."""
     found = transaction.find(state, event.job, event.run, event.resize)
-    if found is not None and found[1].stage in (ResizeStage.GO, ResizeStage.WITHDRAWING):
-        roll_back(state, found[0], "go", found[1].reason or "withdrawn before the safe point")
+    if found is None:
+        return
+    job, resize = found
+    if resize.stage in (ResizeStage.GO, ResizeStage.WITHDRAWING):
+        roll_back(state, job, "go", resize.reason or "withdrawn before the safe point")
+    elif resize.stage is ResizeStage.PREPARE:
+        transaction.withdraw(state, job, "the application withdrew", quiet=True)
 
 
 def timed_out(state: State, timer: Timer) -> None:
@@ -233,11 +241,17 @@ def timed_out(state: State, timer: Timer) -> None:
             waited = f"no decision within {state.limits.resize_deadline_s:g} s"
             text = f"{waited} in resize {resize.id} (stage begun)"
             ending.end(state, job, JobState.FAILED, text)
-        case TimerKind.DEADLINE, ResizeStage.RELEASE:
-            state.note("job.warning", "leavers that stayed are killed", job, resize=resize.id)
-            state.emit(Kill(job.id, job.run, resize.leaving & job.held, 0.0))
+        case TimerKind.RELEASE, ResizeStage.RELEASE:
+            _kill_leavers(state, job, resize)
         case _:
             pass
+
+
+def _kill_leavers(state: State, job: Job, resize: Resize) -> None:
+    staying_on = resize.leaving & job.held
+    if staying_on:  # a Kill of no processors would end the whole job
+        state.note("job.warning", "leavers that stayed are killed", job, resize=resize.id)
+        state.emit(Kill(job.id, job.run, staying_on, 0.0))
 
 
 def _no_safe_point(state: State, job: Job, resize: Resize) -> None:
@@ -272,7 +286,7 @@ def _why_not(state: State, job: Job | None, event: ResizeRequested) -> str:
     if job is None:
         return f"there is no job {event.job}"
     if event.size == 0:
-        return ""
+        return f"job {job.id} has already ended ({job.state})" if job.final else ""
     return _why_not_now(job) or _why_not_this_size(state, job, event)
 
 

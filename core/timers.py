@@ -17,8 +17,12 @@ class TimerKind(StrEnum):
     SAFE_POINT = "safe_point"
     #: The application has begun and not reported.
     DEADLINE = "deadline"
+    #: Leavers of a committed shrink have not gone.
+    RELEASE = "release"
     #: The job outlived its time limit.
     LIMIT = "limit"
+    #: More of a job's processors were to come free; plan with those that did.
+    SETTLE = "settle"
     #: A job that refused an offer may be asked again.
     QUIET = "quiet"
 

@@ -131,6 +131,8 @@ def _place(
     for job in movable:
         if job.id in kept:
             coming |= of(job.ranks) & ~kept[job.id]
+    # What a drained node gives back nobody may have.
+    coming &= _usable(view)
     free, starts = view.free, []
     for waiting in admitted:
         taken = _for_start(free, coming, waiting, targets[waiting.id])
@@ -141,6 +143,13 @@ def _place(
         free, coming = free & ~taken, coming & ~taken
     expands = _expand(view, movable, targets, free)
     return Plan(shrinks, tuple(starts), expands, reasons=reasons)
+
+
+def _usable(view: View) -> ProcessorMap:
+    result = NONE
+    for node in view.nodes:
+        result |= node.processors
+    return result
 
 
 def _for_start(
