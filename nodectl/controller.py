@@ -17,7 +17,7 @@ from typing import Any
 
 import psutil
 
-from pliant.nodectl import procfs
+from pliant.nodectl import procfs, shim_segments
 from pliant.nodectl.controller_launcher import LauncherHandle
 from pliant.nodectl.controller_link import Link, StaleServerError, server_finder
 from pliant.nodectl.controller_orders import OrderError, make_request
@@ -316,6 +316,10 @@ class Controller:
     async def _bury(self, world: World) -> None:
         logger.error("the shim of %s was killed; ending what is left of it", world.name)
         await end_orphans(world)
+        request = world.request
+        if request.is_mpi:
+            rank = request.ranks[0][0]
+            shim_segments.unlink(shim_segments.named(request.world, request.mapping, rank))
         new = note_missing(world, SHIM_KILLED)
         world.spool.remove_secrets()
         world.ended = True

@@ -15,20 +15,6 @@ _STATE, _PARENT, _SESSION, _MAJOR_FAULTS, _START, _RESIDENT = 0, 1, 3, 9, 19, 21
 #: States of a process that runs no more.
 _DEAD = frozenset("ZXx")
 
-#: How MPI libraries and their transports name the segments they share between ranks. Anything else
-#: in /dev/shm belongs to the user and is never touched.
-SEGMENT_PREFIXES = (
-    "mpich_",
-    "MPICH_",
-    "ucx_shm",
-    "ofi_",
-    "fi_shm",
-    "psm2_shm",
-    "psm3_shm",
-    "sm_segment",
-    "vader_segment",
-)
-
 
 class Identity(NamedTuple):
     """A process for ever: process ids alone come again."""
@@ -62,13 +48,6 @@ class Stat(NamedTuple):
     major_faults: int
     start: int
     resident_bytes: int
-
-
-class Segment(NamedTuple):
-    """A file in /dev/shm that a process had mapped; the inode tells it from a later namesake."""
-
-    path: str
-    inode: int
 
 
 @cache
@@ -140,27 +119,9 @@ def processes() -> Iterator[int]:
             yield int(name)
 
 
-def segments(pid: int) -> set[Segment]:
-    """Return the segments of an MPI library that a process has mapped and that have a name."""
-    found = set()
-    for line in _read(pid, "maps").splitlines():
-        if b" /dev/shm/" not in line or line.endswith(b" (deleted)"):
-            continue
-        fields = line.split(maxsplit=5)
-        path = os.fsdecode(fields[5])
-        if path.removeprefix("/dev/shm/").startswith(SEGMENT_PREFIXES):
-            found.add(Segment(path, int(fields[4])))
-    return found
-
-
-def unlink_segments(found: set[Segment]) -> None:
-    """Remove segments that are still there."""
-    for segment in found:
-        try:
-            if os.lstat(segment.path).st_ino == segment.inode:
-                os.unlink(segment.path)
-        except OSError:
-            pass  # its library has removed it itself
+def maps(pid: int) -> list[bytes]:
+    """Return what a process has mapped into its memory, line by line."""
+    return _read(pid, "maps").splitlines()
 
 
 def _parent(pid: int) -> int:

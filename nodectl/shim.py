@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pliant.nodectl import procfs, shim_ranks
+from pliant.nodectl import procfs, shim_ranks, shim_segments
 from pliant.nodectl.shim_exec import become_subreaper, read_failures
 from pliant.nodectl.shim_loop import Channel, Lines, Loop, Timer, connect_unix, open_directory
 from pliant.nodectl.shim_pmi import Abort, Barrier, Effect, Finalized, PmiServer, Reply
@@ -49,7 +49,7 @@ class Shim:
         self._leaving: dict[int, Timer | None] = {}  # ended ranks whose leftovers are not gone
         self._failed: dict[int, tuple[int, str]] = {}  # launches, by process id
         self._failures, self._failure_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        self._segments: set[procfs.Segment] = set()
+        self._segments: set[shim_segments.Segment] = set()
         self._fence: dict[str, Any] | None = None
         self._controller: Channel | None = None
         self._retry_s = _FIRST_RETRY_S
@@ -127,7 +127,7 @@ class Shim:
         for rank in self._ranks.values():
             if rank.live:
                 for pid in (rank.pid, *procfs.descendants(rank.pid)):
-                    self._segments |= procfs.segments(pid)
+                    self._segments |= shim_segments.mapped(pid)
 
     # ------------------------------------------------------------------ ends
 
@@ -164,6 +164,8 @@ class Shim:
                 done.append(self._exit_of(self._ranks[number]))
             elif self._leaving[number] is None:
                 self._end_leftovers(number, left)
+        if len(self._exits) + len(done) == len(self._ranks):
+            self._clean()
         if done:
             self._spool.note_exits(done)
             self._exits |= {end.rank: end for end in done}
@@ -278,9 +280,16 @@ class Shim:
             if rank is not None and rank.control is not None:
                 rank.control.send(message.encode() + b"\n")
 
-    def _leave(self) -> None:
-        procfs.unlink_segments(self._segments)
+    def _clean(self) -> None:
+        """Remove what only living ranks need."""
+        request = self._request
+        if request.is_mpi:
+            rank = request.ranks[0][0]
+            named = shim_segments.named(request.world, request.mapping, rank)
+            shim_segments.unlink(self._segments | named)
         self._spool.remove_secrets()
+
+    def _leave(self) -> None:
         if self._controller is not None:
             self._controller.finish(_GOODBYE_S)
 
