@@ -154,12 +154,14 @@ class Executor:
         """
         try:
             merged = self._connect(port)
-            header: Header = merged.bcast(None, root=0)
-            crossing = Crossing.growth(header.before, merged.size)
+            header: Header | str = merged.bcast(None, root=0)
+            before = header.before if isinstance(header, Header) else 1
+            crossing = Crossing.growth(before, merged.size)
             self._transfer(merged, None, crossing, header, Report(), complain)
         except (MPI.Exception, ResizeFailed, EOFError) as error:
             end_now(1, str(error))
             raise
+        assert isinstance(header, Header)
         self._commit(merged, header.epoch, header.processors)
         self._rebuild()
         return header

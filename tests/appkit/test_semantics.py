@@ -1,0 +1,172 @@
+"""What the library promises to a program, in an ordinary MPI program without a server."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import sysconfig
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from testkit import run_python
+
+pytestmark = [pytest.mark.mpi, pytest.mark.timeout(60)]
+
+HEAD = """
+import sys
+import numpy as np
+from mpi4py import MPI
+from pliant.appkit import *
+
+"""
+
+
+def program(body: str, sizes: str = "1-4", after: str = "") -> str:
+    inner = textwrap.indent(textwrap.dedent(body), "    ")
+    main = f'@malleable(sizes="{sizes}")\ndef main(job):\n{inner}'
+    return f"{HEAD}{main}\nmain()\n{textwrap.dedent(after)}"
+
+
+def alone(body: str, **parts: str) -> str:
+    return run_python("-c", program(body, **parts)).stdout
+
+
+def with_mpiexec(n: int, body: str) -> subprocess.CompletedProcess[str]:
+    mpiexec = Path(sysconfig.get_path("scripts")) / "mpiexec"
+    return subprocess.run(
+        [mpiexec, "-n", str(n), sys.executable, "-c", program(body)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=50,
+    )
+
+
+def raises(error: str, statement: str) -> str:
+    return f"""
+try:
+    {statement}
+except {error} as error:
+    print(type(error).__name__)
+"""
+
+
+@pytest.mark.parametrize(
+    ("error", "statement"),
+    [
+        ("NotJoined", "job.comm.rank"),
+        ("NotJoined", "job.derive(lambda comm: comm.Dup()).comm"),
+        ("DuplicateName", "job.block('u', 3), job.replicated('u', 3)"),
+        ("LateRegistration", "for _ in job.steps(1): job.block('u', 3)"),
+        ("LateRegistration", "for _ in job.steps(1): job.state(a=1)"),
+        ("LoopError", "for _ in job.steps(1): next(job.steps(1))"),
+        ("LoopError", "for _ in job.steps(1): job.safe_point()"),
+        ("ValueError", "job.steps(1, every=0)"),
+        ("ValueError", "job.block('u', (2, 2), axis=2)"),
+        ("ValueError", "job.block('u', (2, 2), halo=-1)"),
+        ("ValueError", "job.block('u', (2, 2), dtype=object)"),
+        ("AttributeError", "job.state(a=1).b"),
+        ("AttributeError", "job.state(a=1).b = 2"),
+    ],
+)
+def test_mistakes_show_in_the_first_run(error: str, statement: str) -> None:
+    assert alone(raises(error, statement)).strip() == error
+
+
+def test_the_communicator_is_lent_to_initialisation() -> None:
+    body = """
+    u = job.block("u", (2, 1), init=lambda index: job.comm.size + index[0].start)
+    r = job.replicated("r", 3, init=lambda: [job.comm.rank] * 3)
+    n = job.once(lambda: job.comm.size)
+    print(u.local.tolist(), u.local.dtype, r.local.tolist(), n, job.first, job.joining)
+    """
+    expected = "[[1.0], [1.0]] float64 [0.0, 0.0, 0.0] 1 True False"
+    assert alone(body).strip() == expected
+
+
+def test_handles_are_stale_after_main() -> None:
+    body = "global kept, job_\nkept, job_ = job.block('u', 3), job"
+    after = raises("StaleHandle", "kept.local") + raises("StaleHandle", "job_.comm")
+    assert alone(body, after=after).split() == ["StaleHandle", "StaleHandle"]
+
+
+def test_loops_count_and_break() -> None:
+    body = """
+    seen = []
+    for it in job.steps(5, every=2):
+        seen.append(it)
+        if it == 3:
+            break
+    for it in job.steps(2):
+        seen.append(job.comm.size)
+    while len(seen) < 8:
+        job.safe_point()
+        seen.append(-1)
+    print(seen)
+    """
+    assert alone(body).strip() == "[0, 1, 2, 3, 1, 1, -1, -1]"
+
+
+def test_views_and_ranges() -> None:
+    body = """
+    u = job.block("u", (5, 3), axis=1, halo=2, dtype="i4", init=lambda index: 7)
+    print(u.local.shape, u.with_halo.shape, u.start, u.stop, u.shape, int(u.with_halo.sum()))
+    u.local = np.ones((5, 3))
+    print(int(u.with_halo.sum()), list(u.layout.blocks()))
+    """
+    assert alone(body).splitlines() == ["(5, 3) (5, 7) 0 3 (5, 3) 105", "15 [(0, 3)]"]
+
+
+def test_a_program_alone_loads_no_grpc_and_returns_what_main_returns() -> None:
+    body = "for _ in job.steps(3): pass\nreturn 1"
+    after = "print(sorted({'grpc', 'google', 'sqlalchemy'} & set(sys.modules)), main.__name__)"
+    assert alone(body, after=after).strip() == "[] main"
+
+
+@pytest.mark.parametrize(("statement", "code"), [("sys.exit(3)", 3), ("raise KeyError('x')", 1)])
+def test_exit_codes(statement: str, code: int) -> None:
+    done = run_python("-c", program(statement), check=False)
+    assert done.returncode == code
+    assert ("KeyError: 'x'" in done.stderr) == (code == 1)
+
+
+def test_an_error_on_one_rank_ends_all() -> None:
+    body = """
+    for it in job.steps(10):
+        if it == 3 and job.comm.rank == 1:
+            raise KeyError("one rank")
+        job.comm.Barrier()
+    """
+    done = with_mpiexec(2, body)
+    assert done.returncode != 0
+    assert "KeyError: 'one rank'" in done.stderr
+
+
+def test_any_number_of_processes_is_an_ordinary_program() -> None:
+    body = """
+    u = job.block("u", 7, init=lambda index: np.arange(7)[index])
+    for _ in job.steps(1):
+        parts = job.comm.gather((u.start, u.stop, float(u.local.sum())))
+    if job.first:
+        print(parts)
+    """
+    done = with_mpiexec(3, body)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "[(0, 2, 1.0), (2, 4, 5.0), (4, 7, 15.0)]"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ('sizes="4-2"', "minimum 4 is above"),
+        ('sizes="1-8:pow2", prefer=3', "preferred size 3"),
+        ("prefer=3", "needs sizes="),
+    ],
+)
+def test_wrong_sizes_are_found_at_import(arguments: str, message: str) -> None:
+    code = f"{HEAD}@malleable({arguments})\ndef main(job): pass\n"
+    done = run_python("-c", code, check=False)
+    assert done.returncode == 1
+    assert message in done.stderr
