@@ -96,8 +96,13 @@ class Shim:
                 case Finalized():
                     self._scan_segments()
                 case Abort(rank, code, message):
-                    text = message.strip() or f"code {code}"
-                    self._kill((), self._request.grace_s, f"rank {rank} aborted: {text}", rank)
+                    self._abort(rank, code, message.strip())
+
+    def _abort(self, rank: int, code: int, message: str) -> None:
+        """End the world on this node: that is what MPI_Abort asks for, and then waits for."""
+        self._ranks[rank].abort_code = code or 1
+        text = f" ({message})" if message not in {"", "abort"} else ""
+        self._kill((), self._request.grace_s, f"rank {rank} aborted with code {code}{text}")
 
     def _on_barrier(self, sequence: int, pairs: dict[str, str]) -> None:
         self._scan_segments()
@@ -197,14 +202,14 @@ class Shim:
         reason = rank.end_reason
         if rank.pid in self._failed:
             code, reason = self._failed[rank.pid]
+        elif rank.abort_code is not None:
+            code, number = rank.abort_code, 0
         elif number == signal.SIGKILL and not rank.asked:
             reason = "killed from outside, perhaps because the memory was exhausted"
         return Exit(rank.rank, rank.processor, code, number, reason, time.time())
 
-    def _kill(
-        self, processors: Iterable[int], grace_s: float, reason: str = "", spared: int = -1
-    ) -> None:
-        """End ranks: ask, and after a grace time kill. A spared rank is not asked."""
+    def _kill(self, processors: Iterable[int], grace_s: float, reason: str = "") -> None:
+        """End ranks: ask, and after a grace time kill."""
         wanted = set(processors)
         self._scan_segments()
         for rank in self._ranks.values():
@@ -215,8 +220,7 @@ class Shim:
             if grace_s <= 0:
                 shim_ranks.kill(rank)
                 continue
-            if rank.rank != spared:
-                shim_ranks.ask_to_end(rank)
+            shim_ranks.ask_to_end(rank)
             due = time.monotonic() + grace_s
             if rank.kill_at is None or due < rank.kill_at.due:
                 if rank.kill_at is not None:

@@ -29,6 +29,7 @@ class Rank:
     ready: bool = False
     status: int | None = None  # of waitpid, once it has ended
     asked: bool = False  # to end, by an order
+    abort_code: int | None = None  # given to MPI_Abort
     end_reason: str = ""  # why it is being ended, for the user
     kill_at: Timer | None = None
 
