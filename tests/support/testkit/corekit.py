@@ -1,0 +1,286 @@
+"""Drive the core by hand: a scripted clock, real strategies, applications and nodes that are told
+what to say. The invariants are checked after every event.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from itertools import count
+from typing import TypeVar
+
+from pliant.core import Core, Limits, commands, events
+from pliant.core.ids import FIRST_START, JobId, NodeName, ResizeId
+from pliant.core.jobs import Exit, Job, JobSpec, JobType, Resize, ResizeStage
+from pliant.core.lifecycle import JobState
+from pliant.core.negotiation import Template, Verb
+from pliant.core.processors import NONE, ProcessorMap, indices, of
+from pliant.core.records import (
+    job_from_record,
+    job_to_record,
+    node_from_record,
+    node_to_record,
+)
+from pliant.core.scheduling import Plan
+from pliant.core.sizes import Sizes, parse_sizes
+from pliant.core.timers import Timer
+from pliant.strategies import Strategy, load_strategy
+
+C = TypeVar("C")
+
+#: Planning rounds that one event may cause; more would be a loop.
+MOST_CYCLES = 20
+
+
+class Rig:
+    """A core with its strategy; commands pile up in ``sent`` until a test takes them."""
+
+    def __init__(
+        self,
+        nodes: Mapping[str, int] | None = None,
+        strategy: str | Strategy = "equipartition",
+        limits: Limits | None = None,
+    ) -> None:
+        self.limits = limits or Limits()
+        self.strategy = load_strategy(strategy) if isinstance(strategy, str) else strategy
+        self.core = Core("test", self.limits)
+        self.now = 1000.0
+        self.sent: list[commands.Command] = []
+        self.notes: list[commands.Note] = []
+        self.plans: list[Plan] = []
+        self._timers: list[tuple[float, int, Timer]] = []
+        self._serial = count()
+        for name, slots in (nodes or {}).items():
+            self.do(events.NodeRegistered(NodeName(name), slots))
+
+    # ---------------------------------------------------------------- driving
+
+    def do(self, *batch: events.Event) -> None:
+        """Hand over the events of one instant and let the strategy plan until it is content."""
+        self._take(self.core.handle_all(batch, self.now))
+
+    def _take(self, made: Iterable[commands.Command]) -> None:
+        for _ in range(MOST_CYCLES):
+            self.core.check_invariants()
+            view = self._sort(made)
+            if view is None:
+                return
+            plan = self.strategy.allocate_processors(view.view)
+            self.plans.append(plan)
+            made = self.core.handle(events.PlanReady(view.cycle, plan), self.now)
+        raise AssertionError(f"still planning after {MOST_CYCLES} rounds without an event")
+
+    def _sort(self, made: Iterable[commands.Command]) -> commands.RunStrategy | None:
+        run = None
+        for place, command in enumerate(made):
+            match command:
+                case commands.RunStrategy():
+                    run = command
+                case commands.Store():
+                    assert place == 0, "what must be durable comes first, and once"
+                    self.notes += command.notes
+                case commands.SetTimer():
+                    heapq.heappush(self._timers, (command.at, next(self._serial), command.timer))
+                case _:
+                    self.sent.append(command)
+        return run
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass; timers fire."""
+        until = self.now + seconds
+        while self._timers and self._timers[0][0] <= until:
+            at, _, timer = heapq.heappop(self._timers)
+            self.now = max(self.now, at)
+            self.do(events.TimerFired(timer))
+        self.now = until
+
+    def restart(self) -> None:
+        """End the server and start it again from what it stored."""
+        old = self.core
+        self.core = Core("test", self.limits)
+        self.sent, self._timers = [], []
+        self.core.restore(
+            [node_from_record(node_to_record(node)) for node in old.nodes.values()],
+            [job_from_record(job_to_record(job)) for job in old.jobs.values() if not job.final],
+            old.memory,
+            old.next_resize,
+        )
+        self._take(self.core.recover(self.now))
+
+    # ---------------------------------------------------------------- what was sent
+
+    def take(self, kind: type[C]) -> list[C]:
+        """Return and forget the commands of this kind."""
+        taken = [command for command in self.sent if isinstance(command, kind)]
+        self.sent = [command for command in self.sent if not isinstance(command, kind)]
+        return taken
+
+    def one(self, kind: type[C]) -> C:
+        """Return and forget the only command of this kind."""
+        taken = self.take(kind)
+        assert len(taken) == 1, f"one {kind.__name__} expected: {taken}; others: {self.sent}"
+        return taken[0]
+
+    def kinds(self, job: int | None = None) -> list[str]:
+        """The kinds of the notes, of one job or of all."""
+        return [note.kind for note in self.notes if job is None or note.job == job]
+
+    # ---------------------------------------------------------------- reading
+
+    def job(self, number: int) -> Job:
+        """Return a job."""
+        return self.core.jobs[JobId(number)]
+
+    def state(self, number: int) -> JobState:
+        """Return a job's state."""
+        return self.job(number).state
+
+    def resize(self, number: int) -> Resize:
+        """Return a job's open resize."""
+        found = self.job(number).resize
+        assert found is not None, f"job {number} has no open resize"
+        return found
+
+    def stage(self, number: int) -> ResizeStage | None:
+        """Return the stage of a job's resize, None if there is none."""
+        found = self.job(number).resize
+        return found.stage if found else None
+
+    def free(self) -> ProcessorMap:
+        """Return the processors that may be given away."""
+        return self.core.state.free()
+
+    # ---------------------------------------------------------------- users and applications
+
+    def submit(
+        self,
+        number: int,
+        sizes: str,
+        *,
+        held: bool = False,
+        limit_s: float | None = None,
+        prefer: int | None = None,
+    ) -> None:
+        """Submit a job."""
+        spec = JobSpec(
+            JobId(number),
+            f"job{number}",
+            "ann",
+            JobType.MPI,
+            parse_sizes(sizes, prefer),
+            self.now,
+            time_limit_s=limit_s,
+        )
+        self.do(events.JobSubmitted(spec, held))
+
+    def up(self, number: int) -> None:
+        """Have the nodes report that the first start's processes run."""
+        job = self.job(number)
+        for node in sorted(job.starting):
+            self.do(events.WorldReady(job.id, job.run, FIRST_START, NodeName(node)))
+
+    def register(self, number: int, sizes: str | None = None, pending: int = 0) -> None:
+        """Have its coordinator open a session, with what the core believes."""
+        job = self.job(number)
+        own: Sizes | None = parse_sizes(sizes) if sizes else None
+        self.do(
+            events.ApplicationRegistered(
+                job.id, job.run, job.epoch, job.ranks, own, ResizeId(pending)
+            )
+        )
+
+    def run(self, number: int, sizes: str, program: str | None = None) -> None:
+        """Submit a job, have it start and register: a malleable job that runs."""
+        self.submit(number, sizes)
+        self.up(number)
+        self.register(number, program or sizes)
+
+    def offer(self, number: int) -> Template:
+        """Take the offer that was sent to a job."""
+        found = [c for c in self.take(commands.SendOffer) if c.job == number]
+        assert len(found) == 1, f"one offer to job {number} expected, not {found}"
+        return found[0].template
+
+    def answer(self, number: int, verb: Verb, offer: Template | None = None) -> None:
+        """Have the application answer."""
+        template = offer or self.offer(number)
+        job = self.job(number)
+        answer = replace(template, verb=verb, reason="said the test")
+        self.do(events.OfferAnswered(job.id, job.run, answer))
+
+    def ready(self, number: int) -> None:
+        """Have the nodes report that the newcomers are ready."""
+        job, resize = self.job(number), self.resize(number)
+        for node in sorted(resize.preparing):
+            self.do(events.WorldReady(job.id, job.run, resize.id, NodeName(node)))
+
+    def begin(self, number: int) -> None:
+        """Have the application begin at its safe point."""
+        job = self.job(number)
+        self.do(events.ResizeBegun(job.id, job.run, self.resize(number).id))
+
+    def decide(self, number: int, *, committed: bool = True, stage: str = "commit") -> None:
+        """Have the application report what became of the resize."""
+        job, resize = self.job(number), self.resize(number)
+        epoch, ranks = (job.epoch + 1, resize.after) if committed else (job.epoch, job.ranks)
+        self.do(
+            events.ResizeDecided(
+                job.id, job.run, resize.id, committed, epoch, ranks, stage, "said the test"
+            )
+        )
+
+    def exit(
+        self, number: int, *processors: int, code: int = 0, signal: int = 0, run: int = 1
+    ) -> None:
+        """Have the processes on these processors end (all the job holds, if none is named)."""
+        gone = processors or tuple(indices(self.job(number).held))
+        exits = tuple(Exit(processor, code, signal) for processor in gone)
+        self.do(events.ProcessesExited(JobId(number), run, FIRST_START, exits))
+
+    def shrink_to_go(self, number: int) -> None:
+        """Bring the shrink that was offered to a job to GO."""
+        self.answer(number, Verb.ACCEPT)
+        if self.stage(number) is ResizeStage.PREPARE:
+            self.do(events.StandbyReady(JobId(number), self.job(number).run))
+        assert self.stage(number) is ResizeStage.GO
+
+    def grow_to_go(self, number: int) -> None:
+        """Bring the expansion that was offered to a job to GO."""
+        self.answer(number, Verb.ACCEPT)
+        self.ready(number)
+        assert self.stage(number) is ResizeStage.GO
+
+    def finish(self, number: int) -> None:
+        """Carry an agreed resize to its end, leavers' exits included."""
+        self.begin(number)
+        self.decide(number)
+        if self.stage(number) is ResizeStage.RELEASE:
+            self.exit(number, *indices(self.resize(number).leaving))
+
+    def ask_for(self, number: int, size: int, release: Iterable[int] = ()) -> commands.Answer:
+        """Have an operator ask for another size; return the answer."""
+        self.do(events.ResizeRequested(JobId(number), size, of(release), "root", 7))
+        return self.one(commands.Answer)
+
+    def settle(self) -> None:
+        """Have all offers accepted and carried out until there is nothing left to do."""
+        for _ in range(50):
+            open_talks = [job.id for job in self.core.jobs.values() if job.resize]
+            if not open_talks:
+                return
+            for number in open_talks:
+                if self.stage(number) is ResizeStage.TALK:
+                    offer = self.resize(number).talk.table
+                    assert offer is not None
+                    self.answer(number, Verb.ACCEPT, offer)
+                if self.stage(number) is ResizeStage.PREPARE:
+                    self.ready(number)
+                    if self.stage(number) is ResizeStage.PREPARE:
+                        self.do(events.StandbyReady(JobId(number), 1))
+                if self.stage(number) is ResizeStage.GO:
+                    self.finish(number)
+        raise AssertionError("the resizes never end")
+
+
+__all__ = ["MOST_CYCLES", "NONE", "Rig"]
