@@ -100,6 +100,7 @@ class Demo:
         self.directory = tempfile.mkdtemp(prefix="pliant-demo-")
         self._sockets: list[str] = []
         self._strays: list[str] = []
+        self._segments: list[str] = []
         self._alone: subprocess.Popen[bytes] | None = None
         self._cluster = LocalCluster(
             os.path.join(self.directory, "state"), os.path.join(self.directory, "run")
@@ -191,6 +192,7 @@ class Demo:
 
     def clean_up(self) -> list[int]:
         """Take everything down and return the processes that are there in spite of it."""
+        segments = look.segments_of(look.carrying(self.directory))
         self._cluster.stop(lambda _: None)
         if self._alone is not None and self._alone.poll() is None:
             procs.end([self._alone.pid], 1.0)
@@ -204,6 +206,7 @@ class Demo:
         while procs.collect() or (look.zombies() and time.monotonic() < deadline):
             time.sleep(0.01)
         self._sockets = look.sockets(self.directory)
+        self._segments = look.remove_unused(segments)
         if self._options.keep:
             print(f"kept: {self.directory}")
         else:
@@ -216,7 +219,8 @@ class Demo:
         check("no process is left", look.listed(self._strays or left))
         check("no zombie is left", look.listed(look.zombies()))
         check("no socket is left", look.listed(self._sockets))
-        check("no shared memory is left", look.listed(look.new_shared_memory(shared)))
+        leaked = self._segments or look.new_shared_memory(shared)
+        check("no shared memory is left", look.listed(leaked))
         if not self._options.keep:
             there = os.path.exists(self.directory)
             check("its directory is gone", self.directory if there else "")

@@ -12,6 +12,8 @@ from typing import Any
 from pliant.client import procs
 
 _SHARED_MEMORY = "/dev/shm"
+#: The name of a mapped segment that has not been removed.
+_SEGMENT = re.compile(rf"{_SHARED_MEMORY}/(\S+)$", re.MULTILINE)
 _CHECKSUM = re.compile(r"^checksum\s+([0-9a-fA-F]+)\s*$", re.MULTILINE)
 
 
@@ -82,15 +84,27 @@ def new_shared_memory(before: set[str], wait_s: float = 3.0) -> list[str]:
 
 
 def _in_use(names: set[str]) -> set[str]:
-    used = set()
-    for pid in procs.pids():
+    return names & segments_of(procs.pids())
+
+
+def segments_of(pids: Iterable[int]) -> set[str]:
+    """Return the names of the segments of shared memory that processes have mapped."""
+    found: set[str] = set()
+    for pid in pids:
         try:
             with open(f"/proc/{pid}/maps", encoding="utf-8", errors="replace") as maps:
-                text = maps.read()
+                found.update(_SEGMENT.findall(maps.read()))
         except OSError:
             continue  # it has gone, or is somebody else's
-        used |= {name for name in names if f"{_SHARED_MEMORY}/{name}" in text}
-    return used
+    return found
+
+
+def remove_unused(names: set[str]) -> list[str]:
+    """Remove segments that nobody uses any more and return those that were still there."""
+    left = sorted((names & shared_memory()) - segments_of(procs.pids()))
+    for name in left:
+        os.unlink(os.path.join(_SHARED_MEMORY, name))
+    return left
 
 
 def carrying(directory: str) -> list[int]:
