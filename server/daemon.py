@@ -79,6 +79,8 @@ def run(config: Config) -> int:
 def _run_locked(config: Config) -> int:
     # A fork beside gRPC can hang both sides; nothing here forks, and gRPC must not try to help.
     os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
+    # Threads hand work to each other all the time: 5 ms, the default, would be felt at every hop.
+    sys.setswitchinterval(0.0005)
     from pliant.server.database.engine import DatabaseUnusableError
     from pliant.server.house import House
 

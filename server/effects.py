@@ -105,6 +105,7 @@ class Effects:
             self._board.node_map,
             self._keyring.token(command.job, command.run),
             self.around,
+            may_grow=entry.info["class"] != "rigid",
         )
         for node, order in orders.items():
             self._hub.order(node, node_pb2.NodeOrder(start_world=order))

@@ -21,6 +21,7 @@ from pliant.core.events import (
     JobCancelled,
     JobHeld,
     JobReleased,
+    JobSubmitted,
     NodeDrained,
     NodeResumed,
     ResizeRequested,
@@ -40,6 +41,9 @@ log = logging.getLogger(__name__)
 
 #: Plans made in one batch at most; then others get their turn.
 PLANS_PER_BATCH = 4
+#: A round of submissions that took this long is followed by a pause as long as itself.
+LONG_BATCH_S = 0.005
+LONGEST_PAUSE_S = 0.05
 #: Between tries to write when the disk is full or the database is locked.
 RETRY_S = 0.5
 
@@ -89,9 +93,9 @@ class Execute:
 
     # ---------------------------------------------------------------- any thread
 
-    def post(self, event: Event) -> None:
-        """Hand over an event."""
-        self._put(Entry(event))
+    def post(self, *events: Event) -> None:
+        """Hand over events."""
+        self._put(*map(Entry, events))
 
     def commit(
         self,
@@ -120,9 +124,9 @@ class Execute:
         self._put(Entry(replace(event, request=request)))
         return future
 
-    def _put(self, entry: Entry) -> None:
+    def _put(self, *entries: Entry) -> None:
         with self._flag:
-            self._inbox.append(entry)
+            self._inbox += entries
             self._flag.notify()
 
     # ---------------------------------------------------------------- life
@@ -148,9 +152,17 @@ class Execute:
 
     def _work(self) -> None:
         while (entries := self._gather()) is not None:
+            begin = time.thread_time()
             batch = self._new_batch()
             self._handle(entries, batch)
             self._finish(batch, entries)
+            self._breathe(entries, time.thread_time() - begin)
+
+    @staticmethod
+    def _breathe(entries: list[Entry], spent: float) -> None:
+        """In a flood of submissions let them gather: each round plans the whole queue anew."""
+        if spent > LONG_BATCH_S and all(isinstance(e.event, JobSubmitted) for e in entries):
+            time.sleep(min(spent, LONGEST_PAUSE_S))
 
     def _gather(self) -> list[Entry] | None:
         """Sleep until something arrived or a timer is due; None: the end."""

@@ -102,6 +102,7 @@ class House:
         """Take no more work, finish what is in flight; jobs go on."""
         if self._accept is not None:
             self._accept.stop()
+        self._hub.close_all()
         self._rpc.stop()
         self._nodelist.stop()
         self._execute.stop()

@@ -13,6 +13,19 @@ from pliant.server.nodemap import Host, NodeMap
 from pliant.server.program import Program
 from pliant.server.worlds import World
 
+#: For jobs that may grow. MPICH takes all ranks of a world that was joined later for one node, so
+#: ranks of two worlds disagree about who shares a node, and a collective that works by node hangs.
+#: These settings choose the algorithms that do not ask; jobs of one size keep the faster ones.
+FLAT_COLLECTIVES = {
+    "MPIR_CVAR_ENABLE_SMP_COLLECTIVES": "0",
+    "MPIR_CVAR_ALLGATHER_COMPOSITION": "2",
+    "MPIR_CVAR_ALLREDUCE_COMPOSITION": "2",
+    "MPIR_CVAR_ALLTOALL_COMPOSITION": "2",
+    "MPIR_CVAR_BARRIER_COMPOSITION": "2",
+    "MPIR_CVAR_BCAST_COMPOSITION": "3",
+    "MPIR_CVAR_REDUCE_COMPOSITION": "3",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
@@ -32,14 +45,23 @@ def start_orders(
     nodes: NodeMap,
     token: bytes,
     around: Surroundings,
+    *,
+    may_grow: bool,
 ) -> Mapping[NodeName, node_pb2.StartWorld]:
     """Build the order for each node of a world."""
+    settings = {
+        "MPIR_CVAR_CH4_NETMOD": around.transport,
+        "FI_TCP_IFACE": around.interface,
+        **(FLAT_COLLECTIVES if may_grow else {}),
+    }
+    environment = program.environment(**settings)
     hosts = [nodes.host(processor) for processor in world.processors]
     orders: dict[NodeName, node_pb2.StartWorld] = {}
     for rank, (host, processor) in enumerate(zip(hosts, world.processors, strict=True)):
         order = orders.get(host.name)
         if order is None:
             order = orders[host.name] = _common(world, job_type, program, hosts, token, around)
+            order.environment.extend(environment)
         order.ranks.add(rank=rank, processor=processor)
     return orders
 
@@ -64,9 +86,6 @@ def _common(
         process_mapping=process_mapping([host.name for host in hosts]),
         spans_nodes=world.spans_nodes,
         argv=[os.fsencode(argument) for argument in program.argv],
-        environment=program.environment(
-            MPIR_CVAR_CH4_NETMOD=around.transport, FI_TCP_IFACE=around.interface
-        ),
         directory=os.fsencode(program.cwd),
         stdin=os.fsencode(program.stdin),
         stdout=os.fsencode(program.stdout),

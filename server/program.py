@@ -6,7 +6,7 @@ import json
 import os
 import shlex
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from typing import NamedTuple
 
 #: What lists show of a command line.
@@ -44,7 +44,8 @@ class Program:
 
     def to_json(self) -> str:
         """Pure ASCII, so that undecodable bytes survive."""
-        return json.dumps(asdict(self))
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return json.dumps(values)
 
     @classmethod
     def from_json(cls, text: str) -> Program:

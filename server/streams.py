@@ -115,6 +115,13 @@ class Hub:
         stream.send(order)
         return True
 
+    def close_all(self) -> None:
+        """End every stream: the server stops, its peers will look for the next one."""
+        for stream in list(self._nodes.values()):
+            stream.close()
+        for session in list(self._coordinators.values()):
+            session.stream.close()
+
     # ---------------------------------------------------------------- applications
 
     def attach_coordinator(self, session: AppSession) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy.exc import IntegrityError
@@ -13,19 +14,33 @@ from pliant.core.jobs import Job
 from pliant.core.lifecycle import JobState
 from pliant.server.board import Board
 from pliant.server.clock import HybridClock
-from pliant.server.database.changes import insert_job
+from pliant.server.database.changes import Change, insert_job
 from pliant.server.database.reader import Reader
 from pliant.server.database.writer import Writer
 from pliant.server.effects import Programs
 from pliant.server.execute import Execute
+from pliant.server.program import Program
 from pliant.server.requests import RequestError, check_submission
 
 #: A submission that is not durable by then is answered with "try again".
 STORE_TIMEOUT_S = 30.0
+#: Submissions stored together at most.
+TOGETHER = 256
+
+
+@dataclass(frozen=True, slots=True)
+class _New:
+    """A job on its way into the database."""
+
+    job: Job
+    program: Program
+    change: Change
+    event: JobSubmitted
+    stored: asyncio.Future[None]
 
 
 class Submissions:
-    """Numbers jobs and stores them."""
+    """Numbers jobs and stores them. Runs in the accept thread's loop."""
 
     def __init__(
         self,
@@ -40,6 +55,8 @@ class Submissions:
         self._execute, self._board, self._writer = execute, board, writer
         self._reader, self._programs, self._clock = reader, programs, clock
         self._last = last_job
+        self._waiting: list[_New] = []
+        self._storing: asyncio.Task[None] | None = None
 
     async def submit(self, raw: Any, user: str, uid: int) -> int:
         """Take a job; when this returns, it survives whatever happens to the server."""
@@ -49,9 +66,14 @@ class Submissions:
         spec = submission.spec(JobId(self._last), user, uid, self._clock.now())
         program = submission.program(spec)
         job = new_job(Job(spec, JobState.HELD if request.hold else JobState.PENDING))
-        done = self._writer.commit([insert_job(job, program, request.key)])
+        stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        change = insert_job(job, program, request.key)
+        new = _New(job, program, change, JobSubmitted(spec, request.hold), stored)
+        self._waiting.append(new)
+        if self._storing is None:
+            self._storing = asyncio.create_task(self._store_waiting())
         try:
-            await asyncio.wait_for(asyncio.wrap_future(done), STORE_TIMEOUT_S)
+            await asyncio.wait_for(stored, STORE_TIMEOUT_S)
         except IntegrityError:
             known = self._reader.job_with_key(uid, request.key) if request.key else None
             if known is None:
@@ -62,10 +84,39 @@ class Submissions:
                 f"the job database cannot be written ({error}): try again later",
                 kind="unavailable",
             ) from error
-        self._programs.keep(spec.id, program)
-        self._board.put_summary(spec.id, program.summary())
-        self._execute.post(JobSubmitted(spec, request.hold))
         return spec.id
+
+    async def _store_waiting(self) -> None:
+        """Store what has gathered, and again: one wake-up and one flush for many users."""
+        try:
+            while self._waiting:
+                together, self._waiting = self._waiting[:TOGETHER], self._waiting[TOGETHER:]
+                await self._store(together)
+        finally:
+            self._storing = None
+
+    async def _store(self, together: list[_New]) -> None:
+        try:
+            changes = [new.change for new in together]
+            await asyncio.wrap_future(self._writer.commit(changes))
+        except Exception as error:
+            if len(together) > 1:  # one bad job must not take the others with it
+                for new in together:
+                    await self._store([new])
+            elif not together[0].stored.done():
+                together[0].stored.set_exception(error)
+            return
+        self._hand_over(together)
+
+    def _hand_over(self, together: list[_New]) -> None:
+        """Tell the core first, so that no request about a job overtakes the job."""
+        for new in together:
+            self._programs.keep(new.job.id, new.program)
+            self._board.put_summary(new.job.id, new.program.summary())
+        self._execute.post(*(new.event for new in together))
+        for new in together:
+            if not new.stored.done():
+                new.stored.set_result(None)
 
 
 def new_job(job: Job) -> Job:

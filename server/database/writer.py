@@ -89,8 +89,7 @@ class Writer:
     def _write(self, connection: Connection, group: list[_Item]) -> None:
         try:
             with connection.begin():
-                for item in group:
-                    apply_changes(connection, item.changes)
+                apply_changes(connection, [c for item in group for c in item.changes])
         except Exception as error:
             self._write_apart(connection, group, error)
         else:

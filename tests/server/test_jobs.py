@@ -201,7 +201,8 @@ def test_a_second_coordinator_takes_the_place_of_the_first(node: Controller, use
 # ------------------------------------------------------------------ nodes
 
 
-def test_nodes_that_may_not_register(server: Server, node: Controller) -> None:
+@pytest.mark.usefixtures("node")
+def test_nodes_that_may_not_register(server: Server) -> None:
     for name, slots, fields, text in [
         ("n1", 4, {}, "connected already"),
         ("n1", 8, {}, "has 4 slots here, not 8"),

@@ -19,6 +19,9 @@ import grpc
 from pliant.protos import app_pb2, app_pb2_grpc, node_pb2, node_pb2_grpc
 from testkit import wait_until
 
+#: Pretended controllers do not beat; a slow machine must not make them suspect.
+SLOW = {"beat_interval_s": 100.0, "lease_s": 1000.0}
+
 
 class Server:
     """``python -m pliant.server`` on folders of its own."""
@@ -26,7 +29,7 @@ class Server:
     def __init__(self, base: Path, **settings: object) -> None:
         self.state, self.run = base / "state", base / "run"
         self._config = base / "server.yaml"
-        known = {"state_dir": str(self.state), "run_dir": str(self.run), **settings}
+        known = {"state_dir": str(self.state), "run_dir": str(self.run), **SLOW, **settings}
         self._config.write_text(json.dumps(known))
         self._log = base / "server.log"
         self.process: subprocess.Popen[bytes] | None = None

@@ -1,0 +1,77 @@
+"""Every fault of a configuration is named with its key."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pliant.server.config import Config, ConfigError, check_config, load_config
+from testkit import run_python
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"offer_timeout_s": "soon"}, "offer_timeout_s: expected float, got str"),
+        ({"debug": 1}, "debug: expected bool, got int"),
+        ({"ofer_timeout_s": 1}, "ofer_timeout_s: unknown key, did you mean offer_timeout_s?"),
+        ({"xyzzy": 1}, "xyzzy: unknown key; known: state_dir"),
+        ({"kill_grace_s": -1}, "kill_grace_s: expected a number of seconds >= 0, got -1"),
+        ({"lease_s": float("nan")}, "lease_s: expected a number of seconds"),
+        ({"lease_s": 1, "beat_interval_s": 2}, "lease_s: must be longer than beat_interval_s"),
+        ({"beat_interval_s": 0}, "beat_interval_s: must be above 0"),
+        ({"transport": "tcp"}, "transport: expected ofi or ucx, got tcp"),
+        ({"listen": "0.0.0.0:7000"}, "not a loopback address; other addresses need certificates"),
+        ({"listen": "7000"}, "listen: expected host:port, got 7000"),
+        ({"listen": "example.org:1"}, "listen: expected an IP address or localhost"),
+        ({"listen": "127.0.0.1:99999"}, "listen: expected host:port"),
+    ],
+)
+def test_faults_are_named(settings: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        check_config(settings)
+    assert message in str(error.value)
+
+
+def test_a_file_and_the_command_line(tmp_path: Path) -> None:
+    path = tmp_path / "server.yaml"
+    path.write_text("lease_s: 20\nlisten: '[::1]:7001'\n")
+    config = load_config(path, strategy="fcfs", listen=None)
+    assert (config.lease_s, config.strategy) == (20.0, "fcfs")
+    assert config.host_and_port == ("::1", 7001)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("a: [", "not YAML"), ("- 1", "expected keys and values, got list"), ("x: 1", "x: unknown")],
+)
+def test_files_that_are_no_configuration(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "server.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=f"^{path}: .*{message}"):
+        load_config(path)
+
+
+def test_an_empty_file_is_the_default(tmp_path: Path) -> None:
+    path = tmp_path / "server.yaml"
+    path.write_text("")
+    assert load_config(path) == Config()
+
+
+def test_folders_come_from_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PLIANT_STATE_DIR", str(tmp_path / "s"))
+    monkeypatch.delenv("PLIANT_RUN_DIR")
+    assert Config().run == tmp_path / "s" / "run"
+    assert Config(run_dir="/r").run == Path("/r")
+
+
+def test_check_says_what_is_wrong(tmp_path: Path) -> None:
+    path = tmp_path / "server.yaml"
+    path.write_text("strategy: magic\n")
+    done = run_python("-m", "pliant.server", "--check", "--config", str(path), check=False)
+    assert done.returncode == 1
+    assert "strategy:" in done.stderr
+    assert "equipartition" in done.stderr
+    path.write_text("strategy: fcfs\n")
+    assert run_python("-m", "pliant.server", "--check", "--config", str(path)).returncode == 0

@@ -1,0 +1,158 @@
+"""The users' socket and the process itself, seen from outside."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from serverkit import Server, User
+
+pytestmark = pytest.mark.cluster
+
+
+def test_requests_that_are_none(server: Server) -> None:
+    with server.user() as user:
+        for line, text in [
+            (b"hello\n", "not JSON"),
+            (b"[1]\n", "not a JSON object"),
+            (b'{"op":"fly"}\n', "op: 'fly' is unknown; known: submit"),
+            (b'{"op":["submit"]}\n', "is unknown"),
+            (b'{"op":"submit"}\n', "Expected object, got null"),
+            (b'{"op":"jobs","ids":["1"]}\n', "ids: expected a number, got '1'"),
+            (b'{"op":"wait","id":true}\n', "id: expected a number"),
+            (b'{"op":"wait","id":5}\n', "there is no job 5"),
+            (b'{"op":"hold","id":5}\n', "there is no job 5"),
+            (b'{"op":"drain","node":"x"}\n', "there is no node x"),
+            (b'{"op":"resize","id":1e400}\n', "expected a number"),
+            (b"[" * 100_000 + b"\n", "not JSON"),
+        ]:
+            answer = user.raw(line)
+            assert not answer["ok"]
+            assert text in answer["error"]["message"], answer
+        assert user.do("ping")["nodes"] == 0
+    assert "Traceback" not in server.log()
+
+
+def test_a_submission_without_nodes(server: Server) -> None:
+    with server.user() as user:
+        error = user.ask("submit", job={"argv": ["x"], "cwd": "/"})["error"]
+    assert error["kind"] == "unavailable"
+    assert "no node has registered yet" in error["message"]
+
+
+def test_an_endless_line_is_cut_off(server: Server) -> None:
+    with server.user() as user:
+        try:
+            answer = user.raw(b"x" * (5 << 20))
+            assert "longer than 4194304 bytes" in answer["error"]["message"]
+        except ConnectionError:
+            pass  # cut off while it was still sending
+    with server.user() as user:
+        user.do("ping")
+
+
+def test_a_large_environment_fits(server: Server) -> None:
+    node = server.controller().welcome()
+    with server.user() as user:
+        env = {f"V{n}": "x" * 1000 for n in range(1500)}
+        user.submit(env=env)
+        assert len(node.expect("start_world").environment) == 1500
+    node.close()
+
+
+def test_unknown_jobs_are_listed_as_missing(server: Server) -> None:
+    with server.user() as user:
+        answer = user.do("jobs", ids=[4, 5])
+    assert (answer["jobs"], answer["missing"]) == ([], [4, 5])
+
+
+def test_files_are_private(server: Server) -> None:
+    modes = {
+        path.name: stat.S_IMODE(path.stat().st_mode)
+        for path in (server.state / "pliant.db", server.run / "server.sock", server.state)
+    }
+    assert modes == {"pliant.db": 0o600, "server.sock": 0o600, "state": 0o700}
+
+
+def test_a_long_path_is_no_obstacle(make_server: Callable[..., Server], tmp_path: Path) -> None:
+    run = tmp_path / ("r" * 120)
+    server = make_server(run_dir=str(run))
+    server.run = run
+    run.mkdir()
+    server.start()
+    with User(run / "server.sock") as user:
+        user.do("ping")
+
+
+def test_a_second_server_is_refused(server: Server) -> None:
+    assert server.process is not None
+    begin = time.monotonic()
+    second = server.spawn()
+    assert second.wait(10) == 1
+    assert f"another server owns {server.state} (process {server.process.pid})" in server.log()
+    assert time.monotonic() - begin < 5
+    with server.user() as user:
+        assert user.do("ping")["pid"] == server.process.pid
+
+
+def test_the_stop_request(server: Server) -> None:
+    with server.user() as user:
+        user.do("stop")
+    assert server.process is not None
+    assert server.process.wait(5) == 0
+    assert not (server.run / "server.sock").exists()
+
+
+def test_threads_carry_their_names(server: Server) -> None:
+    assert server.process is not None
+    folder = Path(f"/proc/{server.process.pid}/task")
+    names = {(task / "comm").read_text().strip() for task in folder.iterdir()}
+    assert {"accept", "execute", "remove", "nodelist", "grpc", "writer"} <= names
+
+
+def test_an_idle_server_rests(server: Server) -> None:
+    assert server.process is not None
+    process = psutil.Process(server.process.pid)
+    node = server.controller().welcome()
+    time.sleep(0.5)
+    before, switches = sum(process.cpu_times()[:2]), process.num_ctx_switches().voluntary
+    time.sleep(2)
+    assert sum(process.cpu_times()[:2]) - before <= 0.02
+    assert process.num_ctx_switches().voluntary - switches < 100
+    node.close()
+
+
+def test_many_connections_at_once(server: Server) -> None:
+    users = [server.user() for _ in range(300)]
+    for user in users:
+        assert user.do("ping")["ok"]
+    for user in users:
+        user.close()
+
+
+def test_a_slow_user_holds_up_nobody(server: Server) -> None:
+    slow = server.user()
+    slow._socket.sendall(b'{"op":')
+    with server.user() as user:
+        user.do("ping")
+    slow._socket.sendall(b'"ping"}\n')
+    assert json.loads(slow._file.readline())["ok"]
+    slow.close()
+
+
+def test_the_database_must_be_usable(make_server: Callable[..., Server]) -> None:
+    server = make_server()
+    server.state.mkdir()
+    (server.state / "pliant.db").write_bytes(b"this is no database" * 1000)
+    process = server.spawn()
+    assert process.wait(10) == 1
+    assert "recover" in server.log()
+    assert "Traceback" not in server.log()
+    assert os.path.getsize(server.state / "pliant.db") == 19_000

@@ -1,0 +1,210 @@
+"""The job database: one writer, group commit, nothing acknowledged is lost."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import stat
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine
+
+from pliant.server.database.changes import put_meta
+from pliant.server.database.engine import DatabaseUnusableError, open_database, open_reader
+from pliant.server.database.reader import Reader
+from pliant.server.database.tables import HEAD, metadata
+from pliant.server.database.writer import Writer, WriterStoppedError
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[Engine]:
+    engine = open_database(tmp_path / "pliant.db")
+    yield engine
+    engine.dispose()
+
+
+@pytest.fixture
+def writer(engine: Engine) -> Iterator[Writer]:
+    faults: list[str] = []
+    writer = Writer(engine)
+    writer.start(faults.append)
+    yield writer
+    writer.stop()
+    assert faults == []
+
+
+def values(path: Path) -> dict[str, str]:
+    engine = open_reader(path)
+    try:
+        return Reader(engine).meta()
+    finally:
+        engine.dispose()
+
+
+def test_many_writers_share_a_flush(writer: Writer, engine: Engine, tmp_path: Path) -> None:
+    commits = []
+    from sqlalchemy import event
+
+    event.listen(engine, "commit", commits.append)
+    waiting = [writer.commit([put_meta(f"key{n}", str(n))]) for n in range(1000)]
+    for future in waiting:
+        future.result(10)
+    assert len(values(tmp_path / "pliant.db")) == 1000
+    assert len(commits) <= 100
+
+
+def test_a_bad_change_fails_alone(writer: Writer, tmp_path: Path) -> None:
+    good = put_meta("good", "1")
+    bad = put_meta("bad", None)  # type: ignore[arg-type]
+    results = [writer.commit(changes) for changes in ([good], [good, bad], [put_meta("z", "2")])]
+    results[0].result(5)
+    results[2].result(5)
+    with pytest.raises(Exception, match="NOT NULL"):
+        results[1].result(5)
+    assert values(tmp_path / "pliant.db") == {"good": "1", "z": "2"}
+
+
+def test_after_the_stop_nothing_is_taken(writer: Writer) -> None:
+    last = writer.commit([put_meta("a", "1")])
+    writer.stop()
+    assert last.done()
+    with pytest.raises(WriterStoppedError):
+        writer.commit([put_meta("b", "2")]).result(1)
+
+
+def test_writers_wait_for_a_foreign_lock(writer: Writer, tmp_path: Path) -> None:
+    other = sqlite3.connect(tmp_path / "pliant.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    future = writer.commit([put_meta("a", "1")])
+    time.sleep(0.2)
+    assert not future.done()
+    other.execute("COMMIT")
+    other.close()
+    future.result(10)
+
+
+CHILD = """
+import sys
+from pathlib import Path
+from pliant.server.database.engine import open_database
+from pliant.server.database.writer import Writer
+from pliant.server.database.changes import put_meta
+writer = Writer(open_database(Path(sys.argv[1])))
+writer.start(print)
+number = int(sys.argv[2])
+while True:
+    group = [writer.commit([put_meta(f"k{number + i}", "x")]) for i in range(7)]
+    for place, future in enumerate(group):
+        future.result()
+        print(number + place, flush=True)
+    number += 7
+"""
+
+
+@pytest.mark.cluster
+def test_a_killed_writer_loses_nothing_acknowledged(tmp_path: Path) -> None:
+    path = tmp_path / "pliant.db"
+    acknowledged: set[str] = set()
+    for life in range(4):
+        child = subprocess.Popen(
+            [sys.executable, "-c", CHILD, str(path), str(life * 1_000_000)],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert child.stdout is not None
+        lines = [child.stdout.readline()]
+        timer = threading.Timer(0.1 + 0.05 * life, child.send_signal, [signal.SIGKILL])
+        timer.start()
+        lines += child.stdout.read().splitlines()
+        child.wait(10)
+        child.stdout.close()
+        timer.join()
+        acknowledged |= {f"k{line.strip()}" for line in lines if line.strip()}
+    assert len(acknowledged) > 20
+    engine = open_database(path)
+    engine.dispose()
+    assert acknowledged <= set(values(path))
+
+
+# ------------------------------------------------------------------ opening
+
+
+@pytest.mark.usefixtures("engine")
+def test_the_file_is_private(tmp_path: Path) -> None:
+    assert stat.S_IMODE((tmp_path / "pliant.db").stat().st_mode) == 0o600
+
+
+def test_settings_are_durable(engine: Engine) -> None:
+    with engine.connect() as connection:
+        settings = [
+            connection.exec_driver_sql(f"PRAGMA {name}").scalar()
+            for name in ("journal_mode", "synchronous", "busy_timeout")
+        ]
+    assert settings == ["wal", 2, 10_000]
+
+
+def test_migrations_make_exactly_the_tables(engine: Engine) -> None:
+    from alembic.autogenerate import compare_metadata
+    from alembic.migration import MigrationContext
+
+    from pliant.server.migrations.run import newest
+
+    assert newest() == HEAD
+    with engine.connect() as connection:
+        context = MigrationContext.configure(connection)
+        assert compare_metadata(context, metadata) == []
+
+
+@pytest.mark.usefixtures("engine")
+def test_a_current_database_needs_no_alembic(tmp_path: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path\n"
+        "from pliant.server.database.engine import open_database\n"
+        f"open_database(Path({str(tmp_path / 'pliant.db')!r})).dispose()\n"
+        "assert 'alembic' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=20)
+
+
+def test_a_newer_database_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "pliant.db"
+    open_database(path).dispose()
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+    connection.close()
+    with pytest.raises(DatabaseUnusableError, match="made by a newer one"):
+        open_database(path)
+
+
+@pytest.mark.parametrize("damage", ["header", "page"])
+def test_a_damaged_database_is_refused_with_a_way_out(tmp_path: Path, damage: str) -> None:
+    path = tmp_path / "pliant.db"
+    open_database(path).dispose()
+    size = path.stat().st_size
+    with path.open("r+b") as file:
+        file.seek(0 if damage == "header" else 4096)
+        file.write(b"\0" * (4096 if damage == "page" else 100))
+    assert path.stat().st_size == size
+    with pytest.raises(DatabaseUnusableError, match=r"\.recover"):
+        open_database(path)
+
+
+def test_a_folder_that_is_missing_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DatabaseUnusableError, match=f"{tmp_path}.*No such file"):
+        open_database(tmp_path / "missing" / "pliant.db")
+
+
+@pytest.mark.usefixtures("engine")
+def test_readers_cannot_write(tmp_path: Path) -> None:
+    reader = open_reader(tmp_path / "pliant.db")
+    with reader.connect() as connection, pytest.raises(Exception, match="readonly"):
+        connection.exec_driver_sql("DELETE FROM meta")
+    reader.dispose()
+    assert os.path.exists(tmp_path / "pliant.db")
