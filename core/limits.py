@@ -17,5 +17,7 @@ class Limits:
     resize_deadline_s: float = 30.0
     #: Between TERM and KILL.
     kill_grace_s: float = 5.0
+    #: For the rest of a job's processors once the first came free, so that one plan uses all.
+    settle_s: float = 0.1
     #: Before a job that refused, or let an offer expire, is asked again.
     quiet_s: float = 30.0

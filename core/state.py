@@ -90,7 +90,9 @@ class State:
         job.step(to, reason, self.now)
         self.touch(job)
         self.index(job)
-        self.plan_due = True
+        if to is not JobState.COMPLETING:
+            # The processors of an ending job come free together, or nearly so: see `settle_s`.
+            self.plan_due = True
 
     def index(self, job: Job) -> None:
         """Put the job where its state belongs."""

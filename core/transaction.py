@@ -135,7 +135,10 @@ def free_processors(state: State, job: Job, gone: ProcessorMap) -> None:
         job,
         processors=list(indices(released)),
     )
-    state.plan_due = True
+    if job.held & ~job.allocation or (job.held and job.state is JobState.COMPLETING):
+        state.timer(TimerKind.SETTLE, job, state.limits.settle_s)
+    else:
+        state.plan_due = True
 
 
 # ------------------------------------------------------------------ promises
