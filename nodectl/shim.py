@@ -63,7 +63,9 @@ class Shim:
             {
                 signal.SIGCHLD: self._reap,
                 signal.SIGUSR1: self._attach,
-                signal.SIGTERM: lambda: self._kill((), self._request.grace_s, "its shim was told"),
+                signal.SIGTERM: lambda: self._kill(
+                    (), self._request.grace_s, "its shim was told to end"
+                ),
                 signal.SIGINT: lambda: None,
                 signal.SIGHUP: lambda: None,
             }
@@ -125,7 +127,8 @@ class Shim:
             self._tell({"op": "ready"})
 
     def _ready(self) -> bool:
-        return all(rank.ready for rank in self._ranks.values())
+        """Whether the ranks of a first start were started, or all newcomers wait to join."""
+        return self._request.resize == 0 or all(rank.ready for rank in self._ranks.values())
 
     def _scan_segments(self) -> None:
         """Remember which shared memory the ranks use: who is killed cannot remove it."""

@@ -206,7 +206,7 @@ Global___JobUsage: _TypeAlias = JobUsage  # noqa: Y015
 
 @_typing.final
 class WorldReady(_message.Message):
-    """All local ranks of a world finished MPI_Init and sleep on their control sockets."""
+    """Local ranks of a first start were started; newcomers have finished MPI_Init and wait to join."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
