@@ -95,7 +95,7 @@ class Controller:
         for spool in spools(spool_folder(self._state)):
             try:
                 world = load_world(spool, self._boot)
-            except (OSError, ValueError, TypeError) as error:
+            except (OSError, ValueError, TypeError, KeyError) as error:
                 logger.error("%s is unreadable and removed: %s", spool.directory, error)
                 spool.remove()
                 continue

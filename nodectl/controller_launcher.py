@@ -46,8 +46,11 @@ class LauncherHandle:
             while True:
                 reader = await self._start()
                 self._on_new()
-                while line := await reader.readline():
-                    self._on_gone(json.loads(line)["gone"])
+                try:
+                    while line := await reader.readline():
+                        self._on_gone(json.loads(line)["gone"])
+                except OSError:
+                    pass  # it was killed with orders unread
                 code = await self._collect()
                 logger.error("the launcher ended with %s; starting another", code)
                 await asyncio.sleep(_RESTART_S)

@@ -38,7 +38,7 @@ class FakeServer(NodeServiceServicer):
         self.exits: dict[tuple[str, int], wire.RankExit] = {}
         self.exit_reports = 0
         self.fence_parts: dict[str, int] = {}  # by world: on how many nodes it is
-        self._fences: dict[tuple[str, int], dict[str, wire.Fence]] = {}
+        self.fences: dict[tuple[str, int], dict[str, wire.Fence]] = {}
         self._lock = threading.Lock()
         self._server: grpc.Server | None = None
         self._pool: ThreadPoolExecutor | None = None
@@ -119,7 +119,7 @@ class FakeServer(NodeServiceServicer):
             connection.orders.put(wire.NodeOrder(exit_ack=ack))
 
     def _take_fence(self, node: str, fence: wire.Fence) -> None:
-        parts = self._fences.setdefault((fence.world, fence.sequence), {})
+        parts = self.fences.setdefault((fence.world, fence.sequence), {})
         parts[node] = fence
         if len(parts) < self.fence_parts[fence.world]:
             return

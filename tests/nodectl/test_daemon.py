@@ -1,0 +1,114 @@
+"""The command: its settings, its files, and that a node has one controller."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from nodekit import FakeServer, Node, World
+from pliant.nodectl.daemon import main
+from testkit import fresh_modules, run_python
+
+
+def check(tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    file = tmp_path / "node.yaml"
+    file.write_text(text)
+    code = main(["--config", str(file), "--check"])
+    out, err = capsys.readouterr()
+    return code, out + err.replace(f"pliant nodectl: {file}: ", "")
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("slots: four", "slots: expected int, got str"),
+        ("slots: 0", "slots: expected a number from 1 to 1000000"),
+        ("slotz: 4", "slotz: there is no such key"),
+        ("transport: tcp", "transport: invalid enum value 'tcp'"),
+        ("name: a/b", "name: expected letters, digits, '.', '_' and '-', at most 64"),
+        ("server: localhost", "server: expected HOST:PORT"),
+        ("- a", "expected keys with values"),
+    ],
+)
+def test_a_wrong_setting_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, fault: str
+) -> None:
+    assert check(tmp_path, text, capsys) == (2, fault + "\n")
+
+
+def test_right_settings_are_right(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, text = check(tmp_path, "name: n7\nslots: 3\nserver: localhost:1\n", capsys)
+    assert (code, text) == (0, "node n7: 3 slots, settings are right\n")
+    assert check(tmp_path, "", capsys)[0] == 0
+
+
+def test_the_command_line_overrides_the_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "node.yaml").write_text("name: n7\nslots: 3\n")
+    assert main(["--config", str(tmp_path / "node.yaml"), "--slots", "9", "--check"]) == 0
+    assert capsys.readouterr().out.startswith("node n7: 9 slots")
+
+
+def test_a_file_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--config", str(tmp_path / "none"), "--check"]) == 2
+    assert "cannot be read: No such file or directory" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("module", ["launcher", "shim", "spool", "procfs"])
+def test_what_forks_loads_no_grpc_and_no_threads(module: str) -> None:
+    loaded = fresh_modules(f"import pliant.nodectl.{module}")
+    assert not loaded & {"grpc", "google", "asyncio", "concurrent", "threading", "msgspec"}
+
+
+@pytest.mark.cluster
+@pytest.mark.xdist_group("cluster")
+def test_a_node_has_one_controller(server: FakeServer, node: Node) -> None:
+    done = run_python(
+        "-m", "pliant.nodectl", "--name", node.name, "--address-file", str(server.address_file),
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert node.process is not None
+    text = f"node n1 has a controller already: process {node.process.pid} ({node.state})"
+    assert text in done.stderr
+
+
+@pytest.mark.cluster
+@pytest.mark.xdist_group("cluster")
+def test_a_refused_node_says_why(server: FakeServer, state_dir: Path) -> None:
+    server.refusal = "there is a node n9 already"
+    node = Node("n9", server, state_dir)
+    node.start(wait=False)
+    assert node.process is not None
+    assert node.process.wait(timeout=20) == 1
+    assert "the server refused this node: there is a node n9 already" in node.log.read_text()
+
+
+@pytest.mark.cluster
+@pytest.mark.xdist_group("cluster")
+def test_the_pid_file_tells_the_truth(node: Node) -> None:
+    file = Path(os.environ["PLIANT_RUN_DIR"]) / "node-n1.pid"
+    assert node.process is not None
+    assert file.read_text() == f"{node.process.pid}\n"
+    assert node.stop() == 0
+    assert not file.exists()
+    assert "jobs go on" in node.log.read_text()
+
+
+@pytest.mark.cluster
+@pytest.mark.xdist_group("cluster")
+def test_a_state_folder_with_a_long_path(
+    server: FakeServer, state_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deep = state_dir / ("d" * 100) / ("e" * 100)
+    deep.mkdir(parents=True)
+    monkeypatch.setenv("PLIANT_STATE_DIR", str(deep))
+    node = Node("n1", server, deep)
+    node.start()
+    world = World(["true"], deep / "out", type="uni")
+    world.start(server)
+    assert world.ends(server)[0].code == 0
+    node.stop()

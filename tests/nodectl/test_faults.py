@@ -1,0 +1,246 @@
+"""Controllers, launchers, shims and servers that die: nothing is lost, nothing is left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from nodekit import FakeServer, Node, World
+from pliant.nodectl import procfs
+from pliant.nodectl.spool import Spool
+from pliant.protos import node_pb2 as wire
+from testkit import wait_until
+
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+
+#: Runs until a file appears, and ends with the code in it.
+WAITING = "echo up; while [ ! -s go ]; do sleep 0.02; done; echo end; exit $(cat go)"
+
+
+def waiting_world(tmp_path: Path, name: str = "out") -> World:
+    return World(["sh", "-c", WAITING], tmp_path / name, type="uni", directory=str(tmp_path))
+
+
+def start_waiting(server: FakeServer, tmp_path: Path, name: str = "out") -> World:
+    world = waiting_world(tmp_path, name)
+    world.start(server)
+    wait_until(lambda: (tmp_path / name).exists() and "up" in (tmp_path / name).read_text())
+    return world
+
+
+def let_go(tmp_path: Path, code: int) -> None:
+    (tmp_path / "go.new").write_text(str(code))
+    (tmp_path / "go.new").rename(tmp_path / "go")
+
+
+def launcher_of(node: Node) -> psutil.Process:
+    assert node.process is not None
+    (launcher,) = psutil.Process(node.process.pid).children()
+    return launcher
+
+
+def shim_of(node: Node, world: World) -> procfs.Identity:
+    shim = Spool(node.spool / world.name).shim()
+    assert shim is not None
+    return shim
+
+
+@pytest.mark.parametrize("end", ["kill", "stop"])
+def test_a_new_controller_takes_over(
+    server: FakeServer, node: Node, tmp_path: Path, end: str
+) -> None:
+    world = start_waiting(server, tmp_path)
+    getattr(node, end)()
+    node.start()
+    (live,) = server.nodes["n1"].register.worlds
+    assert (live.world, live.job, live.run, live.resize) == (world.name, 1, 1, 0)
+    assert list(live.live_processors) == [0]
+    let_go(tmp_path, 6)
+    assert world.ends(server)[0].code == 6
+    assert (tmp_path / "out").read_text() == "up\nend\n"
+    wait_until(lambda: node.worlds() == [])
+
+
+def test_ends_without_a_controller_are_not_lost(
+    server: FakeServer, node: Node, tmp_path: Path
+) -> None:
+    world = start_waiting(server, tmp_path)
+    shim = shim_of(node, world)
+    node.kill()
+    let_go(tmp_path, 5)
+    wait_until(lambda: not shim.alive())
+    node.start()
+    (live,) = server.nodes["n1"].register.worlds
+    assert list(live.live_processors) == []
+    assert world.ends(server)[0].code == 5
+    wait_until(lambda: node.worlds() == [])
+
+
+def test_ends_are_sent_until_they_are_acknowledged(
+    server: FakeServer, node: Node, tmp_path: Path
+) -> None:
+    server.acknowledge = False
+    world = World(["sh", "-c", "exit 2"], tmp_path / "out", type="uni")
+    world.start(server)
+    world.ends(server)
+    for _ in range(2):
+        reports = server.exit_reports
+        server.stop()
+        server.start()
+        wait_until(lambda before=reports: server.exit_reports > before)  # type: ignore[misc]
+    assert node.worlds() == [world.name]
+    node.kill()
+    server.acknowledge = True
+    reports = server.exit_reports
+    node.start()
+    wait_until(lambda: server.exit_reports > reports)
+    wait_until(lambda: node.worlds() == [])
+
+
+def test_a_server_that_comes_back_elsewhere_is_found(
+    server: FakeServer, node: Node, tmp_path: Path
+) -> None:
+    world = start_waiting(server, tmp_path)
+    old = server.address_file.read_text()
+    server.stop()
+    server.generation = 2
+    server.start()
+    assert server.address_file.read_text() != old
+    wait_until(lambda: node.name in server.nodes)
+    assert [live.world for live in server.nodes["n1"].register.worlds] == [world.name]
+    let_go(tmp_path, 0)
+    world.ends(server)
+
+
+def test_orders_of_an_earlier_server_are_not_obeyed(
+    server: FakeServer, node: Node, tmp_path: Path
+) -> None:
+    server.stop()
+    server.generation = 5
+    server.start()
+    wait_until(lambda: node.name in server.nodes)
+    server.stop()
+    server.generation = 4
+    seen = len(server.registrations)
+    server.start()
+    wait_until(lambda: len(server.registrations) > seen + 1)
+    assert {register.generation for register in server.registrations[seen:]} == {5}
+    assert "generation 4 is older than 5" in node.log.read_text()
+    node.kill()
+    server.stop()
+    server.generation = 6
+    server.start()
+    node.start()
+    world = World(["true"], tmp_path / "out", type="uni")
+    world.start(server)
+    world.ends(server)
+
+
+def test_a_killed_shim_is_noticed_and_nothing_is_left(
+    server: FakeServer, node: Node, tmp_path: Path
+) -> None:
+    code = "setsid sleep 70 & echo $! > detached; echo up; exec sleep 70"
+    world = World(
+        ["sh", "-c", code],
+        tmp_path / "out",
+        type="uni",
+        directory=str(tmp_path),
+    )
+    world.start(server)
+    wait_until(lambda: (tmp_path / "out").exists() and (tmp_path / "out").read_text())
+    (rank,) = Spool(node.spool / world.name).ranks().values()
+    os.kill(shim_of(node, world).pid, signal.SIGKILL)
+    (end,) = world.ends(server)
+    assert (end.code, end.signal, end.reason) == (1, 0, "its shim was killed")
+    assert not rank.alive()
+    detached = procfs.read_stat(int((tmp_path / "detached").read_text()))
+    assert detached is None or detached.state == "Z"  # until init collects it
+    wait_until(lambda: node.worlds() == [])
+
+
+def test_a_shim_that_is_killed_without_a_controller(
+    server: FakeServer, node: Node, tmp_path: Path
+) -> None:
+    world = start_waiting(server, tmp_path)
+    shim = shim_of(node, world)
+    node.kill()
+    os.kill(shim.pid, signal.SIGKILL)
+    wait_until(lambda: not shim.alive())
+    node.start()
+    assert world.ends(server)[0].reason == "its shim was killed"
+    wait_until(lambda: node.worlds() == [])
+
+
+def test_another_launcher_takes_the_place_of_a_killed_one(
+    server: FakeServer, node: Node, tmp_path: Path
+) -> None:
+    world = start_waiting(server, tmp_path)
+    old = launcher_of(node)
+    old.kill()
+    second = waiting_world(tmp_path, "second")
+    second.start(server)
+    wait_until((tmp_path / "second").exists)
+    assert launcher_of(node) != old
+    let_go(tmp_path, 3)
+    assert [world.ends(server)[0].code, second.ends(server)[0].code] == [3, 3]
+
+
+def test_worlds_of_an_earlier_boot_are_reported_as_ended(
+    server: FakeServer, node: Node, tmp_path: Path
+) -> None:
+    world = start_waiting(server, tmp_path)
+    shim = shim_of(node, world)
+    (rank,) = Spool(node.spool / world.name).ranks().values()
+    node.kill()
+    request = node.spool / world.name / "request.json"
+    request.write_text(request.read_text().replace(procfs.boot_id(), "another-boot"))
+    node.start()
+    assert world.ends(server)[0].reason == "the node was restarted"
+    # The process ids in such a record belong to strangers: they are left alone.
+    assert shim.alive()
+    assert rank.alive()
+    let_go(tmp_path, 0)
+    wait_until(lambda: not shim.alive())
+
+
+def test_what_is_unreadable_in_the_spool_does_not_stop_the_node(
+    server: FakeServer, node: Node, tmp_path: Path
+) -> None:
+    node.stop()
+    for name, text in (("broken", "{"), ("odd", '{"a": 1}'), (".new-half", "")):
+        (node.spool / name).mkdir()
+        (node.spool / name / "request.json").write_text(text)
+    node.start()
+    world = World(["true"], tmp_path / "out", type="uni")
+    world.start(server)
+    world.ends(server)
+    wait_until(lambda: node.worlds() == [])
+
+
+@pytest.mark.mpi
+def test_a_barrier_across_nodes_outlives_a_controller(
+    server: FakeServer, node: Node, other_node: Node, tmp_path: Path
+) -> None:
+    code = "from mpi4py import MPI; c = MPI.COMM_WORLD; raise SystemExit(c.allreduce(1))"
+    world = World([sys.executable, "-c", code], tmp_path / "out", placement={"n1": [0], "n2": [4]})
+    orders = world.orders()
+    server.fence_parts[world.name] = 2
+    server.send("n1", wire.NodeOrder(start_world=orders["n1"]))
+    wait_until(lambda: world.name in {name for name, _ in server.fences})
+    node.kill()
+    node.start()
+    assert other_node.process is not None
+    server.send("n2", wire.NodeOrder(start_world=orders["n2"]))
+    assert [end.code for end in world.ends(server)] == [2, 2]
+
+
+def test_a_term_to_the_shim_ends_its_ranks(server: FakeServer, node: Node, tmp_path: Path) -> None:
+    world = start_waiting(server, tmp_path)
+    os.kill(shim_of(node, world).pid, signal.SIGTERM)
+    (end,) = world.ends(server)
+    assert (end.signal, end.reason) == (signal.SIGTERM, "its shim was told to end")

@@ -1,0 +1,92 @@
+"""The folder of a world."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pliant.nodectl.procfs import Identity
+from pliant.nodectl.spool import WORLD_NAME, Exit, Request, Spool, spools, to_bytes, to_text
+
+
+def request(world: str = "w1") -> Request:
+    return Request(
+        world=world,
+        job=1,
+        run=2,
+        resize=3,
+        type="mpi",
+        size=4,
+        ranks=[(0, 10), (1, 11)],
+        argv=["a", to_text(b"\xff")],
+        environment={"A": to_text(b"\x80=")},
+        directory="/",
+        stdout="/out",
+    )
+
+
+@pytest.fixture
+def spool(tmp_path: Path) -> Spool:
+    return Spool.create(tmp_path, request(), b"token", b"n1:2\n")
+
+
+def test_an_order_is_read_as_it_was_written(spool: Spool) -> None:
+    assert spool.request() == request()
+    assert spool.token.read_bytes() == b"token"
+    assert spool.token.stat().st_mode & 0o777 == 0o400
+    assert spool.directory.stat().st_mode & 0o777 == 0o700
+    spool.remove_secrets()
+    spool.remove_secrets()
+    assert not spool.token.exists()
+    assert not spool.nodes.exists()
+
+
+def test_a_world_has_one_shim(spool: Spool) -> None:
+    assert spool.shim() is None
+    first = Identity("boot", 10, 20)
+    assert spool.claim(first)
+    assert not spool.claim(Identity("boot", 11, 21))
+    assert spool.shim() == first
+
+
+def test_ends_are_read_back_and_the_first_one_counts(spool: Spool) -> None:
+    ends = [Exit(0, 10, 1, 0, "why\nso", 1.5), Exit(1, 11, 0, 9, "", 2.5)]
+    spool.note_exits(ends)
+    spool.note_exits([Exit(0, 10, 0, 0, "", 9.0)])
+    assert spool.exits() == {0: ends[0], 1: ends[1]}
+
+
+def test_a_line_that_was_cut_is_no_line(spool: Spool) -> None:
+    spool.note_exits([Exit(0, 10, 1, 0, "", 1.5)])
+    with open(spool.directory / "exits", "a") as file:
+        file.write('{"rank": 1, "proc')
+    assert list(spool.exits()) == [0]
+
+
+def test_ranks_are_noted(spool: Spool) -> None:
+    assert spool.ranks() == {}
+    spool.note_ranks([(0, Identity("b", 5, 6)), (1, Identity("b", 7, 8))])
+    assert spool.ranks() == {0: Identity("b", 5, 6), 1: Identity("b", 7, 8)}
+
+
+@pytest.mark.usefixtures("spool")
+def test_half_an_order_is_removed(tmp_path: Path) -> None:
+    (tmp_path / ".new-w2").mkdir()
+    (tmp_path / ".new-w2" / "token").touch()
+    (tmp_path / "file").touch()
+    assert [each.directory.name for each in spools(tmp_path)] == ["w1"]
+    assert not (tmp_path / ".new-w2").exists()
+
+
+@given(st.binary())
+def test_bytes_survive_as_text(value: bytes) -> None:
+    assert to_bytes(json.loads(json.dumps(to_text(value)))) == value
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", ".new-a", "a/b", "a b", "a\n", "ä", "x" * 201])
+def test_names_that_are_no_folders(name: str) -> None:
+    assert not WORLD_NAME.fullmatch(name)
