@@ -77,6 +77,9 @@ def describe(exit: Exit) -> str:
 def _sort_out(state: State, job: Job, exits: tuple[Exit, ...]) -> None:
     """Exits of a job that was not ending: whose were they, and what do they mean."""
     own: list[Exit] = []
+    if job.resize:  # all of them first, so that a withdrawal kills only who is still there
+        gone = of(exit.processor for exit in exits)
+        job.resize.gone |= gone & of(job.resize.joining) & ~job.allocation
     for exit in exits:
         bit = 1 << exit.processor
         resize = job.resize

@@ -1,5 +1,6 @@
-"""Drive the core by hand: a scripted clock, real strategies, applications and nodes that are told
-what to say. The invariants are checked after every event.
+"""Drive the core by hand: scripted clock, real strategies, applications and nodes told what to say.
+
+The invariants are checked after every event.
 """
 
 from __future__ import annotations
