@@ -197,9 +197,13 @@ class Coordinator:
     def finish(self, outcome: Outcome) -> None:
         """Report what became of a resize, and be ready for the next."""
         with self._lock:
-            self.standby = False
+            stood_by, self.standby = self.standby, False
             self._drop()
             self._send(outcome)
+            if stood_by:
+                # The stream of the old coordinator may have ended before the outcome came: say
+                # that there is a coordinator.
+                self._send(self.hello())
 
     def enter_loop(self, number: int) -> None:
         """A loop has begun: newcomers may join in it."""

@@ -117,4 +117,4 @@ class Hello:
     pending_resize: int
 
 
-Report = Begun | Withdrawn | Outcome
+Report = Begun | Withdrawn | Outcome | Hello

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from pliant.appkit.coordinator import Coordinator
-from pliant.appkit.messages import Report
+from pliant.appkit.messages import Hello, Report
 
 if TYPE_CHECKING:
     import grpc
@@ -124,7 +124,7 @@ class _Stream:
         left: list[Report] = []
         while not self.outbox.empty():
             report = self.outbox.get()
-            if isinstance(report, Report):
+            if isinstance(report, Report) and not isinstance(report, Hello):
                 left.append(report)
         return left
 

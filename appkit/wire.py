@@ -35,8 +35,10 @@ def hello_to_wire(hello: Hello) -> pb.AppReport:
 
 
 def report_to_wire(report: Report) -> pb.AppReport:
-    """A report on a resize."""
+    """What the coordinator reports."""
     match report:
+        case Hello():
+            return hello_to_wire(report)
         case Begun():
             return pb.AppReport(begun=pb.Begun(resize=report.resize))
         case Withdrawn():

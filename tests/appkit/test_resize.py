@@ -61,7 +61,9 @@ def test_the_coordinator_leaves(start: Start, stop: Path) -> None:
     assert list(app.shrink([0]).processors) == [1, 2]
     assert list(app.grow(2).processors) == [1, 2, 3, 4]
     assert list(app.shrink([0, 1]).processors) == [3, 4]
-    app.server.reports["progress"].get(timeout=5)
+    again = app.server.next("hello").hello  # the role is told, whichever stream ended first
+    assert (again.role, list(again.processors)) == (pb.ROLE_COORDINATOR, [1, 2])
+    app.server.next("progress", 5)
     finish(app, stop)
 
 

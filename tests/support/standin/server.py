@@ -23,7 +23,7 @@ class Server(app_pb2_grpc.AppServiceServicer):
         self.hellos: queue.SimpleQueue[pb.Hello] = queue.SimpleQueue()
         self.reports: dict[str, queue.SimpleQueue[pb.AppReport]] = {
             kind: queue.SimpleQueue()
-            for kind in ("answer", "begun", "outcome", "progress", "withdrawn")
+            for kind in ("answer", "begun", "hello", "outcome", "progress", "withdrawn")
         }
         self._coordinator: Orders | None = None
         self._present = threading.Condition()
