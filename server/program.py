@@ -6,7 +6,7 @@ import json
 import os
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import NamedTuple
 
 #: What lists show of a command line.
@@ -44,8 +44,7 @@ class Program:
 
     def to_json(self) -> str:
         """Pure ASCII, so that undecodable bytes survive."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return json.dumps(values)
+        return json.dumps({name: getattr(self, name) for name in self.__slots__})
 
     @classmethod
     def from_json(cls, text: str) -> Program:

@@ -151,7 +151,7 @@ def _check_texts(field: str, strings: list[str]) -> int:
         if "\0" in text:
             raise RequestError(f"{field}: a zero byte cannot be passed on", field=field)
         try:
-            length = len(os.fsencode(text))
+            length = len(text) if text.isascii() else len(os.fsencode(text))
         except UnicodeEncodeError:
             raise RequestError(f"{field}: not a byte string of this host", field=field) from None
         if length > LONGEST_STRING:

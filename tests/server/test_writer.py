@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Engine
+from sqlalchemy import Connection, Engine, event
 
 from pliant.server.database.changes import put_meta
 from pliant.server.database.engine import DatabaseUnusableError, open_database, open_reader
@@ -49,9 +49,7 @@ def values(path: Path) -> dict[str, str]:
 
 
 def test_many_writers_share_a_flush(writer: Writer, engine: Engine, tmp_path: Path) -> None:
-    commits = []
-    from sqlalchemy import event
-
+    commits: list[Connection] = []
     event.listen(engine, "commit", commits.append)
     waiting = [writer.commit([put_meta(f"key{n}", str(n))]) for n in range(1000)]
     for future in waiting:
@@ -88,6 +86,28 @@ def test_writers_wait_for_a_foreign_lock(writer: Writer, tmp_path: Path) -> None
     other.execute("COMMIT")
     other.close()
     future.result(10)
+
+
+def test_a_full_disk_is_reported_and_survived(engine: Engine, tmp_path: Path) -> None:
+    # The file may not grow beyond its present size: to SQLite that is a full disk.
+    full = ["PRAGMA max_page_count=1"]
+
+    @event.listens_for(engine, "begin")
+    def _limit(connection: Connection) -> None:
+        for statement in full:
+            connection.exec_driver_sql(statement)
+
+    writer = Writer(engine)
+    writer.start(print)
+    try:
+        lines = [put_meta(f"k{n}", "x" * 1000) for n in range(100)]
+        with pytest.raises(Exception, match="disk is full"):
+            writer.commit(lines).result(10)
+        full[:] = ["PRAGMA max_page_count=1000000"]
+        writer.commit(lines).result(10)
+    finally:
+        writer.stop()
+    assert len(values(tmp_path / "pliant.db")) == 100
 
 
 CHILD = """
