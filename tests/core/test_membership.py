@@ -170,7 +170,8 @@ def grow_onto_n2(rig: Rig) -> None:
     rig.finish(1)
     rig.ask_for(1, 8)
     rig.wait(1)
-    rig.sent = [c for c in rig.sent if isinstance(c, commands.SendOffer)][-1:]
+    offers = rig.take(commands.SendOffer)
+    rig.sent[:] = offers[-1:]
     assert rig.job(1).ranks == (0, 1, 2, 3)
 
 

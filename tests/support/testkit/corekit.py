@@ -113,7 +113,7 @@ class Rig:
 
     def take(self, kind: type[C]) -> list[C]:
         """Return and forget the commands of this kind."""
-        taken = [command for command in self.sent if isinstance(command, kind)]
+        taken: list[C] = [command for command in self.sent if isinstance(command, kind)]
         self.sent = [command for command in self.sent if not isinstance(command, kind)]
         return taken
 

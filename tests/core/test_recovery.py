@@ -1,0 +1,186 @@
+"""A restart of the server in every stage: what stood in the database stands again."""
+
+from __future__ import annotations
+
+import pytest
+
+from pliant.core import commands, events
+from pliant.core.events import LiveWorld
+from pliant.core.ids import JobId, NodeName, ResizeId
+from pliant.core.jobs import ResizeStage
+from pliant.core.lifecycle import JobState
+from pliant.core.negotiation import Verb
+from pliant.core.nodes import NodeState
+from pliant.core.processors import NONE, block, count, of
+from testkit.corekit import Rig
+
+
+@pytest.fixture
+def rig() -> Rig:
+    rig = Rig({"n1": 4, "n2": 4})
+    rig.run(1, "1-8")
+    rig.submit(2, "4")
+    rig.take(commands.Launch)
+    return rig
+
+
+def back(rig: Rig, resize: int = 0) -> None:
+    """Have both nodes register with what lives there."""
+    for node in list(rig.core.nodes.values()):
+        live = [
+            LiveWorld(job.id, job.run, ResizeId(resize), job.held & node.processors, True)
+            for job in rig.core.jobs.values()
+            if job.held & node.processors
+        ]
+        rig.do(events.NodeRegistered(node.name, node.slots, worlds=tuple(live)))
+
+
+def test_nothing_starts_before_a_node_has_reported(rig: Rig) -> None:
+    rig.exit(1)
+    rig.up(2)
+    rig.submit(3, "4")
+    rig.submit(4, "2")
+    rig.restart()
+    assert {node.state for node in rig.core.nodes.values()} == {NodeState.SUSPECT}
+    assert not rig.sent
+    rig.submit(5, "1")
+    assert (rig.free(), rig.state(5)) == (NONE, JobState.PENDING)
+    back(rig)
+    assert rig.state(2) is JobState.RUNNING
+
+
+def test_a_talk_is_withdrawn_and_held_anew(rig: Rig) -> None:
+    number = rig.resize(1).id
+    rig.restart()
+    assert rig.one(commands.SendWithdraw).resize == number
+    assert (rig.stage(1), rig.job(2).earmark) == (None, NONE)
+    back(rig)
+    rig.register(1)
+    assert rig.resize(1).id > number
+    rig.settle()
+    assert rig.state(2) is JobState.STARTING
+
+
+def test_newcomers_that_were_preparing_are_ended() -> None:
+    rig = Rig({"n1": 4, "n2": 4})
+    rig.submit(2, "4")
+    rig.run(1, "1-8")
+    rig.exit(2)
+    rig.answer(1, Verb.ACCEPT)
+    rig.restart()
+    assert rig.one(commands.Kill).processors == block(0, 4)
+    assert rig.state(1) is JobState.RUNNING
+    assert count(rig.job(1).held) == 8
+    back(rig)
+    rig.exit(1, 0, 1, 2, 3, signal=9)
+    assert (rig.state(1), count(rig.job(1).held)) == (JobState.RUNNING, 4)
+
+
+@pytest.mark.parametrize("pending", [True, False])
+def test_after_go_the_coordinator_is_asked(rig: Rig, pending: bool) -> None:
+    rig.shrink_to_go(1)
+    rig.restart()
+    assert rig.stage(1) is ResizeStage.GO
+    back(rig)
+    rig.register(1, pending=rig.resize(1).id if pending else 0)
+    if pending:
+        rig.finish(1)
+        assert rig.state(2) is JobState.STARTING
+    else:
+        assert (rig.state(1), rig.stage(1), rig.job(1).size) == (
+            JobState.RUNNING,
+            None if rig.job(1).quiet_until > rig.now else ResizeStage.TALK,
+            8,
+        )
+
+
+def test_after_go_and_no_word_there_is_a_deadline(rig: Rig) -> None:
+    rig.shrink_to_go(1)
+    rig.begin(1)
+    rig.restart()
+    back(rig)
+    rig.wait(31)
+    assert rig.state(1) is JobState.COMPLETING
+    assert "stage begun" in rig.job(1).reason
+
+
+def test_leavers_go_on_leaving(rig: Rig) -> None:
+    rig.shrink_to_go(1)
+    rig.begin(1)
+    rig.decide(1)
+    rig.exit(1, 4)
+    rig.restart()
+    back(rig)
+    assert count(rig.job(2).earmark) == 4
+    rig.wait(31)
+    assert rig.one(commands.Kill).processors == of([5, 6, 7])
+    rig.exit(1, 5, 6, 7, signal=9)
+    assert rig.state(2) is JobState.STARTING
+
+
+def test_a_withdrawal_is_said_again(rig: Rig) -> None:
+    rig.shrink_to_go(1)
+    rig.wait(61)
+    rig.restart()
+    back(rig)
+    rig.register(1, pending=1)
+    assert rig.one(commands.SendWithdraw).resize == 1
+    rig.do(events.ResizeWithdrawn(JobId(1), 1, ResizeId(1)))
+    assert rig.state(1) is JobState.RUNNING
+
+
+def test_a_start_that_a_node_never_got_is_ordered_again(rig: Rig) -> None:
+    rig.exit(1)
+    rig.submit(3, "4")
+    first = [launch for launch in rig.take(commands.Launch) if launch.job == 3]
+    assert first
+    rig.restart()
+    rig.do(events.NodeRegistered(NodeName("n1"), 4))
+    rig.do(events.NodeRegistered(NodeName("n2"), 4))
+    assert first[0] in rig.take(commands.Launch)
+    rig.up(3)
+    assert rig.state(3) is JobState.RUNNING
+
+
+def test_what_was_to_end_is_told_again(rig: Rig) -> None:
+    rig.do(events.JobCancelled(JobId(1)))
+    rig.restart()
+    assert rig.one(commands.Kill).job == 1
+    back(rig)
+    rig.exit(1, signal=15)
+    assert rig.state(1) is JobState.CANCELLED
+    assert rig.state(2) is JobState.STARTING
+
+
+def test_time_limits_and_quiet_times_go_on() -> None:
+    rig = Rig({"n1": 4})
+    rig.submit(1, "1-4", limit_s=100.0)
+    rig.up(1)
+    rig.register(1)
+    rig.submit(2, "2")
+    rig.answer(1, Verb.REJECT)
+    rig.wait(20)
+    rig.restart()
+    back(rig)
+    rig.register(1)
+    assert not rig.take(commands.SendOffer)
+    rig.wait(11)
+    assert rig.one(commands.SendOffer).job == 1
+    rig.wait(70)
+    assert rig.job(1).reason == "over its time limit of 100 s"
+
+
+def test_a_limit_that_passed_meanwhile_ends_the_job_at_once() -> None:
+    rig = Rig({"n1": 4})
+    rig.submit(1, "4", limit_s=10.0)
+    rig.up(1)
+    rig.now += 60
+    rig.restart()
+    rig.wait(0)
+    assert rig.state(1) is JobState.COMPLETING
+
+
+def test_resize_numbers_are_never_used_again(rig: Rig) -> None:
+    before = rig.core.next_resize
+    rig.restart()
+    assert rig.core.next_resize == before > 1

@@ -1,0 +1,289 @@
+"""Kumar's uniform first fit: the printed values, and what must hold for every view."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pliant.core.ids import JobId, NodeName
+from pliant.core.placement import after_resize
+from pliant.core.processors import NONE, ProcessorMap, block, count, of
+from pliant.core.scheduling import NodeView, Plan, PromisedJob, RunningJob, View, WaitingJob
+from pliant.core.sizes import Sizes, parse_sizes
+from pliant.strategies.equipartition import Equipartition, Member, share
+
+STRATEGY = Equipartition()
+SIZES = st.sampled_from(
+    ["1", "3", "8", "1-8", "2-16", "4-6", "1-16:pow2", "2-16:x2", "3-15:+3", "{1,2,4,6,12}", "1-40"]
+).map(parse_sizes)
+
+
+def members(*texts: str) -> list[Member]:
+    return [Member(JobId(place + 1), parse_sizes(text)) for place, text in enumerate(texts)]
+
+
+@pytest.mark.parametrize(
+    ("processors", "sizes", "shares"),
+    [
+        (128, ["32-128", "32-128", "32-128"], [43, 43, 42]),  # Kumar L 305
+        (64, ["16-64", "40-64"], [20, 44]),  # shares of the surplus, not equal totals
+        (100, ["10-20", "10-100", "10-100"], [20, 40, 40]),
+        (10, ["2-4", "2-4"], [4, 4]),
+        (7, ["1-8", "1-8", "1-8"], [3, 2, 2]),
+        (4, ["1-8", "1-8", "1-8", "1-8"], [1, 1, 1, 1]),
+        (10, ["1-16:pow2", "1-16:pow2"], [4, 4]),  # 2 are left, a step takes 4
+        (12, ["1-16:pow2", "1-16:pow2"], [8, 4]),
+        (9, ["1-16:pow2", "1-16"], [4, 5]),
+        (5, [], []),
+    ],
+)
+def test_shares(processors: int, sizes: list[str], shares: list[int]) -> None:
+    jobs = members(*sizes)
+    targets = share(jobs, processors - sum(job.sizes.lo for job in jobs))
+    assert [targets[job.id] for job in jobs] == shares
+
+
+@given(st.lists(SIZES, max_size=8), st.integers(0, 100))
+def test_shares_are_sizes_within_the_machine(sizes: list[Sizes], left: int) -> None:
+    jobs = [Member(JobId(place), size) for place, size in enumerate(sizes)]
+    targets = share(jobs, left)
+    assert all(targets[job.id] in job.sizes for job in jobs)
+    given_away = sum(targets[job.id] - job.sizes.lo for job in jobs)
+    assert given_away <= left
+    # Nobody could still step up.
+    rest = left - given_away
+    for job in jobs:
+        step = job.sizes.up(targets[job.id]) - targets[job.id]
+        assert step <= 0 or step > rest
+    assert share(jobs, left) == targets
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=8), st.integers(0, 60))
+def test_without_maxima_the_surplus_differs_by_one(minima: list[int], left: int) -> None:
+    jobs = [Member(JobId(i), parse_sizes(f"{lo}-1000")) for i, lo in enumerate(minima)]
+    targets = share(jobs, left)
+    surplus = [targets[job.id] - job.sizes.lo for job in jobs]
+    assert sum(surplus) == left
+    assert max(surplus) - min(surplus) <= 1
+    assert surplus == sorted(surplus, reverse=True)
+
+
+# ---------------------------------------------------------------- whole plans
+
+
+def waiting(number: int, sizes: str | Sizes) -> WaitingJob:
+    read = parse_sizes(sizes) if isinstance(sizes, str) else sizes
+    return WaitingJob(JobId(number), float(number), read)
+
+
+def running(
+    number: int, ranks: tuple[int, ...], sizes: Sizes | None, estimate: float | None = None
+) -> RunningJob:
+    return RunningJob(
+        JobId(number),
+        float(number),
+        float(number),
+        ranks,
+        of(ranks),
+        sizes or Sizes((len(ranks),)),
+        sizes is not None,
+        estimate,
+    )
+
+
+def make_view(
+    total: int,
+    queue: tuple[WaitingJob, ...] = (),
+    active: tuple[RunningJob, ...] = (),
+    promised: tuple[PromisedJob, ...] = (),
+    per_node: int = 4,
+) -> View:
+    nodes = tuple(
+        NodeView(NodeName(f"n{first}"), "default", block(first, min(per_node, total - first)))
+        for first in range(0, total, per_node)
+    )
+    free = block(0, total)
+    for job in active:
+        free &= ~job.held
+    for promise in promised:
+        free &= ~promise.processors
+    cut = tuple(
+        WaitingJob(job.id, job.arrival, sizes) for job in queue if (sizes := job.sizes.up_to(total))
+    )
+    return View(1000.0, nodes, cut, promised, active, free, total)
+
+
+def sizes_of(plan: Plan) -> dict[int, int]:
+    return {start.job: count(start.processors) for start in plan.starts}
+
+
+def test_first_fit_passes_over_what_does_not_fit() -> None:
+    view = make_view(
+        8, (waiting(2, "4"), waiting(3, "3-6"), waiting(4, "2")), (running(1, (0, 1, 2), None),)
+    )
+    plan = STRATEGY.allocate_processors(view)
+    assert sizes_of(plan) == {2: 4}
+    assert plan.reasons == {
+        3: "needs at least 3 processors, 1 can be given to it now",
+        4: "needs at least 2 processors, 1 can be given to it now",
+    }
+    view = make_view(8, (waiting(2, "6"), waiting(3, "4"), waiting(4, "2")))
+    assert sizes_of(STRATEGY.allocate_processors(view)) == {2: 6, 4: 2}
+
+
+def test_a_running_job_makes_room_down_to_its_share() -> None:
+    view = make_view(8, (waiting(2, "2-8"),), (running(1, tuple(range(8)), parse_sizes("1-8")),))
+    plan = STRATEGY.allocate_processors(view)
+    assert plan.shrinks[0].processors == block(0, 4)
+    assert plan.starts[0].processors == block(4, 4)
+
+
+def test_free_processors_go_first() -> None:
+    view = make_view(8, (waiting(2, "4"),), (running(1, (0, 1, 2, 3, 4), parse_sizes("1-8")),))
+    plan = STRATEGY.allocate_processors(view)
+    assert plan.starts[0].processors == of([4, 5, 6, 7])
+    assert plan.shrinks[0].processors == of([0, 1, 2, 3])
+
+
+def test_growth_stays_near() -> None:
+    view = make_view(12, (), (running(1, (4, 5), parse_sizes("1-4")),))
+    (offer,) = STRATEGY.allocate_processors(view).expands
+    assert offer.processors == of([4, 5, 6, 7])
+
+
+def test_what_is_promised_is_nobody_elses() -> None:
+    view = make_view(8, (waiting(2, "5"),), (), (PromisedJob(JobId(1), 1.0, block(0, 4)),))
+    plan = STRATEGY.allocate_processors(view)
+    assert not plan.starts
+    assert set(plan.reasons) == {2}
+
+
+def test_a_job_that_cannot_be_asked_keeps_what_it_holds() -> None:
+    view = make_view(8, (waiting(2, "2"),), (running(1, tuple(range(7)), None),))
+    plan = STRATEGY.allocate_processors(view)
+    assert plan == Plan(reasons=plan.reasons)
+
+
+def test_what_a_drained_node_gives_back_starts_nobody() -> None:
+    view = make_view(8, (waiting(2, "2"),), (running(1, tuple(range(8)), parse_sizes("1-8")),))
+    drained = View(view.now, view.nodes[:1], view.waiting, (), view.running, NONE, 8)
+    plan = STRATEGY.allocate_processors(drained)
+    assert plan.shrinks
+    assert not plan.starts
+
+
+@st.composite
+def views(draw: st.DrawFn) -> View:
+    total = draw(st.integers(4, 40))
+    left = list(draw(st.permutations(range(total))))
+    active: list[RunningJob] = []
+    promised: list[PromisedJob] = []
+    for number in range(1, draw(st.integers(0, 6)) + 1):
+        sizes = draw(SIZES).up_to(len(left))
+        if sizes is None:
+            break
+        size = draw(st.sampled_from(sorted(set(sizes.values))))
+        ranks, left = tuple(left[:size]), left[size:]
+        kind = draw(st.sampled_from(["movable", "fixed", "promised"]))
+        if kind == "promised":
+            promised.append(PromisedJob(JobId(number), float(number), of(ranks)))
+        else:
+            known = sizes if kind == "movable" else None
+            active.append(running(number, ranks, known and known.up_to(total)))
+    queue = tuple(waiting(100 + i, draw(SIZES)) for i in range(draw(st.integers(0, 6))))
+    return make_view(total, queue, tuple(active), tuple(promised))
+
+
+def check(view: View, plan: Plan) -> None:
+    """Nobody gets what is not there, and everybody a size of the grammar."""
+    movable = {job.id: job for job in view.running if job.resizable}
+    coming: ProcessorMap = NONE
+    for offer in plan.shrinks:
+        job = movable.pop(offer.job)
+        assert count(offer.processors) in job.sizes
+        assert not offer.processors & ~of(job.ranks)
+        assert count(offer.processors) < job.size
+        coming |= of(job.ranks) & ~offer.processors
+    pool = view.free | coming
+    queue = {job.id: job for job in view.waiting}
+    for start in plan.starts:
+        assert count(start.processors) in queue.pop(start.job).sizes
+        assert not start.processors & ~pool
+        pool &= ~start.processors
+    assert set(plan.reasons) == set(queue), "everybody who waits is told why"
+    free = view.free & pool
+    for offer in plan.expands:
+        job = movable.pop(offer.job)
+        assert count(offer.processors) in job.sizes
+        added = offer.processors & ~of(job.ranks)
+        assert added
+        assert offer.processors & of(job.ranks) == of(job.ranks)
+        assert not added & ~free
+        free &= ~added
+
+
+def applied(view: View, plan: Plan) -> View:
+    """The view after everybody agreed and all was carried out."""
+    offers = {offer.job: offer.processors for offer in (*plan.shrinks, *plan.expands)}
+    active = [
+        running(job.id, after_resize(job.ranks, offers[job.id]), job.sizes)
+        if job.id in offers
+        else job
+        for job in view.running
+    ]
+    started = {start.job: start.processors for start in plan.starts}
+    for job in view.waiting:
+        if job.id in started:
+            active.append(running(job.id, after_resize((), started[job.id]), job.sizes))
+    queue = tuple(job for job in view.waiting if job.id not in started)
+    return make_view(view.total, queue, tuple(active), view.promised)
+
+
+@given(views())
+def test_plans_fit_the_machine_and_are_the_same_again(view: View) -> None:
+    plan = STRATEGY.allocate_processors(view)
+    check(view, plan)
+    assert STRATEGY.allocate_processors(view) == plan
+    assert STRATEGY.revise(view, ()) == plan
+
+
+@given(views())
+def test_carried_out_there_is_nothing_left_to_do(view: View) -> None:
+    for _ in range(4):
+        plan = STRATEGY.allocate_processors(view)
+        if not (plan.shrinks or plan.starts or plan.expands):
+            return
+        view = applied(view, plan)
+        check(view, STRATEGY.allocate_processors(view))
+    plan = STRATEGY.allocate_processors(view)
+    assert not (plan.shrinks or plan.starts or plan.expands), (view, plan)
+
+
+# ---------------------------------------------------------------- is_available
+
+
+def test_available_now_beside_the_minima() -> None:
+    view = make_view(8, (), (running(1, tuple(range(8)), parse_sizes("2-8")),))
+    found = STRATEGY.is_available(waiting(9, "4-8"), view)
+    assert (found.accepted, found.start, found.processors) == (True, 1000.0, 6)
+
+
+def test_available_when_running_jobs_end() -> None:
+    active = (
+        running(1, (0, 1, 2, 3), None, estimate=2000.0),
+        running(2, (4, 5, 6, 7), None, estimate=1500.0),
+    )
+    found = STRATEGY.is_available(waiting(9, "6-8"), make_view(8, (), active))
+    assert (found.accepted, found.start, found.processors) == (True, 2001.0, 8)
+    late = (running(1, tuple(range(8)), None, estimate=10.0),)
+    assert STRATEGY.is_available(waiting(9, "8"), make_view(8, (), late)).start == 1000.0
+
+
+def test_available_some_time_or_never() -> None:
+    view = make_view(8, (), (running(1, tuple(range(8)), None),))
+    found = STRATEGY.is_available(waiting(9, "6-8"), view)
+    assert (found.accepted, found.start, found.processors) == (True, None, 6)
+    found = STRATEGY.is_available(waiting(9, "9-12"), view)
+    assert (found.accepted, found.start, found.processors) == (False, None, 0)
+    assert found.reason == "needs 9 processors, the cluster has 8"
