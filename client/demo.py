@@ -59,6 +59,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         metavar="FILE",
         help="the picture (%(default)s)",
     )
+    parser.add_argument(
+        "--transport", choices=("ofi", "ucx"), default="ucx", help="what MPI talks over (ucx)"
+    )
     parser.add_argument("--keep", action="store_true", help="keep its directory: logs, outputs")
     options = parser.parse_args(argv)
     return run_command(PROG, lambda: _run(options))
@@ -67,7 +70,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(options: argparse.Namespace) -> int:
     _check_writable(options.output)
     procs.adopt_orphans()
-    shared = look.shared_memory()
     with Interrupts() as interrupts:
         with interrupts.shielded():
             demo = Demo(options, interrupts)
@@ -80,7 +82,7 @@ def _run(options: argparse.Namespace) -> int:
             left = demo.clean_up()
         if interrupts.number:
             return INTERRUPTED if not left else 1
-        demo.check_leftovers(left, shared)
+        demo.check_leftovers(left)
     return 1 if demo.checks.failed else 0
 
 
@@ -100,7 +102,8 @@ class Demo:
         self.directory = tempfile.mkdtemp(prefix="pliant-demo-")
         self._sockets: list[str] = []
         self._strays: list[str] = []
-        self._segments: list[str] = []
+        self._shared_memory = look.SharedMemory(self.directory)
+        self._leaked: list[str] = []
         self._alone: subprocess.Popen[bytes] | None = None
         self._cluster = LocalCluster(
             os.path.join(self.directory, "state"), os.path.join(self.directory, "run")
@@ -126,11 +129,12 @@ class Demo:
         view.say(f"starting a server and {NODES} nodes with {SLOTS} processors each")
         self._write_settings()
         with self._interrupts.shielded():
-            self._cluster.choose(Shape(nodes=NODES, slots=SLOTS))
+            self._cluster.choose(Shape(NODES, SLOTS, transport=self._options.transport))
             self._cluster.start_missing()
             self._start_alone()
         self._cluster.wait_up(lambda _: None)
         play = Play(self.directory, self._cluster.run, view, _DEADLINE_S - view.elapsed_s)
+        play.on_look = self._shared_memory.note
         try:
             play.perform()
         except (StepError, NoServerError, RequestError) as error:
@@ -192,7 +196,7 @@ class Demo:
 
     def clean_up(self) -> list[int]:
         """Take everything down and return the processes that are there in spite of it."""
-        segments = look.segments_of(look.carrying(self.directory))
+        self._shared_memory.note(now=True)
         self._cluster.stop(lambda _: None)
         if self._alone is not None and self._alone.poll() is None:
             procs.end([self._alone.pid], 1.0)
@@ -206,21 +210,20 @@ class Demo:
         while procs.collect() or (look.zombies() and time.monotonic() < deadline):
             time.sleep(0.01)
         self._sockets = look.sockets(self.directory)
-        self._segments = look.remove_unused(segments)
+        self._leaked = self._shared_memory.remove_leaked()
         if self._options.keep:
             print(f"kept: {self.directory}")
         else:
             shutil.rmtree(self.directory, ignore_errors=True)
         return left
 
-    def check_leftovers(self, left: list[int], shared: set[str]) -> None:
+    def check_leftovers(self, left: list[int]) -> None:
         """Check that nothing of the demo is left on this machine."""
         check = self.checks.check
         check("no process is left", look.listed(self._strays or left))
         check("no zombie is left", look.listed(look.zombies()))
         check("no socket is left", look.listed(self._sockets))
-        leaked = self._segments or look.new_shared_memory(shared)
-        check("no shared memory is left", look.listed(leaked))
+        check("no shared memory is left", look.listed(self._leaked))
         if not self._options.keep:
             there = os.path.exists(self.directory)
             check("its directory is gone", self.directory if there else "")

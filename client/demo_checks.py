@@ -69,24 +69,6 @@ def shared_memory() -> set[str]:
     return names
 
 
-def new_shared_memory(before: set[str], wait_s: float = 3.0) -> list[str]:
-    """Return segments that came since and that no living process uses: nobody will remove them.
-
-    Segments of other programs come and go meanwhile; those are in use, or gone after a moment.
-    """
-    deadline = time.monotonic() + wait_s
-    while True:
-        new = shared_memory() - before
-        left = sorted(new - _in_use(new)) if new else []
-        if not left or time.monotonic() >= deadline:
-            return left
-        time.sleep(0.1)
-
-
-def _in_use(names: set[str]) -> set[str]:
-    return names & segments_of(procs.pids())
-
-
 def segments_of(pids: Iterable[int]) -> set[str]:
     """Return the names of the segments of shared memory that processes have mapped."""
     found: set[str] = set()
@@ -99,12 +81,29 @@ def segments_of(pids: Iterable[int]) -> set[str]:
     return found
 
 
-def remove_unused(names: set[str]) -> list[str]:
-    """Remove segments that nobody uses any more and return those that were still there."""
-    left = sorted((names & shared_memory()) - segments_of(procs.pids()))
-    for name in left:
-        os.unlink(os.path.join(_SHARED_MEMORY, name))
-    return left
+class SharedMemory:
+    """The segments of shared memory of a demo, told from those of others that come meanwhile."""
+
+    _EVERY_S = 0.25
+
+    def __init__(self, directory: str) -> None:
+        self._directory = directory
+        self._before = shared_memory()
+        self._seen: set[str] = set()
+        self._next = 0.0
+
+    def note(self, *, now: bool = False) -> None:
+        """Remember what the demo's processes have mapped; cheap when called often."""
+        if now or time.monotonic() >= self._next:
+            self._seen |= segments_of(carrying(self._directory)) - self._before
+            self._next = time.monotonic() + self._EVERY_S
+
+    def remove_leaked(self) -> list[str]:
+        """Remove the demo's segments that nobody uses any more; return those that were there."""
+        leaked = sorted((self._seen & shared_memory()) - segments_of(procs.pids()))
+        for name in leaked:
+            os.unlink(os.path.join(_SHARED_MEMORY, name))
+        return leaked
 
 
 def carrying(directory: str) -> list[int]:

@@ -18,6 +18,8 @@ from pliant.client.waiting import FINAL_STATES as _FINAL
 PROGRAM = "pliant.examples.heat"
 NODES, SLOTS = 4, 2
 _LOOK_EVERY_S = 0.1
+#: Set by a submitter it would overrule the transport that the demo has chosen.
+_NETMOD = "MPIR_CVAR_CH4_NETMOD"
 
 
 class StepError(ClientError):
@@ -35,6 +37,8 @@ class Play:
         self.begin = time.time()
         self.names: dict[int, str] = {}
         self.snapshot = Snapshot()
+        #: Called at every look.
+        self.on_look: Callable[[], None] = lambda: None
 
     def close(self) -> None:
         """Hang up."""
@@ -67,6 +71,7 @@ class Play:
             link.request("history", id=None)["events"],
         )
         self._view.show(self.snapshot)
+        self.on_look()
         return self.snapshot
 
     def settle(self, timeout_s: float = 5.0) -> int:
@@ -108,6 +113,7 @@ class Play:
             chdir=self._directory,
             stdout=f"{name}.out",
             type="mpi",
+            env={name: os.environ[name] for name in os.environ if name != _NETMOD},
         )
         number = int(self._link.request("submit", job=job)["id"])
         self.names[number] = name
