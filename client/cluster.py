@@ -29,6 +29,7 @@ def up(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--slots", type=_count, metavar="N", help="processors of each node (4)")
     parser.add_argument("--strategy", metavar="NAME", help="how the server shares processors")
     parser.add_argument("--transport", choices=("ofi", "ucx"), help="what MPI talks over")
+    parser.add_argument("--config", metavar="FILE", help="configuration of the server (YAML)")
     parser.add_argument(
         "-d", "--detach", action="store_true", help="return when it is up (`pliant down` ends it)"
     )
@@ -58,7 +59,7 @@ def _add_state_dir(parser: Parser) -> None:
 
 
 def _count(text: str) -> int:
-    number = int(text)
+    number = int(text) if text.isascii() and text.isdigit() and len(text) < 6 else 0
     if not 0 < number <= 4096:
         raise argparse.ArgumentTypeError("write a number from 1 to 4096")
     return number
@@ -77,7 +78,13 @@ def _wanted(options: argparse.Namespace, known: Shape) -> Shape:
         slots=options.slots or known.slots,
         strategy=known.strategy if options.strategy is None else options.strategy,
         transport=options.transport or known.transport,
+        config=known.config if options.config is None else _absolute(options.config),
     )
+
+
+def _absolute(path: str) -> str:
+    """Return a path that means the same at the next `pliant up`; none stays none."""
+    return os.path.abspath(path) if path else ""
 
 
 class _Progress:
@@ -103,7 +110,10 @@ def _up(options: argparse.Namespace) -> int:
             procs.adopt_orphans()
         try:
             with cluster.locked():
-                cluster.choose(_wanted(options, cluster.shape))
+                shape = _wanted(options, cluster.shape)
+                if shape != cluster.shape or not cluster.running():
+                    cluster.check(shape)
+                cluster.choose(shape)
                 with interrupts.shielded():
                     cluster.start_missing()
                 cluster.wait_up(progress)

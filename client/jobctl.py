@@ -33,7 +33,9 @@ def _parser() -> Parser:
     release = _action(actions, "release", "let a held job start", _hold)
     release.set_defaults(op="release")
     resize = _action(actions, "resize", "offer a running job another size", _resize)
-    resize.add_argument("size", type=int, help="the number of processors it should have")
+    resize.add_argument(
+        "size", type=int, help="the number of processors it should have; 0: what the strategy gives"
+    )
     resize.add_argument(
         "--release",
         nargs="+",
@@ -68,8 +70,8 @@ def _hold(options: argparse.Namespace) -> int:
 
 
 def _resize(options: argparse.Namespace) -> int:
-    if options.size < 1:
-        raise UsageError("resize: a job needs at least 1 processor")
+    if options.size < 0:
+        raise UsageError("resize: a job needs at least 1 processor; 0 leaves it to the strategy")
     for place in options.release:
         node, slash, slot = place.partition("/")
         if not node or (slash and not slot.isdecimal()):

@@ -94,9 +94,9 @@ def _add_answer_options(parser: Parser) -> None:
 
 
 def _size(text: str) -> int:
-    number = int(text)
+    number = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
     if number < 1:
-        raise argparse.ArgumentTypeError("a job needs at least 1 processor")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of processors")
     return number
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -14,7 +15,7 @@ from typing import Any
 
 from pliant.client import procs
 from pliant.client.connection import Connection
-from pliant.client.daemons import Daemon, wait_until_gone
+from pliant.client.daemons import Daemon, describe_code, wait_until_gone
 from pliant.client.errors import ClientError, NoServerError, RequestError
 from pliant.client.paths import SOCKET
 
@@ -45,6 +46,8 @@ class Shape:
     strategy: str = ""
     #: Empty: the controllers' own choice.
     transport: str = ""
+    #: File with the server's configuration; empty: none.
+    config: str = ""
 
 
 class LocalCluster:
@@ -99,11 +102,41 @@ class LocalCluster:
         self.daemons = [self._server(), *(self._controller(name) for name in names)]
 
     def _server(self) -> Daemon:
-        command = list(SERVER)
-        if self.shape.strategy:
-            command += ["--config", os.path.join(self.state, "server.yaml")]
+        command = [*SERVER, *self._server_options(self.shape)]
         log = os.path.join(self.state, "server.log")
         return Daemon("server", command, ["pliant", "server"], self._pid_file("server"), log)
+
+    def _server_options(self, shape: Shape) -> list[str]:
+        """Return what the server of a cluster of this shape is told on its command line."""
+        options = []
+        if shape.config:
+            # A file may be meant for more than one cluster: the folders are those of this one.
+            options += ["--config", shape.config, "--state-dir", self.state, "--run-dir", self.run]
+        if shape.strategy:
+            options += ["--strategy", shape.strategy]
+        return options
+
+    def check(self, shape: Shape) -> None:
+        """Have the server look at what it would be told, before anything is kept or started.
+
+        Raises:
+            ClientError: it would not start; the server's own words.
+        """
+        options = self._server_options(shape)
+        if not options:
+            return
+        done = subprocess.run(
+            [*SERVER, *options, "--check"],
+            env=self.environment(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            start_new_session=True,
+        )
+        if done.returncode:
+            words = done.stderr.strip().removeprefix("pliant server: ")
+            raise ClientError(words or f"the server ended with {describe_code(done.returncode)}")
 
     def _controller(self, name: str) -> Daemon:
         command = [*CONTROLLER, "--name", name, "--slots", str(self.shape.slots)]
@@ -139,9 +172,6 @@ class LocalCluster:
 
     def start_missing(self) -> list[Daemon]:
         """Start the daemons that do not run and return them."""
-        if self.shape.strategy:
-            with open(os.path.join(self.state, "server.yaml"), "w", encoding="utf-8") as file:
-                file.write(f"strategy: {json.dumps(self.shape.strategy)}\n")
         missing = [daemon for daemon in self.daemons if not daemon.running()]
         env = self.environment()
         for daemon in missing:

@@ -26,7 +26,11 @@ class BusyError(Exception):
 
 
 def main(argv: list[str]) -> int:
-    """Run a node controller until SIGTERM; return the exit code."""
+    """Run the controller of a node.
+
+    Returns:
+        0: stopped in order, 1: could not start or was refused, 2: wrong usage or settings.
+    """
     options = vars(_parser().parse_args(argv))
     path, check = options.pop("config"), options.pop("check")
     given = {name: value for name, value in options.items() if value is not None}

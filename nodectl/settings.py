@@ -70,6 +70,9 @@ def _read(path: str) -> dict[str, Any]:
         raise SettingsError(f"not YAML: {' '.join(str(error).split())}") from error
     if not isinstance(data or {}, dict):
         raise SettingsError("expected keys with values")
+    for key in data or {}:
+        if not isinstance(key, str):
+            raise SettingsError(f"{key}: there is no such key")
     return data or {}
 
 

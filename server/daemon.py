@@ -19,20 +19,25 @@ log = logging.getLogger(__name__)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the server; 0: stopped in order, 1: could not start or broke, 2: wrong usage."""
+    """Run the server.
+
+    Returns:
+        0: stopped in order, 1: could not start or broke, 2: wrong usage or configuration.
+    """
     options = _parser().parse_args(argv)
     try:
         config = load_config(
             options.config,
             strategy=options.strategy,
             state_dir=options.state_dir,
+            run_dir=options.run_dir,
             listen=options.listen,
             debug=options.debug or None,
         )
         _check_strategy(config.strategy)
     except ConfigError as error:
         print(f"pliant server: {error}", file=sys.stderr)
-        return 1
+        return 2
     if options.check:
         print("the configuration is good")
         return 0
@@ -46,6 +51,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--check", action="store_true", help="check the configuration and leave")
     parser.add_argument("--strategy", metavar="NAME", help="scheduling strategy")
     parser.add_argument("--state-dir", metavar="DIR", help="folder of the job database")
+    parser.add_argument("--run-dir", metavar="DIR", help="folder of sockets and pid files")
     parser.add_argument("--listen", metavar="HOST:PORT", help="where controllers connect")
     parser.add_argument("--debug", action="store_true", help="check every invariant, log more")
     return parser

@@ -1,6 +1,7 @@
 """A server or a controller that only pretends, for the tests of `pliant up` and `down`.
 
-The server counts as nodes the controllers that have left a mark and still are there. PRETEND tells what goes wrong.
+The server counts as nodes the controllers that have left a mark and still are there. PRETEND tells
+what goes wrong.
 """
 
 from __future__ import annotations
@@ -66,6 +67,8 @@ def main() -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if TROUBLE == "dies" and "n2" in sys.argv:
         sys.exit("nothing works today")
+    if "--check" in sys.argv:
+        sys.exit("pliant server: no such thing" if TROUBLE == "refuses" else 0)
     if "pliant.server" in sys.argv:
         listen()
     name = sys.argv[sys.argv.index("--name") + 1]

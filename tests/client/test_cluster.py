@@ -82,10 +82,29 @@ def test_it_is_the_same_cluster_the_next_time(state: Path, capsys: Capture) -> N
     assert down([]) == 0
     assert up(["--detach"]) == 0
     server, node = running(state).values()
-    assert procs.words(server)[-2:] == ["--config", str(state / "server.yaml")]
-    assert (state / "server.yaml").read_text() == 'strategy: "egs+pra"\n'
+    assert procs.words(server)[-2:] == ["--strategy", "egs+pra"]
     assert procs.words(node)[-2:] == ["--transport", "ucx"]
     assert down([]) == 0
+
+
+def test_a_configuration_is_handed_to_the_server(state: Path, tmp_path: Path) -> None:
+    file = tmp_path / "server.yaml"
+    file.touch()
+    assert up(["--nodes", "1", "--config", str(file), "--detach"]) == 0
+    words = procs.words(running(state)["server"])
+    assert words[words.index("--config") + 1] == str(file)
+    assert words[-4:] == ["--state-dir", str(state), "--run-dir", str(state.parent / "run")]
+    assert down([]) == 0
+
+
+def test_what_the_server_would_refuse_is_not_remembered(
+    state: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PRETEND", "refuses")
+    assert up(["--nodes", "1", "--strategy", "tarot", "--detach"]) == 1
+    assert capsys.readouterr().err == "pliant up: no such thing\n"
+    assert not cluster(state).remembered()
+    assert running(state) == {}
 
 
 def test_a_daemon_that_dies_at_its_start(

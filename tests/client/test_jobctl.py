@@ -26,8 +26,14 @@ def test_resize(server: Any, capsys: Capture) -> None:
     assert capsys.readouterr().out == "offered 2\n"
 
 
+def test_a_size_of_zero_gives_the_job_back_to_the_strategy(server: Any) -> None:
+    server.answers["resize"] = {"message": "resized by the strategy again"}
+    assert main(["resize", "4", "0"]) == 0
+    assert server.last == {"op": "resize", "id": 4, "size": 0, "release": []}
+
+
 @pytest.mark.parametrize(
-    "words", [["4", "0"], ["4", "2", "--release", "n1/x"], ["4", "2", "--release", "/0"]]
+    "words", [["4", "-1"], ["4", "2", "--release", "n1/x"], ["4", "2", "--release", "/0"]]
 )
 def test_wrong_resizes(words: list[str], capsys: Capture) -> None:
     assert main(["resize", *words]) == 2

@@ -70,7 +70,7 @@ def test_check_says_what_is_wrong(tmp_path: Path) -> None:
     path = tmp_path / "server.yaml"
     path.write_text("strategy: magic\n")
     done = run_python("-m", "pliant.server", "--check", "--config", str(path), check=False)
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "strategy:" in done.stderr
     assert "equipartition" in done.stderr
     path.write_text("strategy: fcfs\n")
