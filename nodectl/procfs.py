@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from functools import cache
 from typing import NamedTuple
 
+_CHUNK = 1 << 16
+
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 #: Positions in ``/proc/PID/stat``, counted after the parenthesised command name.
@@ -58,12 +60,24 @@ def boot_id() -> str:
 
 
 def _read(pid: int, name: str) -> bytes:
-    """Return a file of a process; empty when the process is gone or somebody else's."""
+    """Return a file of a process; empty when the process is gone or somebody else's.
+
+    Without the layers of `open`, which a process that was just forked would have to copy.
+    """
     try:
-        with open(f"/proc/{pid}/{name}", "rb") as file:
-            return file.read()
+        handle = os.open(f"/proc/{pid}/{name}", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return b""
+    try:
+        data = chunk = os.read(handle, _CHUNK)
+        while chunk:
+            chunk = os.read(handle, _CHUNK)
+            data += chunk
+        return data
+    except OSError:
+        return b""
+    finally:
+        os.close(handle)
 
 
 def read_stat(pid: int) -> Stat | None:

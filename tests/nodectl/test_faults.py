@@ -153,7 +153,7 @@ def test_a_killed_shim_is_noticed_and_nothing_is_left(
     )
     world.start(server)
     wait_until(lambda: (tmp_path / "out").exists() and (tmp_path / "out").read_text())
-    (rank,) = Spool(node.spool / world.name).ranks().values()
+    (rank,) = wait_until(Spool(node.spool / world.name).ranks).values()
     os.kill(shim_of(node, world).pid, signal.SIGKILL)
     (end,) = world.ends(server)
     assert (end.code, end.signal, end.reason) == (1, 0, "its shim was killed")
@@ -195,7 +195,7 @@ def test_worlds_of_an_earlier_boot_are_reported_as_ended(
 ) -> None:
     world = start_waiting(server, tmp_path)
     shim = shim_of(node, world)
-    (rank,) = Spool(node.spool / world.name).ranks().values()
+    (rank,) = wait_until(Spool(node.spool / world.name).ranks).values()
     node.kill()
     request = node.spool / world.name / "request.json"
     request.write_text(request.read_text().replace(procfs.boot_id(), "another-boot"))
