@@ -20,7 +20,6 @@ from pliant.appkit.errors import (
     NotJoined,
     RegistrationError,
     RegistrationMismatch,
-    SizeNotAllowed,
     StaleHandle,
 )
 from pliant.appkit.job import Job
@@ -28,6 +27,7 @@ from pliant.appkit.messages import Offer
 from pliant.appkit.replicated import ReplicatedArray
 from pliant.appkit.resize import Change
 from pliant.appkit.state import State
+from pliant.core.sizes import SizesError
 
 __all__ = [
     "AppkitError",
@@ -44,7 +44,7 @@ __all__ = [
     "RegistrationError",
     "RegistrationMismatch",
     "ReplicatedArray",
-    "SizeNotAllowed",
+    "SizesError",
     "StaleHandle",
     "State",
     "malleable",

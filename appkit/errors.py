@@ -6,13 +6,13 @@
     ├── NotJoined             the communicator or the data were touched before they are there
     ├── StaleHandle           a handle was used after main() ended
     ├── LoopError             loops are nested, or a safe point stands inside a loop
-    ├── SizeNotAllowed        a number of processors outside the program's sizes
     ├── RegistrationError
     │   ├── DuplicateName     two arrays of one name
     │   ├── LateRegistration  registered inside a loop
     │   └── RegistrationMismatch  a newcomer registered something else than the others
     └── ResizeFailed          a resize was rolled back; internal, its text goes to the server
     JobLeave (BaseException)  this process leaves the job: unwinds main() and ends with code 0
+    SizesError (ValueError)   sizes= is not in the size grammar; of pliant.core.sizes
 """
 
 
@@ -30,10 +30,6 @@ class StaleHandle(AppkitError):
 
 class LoopError(AppkitError):
     """Loops are nested, a safe point stands inside a loop, or a loop cannot be resumed."""
-
-
-class SizeNotAllowed(AppkitError, ValueError):
-    """A number of processors that the program's sizes do not hold."""
 
 
 class RegistrationError(AppkitError):

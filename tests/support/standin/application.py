@@ -81,8 +81,14 @@ class Application:
         self.server.send(pb.AppOrder(offer=template))
         return self.server.next("answer").answer
 
-    def go_grow(self, world: World, processors: list[int], secret: str = SECRET) -> None:
-        """Say GO to the coordinator and to the newcomers."""
+    def go_grow(
+        self,
+        world: World,
+        processors: list[int],
+        secret: str = SECRET,
+        ranks: list[int] | None = None,
+    ) -> None:
+        """Say GO to the coordinator and to the newcomers, or to some of them."""
         go = pb.Go(
             resize=self._resize,
             epoch=self.epoch + 1,
@@ -90,7 +96,7 @@ class Application:
             secret=SECRET,
         )
         self.server.send(pb.AppOrder(go=go))
-        for rank in range(world.size):
+        for rank in range(world.size) if ranks is None else ranks:
             world.order(
                 rank, op="join", address=self.rendezvous, secret=secret, resize=self._resize
             )
