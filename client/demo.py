@@ -60,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         help="the picture (%(default)s)",
     )
     parser.add_argument(
-        "--transport", choices=("ofi", "ucx"), default="ucx", help="what MPI talks over (ucx)"
+        "--transport", choices=("ofi", "ucx"), default="ofi", help="what MPI talks over (ofi)"
     )
     parser.add_argument("--keep", action="store_true", help="keep its directory: logs, outputs")
     options = parser.parse_args(argv)
