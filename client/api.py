@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from pliant.client.connection import TIMEOUT_S, Connection
 from pliant.client.errors import RequestError
 from pliant.client.submission import build_job
-from pliant.client.waiting import FINAL_STATES, wait_for_end
+from pliant.client.waiting import FINAL_STATES, send_job, wait_for_end
 
 Record = TypeVar("Record")
 
@@ -120,7 +120,7 @@ class Client:
         ``estimate_s``.
         """
         job = build_job(argv, sizes=str(sizes), **options)
-        return int(self._link.request("submit", job=job)["id"])
+        return send_job(self._link, job)
 
     def jobs(self, ids: Iterable[int] | None = None, *, ended: bool = False) -> list[Job]:
         """Return the named jobs, or all that have not ended; ``ended``: of the last hour, too."""

@@ -7,7 +7,7 @@ import os
 import socket
 from typing import Any
 
-from pliant.client.errors import NoServerError, RequestError
+from pliant.client.errors import LostServerError, NoServerError, RequestError
 from pliant.client.paths import SOCKET, run_dir
 
 #: Seconds to wait for an answer that needs no waiting on the server's side.
@@ -29,7 +29,8 @@ class Connection:
         """Ask the server and return its answer; ``patient`` waits for it without a limit.
 
         Raises:
-            NoServerError: there is no server, or it left before it answered.
+            NoServerError: there is no server.
+            LostServerError: it left before it answered.
             RequestError: the server's own refusal.
         """
         line = json.dumps({"op": op, **fields}, separators=(",", ":")).encode("ascii") + b"\n"
@@ -40,12 +41,12 @@ class Connection:
             answer = self._read_line(link)
         except TimeoutError:
             self.close()
-            raise NoServerError(
+            raise LostServerError(
                 f"the server did not answer within {self._timeout_s:g} s ({self._path})"
             ) from None
         except OSError as error:
             self.close()
-            raise NoServerError(self._explain(error)) from None
+            raise self._explain(error) from None
         except BaseException:
             self.close()  # a late answer must not be taken for that of the next request
             raise
@@ -93,15 +94,17 @@ class Connection:
         line, _, self._rest = b"".join(parts).partition(b"\n")
         return line
 
-    def _explain(self, error: OSError) -> str:
+    def _explain(self, error: OSError) -> NoServerError:
         if isinstance(error, FileNotFoundError | ConnectionRefusedError | NotADirectoryError):
-            return f"no server answers on {self._path}; start a cluster with `pliant up`"
+            return NoServerError(
+                f"no server answers on {self._path}; start a cluster with `pliant up`"
+            )
         if isinstance(error, ConnectionError):
-            return (
+            return LostServerError(
                 f"the server left while it was asked ({error}); whether the request was carried "
                 "out is unknown: see `jobstat`"
             )
-        return f"cannot reach the server on {self._path}: {error.strerror or error}"
+        return NoServerError(f"cannot reach the server on {self._path}: {error.strerror or error}")
 
     def _check(self, line: bytes) -> Answer:
         try:

@@ -13,6 +13,7 @@ from pliant.client.demo_view import Snapshot, View
 from pliant.client.errors import ClientError, NoServerError, RequestError
 from pliant.client.submission import build_job
 from pliant.client.waiting import FINAL_STATES as _FINAL
+from pliant.client.waiting import send_job
 
 #: The program of every job, and its problem: small enough for two cores, the same for all.
 PROGRAM = "pliant.examples.heat"
@@ -115,7 +116,7 @@ class Play:
             type="mpi",
             env={name: os.environ[name] for name in os.environ if name != _NETMOD},
         )
-        number = int(self._link.request("submit", job=job)["id"])
+        number = send_job(self._link, job)
         self.names[number] = name
         self._view.say(f"submitted {name} for {sizes} processors")
         return number

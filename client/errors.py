@@ -7,6 +7,7 @@
     ├── RequestError      the request was understood and failed               exit 1
     │   └── SubmitError   a check before submission failed; names the field   exit 1
     └── NoServerError     start the server, or wait until it is back          exit 3
+        └── LostServerError   it left while it was asked: done or not?        exit 3
 """
 
 from __future__ import annotations
@@ -47,3 +48,7 @@ class NoServerError(ClientError):
     """Nobody answers on the server's socket."""
 
     exit_code = 3
+
+
+class LostServerError(NoServerError):
+    """The server left, or was silent, after it was asked: whether it did it is unknown."""

@@ -11,6 +11,7 @@ from pliant.client.connection import Connection
 from pliant.client.errors import UsageError
 from pliant.client.output import Parser, fail, put_json, run_command
 from pliant.client.submission import TYPES, build_job
+from pliant.client.waiting import send_job, wait_for_end
 
 PROG = "jobsub"
 
@@ -157,7 +158,7 @@ def _submit(options: argparse.Namespace) -> int:
         estimate_s=options.estimate,
     )
     with Connection() as link:
-        number = int(link.request("submit", job=job)["id"])
+        number = send_job(link, job)
         if not options.json:
             print(number)
         elif not options.wait:
@@ -167,8 +168,6 @@ def _submit(options: argparse.Namespace) -> int:
         if not options.wait:
             return 0
         sys.stdout.flush()
-        from pliant.client.waiting import wait_for_end
-
         final = wait_for_end(link, number)
     if options.json:
         put_json(final)

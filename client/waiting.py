@@ -1,13 +1,14 @@
-"""Waiting for the end of a job, over a restart of the server if need be."""
+"""Submitting a job and waiting for its end, over a restart of the server if need be."""
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from typing import Any
 
 from pliant.client.connection import Connection
-from pliant.client.errors import NoServerError
+from pliant.client.errors import LostServerError, NoServerError
 
 #: States after which a job changes no more.
 FINAL_STATES = frozenset({"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "REJECTED"})
@@ -15,6 +16,35 @@ FINAL_STATES = frozenset({"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_F
 #: Seconds to look for a server that went away: it is being restarted.
 PATIENCE_S = 60.0
 _RETRY_S = 0.1
+
+
+def send_job(
+    link: Connection,
+    job: dict[str, Any],
+    *,
+    patience_s: float = PATIENCE_S,
+    sleep: Callable[[float], None] = time.sleep,
+) -> int:
+    """Submit a job and return its id; when the server leaves meanwhile, ask again.
+
+    The key makes that safe: a server that has stored the job already answers with the same id.
+
+    Raises:
+        NoServerError: there is no server, or it left and did not come back in ``patience_s``.
+        RequestError: the server refuses the job.
+    """
+    request = job | {"key": os.urandom(16).hex()}
+    deadline = None
+    while True:
+        try:
+            return int(link.request("submit", job=request)["id"])
+        except NoServerError as error:
+            if deadline is None and not isinstance(error, LostServerError):
+                raise
+            deadline = deadline or time.monotonic() + patience_s
+            if time.monotonic() >= deadline:
+                raise
+            sleep(_RETRY_S)
 
 
 def wait_for_end(

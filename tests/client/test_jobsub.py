@@ -48,7 +48,7 @@ def test_everything_that_was_said_is_sent(accepting: Any, tmp_path: Path) -> Non
     job = accepting.last["job"]
     assert job["argv"][1:] == ["-n", "3", "--wait"]
     assert job["env"] == {**os.environ, "Q": "1"}
-    del job["argv"], job["env"], job["umask"]
+    del job["argv"], job["env"], job["umask"], job["key"]
     assert job == {
         "name": "x",
         "cwd": str(tmp_path),
@@ -130,6 +130,14 @@ def test_a_refusal_is_shown_without_its_escapes(server: Any, capsys: Capture) ->
 def test_no_server(state_dir: Path, capsys: Capture) -> None:
     assert main(["true"]) == 3
     assert str(state_dir.parent / "run" / "server.sock") in capsys.readouterr().err
+
+
+def test_a_server_that_leaves_is_asked_again_for_the_same_job(server: Any) -> None:
+    server.answers["submit"] = lambda _: (
+        {"id": 12} if len(server.requests) == 3 else {"raw": b"CLOSE"}
+    )
+    assert main(["true"]) == 0
+    assert len({request["job"]["key"] for request in server.requests}) == 1
 
 
 class TestWait:
