@@ -236,7 +236,9 @@ def timed_out(state: State, timer: Timer) -> None:
             waited = f"not prepared within {state.limits.prepare_timeout_s:g} s"
             transaction.withdraw(state, job, waited, quiet=True)
         case TimerKind.SAFE_POINT, ResizeStage.GO:
-            _no_safe_point(state, job, resize)
+            waited = f"no safe point within {state.limits.safe_point_timeout_s:g} s"
+            state.note("offer.expired", waited, job, resize=resize.id)
+            transaction.ask_back(state, job, resize, waited)
         case TimerKind.DEADLINE, ResizeStage.BEGUN:
             waited = f"no decision within {state.limits.resize_deadline_s:g} s"
             text = f"{waited} in resize {resize.id} (stage begun)"
@@ -252,16 +254,6 @@ def _kill_leavers(state: State, job: Job, resize: Resize) -> None:
     if staying_on:  # a Kill of no processors would end the whole job
         state.note("job.warning", "leavers that stayed are killed", job, resize=resize.id)
         state.emit(Kill(job.id, job.run, staying_on, 0.0))
-
-
-def _no_safe_point(state: State, job: Job, resize: Resize) -> None:
-    """Ask back what was not begun; only the application's word (or end) closes the transaction."""
-    resize.stage = ResizeStage.WITHDRAWING
-    resize.reason = f"no safe point within {state.limits.safe_point_timeout_s:g} s"
-    state.emit(SendWithdraw(job.id, job.run, resize.id, resize.reason))
-    state.note("offer.expired", resize.reason, job, resize=resize.id)
-    transaction.drop_promises_from(state, job)
-    state.plan_due = True
 
 
 def requested(state: State, event: ResizeRequested) -> None:

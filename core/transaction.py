@@ -108,10 +108,21 @@ def newcomer_gone(state: State, job: Job, exit: Exit, what: str) -> None:
         return
     resize.gone |= 1 << exit.processor
     state.touch(job)
+    reason = f"a newcomer on {state.place(exit.processor)} ended: {what}"
     if resize.stage is ResizeStage.PREPARE:
-        reason = f"a newcomer on {state.place(exit.processor)} ended: {what}"
         withdraw(state, job, reason, quiet=True)
-    # From GO on the application finds out by itself and reports; the deadline bounds it.
+    elif resize.stage is ResizeStage.GO:
+        ask_back(state, job, resize, reason)
+    # Once begun, the application finds out by itself and reports; the deadline bounds it.
+
+
+def ask_back(state: State, job: Job, resize: Resize, reason: str) -> None:
+    """Ask back what was not begun; only the application's word (or end) closes the transaction."""
+    resize.stage, resize.reason = ResizeStage.WITHDRAWING, reason
+    state.emit(SendWithdraw(job.id, job.run, resize.id, reason))
+    drop_promises_from(state, job)
+    state.touch(job)
+    state.plan_due = True
 
 
 def finish_release(state: State, job: Job) -> None:

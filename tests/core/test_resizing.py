@@ -284,11 +284,12 @@ def test_all_newcomers_die_at_once(rig: Rig) -> None:
     assert rig.free() == of(range(4, 8))
 
 
-def test_a_newcomer_that_dies_after_go_is_the_applications_business(rig: Rig) -> None:
+def test_after_a_newcomers_death_past_go_the_application_is_asked_back(rig: Rig) -> None:
     growing(rig)
     rig.grow_to_go(1)
     rig.exit(1, 5, signal=11)
-    assert rig.stage(1) is S.GO
+    assert rig.stage(1) is S.WITHDRAWING
+    assert "n2/1" in rig.one(commands.SendWithdraw).reason
     rig.decide(1, committed=False, stage="join")
     assert rig.state(1) is JobState.RUNNING
     assert rig.one(commands.Kill).processors == of([4, 6, 7])
