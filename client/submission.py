@@ -65,8 +65,15 @@ def check_program(path: str, *, script: bool) -> list[str]:
         raise SubmitError("program", f"{path}: {_why(error)}", "check its name") from None
     if not stat.S_ISREG(mode):
         raise SubmitError("program", f"{path} is not a file", "name the program to run")
+    interpreter = _shebang(path)
+    if interpreter and not os.path.exists(interpreter[0]):
+        raise SubmitError(
+            "program",
+            f"{path}: its interpreter {interpreter[0]} does not exist",
+            "correct its first line",
+        )
     if os.access(path, os.X_OK):
-        if not script or _shebang(path):
+        if not script or interpreter:
             return [path]
     elif not script:
         raise SubmitError(
@@ -76,7 +83,7 @@ def check_program(path: str, *, script: bool) -> list[str]:
         )
     if not os.access(path, os.R_OK):
         raise SubmitError("program", f"{path} cannot be read", f"chmod +r {path}")
-    return [*(_shebang(path) or ["/bin/sh"]), path]
+    return [*(interpreter or ["/bin/sh"]), path]
 
 
 def _shebang(path: str) -> list[str]:

@@ -256,13 +256,20 @@ class Actions:
         return await asyncio.get_running_loop().run_in_executor(self._readers, work)
 
     def _authorise(self, job: JobId, peer: Peer) -> JobId:
-        """Let only its owner and operators act on a job."""
+        """Let only its owner and operators act on a job, and nobody on one that has ended."""
         entry = self._board.entry(job)
-        if entry is None and not self._reader.jobs([job]):
-            raise _not_found(job)
         if entry is not None and peer.uid not in {entry.uid, self._identity.uid, 0}:
             raise RequestError(f"job {job} belongs to {entry.info['user']}", kind="refused")
-        return job
+        if entry is not None and not entry.final:
+            return job
+        # The core has closed its books, so it would not know this job any more.
+        if entry is not None:
+            state = entry.info["state"]
+        elif found := self._reader.jobs([job]):
+            state = found[0][0].state
+        else:
+            raise _not_found(job)
+        raise RequestError(f"job {job} has already ended ({state})", kind="refused", field="id")
 
     def _operator(self, peer: Peer) -> None:
         if peer.uid not in {self._identity.uid, 0}:
