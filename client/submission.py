@@ -73,7 +73,7 @@ def check_program(path: str, *, script: bool) -> list[str]:
             "correct its first line",
         )
     if os.access(path, os.X_OK):
-        if not script or interpreter:
+        if not script or interpreter or _compiled(path):
             return [path]
     elif not script:
         raise SubmitError(
@@ -95,6 +95,14 @@ def _shebang(path: str) -> list[str]:
     if not line.startswith(b"#!"):
         return []
     return os.fsdecode(line[2:].strip()).split(maxsplit=1)
+
+
+def _compiled(path: str) -> bool:
+    try:
+        with open(path, "rb") as program:
+            return program.read(4) == b"\x7fELF"
+    except OSError:
+        return False
 
 
 def check_directory(path: str) -> str:

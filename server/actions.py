@@ -262,13 +262,15 @@ class Actions:
             raise RequestError(f"job {job} belongs to {entry.info['user']}", kind="refused")
         if entry is not None and not entry.final:
             return job
-        # The core has closed its books, so it would not know this job any more.
         if entry is not None:
             state = entry.info["state"]
         elif found := self._reader.jobs([job]):
+            if not found[0][0].final:
+                return job  # just submitted: the board is a moment behind
             state = found[0][0].state
         else:
             raise _not_found(job)
+        # The core has closed its books and would say that there is no such job.
         raise RequestError(f"job {job} has already ended ({state})", kind="refused", field="id")
 
     def _operator(self, peer: Peer) -> None:
