@@ -37,9 +37,9 @@ class Daemon:
 
     def running(self) -> int:
         """Return its process id, or 0: the pid file's process must be the one that is meant."""
-        if self.process is not None:
-            return self.process.pid if self.process.poll() is None else 0
-        try:
+        if self.process is not None and self.process.poll() is None:
+            return self.process.pid
+        try:  # one that has ended may have been replaced by another `pliant up`
             with open(self.pid_file, encoding="ascii") as file:
                 pid = int(file.read().split()[0])
             written = os.stat(self.pid_file).st_mtime

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 import time
 from collections.abc import Sequence
@@ -58,7 +59,14 @@ def _show(options: argparse.Namespace) -> int:
 
 
 def _chosen(nodes: list[dict[str, Any]], names: Sequence[str]) -> list[dict[str, Any]]:
-    return [node for node in nodes if not names or node["name"] in names]
+    chosen = [node for node in nodes if not names or node["name"] in names]
+    return sorted(chosen, key=lambda node: _natural(node["name"]))
+
+
+def _natural(name: str) -> list[tuple[bool, int, str]]:
+    """Return a key that puts n2 before n10."""
+    parts = re.split(r"(\d+)", name)
+    return [(part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in parts]
 
 
 def _frame(answer: dict[str, Any], names: Sequence[str]) -> str:

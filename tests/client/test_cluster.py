@@ -74,6 +74,20 @@ def test_up_starts_what_is_missing(state: Path) -> None:
     assert down([]) == 0
 
 
+def test_a_daemon_that_was_replaced_is_found(state: Path) -> None:
+    first = cluster(state)
+    first.choose(local.Shape(1, 1))
+    first.start_missing()
+    dead = first.daemons[1]
+    procs.end([dead.running()], 0.0)
+    assert up(["--detach"]) == 0
+    assert dead.running() == running(state)["node-n1"] != 0
+    assert down([]) == 0
+    for daemon in first.daemons:
+        if daemon.process is not None:
+            daemon.process.wait()
+
+
 def test_it_is_the_same_cluster_the_next_time(state: Path, capsys: Capture) -> None:
     words = ["--nodes", "1", "--slots", "2", "--strategy", "egs+pra", "--transport", "ucx"]
     assert up([*words, "--detach"]) == 0

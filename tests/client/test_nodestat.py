@@ -43,6 +43,13 @@ class TestNodestat:
         (found,) = json.loads(capsys.readouterr().out)
         assert list(found)[: len(FIELDS)] == list(FIELDS)
 
+    def test_order(self, nodes: Any, capsys: Capture) -> None:
+        names = ["n10", "n2", "a", "n1", "7", "n1b"]
+        nodes.answers["nodes"] = {"nodes": [NODE | {"name": name} for name in names]}
+        assert main(["--json"]) == 0
+        found = [node["name"] for node in json.loads(capsys.readouterr().out)]
+        assert found == ["7", "a", "n1", "n1b", "n2", "n10"]
+
     def test_a_node_that_is_not_there(self, capsys: Capture) -> None:
         assert main(["n9"]) == 1
         assert capsys.readouterr() == ("", "nodestat: there is no node n9\n")
