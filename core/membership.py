@@ -52,6 +52,23 @@ def _compare(state: State, node: Node, worlds: tuple[LiveWorld, ...]) -> None:
             _unknown_to_node(
                 state, node, job, {r for j, n, r in known if (j, n) == (job.id, job.run)}
             )
+            _dismissed(state, node, job, worlds)
+
+
+def _dismissed(state: State, node: Node, job: Job, worlds: tuple[LiveWorld, ...]) -> None:
+    """Newcomers of a resize that was taken back: the order to end them may never have arrived."""
+    if job.state not in (JobState.RUNNING, JobState.ADAPTING):
+        return
+    resize = job.resize
+    awaited = resize.leaving | of(resize.joining) if resize else NONE
+    dismissed = job.held & node.processors & ~job.allocation & ~awaited
+    live = NONE
+    for world in worlds:
+        if (world.job, world.run) == (job.id, job.run):
+            live |= world.live
+    if dismissed & live:
+        state.emit(Kill(job.id, job.run, dismissed & live, 0.0))
+    transaction.free_processors(state, job, dismissed & ~live)
 
 
 def _known_to_node(state: State, node: Node, world: LiveWorld) -> None:
