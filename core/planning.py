@@ -34,12 +34,14 @@ def view(state: State) -> View:
     """The state as strategies see it."""
     usable, held, earmarked = state.usable(), state.held(), state.earmarked()
     total = count(usable | held)
+    # Nodes that are silent may be back at once: who needs them keeps the place in the queue.
+    expected = count(usable | held | state.suspect())
     waiting: list[WaitingJob] = []
     promised: list[PromisedJob] = []
     for job in state.waiting.values():
         if job.earmark:
             promised.append(PromisedJob(job.id, job.spec.submit, job.earmark))
-        elif (sizes := job.sizes.up_to(total)) is not None:
+        elif sizes := job.sizes.up_to(total) or job.sizes.up_to(expected):
             spec = job.spec
             waiting.append(WaitingJob(job.id, spec.submit, sizes, spec.estimate_s, spec.user))
     return View(

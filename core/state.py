@@ -10,7 +10,7 @@ from pliant.core.ids import JobId, NodeName, ResizeId
 from pliant.core.jobs import Job
 from pliant.core.lifecycle import ACTIVE_STATES, JobState
 from pliant.core.limits import Limits
-from pliant.core.nodes import Node
+from pliant.core.nodes import Node, NodeState
 from pliant.core.processors import NONE, ProcessorMap
 from pliant.core.timers import Timer, TimerKind
 
@@ -118,6 +118,14 @@ class State:
         result = NONE
         for node in self.nodes.values():
             if node.usable:
+                result |= node.processors
+        return result
+
+    def suspect(self) -> ProcessorMap:
+        """Processors of nodes that are silent, but not lost."""
+        result = NONE
+        for node in self.nodes.values():
+            if node.state is NodeState.SUSPECT and not node.drained:
                 result |= node.processors
         return result
 

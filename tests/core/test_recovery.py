@@ -49,6 +49,20 @@ def test_nothing_starts_before_a_node_has_reported(rig: Rig) -> None:
     assert rig.state(2) is JobState.RUNNING
 
 
+def test_nobody_passes_the_head_of_the_queue_while_nodes_report() -> None:
+    rig = Rig({"n1": 4, "n2": 4}, "fcfs")
+    rig.submit(1, "1")
+    rig.up(1)
+    rig.submit(2, "8")
+    rig.submit(3, "1")
+    rig.restart()
+    live = LiveWorld(JobId(1), 1, ResizeId(0), block(0, 1), True)
+    rig.do(events.NodeRegistered(NodeName("n1"), 4, worlds=(live,)))
+    assert (rig.state(2), rig.state(3)) == (JobState.PENDING, JobState.PENDING)
+    rig.do(events.NodeLost(NodeName("n2"), "silent"))
+    assert (rig.state(2), rig.state(3)) == (JobState.PENDING, JobState.STARTING)
+
+
 def test_a_talk_is_withdrawn_and_held_anew(rig: Rig) -> None:
     number = rig.resize(1).id
     rig.restart()
@@ -74,6 +88,29 @@ def test_newcomers_that_were_preparing_are_ended() -> None:
     back(rig)
     rig.exit(1, 0, 1, 2, 3, signal=9)
     assert (rig.state(1), count(rig.job(1).held)) == (JobState.RUNNING, 4)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_newcomers_are_ended_although_the_order_to_end_them_was_lost(known: bool) -> None:
+    """Nobody was connected when the server took the resize back: the node that reports is told."""
+    rig = Rig({"n1": 4, "n2": 4}, "fcfs")
+    rig.submit(1, "1-8", prefer=2)
+    rig.up(1)
+    rig.register(1)
+    rig.ask_for(1, 6)
+    rig.answer(1, Verb.ACCEPT)
+    number = rig.resize(1).id
+    rig.restart()
+    rig.take(commands.Kill)
+    for node, own, new in (("n1", block(0, 2), block(2, 2)), ("n2", NONE, block(4, 2))):
+        worlds = [LiveWorld(JobId(1), 1, ResizeId(0), own, True)] if own else []
+        if known:
+            worlds.append(LiveWorld(JobId(1), 1, number, new, False))
+        rig.do(events.NodeRegistered(NodeName(node), 4, worlds=tuple(worlds)))
+    if known:
+        assert [kill.processors for kill in rig.take(commands.Kill)] == [block(2, 2), block(4, 2)]
+        rig.exit(1, 2, 3, 4, 5, signal=9)
+    assert (rig.state(1), rig.job(1).held) == (JobState.RUNNING, block(0, 2))
 
 
 @pytest.mark.parametrize("pending", [True, False])
