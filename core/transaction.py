@@ -72,6 +72,8 @@ def close(state: State, job: Job, reason: str, *, quiet: bool = False) -> None:
     drop_promises_from(state, job)
     if job.state is JobState.ADAPTING:
         state.step(job, JobState.RUNNING, reason)
+    elif job.state is JobState.RUNNING:
+        job.reason = reason  # an offer that came to nothing is told, too
     state.touch(job)
     state.plan_due = True
 

@@ -208,7 +208,7 @@ class Shim:
         elif rank.abort_code is not None:
             code, number = rank.abort_code, 0
         elif number == signal.SIGKILL and not rank.asked:
-            reason = "killed from outside, perhaps because the memory was exhausted"
+            reason = "killed by signal 9 from outside, perhaps because the memory was exhausted"
         return Exit(rank.rank, rank.processor, code, number, reason, time.time())
 
     def _kill(self, processors: Iterable[int], grace_s: float, reason: str = "") -> None:

@@ -1,0 +1,43 @@
+"""A malleable program with a fault that its second argument names; FOLDER/stop ends it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+
+from pliant.appkit import Change, Job, malleable
+
+FOLDER, FAULT = sys.argv[1:3]
+#: ``sizes=4-8``: what the program allows.
+SIZES = FAULT.removeprefix("sizes=") if FAULT.startswith("sizes=") else "1-8"
+
+
+def loop(job: Job) -> None:
+    for it in job.steps(10**9):
+        job.comm.Barrier()
+        if FAULT == "raise" and it == 10 and job.comm.rank == job.comm.size - 1:
+            raise ValueError("the eleventh step is too much")
+        if os.path.exists(os.path.join(FOLDER, "stop")):
+            break
+        time.sleep(0.02)
+
+
+@malleable(sizes=SIZES)
+def main(job: Job) -> None:
+    @job.before_resize
+    def die(change: Change) -> None:
+        if FAULT in (f"die={job.comm.rank}", f"die={'leaver' if change.leaving else 'stayer'}"):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    if FAULT != "swallow":
+        loop(job)
+        return
+    try:
+        loop(job)
+    except BaseException as error:
+        print("swallowed", type(error).__name__, flush=True)
+
+
+main()
