@@ -147,12 +147,16 @@ def test_demo(tmp_path: Path) -> None:
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("after", ["starting a server", "submitted heat", "was shrunk"])
 def test_an_interrupted_demo_leaves_nothing(tmp_path: Path, after: str) -> None:
-    process = start(tmp_path)
-    assert process.stdout is not None
-    while after not in (text := process.stdout.readline()):
-        assert text, "the demo has ended"
-    process.send_signal(signal.SIGINT)
-    process.communicate(timeout=60)
-    assert process.returncode == 130
+    told = ""
+    with start(tmp_path) as process:
+        assert process.stdout is not None
+        for text in process.stdout:
+            told += text
+            if after in text:
+                break
+        process.send_signal(signal.SIGINT)
+        told += process.communicate(timeout=60)[0]
+    assert after in told
+    assert process.returncode == 130, told
     assert list(tmp_path.iterdir()) == []
     assert look.carrying(str(tmp_path)) == []
