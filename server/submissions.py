@@ -113,6 +113,8 @@ class Submissions:
         for new in together:
             self._programs.keep(new.job.id, new.program)
             self._board.put_summary(new.job.id, new.program.summary())
+        # The core may be busy; whoever has a number finds the job in every list.
+        self._board.put_jobs(new.job for new in together)
         self._execute.post(*(new.event for new in together))
         for new in together:
             if not new.stored.done():
