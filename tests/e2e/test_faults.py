@@ -14,8 +14,8 @@ from pliant.client.api import Job
 from testkit import wait_until
 from testkit.cluster import Cluster
 from testkit.commands import run_command
+from testkit.counter import Counter
 
-from .conftest import Counter
 from .shared import idle, running_cluster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.mpi, pytest.mark.timeout(90)]
