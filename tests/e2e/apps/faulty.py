@@ -16,10 +16,10 @@ SIZES = FAULT.removeprefix("sizes=") if FAULT.startswith("sizes=") else "1-8"
 
 def loop(job: Job) -> None:
     for it in job.steps(10**9):
-        job.comm.Barrier()
+        stop = job.comm.bcast(os.path.exists(os.path.join(FOLDER, "stop")))
         if FAULT == "raise" and it == 10 and job.comm.rank == job.comm.size - 1:
             raise ValueError("the eleventh step is too much")
-        if os.path.exists(os.path.join(FOLDER, "stop")):
+        if stop:
             break
         time.sleep(0.02)
 
