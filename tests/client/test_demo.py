@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -129,34 +128,3 @@ def start(tmp_path: Path, *words: str) -> subprocess.Popen[str]:
         stderr=subprocess.STDOUT,
         text=True,
     )
-
-
-@pytest.mark.cluster
-@pytest.mark.slow
-@pytest.mark.timeout(120)
-def test_demo(tmp_path: Path) -> None:
-    process = start(tmp_path)
-    out, _ = process.communicate(timeout=110)
-    assert process.returncode == 0, out
-    assert "all checks held" in out
-    assert [path.name for path in tmp_path.iterdir()] == ["pliant-demo.svg"]
-
-
-@pytest.mark.cluster
-@pytest.mark.slow
-@pytest.mark.timeout(120)
-@pytest.mark.parametrize("after", ["starting a server", "submitted heat", "was shrunk"])
-def test_an_interrupted_demo_leaves_nothing(tmp_path: Path, after: str) -> None:
-    told = ""
-    with start(tmp_path) as process:
-        assert process.stdout is not None
-        for text in process.stdout:
-            told += text
-            if after in text:
-                break
-        process.send_signal(signal.SIGINT)
-        told += process.communicate(timeout=60)[0]
-    assert after in told
-    assert process.returncode == 130, told
-    assert list(tmp_path.iterdir()) == []
-    assert look.carrying(str(tmp_path)) == []
