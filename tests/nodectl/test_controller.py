@@ -150,11 +150,11 @@ def test_what_a_rank_finds(server: FakeServer, tmp_path: Path) -> None:
     assert (seen["token"], seen["mode"], seen["nodes"]) == ("secret", 0o400, "n1:1\n")
     assert (seen["cwd"], seen["session"], seen["oom"]) == (str(tmp_path), True, "500")
     # Python itself ignores SIGPIPE and SIGXFSZ; nothing else is ignored, nothing is blocked.
+    # (glibc keeps two signals to itself, which are inherited as the test run found them.)
+    settable = sum(1 << (number - 1) for number in signal.valid_signals())
     mask = 1 << (signal.SIGPIPE - 1) | 1 << (signal.SIGXFSZ - 1)
-    assert {line.split()[0]: int(line.split()[1], 16) for line in seen["ignored"]} == {
-        "SigBlk:": 0,
-        "SigIgn:": mask,
-    }
+    found = {line.split()[0]: int(line.split()[1], 16) & settable for line in seen["ignored"]}
+    assert found == {"SigBlk:": 0, "SigIgn:": mask}
 
 
 @pytest.mark.usefixtures("node")
