@@ -48,6 +48,7 @@ class Agent:
         self._loops = loops
         self._sizes = sizes
         self._executor = Executor(belongings)
+        self._report = Report()  # of the resize that began last; rank 0 sends it
         self._coordinator: Coordinator | None = None
         self._standby: Coordinator | None = None
         self._lock = threading.Lock()
@@ -73,8 +74,19 @@ class Agent:
         return self._coordinator is not None and self._coordinator.ready
 
     def begin(self) -> Decision | None:
-        """Begin the resize that is ready, on the coordinator."""
-        return self._coordinator.begin() if self._coordinator is not None else None
+        """Begin the resize that is ready, on the coordinator; None: there is none any more."""
+        coordinator = self._coordinator
+        decision = coordinator.begin() if coordinator is not None else None
+        if coordinator is None or decision is None:
+            return None
+        self._report = Report()
+        try:
+            if decision.grows:
+                self._executor.invite(coordinator.rendezvous.announce)
+        except ResizeFailed as failure:
+            self._failed(decision, failure)
+            return None
+        return decision
 
     def enter_loop(self, number: int) -> None:
         """A loop begins."""
@@ -104,37 +116,35 @@ class Agent:
 
     # ---------------------------------------------------------------- resizing
 
-    def adapt(self, decision: Decision | None, position: Position) -> None:
+    def adapt(self, decision: Decision, position: Position) -> None:
         """Carry a decision out; collective over the job.
 
         Raises:
             JobLeave: this process leaves.
         """
-        member, coordinator = self._member, self._coordinator
-        assert member.raw is not None
-        decision = member.raw.bcast(decision, root=0)
-        assert decision is not None
+        member = self._member
+        if self._coordinator is None:
+            self._report = Report()
         before = member.size
         after = before + len(decision.joining) - len(decision.leaving)
         leaving = member.rank in decision.leaving
         self._call(self.before, Change(decision.resize, before, after, leaving))
         try:
             if decision.grows:
-                announce = coordinator.rendezvous.announce if coordinator is not None else None
-                report = self._executor.grow(decision, position, announce)
+                self._executor.grow(decision, position, self._report)
             else:
-                report = self._executor.shrink(decision)
+                self._executor.shrink(decision, self._report)
         except ResizeFailed as failure:
             self._failed(decision, failure)
         except JobLeave:
             self.close()
             raise
         else:
-            self._committed(decision, report)
+            self._committed(decision)
         committed = member.allocation[0] == decision.epoch
         self._call(self.after, Change(decision.resize, before, after, False, committed))
 
-    def _committed(self, decision: Decision, report: Report) -> None:
+    def _committed(self, decision: Decision) -> None:
         if self._member.rank != 0:
             return
         coordinator = self._coordinator or self._take_over()
@@ -145,8 +155,8 @@ class Agent:
                 True,
                 epoch,
                 processors,
-                seconds=report.seconds,
-                bytes_moved=report.bytes_moved,
+                seconds=self._report.seconds,
+                bytes_moved=self._report.bytes_moved,
             )
         )
 

@@ -16,6 +16,7 @@ from pliant.appkit.derived import Derive, DerivedComm
 from pliant.appkit.errors import LateRegistration, LoopError
 from pliant.appkit.loops import Loops, Position
 from pliant.appkit.membership import Phase
+from pliant.appkit.messages import Decision
 from pliant.appkit.replicated import ReplicatedArray
 from pliant.appkit.resize import Belongings, Change
 from pliant.appkit.state import State, StateEntry
@@ -36,7 +37,7 @@ class Job:
         self._loops = loops
         self._agent = agent
         # The safe point's message: allocated once, because it is sent every few microseconds.
-        self._flag = np.zeros(1, dtype=np.int64)
+        self._flag = np.zeros(1, dtype=np.int64)  # bytes of a decision that follow
         self._spec = [self._flag, 1, MPI.INT64_T]
 
     # ---------------------------------------------------------------- where this process stands
@@ -254,14 +255,23 @@ class Job:
             return
         decision = agent.begin() if agent.ready else None
         if member.size > 1:
-            assert member.raw is not None
-            self._flag[0] = decision is not None
-            member.raw.Bcast(self._spec, 0)
-            if not self._flag[0]:
-                return
-        elif decision is None:
-            return
-        agent.adapt(decision, Position(loops.number, loops.iteration))
+            decision = self._spread(decision)
+        if decision is not None:
+            agent.adapt(decision, Position(loops.number, loops.iteration))
+
+    def _spread(self, decision: Decision | None) -> Decision | None:
+        """Tell all what rank 0 has decided. Nothing, as nearly always, costs one small Bcast."""
+        raw = self._member.raw
+        assert raw is not None
+        text = pickle.dumps(decision) if decision is not None else b""
+        self._flag[0] = len(text)
+        raw.Bcast(self._spec, 0)
+        if not self._flag[0]:
+            return None
+        buffer = bytearray(text or int(self._flag[0]))
+        raw.Bcast([buffer, MPI.BYTE], 0)
+        told: Decision = pickle.loads(buffer)
+        return told
 
     # ---------------------------------------------------------------- internal
 

@@ -59,6 +59,7 @@ class Belongings:
 class Report:
     """Times and volume of one resize."""
 
+    #: By step: join (growth only), check, move, commit; and total.
     seconds: dict[str, float] = field(default_factory=dict)
     bytes_moved: int = 0
     _since: float = field(default_factory=time.perf_counter)
@@ -93,45 +94,56 @@ class Executor:
         """Work on these belongings."""
         self._all = belongings
         self._member = belongings.membership
+        self._port = ""  # where newcomers are expected, on rank 0
 
-    def grow(
-        self, decision: Decision, position: Any, announce: Callable[[str], None] | None
-    ) -> Report:
+    def invite(self, announce: Callable[[str], None]) -> None:
+        """Open the port that `grow` accepts at and announce it; on rank 0 only, before `grow`.
+
+        Newcomers connect while the job still agrees to grow: that shortens the pause.
+
+        Raises:
+            ResizeFailed: there is no port, or a newcomer is gone.
+        """
+        try:
+            self._port = MPI.Open_port()
+            announce(self._port)
+        except (OSError, MPI.Exception) as fault:
+            self._close_port()
+            raise ResizeFailed("join", str(fault)) from fault
+
+    def grow(self, decision: Decision, position: Any, report: Report) -> None:
         """Let newcomers join; collective over the job.
 
         Args:
             decision: the same on all.
             position: of the loop, for newcomers.
-            announce: on rank 0: sends the port to the newcomers.
+            report: is filled.
 
         Raises:
             ResizeFailed: everything is as it was.
         """
-        report, old = Report(), self._communicator()
+        old = self._communicator()
         processors = (*self._member.allocation[1], *decision.joining)
-        merged = self._accept(old, announce)
+        merged = self._accept(old)
         report.lap("join")
         crossing = Crossing.growth(old.size, merged.size)
         self._transfer(merged, old, crossing, self._header(decision, processors, position), report)
-        report.lap("move")
         self._commit(merged, decision.epoch, processors)
         old.Disconnect()
         self._rebuild()
         report.lap("commit")
-        return report
 
-    def shrink(self, decision: Decision) -> Report:
+    def shrink(self, decision: Decision, report: Report) -> None:
         """Let processes leave; collective over the job.
 
         Raises:
             ResizeFailed: everything is as it was.
             JobLeave: on those that leave.
         """
-        report, old = Report(), self._communicator()
+        old = self._communicator()
         crossing = Crossing.shrinkage(old.size, decision.leaving)
         processors = tuple(self._member.allocation[1][rank] for rank in crossing.new)
         self._transfer(old, old, crossing, self._header(decision, processors, None), report)
-        report.lap("move")
         stays = old.rank in crossing.new
         comm = old.Split(0 if stays else MPI.UNDEFINED, old.rank)
         if not stays:
@@ -144,7 +156,6 @@ class Executor:
         old.Disconnect()
         self._rebuild()
         report.lap("commit")
-        return report
 
     def join(self, port: str, complain: Callable[[str], None]) -> Header:
         """Join a running application; collective over the newcomers. Ends the process on failure.
@@ -170,25 +181,22 @@ class Executor:
         assert self._member.raw is not None
         return self._member.raw
 
-    def _accept(self, old: MPI.Intracomm, announce: Callable[[str], None] | None) -> MPI.Intracomm:
-        port, error, merged = "", "", MPI.COMM_NULL
+    def _accept(self, old: MPI.Intracomm) -> MPI.Intracomm:
+        error, merged = "", MPI.COMM_NULL
         try:
-            if announce is not None:
-                port = MPI.Open_port()
-                announce(port)
-        except (OSError, MPI.Exception) as fault:
-            error = str(fault)
-        _agree("join", error, old, old)
-        try:
-            merged = _merge(lambda info: old.Accept(port, info, 0), high=False)
+            merged = _merge(lambda info: old.Accept(self._port, info, 0), high=False)
         except MPI.Exception as fault:
             error = f"newcomers did not connect: {fault}"
         finally:
-            if port:
-                MPI.Close_port(port)
+            self._close_port()
         _agree("join", error, old, old)
         assert isinstance(merged, MPI.Intracomm)
         return merged
+
+    def _close_port(self) -> None:
+        if self._port:
+            MPI.Close_port(self._port)
+            self._port = ""
 
     def _connect(self, port: str) -> MPI.Intracomm:
         return _merge(lambda info: MPI.COMM_WORLD.Connect(port, info, 0), high=True)
@@ -233,7 +241,9 @@ class Executor:
             if error and complain is not None:
                 complain(error)
             _agree("check", error, comm, home)
+            report.lap("check")
             error = self._move(comm, crossing, report)
+            report.lap("move")
             _agree("move", error, comm, home)
         except ResizeFailed:
             for entry in entries:

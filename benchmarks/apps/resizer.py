@@ -54,7 +54,9 @@ def main(job):  # type: ignore[no-untyped-def]
                 stop[0] = 1
             except FileNotFoundError:
                 stop[0] = 0
-        comm.Bcast(stop)
+        # Everyone waits for everyone, as in a solver; after a Bcast alone ranks would drift apart,
+        # and a resize would wait until the last of them has caught up.
+        comm.Allreduce(MPI.IN_PLACE, stop, MPI.MAX)
         if stop[0]:
             break
 
