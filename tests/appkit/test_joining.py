@@ -87,7 +87,7 @@ def test_newcomers_skip_loops_that_are_over(run: Run) -> None:
             if stop(job): break
         for it in job.steps(3):
             job.comm.Barrier()
-        print(f"end {offset}\n", end="")  # one write, which other ranks cannot split
+        print(f"end {offset}\\n", end="")  # one write, which other ranks cannot split
         """
     )
     assert app.server.next("progress").progress.iterations == 10**6
