@@ -96,6 +96,9 @@ class Core:
 
     def _timer(self, timer: Timer) -> None:
         state = self._state
+        if timer.kind is TimerKind.WAKE:
+            state.plan_due = True
+            return
         job = state.jobs.get(timer.job)
         if job is None or job.run != timer.run:
             return

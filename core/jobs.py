@@ -3,11 +3,13 @@
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from pliant.core.contract import Contract
 from pliant.core.ids import JobId, ResizeId
 from pliant.core.lifecycle import FINAL_STATES, RESIZABLE_STATES, JobState, check_step
 from pliant.core.negotiation import Talk
 from pliant.core.processors import NONE, ProcessorMap, of
 from pliant.core.sizes import Sizes
+from pliant.core.speedup import LINEAR, Speedup
 
 #: Steps of its history that a job keeps in memory; the database keeps all.
 STORY_LENGTH = 24
@@ -47,10 +49,15 @@ class JobSpec:
     #: Seconds since the epoch.
     submit: float
     uid: int = 0
-    #: Seconds the user expects it to run; None: unknown.
+    #: Seconds the user expects it to run on ``requested`` processors; None: unknown.
     estimate_s: float | None = None
     #: Seconds after which it is ended; None: never.
     time_limit_s: float | None = None
+    #: The size that ``estimate_s`` was given for; 0: its preferred or largest.
+    requested: int = 0
+    speedup: Speedup = LINEAR
+    #: What its end is worth; None: nothing was agreed.
+    contract: Contract | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +159,8 @@ class Job:
     held: ProcessorMap = NONE
     #: Processors promised to this waiting job; it starts when all are free.
     earmark: ProcessorMap = NONE
+    #: What the strategy promised when it accepted the job, for people; empty: nothing.
+    promise: str = ""
     #: Jobs whose release the earmark waits for.
     earmark_from: frozenset[JobId] = frozenset()
     #: Nodes whose part of the first world has not reported yet.
@@ -162,6 +171,10 @@ class Job:
     #: No new offer before this time: it refused one, or let one expire.
     quiet_until: float = 0.0
     start: float | None = None
+    #: When its present phase (between two adaptations) began.
+    since: float = 0.0
+    #: Work done in earlier phases, in seconds on one processor by its speedup model.
+    done: float = 0.0
     end: float | None = None
     exit_code: int | None = None
     signal: int = 0

@@ -5,12 +5,13 @@ fits; a refused part costs a note, never the rest.
 """
 
 from pliant.core import queueing, transaction
-from pliant.core.commands import RunStrategy
-from pliant.core.ids import CycleId
+from pliant.core.commands import RunStrategy, SetTimer
+from pliant.core.ids import CycleId, JobId
 from pliant.core.jobs import Job
 from pliant.core.lifecycle import JobState
 from pliant.core.processors import NONE, ProcessorMap, count
 from pliant.core.scheduling import (
+    Acceptance,
     NodeView,
     Offer,
     Plan,
@@ -22,6 +23,7 @@ from pliant.core.scheduling import (
 )
 from pliant.core.sizes import Sizes
 from pliant.core.state import State
+from pliant.core.timers import Timer, TimerKind
 
 
 def run_strategy(state: State, cycle: CycleId) -> RunStrategy:
@@ -40,10 +42,11 @@ def view(state: State) -> View:
     promised: list[PromisedJob] = []
     for job in state.waiting.values():
         if job.earmark:
-            promised.append(PromisedJob(job.id, job.spec.submit, job.earmark))
+            promised.append(
+                PromisedJob(job.id, job.spec.submit, job.earmark, job.sizes, job.earmark_from)
+            )
         elif sizes := job.sizes.up_to(total) or job.sizes.up_to(expected):
-            spec = job.spec
-            waiting.append(WaitingJob(job.id, spec.submit, sizes, spec.estimate_s, spec.user))
+            waiting.append(_waiting(job, sizes))
     return View(
         now=state.now,
         nodes=tuple(
@@ -63,6 +66,21 @@ def view(state: State) -> View:
     )
 
 
+def _waiting(job: Job, sizes: Sizes) -> WaitingJob:
+    spec = job.spec
+    return WaitingJob(
+        id=job.id,
+        arrival=spec.submit,
+        sizes=sizes,
+        estimate_s=spec.estimate_s,
+        user=spec.user,
+        requested=spec.requested,
+        speedup=spec.speedup,
+        contract=spec.contract,
+        accepted=bool(job.promise),
+    )
+
+
 def _running(job: Job, total: int, earmarked: ProcessorMap, now: float) -> RunningJob:
     sizes = job.sizes.up_to(total) if job.resizable(now) else None
     return RunningJob(
@@ -75,6 +93,12 @@ def _running(job: Job, total: int, earmarked: ProcessorMap, now: float) -> Runni
         resizable=sizes is not None,
         estimate_s=job.spec.estimate_s,
         user=job.spec.user,
+        requested=job.spec.requested or job.spec.sizes.preferred or job.spec.sizes.hi,
+        speedup=job.spec.speedup,
+        contract=job.spec.contract,
+        done=job.done,
+        since=job.since,
+        malleable=job.malleable and not job.sizes.fixed,
     )
 
 
@@ -88,6 +112,8 @@ def commit(state: State, plan: Plan) -> None:
             donors[offer.job] = given
             promised |= given & state.usable()
     for start in plan.starts:
+        _free_promise(state, start)
+    for start in plan.starts:
         _start(state, start, promised, donors)
     for offer in plan.expands:
         _expand(state, offer)
@@ -95,6 +121,10 @@ def commit(state: State, plan: Plan) -> None:
         job = state.jobs.get(rejection.job)
         if job is not None and job.state is JobState.PENDING:
             queueing.close_waiting(state, job, JobState.REJECTED, rejection.reason)
+    for acceptance in plan.accepts:
+        _accept(state, acceptance)
+    if plan.wake_at is not None:
+        state.emit(SetTimer(Timer(TimerKind.WAKE, JobId(0), 0), plan.wake_at))
     for job_id, reason in plan.reasons.items():
         job = state.jobs.get(job_id)
         if job is not None and job.state is JobState.PENDING and not job.earmark:
@@ -145,6 +175,23 @@ def _expand(state: State, offer: Offer) -> None:
         _refuse(state, what, "the processors are not free")
     else:
         transaction.open_talk(state, job, offer.processors, state.strategy)
+
+
+def _free_promise(state: State, start: Start) -> None:
+    """A waiting job that is started on other processors needs those promised to it no more."""
+    job = state.jobs.get(start.job)
+    if job is not None and job.state is JobState.PENDING and job.earmark:
+        job.earmark, job.earmark_from = NONE, frozenset()
+
+
+def _accept(state: State, acceptance: Acceptance) -> None:
+    job = state.jobs.get(acceptance.job)
+    if job is None or job.promise or job.state is not JobState.PENDING:
+        return
+    job.promise = acceptance.reason or "accepted"
+    data = {} if acceptance.start is None else {"start": acceptance.start}
+    state.note("job.accepted", job.promise, job, **data)
+    state.explain_wait(job, job.promise)
 
 
 def _start(

@@ -4,8 +4,10 @@ A talk is not kept: before its agreement a restart withdraws it, after it only t
 """
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
+from pliant.core.contract import Contract
 from pliant.core.ids import JobId, NodeName, ResizeId
 from pliant.core.jobs import Job, JobSpec, JobType, Resize, ResizeStage
 from pliant.core.lifecycle import JobState
@@ -13,6 +15,7 @@ from pliant.core.negotiation import Talk, TalkState
 from pliant.core.nodes import Node, NodeState
 from pliant.core.processors import indices, of
 from pliant.core.sizes import Sizes, parse_sizes
+from pliant.core.speedup import parse_speedup
 
 #: Raised with every change of the dictionaries; a migration brings older ones up to it.
 RECORD_VERSION = 1
@@ -34,6 +37,9 @@ def job_to_record(job: Job) -> Record:
         "submit": spec.submit,
         "estimate_s": spec.estimate_s,
         "time_limit_s": spec.time_limit_s,
+        "requested": spec.requested,
+        "speedup": str(spec.speedup),
+        "contract": asdict(spec.contract) if spec.contract else None,
         "state": job.state.value,
         "reason": job.reason,
         "sizes_now": _sizes_to_record(job.sizes),
@@ -42,6 +48,7 @@ def job_to_record(job: Job) -> Record:
         "epoch": job.epoch,
         "ranks": list(job.ranks),
         "held": list(indices(job.held)),
+        "promise": job.promise,
         "earmark": list(indices(job.earmark)),
         "earmark_from": sorted(job.earmark_from),
         "starting": sorted(job.starting),
@@ -49,6 +56,8 @@ def job_to_record(job: Job) -> Record:
         "pinned": job.pinned,
         "quiet_until": job.quiet_until,
         "start": job.start,
+        "since": job.since,
+        "done": job.done,
         "end": job.end,
         "exit_code": job.exit_code,
         "signal": job.signal,
@@ -69,6 +78,9 @@ def job_from_record(record: Mapping[str, Any]) -> Job:
         uid=record["uid"],
         estimate_s=record["estimate_s"],
         time_limit_s=record["time_limit_s"],
+        requested=record.get("requested", 0),
+        speedup=parse_speedup(record.get("speedup", "linear")),
+        contract=Contract(**record["contract"]) if record.get("contract") else None,
     )
     return Job(
         spec=spec,
@@ -80,6 +92,7 @@ def job_from_record(record: Mapping[str, Any]) -> Job:
         epoch=record["epoch"],
         ranks=tuple(record["ranks"]),
         held=of(record["held"]),
+        promise=record.get("promise", ""),
         earmark=of(record["earmark"]),
         earmark_from=frozenset(map(JobId, record["earmark_from"])),
         starting=set(record["starting"]),
@@ -87,6 +100,8 @@ def job_from_record(record: Mapping[str, Any]) -> Job:
         pinned=record["pinned"],
         quiet_until=record["quiet_until"],
         start=record["start"],
+        since=record.get("since", record["start"] or 0.0),
+        done=record.get("done", 0.0),
         end=record["end"],
         exit_code=record["exit_code"],
         signal=record["signal"],

@@ -171,6 +171,8 @@ def roll_back(state: State, job: Job, stage: str, reason: str) -> None:
 
 def _commit(state: State, job: Job, resize: Resize, event: ResizeDecided) -> None:
     leaving, before = resize.leaving, job.size
+    job.done += (state.now - job.since) * job.spec.speedup(before)
+    job.since = state.now
     job.ranks, job.epoch = resize.after, event.epoch
     state.note(
         "job.resized",

@@ -3,9 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from pliant.core.contract import Contract
 from pliant.core.ids import JobId, NodeName
 from pliant.core.processors import NONE, ProcessorMap, count
 from pliant.core.sizes import Sizes
+from pliant.core.speedup import LINEAR, Speedup
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,15 +21,40 @@ class NodeView:
 
 @dataclass(frozen=True, slots=True)
 class WaitingJob:
-    """A job in the queue, without a promise."""
+    """A job in the queue, without processors promised to it."""
 
     id: JobId
     #: Seconds since the epoch.
     arrival: float
     #: Only sizes that the machine can give.
     sizes: Sizes
+    #: Seconds it is expected to take on ``requested`` processors; None: unknown.
     estimate_s: float | None = None
     user: str = ""
+    #: The size that ``estimate_s`` was given for; 0: its preferred or largest.
+    requested: int = 0
+    speedup: Speedup = LINEAR
+    contract: Contract | None = None
+    #: Whether the strategy has promised to run it (``Plan.accepts``).
+    accepted: bool = False
+
+    @property
+    def estimated_for(self) -> int:
+        """The size that the estimate holds for."""
+        return self.requested or self.sizes.preferred or self.sizes.hi
+
+    @property
+    def work(self) -> float | None:
+        """Estimated seconds on one processor."""
+        return (
+            None if self.estimate_s is None else self.estimate_s * self.speedup(self.estimated_for)
+        )
+
+    def time_on(self, processors: int) -> float | None:
+        """Estimated seconds on so many processors."""
+        if self.estimate_s is None or processors == self.estimated_for:
+            return self.estimate_s
+        return self.estimate_s * self.speedup(self.estimated_for) / self.speedup(processors)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +64,9 @@ class PromisedJob:
     id: JobId
     arrival: float
     processors: ProcessorMap
+    sizes: Sizes
+    #: Jobs whose release it waits for.
+    donors: frozenset[JobId] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +86,14 @@ class RunningJob:
     resizable: bool
     estimate_s: float | None = None
     user: str = ""
+    requested: int = 0
+    speedup: Speedup = LINEAR
+    contract: Contract | None = None
+    #: Work done until ``since``, in seconds on one processor; its present phase began then.
+    done: float = 0.0
+    since: float = 0.0
+    #: Whether it is malleable, also while it cannot be offered anything.
+    malleable: bool = False
 
     @property
     def size(self) -> int:
@@ -66,6 +104,26 @@ class RunningJob:
     def lo(self) -> int:
         """The least it counts with: the larger of its two sizes while a resize is open."""
         return self.sizes.lo if self.resizable else count(self.held)
+
+    def remaining(self, now: float) -> float | None:
+        """Estimated work that is left, in seconds on one processor; never below 0."""
+        if self.estimate_s is None:
+            return None
+        work = self.estimate_s * self.speedup(self.requested or self.size)
+        return max(0.0, work - self.done - (now - self.since) * self.speedup(self.size))
+
+    @property
+    def expected_end(self) -> float | None:
+        """When it ends by its estimate if its size stays as it is; None: unknown.
+
+        Exactly start + estimate for a job that runs at the size its estimate was given for.
+        """
+        if self.estimate_s is None:
+            return None
+        if not self.done and self.size == (self.requested or self.size):
+            return self.since + self.estimate_s
+        work = self.estimate_s * self.speedup(self.requested or self.size)
+        return self.since + max(0.0, work - self.done) / self.speedup(self.size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +153,24 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Start a waiting job; processors that are not free now must come from this plan's shrinks."""
+    """Start a waiting job; processors that are not free now must come from this plan's shrinks.
+
+    A job with processors promised to it may be named, too: it gets these instead.
+    """
 
     job: JobId
     processors: ProcessorMap
+
+
+@dataclass(frozen=True, slots=True)
+class Acceptance:
+    """A promise to a waiting job that it will be run; kept over a crash, shown to its user."""
+
+    job: JobId
+    #: What is promised, for people.
+    reason: str
+    #: When it is planned to start, seconds since the epoch; None: not fixed.
+    start: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +197,9 @@ class Plan:
     starts: tuple[Start, ...] = ()
     expands: tuple[Offer, ...] = ()
     rejects: tuple[Rejection, ...] = ()
+    accepts: tuple[Acceptance, ...] = ()
+    #: Plan again at this time even if nothing happens (seconds since the epoch); None: no need.
+    wake_at: float | None = None
     #: Why jobs that still wait do so, for people.
     reasons: Mapping[JobId, str] = field(default_factory=dict)
     #: Given back as ``View.memory``; must be immutable and JSON-able.

@@ -25,6 +25,8 @@ class TimerKind(StrEnum):
     SETTLE = "settle"
     #: A job that refused an offer may be asked again.
     QUIET = "quiet"
+    #: The strategy asked to be called again (``Plan.wake_at``); about no job.
+    WAKE = "wake"
 
 
 @dataclass(frozen=True, slots=True)

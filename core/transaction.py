@@ -197,7 +197,8 @@ def start(state: State, job: Job, processors: ProcessorMap) -> None:
     job.ranks = tuple(indices(processors))
     job.held = processors
     job.epoch += 1
-    job.start = state.now
+    job.start = job.since = state.now
+    job.done = 0.0
     job.starting = set(state.node_names(processors))
     state.step(job, JobState.STARTING, f"starts on {job.size} processors")
     state.emit(Launch(job.id, job.run, ResizeId(0), job.epoch, job.ranks))

@@ -153,7 +153,9 @@ def test_growth_stays_near() -> None:
 
 
 def test_what_is_promised_is_nobody_elses() -> None:
-    view = make_view(8, (waiting(2, "5"),), (), (PromisedJob(JobId(1), 1.0, block(0, 4)),))
+    view = make_view(
+        8, (waiting(2, "5"),), (), (PromisedJob(JobId(1), 1.0, block(0, 4), parse_sizes("4")),)
+    )
     plan = STRATEGY.allocate_processors(view)
     assert not plan.starts
     assert set(plan.reasons) == {2}
@@ -187,7 +189,9 @@ def views(draw: st.DrawFn) -> View:
         ranks, left = tuple(left[:size]), left[size:]
         kind = draw(st.sampled_from(["movable", "fixed", "promised"]))
         if kind == "promised":
-            promised.append(PromisedJob(JobId(number), float(number), of(ranks)))
+            promised.append(
+                PromisedJob(JobId(number), float(number), of(ranks), Sizes((len(ranks),)))
+            )
         else:
             known = sizes if kind == "movable" else None
             active.append(running(number, ranks, known and known.up_to(total)))

@@ -1,0 +1,158 @@
+"""How much faster a job runs on more processors: models of speedup, as data.
+
+A model is a function S of the number of processors with S(1) = 1; one processor does one unit of
+work a second, so a job with W units of work ends after W / S(n) seconds on n processors.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+
+class SpeedupError(ValueError):
+    """A model cannot be read or makes no sense; the message says how to write it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """S(n) = n."""
+
+    def __call__(self, processors: int) -> float:
+        """The speedup on so many processors."""
+        return float(processors)
+
+    def __str__(self) -> str:
+        return "linear"
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Measured points, linear in between, constant beyond the last (Kumar 3.2.2)."""
+
+    #: (processors, speedup), ascending; starts with (1, 1.0).
+    points: tuple[tuple[int, float], ...]
+
+    def __post_init__(self) -> None:
+        sizes = [size for size, _ in self.points]
+        if not sizes or sizes[0] != 1 or self.points[0][1] != 1.0:
+            raise SpeedupError("a speedup table starts with 1=1")
+        if sizes != sorted(set(sizes)):
+            raise SpeedupError("the sizes of a speedup table ascend")
+        if any(speedup <= 0 for _, speedup in self.points):
+            raise SpeedupError("speedups are positive")
+
+    def __call__(self, processors: int) -> float:
+        """The speedup on so many processors."""
+        place = bisect_right(self.points, processors, key=lambda point: point[0])
+        size, speedup = self.points[place - 1]
+        if place == len(self.points):
+            return speedup
+        size_above, speedup_above = self.points[place]
+        return speedup + (speedup_above - speedup) * (processors - size) / (size_above - size)
+
+    def __str__(self) -> str:
+        return "table:" + ",".join(f"{size}={speedup!r}" for size, speedup in self.points)
+
+
+@dataclass(frozen=True, slots=True)
+class Amdahl:
+    """S(n) = 1 / ((1 - f) + f / n), f the parallel fraction."""
+
+    parallel: float
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.parallel <= 1:
+            raise SpeedupError("the parallel fraction is between 0 and 1")
+
+    def __call__(self, processors: int) -> float:
+        """The speedup on so many processors."""
+        return 1.0 / ((1.0 - self.parallel) + self.parallel / processors)
+
+    def __str__(self) -> str:
+        return f"amdahl:{self.parallel!r}"
+
+
+@dataclass(frozen=True, slots=True)
+class Downey:
+    """Downey 1997: average parallelism A >= 1 and variance of parallelism sigma >= 0."""
+
+    average: float
+    sigma: float
+
+    def __post_init__(self) -> None:
+        if not (self.average >= 1 and self.sigma >= 0):
+            raise SpeedupError("downey:A,SIGMA needs A >= 1 and SIGMA >= 0")
+
+    def __call__(self, processors: int) -> float:
+        """The speedup on so many processors."""
+        n, a, sigma = float(processors), self.average, self.sigma
+        if sigma >= 1:
+            if n >= a + a * sigma - sigma:
+                return a
+            return n * a * (sigma + 1) / (sigma * (n + a - 1) + a)
+        if n >= 2 * a - 1:
+            return a
+        if n <= a:
+            return a * n / (a + sigma / 2 * (n - 1))
+        return a * n / (sigma * (a - 0.5) + n * (1 - sigma / 2))
+
+    def __str__(self) -> str:
+        return f"downey:{self.average!r},{self.sigma!r}"
+
+
+Speedup = Linear | Table | Amdahl | Downey
+
+#: What is assumed of a job that does not say.
+LINEAR = Linear()
+
+
+def parse_speedup(text: str) -> Speedup:
+    """Read ``linear``, ``amdahl:F``, ``downey:A,SIGMA`` or ``table:1=1,2=1.9,...``.
+
+    Raises:
+        SpeedupError: what is wrong with it, and how to write it.
+    """
+    name, _, rest = text.strip().partition(":")
+    make = _READERS.get(name)
+    if make is None:
+        raise SpeedupError(f"speedup {text!r}: write one of {', '.join(_FORMS)}")
+    try:
+        return make(rest)
+    except (ValueError, TypeError) as error:
+        detail = f": {error}" if isinstance(error, SpeedupError) else ""
+        raise SpeedupError(f"speedup {text!r} is not of the form {_form(name)}{detail}") from None
+
+
+_FORMS = ("linear", "amdahl:FRACTION", "downey:AVERAGE,SIGMA", "table:1=1,SIZE=SPEEDUP,...")
+
+
+def _form(name: str) -> str:
+    return next(form for form in _FORMS if form.startswith(name))
+
+
+def _linear(rest: str) -> Speedup:
+    if rest:
+        raise ValueError
+    return LINEAR
+
+
+def _downey(rest: str) -> Speedup:
+    average, sigma = map(float, rest.split(","))
+    return Downey(average, sigma)
+
+
+def _table(rest: str) -> Speedup:
+    def points() -> Iterator[tuple[int, float]]:
+        for point in rest.split(","):
+            size, speedup = point.split("=")
+            yield int(size), float(speedup)
+
+    return Table(tuple(points()))
+
+
+_READERS: dict[str, Callable[[str], Speedup]] = {
+    "linear": _linear,
+    "amdahl": lambda rest: Amdahl(float(rest)),
+    "downey": _downey,
+    "table": _table,
+}
