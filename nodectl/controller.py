@@ -283,10 +283,12 @@ class Controller:
         new = world.add_exits(Exit(**end) for end in exits)
         if new:
             self._link.report(world.exits_report(new))
+        if world.complete:
+            self._end(world)
 
     def _watch_shim(self, world: World) -> None:
         if world.shim is not None:
-            watch(world.shim.pid, lambda: self._on_shim_ended(world))
+            world.watch = watch(world.shim.pid, lambda: self._on_shim_ended(world))
         else:
             asyncio.get_running_loop().call_soon(self._on_shim_ended, world)
 
@@ -304,9 +306,7 @@ class Controller:
         if new:
             self._link.report(world.exits_report(new))
         if world.complete:
-            world.ended = True
-            self._called.set()
-            self._forget_if_done(world)
+            self._end(world)
         else:
             world.burying = True
             task = asyncio.create_task(self._bury(world))
@@ -322,9 +322,13 @@ class Controller:
             shim_segments.unlink(shim_segments.named(request.world, request.mapping, rank))
         new = note_missing(world, SHIM_KILLED)
         world.spool.remove_secrets()
-        world.ended = True
         self._link.report(world.exits_report(new))
+        self._end(world)
+
+    def _end(self, world: World) -> None:
+        world.end()
         self._called.set()
+        self._forget_if_done(world)
 
     def _look_after_shims(self) -> None:
         """Find shims that have ended unseen, as when they and their launcher die together."""

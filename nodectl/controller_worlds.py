@@ -21,6 +21,35 @@ SHIM_KILLED = "its shim was killed"
 REBOOTED = "the node was restarted"
 
 
+class Watch:
+    """Calls when a process, not necessarily a child, has ended."""
+
+    def __init__(self, pid: int, call: Callable[[], None]) -> None:
+        self._handle = os.pidfd_open(pid)
+        self._call = call
+        asyncio.get_running_loop().add_reader(self._handle, self._ended)
+
+    def cancel(self) -> None:
+        """Do not call, if it has not yet happened."""
+        if self._handle >= 0:
+            asyncio.get_running_loop().remove_reader(self._handle)
+            os.close(self._handle)
+            self._handle = -1
+
+    def _ended(self) -> None:
+        self.cancel()
+        self._call()
+
+
+def watch(pid: int, call: Callable[[], None]) -> Watch | None:
+    """Call when a process has ended; at once when it has already."""
+    try:
+        return Watch(pid, call)
+    except ProcessLookupError:
+        asyncio.get_running_loop().call_soon(call)
+        return None
+
+
 @dataclass(slots=True)
 class World:
     """One world on this node, from the order to the last acknowledgement."""
@@ -32,8 +61,9 @@ class World:
     fence: wire.Fence | None = None
     exits: dict[int, Exit] = field(default_factory=dict)
     acknowledged: set[int] = field(default_factory=set)
-    ended: bool = False  # its shim is gone and every end is known
+    ended: bool = False  # its shim is gone, or done with it, and every end is known
     burying: bool = False
+    watch: Watch | None = None  # of its shim
     channel: asyncio.StreamWriter | None = None
     waiting: list[bytes] = field(default_factory=list)  # for a shim that has not called yet
 
@@ -65,6 +95,13 @@ class World:
         new = [end for end in exits if end.rank not in self.exits]
         self.exits |= {end.rank: end for end in new}
         return new
+
+    def end(self) -> None:
+        """Let go of its shim, which may have another world soon."""
+        self.ended = True
+        self.channel = None
+        if self.watch is not None:
+            self.watch.cancel()
 
     def live(self) -> wire.LiveWorld:
         """Return it as it is registered."""
@@ -127,11 +164,14 @@ def _wire_exit(end: Exit) -> wire.RankExit:
 
 
 def load_world(spool: Spool, boot: str) -> World:
-    """Read a world from the spool; one of an earlier boot has ended."""
+    """Read a world from the spool; one of an earlier boot has ended.
+
+    One whose ends are all known, too: its shim may live on with another world.
+    """
     world = World(spool.request(), spool, spool.shim(), exits=spool.exits())
     if world.request.boot != boot:
         note_missing(world, REBOOTED)
-        world.ended = True
+    world.ended = world.complete
     return world
 
 
@@ -145,28 +185,6 @@ def note_missing(world: World, reason: str) -> list[Exit]:
     if missing:
         world.spool.note_exits(missing)
     return world.add_exits(missing)
-
-
-class Watch:
-    """Calls when a process, not necessarily a child, has ended."""
-
-    def __init__(self, pid: int, call: Callable[[], None]) -> None:
-        self._handle = os.pidfd_open(pid)
-        self._call = call
-        asyncio.get_running_loop().add_reader(self._handle, self._ended)
-
-    def _ended(self) -> None:
-        asyncio.get_running_loop().remove_reader(self._handle)
-        os.close(self._handle)
-        self._call()
-
-
-def watch(pid: int, call: Callable[[], None]) -> None:
-    """Call when a process has ended; at once when it has already."""
-    try:
-        Watch(pid, call)
-    except ProcessLookupError:
-        asyncio.get_running_loop().call_soon(call)
 
 
 def orphans_of(world: World) -> list[int]:

@@ -1,9 +1,10 @@
 """The process that forks shims, so that the controller, which has gRPC in it, never forks.
 
 It is started once by the controller, with one end of a socket pair: a line names the spool folder
-of a world to start, an answer names one whose shim has ended. Importing costs a new interpreter
-tens of milliseconds, a fork of this one about one. It ends when the controller is gone; the shims
-live on.
+of a world to start, an answer names one whose shim is done with it. Importing costs a new
+interpreter tens of milliseconds, a fork of this one several: each page that it touches is copied.
+So a shim that is done with a world waits here for the next one. The launcher ends when the
+controller is gone, and with it the shims that wait; those that have a world live on.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ import signal
 import socket
 import sys
 import traceback
+from collections.abc import Callable
+from typing import NoReturn
 
 from pliant.nodectl import procfs, shim
 from pliant.nodectl.shim_loop import Channel, Lines, Loop
@@ -24,12 +27,28 @@ from pliant.nodectl.shim_loop import Channel, Lines, Loop
 _IGNORED = {signal.SIGHUP, signal.SIGINT, signal.SIGPIPE, signal.SIGTERM, signal.SIGUSR1}
 
 
+#: The descriptor on which a shim is told its worlds.
+_ORDERS = 3
+
+#: Shims that wait for a world at most; each takes a few megabytes.
+SPARE = 8
+
+
+class _Shim:
+    """A forked shim and the world that it has."""
+
+    def __init__(self, loop: Loop, sock: socket.socket, on_done: Callable[[_Shim], None]) -> None:
+        self.directory = ""  # empty: it waits
+        self.orders = Channel(loop, sock, lambda _: on_done(self))
+
+
 class Launcher:
-    """Forks a shim for each folder it is told, and reaps them."""
+    """Has a shim for each folder it is told, and reaps them."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._loop = Loop()
-        self._shims: dict[int, str] = {}
+        self._shims: dict[int, _Shim] = {}
+        self._spare: list[_Shim] = []
         self._controller = Channel(self._loop, sock, Lines(self._on_line), self._loop.stop)
 
     def run(self) -> None:
@@ -38,34 +57,59 @@ class Launcher:
         self._loop.run()
 
     def _on_line(self, line: bytes) -> None:
-        directory = json.loads(line)["start"]
+        chosen = self._spare.pop() if self._spare else self._fork()
+        chosen.directory = json.loads(line)["start"]
+        chosen.orders.send(os.fsencode(chosen.directory))
+
+    def _fork(self) -> _Shim:
+        # Messages rather than a stream: each one is a folder.
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         blocked = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGCHLD))
         pid = os.fork()
         if pid == 0:
-            _become_shim(directory)
-        self._shims[pid] = directory
+            _become_shim(theirs)
+        theirs.close()
+        forked = self._shims[pid] = _Shim(self._loop, ours, self._on_done)
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+        return forked
+
+    def _on_done(self, done: _Shim) -> None:
+        self._report(done)
+        if len(self._spare) < SPARE:
+            self._spare.append(done)
+        else:
+            done.orders.close()
 
     def _reap(self) -> None:
         while True:
             try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
+                pid, _ = os.waitpid(-1, os.WNOHANG)
             except ChildProcessError:
                 return
             if pid == 0:
                 return
-            message = {"gone": self._shims.pop(pid, ""), "status": status}
-            self._controller.send(json.dumps(message).encode() + b"\n")
+            gone = self._shims.pop(pid)
+            gone.orders.close()
+            if gone in self._spare:
+                self._spare.remove(gone)
+            self._report(gone)
+
+    def _report(self, shim: _Shim) -> None:
+        """Tell that a world has no shim any more."""
+        directory, shim.directory = shim.directory, ""
+        if directory:
+            self._controller.send(json.dumps({"gone": directory}).encode() + b"\n")
 
 
-def _become_shim(directory: str) -> None:
+def _become_shim(orders: socket.socket) -> NoReturn:
     code = 1
     try:
         signal.set_wakeup_fd(-1)
         # Close what belongs to the launcher: its end of the controller's socket above all.
-        os.closerange(3, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+        orders = socket.socket(fileno=os.dup2(orders.detach(), _ORDERS, inheritable=False))
+        os.closerange(_ORDERS + 1, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
-        shim.main(directory)
+        shim.main(orders)
         code = 0
     except BaseException:
         traceback.print_exc()

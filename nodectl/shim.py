@@ -2,7 +2,8 @@
 
 A shim is a fork of the launcher and outlives both launcher and controller. It sleeps in one
 selector. What it has to report goes to the spool first and then to the controller, when there is
-one; it ends when its last rank has ended and nothing that a rank started is left.
+one; it is done with a world when the last rank has ended and nothing that a rank started is left.
+It may then be told another world, or it ends.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import time
 from collections.abc import Iterable
 from dataclasses import asdict
@@ -34,6 +36,8 @@ _LEFTOVER_GRACE_S = 2.0
 
 #: How long a shim that has nothing else to do waits for a controller that does not read.
 _GOODBYE_S = 1.0
+
+_LONGEST_PATH = 1 << 16
 
 
 class Shim:
@@ -299,16 +303,33 @@ class Shim:
     def _leave(self) -> None:
         if self._controller is not None:
             self._controller.finish(_GOODBYE_S)
+        self._loop.close()
+        os.close(self._failures)
+        os.close(self._failure_end)
 
 
-def main(directory: str) -> None:
-    """Be the shim of the world in a spool folder. Runs in a fresh fork of the launcher."""
+def main(orders: socket.socket) -> None:
+    """Be the shim of one world after the other, until there is no launcher to name the next.
+
+    Runs in a fork of the launcher.
+    """
     os.setsid()
-    spool = Spool(Path(directory))
+    become_subreaper()
     identity = procfs.Identity.of(os.getpid())
     assert identity is not None
+    try:
+        while directory := orders.recv(_LONGEST_PATH):
+            _keep(Spool(Path(os.fsdecode(directory))), identity)
+            orders.send(b"done")
+    except ConnectionError:
+        pass
+
+
+def _keep(spool: Spool, identity: procfs.Identity) -> None:
     if not spool.claim(identity):
         return  # an order that was sent again
-    become_subreaper()
     node = open_directory(spool.directory.parent.parent)
-    Shim(spool, spool.request(), node).run()
+    try:
+        Shim(spool, spool.request(), node).run()
+    finally:
+        os.close(node)

@@ -40,6 +40,7 @@ class Loop:
         self._timers: list[tuple[float, int, Timer]] = []
         self._count = itertools.count()
         self._signals: dict[int, Callable[[], None]] = {}
+        self._awakers: tuple[socket.socket, ...] = ()
         self._running = True
 
     def after(self, seconds: float, call: Callable[[], None]) -> Timer:
@@ -51,10 +52,10 @@ class Loop:
     def on_signals(self, calls: dict[int, Callable[[], None]]) -> None:
         """Turn signals into calls from the loop."""
         self._signals = calls
-        awake, waker = socket.socketpair()
+        awake, waker = self._awakers = socket.socketpair()
         awake.setblocking(False)
         waker.setblocking(False)
-        signal.set_wakeup_fd(waker.detach(), warn_on_full_buffer=False)
+        signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
         self.selector.register(awake, _READ, lambda _: self._take_signals(awake))
         for number in calls:
             signal.signal(number, lambda *_: None)
@@ -73,6 +74,13 @@ class Loop:
     def stop(self) -> None:
         """Return from `run` after the current round."""
         self._running = False
+
+    def close(self) -> None:
+        """Give back the descriptors; signals have no effect from now on."""
+        signal.set_wakeup_fd(-1)
+        for sock in self._awakers:
+            sock.close()
+        self.selector.close()
 
     def _until_next(self) -> float | None:
         while self._timers and self._timers[0][2].call is None:

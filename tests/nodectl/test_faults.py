@@ -247,3 +247,68 @@ def test_a_term_to_the_shim_ends_its_ranks(server: FakeServer, node: Node, tmp_p
     os.kill(shim_of(node, world).pid, signal.SIGTERM)
     (end,) = world.ends(server)
     assert (end.signal, end.reason) == (signal.SIGTERM, "its shim was told to end")
+
+
+def forget_files(tmp_path: Path) -> None:
+    for name in ("go", "out"):
+        (tmp_path / name).unlink()
+
+
+def run_one(server: FakeServer, node: Node, tmp_path: Path) -> procfs.Identity:
+    """Run a world to its end; return its shim."""
+    world = start_waiting(server, tmp_path)
+    shim = shim_of(node, world)
+    let_go(tmp_path, 0)
+    assert world.ends(server)[0].code == 0
+    forget_files(tmp_path)
+    wait_until(lambda: node.worlds() == [])
+    return shim
+
+
+def test_a_shim_that_is_done_takes_the_next_world_and_ends_with_its_launcher(
+    server: FakeServer, node: Node, tmp_path: Path
+) -> None:
+    shim = run_one(server, node, tmp_path)
+    assert run_one(server, node, tmp_path) == shim
+    wait_until(
+        lambda: len(os.listdir(f"/proc/{shim.pid}/fd")) == 4,
+        what="all but three and its orders closed",
+    )
+    assert run_one(server, node, tmp_path) == shim
+    wait_until(
+        lambda: len(os.listdir(f"/proc/{shim.pid}/fd")) == 4,
+        what="all but three and its orders closed",
+    )
+    node.kill()
+    wait_until(lambda: not shim.alive())
+
+
+def test_a_waiting_shim_that_is_killed_is_not_missed(
+    server: FakeServer, node: Node, tmp_path: Path
+) -> None:
+    shim = run_one(server, node, tmp_path)
+    os.kill(shim.pid, signal.SIGKILL)
+    wait_until(lambda: procfs.read_stat(shim.pid) is None, what="the launcher has reaped it")
+    assert run_one(server, node, tmp_path) != shim
+
+
+def test_a_shim_may_have_another_world_when_a_controller_takes_over(
+    server: FakeServer, node: Node, tmp_path: Path
+) -> None:
+    server.acknowledge = False
+    world = start_waiting(server, tmp_path)
+    shim = shim_of(node, world)
+    let_go(tmp_path, 3)
+    assert world.ends(server)[0].code == 3
+    forget_files(tmp_path)
+    second = start_waiting(server, tmp_path)
+    assert shim_of(node, second) == shim
+    node.kill()
+    server.acknowledge = True
+    node.start()
+    registered = {live.world: live for live in server.nodes["n1"].register.worlds}
+    assert list(registered[world.name].live_processors) == []
+    assert list(registered[second.name].live_processors) == [0]
+    let_go(tmp_path, 4)
+    assert second.ends(server)[0].code == 4
+    wait_until(lambda: node.worlds() == [])

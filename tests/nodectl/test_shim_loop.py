@@ -21,9 +21,8 @@ def loop() -> Iterator[Loop]:
     before = signal.getsignal(signal.SIGUSR2)
     loop = Loop()
     yield loop
-    signal.set_wakeup_fd(-1)
+    loop.close()
     signal.signal(signal.SIGUSR2, before)
-    loop.selector.close()
 
 
 def test_timers_go_off_in_order_unless_cancelled(loop: Loop) -> None:
@@ -36,7 +35,6 @@ def test_timers_go_off_in_order_unless_cancelled(loop: Loop) -> None:
     assert seen == ["first", "second"]
 
 
-@pytest.mark.filterwarnings("ignore::ResourceWarning")
 def test_signals_become_calls(loop: Loop) -> None:
     loop.on_signals({signal.SIGUSR2: loop.stop})
     os.kill(os.getpid(), signal.SIGUSR2)
