@@ -7,6 +7,21 @@ May import: the standard library and ``pliant.core``.
 """
 
 from pliant.strategies.base import Strategy
-from pliant.strategies.registry import UnknownStrategyError, known_strategies, load_strategy
+from pliant.strategies.options import OptionError, StrategyOption, UnknownOptionError
+from pliant.strategies.registry import (
+    UnknownStrategyError,
+    known_strategies,
+    load_strategy,
+    strategy_options,
+)
 
-__all__ = ["Strategy", "UnknownStrategyError", "known_strategies", "load_strategy"]
+__all__ = [
+    "OptionError",
+    "Strategy",
+    "StrategyOption",
+    "UnknownOptionError",
+    "UnknownStrategyError",
+    "known_strategies",
+    "load_strategy",
+    "strategy_options",
+]

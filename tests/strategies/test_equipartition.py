@@ -11,7 +11,8 @@ from pliant.core.placement import after_resize
 from pliant.core.processors import NONE, ProcessorMap, block, count, of
 from pliant.core.scheduling import NodeView, Plan, PromisedJob, RunningJob, View, WaitingJob
 from pliant.core.sizes import Sizes, parse_sizes
-from pliant.strategies.equipartition import Equipartition, Member, share
+from pliant.strategies.equipartition import Equipartition
+from pliant.strategies.sharing import Member, share
 
 STRATEGY = Equipartition()
 SIZES = st.sampled_from(

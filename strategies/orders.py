@@ -1,0 +1,132 @@
+"""In which order the queue is walked: fcfs, sjf, ljf, and dynP, which changes between them.
+
+Streit 2002, sections 2 and 5. Estimates are the users', never true run times; a job without one
+counts as longer than any other: last under sjf, first under ljf, left out of dynP's mean.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from pliant.core.scheduling import View, WaitingJob
+
+Policy = Literal["fcfs", "sjf", "ljf"]
+
+POLICIES: tuple[Policy, ...] = ("fcfs", "sjf", "ljf")
+
+
+def in_order(policy: Policy, waiting: Sequence[WaitingJob]) -> Sequence[WaitingJob]:
+    """The queue in the order of a policy.
+
+    Args:
+        policy: fcfs by (submission, id), sjf by (estimate, submission, id), ljf by (-estimate,
+            submission, id).
+        waiting: by (submission, id), as ``View.waiting`` is.
+    """
+    if policy == "fcfs":
+        return waiting
+    # Sorting is stable, also in reverse: equal estimates stay by submission and id.
+    return sorted(waiting, key=estimate, reverse=policy == "ljf")
+
+
+def estimate(job: WaitingJob) -> float:
+    """The user's estimate in seconds; infinite if there is none."""
+    return math.inf if job.estimate_s is None else job.estimate_s
+
+
+# ---------------------------------------------------------------- dynP
+
+
+@dataclass(frozen=True, slots=True)
+class DynpMemory:
+    """The policy in force, and how long each was in force before. Times in seconds."""
+
+    policy: Policy
+    #: When this policy came into force.
+    since: float
+    #: The first submission: shares of time count from here.
+    first: float
+    #: Time under each of ``POLICIES`` until ``since``.
+    spent: tuple[float, ...] = (0.0, 0.0, 0.0)
+
+    def to_memory(self) -> object:
+        """As ``Plan.memory``; it changes only when the policy does."""
+        return ("dynp", self.policy, self.since, self.first, self.spent)
+
+    @classmethod
+    def from_memory(cls, memory: object) -> "DynpMemory | None":
+        """From ``View.memory``, also after a round trip through JSON; None: another's or none."""
+        match memory:
+            case ["dynp", "fcfs" | "sjf" | "ljf" as policy, since, first, [fcfs, sjf, ljf]]:
+                spent = (float(fcfs), float(sjf), float(ljf))
+                return cls(policy, float(since), float(first), spent)
+        return None
+
+    def switched(self, policy: Policy, now: float) -> "DynpMemory":
+        """After a decision for ``policy`` at ``now``."""
+        if policy == self.policy:
+            return self
+        return DynpMemory(policy, now, self.first, self._spent(now))
+
+    def _spent(self, until: float) -> tuple[float, ...]:
+        more = until - self.since
+        return tuple(
+            spent + (more if policy == self.policy else 0.0)
+            for policy, spent in zip(POLICIES, self.spent, strict=True)
+        )
+
+
+def policy_shares(memory: object, end: float) -> dict[Policy, float]:
+    """The part of the time from the first submission to ``end`` that each policy was in force.
+
+    Args:
+        memory: ``Plan.memory`` of the last plan of a dynp strategy.
+        end: the last end of a job.
+
+    Returns:
+        Three shares that add up to 1; empty if nothing was submitted or no time has passed.
+    """
+    last = DynpMemory.from_memory(memory)
+    if last is None or end <= last.first:
+        return {}
+    spent = last._spent(end)
+    return {policy: s / (end - last.first) for policy, s in zip(POLICIES, spent, strict=True)}
+
+
+@dataclass(frozen=True, slots=True)
+class Dynp:
+    """The decider (Streit 5): the mean estimate of the waiting jobs against two bounds."""
+
+    #: At or below this mean, seconds, the shortest job goes first.
+    lower: float = 7200.0
+    #: Above this mean, seconds, the longest job goes first; in between, the first that came.
+    upper: float = 9000.0
+    #: With fewer waiting jobs the policy stays what it is.
+    threshold: int = 5
+
+    def __post_init__(self) -> None:
+        if self.lower > self.upper:
+            raise ValueError(f"lower {self.lower:g} s is above upper {self.upper:g} s")
+        if self.lower < 0 or self.threshold < 1:
+            raise ValueError("lower must be at least 0, threshold at least 1")
+
+    def decide(self, view: View) -> DynpMemory | None:
+        """What holds from now on; None as long as nothing was ever submitted."""
+        memory = DynpMemory.from_memory(view.memory)
+        if memory is None:
+            if not view.waiting:
+                return None
+            memory = DynpMemory("fcfs", view.now, view.now)
+        mean = self._mean(view.waiting)
+        return memory if mean is None else memory.switched(self.policy(mean), view.now)
+
+    def policy(self, mean: float) -> Policy:
+        """The policy for a mean estimate in seconds."""
+        return "sjf" if mean <= self.lower else "fcfs" if mean <= self.upper else "ljf"
+
+    def _mean(self, waiting: Sequence[WaitingJob]) -> float | None:
+        if len(waiting) < self.threshold:
+            return None
+        known = [job.estimate_s for job in waiting if job.estimate_s is not None]
+        return math.fsum(known) / len(known) if known else None

@@ -1,0 +1,199 @@
+"""From sizes to processors: which ones shrinks give, starts take and growth adds.
+
+One ``Placer`` makes one plan. It never uses a processor twice and gives away only processors of
+usable nodes. Free processors go first; what is missing comes from this plan's shrinks and is
+earmarked by the core for exactly that start.
+
+Rules: ``first-fit`` takes the lowest indices of the whole machine. ``worst-fit`` keeps every job
+within one cluster and starts it in the one with the most free processors (KOALA 4.1); with one
+cluster both are the same.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Literal
+
+from pliant.core.ids import JobId
+from pliant.core.placement import first_fit, grow, keep_first
+from pliant.core.processors import NONE, ProcessorMap, count, of
+from pliant.core.scheduling import NodeView, Offer, Plan, RunningJob, Start, View, WaitingJob
+
+Rule = Literal["first-fit", "worst-fit"]
+
+
+def usable(nodes: Iterable[NodeView]) -> ProcessorMap:
+    """All processors that new work may have, free or not."""
+    result = NONE
+    for node in nodes:
+        result |= node.processors
+    return result
+
+
+def clusters(nodes: Iterable[NodeView]) -> dict[str, ProcessorMap]:
+    """The usable processors of each cluster, in order of name."""
+    result: dict[str, ProcessorMap] = {}
+    for node in nodes:
+        result[node.cluster] = result.get(node.cluster, NONE) | node.processors
+    return dict(sorted(result.items()))
+
+
+def cluster_of(job: RunningJob, view: View) -> str:
+    """The cluster of a running job's coordinator; empty if that node is not usable."""
+    first = 1 << job.ranks[0]
+    return next((node.cluster for node in view.nodes if node.processors & first), "")
+
+
+class Placer:
+    """Turns the decisions of one plan into offers and starts, in the order they are made.
+
+    Decide shrinks first, then starts in order of preference, then growth: starts may use what the
+    shrinks give, growth only what is free now.
+    """
+
+    def __init__(self, view: View, rule: Rule = "first-fit") -> None:
+        self._view = view
+        self._rule = rule
+        self._clusters: dict[str, ProcessorMap] | None = None
+        self._usable: ProcessorMap | None = None
+        #: Free now and not used by this plan.
+        self.free = view.free
+        #: What each donor will give and no start of this plan has taken.
+        self.coming: dict[JobId, ProcessorMap] = {}
+        self.shrinks: list[Offer] = []
+        self.starts: list[Start] = []
+        self.expands: list[Offer] = []
+
+    # ---------------------------------------------------------------- decisions
+
+    def shrink(self, job: RunningJob, size: int) -> Offer:
+        """Ask a job to keep its first ``size`` ranks; it becomes a donor."""
+        kept = keep_first(job.ranks, size)
+        if self._usable is None:
+            self._usable = usable(self._view.nodes)
+        # What a drained node gives back nobody may have.
+        self.coming[job.id] = of(job.ranks) & ~kept & self._usable
+        offer = Offer(job.id, kept)
+        self.shrinks.append(offer)
+        return offer
+
+    def start(
+        self,
+        job: WaitingJob,
+        size: int,
+        donors: Collection[JobId] | None = None,
+        cluster: str | None = None,
+    ) -> Start | None:
+        """Start a job on ``size`` processors or as near below as can be; None: not even its least.
+
+        Args:
+            job: the job.
+            size: what it should get.
+            donors: whose processors it may get besides free ones; None: anybody's.
+            cluster: where; None: as the rule says.
+        """
+        coming = self._coming(donors)
+        within = self._within(size, coming, cluster)
+        free, coming = self.free & within, coming & within
+        size = job.sizes.down(min(size, count(free) + count(coming)))
+        if not size:
+            return None
+        now = min(size, count(free))
+        taken = first_fit(free, now) | first_fit(coming, size - now)
+        self._use(taken)
+        start = Start(job.id, taken)
+        self.starts.append(start)
+        return start
+
+    def grow(self, job: RunningJob, size: int) -> Offer | None:
+        """Offer a job growth to ``size`` or as near below as can be; None: nothing for it is free.
+
+        Its own nodes come first, so that it stays together.
+        """
+        free = self.free
+        if self._rule == "worst-fit":
+            free &= self._parts().get(cluster_of(job, self._view), NONE)
+        size = job.sizes.down(min(size, job.size + count(free)))
+        if size <= job.size:
+            return None
+        added = grow(job.ranks, free, size - job.size, self._view.nodes)
+        self._use(added)
+        offer = Offer(job.id, of(job.ranks) | added)
+        self.expands.append(offer)
+        return offer
+
+    # ---------------------------------------------------------------- results
+
+    def reach(self) -> int:
+        """Processors that are free or coming and that nobody was given."""
+        return count(self.free | self._coming(None))
+
+    def plan(self, reasons: Mapping[JobId, str] | None = None, memory: object = None) -> Plan:
+        """The plan made of all decisions."""
+        return Plan(
+            tuple(self.shrinks),
+            tuple(self.starts),
+            tuple(self.expands),
+            reasons={} if reasons is None else reasons,
+            memory=memory,
+        )
+
+    # ---------------------------------------------------------------- helpers
+
+    def _coming(self, donors: Collection[JobId] | None) -> ProcessorMap:
+        result = NONE
+        for donor, given in self.coming.items():
+            if donors is None or donor in donors:
+                result |= given
+        return result
+
+    def _use(self, taken: ProcessorMap) -> None:
+        self.free &= ~taken
+        for donor, given in self.coming.items():
+            self.coming[donor] = given & ~taken
+
+    def _parts(self) -> dict[str, ProcessorMap]:
+        if self._clusters is None:
+            self._clusters = clusters(self._view.nodes)
+        return self._clusters
+
+    def _within(self, size: int, coming: ProcessorMap, cluster: str | None) -> ProcessorMap:
+        """Where a start may take processors."""
+        if cluster is not None:
+            return self._parts().get(cluster, NONE)
+        if self._rule == "first-fit":
+            return ~NONE
+        # Most free first; `max` keeps the first of equals, which is the first by name.
+        parts = self._parts().values()
+        best = max(parts, key=lambda part: count(part & self.free), default=NONE)
+        if count(best & self.free) < size:
+            pool = self.free | coming
+            best = max(parts, key=lambda part: count(part & pool), default=NONE)
+        return best
+
+
+def place(
+    view: View,
+    targets: Mapping[JobId, int],
+    starts: Iterable[tuple[WaitingJob, int]],
+    rule: Rule = "first-fit",
+) -> Placer:
+    """Place target sizes: jobs above theirs shrink, then the starts, then jobs below theirs grow.
+
+    Args:
+        view: the cluster.
+        targets: sizes of running jobs, each allowed by the job's grammar; jobs that cannot be
+            resized now, and those not named, stay as they are.
+        starts: jobs to start and their sizes, in order of preference. Those that got nothing are
+            not among the result's ``starts``.
+        rule: where jobs go.
+    """
+    placer = Placer(view, rule)
+    movable = [job for job in view.running if job.resizable and job.id in targets]
+    for job in movable:
+        if targets[job.id] < job.size:
+            placer.shrink(job, targets[job.id])
+    for waiting, size in starts:
+        placer.start(waiting, size)
+    for job in movable:
+        if targets[job.id] > job.size:
+            placer.grow(job, targets[job.id])
+    return placer
