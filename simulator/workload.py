@@ -80,6 +80,8 @@ class Workload:
     processors: int | None = None
     skipped: list[Skipped] = field(default_factory=list)
     name: str = ""
+    #: What the head of its file says, by label.
+    header: dict[str, str] = field(default_factory=dict)
 
     def with_jobs(self, jobs: Iterable[SimJob]) -> "Workload":
         """The same workload with other jobs."""

@@ -1,0 +1,23 @@
+"""Workloads that are made, not recorded. Every random number comes from ``random.Random(seed)``."""
+
+from pliant.simulator.models.downey import downey, ghafoor
+from pliant.simulator.models.kumar import kumar
+from pliant.simulator.models.lublin import lublin
+from pliant.simulator.models.malleable import make_evolving, make_malleable
+from pliant.simulator.models.names import MODELS, is_model, make, make_workload, parameters
+from pliant.simulator.models.shrinking import shrink
+
+__all__ = [
+    "MODELS",
+    "downey",
+    "ghafoor",
+    "is_model",
+    "kumar",
+    "lublin",
+    "make",
+    "make_evolving",
+    "make_malleable",
+    "make_workload",
+    "parameters",
+    "shrink",
+]
