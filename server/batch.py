@@ -30,13 +30,13 @@ class Batch:
         self.notes += command.notes
         self.memory |= command.memory
 
-    def rows(self, core: Core) -> list[Change]:
+    def rows(self, core: Core, stored_resize: int) -> list[Change]:
         """The rows of this batch, equal statements next to each other."""
         rows = [update_job(core.jobs[job]) for job in sorted(self.jobs) if job in core.jobs]
         rows += [put_node(core.nodes[node]) for node in sorted(self.nodes) if node in core.nodes]
         rows += [add_note(note) for note in self.notes]
         if self.memory:
             rows.append(put_meta("memory", json.dumps(core.memory)))
-        if self.jobs:
+        if core.next_resize != stored_resize:
             rows.append(put_meta("next_resize", str(core.next_resize)))
         return rows + self.changes

@@ -85,6 +85,7 @@ class Execute:
         self._inbox: list[Entry] = []
         self._stopping = False
         self._pending_plan: RunStrategy | None = None
+        self._stored_resize = -1  # the number of the next resize in the database
         self._requests: dict[int, Future[Answer]] = {}
         self._next_request = 0
         self._thread: threading.Thread | None = None
@@ -268,11 +269,13 @@ class Execute:
         jobs = [self._core.jobs[job] for job in sorted(batch.jobs) if job in self._core.jobs]
         if batch.nodes:  # first: a launch in this batch asks the board who has which processor
             self._board.put_nodes(self._core.nodes.values())
-        rows = batch.rows(self._core)
+        next_resize = self._core.next_resize
+        rows = batch.rows(self._core, self._stored_resize)
         for command in batch.effects:
             rows += self._effects.prepare(command)
         if not self._write(rows):
             return
+        self._stored_resize = next_resize
         self._board.strategy = self._core.strategy
         ended = self._board.put_jobs(jobs)
         for command in batch.effects:

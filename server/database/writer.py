@@ -5,13 +5,16 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from functools import lru_cache
 from itertools import groupby
 from operator import attrgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Engine
+from sqlalchemy import ClauseElement, Connection, Dialect, Engine
+from sqlalchemy.sql.base import Executable
+from sqlalchemy.sql.compiler import SQLCompiler
 
 from pliant.server.database.changes import Change
 from pliant.server.threads import start_thread
@@ -109,4 +112,28 @@ class Writer:
 def apply_changes(connection: Connection, changes: Sequence[Change]) -> None:
     """Execute changes in order; neighbours with the same statement go to the driver together."""
     for statement, same in groupby(changes, key=attrgetter("statement")):
-        connection.execute(statement, [change.values for change in same])
+        rows = [change.values for change in same]
+        prepared = prepare(statement, connection.dialect, tuple(rows[0]))
+        connection.exec_driver_sql(prepared.text, prepared.parameters(rows))
+
+
+class Prepared(NamedTuple):
+    """A statement as the driver takes it; None: it takes values by name."""
+
+    text: str
+    order: tuple[str, ...] | None
+
+    def parameters(self, rows: Sequence[Mapping[str, Any]]) -> list[Any]:
+        """The values of rows in the driver's form."""
+        if self.order is None:
+            return [dict(row) for row in rows]
+        return [tuple(row[name] for name in self.order) for row in rows]
+
+
+@lru_cache(maxsize=64)
+def prepare(statement: Executable, dialect: Dialect, names: tuple[str, ...]) -> Prepared:
+    """Compile once: SQLAlchemy's own way to the driver costs more than what SQLite does there."""
+    assert isinstance(statement, ClauseElement)
+    compiled = statement.compile(dialect=dialect, column_keys=list(names), for_executemany=True)
+    assert isinstance(compiled, SQLCompiler)
+    return Prepared(str(compiled), tuple(compiled.positiontup) if compiled.positiontup else None)
