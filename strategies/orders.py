@@ -58,9 +58,18 @@ class DynpMemory:
     def from_memory(cls, memory: object) -> "DynpMemory | None":
         """From ``View.memory``, also after a round trip through JSON; None: another's or none."""
         match memory:
-            case ["dynp", "fcfs" | "sjf" | "ljf" as policy, since, first, [fcfs, sjf, ljf]]:
-                spent = (float(fcfs), float(sjf), float(ljf))
-                return cls(policy, float(since), float(first), spent)
+            case [
+                "dynp",
+                "fcfs" | "sjf" | "ljf" as policy,
+                float() | int() as since,
+                float() | int() as first,
+                [
+                    float() | int() as fcfs,
+                    float() | int() as sjf,
+                    float() | int() as ljf,
+                ],
+            ]:
+                return cls(policy, since, first, (fcfs, sjf, ljf))
         return None
 
     def switched(self, policy: Policy, now: float) -> "DynpMemory":

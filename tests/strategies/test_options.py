@@ -17,7 +17,7 @@ from pliant.strategies import (
     registry,
     strategy_options,
 )
-from pliant.strategies.fcfs import Fcfs
+from pliant.strategies.composed import Composed
 from pliant.strategies.options import convert, describe
 
 
@@ -129,8 +129,9 @@ def test_numbers_come_back(share: float, count: int) -> None:
 
 
 def test_what_the_strategy_refuses_is_an_option_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Picky(Fcfs):
+    class Picky(Composed):
         def __init__(self, *, count: int = 3) -> None:
+            super().__init__()
             if count > 100:
                 raise ValueError(f"count {count} is above 100")
 

@@ -9,7 +9,7 @@ from pliant.core.lifecycle import JobState
 from pliant.core.processors import block, count
 from pliant.core.scheduling import NodeView, View, WaitingJob
 from pliant.core.sizes import parse_sizes
-from pliant.strategies.fcfs import Fcfs
+from pliant.strategies.presets import fcfs
 from testkit.corekit import Rig
 
 
@@ -37,14 +37,14 @@ def test_from_the_head_while_it_fits(
     free: int, queue: list[tuple[str, int | None]], sizes: dict[int, int]
 ) -> None:
     jobs = [job(place + 1, text, prefer) for place, (text, prefer) in enumerate(queue)]
-    plan = Fcfs().allocate_processors(view(free, *jobs))
+    plan = fcfs().allocate_processors(view(free, *jobs))
     assert {start.job: count(start.processors) for start in plan.starts} == sizes
     assert set(plan.reasons) == {waiting.id for waiting in jobs} - set(sizes)
     assert (plan.shrinks, plan.expands, plan.rejects) == ((), (), ())
 
 
 def test_everybody_is_told_why() -> None:
-    plan = Fcfs().allocate_processors(view(3, job(1, "4"), job(2, "1"), job(3, "1")))
+    plan = fcfs().allocate_processors(view(3, job(1, "4"), job(2, "1"), job(3, "1")))
     assert list(plan.reasons.values()) == [
         "needs at least 4 processors, 3 can be given to it now",
         "waits for jobs before it",
@@ -53,8 +53,8 @@ def test_everybody_is_told_why() -> None:
 
 
 def test_available_only_when_nobody_waits() -> None:
-    assert Fcfs().is_available(job(9, "2-4"), view(8)).processors == 4
-    behind = Fcfs().is_available(job(9, "2-4"), view(8, job(1, "8")))
+    assert fcfs().is_available(job(9, "2-4"), view(8)).processors == 4
+    behind = fcfs().is_available(job(9, "2-4"), view(8, job(1, "8")))
     assert (behind.accepted, behind.start) == (True, None)
 
 

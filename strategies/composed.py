@@ -1,0 +1,125 @@
+"""Strategies put together from independent choices: queue order, backfilling, resize policy.
+
+The papers' queueing strategies are presets of this class (``presets``). The machine counts as one:
+jobs may span clusters.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Protocol
+
+from pliant.core.ids import JobId
+from pliant.core.processors import count
+from pliant.core.scheduling import Availability, Plan, View, WaitingJob
+from pliant.strategies.availability import needs
+from pliant.strategies.backfill import WALKS, Backfill, Choice, plan, preferred
+from pliant.strategies.base import Strategy
+from pliant.strategies.orders import Dynp, DynpMemory, Policy, in_order
+from pliant.strategies.placing import Placer
+from pliant.strategies.profile import Profile, releases
+
+#: Why everybody but the first waits, for people.
+BEHIND = "waits for jobs before it"
+
+
+class Resizing(Protocol):
+    """What to do with what the queue left: the third choice."""
+
+    def __call__(self, view: View, placer: Placer) -> None:
+        """Offer running jobs changes through ``placer``; starts are already placed."""
+
+
+class Composed(Strategy):
+    """A queue order, a backfilling and, if wanted, a policy for running malleable jobs.
+
+    Args:
+        order: the order of the queue, or dynP's decision between orders.
+        backfill: who may pass whom.
+        resizing: what running malleable jobs are offered; None: nothing.
+    """
+
+    def __init__(
+        self,
+        order: Policy | Dynp = "fcfs",
+        backfill: Backfill = "none",
+        resizing: Resizing | None = None,
+    ) -> None:
+        self._order = order
+        self._backfill = backfill
+        self._walk = WALKS[backfill]
+        self._resizing = resizing
+
+    def allocate_processors(self, view: View) -> Plan:
+        """Order the queue, walk it, place who starts; then the resize policy."""
+        memory, policy = self._policy(view)
+        queue = in_order(policy, view.waiting)
+        chosen = self._walk(queue, view, count(view.free), preferred)
+        placer = Placer(view)
+        for job, size in chosen:
+            placer.start(job, size)
+        if self._resizing is not None:
+            self._resizing(view, placer)
+        reasons = self._reasons(queue, chosen, policy, count(placer.free))
+        return placer.plan(reasons, memory.to_memory() if memory else None)
+
+    def is_available(self, job: WaitingJob, view: View) -> Availability:
+        """By the estimates, if the queue stays as it is and nobody ends early.
+
+        Every waiting job is planned in order, the one in question at its place. Under EASY others
+        may still go ahead of it, so this is no promise; under dynp it holds until the policy
+        changes.
+        """
+        if job.sizes.lo > view.total:
+            reason = f"needs {job.sizes.lo} processors, the cluster has {view.total}"
+            return Availability(False, None, 0, reason)
+        _, policy = self._policy(view)
+        others = [other for other in view.waiting if other.id != job.id]
+        line = sorted([*others, job], key=lambda each: (each.arrival, each.id))
+        start, size = self._planned(job, in_order(policy, line), view)
+        present = self._under(policy)
+        if start == math.inf:
+            reason = f"the jobs before it state no estimates{present}"
+            return Availability(True, None, job.sizes.lo, reason)
+        reason = "processors are available" if start == view.now else "by the jobs' estimates"
+        return Availability(True, start, size, reason + present)
+
+    def _planned(
+        self, job: WaitingJob, queue: Sequence[WaitingJob], view: View
+    ) -> tuple[float, int]:
+        free, after = count(view.free), view.now
+        profile = Profile(view.now, free, releases(view))
+        for each in queue:
+            start, size = plan(profile, each, view.now, free, after=after)
+            if each.id == job.id or start == math.inf:
+                return start, size
+            free -= size if start == view.now else 0
+            if self._backfill == "none":
+                after = start
+        raise AssertionError("the job is in the queue")
+
+    def _policy(self, view: View) -> tuple[DynpMemory | None, Policy]:
+        if not isinstance(self._order, Dynp):
+            return None, self._order
+        memory = self._order.decide(view)
+        return memory, memory.policy if memory else "fcfs"
+
+    def _under(self, policy: Policy) -> str:
+        return f" (under the present policy, {policy})" if isinstance(self._order, Dynp) else ""
+
+    def _reasons(
+        self, queue: Sequence[WaitingJob], chosen: Sequence[Choice], policy: Policy, free: int
+    ) -> dict[JobId, str]:
+        """One text for all but the first: texts that seldom change cost little to store."""
+        if len(chosen) == len(queue):
+            return {}
+        started = {job.id for job, _ in chosen}
+        left = (
+            [job.id for job in queue if job.id not in started]
+            if started
+            else [job.id for job in queue]
+        )
+        present = self._under(policy)
+        reasons = dict.fromkeys(left, BEHIND + present)
+        first = next(job for job in queue if job.id == left[0])
+        reasons[first.id] = needs(first, free) + present
+        return reasons
