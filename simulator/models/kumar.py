@@ -57,7 +57,7 @@ def kumar(  # noqa: PLR0913 - the parameters of the model
     draws.require("soft", 0 <= soft <= 1, "a part between 0 and 1", soft)
     smallest = draws.sizes("minpe", minpe)
     draws.require("minpe", smallest.hi <= processors, f"at most {processors}", minpe)
-    curve = _curve(speedup)
+    curve = curve_of(speedup)
     rng, made, now = Random(seed), [], 0.0
     for number in range(1, jobs + 1):
         now += draws.gap(rng, gap)
@@ -94,7 +94,12 @@ def _job(
     )
 
 
-def _curve(text: str) -> Speedup:
+def curve_of(text: str) -> Speedup:
+    """The speedup that a parameter names.
+
+    Raises:
+        WorkloadError: it names none.
+    """
     if text == "linear":
         return LINEAR
     if text == "benchmark":

@@ -1,0 +1,1 @@
+"""Experiments of published papers: data in, runs in parallel, tables with verdicts out."""

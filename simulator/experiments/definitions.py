@@ -1,0 +1,307 @@
+"""Experiments as data: what to run, what was printed, what theory says. One YAML file for each.
+
+A file of ``examples/experiments`` reads::
+
+    title: ...
+    source: paper, section, table
+    about: what to know when comparing
+    run: {workload: kumar, parameters: {...}, strategy: equipartition, options: {...}}
+    seeds: 5
+    compare: class
+    variants:                      # the columns of the table; each may change anything of `run`
+      adaptive: {parameters: {job_class: adaptive}}
+    references: {...}              # as variants: run for the claims only
+    vary: {mean_interarrival_s: gap}       # this of `setup` is a parameter of the workload
+    metrics: {utilization: {within: 0.015}, profit: {within: 3 %}}
+    claims: [{metric: profit, of: adaptive, above: traditional}]
+    rows:
+      - setup: {mean_interarrival_s: 500}
+        run: {...}                 # changes of `run` for this row
+        printed: {adaptive: {utilization: 0.128}}
+        theory: {adaptive: {utilization: offered-load}}    # a number, or the name of a formula
+
+``run`` also knows ``processors``, ``jobs``, ``warm_up`` (jobs that count in no mean), ``transform``
+(malleable, sizes, spread, evolving, shrinking_factor) and ``settings`` of the simulator.
+"""
+
+import importlib.resources
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+#: What a table is made of, as read from YAML.
+Tree = Mapping[str, Any]
+
+_RUN = {
+    "workload": str,
+    "parameters": dict,
+    "transform": dict,
+    "processors": int,
+    "jobs": int,
+    "warm_up": int,
+    "strategy": str,
+    "options": dict,
+    "settings": dict,
+}
+_TOP = {
+    "title": str,
+    "source": str,
+    "about": str,
+    "run": dict,
+    "seeds": int,
+    "compare": str,
+    "variants": dict,
+    "references": dict,
+    "vary": dict,
+    "metrics": dict,
+    "claims": list,
+    "rows": list,
+}
+_ROW = {"setup": dict, "run": dict, "printed": dict, "theory": dict}
+_CLAIM = {"metric": str, "of": str, "above": str, "below": str}
+_KINDS = {str: "text", int: "a whole number", dict: "a mapping", list: "a list"}
+
+
+class ExperimentError(ValueError):
+    """An experiment is not known, cannot be read, or is wrong; the message says where."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """How far a value may be from another one and still count as the same."""
+
+    amount: float
+    relative: bool = False
+
+    def allows(self, value: float, expected: float) -> bool:
+        """Whether they are near enough."""
+        limit = self.amount * abs(expected) if self.relative else self.amount
+        return abs(value - expected) <= limit
+
+    def __str__(self) -> str:
+        return f"{self.amount * 100:g} %" if self.relative else f"{self.amount:g}"
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A column: its name here, its name in the results, and how near it should come."""
+
+    name: str
+    source: str
+    #: To the printed value; None: compared with theory only.
+    within: Tolerance | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One variant is above (or below) another one in a metric, in every row."""
+
+    metric: str
+    of: str
+    than: str
+    above: bool
+
+    def __str__(self) -> str:
+        return f"{self.metric} {'above' if self.above else 'below'} {self.than}"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row of a table: its setup, and what each variant should come to."""
+
+    setup: Tree
+    run: Tree
+    #: By variant, then by metric.
+    printed: Mapping[str, Mapping[str, float]]
+    theory: Mapping[str, Mapping[str, float | str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """One experiment."""
+
+    name: str
+    title: str
+    source: str
+    about: str
+    seeds: int
+    compare: str
+    run: Tree
+    variants: Mapping[str, Tree]
+    references: Mapping[str, Tree]
+    vary: Mapping[str, str]
+    metrics: tuple[Metric, ...]
+    claims: tuple[Claim, ...]
+    rows: tuple[Row, ...] = field(repr=False)
+
+    def spec(self, row: Row, variant: str) -> dict[str, Any]:
+        """What to run for one variant of one row: later layers go before earlier ones."""
+        varied = {self.vary[key]: value for key, value in row.setup.items() if key in self.vary}
+        chosen = self.variants.get(variant) or self.references.get(variant) or {}
+        result: dict[str, Any] = {}
+        for layer in (self.run, {"parameters": varied}, row.run, chosen):
+            for key, value in layer.items():
+                inner = isinstance(value, Mapping)
+                result[key] = {**result.get(key, {}), **value} if inner else value
+        return result
+
+
+def folder() -> Path:
+    """Where the experiments that come with the package are."""
+    return Path(str(importlib.resources.files("pliant.examples"))) / "experiments"
+
+
+def known_experiments() -> dict[str, Path]:
+    """Their files by name."""
+    return {path.stem: path for path in sorted(folder().glob("*.yaml"))}
+
+
+def find_experiment(name: str) -> Experiment:
+    """An experiment by its name, or by the path of a file of one's own.
+
+    Raises:
+        ExperimentError: there is none, or it is wrong.
+    """
+    known = known_experiments()
+    if name in known:
+        return read_experiment(known[name])
+    if name.endswith((".yaml", ".yml")):
+        return read_experiment(Path(name))
+    raise ExperimentError(f"there is no experiment {name!r}; there are: {', '.join(known)}")
+
+
+def read_experiment(path: Path) -> Experiment:
+    """Read the definition of an experiment.
+
+    Raises:
+        ExperimentError: it cannot be read, or is wrong; the message says where.
+    """
+    import yaml
+
+    try:
+        tree = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ExperimentError(f"{path}: {error.strerror or error}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ExperimentError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
+    try:
+        return _experiment(path.stem, tree)
+    except ExperimentError as error:
+        raise ExperimentError(f"{path}: {error}") from None
+
+
+def _experiment(name: str, tree: object) -> Experiment:
+    top = _mapping("", tree, _TOP)
+    for key in ("title", "source", "run", "variants", "metrics", "rows"):
+        if not top.get(key):
+            raise ExperimentError(f"{key}: expected {_KINDS[_TOP[key]]}, there is none")
+    variants, references = _runs("variants", top), _runs("references", top)
+    metrics = tuple(_metric(f"metrics.{key}", key, it) for key, it in top["metrics"].items())
+    names = {metric.name for metric in metrics}
+    seeds = top.get("seeds", 5)
+    if seeds < 2:
+        raise ExperimentError(f"seeds: expected at least 2, not {seeds}")
+    return Experiment(
+        name=name,
+        title=top["title"],
+        source=top["source"],
+        about=top.get("about", "").strip(),
+        seeds=seeds,
+        compare=top.get("compare", "variant"),
+        run=_mapping("run", top["run"], _RUN),
+        variants=variants,
+        references=references,
+        vary=top.get("vary", {}),
+        metrics=metrics,
+        claims=tuple(
+            _claim(f"claims[{place}]", item, names, {*variants, *references})
+            for place, item in enumerate(top.get("claims", []))
+        ),
+        rows=tuple(
+            _row(f"rows[{place}]", item, names, set(variants))
+            for place, item in enumerate(top["rows"])
+        ),
+    )
+
+
+def _mapping(where: str, tree: object, known: Mapping[str, type]) -> Tree:
+    """Check the keys of a mapping and the kinds of its values."""
+    if tree is None:
+        return {}
+    if not isinstance(tree, dict):
+        raise ExperimentError(f"{where or 'the file'}: expected a mapping, not {tree!r}")
+    for key, value in tree.items():
+        place = f"{where}.{key}" if where else f"{key}"
+        if key not in known:
+            raise ExperimentError(f"{place}: not known here; known are: {', '.join(known)}")
+        if not isinstance(value, known[key]) or isinstance(value, bool):
+            raise ExperimentError(f"{place}: expected {_KINDS[known[key]]}, not {value!r}")
+    return tree
+
+
+def _runs(key: str, top: Tree) -> dict[str, Tree]:
+    return {name: _mapping(f"{key}.{name}", tree, _RUN) for name, tree in top.get(key, {}).items()}
+
+
+def _metric(where: str, name: str, tree: object) -> Metric:
+    if tree is not None and not isinstance(tree, dict):
+        raise ExperimentError(f"{where}: expected a mapping, not {tree!r}")
+    entries = dict(tree or {})
+    within, source = entries.pop("within", None), entries.pop("from", name)
+    if entries:
+        raise ExperimentError(f"{where}.{min(entries)}: not known here; known are: within, from")
+    return Metric(name, str(source), None if within is None else _tolerance(where, within))
+
+
+def _tolerance(where: str, value: object) -> Tolerance:
+    text = str(value).strip()
+    try:
+        amount = float(text.removesuffix("%"))
+    except ValueError:
+        amount = -1.0
+    if not 0 <= amount < float("inf"):
+        raise ExperimentError(f"{where}.within: expected like 0.015 or 3 %, not {value!r}")
+    return Tolerance(amount / 100, True) if text.endswith("%") else Tolerance(amount)
+
+
+def _claim(where: str, tree: object, metrics: set[str], variants: set[str]) -> Claim:
+    entries = _mapping(where, tree, _CLAIM)
+    if ("above" in entries) == ("below" in entries):
+        raise ExperimentError(f"{where}: expected either above or below")
+    above = "above" in entries
+    than = entries["above" if above else "below"]
+    _among(f"{where}.metric", [entries.get("metric")], metrics)
+    _among(where, [entries.get("of"), than], variants)
+    return Claim(entries["metric"], entries["of"], than, above)
+
+
+def _row(where: str, tree: object, metrics: set[str], variants: set[str]) -> Row:
+    entries = _mapping(where, tree, _ROW)
+    if not entries.get("setup"):
+        raise ExperimentError(f"{where}.setup: expected a mapping, there is none")
+    for key in ("printed", "theory"):
+        _among(f"{where}.{key}", entries.get(key, {}), variants)
+        for variant, values in entries.get(key, {}).items():
+            if not isinstance(values, dict):
+                raise ExperimentError(f"{where}.{key}.{variant}: expected a mapping")
+            _among(f"{where}.{key}.{variant}", values, metrics)
+            _check_values(f"{where}.{key}.{variant}", values, names=key == "theory")
+    run = _mapping(f"{where}.run", entries.get("run"), _RUN)
+    return Row(entries["setup"], run, entries.get("printed", {}), entries.get("theory", {}))
+
+
+def _among(where: str, names: Any, known: set[str]) -> None:
+    for name in names:
+        if name not in known:
+            raise ExperimentError(f"{where}: {name!r} is none of {', '.join(sorted(known))}")
+
+
+def _check_values(where: str, values: Tree, *, names: bool) -> None:
+    from pliant.simulator.experiments.theory import FORMULAS
+
+    for key, value in values.items():
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not (number or (names and value in FORMULAS)):
+            also = f" or one of {', '.join(FORMULAS)}" if names else ""
+            raise ExperimentError(f"{where}.{key}: expected a number{also}, not {value!r}")

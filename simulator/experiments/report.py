@@ -1,0 +1,75 @@
+"""Results of experiments as JSON, as a table for a terminal, as Markdown."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from pliant.simulator.experiments.definitions import Experiment
+from pliant.simulator.experiments.results import DIFFERS, Line
+
+_HEADS = ("metric", "printed", "theory", "ours", "95 %", "verdict")
+
+
+def as_json(lines: Sequence[Line]) -> list[dict[str, Any]]:
+    """One object for each line."""
+    return [asdict(line) for line in lines]
+
+
+def as_text(experiment: Experiment, lines: Sequence[Line]) -> str:
+    """A table for people, with what stands out at the end."""
+    heads, cells = _heads(lines), list(_cells(lines))
+    widths = [max(map(len, column)) for column in zip(heads, *cells, strict=True)]
+    body = [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in (heads, *cells)
+    ]
+    title = f"{experiment.name}: {experiment.title} ({experiment.source})"
+    return "\n".join([title, "", *body, "", _summary(lines)])
+
+
+def as_markdown(experiment: Experiment, lines: Sequence[Line]) -> str:
+    """A section of a report."""
+    heads = _heads(lines)
+    rows = [heads, ["---"] * len(heads), *_cells(lines)]
+    table = ["| " + " | ".join(row) + " |" for row in rows]
+    head = [f"## {experiment.name}: {experiment.title}", "", f"{experiment.source}.", ""]
+    about = [experiment.about, ""] if experiment.about else []
+    return "\n".join([*head, *about, *table, "", _summary(lines), ""])
+
+
+def _heads(lines: Sequence[Line]) -> list[str]:
+    return [*(lines[0].setup if lines else ()), *_HEADS]
+
+
+def _cells(lines: Sequence[Line]) -> Iterator[list[str]]:
+    for line in lines:
+        setup = [str(value) for value in line.setup.values()]
+        for name, ours in line.ours.items():
+            yield [
+                *setup,
+                name,
+                _number(line.printed.get(name)),
+                _number(line.theory.get(name)),
+                _number(ours.mean),
+                f"{_number(ours.low)} – {_number(ours.high)}",
+                line.verdicts[name],
+            ]
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return ""
+    if value and abs(value) < 10:
+        return f"{value:.4f}"
+    return f"{value:.2f}" if abs(value) < 1e5 else f"{value:.0f}"
+
+
+def _summary(lines: Sequence[Line]) -> str:
+    wrong = [line for line in lines if line.verdict.startswith(DIFFERS)]
+    if not wrong:
+        return f"All {len(lines)} lines agree, or are only reported."
+    named = [
+        f"- {', '.join(f'{key} {value}' for key, value in line.setup.items())}: {line.verdict}"
+        for line in wrong
+    ]
+    return "\n".join([f"{len(wrong)} of {len(lines)} lines differ:", "", *named])
