@@ -1,6 +1,6 @@
 """The resize transaction, event by event: talk, prepare, go, begun, decided, released."""
 
-from pliant.core import ending, transaction
+from pliant.core import counters, ending, transaction
 from pliant.core.commands import Answer, Kill, Launch, OpenStandby, SendGo, SendOffer, SendWithdraw
 from pliant.core.events import (
     OfferAnswered,
@@ -31,6 +31,8 @@ def answered(state: State, event: OfferAnswered) -> None:
     if found is None:
         return
     job, resize = found
+    if template.verb is Verb.ACCEPT and resize.talk.state is TalkState.AGREED:
+        return  # said again, or the echo of our own word
     try:
         resize.talk = resize.talk.say(Side.APPLICATION, template)
     except TalkError as error:
@@ -53,17 +55,29 @@ def answered(state: State, event: OfferAnswered) -> None:
             state, job, f"refused: {template.reason or 'no reason given'}", quiet=True
         )
     else:
-        _decline_counter(state, job, resize)
+        _countered(state, job, resize, template)
 
 
-def _decline_counter(state: State, job: Job, resize: Resize) -> None:
-    """Counter-offers end the talk: no policy weighs them yet."""
-    refusal = Template(
-        resize.id, job.id, job.epoch, Verb.REJECT, reason="counter-offers are not weighed"
-    )
-    resize.talk = resize.talk.say(Side.SERVER, refusal)
-    state.emit(SendOffer(job.id, job.run, refusal))
-    transaction.close(state, job, "its counter-offer was declined", quiet=True)
+def _countered(state: State, job: Job, resize: Resize, template: Template) -> None:
+    """The application would rather have another size: take it, or end the talk."""
+    try:
+        size = counters.weigh(job, resize, template)
+    except counters.UnusableCounterError as error:
+        _reply(state, job, resize, Verb.REJECT, str(error))
+        transaction.close(state, job, f"its counter-offer was declined: {error}", quiet=True)
+        return
+    counters.take(state, job, resize, size)
+    _reply(state, job, resize, Verb.ACCEPT)
+    state.note("offer.countered", f"its counter-offer of {size} was taken", job, resize=resize.id)
+    _prepare(state, job, resize)
+
+
+def _reply(state: State, job: Job, resize: Resize, verb: Verb, reason: str = "") -> None:
+    """End the talk with the server's word on what the application proposed."""
+    items = counters.agreed(resize) if verb is Verb.ACCEPT else ()
+    word = Template(resize.id, job.id, job.epoch, verb, items, resize.talk.rounds, reason)
+    resize.talk = resize.talk.say(Side.SERVER, word)
+    state.emit(SendOffer(job.id, job.run, word))
 
 
 def _prepare(state: State, job: Job, resize: Resize) -> None:

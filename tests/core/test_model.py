@@ -328,14 +328,21 @@ class AnyHistory(RuleBasedStateMachine):
             self.world.obey()
 
     @precondition(lambda self: any(job.resize for job in self.rig.core.jobs.values()))
-    @rule(pick=PICK, verb=st.sampled_from([Verb.ACCEPT] * 5 + [Verb.REJECT, Verb.COUNTER]))
-    def answer(self, pick: int, verb: Verb) -> None:
+    @rule(
+        pick=PICK,
+        verb=st.sampled_from([Verb.ACCEPT] * 4 + [Verb.REJECT] + [Verb.COUNTER, Verb.FINAL] * 2),
+        size=st.integers(1, 9),
+    )
+    def answer(self, pick: int, verb: Verb, size: int) -> None:
         talks = [job for job in self.rig.core.jobs.values() if job.resize]
         if not talks:
             return
         job = talks[pick % len(talks)]
         assert job.resize is not None
         table = job.resize.talk.table or Template(job.resize.id, job.id, job.epoch, verb)
+        if verb in (Verb.COUNTER, Verb.FINAL):
+            items = tuple(replace(item, sizes=str(size)) for item in table.items)
+            table = replace(table, items=items)
         self.world.say(events.OfferAnswered(job.id, job.run, replace(table, verb=verb)))
 
     @precondition(lambda self: any(program.go for program in self.programs()))

@@ -216,14 +216,6 @@ def test_a_refused_growth_frees_its_processors(rig: Rig) -> None:
     assert rig.state(3) is JobState.STARTING
 
 
-def test_a_counter_offer_is_declined(rig: Rig) -> None:
-    rig.submit(2, "4")
-    rig.answer(1, Verb.COUNTER)
-    assert rig.one(commands.SendOffer).template.verb is Verb.REJECT
-    assert rig.stage(1) is None
-    assert rig.job(1).quiet_until == rig.now + 30
-
-
 def test_silence_lets_an_offer_expire(rig: Rig) -> None:
     rig.submit(2, "4")
     offer = rig.offer(1)

@@ -210,6 +210,12 @@ class Rig:
         answer = replace(template, verb=verb, reason="said the test")
         self.do(events.OfferAnswered(job.id, job.run, answer))
 
+    def counter(self, number: int, total: str, quantity: int = 0) -> None:
+        """Have the application counter the offer that lies on the table with another total."""
+        offer = self.offer(number)
+        item = replace(offer.items[0], sizes=total, quantity=quantity or offer.items[0].quantity)
+        self.answer(number, Verb.COUNTER, replace(offer, items=(item,)))
+
     def ready(self, number: int) -> None:
         """Have the nodes report that the newcomers are ready."""
         job, resize = self.job(number), self.resize(number)
