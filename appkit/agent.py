@@ -9,6 +9,7 @@ import sys
 import threading
 from typing import Any
 
+import numpy as np
 from mpi4py import MPI
 
 from pliant.appkit.control import open_control, serve
@@ -73,20 +74,9 @@ class Agent:
         """Whether a resize can begin; False on all but the coordinator."""
         return self._coordinator is not None and self._coordinator.ready
 
-    def begin(self) -> Decision | None:
-        """Begin the resize that is ready, on the coordinator; None: there is none any more."""
-        coordinator = self._coordinator
-        decision = coordinator.begin() if coordinator is not None else None
-        if coordinator is None or decision is None:
-            return None
-        self._report = Report()
-        try:
-            if decision.grows:
-                self._executor.invite(coordinator.rendezvous.announce)
-        except ResizeFailed as failure:
-            self._failed(decision, failure)
-            return None
-        return decision
+    def proposed(self) -> Decision | None:
+        """The resize that is ready to begin; None on all but the coordinator."""
+        return self._coordinator.proposed() if self._coordinator is not None else None
 
     def enter_loop(self, number: int) -> None:
         """A loop begins."""
@@ -117,18 +107,43 @@ class Agent:
     # ---------------------------------------------------------------- resizing
 
     def adapt(self, decision: Decision, position: Position) -> None:
-        """Carry a decision out; collective over the job.
+        """Carry a decision out, if it is not withdrawn meanwhile; collective over the job.
 
         Raises:
             JobLeave: this process leaves.
         """
         member = self._member
-        if self._coordinator is None:
-            self._report = Report()
         before = member.size
         after = before + len(decision.joining) - len(decision.leaving)
         leaving = member.rank in decision.leaving
         self._call(self.before, Change(decision.resize, before, after, leaving))
+        if self._begin(decision):
+            self._execute(decision, position)
+        committed = member.allocation[0] == decision.epoch
+        self._call(self.after, Change(decision.resize, before, after, False, committed))
+
+    def _begin(self, decision: Decision) -> bool:
+        """Wait for everybody, then begin: only now do the clocks of server and newcomers run.
+
+        The others may be far behind rank 0, which no Bcast holds back, or still in a hook.
+        """
+        raw, coordinator = self._member.raw, self._coordinator
+        assert raw is not None
+        raw.Barrier()
+        self._report = Report()
+        begun = np.zeros(1, dtype=np.int64)
+        if coordinator is not None and coordinator.begin(decision.resize) is not None:
+            begun[0] = 1
+            try:
+                if decision.grows:
+                    self._executor.invite(coordinator.rendezvous.announce)
+            except ResizeFailed as failure:
+                self._failed(decision, failure)
+                begun[0] = 0
+        raw.Bcast(begun, root=0)
+        return bool(begun[0])
+
+    def _execute(self, decision: Decision, position: Position) -> None:
         try:
             if decision.grows:
                 self._executor.grow(decision, position, self._report)
@@ -141,8 +156,6 @@ class Agent:
             raise
         else:
             self._committed(decision)
-        committed = member.allocation[0] == decision.epoch
-        self._call(self.after, Change(decision.resize, before, after, False, committed))
 
     def _committed(self, decision: Decision) -> None:
         if self._member.rank != 0:

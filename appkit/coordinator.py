@@ -21,11 +21,13 @@ from pliant.appkit.messages import (
     Outcome,
     Progress,
     Report,
+    Said,
     Withdrawn,
 )
 from pliant.appkit.plan import Crossing
 from pliant.appkit.rendezvous import Rendezvous
-from pliant.core.negotiation import Verb
+from pliant.appkit.talks import Talks
+from pliant.core.negotiation import Template
 
 #: Newcomers have to be at the active loop in this time after GO, seconds.
 GATHER_TIMEOUT_S = 60.0
@@ -72,10 +74,9 @@ class Coordinator:
         #: A resize can begin; read by the main thread without the lock.
         self.ready = False
         self.standby = standby
-        self._accepted = 0
+        self._talks = Talks(self._lock, self._refusal, program.decide, lambda: self.size)
         self._decision: Decision | None = None
         self._begun = False
-        self._withdrawn: set[int] = set()
         self._closed = False
         self._between_loops = False
         self._channel: Channel | None = None
@@ -96,11 +97,15 @@ class Coordinator:
         self._channel = channel
         channel.start()
 
-    def hello(self) -> Hello:
-        """What to say first on a new stream."""
+    def connect(self) -> Hello:
+        """What to say first on a new stream; what was said on the last one is void."""
+        self._talks.clear()
+        return self._hello()
+
+    def _hello(self) -> Hello:
         program, environment = self._program, self._program.environment
         with self._lock:
-            pending = self._decision.resize if self._decision else 0
+            pending, begun = self._decision.resize if self._decision else 0, self._begun
             epoch, processors = program.membership.allocation
         return Hello(
             job=environment.job,
@@ -113,45 +118,38 @@ class Coordinator:
             preferred=program.preferred,
             rendezvous=self.rendezvous.address,
             pending_resize=pending,
+            begun=begun,
         )
 
     def progress(self) -> Progress | None:
         """How far the application is; None: this is not the coordinator."""
         return None if self.standby else self._program.progress()
 
-    def offered(self, offer: Offer) -> Answer:
-        """Answer an offer; asks ``on_offer``, which may take its time."""
-        refusal = self._refusal(offer)
-        if refusal:
-            return Answer(Verb.REJECT, refusal)
-        answer = self._program.decide(offer)
-        with self._lock:
-            refusal = self._refusal(offer)
-            if refusal:
-                return Answer(Verb.REJECT, refusal)
-            if answer.verb is Verb.ACCEPT:
-                self._accepted = offer.resize
-        return answer
+    def heard(self, template: Template) -> Template | None:
+        """Take what the server says in a talk; the answer, where it asks for one.
+
+        Asks ``on_offer``, which may take its time.
+        """
+        return self._talks.hear(template)
 
     def go(self, decision: Decision) -> None:
         """Take a GO in hand."""
         with self._lock:
-            if self._closed or self._between_loops or decision.resize in self._withdrawn:
-                self._accepted = 0
-                self._send(Withdrawn(decision.resize))
+            mine, resize = self._decision, decision.resize
+            if mine is not None and mine.resize == resize:
+                return  # it was sent twice
+            agreed = self._talks.agreed(resize)
+            self._talks.end(resize)
+            if not agreed or self._refusal():
+                self._send(Withdrawn(resize))
                 return
-            if self._decision is not None:
-                return  # sent again after a reconnect
             fault = self._fault(decision)
             if fault:
-                self._fail(decision.resize, "check", fault)
+                self._fail(resize, "check", fault)
                 return
-            self._accepted = 0
             self._decision = decision
             if decision.grows:
-                self.rendezvous.expect(
-                    decision.resize, decision.secret, len(decision.joining), GATHER_TIMEOUT_S
-                )
+                self._expect(decision)
             else:
                 self.ready = True
 
@@ -162,30 +160,33 @@ class Coordinator:
                 if self._begun:
                     return
                 self._drop()
-            if self._accepted == resize:
-                self._accepted = 0
+            self._talks.end(resize)
             self._send(Withdrawn(resize))
 
     # ---------------------------------------------------------------- the rendezvous's thread
 
-    def _gathered(self, complete: bool) -> None:
+    def _gathered(self) -> None:
         with self._lock:
-            decision = self._decision
-            if decision is not None and decision.grows and not self._begun:
-                self.ready = complete
+            self._look()
 
-    def _lost(self, reason: str) -> None:
+    def _lost(self, resize: int, reason: str) -> None:
         with self._lock:
-            if self._decision is not None and not self._begun:
-                self._fail(self._decision.resize, "join", reason)
+            mine = self._decision
+            if mine is not None and mine.resize == resize and not self._begun:
+                self._fail(resize, "join", reason)
 
     # ---------------------------------------------------------------- the main thread
 
-    def begin(self) -> Decision | None:
-        """Begin the resize that is ready; from now on it cannot be withdrawn."""
+    def proposed(self) -> Decision | None:
+        """The resize that is ready to begin; it may still be withdrawn."""
+        with self._lock:
+            return self._decision if self.ready else None
+
+    def begin(self, resize: int) -> Decision | None:
+        """Begin a resize if it is still ready; from now on it cannot be withdrawn."""
         with self._lock:
             decision = self._decision
-            if decision is None or not self.ready:
+            if decision is None or decision.resize != resize or not self.ready:
                 return None
             if decision.grows and not self.rendezvous.alive():
                 self._fail(decision.resize, "join", "a newcomer ended before it joined")
@@ -203,13 +204,14 @@ class Coordinator:
             if stood_by:
                 # The stream of the old coordinator may have ended before the outcome came: say
                 # that there is a coordinator.
-                self._send(self.hello())
+                self._send(self._hello())
 
     def enter_loop(self, number: int) -> None:
         """A loop has begun: newcomers may join in it."""
         with self._lock:
             self._between_loops = False
-        self.rendezvous.enter(number)
+            self.rendezvous.enter(number)
+            self._look()
 
     def leave_loop(self) -> None:
         """The loop is over: what has not begun is withdrawn."""
@@ -228,7 +230,8 @@ class Coordinator:
 
     # ---------------------------------------------------------------- under the lock
 
-    def _refusal(self, offer: Offer) -> str:
+    def _refusal(self) -> str:
+        """Why nothing can be agreed on or taken in hand now."""
         with self._lock:
             if self._closed:
                 return "the application is ending"
@@ -236,9 +239,20 @@ class Coordinator:
                 return "the application is between its loops"
             if self._decision is not None:
                 return f"resize {self._decision.resize} is under way"
-            if offer.resize in self._withdrawn:
-                return "withdrawn"
         return ""
+
+    def _expect(self, decision: Decision) -> None:
+        try:
+            self.rendezvous.expect(
+                decision.resize, decision.secret, len(decision.joining), GATHER_TIMEOUT_S
+            )
+        except OSError as error:
+            self._fail(decision.resize, "join", str(error))
+
+    def _look(self) -> None:
+        """See whether a growth can begin: newcomers come, and the application goes on."""
+        if self._decision is not None and self._decision.grows and not self._begun:
+            self.ready = self.rendezvous.complete()
 
     def _fault(self, decision: Decision) -> str:
         size = self._program.membership.size
@@ -251,15 +265,16 @@ class Coordinator:
         return "" if decision.leaving else "nobody joins and nobody leaves"
 
     def _withdraw_open(self) -> None:
-        if self._decision is not None and not self._begun:
-            resize = self._decision.resize
-        else:
-            resize = self._accepted
-        if not resize or self._begun:
+        if self._begun:
             return
-        self._withdrawn.add(resize)
-        self._drop()
-        self._send(Withdrawn(resize))
+        resizes, proposals = self._talks.take_back()
+        if self._decision is not None:
+            resizes.append(self._decision.resize)
+            self._drop()
+        for proposal in proposals:
+            self._send(Said(proposal))
+        for resize in resizes:
+            self._send(Withdrawn(resize))
 
     def _fail(self, resize: int, stage: str, reason: str) -> None:
         self._drop()
@@ -267,7 +282,7 @@ class Coordinator:
         self._send(Outcome(resize, False, epoch, processors, stage, reason))
 
     def _drop(self) -> None:
-        self._decision, self._begun, self.ready, self._accepted = None, False, False, 0
+        self._decision, self._begun, self.ready = None, False, False
         self.rendezvous.dismiss()
 
     def _send(self, report: Report) -> None:

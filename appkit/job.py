@@ -253,14 +253,14 @@ class Job:
         loops.passed()
         if not agent.managed:
             return
-        decision = agent.begin() if agent.ready else None
+        decision = agent.proposed() if agent.ready else None
         if member.size > 1:
             decision = self._spread(decision)
         if decision is not None:
             agent.adapt(decision, Position(loops.number, loops.iteration))
 
     def _spread(self, decision: Decision | None) -> Decision | None:
-        """Tell all what rank 0 has decided. Nothing, as nearly always, costs one small Bcast."""
+        """Tell all what rank 0 proposes. Nothing, as nearly always, costs one small Bcast."""
         raw = self._member.raw
         assert raw is not None
         text = pickle.dumps(decision) if decision is not None else b""

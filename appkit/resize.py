@@ -95,6 +95,7 @@ class Executor:
         self._all = belongings
         self._member = belongings.membership
         self._port = ""  # where newcomers are expected, on rank 0
+        self._values: list[dict[str, Any]] = []  # of the states, to be taken over by the commit
 
     def invite(self, announce: Callable[[str], None]) -> None:
         """Open the port that `grow` accepts at and announce it; on rank 0 only, before `grow`.
@@ -127,7 +128,12 @@ class Executor:
         merged = self._accept(old)
         report.lap("join")
         crossing = Crossing.growth(old.size, merged.size)
-        self._transfer(merged, old, crossing, self._header(decision, processors, position), report)
+        try:
+            header = self._header(decision, processors, position)
+            self._transfer(merged, old, crossing, header, report)
+        except ResizeFailed:
+            merged.Free()  # not Disconnect, which would wait for newcomers that have ended
+            raise
         self._commit(merged, decision.epoch, processors)
         old.Disconnect()
         self._rebuild()
@@ -249,11 +255,9 @@ class Executor:
             for entry in entries:
                 entry.rollback()
             raise
-        assert isinstance(header, Header)
-        if comm.rank != 0:
-            unpack(self._all.states, header.states)
 
     def _prepare(self, header: Header, crossing: Crossing, me: int) -> str:
+        self._values = []
         try:
             if self._member.raw is None:
                 _compare(self._all.description(), header.description)
@@ -261,6 +265,11 @@ class Executor:
                 entry.prepare(crossing, me)
         except (RegistrationMismatch, MemoryError) as error:
             return f"{type(error).__name__}: {error}"
+        try:
+            if me != 0:
+                self._values = unpack(header.states)
+        except Exception as error:  # whatever the values' own code raises
+            return f"a value of job.state cannot be unpickled: {type(error).__name__}: {error}"
         return ""
 
     def _move(self, comm: MPI.Intracomm, crossing: Crossing, report: Report) -> str:
@@ -277,6 +286,8 @@ class Executor:
         comm.Set_errhandler(MPI.ERRORS_RETURN)
         for entry in self._all.registry:
             entry.commit()
+        for state, values in zip(self._all.states, self._values, strict=False):
+            state.replace(values)
         self._free_derived()
         self._member.become(comm, epoch, processors)
 
