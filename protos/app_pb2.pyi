@@ -152,6 +152,7 @@ class Hello(_message.Message):
     PREFERRED_FIELD_NUMBER: _builtins.int
     RENDEZVOUS_FIELD_NUMBER: _builtins.int
     PENDING_RESIZE_FIELD_NUMBER: _builtins.int
+    BEGUN_FIELD_NUMBER: _builtins.int
     job: _builtins.int
     run: _builtins.int
     epoch: _builtins.int
@@ -166,6 +167,8 @@ class Hello(_message.Message):
     """host:port where this coordinator awaits newcomers"""
     pending_resize: _builtins.int
     """a GO that is in hand and not yet decided; 0: none"""
+    begun: _builtins.bool
+    """the pending resize has begun: as if Begun followed"""
     @_builtins.property
     def processors(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """by rank of the current communicator"""
@@ -183,10 +186,11 @@ class Hello(_message.Message):
         preferred: _builtins.int = ...,
         rendezvous: _builtins.str = ...,
         pending_resize: _builtins.int = ...,
+        begun: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "job", b"job", "pending_resize", b"pending_resize", "preferred", b"preferred", "processors", b"processors", "rendezvous", b"rendezvous", "role", b"role", "run", b"run", "sizes", b"sizes", "token", b"token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["begun", b"begun", "epoch", b"epoch", "job", b"job", "pending_resize", b"pending_resize", "preferred", b"preferred", "processors", b"processors", "rendezvous", b"rendezvous", "role", b"role", "run", b"run", "sizes", b"sizes", "token", b"token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
