@@ -3,7 +3,9 @@
 import json
 import os
 import socket
+import sys
 import threading
+import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -11,9 +13,16 @@ from typing import Any
 class Lines:
     """A stream socket that carries JSON lines."""
 
-    def __init__(self, sock: socket.socket) -> None:
-        """Wrap a socket; closing it closes this."""
+    def __init__(self, sock: socket.socket, limit: int | None = None) -> None:
+        """Wrap a socket; closing it closes this.
+
+        Args:
+            sock: the stream.
+            limit: the longest line that is taken, in bytes; None: whatever comes, because the
+                other side is trusted.
+        """
         self.sock = sock
+        self.limit = limit
         self._buffer = bytearray()
 
     def send(self, **message: Any) -> None:
@@ -25,19 +34,26 @@ class Lines:
         self.sock.sendall(json.dumps(message).encode() + b"\n")
 
     def take(self) -> dict[str, Any] | None:
-        """The next object that has arrived completely, or None; reads nothing."""
+        """The next object that has arrived completely, or None; reads nothing.
+
+        Raises:
+            ValueError: what has arrived is not an object, or is longer than the limit.
+        """
         end = self._buffer.find(b"\n")
+        length = len(self._buffer) if end < 0 else end
+        if self.limit is not None and length > self.limit:
+            raise ValueError(f"a line of more than {self.limit} bytes")
         if end < 0:
             return None
         line = bytes(self._buffer[:end])
         del self._buffer[: end + 1]
-        message: dict[str, Any] = json.loads(line)
-        return message
+        return _parse(line)
 
     def read(self) -> bool:
         """Read what is there, waiting for something; False: the other side is gone."""
         try:
-            data = self.sock.recv(65536)
+            # Who takes what it has read never keeps more than two lines.
+            data = self.sock.recv(65536 if self.limit is None else min(65536, self.limit + 1))
         except (TimeoutError, InterruptedError, BlockingIOError):
             return True
         except OSError:
@@ -54,6 +70,21 @@ class Lines:
         self.sock.close()
 
 
+def _parse(line: bytes) -> dict[str, Any]:
+    """The object in a line.
+
+    Raises:
+        ValueError: there is none.
+    """
+    try:
+        message = json.loads(line)
+    except RecursionError:
+        raise ValueError("too deep for JSON") from None
+    if not isinstance(message, dict):
+        raise ValueError("not a JSON object")
+    return message
+
+
 def open_control(descriptor: int) -> Lines:
     """Take over the inherited descriptor; programs that this process starts do not get it."""
     os.set_inheritable(descriptor, False)
@@ -61,15 +92,22 @@ def open_control(descriptor: int) -> Lines:
 
 
 def serve(control: Lines, handle: Callable[[dict[str, Any]], None]) -> threading.Thread:
-    """Handle orders in a daemon thread that sleeps in a read until the shim is gone."""
+    """Handle orders in a daemon thread that sleeps in a read until the shim is gone.
+
+    An order that fails is told on stderr, and the next one is handled.
+    """
 
     def run() -> None:
         while True:
-            message = control.take()
-            if message is not None:
-                handle(message)
-            elif not control.read():
-                return
+            try:
+                message = control.take()
+                if message is not None:
+                    handle(message)
+                elif not control.read():
+                    return
+            except Exception:
+                print("pliant: an order of the node's controller failed:", file=sys.stderr)
+                traceback.print_exc()
 
     thread = threading.Thread(target=run, name="pliant-control", daemon=True)
     thread.start()
