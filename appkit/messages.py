@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from pliant.core.negotiation import Verb
+from pliant.core.negotiation import Template, Verb
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +115,15 @@ class Hello:
     preferred: int
     rendezvous: str
     pending_resize: int
+    #: The pending resize has begun: a server that died may not have heard of it.
+    begun: bool
 
 
-Report = Begun | Withdrawn | Outcome | Hello
+@dataclass(frozen=True, slots=True)
+class Said:
+    """The application's word in a talk; void when the stream breaks."""
+
+    template: Template
+
+
+Report = Begun | Withdrawn | Outcome | Hello | Said

@@ -4,6 +4,7 @@ Loads grpc when the thread runs, not before. A broken stream is opened again, wi
 anew, until the application ends; a server that is away never disturbs the application.
 """
 
+import logging
 import os
 import queue
 import sys
@@ -13,15 +14,23 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from pliant.appkit.coordinator import Coordinator
-from pliant.appkit.messages import Hello, Report
+from pliant.appkit.messages import Hello, Report, Said
 
 if TYPE_CHECKING:
     import grpc
 
     from pliant.protos import app_pb2
 
+log = logging.getLogger(__name__)
+
 #: Seconds between two reports of progress.
 PROGRESS_INTERVAL_S = 1.0
+#: A connection on which nothing was heard for so long is asked whether the server is there, and is
+#: given up after so long without an answer. The server allows no more questions.
+KEEPALIVE_S = 10.0
+KEEPALIVE_TIMEOUT_S = 5.0
+#: A server that takes connections but does not welcome is given up after so long.
+WELCOME_TIMEOUT_S = 10.0
 _FIRST_WAIT_S = 0.05
 _LONGEST_WAIT_S = 2.0
 
@@ -46,10 +55,10 @@ class Session:
     def send(self, report: Report) -> None:
         """Queue a report for this stream or the next."""
         with self._lock:
-            if self._stream is None:
-                self._backlog.append(report)
-            else:
+            if self._stream is not None:
                 self._stream.outbox.put(report)
+            elif not isinstance(report, Said):
+                self._backlog.append(report)
 
     def stop(self, timeout: float) -> None:
         """Send what is queued, end the stream, wait at most ``timeout`` seconds."""
@@ -86,7 +95,7 @@ class _Stream:
     """One connection, from Hello to its end."""
 
     def __init__(self, coordinator: Coordinator) -> None:
-        self.outbox: queue.SimpleQueue[Report | app_pb2.AppReport | None] = queue.SimpleQueue()
+        self.outbox: queue.SimpleQueue[Report | None] = queue.SimpleQueue()
         self._coordinator = coordinator
         self._over = False
         self._call: grpc._CallIterator[app_pb2.AppOrder] | None = None
@@ -95,24 +104,34 @@ class _Stream:
         """Serve the stream until it ends; whether the server welcomed it."""
         import grpc
 
-        from pliant.protos import app_pb2_grpc
-
         welcomed = False
-        options = [("grpc.use_local_subchannel_pool", 1), ("grpc.enable_http_proxy", 0)]
-        with grpc.insecure_channel(address, options=options) as channel:
+        # No deadline for the call, which lasts as long as the job; one for its first answer.
+        impatience = threading.Timer(WELCOME_TIMEOUT_S, self.cancel)
+        impatience.daemon = True
+        with grpc.insecure_channel(address, options=_channel_options()) as channel:
             try:
-                self._call = app_pb2_grpc.AppServiceStub(channel).Session(self._reports())
+                self._call = self._open(channel)
+                impatience.start()
                 if stopping.is_set():
                     self.outbox.put(None)
                 for order in self._call:
+                    impatience.cancel()
                     welcomed = True
                     self._obey(order)
-            except (grpc.RpcError, OSError, ValueError):
-                pass  # the server is away, or went: try again
+            except Exception as error:  # the server is away, or went, or makes no sense: try again
+                log.debug("the stream to the server at %s ended: %s", address, error)
             finally:
+                impatience.cancel()
                 self._over = True
                 self.outbox.put(None)
         return welcomed
+
+    def _open(self, channel: "grpc.Channel") -> "grpc._CallIterator[app_pb2.AppOrder]":
+        from pliant.appkit import wire
+        from pliant.protos import app_pb2_grpc
+
+        hello = wire.hello_to_wire(self._coordinator.connect())
+        return app_pb2_grpc.AppServiceStub(channel).Session(self._reports(hello))
 
     def cancel(self) -> None:
         """End the call whatever the server does."""
@@ -120,18 +139,18 @@ class _Stream:
             self._call.cancel()
 
     def undelivered(self) -> list[Report]:
-        """What was queued and not taken for sending; answers to offers are void by then."""
+        """What was queued and not taken for sending; what belongs to one stream is void by then."""
         left: list[Report] = []
         while not self.outbox.empty():
             report = self.outbox.get()
-            if isinstance(report, Report) and not isinstance(report, Hello):
+            if report is not None and not isinstance(report, Hello | Said):
                 left.append(report)
         return left
 
-    def _reports(self) -> Iterator["app_pb2.AppReport"]:
+    def _reports(self, hello: "app_pb2.AppReport") -> Iterator["app_pb2.AppReport"]:
         from pliant.appkit import wire
 
-        yield wire.hello_to_wire(self._coordinator.hello())
+        yield hello
         due = time.monotonic() + PROGRESS_INTERVAL_S
         while not self._over:
             try:
@@ -144,14 +163,14 @@ class _Stream:
                 continue
             if report is None:
                 return
-            yield wire.report_to_wire(report) if isinstance(report, Report) else report
+            yield wire.report_to_wire(report)
 
     def _obey(self, order: "app_pb2.AppOrder") -> None:
         from pliant.appkit import wire
 
         match order.WhichOneof("body"):
             case "offer":
-                self._answer(order.offer)
+                self._hear(order.offer)
             case "go":
                 self._coordinator.go(wire.decision_from_wire(order.go))
             case "withdraw":
@@ -159,17 +178,25 @@ class _Stream:
             case "refused":
                 _give_up(order.refused.reason, self._coordinator.standby)
 
-    def _answer(self, template: "app_pb2.Template") -> None:
-        from pliant.appkit import wire
-        from pliant.appkit.messages import Answer
-        from pliant.core.negotiation import Verb
+    def _hear(self, message: "app_pb2.Template") -> None:
+        from pliant.protos.codec import template_from_proto
 
-        try:
-            offer = wire.offer_from_wire(template, self._coordinator.size)
-            answer = self._coordinator.offered(offer)
-        except Exception as error:  # of the program's on_offer, or of a template we cannot read
-            answer = Answer(Verb.REJECT, f"{type(error).__name__}: {error}")
-        self.outbox.put(wire.answer_to_wire(answer, template))
+        reply = self._coordinator.heard(template_from_proto(message))
+        if reply is not None:
+            self.outbox.put(Said(reply))
+
+
+def _channel_options() -> list[tuple[str, int]]:
+    """Options of one connection: it is made anew rather than mended, and a dead host is noticed."""
+    timeout = int(KEEPALIVE_TIMEOUT_S * 1000)
+    return [
+        ("grpc.use_local_subchannel_pool", 1),
+        ("grpc.enable_http_proxy", 0),
+        ("grpc.keepalive_time_ms", int(KEEPALIVE_S * 1000)),
+        ("grpc.keepalive_timeout_ms", timeout),
+        ("grpc.http2.ping_timeout_ms", timeout),
+        ("grpc.http2.max_pings_without_data", 0),
+    ]
 
 
 def _give_up(reason: str, standby: bool) -> None:
