@@ -1,0 +1,108 @@
+"""The progress of a running job: Ghafoor's phase equations (3.5-3.16) for any speedup model.
+
+A phase has one size p and does S(p) seconds of one processor's work a second. Work left after a
+phase: ``Wr_i = Wr_(i-1) - S(p_i) t_i`` (3.12; the paper's S(p) is p). Time that is left on the next
+size: ``Wr_i / S(p_(i+1))`` (3.13). A change from p1 to p2 processors stops the job for
+``C x |p1 - p2|`` on its new allocation (3.16), and malleable jobs compute while they talk (3.3.1).
+"""
+
+from pliant.core.speedup import Speedup
+from pliant.simulator.costs import adaptation_pause
+from pliant.simulator.workload import SimJob
+
+
+class Run:
+    """A job on its processors. Times in seconds on the simulation's clock."""
+
+    __slots__ = (
+        "_since",
+        "_size_since",
+        "area",
+        "cost",
+        "end",
+        "first_size",
+        "job",
+        "left",
+        "newcomers",
+        "number",
+        "over",
+        "ranks",
+        "resizes",
+        "start",
+        "version",
+    )
+
+    def __init__(
+        self, job: SimJob, number: int, ranks: tuple[int, ...], now: float, cost: float
+    ) -> None:
+        self.job = job
+        #: The core's count of its runs.
+        self.number = number
+        #: The allocation in rank order.
+        self.ranks = ranks
+        #: Processors of processes that wait to join.
+        self.newcomers: tuple[int, ...] = ()
+        self.start = now
+        self.first_size = len(ranks)
+        #: Seconds that one changed processor costs.
+        self.cost = cost
+        #: Work that was left when it last changed size, in seconds on one processor.
+        self.left = job.work
+        #: Processor-seconds held until it last changed size.
+        self.area = 0.0
+        self.resizes = 0
+        #: Raised whenever ``end`` changes: who remembers an older one knows it is no longer true.
+        self.version = 0
+        self._since = self._size_since = now
+        #: When its work is done, if nothing changes.
+        self.end = now + self.left / self._speedup(len(ranks))
+        #: Whether its processes are gone.
+        self.over = False
+
+    @property
+    def _speedup(self) -> Speedup:
+        return self.job.speedup
+
+    def resize(self, ranks: tuple[int, ...], now: float) -> None:
+        """Go on with another allocation, after the pause that the change costs."""
+        pause = adaptation_pause(self.cost, len(self.ranks), len(ranks))
+        self._account(now)
+        # A change during the pause of the one before: it waits for both.
+        self._since = max(self._since, now) + pause
+        self.ranks = ranks
+        self.resizes += 1
+        self.version += 1
+        self.end = self._since + self.left / self._speedup(len(ranks))
+
+    def finish(self, now: float) -> None:
+        """Its processes are gone: close its account."""
+        if not self.over:
+            self._account(now)
+            if now >= self.end:
+                self.left = 0.0
+            self.end = now
+            self.over = True
+            self.version += 1
+
+    @property
+    def work_done(self) -> float:
+        """Seconds of one processor's work, until it last changed size or ended."""
+        return self.job.work - self.left
+
+    def _account(self, now: float) -> None:
+        size = len(self.ranks)
+        self.area += size * (now - self._size_since)
+        self._size_since = now
+        if now > self._since:
+            done = (now - self._since) * self._speedup(size)
+            self.left = max(0.0, self.left - done)
+            self._since = now
+
+
+def next_safe_point(start: float, now: float, interval: float) -> float:
+    """The first safe point at or after ``now`` of a job that has one every ``interval`` seconds."""
+    if interval <= 0:
+        return now
+    passed = (now - start) // interval
+    point = start + passed * interval
+    return point if point >= now else start + (passed + 1) * interval
