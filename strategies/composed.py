@@ -5,14 +5,14 @@ jobs may span clusters.
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Protocol
 
 from pliant.core.ids import JobId
 from pliant.core.processors import count
-from pliant.core.scheduling import Availability, Plan, View, WaitingJob
+from pliant.core.scheduling import Availability, Plan, Start, View, WaitingJob
 from pliant.strategies.availability import needs
-from pliant.strategies.backfill import WALKS, Backfill, Choice, plan, preferred
+from pliant.strategies.backfill import WALKS, Backfill, plan, preferred
 from pliant.strategies.base import Strategy
 from pliant.strategies.orders import Dynp, DynpMemory, Policy, in_order
 from pliant.strategies.placing import Placer
@@ -22,11 +22,20 @@ from pliant.strategies.profile import Profile, releases
 BEHIND = "waits for jobs before it"
 
 
-class Resizing(Protocol):
-    """What to do with what the queue left: the third choice."""
+class Resizing(ABC):
+    """The third choice: what becomes of running malleable jobs, and on how much others start."""
 
-    def __call__(self, view: View, placer: Placer) -> None:
-        """Offer running jobs changes through ``placer``; starts are already placed."""
+    def wanted(self, job: WaitingJob) -> int:
+        """The size above which the queue does not start a job."""
+        return preferred(job)
+
+    def before(self, view: View, placer: Placer) -> None:
+        """What goes ahead of the queue: jobs with processors promised to them."""
+        del view, placer
+
+    @abstractmethod
+    def after(self, view: View, placer: Placer) -> None:
+        """Offer changes and start more; what the queue started is in ``placer``."""
 
 
 class Composed(Strategy):
@@ -48,18 +57,21 @@ class Composed(Strategy):
         self._backfill = backfill
         self._walk = WALKS[backfill]
         self._resizing = resizing
+        self._wanted = resizing.wanted if resizing else preferred
 
     def allocate_processors(self, view: View) -> Plan:
         """Order the queue, walk it, place who starts; then the resize policy."""
         memory, policy = self._policy(view)
         queue = in_order(policy, view.waiting)
-        chosen = self._walk(queue, view, count(view.free), preferred)
         placer = Placer(view)
-        for job, size in chosen:
-            placer.start(job, size)
         if self._resizing is not None:
-            self._resizing(view, placer)
-        reasons = self._reasons(queue, chosen, policy, count(placer.free))
+            self._resizing.before(view, placer)
+        for job, size in self._walk(queue, view, count(placer.free), self._wanted):
+            placer.start(job, size)
+        free = count(placer.free)
+        if self._resizing is not None:
+            self._resizing.after(view, placer)
+        reasons = self._reasons(queue, placer.starts, policy, free)
         return placer.plan(reasons, memory.to_memory() if memory else None)
 
     def is_available(self, job: WaitingJob, view: View) -> Availability:
@@ -89,7 +101,7 @@ class Composed(Strategy):
         free, after = count(view.free), view.now
         profile = Profile(view.now, free, releases(view))
         for each in queue:
-            start, size = plan(profile, each, view.now, free, after=after)
+            start, size = plan(profile, each, view.now, free, self._wanted, after)
             if each.id == job.id or start == math.inf:
                 return start, size
             free -= size if start == view.now else 0
@@ -107,19 +119,14 @@ class Composed(Strategy):
         return f" (under the present policy, {policy})" if isinstance(self._order, Dynp) else ""
 
     def _reasons(
-        self, queue: Sequence[WaitingJob], chosen: Sequence[Choice], policy: Policy, free: int
+        self, queue: Sequence[WaitingJob], starts: Sequence[Start], policy: Policy, free: int
     ) -> dict[JobId, str]:
         """One text for all but the first: texts that seldom change cost little to store."""
-        if len(chosen) == len(queue):
+        started = {start.job for start in starts}
+        left = [job for job in queue if job.id not in started] if started else queue
+        if not left:
             return {}
-        started = {job.id for job, _ in chosen}
-        left = (
-            [job.id for job in queue if job.id not in started]
-            if started
-            else [job.id for job in queue]
-        )
         present = self._under(policy)
-        reasons = dict.fromkeys(left, BEHIND + present)
-        first = next(job for job in queue if job.id == left[0])
-        reasons[first.id] = needs(first, free) + present
+        reasons = dict.fromkeys([job.id for job in left], BEHIND + present)
+        reasons[left[0].id] = needs(left[0], free) + present
         return reasons

@@ -6,7 +6,7 @@ counts as longer than any other: last under sjf, first under ljf, left out of dy
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from pliant.core.scheduling import View, WaitingJob
@@ -49,10 +49,12 @@ class DynpMemory:
     first: float
     #: Time under each of ``POLICIES`` until ``since``.
     spent: tuple[float, ...] = (0.0, 0.0, 0.0)
+    #: What tells a submission or an end from all else: see ``_system``.
+    seen: tuple[int, int] = (0, 0)
 
     def to_memory(self) -> object:
-        """As ``Plan.memory``; it changes only when the policy does."""
-        return ("dynp", self.policy, self.since, self.first, self.spent)
+        """As ``Plan.memory``."""
+        return ("dynp", self.policy, self.since, self.first, self.spent, self.seen)
 
     @classmethod
     def from_memory(cls, memory: object) -> "DynpMemory | None":
@@ -68,15 +70,16 @@ class DynpMemory:
                     float() | int() as sjf,
                     float() | int() as ljf,
                 ],
+                [int() as jobs, int() as numbers],
             ]:
-                return cls(policy, since, first, (fcfs, sjf, ljf))
+                return cls(policy, since, first, (fcfs, sjf, ljf), (jobs, numbers))
         return None
 
-    def switched(self, policy: Policy, now: float) -> "DynpMemory":
+    def decided(self, policy: Policy, now: float, seen: tuple[int, int]) -> "DynpMemory":
         """After a decision for ``policy`` at ``now``."""
         if policy == self.policy:
-            return self
-        return DynpMemory(policy, now, self.first, self._spent(now))
+            return replace(self, seen=seen)
+        return DynpMemory(policy, now, self.first, self._spent(now), seen)
 
     def _spent(self, until: float) -> tuple[float, ...]:
         more = until - self.since
@@ -121,14 +124,22 @@ class Dynp:
             raise ValueError("lower must be at least 0, threshold at least 1")
 
     def decide(self, view: View) -> DynpMemory | None:
-        """What holds from now on; None as long as nothing was ever submitted."""
+        """What holds from now on; None as long as nothing was ever submitted.
+
+        The policy is weighed when a job was submitted or has ended, not when passes follow each
+        other for other reasons: starts would change the mean.
+        """
         memory = DynpMemory.from_memory(view.memory)
         if memory is None:
             if not view.waiting:
                 return None
             memory = DynpMemory("fcfs", view.now, view.now)
+        seen = _system(view)
+        if seen == memory.seen:
+            return memory
         mean = self._mean(view.waiting)
-        return memory if mean is None else memory.switched(self.policy(mean), view.now)
+        policy = memory.policy if mean is None else self.policy(mean)
+        return memory.decided(policy, view.now, seen)
 
     def policy(self, mean: float) -> Policy:
         """The policy for a mean estimate in seconds."""
@@ -139,3 +150,12 @@ class Dynp:
             return None
         known = [job.estimate_s for job in waiting if job.estimate_s is not None]
         return math.fsum(known) / len(known) if known else None
+
+
+def _system(view: View) -> tuple[int, int]:
+    """How many jobs there are and the sum of their numbers: starts change neither.
+
+    If as many were submitted as have ended, the sum is larger, since new jobs have new numbers.
+    """
+    present = (view.waiting, view.promised, view.running)
+    return sum(map(len, present)), sum(job.id for jobs in present for job in jobs)

@@ -103,6 +103,16 @@ class Placer:
         self.starts.append(start)
         return start
 
+    def start_on(self, job: JobId, processors: ProcessorMap) -> Start:
+        """Start a job, also one with processors promised to it, on exactly these.
+
+        They must be free or coming, or promised to jobs that this plan starts, too.
+        """
+        self._use(processors)
+        start = Start(job, processors)
+        self.starts.append(start)
+        return start
+
     def grow(self, job: RunningJob, size: int) -> Offer | None:
         """Offer a job growth to ``size`` or as near below as can be; None: nothing for it is free.
 

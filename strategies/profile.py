@@ -7,7 +7,6 @@ import math
 from bisect import bisect_right
 from collections.abc import Iterable
 
-from pliant.core.processors import count
 from pliant.core.scheduling import View
 from pliant.strategies.placing import usable
 
@@ -21,12 +20,12 @@ def releases(view: View) -> list[Release]:
     An overdue job counts as ending now. Processors of nodes that are not usable never come back,
     nor do those of jobs without an estimate.
     """
-    good = usable(view.nodes)
+    good, now = usable(view.nodes), view.now
     result = []
     for job in view.running:
         end = job.expected_end
         if end is not None:
-            result.append((max(end, view.now), count(job.held & good)))
+            result.append((end if end > now else now, (job.held & good).bit_count()))
     result.sort()
     return result
 

@@ -1,0 +1,266 @@
+"""``easy-min``, ``easy-avg``, ``easy-pref``: EASY with malleable jobs (arXiv 2602.17318).
+
+One cycle: jobs with an agreement start; the queue is walked with EASY; running jobs shrink for
+those that still wait, all or nothing for each; what is left over goes to running jobs. An
+agreement is a promise of processors that donors will give; a refusal ends the agreements it was
+for. The families differ in the size a job starts with, in who gives and in who gets.
+
+Choices where the source is silent: a job that fits, but that EASY holds back, gets no agreement
+(shrinking has nothing to pay for); the third rule of ``easy-pref`` takes from those most above
+their preference, too; above their preferences those grow first that are least above.
+"""
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from heapq import heapify, heappop, heapreplace
+
+from pliant.core.ids import JobId
+from pliant.core.placement import first_fit
+from pliant.core.processors import NONE, ProcessorMap, count, of
+from pliant.core.scheduling import Availability, RunningJob, View, WaitingJob
+from pliant.strategies.agreements import Agreement, honour
+from pliant.strategies.composed import Composed, Resizing
+from pliant.strategies.placing import Placer, usable
+
+
+def prefer(job: RunningJob | WaitingJob) -> int:
+    """The preferred size; without one the largest."""
+    return job.sizes.preferred or job.sizes.hi
+
+
+class Ledger:
+    """What donors would give: sizes and processors on paper, until all of it is offered."""
+
+    def __init__(self, view: View) -> None:
+        self._usable = usable(view.nodes)
+        #: In order of start.
+        self.donors = [job for job in view.running if job.resizable and not job.sizes.fixed]
+        self.sizes = {job.id: job.size for job in self.donors}
+        self.minima = {job.id: job.sizes.lo for job in self.donors}
+        self.preferred = {job.id: prefer(job) for job in self.donors}
+        #: Given, not yet promised to anybody.
+        self.spare: ProcessorMap = NONE
+
+    def lower(self, job: RunningJob, size: int) -> None:
+        """Have a donor give its last ranks."""
+        given = of(job.ranks[size : self.sizes[job.id]])
+        self.sizes[job.id] = size
+        # What a drained node gives back nobody may have.
+        self.spare |= given & self._usable
+
+    def above(self, floors: dict[JobId, int]) -> int:
+        """How many processors all donors together have above their floors."""
+        return sum(max(0, self.sizes[job.id] - floors[job.id]) for job in self.donors)
+
+    def offer(self, view: View, placer: Placer) -> None:
+        """Ask every donor for what it shall give."""
+        for job in self.donors:
+            if self.sizes[job.id] < job.size:
+                placer.shrink(job, self.sizes[job.id])
+
+
+class Family(Resizing):
+    """What the three have in common."""
+
+    def __init__(self, agreement: Agreement) -> None:
+        self._agreement = agreement
+
+    def wanted(self, job: WaitingJob) -> int:
+        """Its smallest size."""
+        return job.sizes.lo
+
+    def before(self, view: View, placer: Placer) -> None:
+        """Jobs with an agreement start; under ``direct`` the core does it."""
+        if self._agreement != "direct":
+            honour(view, placer, self._agreement)
+
+    def after(self, view: View, placer: Placer) -> None:
+        """Shrink for those that wait, then let the others grow."""
+        ledger = Ledger(view)
+        if ledger.donors:
+            self._shrink(view, placer, ledger)
+            self._grow(ledger, placer)
+
+    def _shrink(self, view: View, placer: Placer, ledger: Ledger) -> None:
+        started = {start.job for start in placer.starts}
+        free, agreed = placer.free, []
+        for job in view.waiting:
+            if job.id in started or job.sizes.lo <= count(free):
+                continue
+            size = self._pay(job, count(free), ledger)
+            if size:
+                now = first_fit(free, min(size, count(free)))
+                later = first_fit(ledger.spare, size - count(now))
+                free, ledger.spare = free & ~now, ledger.spare & ~later
+                agreed.append((job.id, now | later))
+        ledger.offer(view, placer)
+        for job_id, processors in agreed:
+            placer.start_on(job_id, processors)
+
+    def _pay(self, job: WaitingJob, free: int, ledger: Ledger) -> int:
+        """Lower donors until the job has what it needs; its size, or 0 and nothing is changed."""
+        for need, floors in self._rules(job, ledger):
+            if free + count(ledger.spare) + ledger.above(floors) < need:
+                continue
+            sizes, spare = dict(ledger.sizes), ledger.spare
+            while (short := need - free - count(ledger.spare)) > 0:
+                donor = self._donor(ledger, floors)
+                if donor is None:
+                    break
+                self._take(ledger, donor, short, floors[donor.id])
+            else:
+                return need
+            ledger.sizes, ledger.spare = sizes, spare
+        return 0
+
+    def _rules(self, job: WaitingJob, ledger: Ledger) -> Iterator[tuple[int, dict[JobId, int]]]:
+        """What the job needs and how far donors go down for it, best rule first."""
+        yield job.sizes.lo, ledger.minima
+
+    def _donor(self, ledger: Ledger, floors: dict[JobId, int]) -> RunningJob | None:
+        """Who gives next; the first started of equals."""
+        able = [job for job in ledger.donors if ledger.sizes[job.id] > floors[job.id]]
+        return max(able, key=lambda job: self._wealth(job, ledger.sizes[job.id]), default=None)
+
+    @abstractmethod
+    def _wealth(self, job: RunningJob, size: int) -> float:
+        """The one with most of it gives first."""
+
+    def _take(self, ledger: Ledger, donor: RunningJob, short: int, floor: int) -> None:
+        """As much as is needed, or all above the floor."""
+        ledger.lower(donor, max(floor, donor.sizes.down(ledger.sizes[donor.id] - short)))
+
+    @abstractmethod
+    def _grow(self, ledger: Ledger, placer: Placer) -> None:
+        """Give what is free to running jobs."""
+
+
+def _keepers(ledger: Ledger) -> list[RunningJob]:
+    """Jobs that may grow: none both gives and gets in one cycle."""
+    return [
+        job for job in ledger.donors if ledger.sizes[job.id] == job.size and job.size < job.sizes.hi
+    ]
+
+
+class Minimum(Family):
+    """Most above the minimum gives first, down to it; least above it grows first."""
+
+    def _wealth(self, job: RunningJob, size: int) -> float:
+        return size - job.sizes.lo
+
+    def _grow(self, ledger: Ledger, placer: Placer) -> None:
+        # Sorting is stable: equals stay in order of start.
+        for job in sorted(_keepers(ledger), key=lambda job: job.size - job.sizes.lo):
+            if placer.free:
+                placer.grow(job, job.sizes.hi)
+
+
+class Average(Family):
+    """One step at a time: the fullest gives, the emptiest gets."""
+
+    def _wealth(self, job: RunningJob, size: int) -> float:
+        return fill(job, size)
+
+    def _take(self, ledger: Ledger, donor: RunningJob, short: int, floor: int) -> None:
+        ledger.lower(donor, donor.sizes.down(ledger.sizes[donor.id] - 1))
+
+    def _grow(self, ledger: Ledger, placer: Placer) -> None:
+        jobs = _keepers(ledger)
+        free, sizes = count(placer.free), [job.size for job in jobs]
+        heap = [(fill(job, job.size), place) for place, job in enumerate(jobs)]
+        heapify(heap)
+        while free and heap:
+            place = heap[0][1]
+            job = jobs[place]
+            step = job.sizes.up(sizes[place]) - sizes[place]
+            if not 0 < step <= free:
+                heappop(heap)
+                continue
+            sizes[place] += step
+            free -= step
+            heapreplace(heap, (fill(job, sizes[place]), place))
+        for job, size in zip(jobs, sizes, strict=True):
+            if size > job.size:
+                placer.grow(job, size)
+
+
+class Preference(Family):
+    """Jobs are kept at their preferred size where that is possible."""
+
+    def wanted(self, job: WaitingJob) -> int:
+        """Its preferred size."""
+        return prefer(job)
+
+    def _rules(self, job: WaitingJob, ledger: Ledger) -> Iterator[tuple[int, dict[JobId, int]]]:
+        yield prefer(job), ledger.preferred
+        yield job.sizes.lo, ledger.preferred
+        yield job.sizes.lo, ledger.minima
+
+    def _wealth(self, job: RunningJob, size: int) -> float:
+        return size - prefer(job)
+
+    def _grow(self, ledger: Ledger, placer: Placer) -> None:
+        jobs = _keepers(ledger)
+        free, sizes = count(placer.free), {job.id: job.size for job in jobs}
+        below = [job for job in jobs if job.size < prefer(job)]
+        for job in sorted(below, key=lambda job: job.size - prefer(job)):
+            free -= _raise(sizes, job, min(prefer(job), job.size + free))
+        full = [job for job in jobs if sizes[job.id] >= prefer(job)]
+        for job in sorted(full, key=lambda job: sizes[job.id] - prefer(job)):
+            free -= _raise(sizes, job, sizes[job.id] + free)
+        for job in jobs:
+            if sizes[job.id] > job.size:
+                placer.grow(job, sizes[job.id])
+
+
+def _raise(sizes: dict[JobId, int], job: RunningJob, limit: int) -> int:
+    """Raise a job's size as far as allowed up to ``limit``; how much that takes."""
+    size = max(sizes[job.id], job.sizes.down(limit))
+    taken, sizes[job.id] = size - sizes[job.id], size
+    return taken
+
+
+def fill(job: RunningJob, size: int) -> float:
+    """How far ``size`` is from the job's minimum (0) to its maximum (1)."""
+    lo, hi = job.sizes.lo, job.sizes.hi
+    return (size - lo) / (hi - lo) if hi > lo else 1.0
+
+
+class MalleableEasy(Composed):
+    """EASY in order of arrival with one of the families."""
+
+    def is_available(self, job: WaitingJob, view: View) -> Availability:
+        """Now, if nobody waits and running jobs can make room; else by the estimates."""
+        found = super().is_available(job, view)
+        donors = Ledger(view).donors
+        room = count(view.free) + sum(donor.size - donor.sizes.lo for donor in donors)
+        if not found.accepted or found.start == view.now or view.waiting or job.sizes.lo > room:
+            return found
+        return Availability(True, view.now, job.sizes.lo, "running jobs can shrink for it")
+
+
+def easy_min(*, agreement: Agreement = "direct") -> MalleableEasy:
+    """``easy-min``: jobs start at their minimum, and the largest surplus pays.
+
+    Args:
+        agreement: which processors a job may start on that was promised some.
+    """
+    return MalleableEasy("fcfs", "easy", Minimum(agreement))
+
+
+def easy_avg(*, agreement: Agreement = "direct") -> MalleableEasy:
+    """``easy-avg``: jobs start at their minimum; all are kept equally full.
+
+    Args:
+        agreement: which processors a job may start on that was promised some.
+    """
+    return MalleableEasy("fcfs", "easy", Average(agreement))
+
+
+def easy_pref(*, agreement: Agreement = "direct") -> MalleableEasy:
+    """``easy-pref``: jobs start at and stay near their preferred size.
+
+    Args:
+        agreement: which processors a job may start on that was promised some.
+    """
+    return MalleableEasy("fcfs", "easy", Preference(agreement))
