@@ -18,7 +18,6 @@ from pliant.core.commands import Command
 from pliant.core.ids import CycleId, JobId, NodeName
 from pliant.core.invariants import check
 from pliant.core.jobs import Job
-from pliant.core.lifecycle import ACTIVE_STATES, JobState
 from pliant.core.limits import Limits
 from pliant.core.nodes import Node
 from pliant.core.processors import count
@@ -104,11 +103,8 @@ class Core:
             return
         if timer.kind in (TimerKind.QUIET, TimerKind.SETTLE):
             state.plan_due = True
-        elif timer.kind is TimerKind.LIMIT:
-            # Also one that ends by itself, but not yet whole: its other ranks may wait for ever.
-            if job.state in ACTIVE_STATES and job.ending is None:
-                text = f"over its time limit of {job.spec.time_limit_s:g} s"
-                ending.end(state, job, JobState.TIMEOUT, text)
+        elif timer.kind in (TimerKind.LIMIT, TimerKind.ESTIMATE):
+            ending.time_over(state, job, timer)
         else:
             resizing.timed_out(state, timer)
 

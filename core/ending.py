@@ -1,12 +1,13 @@
 """How jobs end: exits are reported, processors come free with them, books are closed."""
 
-from pliant.core import transaction
+from pliant.core import overtime, transaction
 from pliant.core.commands import Ended, Kill
 from pliant.core.events import ProcessesExited
 from pliant.core.jobs import Exit, Job, Resize, ResizeStage
 from pliant.core.lifecycle import ACTIVE_STATES, JobState
 from pliant.core.processors import NONE, ProcessorMap, of
 from pliant.core.state import State
+from pliant.core.timers import Timer
 
 
 def exited(state: State, event: ProcessesExited) -> None:
@@ -35,6 +36,15 @@ def end(state: State, job: Job, final: JobState, reason: str) -> None:
     _complete(state, job, final, reason)
     state.emit(Kill(job.id, job.run, NONE, state.limits.kill_grace_s))
     close_if_gone(state, job)
+
+
+def time_over(state: State, job: Job, timer: Timer) -> None:
+    """Its limit or its estimate may have passed: end it, if that is so."""
+    # Also one that ends by itself, but not yet whole: its other ranks may wait for ever.
+    if job.state in ACTIVE_STATES and job.ending is None:
+        reason = overtime.verdict(state, job, timer)
+        if reason:
+            end(state, job, JobState.TIMEOUT, reason)
 
 
 def left_early(state: State, job: Job, gone: ProcessorMap) -> None:

@@ -9,7 +9,7 @@ from pliant.core.lifecycle import FINAL_STATES, RESIZABLE_STATES, JobState, chec
 from pliant.core.negotiation import Talk
 from pliant.core.processors import NONE, ProcessorMap, of
 from pliant.core.sizes import Sizes
-from pliant.core.speedup import LINEAR, Speedup
+from pliant.core.speedup import LINEAR, Speedup, expected_end
 
 #: Steps of its history that a job keeps in memory; the database keeps all.
 STORY_LENGTH = 24
@@ -58,6 +58,11 @@ class JobSpec:
     speedup: Speedup = LINEAR
     #: What its end is worth; None: nothing was agreed.
     contract: Contract | None = None
+
+    @property
+    def estimated_for(self) -> int:
+        """The size that the estimate holds for."""
+        return self.requested or self.sizes.preferred or self.sizes.hi
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +113,8 @@ class Resize:
     after: tuple[int, ...]
     #: Who asked: the strategy's name, or a user.
     cause: str = ""
+    #: When the application reported its safe point, seconds since the epoch; None: not yet.
+    begun: float | None = None
     #: Nodes whose newcomers are not ready yet.
     preparing: set[str] = field(default_factory=set)
     #: Processors of newcomers or leavers whose process has ended.
@@ -171,7 +178,7 @@ class Job:
     #: No new offer before this time: it refused one, or let one expire.
     quiet_until: float = 0.0
     start: float | None = None
-    #: When its present phase (between two adaptations) began.
+    #: Since when it computes in its present phase (between two adaptations).
     since: float = 0.0
     #: Work done in earlier phases, in seconds on one processor by its speedup model.
     done: float = 0.0
@@ -213,6 +220,16 @@ class Job:
         if self.malleable and not self.sizes.fixed:
             return JobClass.MALLEABLE
         return JobClass.RIGID if self.spec.sizes.fixed else JobClass.MOLDABLE
+
+    @property
+    def expected_end(self) -> float | None:
+        """When it has used up its estimate if it keeps its size; None: it has none."""
+        spec = self.spec
+        if spec.estimate_s is None:
+            return None
+        return expected_end(
+            spec.estimate_s, spec.estimated_for, spec.speedup, self.size, self.done, self.since
+        )
 
     def resizable(self, now: float) -> bool:
         """Whether a strategy may offer it another size now."""

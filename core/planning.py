@@ -7,7 +7,7 @@ fits; a refused part costs a note, never the rest.
 from pliant.core import queueing, transaction
 from pliant.core.commands import RunStrategy, SetTimer
 from pliant.core.ids import CycleId, JobId
-from pliant.core.jobs import Job
+from pliant.core.jobs import Job, ResizeStage
 from pliant.core.lifecycle import JobState
 from pliant.core.processors import NONE, ProcessorMap, count
 from pliant.core.scheduling import (
@@ -74,7 +74,7 @@ def _waiting(job: Job, sizes: Sizes) -> WaitingJob:
         sizes=sizes,
         estimate_s=spec.estimate_s,
         user=spec.user,
-        requested=spec.requested,
+        requested=spec.estimated_for,
         speedup=spec.speedup,
         contract=spec.contract,
         accepted=bool(job.promise),
@@ -93,13 +93,22 @@ def _running(job: Job, total: int, earmarked: ProcessorMap, now: float) -> Runni
         resizable=sizes is not None,
         estimate_s=job.spec.estimate_s,
         user=job.spec.user,
-        requested=job.spec.requested or job.spec.sizes.preferred or job.spec.sizes.hi,
+        requested=job.spec.estimated_for,
         speedup=job.spec.speedup,
         contract=job.spec.contract,
         done=job.done,
         since=job.since,
         malleable=job.malleable and not job.sizes.fixed,
+        target=_target(job),
     )
+
+
+def _target(job: Job) -> int:
+    """The size it is going to have; nothing can be promised of a resize that is asked back."""
+    resize = job.resize
+    if resize is None or resize.stage is ResizeStage.WITHDRAWING:
+        return job.size
+    return len(resize.after)
 
 
 def commit(state: State, plan: Plan) -> None:

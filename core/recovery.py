@@ -6,7 +6,7 @@ Worlds are compared when the nodes register again, transactions after GO when th
 
 from collections.abc import Iterable
 
-from pliant.core import transaction
+from pliant.core import overtime, transaction
 from pliant.core.commands import Kill
 from pliant.core.jobs import Job, ResizeStage
 from pliant.core.lifecycle import JobState
@@ -36,9 +36,7 @@ def restore(
 def recover(state: State) -> None:
     """Tie up what was under way."""
     for job in list(state.active.values()):
-        if job.spec.time_limit_s is not None and job.start is not None:
-            left = job.start + job.spec.time_limit_s - state.now
-            state.timer(TimerKind.LIMIT, job, max(0.0, left))
+        overtime.arm(state, job)
         if job.quiet_until > state.now:
             state.timer(TimerKind.QUIET, job, job.quiet_until - state.now)
         if job.state is JobState.COMPLETING and job.ending is not None:

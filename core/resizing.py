@@ -1,6 +1,6 @@
 """The resize transaction, event by event: talk, prepare, go, begun, decided, released."""
 
-from pliant.core import counters, ending, transaction
+from pliant.core import counters, ending, overtime, transaction
 from pliant.core.commands import Answer, Kill, Launch, OpenStandby, SendGo, SendOffer, SendWithdraw
 from pliant.core.events import (
     OfferAnswered,
@@ -138,7 +138,7 @@ def begun(state: State, event: ResizeBegun) -> None:
     if found is None or found[1].stage not in (ResizeStage.GO, ResizeStage.WITHDRAWING):
         return
     job, resize = found
-    resize.stage = ResizeStage.BEGUN
+    resize.stage, resize.begun = ResizeStage.BEGUN, state.now
     state.timer(TimerKind.DEADLINE, job, state.limits.resize_deadline_s)
     state.note("resize.begun", "the application is at its safe point", job, resize=resize.id)
 
@@ -176,6 +176,9 @@ def roll_back(state: State, job: Job, stage: str, reason: str) -> None:
         stage=stage,
         reason=reason,
     )
+    if resize.begun is not None:
+        overtime.book_work(state, job, resize.begun)
+        overtime.arm_estimate(state, job)
     left_early = resize.gone & job.allocation
     transaction.close(state, job, f"resize rolled back ({stage}: {reason})", quiet=True)
     if left_early:
@@ -185,9 +188,9 @@ def roll_back(state: State, job: Job, stage: str, reason: str) -> None:
 
 def _commit(state: State, job: Job, resize: Resize, event: ResizeDecided) -> None:
     leaving, before = resize.leaving, job.size
-    job.done += (state.now - job.since) * job.spec.speedup(before)
-    job.since = state.now
+    overtime.book_work(state, job, resize.begun)
     job.ranks, job.epoch = resize.after, event.epoch
+    overtime.arm_estimate(state, job)
     state.note(
         "job.resized",
         f"{before} -> {job.size} processors",

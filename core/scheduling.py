@@ -7,7 +7,7 @@ from pliant.core.contract import Contract
 from pliant.core.ids import JobId, NodeName
 from pliant.core.processors import NONE, ProcessorMap, count
 from pliant.core.sizes import Sizes
-from pliant.core.speedup import LINEAR, Speedup
+from pliant.core.speedup import LINEAR, Speedup, expected_end
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +94,13 @@ class RunningJob:
     since: float = 0.0
     #: Whether it is malleable, also while it cannot be offered anything.
     malleable: bool = False
+    #: The size that an open resize leads to (also while the application has not answered), its
+    #: present one if there is none or the resize was taken back. 0 stands for the present one.
+    target: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.target:
+            object.__setattr__(self, "target", len(self.ranks))
 
     @property
     def size(self) -> int:
@@ -114,16 +121,13 @@ class RunningJob:
 
     @property
     def expected_end(self) -> float | None:
-        """When it ends by its estimate if its size stays as it is; None: unknown.
-
-        Exactly start + estimate for a job that runs at the size its estimate was given for.
-        """
+        """When it ends by its estimate if its size stays as it is; None: unknown."""
         if self.estimate_s is None:
             return None
-        if not self.done and self.size == (self.requested or self.size):
-            return self.since + self.estimate_s
-        work = self.estimate_s * self.speedup(self.requested or self.size)
-        return self.since + max(0.0, work - self.done) / self.speedup(self.size)
+        size = self.size
+        return expected_end(
+            self.estimate_s, self.requested or size, self.speedup, size, self.done, self.since
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,6 +102,22 @@ class Downey:
 
 Speedup = Linear | Table | Amdahl | Downey
 
+
+def expected_end(
+    estimate_s: float, estimated_for: int, speedup: Speedup, size: int, done: float, since: float
+) -> float:
+    """When a job ends by its estimate if it keeps its size.
+
+    ``estimate_s`` seconds on ``estimated_for`` processors are its work; ``done`` of it (in seconds
+    on one processor) was done before ``since``, the rest goes on with ``size`` processors. Exactly
+    start + estimate for a job that has kept the size its estimate was given for.
+    """
+    if not done and size == estimated_for:
+        return since + estimate_s
+    work = estimate_s * speedup(estimated_for)
+    return since + max(0.0, work - done) / speedup(size)
+
+
 #: What is assumed of a job that does not say.
 LINEAR = Linear()
 

@@ -61,9 +61,13 @@ class State:
             self.touch(job)
 
     def timer(self, kind: TimerKind, job: Job, after_s: float) -> None:
-        """Wake the core about this job later."""
+        """Wake the core about this job's open resize (or itself) after a time."""
         resize = job.resize.id if job.resize else ResizeId(0)
         self.emit(SetTimer(Timer(kind, job.id, job.run, resize), self.now + after_s))
+
+    def timer_at(self, kind: TimerKind, job: Job, at: float) -> None:
+        """Wake the core about this job at a time; at once if it has passed."""
+        self.emit(SetTimer(Timer(kind, job.id, job.run), max(at, self.now)))
 
     def drain(self) -> list[Command]:
         """Everything since the last drain, the Store first."""

@@ -21,6 +21,8 @@ class TimerKind(StrEnum):
     RELEASE = "release"
     #: The job outlived its time limit.
     LIMIT = "limit"
+    #: The job has used up its estimate.
+    ESTIMATE = "estimate"
     #: More of a job's processors were to come free; plan with those that did.
     SETTLE = "settle"
     #: A job that refused an offer may be asked again.

@@ -3,6 +3,7 @@
 Until GO the server may end a transaction alone; from GO on the application decides.
 """
 
+from pliant.core import overtime
 from pliant.core.commands import Kill, Launch, SendOffer, SendWithdraw
 from pliant.core.ids import JobId, ResizeId
 from pliant.core.jobs import Exit, Job, Resize, ResizeStage
@@ -202,8 +203,7 @@ def start(state: State, job: Job, processors: ProcessorMap) -> None:
     job.starting = set(state.node_names(processors))
     state.step(job, JobState.STARTING, f"starts on {job.size} processors")
     state.emit(Launch(job.id, job.run, ResizeId(0), job.epoch, job.ranks))
-    if job.spec.time_limit_s is not None:
-        state.timer(TimerKind.LIMIT, job, job.spec.time_limit_s)
+    overtime.arm(state, job)
     state.note(
         "job.started",
         f"started on {job.size} processors",

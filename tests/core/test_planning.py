@@ -8,7 +8,7 @@ import pytest
 
 from pliant.core import Core, commands, events
 from pliant.core.ids import CycleId, JobId, NodeName
-from pliant.core.jobs import JobSpec
+from pliant.core.jobs import JobSpec, ResizeStage
 from pliant.core.lifecycle import JobState
 from pliant.core.planning import view
 from pliant.core.processors import NONE, block, count, of
@@ -247,3 +247,18 @@ def test_a_strategy_that_fails_costs_one_cycle(rig: Rig) -> None:
 def _spec(rig: Rig) -> JobSpec:
     rig.submit(1, "9", held=True)
     return rig.job(1).spec
+
+
+def test_the_view_says_where_an_open_resize_leads(rig: Rig) -> None:
+    def target() -> tuple[int, int]:
+        (running,) = view(rig.core.state).running
+        return running.size, running.target
+
+    assert target() == (4, 4)
+    rig.ask_for(1, 2)
+    assert target() == (4, 2)
+    rig.shrink_to_go(1)
+    assert target() == (4, 2)
+    rig.wait(rig.limits.safe_point_timeout_s)
+    assert rig.resize(1).stage is ResizeStage.WITHDRAWING
+    assert target() == (4, 4)

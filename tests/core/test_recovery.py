@@ -207,14 +207,29 @@ def test_time_limits_and_quiet_times_go_on() -> None:
     assert rig.job(1).reason == "over its time limit of 100 s"
 
 
-def test_a_limit_that_passed_meanwhile_ends_the_job_at_once() -> None:
+@pytest.mark.parametrize("what", ["limit_s", "estimate_s"])
+def test_time_that_ran_out_meanwhile_ends_the_job_when_its_node_has_reported(what: str) -> None:
     rig = Rig({"n1": 4})
-    rig.submit(1, "4", limit_s=10.0)
+    rig.submit(1, "4", **{what: 10.0})  # type: ignore[arg-type]
     rig.up(1)
     rig.now += 60
     rig.restart()
     rig.wait(0)
-    assert rig.state(1) is JobState.COMPLETING
+    assert rig.state(1) is JobState.RUNNING  # its end may be on its way
+    back(rig)
+    rig.wait(1)
+    assert (rig.state(1), rig.job(1).ending) == (JobState.COMPLETING, JobState.TIMEOUT)
+
+
+def test_who_ended_while_the_server_was_down_is_not_over_time() -> None:
+    rig = Rig({"n1": 4})
+    rig.submit(1, "4", estimate_s=10.0)
+    rig.up(1)
+    rig.now += 60
+    rig.restart()
+    rig.wait(0)
+    rig.exit(1)
+    assert rig.state(1) is JobState.COMPLETED
 
 
 def test_resize_numbers_are_never_used_again(rig: Rig) -> None:

@@ -162,6 +162,8 @@ class Rig:
         held: bool = False,
         limit_s: float | None = None,
         prefer: int | None = None,
+        estimate_s: float | None = None,
+        requested: int = 0,
     ) -> None:
         """Submit a job."""
         spec = JobSpec(
@@ -171,7 +173,9 @@ class Rig:
             JobType.MPI,
             parse_sizes(sizes, prefer),
             self.now,
+            estimate_s=estimate_s,
             time_limit_s=limit_s,
+            requested=requested,
         )
         self.do(events.JobSubmitted(spec, held))
 

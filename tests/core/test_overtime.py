@@ -1,0 +1,169 @@
+"""A job that outlives its estimate or its limit is ended, whatever sizes it had."""
+
+from __future__ import annotations
+
+import pytest
+
+from pliant.core import commands, events
+from pliant.core.ids import FIRST_START, JobId
+from pliant.core.jobs import Exit, ResizeStage
+from pliant.core.lifecycle import JobState
+from pliant.core.negotiation import Verb
+from pliant.core.processors import NONE
+from pliant.core.timers import Timer, TimerKind
+from testkit.corekit import Rig
+
+
+@pytest.fixture
+def rig() -> Rig:
+    return Rig({"n1": 4, "n2": 4})
+
+
+@pytest.fixture
+def malleable(rig: Rig) -> Rig:
+    """Job 1 runs on eight processors since now; its work is 800 s on one of them."""
+    rig.submit(1, "1-8", estimate_s=100.0, requested=8)
+    rig.up(1)
+    rig.register(1)
+    rig.sent.clear()
+    return rig
+
+
+def alive(rig: Rig) -> bool:
+    return rig.job(1).ending is None
+
+
+def shrink(rig: Rig, size: int) -> None:
+    rig.ask_for(1, size)
+    rig.answer(1, Verb.ACCEPT)
+    rig.finish(1)
+
+
+def test_a_rigid_job_is_ended_at_its_estimate(rig: Rig) -> None:
+    rig.submit(1, "4", estimate_s=50.0)
+    rig.up(1)
+    rig.wait(49.99)
+    assert alive(rig)
+    rig.wait(0.01)
+    assert rig.job(1).reason == "over its estimate of 50 s"
+    assert rig.one(commands.Kill) == commands.Kill(JobId(1), 1, NONE, rig.limits.kill_grace_s)
+    rig.exit(1, signal=15)
+    assert rig.state(1) is JobState.TIMEOUT
+
+
+def test_an_end_at_the_very_instant_wins(rig: Rig) -> None:
+    rig.submit(1, "4", estimate_s=50.0)
+    rig.up(1)
+    rig.now += 50
+    rig.do(
+        events.ProcessesExited(JobId(1), 1, FIRST_START, tuple(Exit(p, 0) for p in range(4))),
+        events.TimerFired(Timer(TimerKind.ESTIMATE, JobId(1), 1)),
+    )
+    assert rig.state(1) is JobState.COMPLETED
+
+
+def test_rounding_does_not_end_a_job_whose_size_changed(malleable: Rig) -> None:
+    rig = malleable
+    rig.wait(0.1)
+    shrink(rig, 3)
+    end = rig.job(1).expected_end
+    assert end is not None
+    rig.wait(end - rig.now)
+    assert alive(rig)
+    rig.exit(1)
+    assert rig.state(1) is JobState.COMPLETED
+
+
+@pytest.mark.parametrize(
+    ("limit", "why"),
+    [(30.0, "over its time limit of 30 s"), (60.0, "over its estimate of 50 s")],
+)
+def test_whichever_comes_first(rig: Rig, limit: float, why: str) -> None:
+    rig.submit(1, "4", estimate_s=50.0, limit_s=limit)
+    rig.up(1)
+    rig.wait(70)
+    assert rig.job(1).reason == why
+
+
+def test_a_job_that_starts_on_fewer_processors_gets_more_time() -> None:
+    rig = Rig({"n1": 2}, "fcfs")
+    rig.submit(1, "1-8", estimate_s=10.0, requested=8)
+    rig.wait(39)
+    assert alive(rig)
+    rig.wait(1.1)
+    assert rig.job(1).reason == "over its estimate: the work of 10 s on 8 processors"
+
+
+def test_a_shrunk_job_gets_more_time(malleable: Rig) -> None:
+    rig = malleable
+    rig.wait(50)
+    shrink(rig, 4)
+    assert rig.job(1).expected_end == pytest.approx(rig.now + 100)
+    rig.wait(99)
+    assert alive(rig)
+    rig.wait(1.1)
+    assert not alive(rig)
+
+
+def test_a_grown_job_gets_less_time(malleable: Rig) -> None:
+    rig = malleable
+    shrink(rig, 2)
+    rig.wait(100)
+    rig.ask_for(1, 8)
+    rig.grow_to_go(1)
+    rig.finish(1)
+    assert rig.job(1).expected_end == pytest.approx(rig.now + 75)
+    rig.wait(74)
+    assert alive(rig)
+    rig.wait(1.1)
+    assert not alive(rig)
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_time_spent_on_moving_data_is_no_work(malleable: Rig, committed: bool) -> None:
+    rig = malleable
+    rig.ask_for(1, 4)
+    rig.answer(1, Verb.ACCEPT)
+    rig.wait(20)
+    rig.begin(1)
+    rig.wait(7)
+    rig.decide(1, committed=committed)
+    assert rig.job(1).done == 160.0
+    assert rig.job(1).expected_end == pytest.approx(rig.now + (160 if committed else 80))
+
+
+def test_nobody_is_ended_for_its_estimate_while_it_moves_data(malleable: Rig) -> None:
+    rig = malleable
+    rig.wait(99)
+    rig.ask_for(1, 4)
+    rig.answer(1, Verb.ACCEPT)
+    rig.begin(1)
+    rig.wait(5)
+    assert rig.stage(1) is ResizeStage.BEGUN
+    rig.decide(1)
+    rig.wait(1.9)
+    assert alive(rig)
+    rig.wait(0.2)
+    assert not alive(rig)
+
+
+def test_an_estimate_goes_on_over_a_restart(malleable: Rig) -> None:
+    rig = malleable
+    rig.wait(50)
+    shrink(rig, 4)
+    rig.restart()
+    for name in ("n1", "n2"):
+        live = rig.job(1).held & rig.core.nodes[name].processors  # type: ignore[index]
+        worlds = (events.LiveWorld(JobId(1), 1, FIRST_START, live, True),) if live else ()
+        rig.do(events.NodeRegistered(name, 4, worlds=worlds))  # type: ignore[arg-type]
+    rig.wait(99)
+    assert alive(rig)
+    rig.wait(1.1)
+    assert not alive(rig)
+
+
+def test_no_estimate_no_end(rig: Rig) -> None:
+    rig.submit(1, "4")
+    rig.up(1)
+    rig.wait(10**6)
+    assert rig.state(1) is JobState.RUNNING
