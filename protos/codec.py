@@ -126,6 +126,13 @@ def registration_from_proto(message: app_pb2.Hello) -> events.ApplicationRegiste
     )
 
 
+def begun_from_proto(message: app_pb2.Hello) -> events.ResizeBegun | None:
+    """What a Hello says of a resize that has begun, None: nothing."""
+    if not message.begun or not message.pending_resize:
+        return None
+    return events.ResizeBegun(JobId(message.job), message.run, ResizeId(message.pending_resize))
+
+
 def decision_from_proto(job: JobId, run: int, message: app_pb2.Outcome) -> events.ResizeDecided:
     """Read an application's decision, or raise CodecError."""
     return events.ResizeDecided(

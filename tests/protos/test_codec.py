@@ -8,13 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pliant.core.ids import JobId
+from pliant.core.events import ResizeBegun
+from pliant.core.ids import JobId, ResizeId
 from pliant.core.jobs import Exit
 from pliant.core.negotiation import Direction, Item, ItemStatus, Template, Verb
 from pliant.core.processors import of
 from pliant.protos import app_pb2, node_pb2
 from pliant.protos.codec import (
     CodecError,
+    begun_from_proto,
     decision_from_proto,
     exits_from_proto,
     node_from_proto,
@@ -95,6 +97,13 @@ def test_hello_has_the_sizes_of_the_program() -> None:
     for sizes, preferred in (("8-1", 0), ("1-4", 9), ("many", 0)):
         with pytest.raises(CodecError):
             registration_from_proto(app_pb2.Hello(sizes=sizes, preferred=preferred))
+
+
+def test_hello_tells_again_what_has_begun() -> None:
+    hello = app_pb2.Hello(job=3, run=1, pending_resize=7, begun=True)
+    assert begun_from_proto(hello) == ResizeBegun(JobId(3), 1, ResizeId(7))
+    assert begun_from_proto(app_pb2.Hello(job=3, run=1, pending_resize=7)) is None
+    assert begun_from_proto(app_pb2.Hello(job=3, run=1, begun=True)) is None
 
 
 def test_processors_have_a_limit() -> None:
