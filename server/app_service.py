@@ -18,6 +18,7 @@ from pliant.core.ids import JobId, ResizeId
 from pliant.protos import app_pb2, app_pb2_grpc
 from pliant.protos.codec import (
     CodecError,
+    begun_from_proto,
     decision_from_proto,
     registration_from_proto,
     template_from_proto,
@@ -130,6 +131,9 @@ class AppService(app_pb2_grpc.AppServiceServicer):
             return
         self._hub.attach_coordinator(session)
         self._execute.post(registration_from_proto(hello))
+        begun = begun_from_proto(hello)
+        if begun is not None:
+            self._execute.post(begun)
 
     def _answer(self, session: AppSession, message: app_pb2.Template) -> None:
         template = template_from_proto(message)
