@@ -20,6 +20,7 @@ class Run:
         "area",
         "cost",
         "end",
+        "estimate_grace",
         "first_size",
         "job",
         "left",
@@ -53,6 +54,8 @@ class Run:
         self.resizes = 0
         #: Raised whenever ``end`` changes: who remembers an older one knows it is no longer true.
         self.version = 0
+        #: Seconds that its estimate lasts longer than size and time alone say: the pauses in it.
+        self.estimate_grace = 0.0
         self._since = self._size_since = now
         #: When its work is done, if nothing changes.
         self.end = now + self.left / self._speedup(len(ranks))

@@ -1,0 +1,298 @@
+"""The discrete-event engine: a heap of future events and a virtual clock around the core.
+
+All events of one instant (ends, then arrivals, then the rest) go to the core in one call; what they
+cause without taking time follows in the same instant; then the strategy plans. If talks cost
+something, the clock advances by the cost of the plan's talks before the plan is carried out: every
+event up to the advanced clock is applied with it, and then planned for (Ghafoor, Figure 4.3, whose
+printed form leaves these events without a pass).
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from heapq import heappop, heappush
+from itertools import count
+from random import Random
+
+from pliant.core import Core, Limits
+from pliant.core.commands import Note, RunStrategy
+from pliant.core.events import (
+    Event,
+    JobSubmitted,
+    NodeLost,
+    PlanReady,
+    ProcessesExited,
+    TimerFired,
+)
+from pliant.core.ids import FIRST_START, JobId, NodeName
+from pliant.core.jobs import JobSpec, JobType
+from pliant.core.scheduling import Plan
+from pliant.core.timers import Timer, TimerKind
+from pliant.simulator.costs import cycle_cost
+from pliant.simulator.effects import Effects
+from pliant.simulator.errors import NoProgressError, StrategyFaultError
+from pliant.simulator.machine import Machine
+from pliant.simulator.runs import Run
+from pliant.simulator.settings import Settings
+from pliant.simulator.workload import SimJob
+from pliant.strategies import Strategy, load_strategy
+
+_FOREVER = float("inf")
+#: Calls of the core in one instant; more is a strategy that plans for ever.
+MOST_ROUNDS = 10_000
+#: Instants in which nothing starts, changes or ends: while nothing could, and in any case.
+MOST_IDLE = 1_000
+MOST_STALLED = 1_000_000
+#: In this order the events of one instant are taken.
+_END, _ARRIVAL, _OTHER = range(3)
+
+
+class Engine:
+    """One simulation; ``run`` it once."""
+
+    def __init__(
+        self,
+        jobs: Iterable[SimJob],
+        settings: Settings,
+        on_note: Callable[[Note], None] | None = None,
+    ) -> None:
+        name = settings.strategy
+        self.settings = settings
+        self.strategy: Strategy = (
+            load_strategy(name, settings.options) if isinstance(name, str) else name
+        )
+        self.strategy_name = name if isinstance(name, str) else type(name).__name__
+        quiet = 1e-6 if settings.quiet_s is None else settings.quiet_s
+        limits = Limits(*[_FOREVER] * 4, kill_grace_s=0.0, settle_s=0.0, quiet_s=quiet)
+        self.core = Core(self.strategy_name, limits)
+        self.machine = Machine(settings)
+        self.now = 0.0
+        self._arrivals = iter(jobs)
+        self._arriving = True
+        self._heap: list[tuple[float, int, int, Callable[..., Iterable[Event]], object]] = []
+        self._serial = count()
+        self._wakes: set[float] = set()
+        self._idle = 0
+        self._chance = Random(f"{settings.seed}:talks")
+        self.effects = Effects(self, on_note)
+        self.metrics = self.effects.metrics
+
+    # ---------------------------------------------------------------- the loop
+
+    def run(self, progress: Callable[[int, float], None] | None = None) -> None:
+        """Run until the last job has ended; ``progress`` is told how many have, and the time.
+
+        Raises:
+            StrategyFaultError, NoProgressError: the strategy is at fault.
+        """
+        self._arrive(None)
+        self._start_machine()
+        ended = 0
+        while self._arriving or self.effects.open_jobs:
+            if not self._heap:
+                raise NoProgressError(self._stuck())
+            self.now = self._heap[0][0]
+            batch: list[Event] = []
+            self._collect(batch)
+            if batch:
+                self._instant(batch)
+            if progress is not None and self.effects.ended >= ended + 100:
+                ended = self.effects.ended
+                progress(ended, self.now)
+
+    def _instant(self, batch: list[Event]) -> None:
+        """Everything that happens now, until nothing more is to be done without time passing."""
+        order: RunStrategy | None = None
+        before, rounds = self.effects.steps, 0
+        while True:
+            order = self._take(batch) or order
+            batch = self.effects.follow
+            if not batch:
+                if order is None:
+                    break
+                plan = self._plan(order)
+                if self._talk(plan):
+                    self._collect(batch)
+                    rounds = 0
+                batch.append(PlanReady(order.cycle, plan))
+                order = None
+            self.effects.follow = []
+            rounds += 1
+            if rounds > MOST_ROUNDS:
+                raise NoProgressError(
+                    f"strategy {self.strategy_name} plans for ever at {self.now:g} s"
+                )
+        self._count_idle(before)
+
+    def _take(self, batch: list[Event]) -> RunStrategy | None:
+        commands = self.core.handle_all(batch, self.now)
+        if self.settings.check:
+            self.core.check_invariants()
+        return self.effects.carry_out(commands)
+
+    def _plan(self, order: RunStrategy) -> Plan:
+        self.metrics.counts["plans"] += 1
+        try:
+            plan: object = self.strategy.allocate_processors(order.view)
+        except Exception as error:
+            raise StrategyFaultError(
+                f"strategy {self.strategy_name} raised {type(error).__name__} "
+                f"at {self.now:g} s: {error}"
+            ) from error
+        if not isinstance(plan, Plan):
+            raise StrategyFaultError(
+                f"strategy {self.strategy_name} returned {type(plan).__name__}, not a Plan"
+            )
+        return plan
+
+    def _talk(self, plan: Plan) -> bool:
+        """Let the time pass that a plan's talks take; whether any did."""
+        offers = (*plan.shrinks, *plan.expands)
+        self.effects.delayed = False
+        if not offers:
+            return False
+        cost = cycle_cost(
+            (self._talk_cost(offer.job) for offer in offers),
+            parallel=self.settings.negotiation == "parallel",
+        )
+        self.now += cost
+        self.effects.delayed = cost > 0
+        return cost > 0
+
+    def _talk_cost(self, job: JobId) -> float:
+        run = self.effects.runs.get(job)
+        own = None if run is None else run.job.negotiation_delay
+        return self.settings.negotiation_cost.draw(self._chance) if own is None else own
+
+    # ---------------------------------------------------------------- the future
+
+    def schedule(
+        self, at: float, make: Callable[..., Iterable[Event]], about: object, order: int = _OTHER
+    ) -> None:
+        """Have ``make(about)`` say at a time what happens then; nothing: it no longer matters."""
+        heappush(self._heap, (at, order, next(self._serial), make, about))
+
+    def schedule_end(self, run: Run) -> None:
+        """The end of a run as it is now; it is forgotten if the run changes."""
+        self.schedule(run.end, self._end, (run, run.version), _END)
+
+    def set_timer(self, timer: Timer, at: float) -> None:
+        """Fire a timer of the core, unless it cannot matter."""
+        kind = timer.kind
+        if at == _FOREVER or (kind is TimerKind.QUIET and self.settings.quiet_s is None):
+            return
+        if kind is TimerKind.WAKE:
+            if at in self._wakes:
+                return
+            self._wakes.add(at)
+        elif kind is TimerKind.ESTIMATE:
+            run = self.effects.runs.get(timer.job)
+            if run is None or (not run.job.malleable and at >= run.end):
+                return
+            at += run.estimate_grace
+        self.schedule(max(at, self.now), self._fire, timer)
+
+    def _collect(self, batch: list[Event]) -> None:
+        """Take from the heap whatever has happened by now."""
+        heap, now = self._heap, self.now
+        while heap and heap[0][0] <= now:
+            at, _, _, make, about = heappop(heap)
+            self.effects.moment = at
+            batch += make(about)
+        self.effects.moment = now
+
+    def _end(self, about: tuple[Run, int]) -> Iterable[Event]:
+        run, version = about
+        if run.version != version:
+            return ()
+        run.finish(self.effects.moment)
+        self.effects.steps += 1
+        exits = self.machine.exits(run.ranks)
+        return (ProcessesExited(JobId(run.job.id), run.number, FIRST_START, exits),)
+
+    def _arrive(self, job: SimJob | None) -> Iterable[Event]:
+        """A job is submitted, and the next one is known."""
+        following = next(self._arrivals, None)
+        if following is None:
+            self._arriving = False
+        else:
+            self.schedule(following.submit, self._arrive, following, _ARRIVAL)
+        if job is None:
+            return ()
+        self.effects.submitted(job)
+        return (JobSubmitted(_spec(job)),)
+
+    def _fire(self, timer: Timer) -> Iterable[Event]:
+        if timer.kind is TimerKind.WAKE:
+            self._wakes.discard(self.effects.moment)
+        else:
+            run = self.effects.runs.get(timer.job)
+            if run is None or run.over or run.number != timer.run:
+                return ()
+        return (TimerFired(timer),)
+
+    # ---------------------------------------------------------------- the machine
+
+    def _start_machine(self) -> None:
+        """All nodes are there when the first job comes."""
+        begin = self._heap[0][0] if self._heap else 0.0
+        self.now = begin
+        self._instant(list(self.machine.registrations))
+        for node in self.machine.registrations if self.settings.failures else ():
+            name = node.name
+            outages = self.settings.failures.of_node(name, begin, self.settings.seed)
+            self._next_outage((name, outages))
+
+    def _next_outage(self, about: tuple[NodeName, Iterator[tuple[float, float]]]) -> None:
+        name, outages = about
+        outage = next((pair for pair in outages if pair[0] >= self.now), None)
+        if outage is not None:
+            self.schedule(outage[0], self._lose, (name, outages, outage[1]))
+
+    def _lose(
+        self, about: tuple[NodeName, Iterator[tuple[float, float]], float]
+    ) -> Iterable[Event]:
+        name, outages, up = about
+        self.machine.down.add(name)
+        if up != _FOREVER:
+            self.schedule(up, self._repair, (name, outages))
+        return (NodeLost(name, "failed"),)
+
+    def _repair(self, about: tuple[NodeName, Iterator[tuple[float, float]]]) -> Iterable[Event]:
+        name = about[0]
+        self.machine.down.discard(name)
+        self._next_outage(about)
+        return tuple(node for node in self.machine.registrations if node.name == name)
+
+    # ---------------------------------------------------------------- what never ends
+
+    def _count_idle(self, before: int) -> None:
+        if self.effects.steps != before:
+            self._idle = 0
+            return
+        self._idle += 1
+        hopeless = not (self.effects.runs or self._arriving) and not self.machine.down
+        if self._idle > (MOST_IDLE if hopeless else MOST_STALLED):
+            raise NoProgressError(self._stuck())
+
+    def _stuck(self) -> str:
+        waiting = len(self.core.state.waiting)
+        first = next(iter(self.core.state.waiting.values()), None)
+        about = f", the first is job {first.id}: {first.reason}" if first else ""
+        return (
+            f"strategy {self.strategy_name} makes no progress at {self.now:g} s: "
+            f"{waiting} jobs wait and nothing else is going to happen{about}"
+        )
+
+
+def _spec(job: SimJob) -> JobSpec:
+    return JobSpec(
+        JobId(job.id),
+        f"job{job.id}",
+        job.user,
+        JobType.MPI,
+        job.sizes,
+        job.submit,
+        estimate_s=job.estimate_s,
+        requested=job.requested,
+        speedup=job.speedup,
+        contract=job.contract,
+    )

@@ -1,0 +1,79 @@
+"""What a simulation gives back."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pliant.core.commands import Note
+from pliant.core.lifecycle import JobState
+
+
+@dataclass(frozen=True, slots=True)
+class JobRecord:
+    """What became of a job. Times in seconds on the simulation's clock."""
+
+    id: int
+    submit: float
+    #: None: it never started.
+    start: float | None
+    #: When its processes were gone, or its waiting ended.
+    end: float
+    #: At its start.
+    processors: int
+    #: rigid, moldable, malleable or evolving.
+    job_class: str
+    state: JobState
+    resizes: int = 0
+    #: Seconds of one processor's work that were done.
+    work: float = 0.0
+    #: Processor-seconds that it held.
+    area: float = 0.0
+    #: What its end was worth by its contract.
+    profit: float = 0.0
+    #: Why it failed or was rejected, for people.
+    reason: str = ""
+
+    @property
+    def turnaround(self) -> float:
+        """From submission to end (Ghafoor 3.1; Streit's response time)."""
+        return self.end - self.submit
+
+    @property
+    def wait(self) -> float:
+        """From submission to start; to the end of a job that never started."""
+        return (self.end if self.start is None else self.start) - self.submit
+
+    @property
+    def execution(self) -> float:
+        """From start to end."""
+        return 0.0 if self.start is None else self.end - self.start
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Which processors a job held between two moments, in seconds on the simulation's clock."""
+
+    job: int
+    start: float
+    end: float
+    processors: tuple[int, ...]
+    #: Whether it began with a resize.
+    resized: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """Everything that is known afterwards."""
+
+    #: By name; ``metrics.DESCRIPTIONS`` says what each is.
+    metrics: Mapping[str, float]
+    #: In order of their end, if the settings keep them.
+    jobs: Sequence[JobRecord] = ()
+    #: If the settings keep them.
+    spans: Sequence[Span] = ()
+    #: Lines of history, if they were kept.
+    history: Sequence[Note] = field(default=(), repr=False)
+
+    @property
+    def events(self) -> Iterator[Note]:
+        """The history, line by line: what the daemon writes to its database."""
+        return iter(self.history)

@@ -1,0 +1,57 @@
+"""One simulation from jobs and settings to a result: what ``pliant.simulator`` offers others."""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from pliant.core.commands import Note
+from pliant.simulator.engine import Engine
+from pliant.simulator.errors import SettingsError
+from pliant.simulator.result import Result
+from pliant.simulator.settings import Settings
+from pliant.simulator.workload import SimJob, WorkloadError
+
+
+def simulate(
+    jobs: Iterable[SimJob],
+    settings: Settings,
+    *,
+    on_note: Callable[[Note], None] | None = None,
+    progress: Callable[[int, float], None] | None = None,
+) -> Result:
+    """Run jobs on a simulated machine with the core and the strategy that real clusters run.
+
+    Args:
+        jobs: what is submitted, in any order; numbers are unique.
+        settings: everything else.
+        on_note: is given each line of the history, as it happens.
+        progress: is told now and then how many jobs have ended, and the simulated time.
+
+    Raises:
+        WorkloadError: the jobs do not fit together, or one does not fit the machine.
+        SettingsError: a setting makes no sense.
+        UnknownStrategyError, OptionError: there is no such strategy, or it has no such option.
+        StrategyFaultError: the strategy raised, or planned what is not there.
+        NoProgressError: the strategy plans for ever, or never starts what waits.
+    """
+    ordered = sorted(jobs, key=lambda job: (job.submit, job.id))
+    _check(ordered, settings)
+    engine = Engine(ordered, settings, on_note)
+    engine.run(progress)
+    effects = engine.effects
+    return Result(engine.metrics.summary(engine.core.memory), effects.records, effects.spans)
+
+
+def _check(jobs: Sequence[SimJob], settings: Settings) -> None:
+    seen: set[int] = set()
+    for job in jobs:
+        if job.id in seen:
+            raise WorkloadError(f"job {job.id} is there twice: give each job a number of its own")
+        seen.add(job.id)
+        if job.sizes.lo > settings.total:
+            raise WorkloadError(
+                f"job {job.id} needs {job.sizes.lo} processors, the machine has {settings.total}: "
+                "simulate a larger one (processors), or leave the job out"
+            )
+        if job.phases:
+            raise SettingsError(
+                f"job {job.id} is evolving: the core takes no requests of applications yet"
+            )
