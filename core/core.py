@@ -69,20 +69,27 @@ class Core:
         state = self._state
         state.now = now
         for event in batch:
-            match event:
-                case events.PlanReady():
-                    self._plan_ready(event)
-                case events.PlanFailed():
-                    state.note("strategy.failed", f"{state.strategy}: {event.reason}")
-                case events.TimerFired():
-                    self._timer(event.timer)
-                case _:
-                    HANDLERS[type(event)](state, event)
+            handler = HANDLERS.get(type(event))
+            if handler is not None:
+                handler(state, event)
+            else:
+                self._shell_says(event)
         commands = state.drain()
         if state.plan_due:
             self._cycle += 1
             commands.append(planning.run_strategy(state, CycleId(self._cycle)))
         return commands
+
+    def _shell_says(self, event: events.Event) -> None:
+        match event:
+            case events.PlanReady():
+                self._plan_ready(event)
+            case events.PlanFailed():
+                self._state.note("strategy.failed", f"{self._state.strategy}: {event.reason}")
+            case events.TimerFired():
+                self._timer(event.timer)
+            case _:
+                raise TypeError(f"{type(event).__name__} is no event")
 
     def _plan_ready(self, event: events.PlanReady) -> None:
         """Commit a plan; one for an older view gives way to the one that is under way."""

@@ -15,7 +15,7 @@ def exited(state: State, event: ProcessesExited) -> None:
     job = state.jobs.get(event.job)
     gone = of(exit.processor for exit in event.exits)
     if state.orphaned & gone:
-        state.orphaned &= ~gone
+        state.ledger.clear(gone)
         state.plan_due = True
     if job is None or job.run != event.run or job.state not in ACTIVE_STATES:
         transaction.start_promised(state)

@@ -1,11 +1,15 @@
 """What must always be true of the state; checked after every event in tests and ``--debug``."""
 
 from collections.abc import Iterator
+from dataclasses import fields
 
 from pliant.core.jobs import Job, ResizeStage
 from pliant.core.lifecycle import ACTIVE_STATES, JobState
-from pliant.core.processors import NONE, ProcessorMap, of, text
+from pliant.core.nodes import NodeState
+from pliant.core.processors import NONE, ProcessorMap, count, of, text
+from pliant.core.scheduling import View
 from pliant.core.state import State
+from pliant.core.views import fresh_view, view
 
 
 class InvariantError(Exception):
@@ -16,6 +20,8 @@ def check(state: State) -> None:
     """Raise InvariantError with what is wrong."""
     _processors_have_one_owner(state)
     _promises_have_one_owner(state)
+    _sums_are_right(state)
+    _view_is_fresh(state)
     for job in state.jobs.values():
         problem = next(_problems(state, job), "")
         if problem:
@@ -45,6 +51,43 @@ def _promises_have_one_owner(state: State) -> None:
         seen |= job.earmark
 
 
+def _sums_are_right(state: State) -> None:
+    """What is kept up to date is what its parts amount to."""
+    usable, suspect, held, earmarked = NONE, NONE, NONE, NONE
+    for node in state.nodes.values():
+        usable |= node.processors if node.usable else NONE
+        silent = node.state is NodeState.SUSPECT and not node.drained
+        suspect |= node.processors if silent else NONE
+    for job in state.jobs.values():
+        held |= job.held
+        earmarked |= job.earmark
+    everything = held | state.ledger.orphaned
+    sums = {
+        "usable": (state.ledger.usable, usable),
+        "suspect": (state.ledger.suspect, suspect),
+        "held": (state.ledger.held_by_jobs, held),
+        "earmarked": (state.ledger.earmarked, earmarked),
+        "free": (state.ledger.free, usable & ~everything & ~earmarked),
+        "total": (state.ledger.total, count(usable | everything)),
+        "expected": (state.ledger.expected, count(usable | everything | suspect)),
+    }
+    for name, (kept, right) in sums.items():
+        if kept != right:
+            raise InvariantError(f"the processors {name} are {kept:x}, not {right:x}")
+    by_first = sorted(state.nodes.values(), key=lambda node: node.first)
+    if state.ledger.nodes != by_first:
+        raise InvariantError("the nodes are not in order of their processors")
+
+
+def _view_is_fresh(state: State) -> None:
+    """What strategies see is what they would see if nothing were kept from view to view."""
+    kept, right = view(state), fresh_view(state)
+    for part in fields(View):
+        old, new = getattr(kept, part.name), getattr(right, part.name)
+        if old != new:
+            raise InvariantError(f"the view's {part.name} is {old}, not {new}")
+
+
 def _problems(state: State, job: Job) -> Iterator[str]:
     """The first thing wrong with a job, lazily."""
     if (job.id in state.waiting) != (job.state is JobState.PENDING):
@@ -53,6 +96,8 @@ def _problems(state: State, job: Job) -> Iterator[str]:
         yield "the active index is wrong"
     if job.state not in ACTIVE_STATES and job.held:
         yield f"holds processors {text(job.held)}"
+    if (job.id in state.promised) != bool(job.earmark):
+        yield "the index of promises is wrong"
     if job.earmark and job.state is not JobState.PENDING:
         yield "has a promise but does not wait"
     if job.resize is not None and job.state not in (JobState.RUNNING, JobState.ADAPTING):

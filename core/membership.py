@@ -30,14 +30,13 @@ def registered(state: State, event: NodeRegistered) -> None:
     if node is None:
         first = max((n.first + n.slots for n in state.nodes.values()), default=0)
         node = Node(event.name, first, event.slots, event.cluster)
-        state.nodes[event.name] = node
         state.note("node.registered", f"node {node.name} joined with {node.slots} slots")
     node.address, node.memory_bytes = event.address, event.memory_bytes
     if node.state in (NodeState.LOST, NodeState.SUSPECT):
         node.state, node.reason = _when_alive(node)
     state.touch_node(node)
     # The report says what lives there now; what it does not name is gone.
-    state.orphaned &= ~node.processors
+    state.ledger.clear(node.processors)
     _compare(state, node, event.worlds)
     transaction.start_promised(state)
     state.plan_due = True
@@ -76,12 +75,12 @@ def _known_to_node(state: State, node: Node, world: LiveWorld) -> None:
     job = state.jobs.get(world.job)
     if job is None or job.run != world.run or job.state not in ACTIVE_STATES:
         if world.live:
-            state.orphaned |= world.live
+            state.ledger.orphan(world.live)
             state.emit(Kill(world.job, world.run, world.live, 0.0))
         return
     strangers = world.live & ~job.held
     if strangers:
-        state.orphaned |= strangers
+        state.ledger.orphan(strangers)
         state.emit(Kill(job.id, job.run, strangers, 0.0))
     if job.state is JobState.COMPLETING and job.ending is not None:
         state.emit(Kill(job.id, job.run, world.live, state.limits.kill_grace_s))

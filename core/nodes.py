@@ -1,6 +1,6 @@
 """Nodes: hosts with slots, each slot one processor of the global map."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from pliant.core.ids import NodeName
@@ -36,11 +36,11 @@ class Node:
     reason: str = ""
     #: Why an operator keeps work off it; empty: nobody does. It outlives silence and loss.
     drained: str = ""
+    #: All its processors.
+    processors: ProcessorMap = field(init=False, repr=False)
 
-    @property
-    def processors(self) -> ProcessorMap:
-        """All its processors."""
-        return block(self.first, self.slots)
+    def __post_init__(self) -> None:
+        self.processors = block(self.first, self.slots)
 
     @property
     def usable(self) -> bool:

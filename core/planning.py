@@ -1,4 +1,4 @@
-"""Plan, then commit: the view a strategy sees, and what becomes of its plan.
+"""Plan, then commit: what becomes of a strategy's plan.
 
 The commit checks every part of the plan against the state as it is now and refuses what no longer
 fits; a refused part costs a note, never the rest.
@@ -7,23 +7,13 @@ fits; a refused part costs a note, never the rest.
 from pliant.core import queueing, transaction
 from pliant.core.commands import RunStrategy, SetTimer
 from pliant.core.ids import CycleId, JobId
-from pliant.core.jobs import Job, ResizeStage
+from pliant.core.jobs import Job
 from pliant.core.lifecycle import JobState
 from pliant.core.processors import NONE, ProcessorMap, count
-from pliant.core.scheduling import (
-    Acceptance,
-    NodeView,
-    Offer,
-    Plan,
-    PromisedJob,
-    RunningJob,
-    Start,
-    View,
-    WaitingJob,
-)
-from pliant.core.sizes import Sizes
+from pliant.core.scheduling import Acceptance, Offer, Plan, Start
 from pliant.core.state import State
 from pliant.core.timers import Timer, TimerKind
+from pliant.core.views import view
 
 
 def run_strategy(state: State, cycle: CycleId) -> RunStrategy:
@@ -32,89 +22,10 @@ def run_strategy(state: State, cycle: CycleId) -> RunStrategy:
     return RunStrategy(cycle, view(state))
 
 
-def view(state: State) -> View:
-    """The state as strategies see it."""
-    usable, held, earmarked = state.usable(), state.held(), state.earmarked()
-    total = count(usable | held)
-    # Nodes that are silent may be back at once: who needs them keeps the place in the queue.
-    expected = count(usable | held | state.suspect())
-    waiting: list[WaitingJob] = []
-    promised: list[PromisedJob] = []
-    for job in state.waiting.values():
-        if job.earmark:
-            promised.append(
-                PromisedJob(job.id, job.spec.submit, job.earmark, job.sizes, job.earmark_from)
-            )
-        elif sizes := job.sizes.up_to(total) or job.sizes.up_to(expected):
-            waiting.append(_waiting(job, sizes))
-    return View(
-        now=state.now,
-        nodes=tuple(
-            NodeView(node.name, node.cluster, node.processors)
-            for node in sorted(state.nodes.values(), key=lambda node: node.first)
-            if node.usable
-        ),
-        waiting=tuple(sorted(waiting, key=lambda job: (job.arrival, job.id))),
-        promised=tuple(promised),
-        running=tuple(
-            _running(job, total, earmarked, state.now)
-            for job in sorted(state.active.values(), key=lambda job: (job.start or 0.0, job.id))
-        ),
-        free=usable & ~held & ~earmarked,
-        total=total,
-        memory=state.memory,
-    )
-
-
-def _waiting(job: Job, sizes: Sizes) -> WaitingJob:
-    spec = job.spec
-    return WaitingJob(
-        id=job.id,
-        arrival=spec.submit,
-        sizes=sizes,
-        estimate_s=spec.estimate_s,
-        user=spec.user,
-        requested=spec.estimated_for,
-        speedup=spec.speedup,
-        contract=spec.contract,
-        accepted=bool(job.promise),
-    )
-
-
-def _running(job: Job, total: int, earmarked: ProcessorMap, now: float) -> RunningJob:
-    sizes = job.sizes.up_to(total) if job.resizable(now) else None
-    return RunningJob(
-        id=job.id,
-        arrival=job.spec.submit,
-        started=job.start or 0.0,
-        ranks=job.ranks,
-        held=job.held & ~earmarked,
-        sizes=sizes or Sizes((job.size,)),
-        resizable=sizes is not None,
-        estimate_s=job.spec.estimate_s,
-        user=job.spec.user,
-        requested=job.spec.estimated_for,
-        speedup=job.spec.speedup,
-        contract=job.spec.contract,
-        done=job.done,
-        since=job.since,
-        malleable=job.malleable and not job.sizes.fixed,
-        target=_target(job),
-    )
-
-
-def _target(job: Job) -> int:
-    """The size it is going to have; nothing can be promised of a resize that is asked back."""
-    resize = job.resize
-    if resize is None or resize.stage is ResizeStage.WITHDRAWING:
-        return job.size
-    return len(resize.after)
-
-
 def commit(state: State, plan: Plan) -> None:
     """Carry a plan out: shrinks, then starts, then expansions."""
     promised = NONE
-    donors: dict[int, ProcessorMap] = {}
+    donors: dict[JobId, ProcessorMap] = {}
     for offer in plan.shrinks:
         given = _shrink(state, offer)
         if given:
@@ -190,7 +101,7 @@ def _free_promise(state: State, start: Start) -> None:
     """A waiting job that is started on other processors needs those promised to it no more."""
     job = state.jobs.get(start.job)
     if job is not None and job.state is JobState.PENDING and job.earmark:
-        job.earmark, job.earmark_from = NONE, frozenset()
+        state.unpromise(job)
 
 
 def _accept(state: State, acceptance: Acceptance) -> None:
@@ -204,7 +115,7 @@ def _accept(state: State, acceptance: Acceptance) -> None:
 
 
 def _start(
-    state: State, start: Start, promised: ProcessorMap, donors: dict[int, ProcessorMap]
+    state: State, start: Start, promised: ProcessorMap, donors: dict[JobId, ProcessorMap]
 ) -> None:
     what = f"start of job {start.job}"
     job = state.jobs.get(start.job)
@@ -217,12 +128,8 @@ def _start(
     elif not start.processors & promised:
         transaction.start(state, job, start.processors)
     else:
-        job.earmark = start.processors
-        job.earmark_from = frozenset(
-            state.jobs[donor].id  # type: ignore[index]
-            for donor, given in donors.items()
-            if given & start.processors
-        )
+        givers = (donor for donor, given in donors.items() if given & start.processors)
+        state.promise(job, start.processors, frozenset(givers))
         names = ", ".join(map(str, sorted(job.earmark_from)))
         state.note("job.promised", f"{count(job.earmark)} processors promised", job)
         state.explain_wait(job, f"waits for processors of job {names}")

@@ -18,8 +18,7 @@ def submitted(state: State, event: JobSubmitted) -> None:
     )
     job = Job(event.spec, first, reason)
     job.story.append(f"{state.now:.3f} {first}: submitted")
-    state.jobs[job.id] = job
-    state.index(job)
+    state.add(job)
     state.note("job.submitted", f"submitted by {job.spec.user}, sizes {job.sizes}", job)
     state.plan_due = True
 

@@ -23,11 +23,10 @@ def restore(
     for node in sorted(nodes, key=lambda node: node.first):
         if node.state in (NodeState.UP, NodeState.DRAINED):
             node.state, node.reason = NodeState.SUSPECT, "has not reported since the server started"
-        state.nodes[node.name] = node
+        state.put_node(node)
     for job in sorted(jobs, key=lambda job: (job.spec.submit, job.id)):
         job.connected = False
-        state.jobs[job.id] = job
-        state.index(job)
+        state.add(job)
     state.memory = memory
     state.next_resize = next_resize
     state.plan_due = True

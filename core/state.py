@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 from pliant.core.commands import Command, Note, SetTimer, Store
 from pliant.core.ids import JobId, NodeName, ResizeId
 from pliant.core.jobs import Job
+from pliant.core.ledger import Ledger
 from pliant.core.lifecycle import ACTIVE_STATES, JobState
 from pliant.core.limits import Limits
-from pliant.core.nodes import Node, NodeState
+from pliant.core.nodes import Node
 from pliant.core.processors import NONE, ProcessorMap
+from pliant.core.rows import Rows
 from pliant.core.timers import Timer, TimerKind
 
 
@@ -27,8 +29,10 @@ class State:
     waiting: dict[JobId, Job] = field(default_factory=dict)
     #: Jobs that hold processors, in order of start.
     active: dict[JobId, Job] = field(default_factory=dict)
-    #: Processors with processes of jobs whose books are closed.
-    orphaned: ProcessorMap = NONE
+    #: PENDING jobs with processors promised to them.
+    promised: dict[JobId, Job] = field(default_factory=dict)
+    ledger: Ledger = field(default_factory=Ledger)
+    rows: Rows = field(default_factory=Rows)
     memory: object = None
     next_resize: int = 1
     #: Whether something changed that a strategy should see.
@@ -49,10 +53,18 @@ class State:
     def touch(self, job: Job) -> None:
         """This job changed."""
         self._dirty_jobs.add(job.id)
+        self.rows.stale[job.id] = None
 
     def touch_node(self, node: Node) -> None:
-        """This node changed."""
+        """This node changed, or is new."""
         self._dirty_nodes.add(node.name)
+        self.put_node(node)
+
+    def put_node(self, node: Node) -> None:
+        """Take a node over as it stands."""
+        self.nodes[node.name] = node
+        self.ledger.put(node)
+        self.rows.nodes = None
 
     def note(self, kind: str, text: str, job: Job | None = None, **data: object) -> None:
         """Write a line of history."""
@@ -91,14 +103,28 @@ class State:
 
     def step(self, job: Job, to: JobState, reason: str) -> None:
         """Move a job along its life cycle and keep the two indices right."""
+        starts = job.state is JobState.STARTING
         job.step(to, reason, self.now)
         self.touch(job)
-        self.index(job)
-        if to is not JobState.COMPLETING:
+        self._index(job)
+        if to is JobState.RUNNING and starts:
+            # To a strategy it ran already; what is new is an offer that it may have now.
+            self.plan_due |= job.resizable(self.now)
+        elif to is not JobState.COMPLETING:
             # The processors of an ending job come free together, or nearly so: see `settle_s`.
             self.plan_due = True
 
-    def index(self, job: Job) -> None:
+    def add(self, job: Job) -> None:
+        """Take over a job, new or restored, as it stands."""
+        self.jobs[job.id] = job
+        self.rows.stale[job.id] = None
+        self._index(job)
+        if job.held:
+            self.ledger.hold(job.held)
+        if job.earmark:
+            self.promise(job, job.earmark, job.earmark_from)
+
+    def _index(self, job: Job) -> None:
         """Put the job where its state belongs."""
         if job.state is JobState.PENDING:
             self.waiting.setdefault(job.id, job)
@@ -113,51 +139,71 @@ class State:
         """Change the reason that users read without a step."""
         if job.reason != reason:
             job.reason = reason
-            self.touch(job)
+            self._dirty_jobs.add(job.id)  # and no strategy sees it
 
     # ---------------------------------------------------------------- processors
 
+    def hold(self, job: Job, processors: ProcessorMap) -> None:
+        """This job has these processors, too; nobody else has."""
+        job.held |= processors
+        self.ledger.hold(processors)
+        self.touch(job)
+
+    def give_back(self, job: Job, processors: ProcessorMap) -> None:
+        """This job, which had these processors, has them no more."""
+        job.held &= ~processors
+        self.ledger.give_back(processors)
+        self.touch(job)
+
+    def promise(self, job: Job, processors: ProcessorMap, donors: frozenset[JobId]) -> None:
+        """Earmark processors, which nobody else was promised, for a waiting job."""
+        job.earmark, job.earmark_from = processors, donors
+        self.promised[job.id] = job
+        self.ledger.earmark(processors)
+        self.rows.stale.update(dict.fromkeys(sorted(donors)))
+        self.touch(job)
+
+    def unpromise(self, job: Job) -> None:
+        """Forget what is earmarked for a job."""
+        if job.earmark:
+            del self.promised[job.id]
+            self.ledger.unmark(job.earmark)
+            self.rows.stale.update(dict.fromkeys(sorted(job.earmark_from)))
+            job.earmark, job.earmark_from = NONE, frozenset()
+            self.touch(job)
+
+    @property
+    def orphaned(self) -> ProcessorMap:
+        """Processors with processes of jobs whose books are closed."""
+        return self.ledger.orphaned
+
     def usable(self) -> ProcessorMap:
         """Processors of nodes where new work may start."""
-        result = NONE
-        for node in self.nodes.values():
-            if node.usable:
-                result |= node.processors
-        return result
+        return self.ledger.usable
 
     def suspect(self) -> ProcessorMap:
         """Processors of nodes that are silent, but not lost."""
-        result = NONE
-        for node in self.nodes.values():
-            if node.state is NodeState.SUSPECT and not node.drained:
-                result |= node.processors
-        return result
+        return self.ledger.suspect
 
     def held(self) -> ProcessorMap:
         """Processors that somebody's processes may be on."""
-        result = self.orphaned
-        for job in self.active.values():
-            result |= job.held
-        return result
+        return self.ledger.held
 
     def earmarked(self) -> ProcessorMap:
         """Processors promised to waiting jobs."""
-        result = NONE
-        for job in self.waiting.values():
-            result |= job.earmark
-        return result
+        return self.ledger.earmarked
 
     def free(self) -> ProcessorMap:
         """Processors that may be given away now."""
-        return self.usable() & ~self.held() & ~self.earmarked()
+        return self.ledger.free
 
     def node_names(self, processors: ProcessorMap) -> list[NodeName]:
         """The nodes that have at least one of these processors."""
-        return [node.name for node in self.nodes.values() if node.processors & processors]
+        return [node.name for node in self.ledger.nodes_of(processors)]
 
     def place(self, processor: int) -> str:
         """``node/slot`` of a processor, for people."""
-        for node in self.nodes.values():
-            if node.processors >> processor & 1:
-                return f"{node.name}/{processor - node.first}"
-        return f"processor {processor}"
+        node = self.ledger.node_of(processor)
+        if node is None:
+            return f"processor {processor}"
+        return f"{node.name}/{processor - node.first}"

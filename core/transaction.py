@@ -18,7 +18,7 @@ from pliant.core.negotiation import (
     Verb,
 )
 from pliant.core.placement import after_resize
-from pliant.core.processors import NONE, ProcessorMap, indices, of
+from pliant.core.processors import ProcessorMap, indices, of
 from pliant.core.state import State
 from pliant.core.timers import TimerKind
 
@@ -40,7 +40,7 @@ def open_talk(state: State, job: Job, target: ProcessorMap, cause: str) -> None:
     template = Template(number, job.id, job.epoch, Verb.OFFER, (item,), round=1, reason=cause)
     talk = Talk(number).say(Side.SERVER, template)
     job.resize = Resize(number, ResizeStage.TALK, talk, state.now, job.ranks, after, cause)
-    job.held |= of(job.resize.joining)
+    state.hold(job, of(job.resize.joining))
     state.emit(SendOffer(job.id, job.run, template))
     state.timer(TimerKind.OFFER, job, state.limits.offer_timeout_s)
     state.note(
@@ -142,7 +142,7 @@ def free_processors(state: State, job: Job, gone: ProcessorMap) -> None:
     released = job.held & gone
     if not released:
         return
-    job.held &= ~released
+    state.give_back(job, released)
     state.note(
         "processors.released",
         f"{released.bit_count()} processors back",
@@ -161,42 +161,40 @@ def free_processors(state: State, job: Job, gone: ProcessorMap) -> None:
 def drop_promise(state: State, job: Job, reason: str = "waits its turn") -> None:
     """Forget the processors earmarked for a waiting job."""
     if job.earmark:
-        job.earmark, job.earmark_from = NONE, frozenset()
+        state.unpromise(job)
         state.explain_wait(job, reason)
-        state.touch(job)
         state.plan_due = True
 
 
 def drop_promises_from(state: State, donor: Job) -> None:
     """The donor will not deliver: whoever waited for its processors waits in the queue again."""
-    for job in state.waiting.values():
+    for job in list(state.promised.values()):
         if donor.id in job.earmark_from and job.earmark & donor.held:
             drop_promise(state, job, f"job {donor.id} did not give the processors; waits its turn")
 
 
 def drop_promises_on(state: State, processors: ProcessorMap, reason: str) -> None:
     """These processors will not come: whoever waited for one of them waits in the queue again."""
-    for job in state.waiting.values():
+    for job in list(state.promised.values()):
         if job.earmark & processors:
             drop_promise(state, job, reason)
 
 
 def start_promised(state: State) -> None:
     """Start every waiting job whose earmarked processors are all free now."""
-    promised = [job for job in state.waiting.values() if job.earmark]
-    if not promised:
+    if not state.promised:
         return
     unavailable = state.held() | ~state.usable()
-    for job in promised:
+    for job in list(state.promised.values()):
         if not job.earmark & unavailable:
             start(state, job, job.earmark)
 
 
 def start(state: State, job: Job, processors: ProcessorMap) -> None:
     """Give a waiting job its processors and have its world started."""
-    job.earmark, job.earmark_from = NONE, frozenset()
+    state.unpromise(job)
     job.ranks = tuple(indices(processors))
-    job.held = processors
+    state.hold(job, processors)
     job.epoch += 1
     job.start = job.since = state.now
     job.done = 0.0

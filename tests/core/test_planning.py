@@ -10,7 +10,6 @@ from pliant.core import Core, commands, events
 from pliant.core.ids import CycleId, JobId, NodeName
 from pliant.core.jobs import JobSpec, ResizeStage
 from pliant.core.lifecycle import JobState
-from pliant.core.planning import view
 from pliant.core.processors import NONE, block, count, of
 from pliant.core.scheduling import (
     Availability,
@@ -21,6 +20,7 @@ from pliant.core.scheduling import (
     View,
     WaitingJob,
 )
+from pliant.core.views import view
 from pliant.strategies import Strategy
 from testkit.corekit import Rig
 

@@ -1,0 +1,145 @@
+"""Who may have which processors: sums over nodes and jobs, kept up to date instead of added up.
+
+Nothing here decides anything. ``core.invariants`` compares every sum with its parts.
+"""
+
+from bisect import bisect_right
+
+from pliant.core.nodes import Node, NodeState
+from pliant.core.processors import NONE, ProcessorMap, count
+
+
+class Ledger:
+    """The nodes by processor, and the maps that they and the jobs amount to."""
+
+    __slots__ = (
+        "_expected",
+        "_firsts",
+        "_free",
+        "_nodes",
+        "_total",
+        "earmarked",
+        "held_by_jobs",
+        "orphaned",
+        "suspect",
+        "usable",
+    )
+
+    def __init__(self) -> None:
+        self._nodes: list[Node] = []
+        self._firsts: list[int] = []
+        #: Of nodes where new work may start.
+        self.usable = NONE
+        #: Of nodes that are silent, but not lost.
+        self.suspect = NONE
+        #: What jobs hold; no two of them the same.
+        self.held_by_jobs = NONE
+        #: With processes of jobs whose books are closed.
+        self.orphaned = NONE
+        #: Promised to waiting jobs; no two of them the same.
+        self.earmarked = NONE
+        self._changed()
+
+    def _changed(self) -> None:
+        self._free: ProcessorMap | None = None
+        self._total: int | None = None
+        self._expected: int | None = None
+
+    # ---------------------------------------------------------------- changes
+
+    def put(self, node: Node) -> None:
+        """A node is new, or may now be used otherwise."""
+        place = bisect_right(self._firsts, node.first)
+        if not place or self._firsts[place - 1] != node.first:
+            self._firsts.insert(place, node.first)
+            self._nodes.insert(place, node)
+        mine = node.processors
+        self.usable = self.usable | mine if node.usable else self.usable & ~mine
+        silent = node.state is NodeState.SUSPECT and not node.drained
+        self.suspect = self.suspect | mine if silent else self.suspect & ~mine
+        self._changed()
+
+    def hold(self, processors: ProcessorMap) -> None:
+        """A job has these, which no other job has."""
+        self.held_by_jobs |= processors
+        self._changed()
+
+    def give_back(self, processors: ProcessorMap) -> None:
+        """The job that had these has them no more."""
+        self.held_by_jobs &= ~processors
+        self._changed()
+
+    def orphan(self, processors: ProcessorMap) -> None:
+        """Processes that no job knows are on these."""
+        self.orphaned |= processors
+        self._changed()
+
+    def clear(self, processors: ProcessorMap) -> None:
+        """There are no processes that no job knows on these."""
+        self.orphaned &= ~processors
+        self._changed()
+
+    def earmark(self, processors: ProcessorMap) -> None:
+        """These are promised to a waiting job."""
+        self.earmarked |= processors
+        self._changed()
+
+    def unmark(self, processors: ProcessorMap) -> None:
+        """These are promised no more."""
+        self.earmarked &= ~processors
+        self._changed()
+
+    # ---------------------------------------------------------------- sums
+
+    @property
+    def held(self) -> ProcessorMap:
+        """Where somebody's processes may be."""
+        return self.held_by_jobs | self.orphaned
+
+    @property
+    def free(self) -> ProcessorMap:
+        """What may be given away now."""
+        if self._free is None:
+            self._free = self.usable & ~(self.held_by_jobs | self.orphaned | self.earmarked)
+        return self._free
+
+    @property
+    def total(self) -> int:
+        """How many processors are usable, or held elsewhere."""
+        if self._total is None:
+            self._total = count(self.usable | self.held)
+        return self._total
+
+    @property
+    def expected(self) -> int:
+        """The same with silent nodes, which may be back at once."""
+        if self._expected is None:
+            self._expected = count(self.usable | self.held | self.suspect)
+        return self._expected
+
+    # ---------------------------------------------------------------- nodes
+
+    @property
+    def nodes(self) -> list[Node]:
+        """All nodes by their processors; read only."""
+        return self._nodes
+
+    def node_of(self, processor: int) -> Node | None:
+        """The node that a processor is on."""
+        place = bisect_right(self._firsts, processor)
+        node = self._nodes[place - 1] if place else None
+        return node if node is not None and processor < node.first + node.slots else None
+
+    def nodes_of(self, processors: ProcessorMap) -> list[Node]:
+        """The nodes that have at least one of these processors."""
+        found: list[Node] = []
+        base = 0
+        while processors:
+            first = base + (processors & -processors).bit_length() - 1
+            node = self.node_of(first)
+            if node is None:
+                raise KeyError(f"processor {first} belongs to no node")
+            found.append(node)
+            processors >>= node.first + node.slots - base
+            base = node.first + node.slots
+        return found

@@ -1,0 +1,70 @@
+"""What a view is made of, kept between two views: only what changed is made anew."""
+
+from bisect import bisect_left
+from typing import Generic, TypeVar
+
+from pliant.core.ids import JobId
+from pliant.core.scheduling import NodeView, PromisedJob, RunningJob, WaitingJob
+
+V = TypeVar("V")
+
+
+class Row(Generic[V]):
+    """One value for each job, in order of (time, job), as a tuple made anew after a change."""
+
+    __slots__ = ("_key_of", "_keys", "_tuple", "_values")
+
+    def __init__(self) -> None:
+        self._keys: list[tuple[float, JobId]] = []
+        self._values: list[V] = []
+        self._key_of: dict[JobId, tuple[float, JobId]] = {}
+        self._tuple: tuple[V, ...] | None = ()
+
+    def put(self, time: float, job: JobId, value: V) -> None:
+        """Add the value of a job, or replace it."""
+        key, old = (time, job), self._key_of.get(job)
+        if old is not None and old != key:
+            self.drop(job)
+            old = None
+        place = bisect_left(self._keys, key)
+        if old is None:
+            self._keys.insert(place, key)
+            self._values.insert(place, value)
+            self._key_of[job] = key
+        else:
+            self._values[place] = value
+        self._tuple = None
+
+    def drop(self, job: JobId) -> None:
+        """Remove the value of a job, if it has one."""
+        key = self._key_of.pop(job, None)
+        if key is not None:
+            place = bisect_left(self._keys, key)
+            del self._keys[place], self._values[place]
+            self._tuple = None
+
+    @property
+    def values(self) -> tuple[V, ...]:
+        """All values in their order."""
+        if self._tuple is None:
+            self._tuple = tuple(self._values)
+        return self._tuple
+
+
+class Rows:
+    """The rows of a view, and what in them is out of date."""
+
+    __slots__ = ("capacity", "nodes", "promised", "quiet", "running", "stale", "waiting")
+
+    def __init__(self) -> None:
+        self.waiting: Row[WaitingJob] = Row()
+        self.promised: Row[PromisedJob] = Row()
+        self.running: Row[RunningJob] = Row()
+        #: None: a node changed.
+        self.nodes: tuple[NodeView, ...] | None = None
+        #: Jobs that changed since the last view; a dictionary for its order.
+        self.stale: dict[JobId, None] = {}
+        #: Until when jobs that refused an offer are not asked again.
+        self.quiet: dict[JobId, float] = {}
+        #: Processors of the machine, now and with silent nodes: which sizes jobs can have.
+        self.capacity = (0, 0)

@@ -1,0 +1,155 @@
+"""The state as strategies see it."""
+
+from pliant.core.ids import JobId
+from pliant.core.jobs import Job, ResizeStage
+from pliant.core.processors import ProcessorMap
+from pliant.core.rows import Rows
+from pliant.core.scheduling import NodeView, PromisedJob, RunningJob, View, WaitingJob
+from pliant.core.sizes import Sizes
+from pliant.core.state import State
+
+
+def view(state: State) -> View:
+    """The state as strategies see it; what has not changed since the last time is the same."""
+    rows, ledger = state.rows, state.ledger
+    _find_stale(state)
+    stale, rows.stale = rows.stale, {}
+    for job_id in stale:
+        _renew(state, rows, job_id)
+    if rows.nodes is None:
+        rows.nodes = tuple(
+            NodeView(node.name, node.cluster, node.processors)
+            for node in ledger.nodes
+            if node.usable
+        )
+    return View(
+        now=state.now,
+        nodes=rows.nodes,
+        waiting=rows.waiting.values,
+        promised=rows.promised.values,
+        running=rows.running.values,
+        free=ledger.free,
+        total=ledger.total,
+        memory=state.memory,
+    )
+
+
+def fresh_view(state: State) -> View:
+    """The same, made of the jobs and nodes alone: what ``view`` must equal."""
+    ledger = state.ledger
+    queue = sorted(state.waiting.values(), key=lambda job: (job.spec.submit, job.id))
+    shown = [waiting(job, ledger.total, ledger.expected) for job in queue if not job.earmark]
+    nodes = sorted(state.nodes.values(), key=lambda node: node.first)
+    return View(
+        now=state.now,
+        nodes=tuple(NodeView(n.name, n.cluster, n.processors) for n in nodes if n.usable),
+        waiting=tuple(job for job in shown if job is not None),
+        promised=tuple(promised(job) for job in queue if job.earmark),
+        running=tuple(
+            running(job, ledger.total, ledger.earmarked, state.now)
+            for job in sorted(state.active.values(), key=lambda job: (job.start or 0.0, job.id))
+        ),
+        free=ledger.free,
+        total=ledger.total,
+        memory=state.memory,
+    )
+
+
+def _find_stale(state: State) -> None:
+    """What time and the machine changed, without the job's own doing."""
+    rows = state.rows
+    capacity = (state.ledger.total, state.ledger.expected)
+    if capacity != rows.capacity:
+        rows.capacity = capacity
+        rows.stale.update(dict.fromkeys(state.waiting))
+        rows.stale.update(dict.fromkeys(state.active))
+    for job_id, until in list(rows.quiet.items()):
+        if until <= state.now:
+            del rows.quiet[job_id]
+            rows.stale[job_id] = None
+
+
+def _renew(state: State, rows: Rows, job_id: JobId) -> None:
+    """Put a job into the row where it belongs, as it is now."""
+    job = state.waiting.get(job_id)
+    if job is None:
+        rows.waiting.drop(job_id)
+        rows.promised.drop(job_id)
+    elif job.earmark:
+        rows.waiting.drop(job_id)
+        rows.promised.put(job.spec.submit, job_id, promised(job))
+    else:
+        rows.promised.drop(job_id)
+        shown = waiting(job, *rows.capacity)
+        if shown is None:
+            rows.waiting.drop(job_id)
+        else:
+            rows.waiting.put(job.spec.submit, job_id, shown)
+    job = state.active.get(job_id)
+    if job is None:
+        rows.running.drop(job_id)
+        rows.quiet.pop(job_id, None)
+        return
+    shown_running = running(job, rows.capacity[0], state.ledger.earmarked, state.now)
+    rows.running.put(job.start or 0.0, job_id, shown_running)
+    if job.quiet_until > state.now:
+        rows.quiet[job_id] = job.quiet_until
+
+
+def waiting(job: Job, total: int, expected: int) -> WaitingJob | None:
+    """A job in the queue; None: the machine is too small for it now.
+
+    Nodes that are silent may be back at once: who needs them keeps the place in the queue.
+    """
+    sizes = job.sizes.up_to(total) or job.sizes.up_to(expected)
+    if sizes is None:
+        return None
+    spec = job.spec
+    return WaitingJob(
+        id=job.id,
+        arrival=spec.submit,
+        sizes=sizes,
+        estimate_s=spec.estimate_s,
+        user=spec.user,
+        requested=spec.estimated_for,
+        speedup=spec.speedup,
+        contract=spec.contract,
+        accepted=bool(job.promise),
+    )
+
+
+def promised(job: Job) -> PromisedJob:
+    """A waiting job with processors promised to it."""
+    return PromisedJob(job.id, job.spec.submit, job.earmark, job.sizes, job.earmark_from)
+
+
+def running(job: Job, total: int, earmarked: ProcessorMap, now: float) -> RunningJob:
+    """A job that holds processors."""
+    sizes = job.sizes.up_to(total) if job.resizable(now) else None
+    spec = job.spec
+    return RunningJob(
+        id=job.id,
+        arrival=spec.submit,
+        started=job.start or 0.0,
+        ranks=job.ranks,
+        held=job.held & ~earmarked,
+        sizes=sizes or Sizes((job.size,)),
+        resizable=sizes is not None,
+        estimate_s=spec.estimate_s,
+        user=spec.user,
+        requested=spec.estimated_for,
+        speedup=spec.speedup,
+        contract=spec.contract,
+        done=job.done,
+        since=job.since,
+        malleable=job.malleable and not job.sizes.fixed,
+        target=_target(job),
+    )
+
+
+def _target(job: Job) -> int:
+    """The size it is going to have; nothing can be promised of a resize that is asked back."""
+    resize = job.resize
+    if resize is None or resize.stage is ResizeStage.WITHDRAWING:
+        return job.size
+    return len(resize.after)
