@@ -8,9 +8,10 @@ from pathlib import Path
 from pliant.core.contract import Contract
 from pliant.core.sizes import Sizes
 from pliant.core.speedup import LINEAR, Speedup
+from pliant.simulator.errors import SimulationError
 
 
-class WorkloadError(ValueError):
+class WorkloadError(SimulationError, ValueError):
     """A workload cannot be read or makes no sense; the message says where and what."""
 
 

@@ -20,8 +20,9 @@ A file of ``examples/experiments`` reads::
         printed: {adaptive: {utilization: 0.128}}
         theory: {adaptive: {utilization: offered-load}}    # a number, or the name of a formula
 
-``run`` also knows ``processors``, ``jobs``, ``warm_up`` (jobs that count in no mean), ``transform``
-(malleable, sizes, spread, evolving, shrinking_factor) and ``settings`` of the simulator.
+``run`` also knows ``processors``, ``jobs``, ``transform`` (malleable, sizes, spread, evolving,
+shrinking_factor), ``settings`` of the simulator, and ``warm_up``: so many of the first jobs count
+in no mean response time. Costs among the settings are written as on the command line (``0.5-2``).
 """
 
 import importlib.resources
@@ -29,6 +30,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from pliant.simulator.errors import SimulationError
 
 #: What a table is made of, as read from YAML.
 Tree = Mapping[str, Any]
@@ -63,7 +66,7 @@ _CLAIM = {"metric": str, "of": str, "above": str, "below": str}
 _KINDS = {str: "text", int: "a whole number", dict: "a mapping", list: "a list"}
 
 
-class ExperimentError(ValueError):
+class ExperimentError(SimulationError, ValueError):
     """An experiment is not known, cannot be read, or is wrong; the message says where."""
 
 

@@ -1,21 +1,28 @@
 """One run of an experiment, as data: it can be handed to another process."""
 
+import dataclasses
 import importlib
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
 
 from pliant.core.sizes import SizesError, parse_sizes
 from pliant.simulator import models
+from pliant.simulator.costs import parse_cost
 from pliant.simulator.experiments.definitions import ExperimentError
+from pliant.simulator.failures import parse_failures
+from pliant.simulator.result import JobRecord
+from pliant.simulator.settings import Settings, parse_clusters
 from pliant.simulator.swf import read_swf
 from pliant.simulator.workload import Workload, WorkloadError
 
 #: Names the folder of the logs that experiments run on.
 LOGS = "PLIANT_WORKLOADS"
+#: They have a place of their own in a definition, or are for pictures.
+_NOT_SETTINGS = {"processors", "strategy", "options", "seed", "keep_jobs", "keep_spans"}
 _TRANSFORMS = ("malleable", "sizes", "spread", "evolving", "shrinking_factor")
 
 
@@ -70,48 +77,54 @@ def run_task(spec: Mapping[str, Any], seed: int, metrics: Sequence[str]) -> dict
         ExperimentError: a metric is not known, or the definition is wrong.
         WorkloadError, ValueError: the workload, the strategy or the settings make no sense.
     """
-    simulator: Any = importlib.import_module("pliant.simulator")
-
+    engine: Any = importlib.import_module("pliant.simulator")
     workload = workload_of(spec, seed)
     processors = spec.get("processors") or workload.processors
     if processors is None:
         raise ExperimentError("processors: the size of the machine is not known")
-    settings = simulator.Settings(
+    settings = Settings(
         processors=processors,
         strategy=spec.get("strategy", "equipartition"),
-        options={key: str(value) for key, value in spec.get("options", {}).items()},
+        options=spec.get("options", {}),
         seed=seed,
-        **spec.get("settings", {}),
+        keep_jobs=bool(spec.get("warm_up")),
+        **_settings(spec.get("settings", {})),
     )
-    result = simulator.simulate(workload.jobs, settings)
-    return {name: _measure(name, result, spec.get("warm_up", 0)) for name in metrics}
+    result = engine.simulate(workload.jobs, settings)
+    means = _means_after(result.jobs, spec.get("warm_up", 0))
+    return {name: _measure(name, {**result.metrics, **means}) for name in metrics}
 
 
-def _measure(name: str, result: Any, warm_up: int) -> float:
-    """A metric of the simulator, or one of the means below."""
-    means = {
-        "mean_response_s": _mean_response,
-        "mean_response_of_submitted_s": _mean_response_of_submitted,
+def _settings(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Costs and clusters as they are written on the command line."""
+    known = {field.name for field in dataclasses.fields(Settings)} - _NOT_SETTINGS
+    for key in given:
+        if key not in known:
+            raise ExperimentError(
+                f"settings.{key}: not known; known are: {', '.join(sorted(known))}"
+            )
+    readers: dict[str, Callable[[str], object]] = {
+        "negotiation_cost": parse_cost,
+        "adaptation_cost": parse_cost,
+        "clusters": parse_clusters,
+        "failures": parse_failures,
     }
-    if name in means:
-        return means[name](result.jobs[warm_up:])
-    value = result.metrics.get(name)
-    if not isinstance(value, int | float):
-        known = sorted({*means, *result.metrics})
-        raise ExperimentError(f"metrics: {name!r} is not known; known are: {', '.join(known)}")
-    return float(value)
+    return {
+        key: readers[key](str(value)) if key in readers else value for key, value in given.items()
+    }
 
 
-def _responses(jobs: Sequence[Any]) -> list[float]:
-    return [job.end - job.submit for job in jobs if job.start is not None and job.end is not None]
+def _measure(name: str, metrics: Mapping[str, float]) -> float:
+    if name not in metrics:
+        raise ExperimentError(f"metrics: {name!r} is not known; known are: {', '.join(metrics)}")
+    return float(metrics[name])
 
 
-def _mean_response(jobs: Sequence[Any]) -> float:
-    """From submission to end, of the jobs that ran."""
-    taken = _responses(jobs)
-    return math.fsum(taken) / len(taken) if taken else 0.0
-
-
-def _mean_response_of_submitted(jobs: Sequence[Any]) -> float:
-    """The same, where a job that was rejected counts as 0."""
-    return math.fsum(_responses(jobs)) / len(jobs) if jobs else 0.0
+def _means_after(jobs: Sequence[JobRecord], warm_up: int) -> dict[str, float]:
+    """Mean response times without the first jobs, that found an empty machine."""
+    counted = sorted(jobs, key=lambda job: (job.submit, job.id))[warm_up:]
+    taken = [job.turnaround for job in counted if job.start is not None]
+    if not warm_up or not taken:
+        return {}
+    total = math.fsum(taken)
+    return {"mean_turnaround_s": total / len(taken), "mean_response_s": total / len(counted)}

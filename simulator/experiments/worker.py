@@ -3,6 +3,7 @@
 import json
 import sys
 
+from pliant.simulator.errors import SimulationError
 from pliant.simulator.experiments.tasks import run_task
 
 
@@ -11,8 +12,8 @@ def main() -> int:
     task = json.load(sys.stdin)
     try:
         measured = run_task(task["spec"], task["seed"], task["metrics"])
-    except ValueError as error:
-        # Every error of an input is one.
+    except (SimulationError, ValueError) as error:
+        # Every error of an input is one of these.
         print(f"{task['spec'].get('workload')}, seed {task['seed']}: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
