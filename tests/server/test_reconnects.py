@@ -20,6 +20,7 @@ def test_a_beginning_that_a_killed_server_never_heard_of_is_told_again(server: S
         start = node.expect("start_world")
         application = Application(start, sizes="1-4")
         application.expect("welcome")
+        wait_until(lambda: user.job(job)["state"] == "RUNNING")
         user.do("resize", id=job, size=2)
         offer = application.find("offer")
         offer.verb = app_pb2.VERB_ACCEPT
