@@ -20,8 +20,8 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -181,7 +181,7 @@ class Spool:
 
     def remove(self) -> None:
         """Forget the world."""
-        shutil.rmtree(self.directory, ignore_errors=True)
+        _remove_folder(self.directory)
 
     def _lines(self, name: str) -> Iterator[str]:
         """Yield the complete lines of a file; one that was cut short by a crash is none."""
@@ -198,9 +198,18 @@ def spools(base: Path) -> Iterator[Spool]:
     """Yield the worlds under a folder; remove those whose order was never complete."""
     for entry in sorted(base.iterdir()):
         if entry.name.startswith(_UNFINISHED):
-            shutil.rmtree(entry, ignore_errors=True)
+            _remove_folder(entry)
         elif entry.is_dir():
             yield Spool(entry)
+
+
+def _remove_folder(path: Path) -> None:
+    """Remove a folder of files, as far as that is possible."""
+    # Not `shutil`: it loads three compression libraries, which each fork of a shim would map anew.
+    with suppress(OSError):
+        for name in os.listdir(path):
+            (path / name).unlink(missing_ok=True)
+        path.rmdir()
 
 
 def _as_dict(request: Request) -> dict[str, Any]:
