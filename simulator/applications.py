@@ -116,8 +116,10 @@ _FORMS = (*_MODELS, "random:P", "random:P:partial")
 
 
 def parse_answers(text: str) -> AnswerModel:
-    """Read the name of an answer model: one of ``always``, ``bounds``, ``pow2``, ``reluctant``,
-    ``countering``, ``random:P`` and ``random:P:partial`` (P: the probability of success).
+    """Read the name of an answer model.
+
+    It is one of ``always``, ``bounds``, ``pow2``, ``reluctant``, ``countering``, ``random:P`` and
+    ``random:P:partial`` (P: the probability of success).
 
     Raises:
         SettingsError: the known ones.

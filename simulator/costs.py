@@ -21,7 +21,7 @@ class Cost:
     high: float = 0.0
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.low) and math.isfinite(self.high) and 0 <= self.low):
+        if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low >= 0):
             raise SettingsError(f"cost {self}: both bounds are numbers of seconds >= 0")
         if self.low > self.high:
             raise SettingsError(f"cost {self}: the lower bound is above the upper one")

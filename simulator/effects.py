@@ -296,4 +296,3 @@ def _class(job: SimJob) -> str:
     if job.sizes.fixed:
         return "rigid"
     return "malleable" if job.malleable else "moldable"
-

@@ -8,6 +8,7 @@ printed form leaves these events without a pass).
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from heapq import heappop, heappush
 from itertools import count
 from random import Random
@@ -36,6 +37,15 @@ from pliant.simulator.workload import SimJob
 from pliant.strategies import Strategy, load_strategy
 
 _FOREVER = float("inf")
+#: Nobody is late here, except where a model says so.
+_LIMITS = Limits(
+    offer_timeout_s=_FOREVER,
+    prepare_timeout_s=_FOREVER,
+    safe_point_timeout_s=_FOREVER,
+    resize_deadline_s=_FOREVER,
+    kill_grace_s=0.0,
+    settle_s=0.0,
+)
 #: Calls of the core in one instant; more is a strategy that plans for ever.
 MOST_ROUNDS = 10_000
 #: Instants in which nothing starts, changes or ends: while nothing could, and in any case.
@@ -61,8 +71,7 @@ class Engine:
         )
         self.strategy_name = name if isinstance(name, str) else type(name).__name__
         quiet = 1e-6 if settings.quiet_s is None else settings.quiet_s
-        limits = Limits(*[_FOREVER] * 4, kill_grace_s=0.0, settle_s=0.0, quiet_s=quiet)
-        self.core = Core(self.strategy_name, limits)
+        self.core = Core(self.strategy_name, replace(_LIMITS, quiet_s=quiet))
         self.machine = Machine(settings)
         self.now = 0.0
         self._arrivals = iter(jobs)

@@ -4,6 +4,7 @@ import csv
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 
@@ -80,7 +81,7 @@ def _listed(path: Path) -> dict[str, list[tuple[float, float]]]:
         raise SettingsError(f"{path}: cannot be read: {error}") from None
     for name, outages in result.items():
         outages.sort()
-        if any(up > down for (_, up), (down, _) in zip(outages, outages[1:], strict=False)):
+        if any(up > down for (_, up), (down, _) in pairwise(outages)):
             raise SettingsError(f"{path}: two outages of node {name} overlap")
     return result
 

@@ -1,8 +1,8 @@
 """Metrics by the papers' formulas, gathered as jobs end: constant time for each job.
 
-All means are over the jobs that ran. ``utilization`` counts the time that processors were allocated
-(Kumar's Table 4.3, Streit's UTIL), ``utilization_work`` the work that was done (Ghafoor 3.4 with the
-phases of 3.15: without waiting for an adaptation to end); both divide by P x span.
+All means are over the jobs that ran. ``utilization`` counts the time that processors were
+allocated (Kumar's Table 4.3, Streit's UTIL), ``utilization_work`` the work that was done (Ghafoor
+3.4 with the phase times of 3.15, without the adaptations); both divide by P x span.
 """
 
 import math

@@ -1,0 +1,173 @@
+"""``pliant simulate``: a workload, a machine and a strategy in; metrics, jobs and pictures out."""
+
+import contextlib
+import os
+import sys
+import time
+from argparse import Namespace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, TextIO
+
+from pliant.simulator.cli_options import PROG, make_settings, make_workload, parser
+from pliant.simulator.errors import SettingsError, SimulationError
+
+if TYPE_CHECKING:
+    from pliant.core.commands import Note
+    from pliant.simulator.result import Result
+    from pliant.simulator.settings import Settings
+    from pliant.simulator.workload import Workload
+
+#: Options that name files to be written.
+_FILES = ("jobs_out", "events_out", "gantt", "utilization")
+#: Seconds of silence, and between two reports on a terminal or in a file.
+_SILENCE, _ON_TERMINAL, _IN_FILE = 2.0, 0.5, 10.0
+INTERRUPTED, BROKEN_PIPE = 130, 141
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Simulate a workload with the core and the strategies that clusters run."""
+    from pliant.simulator.workload import WorkloadError
+    from pliant.strategies import UnknownStrategyError
+    from pliant.strategies.options import OptionError
+
+    options = parser().parse_args(argv)
+    try:
+        _run(options)
+        sys.stdout.flush()
+    except (SettingsError, OptionError, UnknownStrategyError) as error:
+        return _fail(error, 2)
+    except (SimulationError, WorkloadError) as error:
+        return _fail(error, 1)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The interpreter flushes once more at its end, into a pipe that nobody reads.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
+    return 0
+
+
+def _fail(error: Exception, code: int) -> int:
+    text = " ".join(str(error).split())
+    sys.stderr.write(f"{PROG}: {text}\n")
+    return code
+
+
+def _run(options: Namespace) -> None:
+    from pliant.simulator import report
+
+    settings = make_settings(options)
+    with contextlib.ExitStack() as stack:
+        files = {name: _open(stack, name, getattr(options, name)) for name in _FILES}
+        runs, first = _simulate(options, settings, files)
+        _write(first[0], first[1], first[2], files)
+    workload, used, _ = first
+    if options.json:
+        print(report.as_json(_head(options, workload, used), runs))
+        return
+    print(
+        f"{workload.name or options.workload}: {len(workload.jobs)} jobs on {used.total} "
+        f"processors, {used.strategy}"
+        + (f", {len(workload.skipped)} records skipped" if workload.skipped else "")
+        + (f", {len(runs)} runs with 95 % confidence intervals" if len(runs) > 1 else "")
+    )
+    print("\n".join(report.summary(runs)))
+
+
+def _open(stack: contextlib.ExitStack, name: str, path: str | None) -> TextIO | None:
+    """Open a file before the work starts that would fill it."""
+    if path is None:
+        return None
+    try:
+        return stack.enter_context(open(path, "w", encoding="utf-8", newline=""))
+    except OSError as error:
+        option = name.replace("_", "-")
+        raise SettingsError(f"--{option} {path}: cannot be written: {error.strerror}") from None
+
+
+def _simulate(
+    options: Namespace, settings: "Settings", files: dict[str, TextIO | None]
+) -> tuple[list[dict[str, float]], tuple["Workload", "Settings", "Result"]]:
+    """All runs; the first one with what files are made of."""
+    from pliant.simulator.simulate import simulate
+
+    runs, first, log = [], None, files["events_out"]
+    for seed in range(options.seed, options.seed + options.replications):
+        workload = make_workload(options, seed)
+        used = _fitted(replace(settings, seed=seed), workload)
+        watch = _Watch(len(workload.jobs), seed - options.seed + 1, options.replications)
+        result = simulate(workload.jobs, used, on_note=_writer(log), progress=watch)
+        watch.close()
+        runs.append(dict(result.metrics))
+        if first is None:
+            first = workload, used, result
+            settings, log = replace(settings, keep_jobs=False, keep_spans=False), None
+    assert first is not None
+    return runs, first
+
+
+def _writer(file: TextIO | None) -> "Callable[[Note], None] | None":
+    from pliant.simulator.report import note_line
+
+    return None if file is None else lambda note: print(note_line(note), file=file)
+
+
+def _fitted(settings: "Settings", workload: "Workload") -> "Settings":
+    """The settings on the machine that was named, or that the workload is meant for."""
+    if settings.clusters or settings.processors > 1:
+        return settings
+    if workload.processors is None:
+        raise SettingsError("--processors: the workload does not say how many; name them")
+    return replace(settings, processors=workload.processors)
+
+
+def _write(
+    workload: "Workload", used: "Settings", result: "Result", files: dict[str, TextIO | None]
+) -> None:
+    from pliant.simulator import drawing, report
+
+    title = f"{workload.name}, {used.strategy}, {used.total} processors"
+    if files["jobs_out"]:
+        report.write_jobs(files["jobs_out"], result.jobs)
+    for name, draw in (("gantt", drawing.gantt), ("utilization", drawing.utilization)):
+        file = files[name]
+        if file is not None:
+            file.writelines(line + "\n" for line in draw(result.spans, used.total, title))
+
+
+def _head(options: Namespace, workload: "Workload", used: "Settings") -> dict[str, object]:
+    return {
+        "strategy": used.strategy,
+        "workload": workload.name or options.workload,
+        "processors": used.total,
+        "seed": options.seed,
+        "replications": options.replications,
+        "skipped": len(workload.skipped),
+    }
+
+
+class _Watch:
+    """Tells on stderr how far a long run is."""
+
+    def __init__(self, jobs: int, run: int, runs: int) -> None:
+        self._jobs = jobs
+        self._which = f"run {run} of {runs}, " if runs > 1 else ""
+        self._terminal = sys.stderr.isatty()
+        self._next = time.monotonic() + _SILENCE
+        self._said = False
+
+    def __call__(self, ended: int, now: float) -> None:
+        moment = time.monotonic()
+        if moment < self._next:
+            return
+        self._next = moment + (_ON_TERMINAL if self._terminal else _IN_FILE)
+        self._said = True
+        text = f"{PROG}: {self._which}{ended} of {self._jobs} jobs ended, {now:.0f} s simulated"
+        sys.stderr.write(f"\r\x1b[K{text}" if self._terminal else f"{text}\n")
+        sys.stderr.flush()
+
+    def close(self) -> None:
+        """Leave the line to others."""
+        if self._said and self._terminal:
+            sys.stderr.write("\r\x1b[K")

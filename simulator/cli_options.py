@@ -1,0 +1,231 @@
+"""The options of ``pliant simulate``, and what they make of settings and workloads."""
+
+import argparse
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from random import Random
+from typing import TYPE_CHECKING, NoReturn, TypeVar
+
+if TYPE_CHECKING:
+    from pliant.core.sizes import Sizes
+    from pliant.simulator.settings import Settings
+    from pliant.simulator.workload import Workload
+
+PROG = "pliant simulate"
+
+_T = TypeVar("_T")
+
+_EPILOG = """\
+The workload is a log in the Standard Workload Format, plain or gzip, or a model with parameters:
+downey, ghafoor, kumar or lublin, such as `kumar:gap=60,minpe=16-64`.
+Costs are seconds: S is constant, A-B a ramp that makes low costs likely.
+Exit codes: 0 done, 1 the workload or the strategy failed, 2 wrong usage."""
+
+
+class Parser(argparse.ArgumentParser):
+    """Takes no abbreviations, and reports wrong usage in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        """Exit with 2."""
+        self.exit(2, f"{self.prog}: {message} (try `{self.prog} --help`)\n")
+
+
+@dataclass(frozen=True, slots=True)
+class _Number:
+    """A number on the command line, within bounds."""
+
+    read: type[int] | type[float]
+    low: float
+    expected: str
+    high: float = math.inf
+
+    def __call__(self, text: str) -> int | float:
+        try:
+            value = self.read(text)
+        except ValueError:
+            value = math.nan
+        if not (self.low <= value <= self.high and math.isfinite(value)):
+            raise argparse.ArgumentTypeError(f"expected {self.expected}, not {text!r}")
+        return value
+
+
+_COUNT = _Number(int, 1, "a whole number >= 1")
+_SECONDS = _Number(float, 0, "seconds >= 0")
+_PERCENT = _Number(float, 0, "a share between 0 and 100", 100)
+
+
+def parser() -> argparse.ArgumentParser:
+    """All options."""
+    made = Parser(
+        prog=PROG,
+        allow_abbrev=False,
+        description="Simulate a workload with the core and the strategies that clusters run.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    _workload(made.add_argument_group("workload"))
+    _machine(made.add_argument_group("machine"))
+    _scheduling(made.add_argument_group("scheduling"))
+    _output(made.add_argument_group("output"))
+    return made
+
+
+def _workload(group: "argparse._ArgumentGroup") -> None:
+    add = group.add_argument
+    add("--workload", required=True, metavar="FILE|MODEL", help="a log, or a model")
+    add("--jobs", type=_COUNT, metavar="N", help="only the first N jobs; N jobs of a model")
+    add("--side-file", metavar="FILE.csv", help="malleable attributes by job number")
+    add("--malleable", type=_PERCENT, metavar="PCT", help="make so many jobs malleable")
+    add("--sizes", metavar="GRAMMAR", help="of malleable jobs, such as 2-64:pow2")
+    add("--malleable-spread", choices=("even", "random"), default="even", help="(even)")
+    add("--evolving", type=_PERCENT, metavar="PCT", help="so many jobs ask for other sizes")
+    add("--shrinking-factor", type=_Number(float, 1e-9, "a factor > 0"), metavar="F",
+        help="multiply times of submission")  # fmt: skip
+    add("--seed", type=_Number(int, 0, "a whole number >= 0"), default=0, metavar="K", help="(0)")
+    add("--replications", type=_COUNT, default=1, metavar="R",
+        help="runs with seeds K, K+1, ...: means with 95 %% confidence intervals (1)")  # fmt: skip
+
+
+def _machine(group: "argparse._ArgumentGroup") -> None:
+    add = group.add_argument
+    add("--processors", type=_COUNT, metavar="P", help="default: what the workload says")
+    add("--clusters", metavar="NAME:P,...", help="several clusters instead of one")
+    add("--node-size", type=_COUNT, default=0, metavar="N",
+        help="processors of a node (each cluster is one node)")  # fmt: skip
+    add("--node-failures", metavar="MTBF/MTTR|FILE.csv",
+        help="mean seconds between failures and to repair, or a list node,down,up")  # fmt: skip
+
+
+def _scheduling(group: "argparse._ArgumentGroup") -> None:
+    add = group.add_argument
+    add("--strategy", default="equipartition", metavar="NAME", help="(equipartition)")
+    add("--backfill", choices=("none", "easy", "conservative"), help="of a queueing strategy")
+    add("--strategy-option", action="append", default=[], metavar="NAME=VALUE", help="repeatable")
+    add("--negotiation-cost", default="0", metavar="S|A-B", help="seconds of each talk (0)")
+    add("--negotiation", choices=("sequential", "parallel"), default="sequential",
+        help="whether talks of a cycle add up, or the longest counts (sequential)")  # fmt: skip
+    add("--adaptation-cost", default="0", metavar="S|A-B",
+        help="seconds for each changed processor (0)")  # fmt: skip
+    add("--answers", default="always", metavar="MODEL",
+        help="always, bounds, pow2, reluctant, countering, random:P, random:P:partial")  # fmt: skip
+    add("--safe-point-interval", type=_SECONDS, default=0.0, metavar="S",
+        help="seconds between safe points (0: always at one)")  # fmt: skip
+
+
+def _output(group: "argparse._ArgumentGroup") -> None:
+    add = group.add_argument
+    add("--json", action="store_true", help="metrics as one JSON object")
+    add("--jobs-out", metavar="FILE.csv", help="a line for each job")
+    add("--events-out", metavar="FILE.jsonl", help="the history, a JSON object in each line")
+    add("--gantt", metavar="FILE.svg", help="who held which processors when")
+    add("--utilization", metavar="FILE.svg", help="how many processors were in use")
+    add("--debug", action="store_true", help="check the core after every event (slow)")
+
+
+def make_workload(options: argparse.Namespace, seed: int) -> "Workload":
+    """The jobs: read or made, then changed in the order of the options.
+
+    Raises:
+        WorkloadError, SettingsError: what is wrong.
+    """
+    from pliant.simulator import models, sidefile, swf
+
+    given = {"jobs": options.jobs, "processors": options.processors}
+    if models.is_model(options.workload):
+        known = {key: value for key, value in given.items() if value is not None}
+        workload = models.make_workload(options.workload, **known, seed=seed)
+    else:
+        workload = swf.read_swf(options.workload, **given)
+    if options.shrinking_factor is not None:
+        workload = models.shrink(workload, options.shrinking_factor)
+    if options.side_file:
+        workload = sidefile.merge_side_file(workload, options.side_file)
+    if options.malleable is not None:
+        workload = models.make_malleable(
+            workload,
+            options.malleable,
+            _sizes(options.sizes),
+            options.malleable_spread,
+            Random(f"{seed}:malleable"),
+        )
+    if options.evolving:
+        workload = models.make_evolving(workload, options.evolving, Random(f"{seed}:evolving"))
+    return workload
+
+
+def _sizes(text: str | None) -> "Sizes | None":
+    from pliant.core.sizes import SizesError, parse_sizes
+    from pliant.simulator.errors import SettingsError
+
+    try:
+        return None if text is None else parse_sizes(text)
+    except SizesError as error:
+        raise SettingsError(f"--sizes: {error}") from None
+
+
+def make_settings(options: argparse.Namespace) -> "Settings":
+    """The settings, with the machine as far as it is named.
+
+    Raises:
+        SettingsError: the option, what is wrong with it, and what is expected.
+    """
+    from pliant.simulator.costs import parse_cost
+    from pliant.simulator.failures import NO_FAILURES, parse_failures
+    from pliant.simulator.settings import Settings, parse_clusters
+
+    failures = options.node_failures
+    settings = Settings(
+        options.processors or 1,
+        strategy=strategy_name(options.strategy, options.backfill),
+        options=_strategy_options(options.strategy_option),
+        node_size=options.node_size,
+        negotiation_cost=_named("--negotiation-cost", parse_cost, options.negotiation_cost),
+        negotiation=options.negotiation,
+        adaptation_cost=_named("--adaptation-cost", parse_cost, options.adaptation_cost),
+        answers=options.answers,
+        safe_point_interval=options.safe_point_interval,
+        failures=NO_FAILURES if failures is None else parse_failures(failures),
+        check=options.debug,
+        keep_jobs=bool(options.jobs_out),
+        keep_spans=bool(options.gantt or options.utilization),
+    )
+    if not options.clusters:
+        return settings
+    clusters = _named("--clusters", parse_clusters, options.clusters)
+    return replace(settings, clusters=clusters, processors=options.processors or 0)
+
+
+def _named(option: str, read: Callable[[str], _T], text: str) -> _T:
+    from pliant.simulator.errors import SettingsError
+
+    try:
+        return read(text)
+    except SettingsError as error:
+        raise SettingsError(f"{option}: {error}") from None
+
+
+def strategy_name(name: str, backfill: str | None) -> str:
+    """``fcfs`` and ``easy`` are ``fcfs+easy``."""
+    from pliant.simulator.errors import SettingsError
+
+    if backfill is None:
+        return name
+    base, plus, own = name.partition("+")
+    if plus and own != backfill:
+        raise SettingsError(f"--backfill {backfill}: strategy {name} says how it backfills already")
+    return base if backfill == "none" else f"{base}+{backfill}"
+
+
+def _strategy_options(words: Sequence[str]) -> dict[str, object]:
+    from pliant.simulator.errors import SettingsError
+
+    values: dict[str, object] = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not (name and equals):
+            raise SettingsError(f"--strategy-option {word!r}: write NAME=VALUE")
+        if name in values:
+            raise SettingsError(f"--strategy-option {name}: given twice")
+        values[name] = value
+    return values
