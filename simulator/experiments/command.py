@@ -4,7 +4,7 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from pliant.simulator.experiments.definitions import (
@@ -60,18 +60,15 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _at_least(least: int) -> "type[int]":
+def _at_least(least: int) -> Callable[[str], int]:
     """A type of arguments: whole numbers from ``least`` on."""
 
-    class Number(int):
-        def __new__(cls, text: str) -> "Number":
-            if not (text.isascii() and text.isdigit() and int(text) >= least):
-                raise argparse.ArgumentTypeError(
-                    f"expected a whole number >= {least}, not {text!r}"
-                )
-            return super().__new__(cls, text)
+    def number(text: str) -> int:
+        if not (text.isascii() and text.isdigit() and int(text) >= least):
+            raise argparse.ArgumentTypeError(f"expected a whole number >= {least}, not {text!r}")
+        return int(text)
 
-    return Number
+    return number
 
 
 def _list(options: argparse.Namespace) -> int:

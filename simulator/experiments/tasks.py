@@ -1,7 +1,6 @@
 """One run of an experiment, as data: it can be handed to another process."""
 
 import dataclasses
-import importlib
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -16,6 +15,7 @@ from pliant.simulator.experiments.definitions import ExperimentError
 from pliant.simulator.failures import parse_failures
 from pliant.simulator.result import JobRecord
 from pliant.simulator.settings import Settings, parse_clusters
+from pliant.simulator.simulate import simulate
 from pliant.simulator.swf import read_swf
 from pliant.simulator.workload import Workload, WorkloadError
 
@@ -77,7 +77,6 @@ def run_task(spec: Mapping[str, Any], seed: int, metrics: Sequence[str]) -> dict
         ExperimentError: a metric is not known, or the definition is wrong.
         WorkloadError, ValueError: the workload, the strategy or the settings make no sense.
     """
-    engine: Any = importlib.import_module("pliant.simulator")
     workload = workload_of(spec, seed)
     processors = spec.get("processors") or workload.processors
     if processors is None:
@@ -90,7 +89,7 @@ def run_task(spec: Mapping[str, Any], seed: int, metrics: Sequence[str]) -> dict
         keep_jobs=bool(spec.get("warm_up")),
         **_settings(spec.get("settings", {})),
     )
-    result = engine.simulate(workload.jobs, settings)
+    result = simulate(workload.jobs, settings)
     means = _means_after(result.jobs, spec.get("warm_up", 0))
     return {name: _measure(name, {**result.metrics, **means}) for name in metrics}
 
