@@ -1,0 +1,212 @@
+"""The stream to a server that vanishes, does not answer, or talks nonsense; no MPI."""
+
+from __future__ import annotations
+
+import queue
+import socket
+import threading
+from collections.abc import Callable, Iterator
+
+import grpc
+import pytest
+
+from pliant.appkit import session as module
+from pliant.appkit.control import Lines, serve
+from pliant.appkit.messages import Begun, Decision, Hello, Progress, Said, Withdrawn
+from pliant.appkit.session import Session
+from pliant.core.negotiation import Template, Verb
+from pliant.protos import app_pb2 as pb
+from standin import Server
+from testkit import wait_until
+
+
+class Desk:
+    """A coordinator that does as it is told."""
+
+    standby = False
+
+    def __init__(self) -> None:
+        self.heard_last: Template | None = None
+        self.reply: Template | None = None
+        self.orders: queue.SimpleQueue[Decision] = queue.SimpleQueue()
+
+    def connect(self) -> Hello:
+        return Hello(7, 1, 0, b"token", False, (0,), "1-4", 0, "127.0.0.1:1", 3, True)
+
+    def progress(self) -> Progress | None:
+        return Progress(0.0, 1, 1, 1)
+
+    def heard(self, template: Template) -> Template | None:
+        self.heard_last = template
+        return self.reply
+
+    def go(self, decision: Decision) -> None:
+        if not decision.resize:
+            raise RuntimeError("no coordinator expects this")
+        self.orders.put(decision)
+
+    def withdraw(self, resize: int) -> None:
+        raise AssertionError("not in these tests")
+
+
+class Relay:
+    """Stands between application and server; connections freeze, as if the host were gone."""
+
+    def __init__(self) -> None:
+        self.target = ""
+        self.connections: list[tuple[socket.socket, ...]] = []
+        self.frozen: set[int] = set()
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                inside, _ = self._listener.accept()
+            except OSError:
+                return
+            number = len(self.connections)
+            if not self.target:
+                self.connections.append((inside,))
+                continue
+            host, _, port = self.target.rpartition(":")
+            outside = socket.create_connection((host, int(port)))
+            self.connections.append((inside, outside))
+            for one, other in ((inside, outside), (outside, inside)):
+                threading.Thread(target=self._pass, args=(number, one, other), daemon=True).start()
+
+    def _pass(self, number: int, one: socket.socket, other: socket.socket) -> None:
+        try:
+            while data := one.recv(65536):
+                if number not in self.frozen:
+                    other.sendall(data)
+        except OSError:
+            pass
+
+    def close(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        for pair in self.connections:
+            for sock in pair:
+                sock.close()
+
+
+@pytest.fixture
+def relay() -> Iterator[Relay]:
+    relay = Relay()
+    yield relay
+    relay.close()
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    server = Server()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def open_session() -> Iterator[Callable[[str], tuple[Session, Desk]]]:
+    opened: list[Session] = []
+
+    def begin(address: str) -> tuple[Session, Desk]:
+        desk = Desk()
+        session = Session(desk, lambda: address)  # type: ignore[arg-type]  # as much as is needed
+        session.start()
+        opened.append(session)
+        return session, desk
+
+    yield begin
+    for session in opened:
+        session.stop(0.5)
+        session._thread.join(40)
+        assert not session._thread.is_alive()
+
+
+Open = Callable[[str], tuple[Session, Desk]]
+
+
+def test_a_host_that_is_gone_is_noticed_and_the_stream_opened_again(
+    relay: Relay, server: Server, open_session: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "KEEPALIVE_S", 1.0)
+    monkeypatch.setattr(module, "KEEPALIVE_TIMEOUT_S", 1.0)
+    relay.target = server.address
+    open_session(relay.address)
+    server.hellos.get(timeout=40)
+    relay.frozen.add(0)
+    again = server.hellos.get(timeout=40)
+    assert (again.pending_resize, again.begun) == (3, True)
+    assert len(relay.connections) == 2
+
+
+def test_a_server_that_does_not_welcome_is_given_up(
+    relay: Relay, open_session: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "WELCOME_TIMEOUT_S", 0.5)
+    open_session(relay.address)
+    wait_until(lambda: len(relay.connections) >= 2)
+
+
+def test_only_what_the_coordinator_says_is_answered(server: Server, open_session: Open) -> None:
+    session, desk = open_session(server.address)
+    end = Template(1, 7, 0, Verb.REJECT, reason="no counters")
+    server.send(pb.AppOrder(offer=pb.Template(negotiation=1, job=7, verb=pb.VERB_REJECT)))
+    wait_until(lambda: desk.heard_last)
+    assert desk.heard_last == Template(1, 7, 0, Verb.REJECT)
+    desk.reply = end
+    server.send(pb.AppOrder(offer=pb.Template(negotiation=2, job=7, verb=pb.VERB_OFFER)))
+    assert server.next("answer").answer.reason == "no counters"
+    session.send(Begun(2))
+    assert server.next("begun").begun.resize == 2
+    assert server.reports["answer"].empty()
+
+
+def test_an_order_that_fails_does_not_end_the_session(server: Server, open_session: Open) -> None:
+    session, desk = open_session(server.address)
+    server.send(pb.AppOrder(go=pb.Go(resize=0)))
+    server.hellos.get(timeout=40)
+    server.hellos.get(timeout=40)
+    session.send(Withdrawn(4))
+    assert server.next("withdrawn").withdrawn.resize == 4
+    server.send(pb.AppOrder(offer=pb.Template(verb=pb.VERB_UNSPECIFIED)))
+    server.hellos.get(timeout=40)
+    server.send(pb.AppOrder(go=pb.Go(resize=5)))
+    assert desk.orders.get(timeout=40).resize == 5
+
+
+def test_reports_wait_for_the_next_stream_and_answers_do_not(open_session: Open) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as nobody:
+        address = f"127.0.0.1:{nobody.getsockname()[1]}"
+    session, _ = open_session(address)
+    session.send(Said(Template(1, 7, 0, Verb.WITHDRAW)))
+    session.send(Withdrawn(1))
+    wait_until(lambda: session._backlog == [Withdrawn(1)])
+
+
+def test_channels_ask_no_more_often_than_the_server_allows() -> None:
+    from pliant.server import rpc
+
+    mine, allowed = dict(module._channel_options()), dict(rpc.OPTIONS)
+    assert mine["grpc.keepalive_time_ms"] > allowed["grpc.http2.min_ping_interval_without_data_ms"]
+    assert isinstance(grpc.insecure_channel("127.0.0.1:1", list(mine.items())), grpc.Channel)
+
+
+def test_an_order_of_the_controller_that_fails_does_not_end_the_thread(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    ours, theirs = socket.socketpair()
+    handled: list[int] = []
+
+    def handle(message: dict[str, int]) -> None:
+        handled.append(10 // message["number"])
+
+    thread = serve(Lines(ours), handle)
+    theirs.sendall(b'{"number": 0}\n[]\n{"number": 5}\n')
+    wait_until(lambda: handled == [2])
+    theirs.close()
+    thread.join(40)
+    assert not thread.is_alive()
+    ours.close()
+    assert "ZeroDivisionError" in capfd.readouterr().err

@@ -1,0 +1,268 @@
+"""What a coordinator says in talks, about GOs and about itself; no MPI, no server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pliant.appkit.coordinator import Coordinator, Program
+from pliant.appkit.decide import OnOffer, decide
+from pliant.appkit.environment import Environment
+from pliant.appkit.membership import Membership
+from pliant.appkit.messages import (
+    Begun,
+    Decision,
+    Hello,
+    Offer,
+    Outcome,
+    Progress,
+    Report,
+    Said,
+    Withdrawn,
+)
+from pliant.core.negotiation import Direction, Item, ItemStatus, Template, Verb
+from pliant.core.sizes import parse_sizes
+
+SIZES = parse_sizes("1-8")
+
+
+class Wire:
+    """A channel that keeps what is sent."""
+
+    def __init__(self) -> None:
+        self.sent: list[Report] = []
+
+    def start(self) -> None:
+        pass
+
+    def send(self, report: Report) -> None:
+        self.sent.append(report)
+
+    def stop(self, timeout: float) -> None:
+        pass
+
+
+class Desk:
+    """A coordinator of four processes, in its first loop."""
+
+    def __init__(self, folder: Path) -> None:
+        (folder / "token").write_bytes(b"token")
+        environment = Environment(
+            7, 1, 0, 0, False, -1, "", "", str(folder / "token"), "127.0.0.1", (0, 1, 2, 3)
+        )
+        member = Membership(None, 0, (0, 1, 2, 3))
+        member.size = 4
+        self.on_offer: OnOffer | None = None
+        self.sees: Callable[[Offer], Offer] = lambda offer: offer
+        program = Program(
+            environment=environment,
+            membership=member,
+            sizes=str(SIZES),
+            preferred=0,
+            decide=lambda offer: decide(self.sees(offer), SIZES, self.on_offer),
+            progress=lambda: Progress(0.0, 0, 0, 0),
+            once=list,
+        )
+        self.coordinator = Coordinator(program)
+        self.wire = Wire()
+        self.coordinator.attach(self.wire)
+        self.coordinator.connect()
+        self.coordinator.enter_loop(1)
+
+    def hear(self, verb: Verb, size: int = 2, number: int = 1) -> Template | None:
+        """The server says something; the answer."""
+        direction = Direction.RECEIVE if size > 4 else Direction.RELEASE
+        item = Item("processors", abs(size - 4), direction, sizes=str(size))
+        return self.coordinator.heard(Template(number, 7, 0, verb, (item,), round=1))
+
+    def answer(self, verb: Verb, size: int = 2, number: int = 1) -> Template:
+        reply = self.hear(verb, size, number)
+        assert reply is not None
+        return reply
+
+    def go(self, number: int = 1, leaving: tuple[int, ...] = (2, 3)) -> bool:
+        """The server says GO; whether the coordinator takes it."""
+        self.coordinator.go(Decision(number, 1, leaving))
+        return self.coordinator.ready
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    desk = Desk(tmp_path)
+    yield desk
+    desk.coordinator.close()
+
+
+def test_an_offer_is_accepted_and_its_go_is_taken(desk: Desk) -> None:
+    reply = desk.answer(Verb.OFFER)
+    assert (reply.verb, reply.items[0].status) == (Verb.ACCEPT, ItemStatus.ACCEPTED)
+    assert desk.go()
+
+
+@pytest.mark.parametrize("verb", [Verb.REJECT, Verb.WITHDRAW, Verb.ACCEPT, Verb.EXPIRE])
+def test_what_is_no_proposal_gets_no_answer(desk: Desk, verb: Verb) -> None:
+    assert desk.hear(verb) is None
+    assert not desk.go()
+    assert desk.wire.sent == [Withdrawn(1)]
+
+
+@pytest.mark.parametrize(("end", "goes"), [(Verb.ACCEPT, True), (Verb.REJECT, False)])
+def test_the_servers_word_on_a_counter_ends_the_talk(desk: Desk, end: Verb, goes: bool) -> None:
+    desk.on_offer = lambda _: 3
+    counter = desk.answer(Verb.OFFER)
+    assert (counter.verb, counter.round) == (Verb.COUNTER, 2)
+    item = counter.items[0]
+    assert (item.sizes, item.quantity, item.direction) == ("3", 1, Direction.RELEASE)
+    assert not desk.go(), "nobody has agreed yet"
+    desk.hear(Verb.WITHDRAW, number=1)
+    desk.on_offer = lambda _: 3
+    assert desk.answer(Verb.OFFER, number=2).verb is Verb.COUNTER
+    assert desk.hear(end, size=3, number=2) is None
+    assert desk.go(2, leaving=(3,)) is goes
+
+
+def test_counters_go_on_until_a_last_word(desk: Desk) -> None:
+    seen: list[bool] = []
+
+    def wish(offer: object) -> int:
+        seen.append(getattr(offer, "final", False))
+        return 3
+
+    desk.on_offer = wish
+    assert desk.answer(Verb.OFFER, 1).verb is Verb.COUNTER
+    assert desk.answer(Verb.COUNTER, 2).verb is Verb.COUNTER
+    last = desk.answer(Verb.FINAL, 2)
+    assert (last.verb, last.reason) == (Verb.REJECT, "the program wants 3 processors")
+    assert seen == [False, False, True]
+    assert not desk.go()
+
+
+def test_a_last_word_can_be_accepted(desk: Desk) -> None:
+    assert desk.answer(Verb.FINAL, 2).verb is Verb.ACCEPT
+    assert desk.go()
+
+
+def test_a_program_that_counters_a_last_word_refuses_it(desk: Desk) -> None:
+    desk.on_offer = lambda _: 3
+    desk.sees = lambda offer: replace(offer, final=False)  # it overlooks that
+    reply = desk.answer(Verb.FINAL, 2)
+    assert reply.verb is Verb.REJECT
+    assert "not allowed" in reply.reason
+
+
+def test_an_offer_that_is_said_again_is_refused_with_a_reason(desk: Desk) -> None:
+    desk.on_offer = lambda _: False
+    assert desk.answer(Verb.OFFER).reason == "the program refused"
+    assert desk.answer(Verb.OFFER).reason == "negotiation 1 is over"
+    desk.on_offer = None
+    assert desk.answer(Verb.OFFER, number=2).verb is Verb.ACCEPT
+    assert "not allowed" in desk.answer(Verb.OFFER, number=2).reason
+    assert desk.go(2), "what was agreed on stands"
+
+
+def test_a_withdrawn_offer_cannot_go(desk: Desk) -> None:
+    desk.answer(Verb.OFFER)
+    desk.coordinator.withdraw(1)
+    assert not desk.go()
+    assert desk.wire.sent == [Withdrawn(1), Withdrawn(1)]
+
+
+def test_a_go_is_taken_once(desk: Desk) -> None:
+    desk.answer(Verb.OFFER)
+    assert desk.go()
+    assert desk.go()
+    assert desk.coordinator.begin(1) is not None
+    assert not desk.go(), "begun"
+    desk.coordinator.finish(Outcome(1, False, 0, (0, 1, 2, 3)))
+    assert not desk.go(), "done"
+    assert desk.wire.sent[-1] == Withdrawn(1)
+
+
+def test_a_new_stream_forgets_the_talks_of_the_last(desk: Desk) -> None:
+    desk.answer(Verb.OFFER)
+    desk.coordinator.connect()
+    assert desk.answer(Verb.OFFER).verb is Verb.ACCEPT
+    desk.coordinator.connect()
+    assert not desk.go()
+
+
+def test_between_loops_nothing_is_agreed(desk: Desk) -> None:
+    desk.answer(Verb.OFFER)
+    desk.on_offer = lambda _: 3
+    counter = desk.answer(Verb.OFFER, number=2)
+    desk.coordinator.leave_loop()
+    withdrawal = replace(counter, verb=Verb.WITHDRAW)
+    assert desk.wire.sent == [Said(withdrawal), Withdrawn(1)]
+    assert desk.hear(Verb.ACCEPT, number=2) is None
+    assert desk.answer(Verb.OFFER, number=3).reason == "the application is between its loops"
+    desk.coordinator.enter_loop(2)
+    assert not desk.go(1)
+    assert not desk.go(2)
+
+
+def test_a_loop_that_ends_while_the_program_thinks_ends_the_offer(desk: Desk) -> None:
+    def think(_: object) -> None:
+        desk.coordinator.leave_loop()
+
+    desk.on_offer = think
+    assert desk.answer(Verb.OFFER).reason == "the application is between its loops"
+
+
+def leave(_: object) -> None:
+    raise SystemExit
+
+
+@pytest.mark.parametrize(
+    ("wish", "text"),
+    [
+        (lambda _: "many", "TypeError"),
+        (lambda _: 1.5, "TypeError"),
+        (lambda _: 1 // 0, "ZeroDivisionError"),
+        (leave, "SystemExit"),
+        (lambda _: 0, "wants 0"),
+        (lambda _: 4, "wants 4"),
+        (lambda _: 9, "wants 9"),
+    ],
+)
+def test_a_program_that_answers_nonsense_refuses(desk: Desk, wish: OnOffer, text: str) -> None:
+    desk.on_offer = wish
+    reply = desk.answer(Verb.OFFER)
+    assert reply.verb is Verb.REJECT
+    assert text in reply.reason
+
+
+def test_an_offer_that_cannot_be_read_is_refused(desk: Desk) -> None:
+    for items in ((), (Item("processors", 1, Direction.RELEASE, sizes="many"),)):
+        number = 1 + len(items)
+        reply = desk.coordinator.heard(Template(number, 7, 0, Verb.OFFER, items))
+        assert reply is not None
+        assert (reply.verb, "ValueError" in reply.reason) == (Verb.REJECT, True)
+
+
+def test_hello_tells_what_has_begun(desk: Desk) -> None:
+    def said() -> tuple[int, bool]:
+        hello: Hello = desk.coordinator.connect()
+        return hello.pending_resize, hello.begun
+
+    assert said() == (0, False)
+    desk.answer(Verb.OFFER)
+    desk.go()
+    assert said() == (1, False)
+    assert desk.coordinator.begin(1) is not None
+    assert desk.wire.sent == [Begun(1)]
+    assert said() == (1, True)
+    desk.coordinator.finish(Outcome(1, False, 0, (0, 1, 2, 3)))
+    assert said() == (0, False)
+
+
+def test_newcomers_that_cannot_meet_fail_the_growth(desk: Desk) -> None:
+    desk.answer(Verb.OFFER, 5)
+    desk.coordinator.rendezvous.close()
+    desk.coordinator.go(Decision(1, 1, joining=(4,), secret="secret"))
+    outcome = desk.wire.sent[-1]
+    assert isinstance(outcome, Outcome)
+    assert (outcome.stage, outcome.reason) == ("join", "the rendezvous is closed")
+    assert desk.answer(Verb.OFFER, number=2).verb is Verb.ACCEPT
