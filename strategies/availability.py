@@ -20,11 +20,7 @@ def now_or_later(job: WaitingJob, view: View, within_reach: int) -> Availability
             True, view.now, job.sizes.down(within_reach), "processors are available"
         )
     reach = within_reach
-    ends = [
-        (run.started + run.estimate_s, run.id, run.lo)
-        for run in view.running
-        if run.estimate_s is not None
-    ]
+    ends = [(end, run.id, run.lo) for run in view.running if (end := run.expected_end) is not None]
     for end, _, lo in sorted(ends):
         reach += lo
         if job.sizes.lo <= reach:

@@ -2,7 +2,8 @@
 
 Every job gets its minimum; what is left is shared equally *on top of the minima*, up to each
 job's maximum. The queue is walked in order of arrival and a job that does not fit is passed over,
-so a wide job can starve: later, smaller ones may go ahead of it for ever.
+so a wide job can starve: later, smaller ones may go ahead of it for ever, unless the option
+``max-pass-over`` says how many may.
 """
 
 from pliant.core.ids import JobId
@@ -14,7 +15,16 @@ from pliant.strategies.sharing import Member, share
 
 
 class Equipartition(Strategy):
-    """Kumar's uniform first fit."""
+    """Kumar's uniform first fit.
+
+    Args:
+        max_pass_over: how many jobs may go ahead of one that does not fit; none: any number.
+    """
+
+    def __init__(self, *, max_pass_over: int | None = None) -> None:
+        if max_pass_over is not None and max_pass_over < 0:
+            raise ValueError(f"max-pass-over {max_pass_over} is below 0")
+        self._most = max_pass_over
 
     def is_available(self, job: WaitingJob, view: View) -> Availability:
         """Now, if its minimum fits beside the minima of all others."""
@@ -22,7 +32,8 @@ class Equipartition(Strategy):
 
     def allocate_processors(self, view: View) -> Plan:
         """Admit by first fit at the minimum, share the surplus, place the difference."""
-        admitted, reasons = _admit(view)
+        passed = _passed(view)
+        admitted, reasons = self._admit(view, passed)
         members = [Member(job.id, job.sizes) for job in view.running if job.resizable]
         members += [Member(job.id, job.sizes) for job in admitted]
         targets = share(members, _budget(view) - sum(job.sizes.lo for job in admitted))
@@ -31,22 +42,43 @@ class Equipartition(Strategy):
         for job in admitted:
             if job.id not in started:
                 reasons[job.id] = needs(job, placer.reach())
-        return placer.plan(reasons)
+        counts = tuple((i, n) for i, n in passed.items() if n and i not in started)
+        return placer.plan(reasons, ("passed", counts) if self._most is not None else None)
+
+    def _admit(
+        self, view: View, passed: dict[JobId, int]
+    ) -> tuple[list[WaitingJob], dict[JobId, str]]:
+        """Who enters, and why others do not; ``passed`` counts who went ahead of them."""
+        budget, closed = _budget(view), False
+        admitted: list[WaitingJob] = []
+        reasons: dict[JobId, str] = {}
+        for job in view.waiting:
+            if closed:
+                reasons[job.id] = "waits for a job that may not be passed over any more"
+            elif job.sizes.lo <= budget:
+                admitted.append(job)
+                budget -= job.sizes.lo
+                for before in reasons if self._most is not None else ():
+                    passed[before] += 1
+            else:
+                reasons[job.id] = needs(job, max(0, budget))
+            if self._most is not None:
+                closed = any(passed[before] >= self._most for before in reasons)
+        return admitted, reasons
+
+
+def _passed(view: View) -> dict[JobId, int]:
+    """How many went ahead of each waiting job until now."""
+    passed = dict.fromkeys((job.id for job in view.waiting), 0)
+    match view.memory:
+        case ["passed", [*counts]]:
+            for entry in counts:
+                match entry:
+                    case [int() as number, int() as times] if number in passed:
+                        passed[JobId(number)] = times
+    return passed
 
 
 def _budget(view: View) -> int:
     """Processors beyond the minima of the running jobs and what is promised."""
     return view.total - sum(job.lo for job in view.running) - promised_total(view)
-
-
-def _admit(view: View) -> tuple[list[WaitingJob], dict[JobId, str]]:
-    budget = _budget(view)
-    admitted: list[WaitingJob] = []
-    reasons: dict[JobId, str] = {}
-    for job in view.waiting:
-        if job.sizes.lo <= budget:
-            admitted.append(job)
-            budget -= job.sizes.lo
-        else:
-            reasons[job.id] = needs(job, max(0, budget))
-    return admitted, reasons

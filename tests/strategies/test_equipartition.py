@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,6 +14,7 @@ from pliant.core.placement import after_resize
 from pliant.core.processors import NONE, ProcessorMap, block, count, of
 from pliant.core.scheduling import NodeView, Plan, PromisedJob, RunningJob, View, WaitingJob
 from pliant.core.sizes import Sizes, parse_sizes
+from pliant.strategies import OptionError, load_strategy
 from pliant.strategies.equipartition import Equipartition
 from pliant.strategies.sharing import Member, share
 
@@ -90,6 +94,7 @@ def running(
         sizes or Sizes((len(ranks),)),
         sizes is not None,
         estimate,
+        since=float(number),
     )
 
 
@@ -131,6 +136,31 @@ def test_first_fit_passes_over_what_does_not_fit() -> None:
     }
     view = make_view(8, (waiting(2, "6"), waiting(3, "4"), waiting(4, "2")))
     assert sizes_of(STRATEGY.allocate_processors(view)) == {2: 6, 4: 2}
+
+
+def test_only_so_many_pass_over_a_wide_job() -> None:
+    strategy = load_strategy("equipartition", {"max-pass-over": "2"})
+    active = (running(1, (0, 1, 2, 3), None),)
+    view = make_view(8, (waiting(2, "6"), waiting(3, "1")), active)
+    plan = strategy.allocate_processors(view)
+    assert sizes_of(plan) == {3: 1}
+    assert plan.memory == ("passed", ((2, 1),))
+    queue = (waiting(2, "6"), waiting(4, "1"), waiting(5, "1"))
+    again = replace(make_view(8, queue, active), memory=json.loads(json.dumps(plan.memory)))
+    plan = strategy.allocate_processors(again)
+    assert sizes_of(plan) == {4: 1}
+    assert plan.memory == ("passed", ((2, 2),))
+    assert plan.reasons[JobId(5)] == "waits for a job that may not be passed over any more"
+    assert sizes_of(STRATEGY.allocate_processors(again)) == {4: 1, 5: 1}
+    # As soon as it has started, the next ones may go again.
+    plan = strategy.allocate_processors(replace(make_view(8, queue), memory=plan.memory))
+    assert sizes_of(plan) == {2: 6, 4: 1, 5: 1}
+    assert plan.memory == ("passed", ())
+
+
+def test_a_negative_limit_is_a_usage_error() -> None:
+    with pytest.raises(OptionError, match="max-pass-over -1 is below 0"):
+        load_strategy("equipartition", {"max_pass_over": "-1"})
 
 
 def test_a_running_job_makes_room_down_to_its_share() -> None:

@@ -114,7 +114,7 @@ def test_unknown_options_list_the_known_ones() -> None:
         "count, share, eager, donor-order, at-most, label"
     )
     with pytest.raises(UnknownOptionError, match="it has: none"):
-        load_strategy("equipartition", {"x": "1"})
+        load_strategy("fcfs", {"x": "1"})
 
 
 def test_the_same_option_in_two_spellings() -> None:
