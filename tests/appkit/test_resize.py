@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
 
 from pliant.protos import app_pb2 as pb
@@ -32,6 +33,13 @@ def finish(app: Application, stop: Path) -> str:
     assert text.count("verified") == 1
     assert text.count("after main") == len(app.processors)  # leavers do not come there
     return text
+
+
+def meets(pid: int, port: int) -> bool:
+    """Whether a process has come to a rendezvous, and sleeps there."""
+    process = psutil.Process(pid)
+    there = any(port in end.raddr[1:] for end in process.net_connections("tcp"))
+    return there and process.status() == psutil.STATUS_SLEEPING
 
 
 def test_newcomers_are_appended_and_leavers_close_the_gap(start: Start, stop: Path) -> None:
@@ -90,8 +98,8 @@ def test_a_newcomer_that_dies_before_it_connects_disturbs_nobody(start: Start, s
     app = start("verify", 2, str(stop))
     world, processors = app.prepare(2)
     app.go_grow(world, processors, ranks=[0])  # the other one has not heard of it
-    for _ in range(2):
-        assert app.server.next("progress").progress.safe_points > 0
+    pid, port = world.processes[0].pid, int(app.rendezvous.rpartition(":")[2])
+    wait_until(lambda: meets(pid, port), what="a newcomer waits for the other")
     for rank in range(2):
         world.processes[rank].kill()
     outcome = app.outcome()

@@ -14,6 +14,9 @@ from pliant.protos import app_pb2_grpc
 
 Orders = queue.SimpleQueue["pb.AppOrder | None"]
 
+#: As the real server: coordinators may ask whether it is there.
+OPTIONS = [("grpc.http2.min_ping_interval_without_data_ms", 5_000)]
+
 
 class Server(app_pb2_grpc.AppServiceServicer):
     """Welcomes (or refuses) every session; the test reads the reports by kind."""
@@ -27,7 +30,7 @@ class Server(app_pb2_grpc.AppServiceServicer):
         }
         self._coordinator: Orders | None = None
         self._present = threading.Condition()
-        self._server = grpc.server(ThreadPoolExecutor(32))
+        self._server = grpc.server(ThreadPoolExecutor(32), options=OPTIONS)
         app_pb2_grpc.add_AppServiceServicer_to_server(self, self._server)
         self.address = f"127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"
         self._server.start()
