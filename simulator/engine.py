@@ -196,7 +196,10 @@ class Engine:
             run = self.effects.runs.get(timer.job)
             if run is None or (not run.job.malleable and at >= run.end):
                 return
-            at += run.estimate_grace
+            # The core counts anew at each resize, and of the pauses only the latest count knows.
+            at += run.estimate_grace(self.now)
+            self.schedule(max(at, self.now), self._estimate_over, (timer, run, run.version))
+            return
         self.schedule(max(at, self.now), self._fire, timer)
 
     def _collect(self, batch: list[Event]) -> None:
@@ -237,6 +240,10 @@ class Engine:
             if run is None or run.over or run.number != timer.run:
                 return ()
         return (TimerFired(timer),)
+
+    def _estimate_over(self, about: tuple[Timer, Run, int]) -> Iterable[Event]:
+        timer, run, version = about
+        return (TimerFired(timer),) if run.version == version else ()
 
     # ---------------------------------------------------------------- the machine
 

@@ -15,12 +15,12 @@ class Run:
     """A job on its processors. Times in seconds on the simulation's clock."""
 
     __slots__ = (
+        "_paused",
         "_since",
         "_size_since",
         "area",
         "cost",
         "end",
-        "estimate_grace",
         "first_size",
         "job",
         "left",
@@ -54,8 +54,8 @@ class Run:
         self.resizes = 0
         #: Raised whenever ``end`` changes: who remembers an older one knows it is no longer true.
         self.version = 0
-        #: Seconds that its estimate lasts longer than size and time alone say: the pauses in it.
-        self.estimate_grace = 0.0
+        #: Work that it would have done in its pauses until it last changed size.
+        self._paused = 0.0
         self._since = self._size_since = now
         #: When its work is done, if nothing changes.
         self.end = now + self.left / self._speedup(len(ranks))
@@ -87,6 +87,14 @@ class Run:
             self.over = True
             self.version += 1
 
+    def estimate_grace(self, now: float) -> float:
+        """Seconds that its estimate lasts longer than sizes and times alone say.
+
+        The core counts the time since a resize as computation and does not know of the pause.
+        """
+        speed = self._speedup(len(self.ranks))
+        return self._paused / speed + max(0.0, self._since - now)
+
     @property
     def work_done(self) -> float:
         """Seconds of one processor's work, until it last changed size or ended."""
@@ -94,12 +102,15 @@ class Run:
 
     def _account(self, now: float) -> None:
         size = len(self.ranks)
-        self.area += size * (now - self._size_since)
-        self._size_since = now
+        elapsed = now - self._size_since
+        self.area += size * elapsed
+        computed = 0.0
         if now > self._since:
-            done = (now - self._since) * self._speedup(size)
-            self.left = max(0.0, self.left - done)
+            computed = now - self._since
+            self.left = max(0.0, self.left - computed * self._speedup(size))
             self._since = now
+        self._paused += (elapsed - computed) * self._speedup(size)
+        self._size_since = now
 
 
 def next_safe_point(start: float, now: float, interval: float) -> float:
