@@ -1,6 +1,11 @@
-"""First come, first served: nobody passes the head."""
+"""The presets by name; first come, first served; and the known answers of a recorded workload."""
 
 from __future__ import annotations
+
+import gzip
+import math
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -8,9 +13,11 @@ from pliant.core.ids import JobId, NodeName
 from pliant.core.lifecycle import JobState
 from pliant.core.processors import block, count
 from pliant.core.scheduling import NodeView, View, WaitingJob
-from pliant.core.sizes import parse_sizes
+from pliant.core.sizes import Sizes, parse_sizes
+from pliant.strategies import OptionError, load_strategy, strategy_options
 from pliant.strategies.presets import fcfs
 from testkit.corekit import Rig
+from testkit.replay import Job, Replay
 
 
 def job(number: int, sizes: str, prefer: int | None = None) -> WaitingJob:
@@ -70,3 +77,66 @@ def test_order_of_starts_is_order_of_arrival() -> None:
         rig.exit(started[0].id)
         rig.wait(1)
     assert order == [1, 2, 3, 4, 5]
+
+
+# ---------------------------------------------------------------- names
+
+
+@pytest.mark.parametrize("order", ["fcfs", "sjf", "ljf", "dynp"])
+@pytest.mark.parametrize("backfill", ["", "+easy", "+conservative"])
+def test_every_order_goes_with_every_backfilling(order: str, backfill: str) -> None:
+    # The first fits; the second does not; the third would fit, also without delaying the second.
+    queue = (job(1, "6"), job(2, "4"), job(3, "1"))
+    timed = tuple(replace(each, estimate_s=100.0) for each in queue)
+    plan = load_strategy(order + backfill).allocate_processors(view(8, *timed))
+    passes = bool(backfill) or order == "dynp"
+    assert [start.job for start in plan.starts] == ([1, 3] if passes else [1])
+
+
+def test_dynp_alone_is_conservative_and_takes_its_bounds_as_options() -> None:
+    options = {"lower": "10", "upper": "20", "threshold": "2"}
+    queue = tuple(replace(job(n, "5"), estimate_s=30.0 + n) for n in (1, 2))
+    for name in ("dynp", "dynp+conservative", "dynp+easy"):
+        plan = load_strategy(name, options).allocate_processors(view(8, *queue))
+        assert [start.job for start in plan.starts] == [2]
+    with pytest.raises(OptionError, match=r"^strategy dynp: lower 30 s is above upper 20 s$"):
+        load_strategy("dynp", {"lower": "30", "upper": "20"})
+    assert [option.name for option in strategy_options("dynp")] == [
+        "lower",
+        "upper",
+        "threshold",
+        "backfill",
+    ]
+    assert all(option.help for option in strategy_options("dynp"))
+
+
+# ---------------------------------------------------------------- known answers
+
+
+def recorded(path: Path, processors: int, most: int) -> list[Job]:
+    """Return the first usable records of a log in the Standard Workload Format."""
+    jobs = []
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
+        for line in lines:
+            if line.startswith(";") or not line.strip():
+                continue
+            fields = [float(field) for field in line.split()]
+            number, submit, run = int(fields[0]), fields[1], fields[3]
+            size = int(fields[4]) if fields[4] > 0 else int(fields[7])
+            estimate = max(1.0, fields[8] if fields[8] > 0 else run)
+            if run >= 0 and 1 <= size <= processors:
+                jobs.append(Job(number, submit, run, estimate, Sizes((size,)), size))
+    return sorted(jobs, key=lambda each: (each.submit, each.id))[:most]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    ("name", "mean_wait"), [("fcfs+easy", 6664.4643), ("fcfs+conservative", 7222.2236)]
+)
+def test_known_answers(name: str, mean_wait: float, workloads: Path) -> None:
+    jobs = recorded(workloads / "SDSC-SP2-1998-4.2-cln.swf.gz", 128, 10_000)
+    replay = Replay(load_strategy(name), 128, settle=False, strict=False)
+    replay.run(jobs)
+    waits = [replay.starts[each.id][0] - each.submit for each in jobs]
+    assert math.fsum(waits) / len(waits) == pytest.approx(mean_wait, abs=5e-5)
