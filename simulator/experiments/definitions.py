@@ -16,6 +16,7 @@ A file of ``examples/experiments`` reads::
     claims: [{metric: profit, of: adaptive, above: traditional}]
     rows:
       - setup: {mean_interarrival_s: 500}
+        seeds: 3                   # instead of those above
         run: {...}                 # changes of `run` for this row
         printed: {adaptive: {utilization: 0.128}}
         theory: {adaptive: {utilization: offered-load}}    # a number, or the name of a formula
@@ -61,7 +62,7 @@ _TOP = {
     "claims": list,
     "rows": list,
 }
-_ROW = {"setup": dict, "run": dict, "printed": dict, "theory": dict}
+_ROW = {"setup": dict, "seeds": int, "run": dict, "printed": dict, "theory": dict}
 _CLAIM = {"metric": str, "of": str, "above": str, "below": str}
 _KINDS = {str: "text", int: "a whole number", dict: "a mapping", list: "a list"}
 
@@ -114,6 +115,8 @@ class Row:
     """One row of a table: its setup, and what each variant should come to."""
 
     setup: Tree
+    #: How many; overload takes long, and its utilization hardly varies.
+    seeds: int
     run: Tree
     #: By variant, then by metric.
     printed: Mapping[str, Mapping[str, float]]
@@ -128,7 +131,6 @@ class Experiment:
     title: str
     source: str
     about: str
-    seeds: int
     compare: str
     run: Tree
     variants: Mapping[str, Tree]
@@ -202,15 +204,12 @@ def _experiment(name: str, tree: object) -> Experiment:
     variants, references = _runs("variants", top), _runs("references", top)
     metrics = tuple(_metric(f"metrics.{key}", key, it) for key, it in top["metrics"].items())
     names = {metric.name for metric in metrics}
-    seeds = top.get("seeds", 5)
-    if seeds < 2:
-        raise ExperimentError(f"seeds: expected at least 2, not {seeds}")
+    seeds = _seeds("seeds", top, 5)
     return Experiment(
         name=name,
         title=top["title"],
         source=top["source"],
         about=top.get("about", "").strip(),
-        seeds=seeds,
         compare=top.get("compare", "variant"),
         run=_mapping("run", top["run"], _RUN),
         variants=variants,
@@ -222,7 +221,7 @@ def _experiment(name: str, tree: object) -> Experiment:
             for place, item in enumerate(top.get("claims", []))
         ),
         rows=tuple(
-            _row(f"rows[{place}]", item, names, set(variants))
+            _row(f"rows[{place}]", item, names, set(variants), seeds)
             for place, item in enumerate(top["rows"])
         ),
     )
@@ -279,7 +278,14 @@ def _claim(where: str, tree: object, metrics: set[str], variants: set[str]) -> C
     return Claim(entries["metric"], entries["of"], than, above)
 
 
-def _row(where: str, tree: object, metrics: set[str], variants: set[str]) -> Row:
+def _seeds(where: str, tree: Tree, default: int) -> int:
+    seeds: int = tree.get("seeds", default)
+    if seeds < 2:
+        raise ExperimentError(f"{where}: expected at least 2, not {seeds}")
+    return seeds
+
+
+def _row(where: str, tree: object, metrics: set[str], variants: set[str], seeds: int) -> Row:
     entries = _mapping(where, tree, _ROW)
     if not entries.get("setup"):
         raise ExperimentError(f"{where}.setup: expected a mapping, there is none")
@@ -291,7 +297,13 @@ def _row(where: str, tree: object, metrics: set[str], variants: set[str]) -> Row
             _among(f"{where}.{key}.{variant}", values, metrics)
             _check_values(f"{where}.{key}.{variant}", values, names=key == "theory")
     run = _mapping(f"{where}.run", entries.get("run"), _RUN)
-    return Row(entries["setup"], run, entries.get("printed", {}), entries.get("theory", {}))
+    return Row(
+        setup=entries["setup"],
+        seeds=_seeds(f"{where}.seeds", entries, seeds),
+        run=run,
+        printed=entries.get("printed", {}),
+        theory=entries.get("theory", {}),
+    )
 
 
 def _among(where: str, names: Any, known: set[str]) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from pliant.simulator.confidence import Interval, interval
@@ -58,17 +59,17 @@ def run_experiment(
     Raises:
         ExperimentError: a run failed.
     """
-    last = seeds or experiment.seeds
     cells = list(_cells(experiment))
+    sources = [metric.source for metric in experiment.metrics]
     tasks = [
-        Task(_with_jobs(experiment.spec(row, variant), jobs), seed, _sources(experiment))
+        Task(_with_jobs(experiment.spec(row, variant), jobs), seed, sources)
         for _, row, variant in cells
-        for seed in range(1, last + 1)
+        for seed in range(1, (seeds or row.seeds) + 1)
     ]
-    measured = run_all(tasks, processes, progress)
+    measured = iter(run_all(tasks, processes, progress))
     found = {
-        (place, variant): _cell(experiment, measured[start : start + last])
-        for start, (place, _, variant) in zip(range(0, len(tasks), last), cells, strict=True)
+        (place, variant): _cell(experiment, list(islice(measured, seeds or row.seeds)))
+        for place, row, variant in cells
     }
     return [
         _line(experiment, row, variant, {name: found[place, name] for name in _names(experiment)})
@@ -79,7 +80,7 @@ def run_experiment(
 
 def count_runs(experiment: Experiment, seeds: int | None) -> int:
     """How many simulations it takes."""
-    return sum(1 for _ in _cells(experiment)) * (seeds or experiment.seeds)
+    return sum(seeds or row.seeds for _, row, _ in _cells(experiment))
 
 
 def _names(experiment: Experiment) -> list[str]:
@@ -94,10 +95,6 @@ def _cells(experiment: Experiment) -> Iterator[tuple[int, Row, str]]:
 
 def _with_jobs(spec: dict[str, Any], jobs: int | None) -> dict[str, Any]:
     return spec if jobs is None else {**spec, "jobs": jobs}
-
-
-def _sources(experiment: Experiment) -> list[str]:
-    return [metric.source for metric in experiment.metrics]
 
 
 def _cell(experiment: Experiment, runs: Sequence[Mapping[str, float]]) -> dict[str, Interval]:

@@ -39,6 +39,7 @@ metrics: {mean_response_s: {}, utilization: {within: 5 %}}
 claims: [{metric: utilization, of: adaptive, above: fast}]
 rows:
   - setup: {mean_interarrival_s: 129}
+    seeds: 3
     run: {warm_up: 3}
     printed: {adaptive: {utilization: 0.5, mean_response_s: 1}}
     theory: {adaptive: {mean_response_s: processor-sharing}}
@@ -87,6 +88,7 @@ def test_later_layers_of_a_run_go_before_earlier_ones(tmp_path: Path) -> None:
         ("title: Small", "", "title: expected text, there is none"),
         ("seeds: 2", "seeds: two", "seeds: expected a whole number, not 'two'"),
         ("seeds: 2", "seeds: 1", "seeds: expected at least 2, not 1"),
+        ("seeds: 3", "seeds: 0", "rows[0].seeds: expected at least 2, not 0"),
         ("run: {workload", "run: {work", "run.work: not known here; known are: workload, "),
         ("{adaptive: {}", "{adaptive: 3", "variants.adaptive: expected a mapping, not 3"),
         ("within: 5 %", "within: near", "metrics.utilization.within: expected like 0.015 or 3 %"),
@@ -97,7 +99,7 @@ def test_later_layers_of_a_run_go_before_earlier_ones(tmp_path: Path) -> None:
         ("printed: {adaptive", "printed: {other", "rows[0].printed: 'other' is none of adaptive"),
         ("tion: 0.5", "tion: half", "rows[0].printed.adaptive.utilization: expected a number, not"),
         ("processor-sharing", "magic", "expected a number or one of offered-load, "),
-        ("setup: {mean", "set: {mean", "rows[0].set: not known here; known are: setup, run"),
+        ("setup: {mean", "set: {mean", "rows[0].set: not known here; known are: setup, seeds"),
         ("rows:", "rows: [", "not YAML: "),
     ],
 )
@@ -203,7 +205,7 @@ def pretend(tasks: Sequence[Task], _: int, progress: pool.Progress) -> list[dict
 def lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Experiment, list[results.Line]]:
     monkeypatch.setattr(results, "run_all", pretend)
     experiment = read_experiment(small(tmp_path))
-    assert results.count_runs(experiment, None) == 6
+    assert results.count_runs(experiment, None) == 9
     return experiment, results.run_experiment(experiment, processes=1, progress=lambda _: None)
 
 
@@ -213,7 +215,7 @@ def test_a_result_has_a_line_for_each_variant_of_each_row(
     adaptive, traditional = lines[1]
     assert adaptive.setup == {"mean_interarrival_s": 129, "class": "adaptive"}
     assert traditional.setup == {"mean_interarrival_s": 129, "class": "traditional"}
-    assert adaptive.ours["utilization"].mean == pytest.approx(0.505)
+    assert adaptive.ours["utilization"].mean == pytest.approx(0.51)
     assert adaptive.theory == {"mean_response_s": 129.0}
     assert adaptive.verdicts == {"mean_response_s": "as theory", "utilization": "as printed"}
     assert adaptive.claims == {"utilization above fast": True}
@@ -238,7 +240,7 @@ def test_the_command_prints_tables(
     assert command.main(["run", str(small(tmp_path))]) == 0
     out, err = capsys.readouterr()
     assert "All 2 lines agree, or are only reported." in out
-    assert "small: 6 of 6 runs" in err
+    assert "small: 9 of 9 runs" in err
     assert command.main(["report", str(small(tmp_path)), "--out", str(tmp_path / "r.md")]) == 0
     assert "| 129 | adaptive | utilization | 0.5000 |" in (tmp_path / "r.md").read_text()
 
@@ -292,3 +294,36 @@ def test_transformations_and_logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_definitions_are_plain_yaml() -> None:
     for path in known_experiments().values():
         assert isinstance(yaml.safe_load(path.read_text(encoding="utf-8")), dict)
+
+
+def test_a_small_experiment_runs_in_processes_of_its_own(tmp_path: Path) -> None:
+    experiment = read_experiment(small(tmp_path))
+    seen: list[int] = []
+    adaptive, traditional = results.run_experiment(
+        experiment, processes=2, progress=seen.append, seeds=2
+    )
+    assert seen[-1] == results.count_runs(experiment, 2) == 6
+    again, _ = results.run_experiment(experiment, processes=1, progress=seen.append, seeds=2)
+    assert again == adaptive
+    assert adaptive.ours["utilization"].mean > 0.3
+    assert adaptive.claims == {"utilization above fast": True}
+    assert traditional.ours["mean_response_s"].mean > adaptive.ours["mean_response_s"].mean
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_theory_of_equipartition_is_met(tmp_path: Path) -> None:
+    """With linear speedup and no cost the mean response time is 64.5 / (1 - load)."""
+    tree = yaml.safe_load(known_experiments()["kumar-4.2"].read_text(encoding="utf-8"))
+    tree |= {"variants": {"adaptive": {}}, "claims": []}
+    tree["rows"] = [
+        {"setup": row["setup"], "theory": {"adaptive": row["theory"]["adaptive"]}}
+        for row in tree["rows"]
+        if "theory" in row
+    ]
+    experiment = read_experiment(small(tmp_path, yaml.safe_dump(tree)))
+    lines = results.run_experiment(
+        experiment, processes=2, progress=lambda _: None, seeds=8, jobs=1500
+    )
+    assert [line.setup["mean_interarrival_s"] for line in lines] == [500, 200, 100]
+    assert {line.verdicts["mean_response_s"] for line in lines} == {results.THEORY}
