@@ -30,7 +30,7 @@ PROGRESS_INTERVAL_S = 1.0
 KEEPALIVE_S = 10.0
 KEEPALIVE_TIMEOUT_S = 5.0
 #: A server that takes connections but does not welcome is given up after so long.
-WELCOME_TIMEOUT_S = 10.0
+WELCOME_TIMEOUT_S = 30.0
 _FIRST_WAIT_S = 0.05
 _LONGEST_WAIT_S = 2.0
 
