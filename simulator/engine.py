@@ -79,7 +79,7 @@ class Engine:
         self._heap: list[tuple[float, int, int, Callable[..., Iterable[Event]], object]] = []
         self._serial = count()
         self._wakes: set[float] = set()
-        self._idle = 0
+        self._steps, self._idle, self._idle_since = 0, 0, 0.0
         self._chance = Random(f"{settings.seed}:talks")
         self.effects = Effects(self, on_note)
         self.metrics = self.effects.metrics
@@ -110,7 +110,7 @@ class Engine:
     def _instant(self, batch: list[Event]) -> None:
         """Everything that happens now, until nothing more is to be done without time passing."""
         order: RunStrategy | None = None
-        before, rounds = self.effects.steps, 0
+        rounds = 0
         while True:
             order = self._take(batch) or order
             batch = self.effects.follow
@@ -126,10 +126,8 @@ class Engine:
             self.effects.follow = []
             rounds += 1
             if rounds > MOST_ROUNDS:
-                raise NoProgressError(
-                    f"strategy {self.strategy_name} plans for ever at {self.now:g} s"
-                )
-        self._count_idle(before)
+                raise NoProgressError(self._endless())
+        self._count_idle()
 
     def _take(self, batch: list[Event]) -> RunStrategy | None:
         commands = self.core.handle_all(batch, self.now)
@@ -280,14 +278,19 @@ class Engine:
 
     # ---------------------------------------------------------------- what never ends
 
-    def _count_idle(self, before: int) -> None:
-        if self.effects.steps != before:
-            self._idle = 0
+    def _count_idle(self) -> None:
+        if self.effects.steps != self._steps:
+            self._steps, self._idle, self._idle_since = self.effects.steps, 0, self.now
             return
         self._idle += 1
+        if self._idle > MOST_IDLE and self.now == self._idle_since:
+            raise NoProgressError(self._endless())
         hopeless = not (self.effects.runs or self._arriving) and not self.machine.down
         if self._idle > (MOST_IDLE if hopeless else MOST_STALLED):
             raise NoProgressError(self._stuck())
+
+    def _endless(self) -> str:
+        return f"strategy {self.strategy_name} plans for ever at {self.now:g} s"
 
     def _stuck(self) -> str:
         waiting = len(self.core.state.waiting)

@@ -1,0 +1,182 @@
+"""``pliant simulate``: from its command line to what it writes; wrong input is one line."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from pliant.simulator.cli import main
+from testkit import ROOT
+
+#: Number, submit, -, run, allocated, -, -, requested, estimate, then nothing that matters.
+SWF = """\
+; MaxProcs: 8
+1 0 -1 10 8 -1 -1 8 20 -1 1 1 1 -1 1 -1 -1 -1
+2 2 -1 4 4 -1 -1 4 4 -1 1 2 1 -1 1 -1 -1 -1
+3 3 -1 -1 4 -1 -1 4 4 -1 5 2 1 -1 1 -1 -1 -1
+4 5 -1 30 2 -1 -1 2 10 -1 1 2 1 -1 1 -1 -1 -1
+"""
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    path = tmp_path / "small.swf"
+    path.write_text(SWF)
+    return path
+
+
+def call(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str, str]:
+    try:
+        code = main([str(word) for word in words])
+    except SystemExit as stop:
+        code = int(stop.code or 0)
+    out = capsys.readouterr()
+    return code, out.out, out.err
+
+
+def test_a_log_and_its_json(capsys: pytest.CaptureFixture[str], log: Path) -> None:
+    code, out, err = call(capsys, "--workload", log, "--strategy", "fcfs", "--json")
+    assert (code, err) == (0, "")
+    values = json.loads(out)
+    assert (values["jobs"], values["timeout"], values["skipped"]) == (3, 1, 1)
+    assert values["processors"] == 8
+    assert values["mean_wait_s"] == (0 + 8 + 5) / 3
+    # The run of 30 s ends at its estimate of 10.
+    assert values["schedule_span_s"] == 20
+    assert values["utilization"] == (80 + 16 + 20) / (8 * 20)
+    required = """jobs utilization utilization_work mean_wait_s mean_turnaround_s mean_execution_s
+        mean_bounded_slowdown schedule_span_s negotiations adaptations profit"""
+    assert set(required.split()) <= values.keys()
+
+
+def test_the_csv_of_the_jobs(capsys: pytest.CaptureFixture[str], log: Path, tmp_path: Path) -> None:
+    table = tmp_path / "jobs.csv"
+    assert call(capsys, "--workload", log, "--strategy", "fcfs", "--jobs-out", table)[0] == 0
+    lines = table.read_text().splitlines()
+    assert lines[0] == "id,submit,start,end,processors,class,turnaround,wait,resizes"
+    assert lines[1:] == [
+        "1,0,0,10,8,rigid,10,0,0",
+        "2,2,10,14,4,rigid,12,8,0",
+        "4,5,10,20,2,rigid,15,5,0",
+    ]
+
+
+def test_malleable_jobs_costs_and_pictures(
+    capsys: pytest.CaptureFixture[str], log: Path, tmp_path: Path
+) -> None:
+    files = {name: tmp_path / name for name in ("jobs", "gantt", "utilization", "events")}
+    code, out, err = call(
+        capsys, "--workload", log, "--malleable", 100, "--sizes", "2-8", "--negotiation-cost", 1,
+        "--adaptation-cost", "0-1", "--answers", "random:0.9", "--negotiation", "parallel",
+        "--jobs-out", files["jobs"], "--gantt", files["gantt"], "--utilization",
+        files["utilization"], "--events-out", files["events"], "--node-size", 2,
+        "--safe-point-interval", 0.5, "--debug", "--seed", 3,
+    )  # fmt: skip
+    assert (code, err) == (0, "")
+    assert "adaptations" in out
+    with files["jobs"].open() as file:
+        assert {row["class"] for row in csv.DictReader(file)} == {"malleable"}
+    for name in ("gantt", "utilization"):
+        root = ElementTree.parse(files[name]).getroot()
+        assert root.tag.endswith("svg")
+    kinds = [json.loads(line)["kind"] for line in files["events"].read_text().splitlines()]
+    assert "job.started" in kinds
+    assert kinds.count("job.ended") == 3
+
+
+def test_the_same_seed_gives_the_same_bytes(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("--workload", "ghafoor:jobs=60,sizes=4-64", "--processors", 64, "--json", "--malleable",
+             50, "--sizes", "2-32", "--answers", "random:0.5", "--negotiation-cost", "1-9")  # fmt: skip
+    first = call(capsys, *words, "--seed", 1)
+    assert first == call(capsys, *words, "--seed", 1)
+    assert first != call(capsys, *words, "--seed", 2)
+
+
+def test_replications_have_intervals(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("--workload", "kumar:gap=60", "--jobs", 40, "--replications", 3)
+    code, out, _ = call(capsys, *words, "--json")
+    assert code == 0
+    values = json.loads(out)
+    interval = values["intervals"]["mean_turnaround_s"]
+    assert interval["low"] < interval["mean"] == values["mean_turnaround_s"] < interval["high"]
+    assert "3 runs" in call(capsys, *words)[1]
+
+
+def test_backfill_is_a_part_of_the_strategy(capsys: pytest.CaptureFixture[str], log: Path) -> None:
+    words = ("--workload", log, "--json", "--strategy")
+    easy = call(capsys, *words, "fcfs+easy")[1]
+    assert call(capsys, *words, "fcfs", "--backfill", "easy")[1] == easy
+    assert call(capsys, *words, "fcfs+easy", "--backfill", "easy")[1] == easy
+
+
+def test_clusters(capsys: pytest.CaptureFixture[str], log: Path) -> None:
+    words = ("--workload", log, "--strategy", "fcfs", "--json")
+    out = call(capsys, *words, "--clusters", "a:8,b:4")[1]
+    assert json.loads(out)["processors"] == 12
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "text"),
+    [
+        ([], 2, "--workload"),
+        (["--workload", "none.swf"], 1, "none.swf"),
+        (["--workload", "LOG", "--processors", "2"], 0, ""),
+        (["--workload", "LOG", "--processors", "1"], 1, "usable"),
+        (["--workload", "LOG", "--processors", "0"], 2, "--processors: expected a whole number"),
+        (["--workload", "LOG", "--strategy", "fastest"], 2, "known are: "),
+        (["--workload", "LOG", "--strategy-option", "speed=1"], 2, "no option 'speed'"),
+        (["--workload", "LOG", "--strategy-option", "speed"], 2, "write NAME=VALUE"),
+        (
+            ["--workload", "LOG", "--strategy", "dynp", "--strategy-option", "lower=9000",
+             "--strategy-option", "upper=600"],
+            2, "lower",
+        ),
+        (["--workload", "LOG", "--negotiation-cost", "9-2"], 2, "--negotiation-cost: cost 9-2"),
+        (["--workload", "LOG", "--adaptation-cost", "x"], 2, "--adaptation-cost: cost 'x': write"),
+        (["--workload", "LOG", "--answers", "perhaps"], 2, "answers 'perhaps': write one of"),
+        (["--workload", "LOG", "--malleable", "101"], 2, "--malleable: expected a share"),
+        (["--workload", "LOG", "--malleable", "50", "--sizes", "8-2"], 2, "--sizes: sizes '8-2'"),
+        (["--workload", "LOG", "--clusters", "a"], 2, "--clusters: clusters 'a': write"),
+        (["--workload", "LOG", "--clusters", "a:4", "--processors", "8"], 2, "leave one"),
+        (["--workload", "LOG", "--clusters", "a:4"], 1, "job 1 needs 8 processors"),
+        (["--workload", "LOG", "--node-failures", "x"], 2, "node-failures 'x': write"),
+        (["--workload", "LOG", "--backfill", "all"], 2, "--backfill"),
+        (["--workload", "LOG", "--strategy", "fcfs+easy", "--backfill", "none"], 2, "--backfill"),
+        (["--workload", "LOG", "--safe-point-interval", "-1"], 2, "expected seconds"),
+        (["--workload", "LOG", "--shrinking-factor", "0"], 2, "--shrinking-factor"),
+        (["--workload", "LOG", "--side-file", "none.csv"], 1, "none.csv"),
+        (["--workload", "LOG", "--jobs-out", "/none/x.csv"], 2, "--jobs-out /none/x.csv: cannot"),
+        (["--workload", "kumar:speed=1"], 1, "there is no parameter 'speed'"),
+        (["--workload", "LOG", "--jo", "3"], 2, "unrecognized"),
+    ],
+)  # fmt: skip
+def test_wrong_input_is_one_line(
+    capsys: pytest.CaptureFixture[str], log: Path, words: list[str], code: int, text: str
+) -> None:
+    found, _, err = call(capsys, *(str(log) if word == "LOG" else word for word in words))
+    assert found == code, err
+    assert text in err
+    assert err.count("\n") == (code != 0)
+    assert "Traceback" not in err
+
+
+def test_the_command_is_registered() -> None:
+    text = (ROOT / "pyproject.toml").read_text()
+    assert 'simulate = "pliant.simulator.cli:main"' in text
+
+
+def test_help_names_every_option_of_the_design(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = call(capsys, "--help")
+    assert code == 0
+    options = (
+        "workload processors strategy backfill jobs malleable sizes malleable-spread evolving "
+        "strategy-option negotiation-cost adaptation-cost shrinking-factor seed json jobs-out "
+        "gantt utilization negotiation answers safe-point-interval clusters node-failures "
+        "replications events-out side-file"
+    )
+    for option in options.split():
+        assert f"--{option}" in out

@@ -1,0 +1,117 @@
+"""Strategies that are at fault, and workloads and settings that make no sense: named errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from pliant.core.ids import JobId
+from pliant.core.scheduling import Plan, Start, View
+from pliant.simulator import (
+    Cluster,
+    NoProgressError,
+    Phase,
+    Settings,
+    SettingsError,
+    StrategyFaultError,
+    WorkloadError,
+    simulate,
+)
+from pliant.simulator.settings import parse_clusters
+from pliant.strategies import UnknownStrategyError
+from pliant.strategies.options import OptionError
+from testkit.simkit import Scripted, job, rigid, run
+
+
+def start_all(view: View) -> Plan:
+    return Plan(starts=tuple(Start(w.id, 0b1) for w in view.waiting))
+
+
+def loop(view: View) -> Plan:
+    return Plan(wake_at=view.now)
+
+
+def wake(view: View) -> Plan:
+    return Plan(wake_at=view.now + 1)
+
+
+@pytest.mark.parametrize(
+    ("plan", "error", "text"),
+    [
+        (lambda _: 1 / 0, StrategyFaultError, "Scripted raised ZeroDivisionError at 1 s"),
+        (lambda _: None, StrategyFaultError, "returned NoneType, not a Plan"),
+        (start_all, StrategyFaultError, "start of job 2: the processors are neither free"),
+        (lambda _: Plan(), NoProgressError, "2 jobs wait and nothing else is going to happen"),
+        (loop, NoProgressError, "plans for ever at"),
+        (wake, NoProgressError, "makes no progress"),
+    ],
+    ids=["raises", "no plan", "over-allocates", "idle", "loops", "wakes for ever"],
+)
+def test_a_strategy_at_fault(
+    plan: Callable[[View], Plan], error: type[Exception], text: str
+) -> None:
+    with pytest.raises(error, match=text):
+        run([rigid(1, 1, 1, 5), rigid(2, 1, 1, 5)], 2, strategy=Scripted(plan))
+
+
+def test_an_offer_to_a_job_that_is_not_there() -> None:
+    plan = Plan(starts=(Start(JobId(99), 0b1),))
+    with pytest.raises(StrategyFaultError, match="start of job 99: it does not wait"):
+        run([rigid(1, 0, 1, 5)], strategy=Scripted(lambda _: plan))
+
+
+def test_an_unknown_strategy_lists_the_known_ones() -> None:
+    with pytest.raises(UnknownStrategyError, match=r"known are: .*equipartition"):
+        run([], strategy="fastest")
+
+
+def test_an_unknown_option() -> None:
+    with pytest.raises(OptionError, match="lower"):
+        run([], strategy="dynp", options={"lower": "9000", "upper": "100"})
+    with pytest.raises(OptionError, match="no option 'speed'"):
+        run([], strategy="fcfs", options={"speed": "1"})
+
+
+def test_jobs_that_do_not_fit() -> None:
+    with pytest.raises(WorkloadError, match="job 7 needs 9 processors, the machine has 8"):
+        run([rigid(7, 0, 9, 1)])
+    with pytest.raises(WorkloadError, match="job 7 is there twice"):
+        run([rigid(7, 0, 1, 1), rigid(7, 1, 1, 1)])
+
+
+def test_evolving_jobs_are_not_simulated_silently() -> None:
+    with pytest.raises(SettingsError, match="job 1 is evolving"):
+        run([job(1, 0, "1-2", 4, phases=(Phase(4, 1, 2),))])
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"processors": 0}, "processors"),
+        ({"processors": 3, "clusters": (Cluster("a", 4),)}, "leave one of the two out"),
+        ({"clusters": (Cluster("a", 4), Cluster("a", 4))}, "same name"),
+        ({"processors": 4, "node_size": -1}, "node_size"),
+        ({"processors": 4, "safe_point_interval": float("nan")}, "safe_point_interval"),
+        ({"processors": 4, "answers": "maybe"}, "answers 'maybe': write one of always"),
+    ],
+)
+def test_settings_that_make_no_sense(settings: dict[str, object], text: str) -> None:
+    with pytest.raises(SettingsError, match=text):
+        Settings(**settings)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("text", ["", "a", "a:0", "a:x", ":4", "a:4,,b:2", "a:-1"])
+def test_clusters_are_written_in_one_way(text: str) -> None:
+    with pytest.raises(SettingsError, match="NAME:PROCESSORS"):
+        parse_clusters(text)
+
+
+def test_clusters_are_read() -> None:
+    assert parse_clusters("delft:64, leiden:32") == (Cluster("delft", 64), Cluster("leiden", 32))
+    assert Settings(clusters=parse_clusters("a:3,b:4")).total == 7
+
+
+def test_jobs_may_come_in_any_order() -> None:
+    jobs = [rigid(2, 5, 1, 1), rigid(1, 0, 1, 1)]
+    assert [r.id for r in simulate(iter(jobs), Settings(1, "fcfs")).jobs] == [1, 2]
