@@ -122,11 +122,11 @@ class Composed(Strategy):
         self, queue: Sequence[WaitingJob], starts: Sequence[Start], policy: Policy, free: int
     ) -> dict[JobId, str]:
         """One text for all but the first: texts that seldom change cost little to store."""
-        started = {start.job for start in starts}
-        left = [job for job in queue if job.id not in started] if started else queue
-        if not left:
-            return {}
         present = self._under(policy)
-        reasons = dict.fromkeys([job.id for job in left], BEHIND + present)
-        reasons[left[0].id] = needs(left[0], free) + present
+        reasons = dict.fromkeys([job.id for job in queue], BEHIND + present)
+        for start in starts:
+            reasons.pop(start.job, None)
+        first = next((job for job in queue if job.id in reasons), None)
+        if first is not None:
+            reasons[first.id] = needs(first, free) + present
         return reasons
