@@ -1,5 +1,7 @@
 """How jobs end: exits are reported, processors come free with them, books are closed."""
 
+from collections.abc import Sequence
+
 from pliant.core import overtime, transaction
 from pliant.core.commands import Ended, Kill
 from pliant.core.events import ProcessesExited
@@ -13,7 +15,7 @@ from pliant.core.timers import Timer
 def exited(state: State, event: ProcessesExited) -> None:
     """Processes are gone."""
     job = state.jobs.get(event.job)
-    gone = of(exit.processor for exit in event.exits)
+    gone = of([exit.processor for exit in event.exits])
     if state.orphaned & gone:
         state.ledger.clear(gone)
         state.plan_due = True
@@ -22,7 +24,10 @@ def exited(state: State, event: ProcessesExited) -> None:
         return
     if job.state is JobState.COMPLETING:
         mine = job.allocation & job.held
-        _own_exits(state, job, [exit for exit in event.exits if 1 << exit.processor & mine])
+        own = [exit for exit in event.exits if mine >> exit.processor & 1]
+        _own_exits(state, job, own)
+    elif job.resize is None and not gone & ~job.allocation:
+        _own_exits(state, job, event.exits)
     else:
         _sort_out(state, job, event.exits)
     if job.state is JobState.COMPLETING:
@@ -88,7 +93,7 @@ def _sort_out(state: State, job: Job, exits: tuple[Exit, ...]) -> None:
     """Exits of a job that was not ending: whose were they, and what do they mean."""
     own: list[Exit] = []
     if job.resize:  # all of them first, so that a withdrawal kills only who is still there
-        gone = of(exit.processor for exit in exits)
+        gone = of([exit.processor for exit in exits])
         job.resize.gone |= gone & of(job.resize.joining) & ~job.allocation
     for exit in exits:
         bit = 1 << exit.processor
@@ -125,15 +130,16 @@ def _leaver_gone(state: State, job: Job, resize: Resize, exit: Exit) -> bool:
     return False
 
 
-def _own_exits(state: State, job: Job, exits: list[Exit]) -> None:
+def _own_exits(state: State, job: Job, exits: Sequence[Exit]) -> None:
     """Ranks of the present allocation ended: the job's code is the highest of its last phase."""
     if job.ending is not None or not exits:
         return
-    job.exit_code = max(job.exit_code or 0, *(exit.code for exit in exits))
-    bad = [exit for exit in exits if not exit.clean]
+    bad = [exit for exit in exits if exit.code or exit.signal]
     if not bad:
+        job.exit_code = job.exit_code or 0
         _complete(state, job, None, "its processes are ending")
         return
+    job.exit_code = max(job.exit_code or 0, *(exit.code for exit in bad))
     worst = max(bad, key=lambda exit: (bool(exit.reason), exit.code, exit.signal))
     job.signal = worst.signal
     what = f"{describe(worst)} on {state.place(worst.processor)}{_stage(job)}"

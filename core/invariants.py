@@ -25,7 +25,7 @@ def check(state: State) -> None:
     for job in state.jobs.values():
         problem = next(_problems(state, job), "")
         if problem:
-            raise InvariantError(f"job {job.id} ({job.state}): {problem}; {' | '.join(job.story)}")
+            raise InvariantError(f"job {job.id} ({job.state}): {problem}; {' | '.join(job.told())}")
 
 
 def _processors_have_one_owner(state: State) -> None:
@@ -68,8 +68,8 @@ def _sums_are_right(state: State) -> None:
         "held": (state.ledger.held_by_jobs, held),
         "earmarked": (state.ledger.earmarked, earmarked),
         "free": (state.ledger.free, usable & ~everything & ~earmarked),
-        "total": (state.ledger.total, count(usable | everything)),
-        "expected": (state.ledger.expected, count(usable | everything | suspect)),
+        "in all": (state.ledger.capacity[0], count(usable | everything)),
+        "expected": (state.ledger.capacity[1], count(usable | everything | suspect)),
     }
     for name, (kept, right) in sums.items():
         if kept != right:

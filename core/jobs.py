@@ -2,10 +2,17 @@
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 from pliant.core.contract import Contract
 from pliant.core.ids import JobId, ResizeId
-from pliant.core.lifecycle import FINAL_STATES, RESIZABLE_STATES, JobState, check_step
+from pliant.core.lifecycle import (
+    FINAL_STATES,
+    RESIZABLE_STATES,
+    TRANSITIONS,
+    IllegalStepError,
+    JobState,
+)
 from pliant.core.negotiation import Talk
 from pliant.core.processors import NONE, ProcessorMap, of
 from pliant.core.sizes import Sizes
@@ -65,8 +72,7 @@ class JobSpec:
         return self.requested or self.sizes.preferred or self.sizes.hi
 
 
-@dataclass(frozen=True, slots=True)
-class Exit:
+class Exit(NamedTuple):
     """The end of one process."""
 
     processor: int
@@ -79,6 +85,17 @@ class Exit:
     def clean(self) -> bool:
         """Whether it ended by itself with code 0."""
         return self.code == 0 and self.signal == 0
+
+
+class Step(NamedTuple):
+    """One step of a job's life; put into words only when somebody asks."""
+
+    time: float
+    state: JobState
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.time:.3f} {self.state}: {self.reason}"
 
 
 class ResizeStage(StrEnum):
@@ -187,17 +204,19 @@ class Job:
     signal: int = 0
     #: The state a COMPLETING job will end in, decided by what made it end.
     ending: JobState | None = None
-    #: Steps taken, newest last, for the error of an illegal one.
-    story: list[str] = field(default_factory=list)
+    #: Steps taken, newest last, for the error of an illegal one; texts if they were restored.
+    story: list["Step | str"] = field(default_factory=list, compare=False)
+    #: Its number, also in ``spec``.
+    id: JobId = field(init=False)
+    #: The ranks that were last made a set, and the set.
+    _mapped: tuple[tuple[int, ...], ProcessorMap] = field(
+        default=((), NONE), init=False, repr=False, compare=False
+    )
 
     def __post_init__(self) -> None:
+        self.id = self.spec.id
         if self.sizes is None:
             self.sizes = self.spec.sizes
-
-    @property
-    def id(self) -> JobId:
-        """Its number."""
-        return self.spec.id
 
     @property
     def size(self) -> int:
@@ -207,7 +226,9 @@ class Job:
     @property
     def allocation(self) -> ProcessorMap:
         """The committed allocation as a set."""
-        return of(self.ranks)
+        if self._mapped[0] is not self.ranks:
+            self._mapped = (self.ranks, of(self.ranks))
+        return self._mapped[1]
 
     @property
     def final(self) -> bool:
@@ -245,7 +266,13 @@ class Job:
 
     def step(self, state: JobState, reason: str, now: float) -> None:
         """Go to ``state``, or raise IllegalStepError."""
-        check_step(self.id, self.state, state, self.story)
+        if (self.state, state) not in TRANSITIONS:
+            raise IllegalStepError(self.id, self.state, state, self.told())
         self.state, self.reason = state, reason
-        self.story.append(f"{now:.3f} {state}: {reason}")
-        del self.story[:-STORY_LENGTH]
+        self.story.append(Step(now, state, reason))
+        if len(self.story) > STORY_LENGTH:
+            del self.story[0]
+
+    def told(self) -> list[str]:
+        """Its story in words."""
+        return [str(step) for step in self.story]

@@ -13,11 +13,10 @@ class Ledger:
     """The nodes by processor, and the maps that they and the jobs amount to."""
 
     __slots__ = (
-        "_expected",
         "_firsts",
         "_free",
         "_nodes",
-        "_total",
+        "capacity",
         "earmarked",
         "held_by_jobs",
         "orphaned",
@@ -38,12 +37,20 @@ class Ledger:
         self.orphaned = NONE
         #: Promised to waiting jobs; no two of them the same.
         self.earmarked = NONE
-        self._changed()
+        #: How many processors are usable, or held elsewhere; the same with silent nodes, which
+        #: may be back at once.
+        self.capacity = (0, 0)
+        #: None: to be made anew.
+        self._free: ProcessorMap | None = NONE
 
-    def _changed(self) -> None:
-        self._free: ProcessorMap | None = None
-        self._total: int | None = None
-        self._expected: int | None = None
+    def _busy_changed(self, processors: ProcessorMap) -> None:
+        self._free = None
+        if processors & ~self.usable:
+            self._count()
+
+    def _count(self) -> None:
+        known = self.usable | self.held_by_jobs | self.orphaned
+        self.capacity = (count(known), count(known | self.suspect))
 
     # ---------------------------------------------------------------- changes
 
@@ -57,37 +64,38 @@ class Ledger:
         self.usable = self.usable | mine if node.usable else self.usable & ~mine
         silent = node.state is NodeState.SUSPECT and not node.drained
         self.suspect = self.suspect | mine if silent else self.suspect & ~mine
-        self._changed()
+        self._free = None
+        self._count()
 
     def hold(self, processors: ProcessorMap) -> None:
         """A job has these, which no other job has."""
         self.held_by_jobs |= processors
-        self._changed()
+        self._busy_changed(processors)
 
     def give_back(self, processors: ProcessorMap) -> None:
         """The job that had these has them no more."""
         self.held_by_jobs &= ~processors
-        self._changed()
+        self._busy_changed(processors)
 
     def orphan(self, processors: ProcessorMap) -> None:
         """Processes that no job knows are on these."""
         self.orphaned |= processors
-        self._changed()
+        self._busy_changed(processors)
 
     def clear(self, processors: ProcessorMap) -> None:
         """There are no processes that no job knows on these."""
         self.orphaned &= ~processors
-        self._changed()
+        self._busy_changed(processors)
 
     def earmark(self, processors: ProcessorMap) -> None:
         """These are promised to a waiting job."""
         self.earmarked |= processors
-        self._changed()
+        self._free = None
 
     def unmark(self, processors: ProcessorMap) -> None:
         """These are promised no more."""
         self.earmarked &= ~processors
-        self._changed()
+        self._free = None
 
     # ---------------------------------------------------------------- sums
 
@@ -102,20 +110,6 @@ class Ledger:
         if self._free is None:
             self._free = self.usable & ~(self.held_by_jobs | self.orphaned | self.earmarked)
         return self._free
-
-    @property
-    def total(self) -> int:
-        """How many processors are usable, or held elsewhere."""
-        if self._total is None:
-            self._total = count(self.usable | self.held)
-        return self._total
-
-    @property
-    def expected(self) -> int:
-        """The same with silent nodes, which may be back at once."""
-        if self._expected is None:
-            self._expected = count(self.usable | self.held | self.suspect)
-        return self._expected
 
     # ---------------------------------------------------------------- nodes
 

@@ -10,13 +10,26 @@ ProcessorMap = int
 
 NONE: ProcessorMap = 0
 
+#: A map of so many processors is handled in one piece.
+_NARROW = 512
+_PART = (1 << _NARROW) - 1
+#: So few bits are set one by one even in a wide map.
+_FEW = 8
+
 
 def of(indices: Iterable[int]) -> ProcessorMap:
     """The map that holds exactly ``indices``."""
+    wanted = indices if isinstance(indices, tuple) else tuple(indices)
     result = 0
-    for index in indices:
-        result |= 1 << index
-    return result
+    if len(wanted) < _FEW or max(wanted) < _NARROW:
+        for index in wanted:
+            result |= 1 << index
+        return result
+    # Bit by bit in one buffer: setting a bit of a wide integer copies all of it.
+    cells = bytearray((max(wanted) >> 3) + 1)
+    for index in wanted:
+        cells[index >> 3] |= 1 << (index & 7)
+    return int.from_bytes(cells, "little")
 
 
 def block(first: int, count: int) -> ProcessorMap:
@@ -31,10 +44,23 @@ def count(processors: ProcessorMap) -> int:
 
 def indices(processors: ProcessorMap) -> Iterator[int]:
     """The indices in ascending order."""
+    found: list[int] = []
+    base = 0
     while processors:
-        lowest_bit = processors & -processors
-        yield lowest_bit.bit_length() - 1
-        processors ^= lowest_bit
+        skipped = (processors & -processors).bit_length() - 1
+        base, processors = base + skipped, processors >> skipped
+        part = processors & _PART
+        # Run by run in a part that is narrow enough for cheap steps.
+        place = base
+        while part:
+            zeros = (part & -part).bit_length() - 1
+            part >>= zeros
+            ones = (~part & (part + 1)).bit_length() - 1
+            part >>= ones
+            place += zeros + ones
+            found += range(place - ones, place)
+        base, processors = base + _NARROW, processors >> _NARROW
+    return iter(found)
 
 
 def lowest(processors: ProcessorMap, number: int) -> ProcessorMap:
@@ -48,6 +74,10 @@ def lowest(processors: ProcessorMap, number: int) -> ProcessorMap:
         raise ValueError(f"{number} processors asked of a map that holds {available}")
     if number == available:
         return processors
+    first = (processors & -processors).bit_length() - 1
+    run = block(first, number)
+    if processors & run == run:  # as it mostly is: they are all in a row
+        return run
     # Halve by position: O(log width) big-integer steps instead of one per processor.
     result, width = 0, processors.bit_length()
     offset = 0

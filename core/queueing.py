@@ -4,7 +4,7 @@ from pliant.core import ending, transaction
 from pliant.core.commands import Answer, Ended
 from pliant.core.events import JobCancelled, JobHeld, JobReleased, JobSubmitted
 from pliant.core.ids import JobId
-from pliant.core.jobs import Job
+from pliant.core.jobs import Job, Step
 from pliant.core.lifecycle import ACTIVE_STATES, JobState
 from pliant.core.state import State
 
@@ -17,7 +17,7 @@ def submitted(state: State, event: JobSubmitted) -> None:
         (JobState.HELD, "held by its user") if event.held else (JobState.PENDING, "waits its turn")
     )
     job = Job(event.spec, first, reason)
-    job.story.append(f"{state.now:.3f} {first}: submitted")
+    job.story.append(Step(state.now, first, "submitted"))
     state.add(job)
     state.note("job.submitted", f"submitted by {job.spec.user}, sizes {job.sizes}", job)
     state.plan_due = True

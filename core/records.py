@@ -62,7 +62,7 @@ def job_to_record(job: Job) -> Record:
         "exit_code": job.exit_code,
         "signal": job.signal,
         "ending": job.ending.value if job.ending else None,
-        "story": list(job.story),
+        "story": job.told(),
     }
 
 

@@ -198,7 +198,7 @@ def _commit(state: State, job: Job, resize: Resize, event: ResizeDecided) -> Non
         resize=resize.id,
         direction="grow" if resize.grows else "shrink",
         to=job.size,
-        processors=list(job.ranks),
+        processors=job.ranks,
         epoch=job.epoch,
         seconds=dict(event.seconds),
         bytes_moved=event.bytes_moved,

@@ -76,6 +76,8 @@ class Sizes:
 
     def up_to(self, limit: int) -> "Sizes | None":
         """The sizes that a machine of ``limit`` processors can give, or None."""
+        if self.values[-1] <= limit:
+            return self
         values = _within(self.values, self.lo, limit)
         if not values:
             return None

@@ -68,8 +68,10 @@ class State:
 
     def note(self, kind: str, text: str, job: Job | None = None, **data: object) -> None:
         """Write a line of history."""
-        self._notes.append(Note(self.now, kind, text, job.id if job else None, data))
-        if job is not None:
+        if job is None:
+            self._notes.append(Note(self.now, kind, text, None, data))
+        else:
+            self._notes.append(Note(self.now, kind, text, job.id, data))
             self.touch(job)
 
     def timer(self, kind: TimerKind, job: Job, after_s: float) -> None:
@@ -103,11 +105,11 @@ class State:
 
     def step(self, job: Job, to: JobState, reason: str) -> None:
         """Move a job along its life cycle and keep the two indices right."""
-        starts = job.state is JobState.STARTING
+        before = job.state
         job.step(to, reason, self.now)
         self.touch(job)
         self._index(job)
-        if to is JobState.RUNNING and starts:
+        if to is JobState.RUNNING and before is JobState.STARTING:
             # To a strategy it ran already; what is new is an offer that it may have now.
             self.plan_due |= job.resizable(self.now)
         elif to is not JobState.COMPLETING:
@@ -126,14 +128,15 @@ class State:
 
     def _index(self, job: Job) -> None:
         """Put the job where its state belongs."""
-        if job.state is JobState.PENDING:
-            self.waiting.setdefault(job.id, job)
-        else:
-            self.waiting.pop(job.id, None)
         if job.state in ACTIVE_STATES:
             self.active.setdefault(job.id, job)
+            self.waiting.pop(job.id, None)
         else:
             self.active.pop(job.id, None)
+            if job.state is JobState.PENDING:
+                self.waiting.setdefault(job.id, job)
+            else:
+                self.waiting.pop(job.id, None)
 
     def explain_wait(self, job: Job, reason: str) -> None:
         """Change the reason that users read without a step."""

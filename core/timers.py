@@ -1,7 +1,7 @@
 """Timers: how the core asks to be woken. One that no longer matters is ignored when it fires."""
 
-from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from pliant.core.ids import FIRST_START, JobId, ResizeId
 
@@ -31,8 +31,7 @@ class TimerKind(StrEnum):
     WAKE = "wake"
 
 
-@dataclass(frozen=True, slots=True)
-class Timer:
+class Timer(NamedTuple):
     """One wish to be woken, named by what it is about."""
 
     kind: TimerKind

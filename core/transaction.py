@@ -147,7 +147,7 @@ def free_processors(state: State, job: Job, gone: ProcessorMap) -> None:
         "processors.released",
         f"{released.bit_count()} processors back",
         job,
-        processors=list(indices(released)),
+        processors=tuple(indices(released)),
     )
     if job.held & ~job.allocation or (job.held and job.state is JobState.COMPLETING):
         state.timer(TimerKind.SETTLE, job, state.limits.settle_s)
@@ -206,7 +206,7 @@ def start(state: State, job: Job, processors: ProcessorMap) -> None:
         "job.started",
         f"started on {job.size} processors",
         job,
-        processors=list(job.ranks),
+        processors=job.ranks,
         epoch=job.epoch,
     )
 

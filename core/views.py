@@ -13,9 +13,10 @@ def view(state: State) -> View:
     """The state as strategies see it; what has not changed since the last time is the same."""
     rows, ledger = state.rows, state.ledger
     _find_stale(state)
-    stale, rows.stale = rows.stale, {}
-    for job_id in stale:
-        _renew(state, rows, job_id)
+    for job_id in rows.stale:
+        _renew_waiting(state, rows, job_id)
+        _renew_running(state, rows, job_id)
+    rows.stale.clear()
     if rows.nodes is None:
         rows.nodes = tuple(
             NodeView(node.name, node.cluster, node.processors)
@@ -29,7 +30,7 @@ def view(state: State) -> View:
         promised=rows.promised.values,
         running=rows.running.values,
         free=ledger.free,
-        total=ledger.total,
+        total=ledger.capacity[0],
         memory=state.memory,
     )
 
@@ -37,8 +38,9 @@ def view(state: State) -> View:
 def fresh_view(state: State) -> View:
     """The same, made of the jobs and nodes alone: what ``view`` must equal."""
     ledger = state.ledger
+    total, expected = ledger.capacity
     queue = sorted(state.waiting.values(), key=lambda job: (job.spec.submit, job.id))
-    shown = [waiting(job, ledger.total, ledger.expected) for job in queue if not job.earmark]
+    shown = [waiting(job, total, expected) for job in queue if not job.earmark]
     nodes = sorted(state.nodes.values(), key=lambda node: node.first)
     return View(
         now=state.now,
@@ -46,11 +48,11 @@ def fresh_view(state: State) -> View:
         waiting=tuple(job for job in shown if job is not None),
         promised=tuple(promised(job) for job in queue if job.earmark),
         running=tuple(
-            running(job, ledger.total, ledger.earmarked, state.now)
+            running(job, total, ledger.earmarked, state.now)
             for job in sorted(state.active.values(), key=lambda job: (job.start or 0.0, job.id))
         ),
         free=ledger.free,
-        total=ledger.total,
+        total=total,
         memory=state.memory,
     )
 
@@ -58,19 +60,19 @@ def fresh_view(state: State) -> View:
 def _find_stale(state: State) -> None:
     """What time and the machine changed, without the job's own doing."""
     rows = state.rows
-    capacity = (state.ledger.total, state.ledger.expected)
-    if capacity != rows.capacity:
-        rows.capacity = capacity
+    if rows.capacity != state.ledger.capacity:
+        rows.capacity = state.ledger.capacity
         rows.stale.update(dict.fromkeys(state.waiting))
         rows.stale.update(dict.fromkeys(state.active))
-    for job_id, until in list(rows.quiet.items()):
-        if until <= state.now:
+    if rows.quiet:
+        over = [job_id for job_id, until in rows.quiet.items() if until <= state.now]
+        for job_id in over:
             del rows.quiet[job_id]
-            rows.stale[job_id] = None
+        rows.stale.update(dict.fromkeys(over))
 
 
-def _renew(state: State, rows: Rows, job_id: JobId) -> None:
-    """Put a job into the row where it belongs, as it is now."""
+def _renew_waiting(state: State, rows: Rows, job_id: JobId) -> None:
+    """Put a job into the row of the queue where it belongs, as it is now."""
     job = state.waiting.get(job_id)
     if job is None:
         rows.waiting.drop(job_id)
@@ -85,13 +87,17 @@ def _renew(state: State, rows: Rows, job_id: JobId) -> None:
             rows.waiting.drop(job_id)
         else:
             rows.waiting.put(job.spec.submit, job_id, shown)
+
+
+def _renew_running(state: State, rows: Rows, job_id: JobId) -> None:
+    """The same for a job that may hold processors."""
     job = state.active.get(job_id)
     if job is None:
         rows.running.drop(job_id)
         rows.quiet.pop(job_id, None)
         return
-    shown_running = running(job, rows.capacity[0], state.ledger.earmarked, state.now)
-    rows.running.put(job.start or 0.0, job_id, shown_running)
+    shown = running(job, rows.capacity[0], state.ledger.earmarked, state.now)
+    rows.running.put(job.start or 0.0, job_id, shown)
     if job.quiet_until > state.now:
         rows.quiet[job_id] = job.quiet_until
 
@@ -125,15 +131,16 @@ def promised(job: Job) -> PromisedJob:
 
 def running(job: Job, total: int, earmarked: ProcessorMap, now: float) -> RunningJob:
     """A job that holds processors."""
-    sizes = job.sizes.up_to(total) if job.resizable(now) else None
-    spec = job.spec
+    spec, own = job.spec, job.sizes
+    sizes = own.up_to(total) if job.resizable(now) else None
+    here = own if own.fixed and own.lo == job.size else Sizes((job.size,))
     return RunningJob(
         id=job.id,
         arrival=spec.submit,
         started=job.start or 0.0,
         ranks=job.ranks,
         held=job.held & ~earmarked,
-        sizes=sizes or Sizes((job.size,)),
+        sizes=sizes or here,
         resizable=sizes is not None,
         estimate_s=spec.estimate_s,
         user=spec.user,

@@ -69,7 +69,7 @@ def test_a_jobs_story_is_kept_short() -> None:
         job.step(JobState.HELD, f"held {turn}", 1.0)
         job.step(JobState.PENDING, f"free {turn}", 2.0)
     assert len(job.story) == STORY_LENGTH
-    assert job.story[-1] == f"2.000 PENDING: free {STORY_LENGTH - 1}"
+    assert job.told()[-1] == f"2.000 PENDING: free {STORY_LENGTH - 1}"
     with pytest.raises(IllegalStepError):
         job.step(JobState.RUNNING, "no", 3.0)
     assert job.state is JobState.PENDING

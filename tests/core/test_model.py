@@ -507,7 +507,7 @@ class AnyHistory(RuleBasedStateMachine):
         while self.world.wires:
             self.world.deliver(0)
         stuck = [job for job in self.rig.core.jobs.values() if self.fits(job.id) and not job.final]
-        assert not stuck, [(job.id, job.state, job.reason, job.story) for job in stuck]
+        assert not stuck, [(job.id, job.state, job.reason, job.told()) for job in stuck]
         assert count(self.rig.free()) == sum(SLOTS.values()), bin(self.rig.core.state.orphaned)
 
 
