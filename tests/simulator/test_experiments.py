@@ -323,7 +323,7 @@ def test_theory_of_equipartition_is_met(tmp_path: Path) -> None:
     ]
     experiment = read_experiment(small(tmp_path, yaml.safe_dump(tree)))
     lines = results.run_experiment(
-        experiment, processes=2, progress=lambda _: None, seeds=8, jobs=1500
+        experiment, processes=2, progress=lambda _: None, seeds=6, jobs=2000
     )
     assert [line.setup["mean_interarrival_s"] for line in lines] == [500, 200, 100]
     assert {line.verdicts["mean_response_s"] for line in lines} == {results.THEORY}
