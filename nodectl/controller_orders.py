@@ -13,6 +13,10 @@ _FOREIGN_PREFIXES = ("PMI_", "PMIX_", "HYDI_", "MPI_LOCAL", "PLIANT_CONTROL_FD",
 
 DEFAULT_GRACE_S = 5.0
 
+#: MPICH prefers libfabric's *sockets* provider where it is built in: it is no longer maintained,
+#: slower than *tcp*, and listens on the outer interface whatever ``FI_TCP_IFACE`` says.
+NO_SOCKETS = "^sockets"
+
 
 class OrderError(Exception):
     """An order that cannot be carried out by anybody; the text says why."""
@@ -54,7 +58,11 @@ def make_environment(order: wire.StartWorld, settings: Settings, folder: Path) -
     """Return what all ranks of this world find in their environment on this node."""
     is_mpi = order.type in {"", "mpi"}
     variables = _of_the_job(order)
-    defaults = {"MPIR_CVAR_CH4_NETMOD": settings.transport, "FI_TCP_IFACE": settings.interface}
+    defaults = {
+        "MPIR_CVAR_CH4_NETMOD": settings.transport,
+        "FI_TCP_IFACE": settings.interface,
+        "FI_PROVIDER": NO_SOCKETS,
+    }
     if not is_mpi and _count_lines(order.node_list) <= 1:
         # A script that calls mpiexec needs no way to another host.
         defaults["HYDRA_LAUNCHER"] = "fork"

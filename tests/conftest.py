@@ -16,6 +16,7 @@ from testkit.leaks import MARK, Leaks, describe, end, session_processes
 
 # Before any test starts a rank: one host, no network but loopback, the same transport everywhere.
 os.environ["FI_TCP_IFACE"] = "lo"
+os.environ["FI_PROVIDER"] = "^sockets"
 os.environ["MPIR_CVAR_CH4_NETMOD"] = "ofi"
 os.environ[MARK] = secrets.token_hex(8)
 
