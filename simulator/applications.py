@@ -141,10 +141,11 @@ def parse_answers(text: str) -> AnswerModel:
 
 def answer(template: Template, now: int, agreed: int) -> Template:
     """What an application on ``now`` processors says if it agrees to ``agreed`` of them."""
-    item = template.items[0]
+    item, number = template.items[0], template.negotiation
+    job, epoch = template.job, template.epoch
     if agreed == int(item.sizes):
-        return replace(template, verb=Verb.ACCEPT)
+        return Template(number, job, epoch, Verb.ACCEPT, template.items, template.round)
     if agreed == now:
-        return replace(template, verb=Verb.REJECT, reason="not now")
+        return Template(number, job, epoch, Verb.REJECT, template.items, template.round, "not now")
     counter = replace(item, quantity=abs(agreed - now), sizes=str(agreed))
-    return replace(template, verb=Verb.COUNTER, items=(counter,), round=template.round + 1)
+    return Template(number, job, epoch, Verb.COUNTER, (counter,), template.round + 1)

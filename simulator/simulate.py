@@ -1,6 +1,8 @@
 """One simulation from jobs and settings to a result: what ``pliant.simulator`` offers others."""
 
-from collections.abc import Callable, Iterable, Sequence
+import gc
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 from pliant.core.commands import Note
 from pliant.simulator.engine import Engine
@@ -8,6 +10,9 @@ from pliant.simulator.errors import SettingsError
 from pliant.simulator.result import Result
 from pliant.simulator.settings import Settings
 from pliant.simulator.workload import SimJob, WorkloadError
+
+#: New objects between two looks for garbage.
+_OBJECTS = 100_000
 
 
 def simulate(
@@ -35,9 +40,21 @@ def simulate(
     ordered = sorted(jobs, key=lambda job: (job.submit, job.id))
     _check(ordered, settings)
     engine = Engine(ordered, settings, on_note)
-    engine.run(progress)
+    with _rare_collections():
+        engine.run(progress)
     effects = engine.effects
     return Result(engine.metrics.summary(engine.core.memory), effects.records, effects.spans)
+
+
+@contextmanager
+def _rare_collections() -> Iterator[None]:
+    """Look for garbage in cycles less often: a run makes none, and many small objects."""
+    before = gc.get_threshold()
+    gc.set_threshold(_OBJECTS, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 def _check(jobs: Sequence[SimJob], settings: Settings) -> None:

@@ -89,8 +89,10 @@ def test_malleable_jobs_costs_and_pictures(
 
 
 def test_the_same_seed_gives_the_same_bytes(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ("--workload", "ghafoor:jobs=60,sizes=4-64", "--processors", 64, "--json", "--malleable",
-             50, "--sizes", "2-32", "--answers", "random:0.5", "--negotiation-cost", "1-9")  # fmt: skip
+    words = (
+        "--workload", "ghafoor:jobs=60,sizes=4-64", "--processors", 64, "--json", "--malleable", 50,
+        "--sizes", "2-32", "--answers", "random:0.5", "--negotiation-cost", "1-9",
+    )  # fmt: skip
     first = call(capsys, *words, "--seed", 1)
     assert first == call(capsys, *words, "--seed", 1)
     assert first != call(capsys, *words, "--seed", 2)

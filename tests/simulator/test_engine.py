@@ -10,6 +10,7 @@ from pliant.core.scheduling import Offer, Plan, Start, View
 from pliant.simulator import Cluster, Settings, simulate
 from pliant.simulator.costs import Cost
 from pliant.simulator.failures import Failures
+from testkit import ROOT
 from testkit.simkit import Scripted, by_id, job, rigid, run
 
 #: On 8 processors: the first computes 80 s of one processor's work, the second takes half of them
@@ -224,3 +225,10 @@ def test_the_history_is_the_daemons() -> None:
     assert (2, "offer.sent", 1) in kinds
     assert (2, "job.resized", 1) in kinds
     assert kinds[-1] == (12, "job.ended", 1)
+
+
+def test_the_example_of_the_documents(capsys: pytest.CaptureFixture[str]) -> None:
+    text = (ROOT / "docs" / "simulator.md").read_text()
+    start = text.index("```python\n") + len("```python\n")
+    exec(text[start : text.index("```", start)], {})
+    assert capsys.readouterr().out == "8.0 [(2, 6.0), (1, 12.0)]\n"
