@@ -22,7 +22,7 @@ from pliant.core.limits import Limits
 from pliant.core.nodes import Node
 from pliant.core.processors import count
 from pliant.core.state import State
-from pliant.core.timers import Timer, TimerKind
+from pliant.core.timers import TimerKind
 
 Handler = Callable[[State, Any], None]
 
@@ -57,6 +57,11 @@ class Core:
     def __init__(self, strategy: str = "equipartition", limits: Limits | None = None) -> None:
         self._state = State(strategy, limits or Limits())
         self._cycle = 0
+        self._own: dict[type, Callable[[Any], None]] = {
+            events.PlanReady: self._plan_ready,
+            events.PlanFailed: self._plan_failed,
+            events.TimerFired: self._timer_fired,
+        }
 
     # ---------------------------------------------------------------- driving it
 
@@ -73,23 +78,12 @@ class Core:
             if handler is not None:
                 handler(state, event)
             else:
-                self._shell_says(event)
+                self._own[type(event)](event)
         commands = state.drain()
         if state.plan_due:
             self._cycle += 1
             commands.append(planning.run_strategy(state, CycleId(self._cycle)))
         return commands
-
-    def _shell_says(self, event: events.Event) -> None:
-        match event:
-            case events.PlanReady():
-                self._plan_ready(event)
-            case events.PlanFailed():
-                self._state.note("strategy.failed", f"{self._state.strategy}: {event.reason}")
-            case events.TimerFired():
-                self._timer(event.timer)
-            case _:
-                raise TypeError(f"{type(event).__name__} is no event")
 
     def _plan_ready(self, event: events.PlanReady) -> None:
         """Commit a plan; one for an older view gives way to the one that is under way."""
@@ -100,8 +94,11 @@ class Core:
         planning.commit(self._state, event.plan)
         self._state.plan_due = due
 
-    def _timer(self, timer: Timer) -> None:
-        state = self._state
+    def _plan_failed(self, event: events.PlanFailed) -> None:
+        self._state.note("strategy.failed", f"{self._state.strategy}: {event.reason}")
+
+    def _timer_fired(self, event: events.TimerFired) -> None:
+        state, timer = self._state, event.timer
         if timer.kind is TimerKind.WAKE:
             state.plan_due = True
             return

@@ -15,7 +15,7 @@ from pliant.core.timers import Timer
 def exited(state: State, event: ProcessesExited) -> None:
     """Processes are gone."""
     job = state.jobs.get(event.job)
-    gone = of([exit.processor for exit in event.exits])
+    gone = _processors(job, event.exits)
     if state.orphaned & gone:
         state.ledger.clear(gone)
         state.plan_due = True
@@ -34,6 +34,12 @@ def exited(state: State, event: ProcessesExited) -> None:
         transaction.free_processors(state, job, gone)
         close_if_gone(state, job)
     transaction.start_promised(state)
+
+
+def _processors(job: Job | None, exits: tuple[Exit, ...]) -> ProcessorMap:
+    """Where the processes were; mostly all of a job's end at the same time."""
+    where = tuple([exit.processor for exit in exits])
+    return job.allocation if job is not None and where == job.ranks else of(where)
 
 
 def end(state: State, job: Job, final: JobState, reason: str) -> None:
@@ -92,22 +98,24 @@ def describe(exit: Exit) -> str:
 def _sort_out(state: State, job: Job, exits: tuple[Exit, ...]) -> None:
     """Exits of a job that was not ending: whose were they, and what do they mean."""
     own: list[Exit] = []
+    back = NONE
     if job.resize:  # all of them first, so that a withdrawal kills only who is still there
         gone = of([exit.processor for exit in exits])
-        job.resize.gone |= gone & of(job.resize.joining) & ~job.allocation
+        job.resize.gone |= gone & job.resize.newcomers & ~job.allocation
     for exit in exits:
         bit = 1 << exit.processor
         resize = job.resize
         if resize and bit & resize.leaving and _leaver_gone(state, job, resize, exit):
-            continue
-        if resize and bit & of(resize.joining) & ~job.allocation:
+            back |= bit if resize.stage is ResizeStage.RELEASE else NONE
+        elif resize and bit & resize.newcomers & ~job.allocation:
             transaction.newcomer_gone(state, job, exit, describe(exit))
             if job.resize is None:
                 transaction.free_processors(state, job, bit)
         elif bit & job.allocation:
             own.append(exit)
         else:
-            transaction.free_processors(state, job, bit)
+            back |= bit
+    transaction.free_processors(state, job, back)
     if own:
         _own_exits(state, job, own)
     else:
@@ -120,7 +128,6 @@ def _leaver_gone(state: State, job: Job, resize: Resize, exit: Exit) -> bool:
         if not exit.clean:
             place = state.place(exit.processor)
             state.note("job.warning", f"the leaver on {place} ended badly: {describe(exit)}", job)
-        transaction.free_processors(state, job, 1 << exit.processor)
         return True
     if exit.clean and resize.stage in (ResizeStage.GO, ResizeStage.BEGUN, ResizeStage.WITHDRAWING):
         # It overtook the coordinator's report; what it means is known with the report.

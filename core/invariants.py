@@ -6,7 +6,7 @@ from dataclasses import fields
 from pliant.core.jobs import Job, ResizeStage
 from pliant.core.lifecycle import ACTIVE_STATES, JobState
 from pliant.core.nodes import NodeState
-from pliant.core.processors import NONE, ProcessorMap, count, of, text
+from pliant.core.processors import NONE, ProcessorMap, count, text
 from pliant.core.scheduling import View
 from pliant.core.state import State
 from pliant.core.views import fresh_view, view
@@ -121,7 +121,7 @@ def _allocation_problems(job: Job) -> Iterator[str]:
         return
     if len(resize.after) not in job.sizes:
         yield f"is resized to {len(resize.after)}, none of {job.sizes}"
-    if not resize.gone and of(resize.joining) & ~job.held:
+    if not resize.gone and resize.newcomers & ~job.held:
         yield "newcomers' processors are not reserved"
     if resize.stage is ResizeStage.RELEASE and job.ranks != resize.after:
         yield "releases without the new allocation"

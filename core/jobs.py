@@ -14,7 +14,7 @@ from pliant.core.lifecycle import (
     JobState,
 )
 from pliant.core.negotiation import Talk
-from pliant.core.processors import NONE, ProcessorMap, of
+from pliant.core.processors import NONE, ProcessorMap, indices, of
 from pliant.core.sizes import Sizes
 from pliant.core.speedup import LINEAR, Speedup, expected_end
 
@@ -137,6 +137,15 @@ class Resize:
     #: Processors of newcomers or leavers whose process has ended.
     gone: ProcessorMap = NONE
     reason: str = ""
+    #: The allocation it leads to that was last made a set; the sets before and after.
+    _mapped: tuple[tuple[int, ...], ProcessorMap, ProcessorMap] = field(
+        default=((), NONE, NONE), init=False, repr=False, compare=False
+    )
+
+    def _maps(self) -> tuple[tuple[int, ...], ProcessorMap, ProcessorMap]:
+        if self._mapped[0] is not self.after:
+            self._mapped = (self.after, of(self.before), of(self.after))
+        return self._mapped
 
     @property
     def grows(self) -> bool:
@@ -149,9 +158,16 @@ class Resize:
         return self.after[len(self.before) :] if self.grows else ()
 
     @property
+    def newcomers(self) -> ProcessorMap:
+        """The new processors as a set."""
+        _, before, after = self._maps()
+        return after & ~before
+
+    @property
     def leaving(self) -> ProcessorMap:
         """The processors given back."""
-        return of(self.before) & ~of(self.after)
+        _, before, after = self._maps()
+        return before & ~after
 
     @property
     def moves_coordinator(self) -> bool:
@@ -251,6 +267,11 @@ class Job:
         return expected_end(
             spec.estimate_s, spec.estimated_for, spec.speedup, self.size, self.done, self.since
         )
+
+    def allocate(self, processors: ProcessorMap) -> None:
+        """Run on these processors, their lowest with rank 0."""
+        self.ranks = tuple(indices(processors))
+        self._mapped = (self.ranks, processors)
 
     def resizable(self, now: float) -> bool:
         """Whether a strategy may offer it another size now."""

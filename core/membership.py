@@ -16,7 +16,7 @@ from pliant.core.ids import ResizeId
 from pliant.core.jobs import Job, ResizeStage
 from pliant.core.lifecycle import ACTIVE_STATES, JobState
 from pliant.core.nodes import Node, NodeState
-from pliant.core.processors import NONE, ProcessorMap, of
+from pliant.core.processors import NONE, ProcessorMap
 from pliant.core.resizing import world_ready
 from pliant.core.state import State
 
@@ -59,7 +59,7 @@ def _dismissed(state: State, node: Node, job: Job, worlds: tuple[LiveWorld, ...]
     if job.state not in (JobState.RUNNING, JobState.ADAPTING):
         return
     resize = job.resize
-    awaited = resize.leaving | of(resize.joining) if resize else NONE
+    awaited = resize.leaving | resize.newcomers if resize else NONE
     dismissed = job.held & node.processors & ~job.allocation & ~awaited
     live = NONE
     for world in worlds:
@@ -93,7 +93,7 @@ def _unknown_to_node(state: State, node: Node, job: Job, known: set[ResizeId]) -
     resize = job.resize
     newcomers = NONE
     if resize and resize.stage in _BEFORE_GO:
-        newcomers = of(resize.joining)
+        newcomers = resize.newcomers
         again = resize.stage is ResizeStage.PREPARE and resize.id not in known
         if again and newcomers & node.processors:
             state.emit(Launch(job.id, job.run, resize.id, job.epoch + 1, resize.joining))
@@ -110,8 +110,8 @@ def _taken_away(state: State, job: Job, processors: ProcessorMap, reason: str) -
     resize = job.resize
     if job.state is not JobState.COMPLETING and processors & job.allocation:
         ending.end(state, job, JobState.NODE_FAIL, reason)
-    elif resize and processors & of(resize.joining):
-        resize.gone |= processors & of(resize.joining)
+    elif resize and processors & resize.newcomers:
+        resize.gone |= processors & resize.newcomers
         state.touch(job)
         if resize.stage in _BEFORE_GO:
             transaction.withdraw(state, job, reason)

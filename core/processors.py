@@ -19,7 +19,7 @@ _FEW = 8
 
 def of(indices: Iterable[int]) -> ProcessorMap:
     """The map that holds exactly ``indices``."""
-    wanted = indices if isinstance(indices, tuple) else tuple(indices)
+    wanted = tuple(indices)  # which is itself, if it is one
     result = 0
     if len(wanted) < _FEW or max(wanted) < _NARROW:
         for index in wanted:

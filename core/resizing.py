@@ -16,7 +16,7 @@ from pliant.core.jobs import Job, Resize, ResizeStage
 from pliant.core.lifecycle import JobState
 from pliant.core.negotiation import Side, TalkError, TalkState, Template, Verb
 from pliant.core.placement import grow, keep_first
-from pliant.core.processors import ProcessorMap, count, of
+from pliant.core.processors import ProcessorMap, count
 from pliant.core.scheduling import NodeView
 from pliant.core.state import State
 from pliant.core.timers import Timer, TimerKind
@@ -84,7 +84,7 @@ def _prepare(state: State, job: Job, resize: Resize) -> None:
     state.step(job, JobState.ADAPTING, f"will run on {len(resize.after)} processors")
     resize.stage = ResizeStage.PREPARE
     if resize.grows:
-        resize.preparing = set(state.node_names(of(resize.joining)))
+        resize.preparing = set(state.node_names(resize.newcomers))
         state.emit(Launch(job.id, job.run, resize.id, job.epoch + 1, resize.joining))
     elif resize.moves_coordinator:
         state.emit(OpenStandby(job.id, job.run, resize.after[0]))
@@ -125,8 +125,8 @@ def standby_ready(state: State, event: StandbyReady) -> None:
 
 def _go(state: State, job: Job, resize: Resize) -> None:
     resize.stage = ResizeStage.GO
-    staying = of(resize.after)
-    leaving = tuple(r for r, p in enumerate(resize.before) if not staying >> p & 1)
+    gone = resize.leaving
+    leaving = tuple([rank for rank, p in enumerate(resize.before) if gone >> p & 1])
     state.emit(SendGo(job.id, job.run, resize.id, job.epoch + 1, leaving, resize.joining))
     state.timer(TimerKind.SAFE_POINT, job, state.limits.safe_point_timeout_s)
     state.note("resize.go", "GO: waits for the next safe point", job, resize=resize.id)

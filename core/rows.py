@@ -1,7 +1,7 @@
 """What a view is made of, kept between two views: only what changed is made anew."""
 
 from bisect import bisect_left
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from pliant.core.ids import JobId
 from pliant.core.scheduling import NodeView, PromisedJob, RunningJob, WaitingJob
@@ -54,12 +54,14 @@ class Row(Generic[V]):
 class Rows:
     """The rows of a view, and what in them is out of date."""
 
-    __slots__ = ("capacity", "nodes", "promised", "quiet", "running", "stale", "waiting")
+    __slots__ = ("capacity", "nodes", "place", "promised", "quiet", "running", "stale", "waiting")
 
     def __init__(self) -> None:
         self.waiting: Row[WaitingJob] = Row()
         self.promised: Row[PromisedJob] = Row()
         self.running: Row[RunningJob] = Row()
+        #: The row that each job is in.
+        self.place: dict[JobId, Row[Any]] = {}
         #: None: a node changed.
         self.nodes: tuple[NodeView, ...] | None = None
         #: Jobs that changed since the last view; a dictionary for its order.
@@ -68,3 +70,18 @@ class Rows:
         self.quiet: dict[JobId, float] = {}
         #: Processors of the machine, now and with silent nodes: which sizes jobs can have.
         self.capacity = (0, 0)
+
+    def put(self, row: Row[V], time: float, job: JobId, value: V) -> None:
+        """Show a job in this row, and in no other."""
+        old = self.place.get(job)
+        if old is not row:
+            if old is not None:
+                old.drop(job)
+            self.place[job] = row
+        row.put(time, job, value)
+
+    def drop(self, job: JobId) -> None:
+        """Show this job no more."""
+        old = self.place.pop(job, None)
+        if old is not None:
+            old.drop(job)

@@ -108,7 +108,8 @@ class State:
         before = job.state
         job.step(to, reason, self.now)
         self.touch(job)
-        self._index(job)
+        if before not in ACTIVE_STATES or to not in ACTIVE_STATES:
+            self._index(job)
         if to is JobState.RUNNING and before is JobState.STARTING:
             # To a strategy it ran already; what is new is an offer that it may have now.
             self.plan_due |= job.resizable(self.now)

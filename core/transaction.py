@@ -18,7 +18,7 @@ from pliant.core.negotiation import (
     Verb,
 )
 from pliant.core.placement import after_resize
-from pliant.core.processors import ProcessorMap, indices, of
+from pliant.core.processors import ProcessorMap, indices
 from pliant.core.state import State
 from pliant.core.timers import TimerKind
 
@@ -40,7 +40,7 @@ def open_talk(state: State, job: Job, target: ProcessorMap, cause: str) -> None:
     template = Template(number, job.id, job.epoch, Verb.OFFER, (item,), round=1, reason=cause)
     talk = Talk(number).say(Side.SERVER, template)
     job.resize = Resize(number, ResizeStage.TALK, talk, state.now, job.ranks, after, cause)
-    state.hold(job, of(job.resize.joining))
+    state.hold(job, job.resize.newcomers)
     state.emit(SendOffer(job.id, job.run, template))
     state.timer(TimerKind.OFFER, job, state.limits.offer_timeout_s)
     state.note(
@@ -60,7 +60,7 @@ def close(state: State, job: Job, reason: str, *, quiet: bool = False) -> None:
     if resize is None:
         return
     job.resize = None
-    newcomers = of(resize.joining)
+    newcomers = resize.newcomers
     free_processors(state, job, resize.gone & ~job.allocation)
     if newcomers & job.held:
         if resize.stage is ResizeStage.TALK:
@@ -147,7 +147,7 @@ def free_processors(state: State, job: Job, gone: ProcessorMap) -> None:
         "processors.released",
         f"{released.bit_count()} processors back",
         job,
-        processors=tuple(indices(released)),
+        processors=job.ranks if released == job.allocation else tuple(indices(released)),
     )
     if job.held & ~job.allocation or (job.held and job.state is JobState.COMPLETING):
         state.timer(TimerKind.SETTLE, job, state.limits.settle_s)
@@ -193,7 +193,7 @@ def start_promised(state: State) -> None:
 def start(state: State, job: Job, processors: ProcessorMap) -> None:
     """Give a waiting job its processors and have its world started."""
     state.unpromise(job)
-    job.ranks = tuple(indices(processors))
+    job.allocate(processors)
     state.hold(job, processors)
     job.epoch += 1
     job.start = job.since = state.now

@@ -3,7 +3,6 @@
 from pliant.core.ids import JobId
 from pliant.core.jobs import Job, ResizeStage
 from pliant.core.processors import ProcessorMap
-from pliant.core.rows import Rows
 from pliant.core.scheduling import NodeView, PromisedJob, RunningJob, View, WaitingJob
 from pliant.core.sizes import Sizes
 from pliant.core.state import State
@@ -14,8 +13,7 @@ def view(state: State) -> View:
     rows, ledger = state.rows, state.ledger
     _find_stale(state)
     for job_id in rows.stale:
-        _renew_waiting(state, rows, job_id)
-        _renew_running(state, rows, job_id)
+        _renew(state, job_id)
     rows.stale.clear()
     if rows.nodes is None:
         rows.nodes = tuple(
@@ -71,35 +69,24 @@ def _find_stale(state: State) -> None:
         rows.stale.update(dict.fromkeys(over))
 
 
-def _renew_waiting(state: State, rows: Rows, job_id: JobId) -> None:
-    """Put a job into the row of the queue where it belongs, as it is now."""
-    job = state.waiting.get(job_id)
-    if job is None:
-        rows.waiting.drop(job_id)
-        rows.promised.drop(job_id)
-    elif job.earmark:
-        rows.waiting.drop(job_id)
-        rows.promised.put(job.spec.submit, job_id, promised(job))
-    else:
-        rows.promised.drop(job_id)
-        shown = waiting(job, *rows.capacity)
-        if shown is None:
-            rows.waiting.drop(job_id)
-        else:
-            rows.waiting.put(job.spec.submit, job_id, shown)
-
-
-def _renew_running(state: State, rows: Rows, job_id: JobId) -> None:
-    """The same for a job that may hold processors."""
+def _renew(state: State, job_id: JobId) -> None:
+    """Put a job into the row where it belongs, as it is now."""
+    rows = state.rows
     job = state.active.get(job_id)
-    if job is None:
-        rows.running.drop(job_id)
-        rows.quiet.pop(job_id, None)
+    if job is not None:
+        running_now = running(job, rows.capacity[0], state.ledger.earmarked, state.now)
+        rows.put(rows.running, job.start or 0.0, job_id, running_now)
+        if job.quiet_until > state.now:
+            rows.quiet[job_id] = job.quiet_until
         return
-    shown = running(job, rows.capacity[0], state.ledger.earmarked, state.now)
-    rows.running.put(job.start or 0.0, job_id, shown)
-    if job.quiet_until > state.now:
-        rows.quiet[job_id] = job.quiet_until
+    job = state.waiting.get(job_id)
+    shown = waiting(job, *rows.capacity) if job is not None and not job.earmark else None
+    if job is not None and shown is not None:
+        rows.put(rows.waiting, job.spec.submit, job_id, shown)
+    elif job is not None and job.earmark:
+        rows.put(rows.promised, job.spec.submit, job_id, promised(job))
+    else:
+        rows.drop(job_id)
 
 
 def waiting(job: Job, total: int, expected: int) -> WaitingJob | None:
