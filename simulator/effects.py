@@ -51,6 +51,9 @@ class Effects:
         self.metrics = Metrics(self._settings.total)
         #: Events without delay, for the next call of the core.
         self.follow: list[Event] = []
+        #: Events that nobody notices before the next call of the core, and that come with it.
+        self.later: list[Event] = []
+        self._at_once = on_note is not None or self._settings.check or bool(self._settings.failures)
         #: Jobs that hold processors.
         self.runs: dict[int, Run] = {}
         #: Jobs that have not ended.
@@ -101,8 +104,11 @@ class Effects:
 
     def _launch(self, command: commands.Launch) -> None:
         job, now = self.open_jobs[command.job], self._engine.now
+        # That the processes of a job of one size are up changes nothing for a strategy.
+        noticed = self._at_once or job.malleable
+        batch = self.follow if noticed else self.later
         for node in self._machine.nodes(command.processors):
-            self.follow.append(WorldReady(command.job, command.run, command.resize, node))
+            batch.append(WorldReady(command.job, command.run, command.resize, node))
         if command.resize:
             self.runs[command.job].newcomers = command.processors
             return

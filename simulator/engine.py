@@ -130,6 +130,10 @@ class Engine:
         self._count_idle()
 
     def _take(self, batch: list[Event]) -> RunStrategy | None:
+        later = self.effects.later
+        if later:
+            batch = [*later, *batch]
+            later.clear()
         commands = self.core.handle_all(batch, self.now)
         if self.settings.check:
             self.core.check_invariants()

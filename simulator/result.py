@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from pliant.core.commands import Note
 from pliant.core.lifecycle import JobState
 
 
-@dataclass(frozen=True, slots=True)
-class JobRecord:
+class JobRecord(NamedTuple):
     """What became of a job. Times in seconds on the simulation's clock."""
 
     id: int
@@ -48,8 +48,7 @@ class JobRecord:
         return 0.0 if self.start is None else self.end - self.start
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(NamedTuple):
     """Which processors a job held between two moments, in seconds on the simulation's clock."""
 
     job: int

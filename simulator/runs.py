@@ -18,6 +18,7 @@ class Run:
         "_paused",
         "_since",
         "_size_since",
+        "_speedup",
         "area",
         "cost",
         "end",
@@ -37,6 +38,7 @@ class Run:
         self, job: SimJob, number: int, ranks: tuple[int, ...], now: float, cost: float
     ) -> None:
         self.job = job
+        self._speedup: Speedup = job.speedup
         #: The core's count of its runs.
         self.number = number
         #: The allocation in rank order.
@@ -61,10 +63,6 @@ class Run:
         self.end = now + self.left / self._speedup(len(ranks))
         #: Whether its processes are gone.
         self.over = False
-
-    @property
-    def _speedup(self) -> Speedup:
-        return self.job.speedup
 
     def resize(self, ranks: tuple[int, ...], now: float) -> None:
         """Go on with another allocation, after the pause that the change costs."""

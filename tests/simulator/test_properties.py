@@ -90,8 +90,11 @@ def test_every_job_does_all_of_its_work_on_processors_of_its_own(
 @quick
 @given(workloads(), how)
 def test_the_same_seed_gives_the_same_result(jobs: list[SimJob], settings: dict[str, Any]) -> None:
-    first, second = run(jobs, PROCESSORS, **settings), run(jobs, PROCESSORS, **settings)
+    first = run(jobs, PROCESSORS, **settings)
+    # Not watched, the engine tells the core less often that processes are up.
+    second = run(jobs, PROCESSORS, check=False, **settings)
     assert first.jobs == second.jobs
+    assert first.spans == second.spans
     assert first.metrics == second.metrics
 
 

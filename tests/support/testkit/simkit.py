@@ -25,9 +25,10 @@ def rigid(number: int, submit: float, size: int, seconds: float, **more: Any) ->
 
 
 def run(jobs: list[SimJob], processors: int = 8, **settings: Any) -> Result:
-    """Simulate with the core's invariants checked after every event."""
+    """Simulate; the core's invariants are checked after every event."""
     settings.setdefault("strategy", "equipartition")
-    return simulate(jobs, Settings(processors, check=True, keep_spans=True, **settings))
+    settings.setdefault("check", True)
+    return simulate(jobs, Settings(processors, keep_spans=True, **settings))
 
 
 def by_id(result: Result) -> dict[int, JobRecord]:
