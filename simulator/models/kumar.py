@@ -25,6 +25,7 @@ def kumar(  # noqa: PLR0913 - the parameters of the model
     profit: float = 0.0,
     deadline: float = 0.0,
     soft: float = 0.5,
+    streams: Literal["independent", "shared"] = "independent",
     seed: int = 0,
 ) -> Workload:
     """Make jobs with Poisson arrivals and exponential work, all on at most the whole machine.
@@ -44,6 +45,8 @@ def kumar(  # noqa: PLR0913 - the parameters of the model
         profit: mean of the exponential profit of a job that ends in time.
         deadline: mean of the exponential deadline, seconds from arrival; 0: no contracts.
         soft: part of the deadline with full profit.
+        streams: ``shared``: one random number scales a gap and the work of the job after it. The
+            paper does not say so, but its printed response times follow from it.
         seed: of every random number.
 
     Raises:
@@ -60,8 +63,9 @@ def kumar(  # noqa: PLR0913 - the parameters of the model
     curve = curve_of(speedup)
     rng, made, now = Random(seed), [], 0.0
     for number in range(1, jobs + 1):
-        now += draws.gap(rng, gap)
-        work = rng.expovariate(1.0) * base_time * curve(processors)
+        wait, amount = rng.expovariate(1.0), rng.expovariate(1.0)
+        now += wait * gap
+        work = (wait if streams == "shared" else amount) * base_time * curve(processors)
         low = rng.choice(smallest.values)
         contract = _contract(rng, profit, deadline, soft)
         high = processors if job_class == "adaptive" else low

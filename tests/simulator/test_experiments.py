@@ -247,7 +247,7 @@ def test_the_command_prints_tables(
 
 def test_the_command_lists(capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main(["list"]) == 0
-    assert "kumar-4.2  Mean response time" in capsys.readouterr().out
+    assert "Mean response time and utilization with linear speedup" in capsys.readouterr().out
     assert command.main(["list", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)[0]["name"] == "kumar-4.2"
 

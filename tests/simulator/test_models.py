@@ -197,6 +197,11 @@ class TestKumar:
             assert one.sizes.hi == 64
             assert one.malleable == (one.sizes.lo < 64)
 
+    def test_shared_streams_tie_the_work_to_the_gap_before(self) -> None:
+        jobs = models.kumar(jobs=50, gap=100, streams="shared").jobs
+        for job, gap in zip(jobs[1:], gaps(jobs), strict=True):
+            assert job.work / (64 * 64.5) == pytest.approx(gap / 100)
+
     def test_the_benchmark_takes_the_base_time_on_the_whole_machine(self) -> None:
         jobs = models.kumar(jobs=5000, speedup="benchmark").jobs
         assert jobs[0].speedup == BENCHMARK
