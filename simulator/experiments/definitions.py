@@ -159,7 +159,8 @@ def folder() -> Path:
 
 def known_experiments() -> dict[str, Path]:
     """Their files by name."""
-    return {path.stem: path for path in sorted(folder().glob("*.yaml"))}
+    paths = sorted(folder().glob("*.yaml"), key=lambda path: path.stem)
+    return {path.stem: path for path in paths}
 
 
 def find_experiment(name: str) -> Experiment:
