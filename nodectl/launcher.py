@@ -17,7 +17,6 @@ import signal
 import socket
 import sys
 import traceback
-from collections.abc import Callable
 from typing import NoReturn
 
 from pliant.nodectl import procfs, shim
@@ -37,9 +36,10 @@ SPARE = 8
 class _Shim:
     """A forked shim and the world that it has."""
 
-    def __init__(self, loop: Loop, sock: socket.socket, on_done: Callable[[_Shim], None]) -> None:
+    def __init__(self, pid: int, orders: Channel) -> None:
+        self.pid = pid
+        self.orders = orders
         self.directory = ""  # empty: it waits
-        self.orders = Channel(loop, sock, lambda _: on_done(self))
 
 
 class Launcher:
@@ -55,6 +55,10 @@ class Launcher:
         """Serve until the controller closes its end."""
         self._loop.on_signals({signal.SIGCHLD: self._reap})
         self._loop.run()
+        for spare in self._spare:
+            # It would end by itself, but a moment after this process.
+            os.kill(spare.pid, signal.SIGKILL)
+            os.waitpid(spare.pid, 0)
 
     def _on_line(self, line: bytes) -> None:
         chosen = self._spare.pop() if self._spare else self._fork()
@@ -69,11 +73,13 @@ class Launcher:
         if pid == 0:
             _become_shim(theirs)
         theirs.close()
-        forked = self._shims[pid] = _Shim(self._loop, ours, self._on_done)
+        orders = Channel(self._loop, ours, lambda _: self._on_done(pid))
+        forked = self._shims[pid] = _Shim(pid, orders)
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         return forked
 
-    def _on_done(self, done: _Shim) -> None:
+    def _on_done(self, pid: int) -> None:
+        done = self._shims[pid]
         self._report(done)
         if len(self._spare) < SPARE:
             self._spare.append(done)

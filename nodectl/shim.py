@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from pliant.nodectl import procfs, shim_ranks, shim_segments
-from pliant.nodectl.shim_exec import become_subreaper, read_failures
+from pliant.nodectl.shim_exec import become_subreaper, read_failures, show_as
 from pliant.nodectl.shim_loop import Channel, Lines, Loop, Timer, connect_unix, open_directory
 from pliant.nodectl.shim_pmi import Abort, Barrier, Effect, Finalized, PmiServer, Reply
 from pliant.nodectl.shim_ranks import Rank
@@ -36,6 +36,9 @@ _LEFTOVER_GRACE_S = 2.0
 
 #: How long a shim that has nothing else to do waits for a controller that does not read.
 _GOODBYE_S = 1.0
+
+#: How a shim that waits for a world is called, in the kernel.
+SPARE = b"spare shim"
 
 _LONGEST_PATH = 1 << 16
 
@@ -319,7 +322,9 @@ def main(orders: socket.socket) -> None:
     assert identity is not None
     try:
         while directory := orders.recv(_LONGEST_PATH):
+            show_as(b"shim")
             _keep(Spool(Path(os.fsdecode(directory))), identity)
+            show_as(SPARE)
             orders.send(b"done")
     except ConnectionError:
         pass

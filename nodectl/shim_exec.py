@@ -21,7 +21,7 @@ from pliant.nodectl.spool import Request, to_bytes, to_text
 
 NOT_FOUND, NOT_USABLE = 127, 126
 
-_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+_PR_SET_PDEATHSIG, _PR_SET_NAME, _PR_SET_CHILD_SUBREAPER = 1, 15, 36
 
 #: Ranks rather than daemons are to go when the memory of a node is exhausted.
 _OOM_SCORE = b"500"
@@ -68,6 +68,11 @@ class Program:
 def become_subreaper() -> None:
     """Inherit the processes that descendants leave behind."""
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def show_as(name: bytes) -> None:
+    """Tell those who look at processes what this one is: at most 15 bytes."""
+    _libc.prctl(_PR_SET_NAME, name, 0, 0, 0)
 
 
 def start(program: Program) -> int:

@@ -11,6 +11,9 @@ import psutil
 #: Set for the whole session; processes that were detached on purpose still inherit it.
 MARK = "PLIANT_TEST_SESSION"
 
+#: It has no world and belongs to its launcher, with which it ends.
+SPARE_SHIM = "spare shim"
+
 
 def session_processes() -> set[psutil.Process]:
     """Return the living processes that descend from this session, however they were detached."""
@@ -18,6 +21,8 @@ def session_processes() -> set[psutil.Process]:
     found = set()
     for process in psutil.process_iter():
         try:
+            if process.name() == SPARE_SHIM:
+                continue
             if process.environ().get(MARK) == mark and process.pid != os.getpid():
                 found.add(process)
         except (psutil.Error, OSError):
