@@ -8,7 +8,13 @@ from hypothesis import strategies as st
 
 from pliant.core.processors import NONE, block, count, indices, lowest, of, text
 
-SETS = st.one_of(st.sets(st.integers(0, 300)), st.sets(st.integers(0, 20)))
+SETS = st.one_of(
+    st.sets(st.integers(0, 300)),
+    st.sets(st.integers(0, 20)),
+    # Wide maps are handled in parts.
+    st.sets(st.integers(0, 5000)),
+    st.builds(lambda first, more: set(range(first, first + more)), *[st.integers(0, 1500)] * 2),
+)
 
 
 @given(SETS)
@@ -24,7 +30,7 @@ def test_the_integers_algebra_is_the_sets(one: set[int], other: set[int]) -> Non
     assert of(one) & ~of(other) == of(one - other)
 
 
-@given(st.integers(0, 200), st.integers(0, 200))
+@given(st.integers(0, 900), st.integers(0, 900))
 def test_a_block_is_a_range(first: int, number: int) -> None:
     assert block(first, number) == of(range(first, first + number))
 
