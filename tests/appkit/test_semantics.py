@@ -12,7 +12,7 @@ import pytest
 
 from testkit import run_python
 
-pytestmark = [pytest.mark.mpi, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.mpi, pytest.mark.timeout(120)]
 
 HEAD = """
 import sys

@@ -166,7 +166,7 @@ def test_down_ends_the_processes_of_jobs_without_a_server(state: Path) -> None:
         assert down(["--keep-jobs"]) == 0
         assert job.poll() is None
         assert down([]) == 0
-        assert job.wait(5) == -signal.SIGTERM
+        assert job.wait(30) == -signal.SIGTERM
         assert other.poll() is None
     finally:
         for process in (job, other):
@@ -215,6 +215,6 @@ def test_in_the_foreground_until_a_signal(state: Path, number: signal.Signals, m
     else:
         wait_until((state.parent / "run" / "server.pid").exists)
     process.send_signal(number)
-    _, err = process.communicate(timeout=20)
+    _, err = process.communicate(timeout=40)
     assert process.returncode == (0 if moment == "when it is up" else 130), err
     assert procs.find(cluster(state).owns) == []

@@ -21,13 +21,17 @@ SMALL = {
     "heat": {"rows": 64, "columns": 32, "iterations": 400, "every": 10},
     "master_worker": {"panels": 100},
 }
-#: Slow enough for a few resizes.
-SLOW = {"heat": {"pause_s": 0.02}, "master_worker": {"pause_s": 0.25, "batch": 4}}
+#: Slow enough for a few resizes on any machine; the pauses end when they are done.
+SLOW: dict[str, dict[str, object]] = {
+    "heat": {"pause_s": 0.1},
+    "master_worker": {"pause_s": 0.1, "batch": 2, "frequencies": list(range(100))},
+}
+PACED = ROOT / "tests" / "examples" / "paced.py"
 
 
-def settings(name: str, folder: Path, **changes: float) -> str:
+def settings(name: str, folder: Path, **changes: object) -> str:
     values = yaml.safe_load((ROOT / "examples" / f"{name}.yaml").read_text())
-    path = folder / f"{name}{len(changes)}.yaml"
+    path = folder / f"{name}-{changes.get('pause_s')}.yaml"
     path.write_text(yaml.safe_dump({**values, **SMALL[name], **changes}))
     return str(path)
 
@@ -64,14 +68,17 @@ def test_the_result_does_not_depend_on_the_number_of_processes(name: str, tmp_pa
 def test_the_result_does_not_depend_on_resizes(
     name: str, tmp_path: Path, applications: list[Application]
 ) -> None:
-    alone = run_python("-m", f"pliant.examples.{name}", settings(name, tmp_path))
-    argv = ["-m", f"pliant.examples.{name}", settings(name, tmp_path, **SLOW[name])]
+    fast = settings(name, tmp_path, **(SLOW[name] | {"pause_s": 0.0}))
+    alone = run_python("-m", f"pliant.examples.{name}", fast)
+    hurry = tmp_path / "hurry"
+    argv = [str(PACED), name, str(hurry), settings(name, tmp_path, **SLOW[name])]
     app = Application(tmp_path, argv, 2)
     applications.append(app)
     assert app.grow(2).committed
     assert app.shrink([0]).committed
     assert app.grow(1).committed
-    assert set(app.wait(60)) == {0}, app.text()
+    hurry.touch()
+    assert set(app.wait()) == {0}, app.text()
     assert checksum(app.text()) == checksum(alone.stdout)
     assert "4 -> 3 processes" in app.text()
 

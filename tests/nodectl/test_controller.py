@@ -16,7 +16,7 @@ from pliant.nodectl.launcher import SPARE
 from pliant.protos import node_pb2 as wire
 from testkit import wait_until
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 
 MPI = """
 import os

@@ -64,7 +64,6 @@ def test_what_forks_loads_no_grpc_and_no_threads(module: str) -> None:
 
 
 @pytest.mark.cluster
-@pytest.mark.xdist_group("cluster")
 def test_a_node_has_one_controller(server: FakeServer, node: Node) -> None:
     done = run_python(
         "-m", "pliant.nodectl", "--name", node.name, "--address-file", str(server.address_file),
@@ -77,18 +76,16 @@ def test_a_node_has_one_controller(server: FakeServer, node: Node) -> None:
 
 
 @pytest.mark.cluster
-@pytest.mark.xdist_group("cluster")
 def test_a_refused_node_says_why(server: FakeServer, state_dir: Path) -> None:
     server.refusal = "there is a node n9 already"
     node = Node("n9", server, state_dir)
     node.start(wait=False)
     assert node.process is not None
-    assert node.process.wait(timeout=20) == 1
+    assert node.process.wait(timeout=40) == 1
     assert "the server refused this node: there is a node n9 already" in node.log.read_text()
 
 
 @pytest.mark.cluster
-@pytest.mark.xdist_group("cluster")
 def test_the_pid_file_tells_the_truth(node: Node) -> None:
     file = Path(os.environ["PLIANT_RUN_DIR"]) / "node-n1.pid"
     assert node.process is not None
@@ -99,7 +96,6 @@ def test_the_pid_file_tells_the_truth(node: Node) -> None:
 
 
 @pytest.mark.cluster
-@pytest.mark.xdist_group("cluster")
 def test_a_state_folder_with_a_long_path(
     server: FakeServer, state_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,7 +16,7 @@ from pliant.nodectl.spool import Spool
 from pliant.protos import node_pb2 as wire
 from testkit import wait_until
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 
 #: Runs until a file appears, and ends with the code in it.
 WAITING = "echo up; while [ ! -s go ]; do sleep 0.02; done; echo end; exit $(cat go)"

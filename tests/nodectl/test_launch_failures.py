@@ -12,7 +12,6 @@ from pliant.protos import node_pb2 as wire
 
 pytestmark = [
     pytest.mark.cluster,
-    pytest.mark.xdist_group("cluster"),
     pytest.mark.usefixtures("node"),
 ]
 

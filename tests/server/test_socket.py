@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from serverkit import Server, User
+from testkit import wait_until
 
 pytestmark = pytest.mark.cluster
 
@@ -93,11 +94,8 @@ def test_a_long_path_is_no_obstacle(make_server: Callable[..., Server], tmp_path
 
 def test_a_second_server_is_refused(server: Server) -> None:
     assert server.process is not None
-    begin = time.monotonic()
-    second = server.spawn()
-    assert second.wait(10) == 1
+    assert server.spawn().wait(30) == 1
     assert f"another server owns {server.state} (process {server.process.pid})" in server.log()
-    assert time.monotonic() - begin < 5
     with server.user() as user:
         assert user.do("ping")["pid"] == server.process.pid
 
@@ -106,7 +104,7 @@ def test_the_stop_request(server: Server) -> None:
     with server.user() as user:
         user.do("stop")
     assert server.process is not None
-    assert server.process.wait(5) == 0
+    assert server.process.wait(30) == 0
     assert not (server.run / "server.sock").exists()
 
 
@@ -121,11 +119,18 @@ def test_an_idle_server_rests(server: Server) -> None:
     assert server.process is not None
     process = psutil.Process(server.process.pid)
     node = server.controller().welcome()
-    time.sleep(0.5)
-    before, switches = sum(process.cpu_times()[:2]), process.num_ctx_switches().voluntary
-    time.sleep(2)
-    assert sum(process.cpu_times()[:2]) - before <= 0.02
-    assert process.num_ctx_switches().voluntary - switches < 100
+
+    def used() -> tuple[float, int]:
+        return sum(process.cpu_times()[:2]), process.num_ctx_switches().voluntary
+
+    def rests() -> bool:
+        """Watch it for a second; the first ones may see the end of its start."""
+        before = used()
+        time.sleep(1)
+        after = used()
+        return after[0] - before[0] <= 0.01 and after[1] - before[1] < 50
+
+    wait_until(rests, what="a second in which the server rests")
     node.close()
 
 
@@ -152,7 +157,7 @@ def test_the_database_must_be_usable(make_server: Callable[..., Server]) -> None
     server.state.mkdir()
     (server.state / "pliant.db").write_bytes(b"this is no database" * 1000)
     process = server.spawn()
-    assert process.wait(10) == 1
+    assert process.wait(30) == 1
     assert "recover" in server.log()
     assert "Traceback" not in server.log()
     assert os.path.getsize(server.state / "pliant.db") == 19_000

@@ -79,7 +79,7 @@ class World:
             server.send(node, wire.NodeOrder(start_world=order))
         return self.name
 
-    def ends(self, server: FakeServer, *, timeout: float = 30.0) -> list[wire.RankExit]:
+    def ends(self, server: FakeServer, *, timeout: float = 40.0) -> list[wire.RankExit]:
         """Wait for the ends of all ranks; return them by rank."""
         count = sum(map(len, self.placement.values()))
         keys = [(self.name, rank) for rank in range(count)]
@@ -121,7 +121,7 @@ class Node:
         """Stop the controller in good order."""
         assert self.process is not None
         self.process.terminate()
-        code = self.process.wait(timeout=10)
+        code = self.process.wait(timeout=30)
         self.server.nodes.pop(self.name, None)
         return code
 
@@ -129,7 +129,7 @@ class Node:
         """Kill the controller."""
         assert self.process is not None
         self.process.kill()
-        self.process.wait(timeout=10)
+        self.process.wait(timeout=30)
         self.server.nodes.pop(self.name, None)
 
     def worlds(self) -> list[str]:

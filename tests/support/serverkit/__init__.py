@@ -37,7 +37,7 @@ class Server:
     def start(self, *arguments: str) -> Server:
         (self.run / "server.address").unlink(missing_ok=True)
         self.process = self.spawn(*arguments)
-        wait_until(self._ready, timeout=20, what="the server is ready")
+        wait_until(self._ready, what="the server is ready")
         return self
 
     def spawn(self, *arguments: str) -> subprocess.Popen[bytes]:
@@ -62,7 +62,7 @@ class Server:
         if process is None:
             return 0
         process.send_signal(number)
-        return process.wait(10)
+        return process.wait(30)
 
     def user(self) -> User:
         return User(self.run / "server.sock")
@@ -76,7 +76,7 @@ class User:
 
     def __init__(self, path: Path) -> None:
         self._socket = socket.socket(socket.AF_UNIX)
-        self._socket.settimeout(20)
+        self._socket.settimeout(30)
         folder = os.open(path.parent, os.O_RDONLY)
         try:
             self._socket.connect(f"/proc/self/fd/{folder}/{path.name}")
@@ -158,13 +158,13 @@ class Peer:
     def say(self, message: Any) -> None:
         self._outbox.put(message)
 
-    def expect(self, body: str, timeout: float = 10.0) -> Any:
+    def expect(self, body: str, timeout: float = 30.0) -> Any:
         """The next message, which must be this one."""
         message = self.inbox.get(timeout=timeout)
         assert message.WhichOneof("body") == body, message
         return getattr(message, body)
 
-    def find(self, body: str, timeout: float = 10.0) -> Any:
+    def find(self, body: str, timeout: float = 30.0) -> Any:
         """The next message of this kind; others are passed over."""
         while (message := self.inbox.get(timeout=timeout)).WhichOneof("body") != body:
             pass

@@ -107,7 +107,7 @@ class Application:
         while not self.server.hellos.empty():
             self._rendezvous = self.server.hellos.get().rendezvous
         if not hasattr(self, "_rendezvous"):
-            self._rendezvous = self.server.hellos.get(timeout=20).rendezvous
+            self._rendezvous = self.server.hellos.get(timeout=60).rendezvous
         return self._rendezvous
 
     def prepare(self, count: int) -> tuple[World, list[int]]:
@@ -133,7 +133,7 @@ class Application:
             self.rendezvous  # noqa: B018  # drain
             world, place = self.places[self.processors[stays[0]]]
             world.order(place, op="standby")
-            hello = self.server.hellos.get(timeout=20)
+            hello = self.server.hellos.get(timeout=60)
             assert hello.role == pb.ROLE_STANDBY
             assert list(hello.processors) == self.processors
             self._rendezvous = hello.rendezvous
@@ -154,7 +154,7 @@ class Application:
         self.processors = list(outcome.processors)
         return outcome
 
-    def wait(self, timeout: float = 30.0) -> list[int]:
+    def wait(self, timeout: float = 60.0) -> list[int]:
         """Wait for all processes; all exit codes so far."""
         for world, place in self.places.values():
             self.codes.append(world.wait(place, timeout))

@@ -39,14 +39,14 @@ class Server(app_pb2_grpc.AppServiceServicer):
         """Break all streams at once."""
         self._server.stop(0).wait()
 
-    def send(self, order: pb.AppOrder, timeout: float = 20.0) -> None:
+    def send(self, order: pb.AppOrder, timeout: float = 60.0) -> None:
         """Send an order to the coordinator, when there is one."""
         with self._present:
             assert self._present.wait_for(lambda: self._coordinator is not None, timeout)
             assert self._coordinator is not None
             self._coordinator.put(order)
 
-    def next(self, kind: str, timeout: float = 30.0) -> pb.AppReport:
+    def next(self, kind: str, timeout: float = 60.0) -> pb.AppReport:
         """The next report of a kind."""
         return self.reports[kind].get(timeout=timeout)
 

@@ -48,12 +48,12 @@ class World:
         """Send an order on a rank's control socket."""
         self.controls[rank].sendall(json.dumps(message).encode() + b"\n")
 
-    def wait_ready(self, timeout: float = 30.0) -> None:
+    def wait_ready(self, timeout: float = 60.0) -> None:
         """Wait until every rank has said that it is ready."""
         for _ in range(self.size):
             assert self.ready.acquire(timeout=timeout), "newcomers are not ready"
 
-    def wait(self, rank: int, timeout: float = 30.0) -> int:
+    def wait(self, rank: int, timeout: float = 60.0) -> int:
         """Wait for the end of one rank; its exit code."""
         code = self.processes[rank].wait(timeout)
         self.controls[rank].close()

@@ -39,12 +39,15 @@ class Cluster:
         self.shape = ["--nodes", str(nodes), "--slots", str(slots), "--strategy", strategy]
         self.client = Client(str(self.run))
         self.segments: set[str] = set()
+        #: Daemons that were killed since it was brought up.
+        self.missing: set[str] = set()
 
     # ---------------------------------------------------------------- daemons
 
     def up(self) -> None:
         """Bring up what is missing of it."""
         run_python(*PLIANT, "up", "--detach", *self.shape, timeout=PATIENCE_S)
+        self.missing.clear()
         self.client.close()
         self.client = Client(str(self.run))
 
@@ -61,6 +64,7 @@ class Cluster:
         """End a daemon as a crash does."""
         process = self.daemon(name)
         process.send_signal(signal.SIGKILL)
+        self.missing.add(name)
         wait_until(lambda: gone(process), what=f"{name} to be gone")
         if name == "server":
             self.client.close()

@@ -32,7 +32,7 @@ def run_command(
     *words: str,
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
-    timeout: float = 50.0,
+    timeout: float = 60.0,
 ) -> Said:
     """Run an installed command; it never answers with a traceback."""
     done = subprocess.run(

@@ -11,6 +11,11 @@ import psutil
 #: Set for the whole session; processes that were detached on purpose still inherit it.
 MARK = "PLIANT_TEST_SESSION"
 
+#: State folders of clusters that several tests share. A test may replace their daemons, which are
+#: no leak of that test; jobs are.
+SHARED: set[str] = set()
+_DAEMONS = ("pliant.server", "pliant.nodectl")
+
 #: It has no world and belongs to its launcher, with which it ends.
 SPARE_SHIM = "spare shim"
 
@@ -49,7 +54,7 @@ class Leaks:
         self._processes = self._all_processes()
         self._threads = set(threading.enumerate())
 
-    def find(self, *, within: float = 3.0) -> list[str]:
+    def find(self, *, within: float = 10.0) -> list[str]:
         """Return a line for each leak that is still there after a grace time, and end processes."""
         deadline = time.monotonic() + within
         while (self._new_processes() or self._new_threads()) and time.monotonic() < deadline:
@@ -61,7 +66,10 @@ class Leaks:
         return sorted(lines)
 
     def _all_processes(self) -> set[psutil.Process]:
-        return children() | session_processes() if self._detached else children()
+        if not self._detached:
+            return children()
+        found = children() | session_processes()
+        return {process for process in found if not _is_shared_daemon(process)}
 
     def _new_processes(self) -> set[psutil.Process]:
         return self._all_processes() - self._processes
@@ -72,6 +80,16 @@ class Leaks:
             for thread in threading.enumerate()
             if thread not in self._threads and thread.is_alive() and not thread.daemon
         ]
+
+
+def _is_shared_daemon(process: psutil.Process) -> bool:
+    try:
+        env = process.environ()
+        if env.get("PLIANT_STATE_DIR") not in SHARED or "PLIANT_JOB" in env:
+            return False
+        return any(word.startswith(_DAEMONS) for word in process.cmdline())
+    except (psutil.Error, OSError):
+        return False  # it has ended, or is a zombie
 
 
 def describe(process: psutil.Process) -> str:

@@ -13,7 +13,7 @@ def run_python(
     *args: str,
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
-    timeout: float = 30.0,
+    timeout: float = 60.0,
     check: bool = True,
 ) -> subprocess.CompletedProcess[str]:
     """Run this interpreter with arguments; a bad exit fails the test and shows both streams."""

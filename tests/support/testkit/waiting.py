@@ -8,9 +8,16 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
+#: A loaded machine is slow; this is only waited for when something is wrong.
+PATIENCE_S = 40.0
+
 
 def wait_until(
-    condition: Callable[[], T], *, timeout: float = 10.0, every: float = 0.01, what: str = ""
+    condition: Callable[[], T],
+    *,
+    timeout: float = PATIENCE_S,
+    every: float = 0.01,
+    what: str = "",
 ) -> T:
     """Return the first true value of a condition; fail the test when there is none in time."""
     deadline = time.monotonic() + timeout
