@@ -13,7 +13,7 @@ from testkit.commands import Said, run_command
 
 from .shared import running_cluster
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
 
 
 @pytest.fixture(name="cluster", scope="module")
@@ -71,7 +71,8 @@ def test_a_value_of_the_wrong_type_is_named(folder: Path) -> None:
 def test_up_refuses_before_it_keeps_or_starts_anything(folder: Path, state_dir: Path) -> None:
     unknown = run_command("pliant", "up", "--detach", "--strategy", "tarot")
     assert unknown.code == 1
-    assert "'tarot' is not known; known are: equipartition, fcfs" in unknown.line
+    assert "'tarot' is not known; known are: " in unknown.line
+    assert " equipartition, fcfs, " in unknown.line
     said = run_command("pliant", "up", "--detach", "--config", "key.yaml", cwd=folder)
     assert said.code == 1
     assert "key.yaml: strateggy: unknown key, did you mean strategy?" in said.line
@@ -83,7 +84,8 @@ def test_up_refuses_before_it_keeps_or_starts_anything(folder: Path, state_dir: 
 def test_an_unknown_strategy_lists_the_known() -> None:
     said = run_command("pliant", "server", "--strategy", "tarot")
     assert said.code == 2
-    assert "'tarot' is not known; known are: equipartition, fcfs" in said.line
+    assert "'tarot' is not known; known are: " in said.line
+    assert " equipartition, fcfs, " in said.line
 
 
 @pytest.mark.usefixtures("state_dir")
@@ -213,7 +215,7 @@ def test_resizes_that_cannot_be(cluster: Cluster) -> None:
 
 def test_a_second_server_is_refused_at_once(cluster: Cluster) -> None:
     owner = cluster.daemon("server").pid
-    said = run_command("pliant", "server", timeout=20)
+    said = run_command("pliant", "server")
     assert said.code == 1
     assert f"another server owns {cluster.state} (process {owner})" in said.line
     assert cluster.client.nodes()
@@ -223,7 +225,7 @@ def test_a_second_server_is_refused_at_once(cluster: Cluster) -> None:
 
 def test_a_second_controller_is_refused_at_once(cluster: Cluster) -> None:
     owner = cluster.daemon("node-n1").pid
-    said = run_command("pliant", "nodectl", "--name", "n1", timeout=20)
+    said = run_command("pliant", "nodectl", "--name", "n1")
     assert said.code == 1
     assert f"node n1 has a controller already: process {owner}" in said.line
     assert cluster.daemon("node-n1").pid == owner
