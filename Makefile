@@ -43,7 +43,7 @@ unit: check
 	$(BIN)/pytest -n $(WORKERS) --dist loadgroup -m "not (mpi or cluster)"
 
 system: unit
-	$(BIN)/pytest -m "mpi or cluster"
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal -m "mpi or cluster"
 
 demo: $(RUNTIME) ## Run a cluster on this machine and watch jobs change size
 	$(BIN)/pliant demo

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from testkit import wait_until
 from testkit.cluster import Cluster
 from testkit.counter import Counter
+
+from .shared import idle
 
 
 @pytest.fixture
@@ -16,10 +17,8 @@ def cluster(state_dir: Path) -> Iterator[Cluster]:
     cluster = Cluster(state_dir.parent, nodes=4, slots=2, strategy="fcfs")
     cluster.up()
     yield cluster
+    idle(cluster)
     cluster.down()
-    left = cluster.segments
-    folder = Path("/dev/shm")
-    wait_until(lambda: not [name for name in left if (folder / name).exists()], what="no segments")
 
 
 @pytest.fixture

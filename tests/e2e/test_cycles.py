@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.mpi, pytest.mark.timeout(300)]
 CYCLES = 40
 #: Daemons and ranks have warmed up after this many; caches and pools are filled.
 WARM = 5
-LARGE = (6, 5, 6, 3, 4)
+LARGE = (4, 3, 6, 3, 5)
 SMALL = (2, 1, 3)
 #: A leak of half a megabyte in every cycle is found, what allocators do is not.
 RANK_SLACK, RANK_PER_CYCLE = 2 << 20, 1 << 18

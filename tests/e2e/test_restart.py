@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
 
@@ -15,7 +15,22 @@ from testkit import wait_until
 from testkit.cluster import Cluster
 from testkit.counter import Counter
 
+from .shared import idle, running_cluster
+
 pytestmark = [pytest.mark.cluster, pytest.mark.mpi, pytest.mark.timeout(180)]
+
+
+@pytest.fixture(name="shared", scope="module")
+def _shared() -> Iterator[Cluster]:
+    with running_cluster("fcfs", nodes=4) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def cluster(shared: Cluster) -> Iterator[Cluster]:
+    """Return the cluster of this module; it is whole and empty again after each test."""
+    yield shared
+    idle(shared)
 
 
 def shell(cluster: Cluster, command: str, sizes: str = "1") -> int:
@@ -121,6 +136,7 @@ def test_a_server_killed_after_go_learns_of_the_resize(
     counter.shut("hold")
     cluster.client.resize(counter.id, size, release=[cluster.place(first)] if size == 1 else [])
     wait_until(stage(counter, "resize.go"), what="GO")
+    wait_until_told(counter)
     cluster.kill("server")
     if away:
         counter.open("hold")
@@ -130,6 +146,20 @@ def test_a_server_killed_after_go_learns_of_the_resize(
         counter.open("hold")
     cluster.resized(counter.id, size, 1)
     check_still_malleable(counter)
+
+
+def wait_until_told(counter: Counter) -> None:
+    """Wait until what the server has stored has reached the application, too.
+
+    Two reports of an application that is held later, the order that was sent before them is there.
+    """
+
+    def age() -> object:
+        return (counter.cluster.client.job(counter.id).progress or {}).get("safe_point_age_s")
+
+    for _ in range(2):
+        before = age()
+        wait_until(lambda before=before: age() != before, what="a report")  # type: ignore[misc]
 
 
 def test_a_killed_controller_comes_back_to_its_ranks(counter: Counter) -> None:
@@ -188,6 +218,6 @@ def test_every_submission_of_a_burst_survives_a_kill_once(cluster: Cluster) -> N
         enough.set()
         for thread in threads:
             thread.join()
-    jobs = cluster.client.jobs()
+    jobs = [job for job in cluster.client.jobs() if job.name.startswith("burst-")]
     assert {job.id: job.name for job in jobs} == acknowledged
     assert {job.state for job in jobs} == {"HELD"}

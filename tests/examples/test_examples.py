@@ -24,7 +24,7 @@ SMALL = {
 #: Slow enough for a few resizes on any machine; the pauses end when they are done.
 SLOW: dict[str, dict[str, object]] = {
     "heat": {"pause_s": 0.1},
-    "master_worker": {"pause_s": 0.1, "batch": 2, "frequencies": list(range(100))},
+    "master_worker": {"pause_s": 0.1, "batch": 4, "frequencies": list(range(50))},
 }
 PACED = ROOT / "tests" / "examples" / "paced.py"
 

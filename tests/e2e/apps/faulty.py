@@ -7,6 +7,8 @@ import signal
 import sys
 import time
 
+from mpi4py import MPI
+
 from pliant.appkit import Change, Job, malleable
 
 FOLDER, FAULT = sys.argv[1:3]
@@ -16,7 +18,8 @@ SIZES = FAULT.removeprefix("sizes=") if FAULT.startswith("sizes=") else "1-8"
 
 def loop(job: Job) -> None:
     for it in job.steps(10**9):
-        stop = job.comm.bcast(os.path.exists(os.path.join(FOLDER, "stop")))
+        # All wait for all: with a broadcast rank 0 would be far ahead of a rank on another node.
+        stop = job.comm.allreduce(os.path.exists(os.path.join(FOLDER, "stop")), MPI.LOR)
         if FAULT == "raise" and it == 10 and job.comm.rank == job.comm.size - 1:
             raise ValueError("the eleventh step is too much")
         if stop:
