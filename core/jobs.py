@@ -136,6 +136,7 @@ class Resize:
     preparing: set[str] = field(default_factory=set)
     #: Processors of newcomers or leavers whose process has ended.
     gone: ProcessorMap = NONE
+    #: Why it was taken back; once it is committed: why its leavers are ended by force.
     reason: str = ""
     #: The allocation it leads to that was last made a set; the sets before and after.
     _mapped: tuple[tuple[int, ...], ProcessorMap, ProcessorMap] = field(

@@ -13,7 +13,7 @@ from pliant.core.events import (
     WorldReady,
 )
 from pliant.core.ids import ResizeId
-from pliant.core.jobs import Job, ResizeStage
+from pliant.core.jobs import Job, Resize, ResizeStage
 from pliant.core.lifecycle import ACTIVE_STATES, JobState
 from pliant.core.nodes import Node, NodeState
 from pliant.core.processors import NONE, ProcessorMap
@@ -55,7 +55,10 @@ def _compare(state: State, node: Node, worlds: tuple[LiveWorld, ...]) -> None:
 
 
 def _dismissed(state: State, node: Node, job: Job, worlds: tuple[LiveWorld, ...]) -> None:
-    """Newcomers of a resize that was taken back: the order to end them may never have arrived."""
+    """Processes that were to be ended: the order to do so may never have arrived.
+
+    These are newcomers of a resize that was taken back, and leavers that stayed too long.
+    """
     if job.state not in (JobState.RUNNING, JobState.ADAPTING):
         return
     resize = job.resize
@@ -65,9 +68,17 @@ def _dismissed(state: State, node: Node, job: Job, worlds: tuple[LiveWorld, ...]
     for world in worlds:
         if (world.job, world.run) == (job.id, job.run):
             live |= world.live
-    if dismissed & live:
-        state.emit(Kill(job.id, job.run, dismissed & live, 0.0))
+    overdue = _overdue(job, resize) & node.processors
+    if (dismissed | overdue) & live:
+        state.emit(Kill(job.id, job.run, (dismissed | overdue) & live, 0.0))
     transaction.free_processors(state, job, dismissed & ~live)
+
+
+def _overdue(job: Job, resize: Resize | None) -> ProcessorMap:
+    """Leavers that have been told to go by force; others may still leave by themselves."""
+    if resize is None or resize.stage is not ResizeStage.RELEASE or not resize.reason:
+        return NONE
+    return resize.leaving & job.held
 
 
 def _known_to_node(state: State, node: Node, world: LiveWorld) -> None:

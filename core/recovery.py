@@ -51,7 +51,7 @@ def _transaction(state: State, job: Job) -> None:
         transaction.withdraw(state, job, "the server restarted before GO")
     elif resize.stage is ResizeStage.GO:
         state.timer(TimerKind.SAFE_POINT, job, state.limits.safe_point_timeout_s)
-    elif resize.stage is ResizeStage.BEGUN:
+    elif resize.stage in (ResizeStage.BEGUN, ResizeStage.WITHDRAWING):
         state.timer(TimerKind.DEADLINE, job, state.limits.resize_deadline_s)
     elif resize.stage is ResizeStage.RELEASE:
         state.timer(TimerKind.RELEASE, job, state.limits.resize_deadline_s)

@@ -210,7 +210,7 @@ def _commit(state: State, job: Job, resize: Resize, event: ResizeDecided) -> Non
         state.step(job, JobState.RUNNING, f"runs on {job.size} processors")
         _lost_newcomers(state, job, resize)
         return
-    resize.stage = ResizeStage.RELEASE
+    resize.stage, resize.reason = ResizeStage.RELEASE, ""
     job.reason = f"runs on {job.size} processors, {count(leaving)} are leaving"
     state.timer(TimerKind.RELEASE, job, state.limits.resize_deadline_s)
     transaction.free_processors(state, job, resize.gone)
@@ -258,21 +258,35 @@ def timed_out(state: State, timer: Timer) -> None:
             waited = f"no safe point within {state.limits.safe_point_timeout_s:g} s"
             state.note("offer.expired", waited, job, resize=resize.id)
             transaction.ask_back(state, job, resize, waited)
-        case TimerKind.DEADLINE, ResizeStage.BEGUN:
-            waited = f"no decision within {state.limits.resize_deadline_s:g} s"
-            text = f"{waited} in resize {resize.id} (stage begun)"
-            ending.end(state, job, JobState.FAILED, text)
+        case TimerKind.DEADLINE, (ResizeStage.BEGUN | ResizeStage.WITHDRAWING):
+            _no_word(state, job, resize)
         case TimerKind.RELEASE, ResizeStage.RELEASE:
             _kill_leavers(state, job, resize)
         case _:
             pass
 
 
+def _no_word(state: State, job: Job, resize: Resize) -> None:
+    """The application owns the transaction and is silent: nobody can say what it runs on."""
+    limit = state.limits.resize_deadline_s
+    if resize.begun is not None and state.now < resize.begun + limit:
+        return  # the timer of a withdrawal that found it begun; its own is still to come
+    withdrawing = resize.stage is ResizeStage.WITHDRAWING
+    waited = "no answer to the withdrawal" if withdrawing else "no decision"
+    text = f"{waited} within {limit:g} s in resize {resize.id} (stage {resize.stage})"
+    ending.end(state, job, JobState.FAILED, text)
+
+
 def _kill_leavers(state: State, job: Job, resize: Resize) -> None:
+    """End leavers that stay, and look again: the order to end them may get lost."""
     staying_on = resize.leaving & job.held
-    if staying_on:  # a Kill of no processors would end the whole job
-        state.note("job.warning", "leavers that stayed are killed", job, resize=resize.id)
-        state.emit(Kill(job.id, job.run, staying_on, 0.0))
+    if not staying_on:  # a Kill of no processors would end the whole job
+        return
+    if not resize.reason:
+        resize.reason = "leavers that stayed are killed"
+        state.note("job.warning", resize.reason, job, resize=resize.id)
+    state.emit(Kill(job.id, job.run, staying_on, 0.0))
+    state.timer(TimerKind.RELEASE, job, state.limits.resize_deadline_s)
 
 
 def requested(state: State, event: ResizeRequested) -> None:

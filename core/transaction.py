@@ -123,6 +123,7 @@ def ask_back(state: State, job: Job, resize: Resize, reason: str) -> None:
     """Ask back what was not begun; only the application's word (or end) closes the transaction."""
     resize.stage, resize.reason = ResizeStage.WITHDRAWING, reason
     state.emit(SendWithdraw(job.id, job.run, resize.id, reason))
+    state.timer(TimerKind.DEADLINE, job, state.limits.resize_deadline_s)
     drop_promises_from(state, job)
     state.touch(job)
     state.plan_due = True

@@ -217,6 +217,22 @@ def test_leavers_lost_with_their_node_are_gone(rig: Rig, report: str) -> None:
     assert not [kill for kill in rig.take(commands.Kill) if kill.job == 1]
 
 
+def test_a_node_that_missed_the_end_of_leavers_that_stayed_is_told_again(rig: Rig) -> None:
+    rig.run(1, "4-8")
+    rig.submit(2, "4")
+    rig.shrink_to_go(1)
+    rig.begin(1)
+    rig.decide(1)
+    back(rig, N2, world(1, block(4, 4)))
+    assert not rig.take(commands.Kill)  # they may still leave by themselves
+    rig.wait(rig.limits.resize_deadline_s + 1)
+    assert rig.one(commands.Kill).processors == block(4, 4)
+    back(rig, N2, world(1, of([4, 5])))
+    assert rig.one(commands.Kill).processors == of([4, 5])
+    rig.exit(1, 4, 5, 6, 7, signal=9)
+    assert rig.state(2) is JobState.STARTING
+
+
 def test_newcomers_that_a_node_never_heard_of_are_started_again(rig: Rig) -> None:
     grow_onto_n2(rig)
     rig.answer(1, Verb.ACCEPT)

@@ -166,6 +166,16 @@ def test_a_withdrawal_is_said_again(rig: Rig) -> None:
     assert rig.state(1) is JobState.RUNNING
 
 
+def test_a_withdrawal_that_is_never_answered_has_a_deadline(rig: Rig) -> None:
+    rig.shrink_to_go(1)
+    rig.wait(61)
+    rig.restart()
+    back(rig)
+    rig.wait(31)
+    assert (rig.state(1), rig.job(1).ending) == (JobState.COMPLETING, JobState.FAILED)
+    assert "stage withdrawing" in rig.job(1).reason
+
+
 def test_a_start_that_a_node_never_got_is_ordered_again(rig: Rig) -> None:
     rig.exit(1)
     rig.submit(3, "4")

@@ -196,6 +196,22 @@ def test_leavers_that_stay_are_killed_and_nobody_else(rig: Rig) -> None:
     assert not rig.take(commands.Kill)
 
 
+def test_leavers_are_killed_until_they_are_gone(rig: Rig) -> None:
+    rig.submit(2, "4")
+    rig.shrink_to_go(1)
+    rig.begin(1)
+    rig.decide(1)
+    rig.wait(31)
+    assert rig.one(commands.Kill).processors == of([4, 5, 6, 7])
+    rig.exit(1, 4, 5, 6, signal=9)
+    rig.wait(31)
+    assert rig.one(commands.Kill).processors == of([7])
+    assert rig.kinds(1).count("job.warning") == 1 + 3  # the kill, and three bad ends
+    rig.exit(1, 7, signal=9)
+    rig.wait(100)
+    assert not rig.take(commands.Kill)
+
+
 def test_a_refusal_gives_quiet_time(rig: Rig) -> None:
     rig.submit(2, "4")
     rig.answer(1, Verb.REJECT)
@@ -335,6 +351,26 @@ def test_no_safe_point_but_it_had_begun(rig: Rig) -> None:
     rig.finish(1)
     assert (rig.state(1), rig.job(1).size) == (JobState.RUNNING, 4)
     assert rig.state(2) is JobState.STARTING
+
+
+def test_no_answer_to_a_withdrawal_before_the_deadline_fails_the_job(rig: Rig) -> None:
+    no_safe_point(rig)
+    rig.wait(31)
+    assert rig.job(1).reason == (
+        "no answer to the withdrawal within 30 s in resize 1 (stage withdrawing)"
+    )
+    rig.exit(1, signal=15)
+    assert (rig.state(1), rig.state(2)) == (JobState.FAILED, JobState.STARTING)
+
+
+def test_who_had_begun_before_the_withdrawal_gets_the_whole_deadline(rig: Rig) -> None:
+    no_safe_point(rig)
+    rig.wait(20)
+    rig.begin(1)
+    rig.wait(29)
+    assert rig.stage(1) is S.BEGUN
+    rig.wait(2)
+    assert rig.job(1).reason == "no decision within 30 s in resize 1 (stage begun)"
 
 
 def test_a_withdrawal_nobody_heard_is_said_again(rig: Rig) -> None:
