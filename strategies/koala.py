@@ -1,0 +1,234 @@
+"""``fpsma`` and ``egs``, each with ``+pra`` or ``+pwa`` (KOALA: Buisson et al. 2007, 5.2, 5.3).
+
+A malleability management policy (``resize_rules``) and a precedence (``precedence``). The queue
+is scanned from head to tail and a job may be overtaken; how often a job could not be placed is
+remembered, and beyond ``max-tries`` it is rejected (4.1).
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from pliant.core.ids import JobId
+from pliant.core.processors import count
+from pliant.core.scheduling import Availability, Plan, Rejection, RunningJob, View, WaitingJob
+from pliant.strategies.base import Strategy
+from pliant.strategies.placing import cluster_of, clusters
+from pliant.strategies.precedence import Initial, Precedence, Round
+from pliant.strategies.resize_rules import Egs, Fpsma, Policy
+
+
+class Koala(Strategy):
+    """A policy and a precedence.
+
+    Args:
+        policy: how growth and shrinking are shared.
+        precedence: who comes first.
+        initial: the size that jobs start with.
+        threshold: processors of each cluster that growth leaves idle.
+        max_tries: how often a job may not be placed before it is rejected; none: any number.
+
+    Raises:
+        ValueError: a number is below 0.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        precedence: Precedence = "pra",
+        *,
+        initial: Initial = "lo",
+        threshold: int = 0,
+        max_tries: int | None = None,
+    ) -> None:
+        if threshold < 0:
+            raise ValueError(f"threshold {threshold} is below 0")
+        if max_tries is not None and max_tries < 0:
+            raise ValueError(f"max-tries {max_tries} is below 0")
+        self._policy, self._precedence = policy, precedence
+        self._initial: Initial = initial
+        self._threshold, self._most = threshold, max_tries
+
+    def allocate_processors(self, view: View) -> Plan:
+        """One round over all clusters; then the tries are counted."""
+        done = self._round(view)
+        plan = done.placer.plan(done.reasons)
+        return plan if self._most is None else self._count(view, plan, done.failed)
+
+    def is_available(self, job: WaitingJob, view: View) -> Availability:
+        """Now, if this round would start it or shrink others for it; else by estimated ends."""
+        largest = max(map(count, clusters(view.nodes).values()), default=0)
+        if job.sizes.lo > largest:
+            reason = f"needs {job.sizes.lo} processors, the largest cluster has {largest}"
+            return Availability(False, None, 0, reason)
+        line = sorted([*view.waiting, job], key=lambda each: (each.arrival, each.id))
+        done = self._round(replace(view, waiting=tuple(line)))
+        for start in done.placer.starts:
+            if start.job == job.id:
+                return Availability(
+                    True, view.now, count(start.processors), "processors are available"
+                )
+        return _later(job, view)
+
+    def _round(self, view: View) -> Round:
+        done = Round(view, self._policy, self._threshold, self._initial)
+        done.run(self._precedence)
+        return done
+
+    def _count(self, view: View, plan: Plan, failed: Iterable[JobId]) -> Plan:
+        """Remember the tries of jobs that are still there; reject those with too many."""
+        # Who was promised processors may come back, should a donor refuse.
+        present = [job.id for job in view.waiting] + [job.id for job in view.promised]
+        before = _tries(view.memory)
+        tries = {job: before[job] for job in present if job in before}
+        for job in failed:
+            tries[job] = tries.get(job, 0) + 1
+        over = [job for job in failed if self._most is not None and tries[job] > self._most]
+        rejects = tuple(Rejection(job, f"placement tries: {tries[job]} failed") for job in over)
+        memory = ("tries", tuple((job, n) for job, n in tries.items() if job not in over))
+        reasons = {job: why for job, why in plan.reasons.items() if job not in over}
+        return replace(plan, rejects=rejects, reasons=reasons, memory=memory)
+
+
+def _tries(memory: object) -> dict[JobId, int]:
+    """The failed tries by job, from this strategy's memory."""
+    result: dict[JobId, int] = {}
+    match memory:
+        case ["tries", [*counts]]:
+            for entry in counts:
+                match entry:
+                    case [int() as number, int() as times]:
+                        result[JobId(number)] = times
+    return result
+
+
+def _later(job: WaitingJob, view: View) -> Availability:
+    """When the running jobs of some cluster have given enough by their estimates."""
+    found: list[tuple[float, int]] = []
+    for name, part in clusters(view.nodes).items():
+        reach = count(part & view.free)
+        own = (run for run in view.running if cluster_of(run, view) == name)
+        for end, run in sorted(((_end(run), run) for run in own), key=lambda each: each[0]):
+            reach += count(run.held & part)
+            if job.sizes.lo <= reach:
+                found.append((max(end, view.now), reach))
+                break
+    start, reach = min(found, key=lambda each: each[0], default=(_NEVER, 0))
+    if start == _NEVER:
+        reason = "the running jobs state no estimates"
+        return Availability(True, None, job.sizes.lo, reason)
+    return Availability(True, start, job.sizes.down(reach), "when running jobs end")
+
+
+_NEVER = float("inf")
+
+
+def _end(job: RunningJob) -> float:
+    end = job.expected_end
+    return _NEVER if end is None else end
+
+
+def fpsma(
+    *,
+    precedence: Precedence = "pra",
+    initial: Initial = "lo",
+    threshold: int = 0,
+    max_tries: int | None = None,
+) -> Koala:
+    """``fpsma``: the earliest started grows first, the latest started shrinks first.
+
+    Args:
+        precedence: who comes first, running (pra) or waiting (pwa) jobs.
+        initial: the size that jobs start with.
+        threshold: processors of each cluster that growth leaves idle.
+        max_tries: how often a job may not be placed before it is rejected.
+    """
+    return Koala(Fpsma(), precedence, initial=initial, threshold=threshold, max_tries=max_tries)
+
+
+def fpsma_pra(
+    *, initial: Initial = "lo", threshold: int = 0, max_tries: int | None = None
+) -> Koala:
+    """``fpsma+pra``: running jobs come first.
+
+    Args:
+        initial: the size that jobs start with.
+        threshold: processors of each cluster that growth leaves idle.
+        max_tries: how often a job may not be placed before it is rejected.
+    """
+    return fpsma(initial=initial, threshold=threshold, max_tries=max_tries)
+
+
+def fpsma_pwa(
+    *, initial: Initial = "lo", threshold: int = 0, max_tries: int | None = None
+) -> Koala:
+    """``fpsma+pwa``: waiting jobs come first.
+
+    Args:
+        initial: the size that jobs start with.
+        threshold: processors of each cluster that growth leaves idle.
+        max_tries: how often a job may not be placed before it is rejected.
+    """
+    return fpsma(precedence="pwa", initial=initial, threshold=threshold, max_tries=max_tries)
+
+
+def egs(
+    *,
+    precedence: Precedence = "pra",
+    initial: Initial = "lo",
+    threshold: int = 0,
+    max_tries: int | None = None,
+    redistribute: bool = False,
+) -> Koala:
+    """``egs``: all grow by the same, all shrink by the same.
+
+    Args:
+        precedence: who comes first, running (pra) or waiting (pwa) jobs.
+        initial: the size that jobs start with.
+        threshold: processors of each cluster that growth leaves idle.
+        max_tries: how often a job may not be placed before it is rejected.
+        redistribute: offer what was declined to the others in the same round.
+    """
+    policy = Egs(redistribute=redistribute)
+    return Koala(policy, precedence, initial=initial, threshold=threshold, max_tries=max_tries)
+
+
+def egs_pra(
+    *,
+    initial: Initial = "lo",
+    threshold: int = 0,
+    max_tries: int | None = None,
+    redistribute: bool = False,
+) -> Koala:
+    """``egs+pra``: running jobs come first.
+
+    Args:
+        initial: the size that jobs start with.
+        threshold: processors of each cluster that growth leaves idle.
+        max_tries: how often a job may not be placed before it is rejected.
+        redistribute: offer what was declined to the others in the same round.
+    """
+    return egs(initial=initial, threshold=threshold, max_tries=max_tries, redistribute=redistribute)
+
+
+def egs_pwa(
+    *,
+    initial: Initial = "lo",
+    threshold: int = 0,
+    max_tries: int | None = None,
+    redistribute: bool = False,
+) -> Koala:
+    """``egs+pwa``: waiting jobs come first.
+
+    Args:
+        initial: the size that jobs start with.
+        threshold: processors of each cluster that growth leaves idle.
+        max_tries: how often a job may not be placed before it is rejected.
+        redistribute: offer what was declined to the others in the same round.
+    """
+    return egs(
+        precedence="pwa",
+        initial=initial,
+        threshold=threshold,
+        max_tries=max_tries,
+        redistribute=redistribute,
+    )
