@@ -67,6 +67,7 @@ class PromisedJob:
     sizes: Sizes
     #: Jobs whose release it waits for.
     donors: frozenset[JobId] = frozenset()
+    contract: Contract | None = None
 
 
 @dataclass(frozen=True, slots=True)

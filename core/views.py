@@ -113,7 +113,9 @@ def waiting(job: Job, total: int, expected: int) -> WaitingJob | None:
 
 def promised(job: Job) -> PromisedJob:
     """A waiting job with processors promised to it."""
-    return PromisedJob(job.id, job.spec.submit, job.earmark, job.sizes, job.earmark_from)
+    return PromisedJob(
+        job.id, job.spec.submit, job.earmark, job.sizes, job.earmark_from, job.spec.contract
+    )
 
 
 def running(job: Job, total: int, earmarked: ProcessorMap, now: float) -> RunningJob:

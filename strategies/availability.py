@@ -1,5 +1,7 @@
 """When could a job start: what strategies answer before anything is planned."""
 
+from dataclasses import replace
+
 from pliant.core.processors import count
 from pliant.core.scheduling import Availability, View, WaitingJob
 
@@ -37,3 +39,10 @@ def needs(job: WaitingJob, reach: int) -> str:
 def promised_total(view: View) -> int:
     """Processors promised to waiting jobs."""
     return sum(count(job.processors) for job in view.promised)
+
+
+def with_job(view: View, job: WaitingJob) -> View:
+    """The view with one more job in the queue, as if it were submitted."""
+    others = [other for other in view.waiting if other.id != job.id]
+    queue = sorted([*others, job], key=lambda each: (each.arrival, each.id))
+    return replace(view, waiting=tuple(queue))

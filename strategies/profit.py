@@ -1,0 +1,167 @@
+"""``profit-simple``: Kumar's simple profit-driven strategy (2001, 3.2.3, 3.2.4).
+
+A job is accepted if it can end before its deadline beside the minima of the running jobs, and if
+the profit it brings is not below what others lose by it; otherwise it is rejected for ever. It then
+grows while that is worth more than it costs. Idle processors go to those who gain most.
+
+What the printed algorithm lacks: free processors come first, a rejected job leaves no trace, and
+losses are those of the allocation on paper.
+
+Choices where the source is silent: a job without a contract has no deadline to miss, so it is never
+rejected but waits until it costs nobody anything; while a resize is under way nobody is rejected
+who might be accepted after it; an accepted job that loses its processors (a donor refused) is
+started as soon as its minimum is there, whatever that costs.
+"""
+
+from pliant.core.ids import JobId
+from pliant.core.processors import count
+from pliant.core.scheduling import (
+    Acceptance,
+    Availability,
+    Plan,
+    Rejection,
+    RunningJob,
+    View,
+    WaitingJob,
+)
+from pliant.strategies.availability import needs, with_job
+from pliant.strategies.base import Strategy
+from pliant.strategies.placing import place
+from pliant.strategies.worth import Book, Claim, claim_of
+
+#: Why a job is rejected, for people.
+TOO_LATE = "deadline cannot be met"
+NOT_WORTH_IT = "not profitable"
+NO_ESTIMATE = "no deadline can be promised without an estimate"
+
+
+class Cycle:
+    """One pass: the book, and what was decided until now."""
+
+    def __init__(self, view: View) -> None:
+        self.view = view
+        self.book = Book(view)
+        #: In this pass, in the order in which they were admitted.
+        self.started: list[tuple[WaitingJob, Claim]] = []
+        self.rejects: list[Rejection] = []
+        self.accepts: list[Acceptance] = []
+        self.reasons: dict[JobId, str] = {}
+        self._unsettled = bool(view.promised) or any(_resizes(job) for job in view.running)
+
+    def run(self) -> None:
+        """Decide about everybody who waits: first those with a promise, then by arrival."""
+        for job in self.view.waiting:
+            if job.accepted:
+                self.force(job, claim_of(job, self.view))
+        for job in self.view.waiting:
+            if not job.accepted:
+                claim = claim_of(job, self.view)
+                why = self.bid(job, claim)
+                if why:
+                    self.refuse(job, why)
+                else:
+                    self.accept(job, self.view.now)
+
+    def bid(self, job: WaitingJob, claim: Claim) -> str:
+        """Rule 3.2.4 for one job: empty if it starts, else why it does not."""
+        if job.contract is not None and claim.work is None:
+            return NO_ESTIMATE
+        least = claim.minimum(self.view.now)
+        if not least or least > self.book.room():
+            return TOO_LATE
+        if not self.book.admit(claim, least, for_profit=True):
+            return NOT_WORTH_IT
+        self.book.raise_while_profitable(claim)
+        self.started.append((job, claim))
+        return ""
+
+    def force(self, job: WaitingJob, claim: Claim) -> bool:
+        """Start a job that must run, without a look at profit (``forceAllocate``)."""
+        room = self.book.room()
+        least = claim.minimum(self.view.now) or claim.sizes.down(room)
+        if not least or least > room or not self.book.admit(claim, least, for_profit=False):
+            self.reasons[job.id] = needs(job, max(0, room))
+            return False
+        self.started.append((job, claim))
+        return True
+
+    def accept(self, job: WaitingJob, start: float, text: str = "accepted") -> None:
+        """Promise that a job is run; without a contract there is nothing to promise."""
+        if job.contract is not None and not job.accepted:
+            self.accepts.append(Acceptance(job.id, text, start))
+
+    def refuse(self, job: WaitingJob, why: str) -> None:
+        """Reject a job, or have it wait if that is not final."""
+        if job.contract is None:
+            self.reasons[job.id] = "waits until it costs no other job's profit"
+        elif self._unsettled and why != NO_ESTIMATE and _in_time(job, self.view):
+            self.reasons[job.id] = f"waits for the end of a resize ({why} now)"
+        else:
+            self.rejects.append(Rejection(job.id, why))
+
+    def plan(self, memory: object = None, wake_at: float | None = None) -> Plan:
+        """Hand out what is idle and place everybody."""
+        book, view = self.book, self.view
+        book.hand_out()
+        running = {job.id for job in view.running if job.resizable}
+        targets = {claim.id: claim.size for claim in book.claims if claim.id in running}
+        placer = place(view, targets, [(job, claim.size) for job, claim in self.started])
+        placed = {start.job for start in placer.starts}
+        for job, _ in self.started:
+            if job.id not in placed:
+                self.reasons[job.id] = needs(job, placer.reach())
+        return Plan(
+            tuple(placer.shrinks),
+            tuple(placer.starts),
+            tuple(placer.expands),
+            tuple(self.rejects),
+            tuple(self.accepts),
+            wake_at,
+            self.reasons,
+            memory,
+        )
+
+
+def _resizes(job: RunningJob) -> bool:
+    """Whether a resize of it is open that changes what others can have."""
+    changes = job.target != job.size or count(job.held) > job.size
+    return job.malleable and not job.resizable and changes
+
+
+def _in_time(job: WaitingJob, view: View) -> bool:
+    """Whether its deadline could be met if it were given all it can have."""
+    return bool(claim_of(job, view).minimum(view.now))
+
+
+def answer(job: WaitingJob, view: View, plan: Plan) -> Availability:
+    """What a plan that was made with a job in the queue says of it."""
+    for start in plan.starts:
+        if start.job == job.id:
+            return Availability(True, view.now, count(start.processors), "can be started now")
+    for rejection in plan.rejects:
+        if rejection.job == job.id:
+            return Availability(False, None, 0, rejection.reason)
+    for acceptance in plan.accepts:
+        if acceptance.job == job.id:
+            start_at = acceptance.start
+            least = claim_of(job, view).minimum(view.now if start_at is None else start_at)
+            return Availability(True, start_at, least, acceptance.reason)
+    if job.sizes.lo > view.total:
+        reason = f"needs {job.sizes.lo} processors, the cluster has {view.total}"
+        return Availability(False, None, 0, reason)
+    return Availability(True, None, job.sizes.lo, plan.reasons.get(job.id, ""))
+
+
+class ProfitSimple(Strategy):
+    """Kumar's simple profit-driven strategy: now or never."""
+
+    def is_available(self, job: WaitingJob, view: View) -> Availability:
+        """What would become of it if it were submitted now."""
+        shown = with_job(view, job)
+        return answer(job, shown, self.allocate_processors(shown))
+
+    def allocate_processors(self, view: View) -> Plan:
+        """Accept and start, or reject, whoever is new; then share out what is idle."""
+        cycle = Cycle(view)
+        cycle.run()
+        return cycle.plan()

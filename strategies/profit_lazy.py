@@ -1,0 +1,158 @@
+"""``profit-lazy``: Kumar's lazy schedule strategy (2001, 3.2.5).
+
+A job that cannot be started profitably now may be accepted and put off until the *lookahead*: the
+deadline of one job, the lookahead job, which ends by then and frees what it has. It stays the
+lookahead job until it has ended.
+
+What the printed algorithm lacks: it tests the wrong job in its last block, and starts a new job
+without a look at what was promised to others. Here every start, and every promise, must leave at
+the lookahead what the promises made before it need; with exact estimates no accepted job is late.
+
+Choice where the source is silent: a job whose deadline has passed (its estimate was wrong) is no
+lookahead.
+"""
+
+import math
+
+from pliant.core.ids import JobId
+from pliant.core.processors import count
+from pliant.core.scheduling import Availability, Plan, View, WaitingJob
+from pliant.strategies.availability import with_job
+from pliant.strategies.base import Strategy
+from pliant.strategies.profit import Cycle, answer
+from pliant.strategies.worth import Claim, claim_of
+
+
+class LazyCycle(Cycle):
+    """One pass with what was promised before."""
+
+    def __init__(self, view: View) -> None:
+        super().__init__(view)
+        #: The lookahead job and its deadline; None: there is none.
+        self.look: JobId | None = None
+        self.until = math.inf
+        look, until, order = _remembered(view.memory)
+        if look is not None:
+            self.look, self.until = look, until
+        accepted = [job for job in view.waiting if job.accepted]
+        accepted.sort(key=lambda job: (order.get(job.id, len(order)), job.arrival, job.id))
+        #: Accepted, not started, in order of acceptance.
+        self.put_off = {job.id: (job, claim_of(job, view)) for job in accepted}
+
+    def run(self) -> None:
+        """Renew the lookahead, then those put off, then whoever is new."""
+        self._look_ahead()
+        for job, claim in list(self.put_off.values()):
+            self._keep(job, claim)
+        for job in self.view.waiting:
+            if not job.accepted:
+                self._look_ahead()
+                self._consider(job, claim_of(job, self.view))
+
+    def memory(self) -> object:
+        """What is needed next time, as JSON-able values."""
+        until = None if self.look is None else self.until
+        return ("lazy", self.look, until, tuple(self.put_off))
+
+    def wake_at(self) -> float | None:
+        """The lookahead, while anybody counts on it."""
+        waits = bool(self.put_off) and self.view.now < self.until < math.inf
+        return self.until if waits else None
+
+    # ---------------------------------------------------------------- the lookahead
+
+    def _look_ahead(self) -> None:
+        """Find a new lookahead job if the old one has ended, or should have."""
+        now, view = self.view.now, self.view
+        deadlines = {claim.id: claim.deadline for claim in self.book.claims}
+        deadlines |= {job_id: claim.deadline for job_id, (_, claim) in self.put_off.items()}
+        deadlines |= {
+            job.id: job.contract.deadline(job.arrival) for job in view.promised if job.contract
+        }
+        if self.look in deadlines and now < self.until:
+            return
+        open_ends = [(end, job_id) for job_id, end in deadlines.items() if now < end < math.inf]
+        self.until, self.look = min(open_ends, default=(math.inf, None))
+        if self.look in self.put_off:
+            self._keep(*self.put_off[self.look])
+
+    def _needed(self, but: JobId) -> int:
+        """Processors at the lookahead that are not free for ``but``: ``at(L)``, and promised ones.
+
+        Running jobs count with what they need now, those put off with what they will need then.
+        """
+        total = sum(claim.least for claim in self.book.claims if claim.id != self.look)
+        for job_id, (_, claim) in self.put_off.items():
+            if job_id != but:
+                total += claim.minimum(self.until) or claim.minimum(self.view.now)
+        given = (count(job.processors) for job in self.view.promised if job.id != self.look)
+        return total + sum(given)
+
+    def _fits(self, job_id: JobId, size: int) -> bool:
+        """Whether a job of this size at the lookahead leaves room for all promises."""
+        return self.look is None or self._needed(job_id) + size <= self.view.total
+
+    def _postponable(self, claim: Claim) -> bool:
+        if self.look is None or claim.id == self.look or claim.deadline <= self.until:
+            return False
+        least = claim.minimum(self.until) if claim.contract is not None else 0
+        return bool(least) and self._fits(claim.id, least)
+
+    # ---------------------------------------------------------------- jobs
+
+    def _try(self, job: WaitingJob, claim: Claim) -> str:
+        """Start it if that pays and breaks no promise; empty if it starts, else why not."""
+        if not self._fits(job.id, claim.minimum(self.view.now)):
+            return "its start would break a promise"
+        return self.bid(job, claim)
+
+    def _keep(self, job: WaitingJob, claim: Claim) -> None:
+        """Start a job that was put off, if it pays or if it cannot be put off any longer."""
+        if job.id not in self.put_off:  # as the lookahead job it was the first
+            return
+        if not self._try(job, claim) or (not self._postponable(claim) and self.force(job, claim)):
+            del self.put_off[job.id]
+            self.reasons.pop(job.id, None)
+        else:
+            self.reasons.setdefault(job.id, self._promise())
+
+    def _promise(self) -> str:
+        return f"accepted; starts when job {self.look} ends"
+
+    def _consider(self, job: WaitingJob, claim: Claim) -> None:
+        """Start a new job, put it off, or reject it."""
+        why = self._try(job, claim)
+        if not why:
+            self.accept(job, self.view.now)
+        elif self._postponable(claim):
+            self.put_off[job.id] = (job, claim)
+            self.reasons[job.id] = self._promise()
+            self.accept(job, self.until, self._promise())
+        else:
+            self.refuse(job, why)
+
+
+def _remembered(memory: object) -> tuple[JobId | None, float, dict[JobId, int]]:
+    """Lookahead job, its deadline, and the places of the jobs put off; it may come from JSON."""
+    match memory:
+        case ["lazy", look, until, [*jobs]]:
+            order = {JobId(job): place for place, job in enumerate(jobs) if isinstance(job, int)}
+            if isinstance(look, int) and isinstance(until, int | float):
+                return JobId(look), float(until), order
+            return None, math.inf, order
+    return None, math.inf, {}
+
+
+class ProfitLazy(Strategy):
+    """Kumar's lazy profit-driven strategy: now, or at the lookahead, or never."""
+
+    def is_available(self, job: WaitingJob, view: View) -> Availability:
+        """What would become of it if it were submitted now."""
+        shown = with_job(view, job)
+        return answer(job, shown, self.allocate_processors(shown))
+
+    def allocate_processors(self, view: View) -> Plan:
+        """Renew the lookahead, keep promises, decide about new jobs, share out what is idle."""
+        cycle = LazyCycle(view)
+        cycle.run()
+        return cycle.plan(cycle.memory(), cycle.wake_at())
