@@ -132,6 +132,9 @@ class Fpsma(Policy):
 class Egs(Policy):
     """Equi-Grow and Shrink (KOALA 5.3.2).
 
+    All malleable jobs have a share, also those at their maximum, who decline it: without
+    ``redistribute`` it stays idle in this round, and in the next if nothing changes.
+
     Args:
         redistribute: offer what was declined to the others in the same round.
     """
