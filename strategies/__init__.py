@@ -10,6 +10,7 @@ from pliant.strategies.base import Strategy
 from pliant.strategies.options import OptionError, StrategyOption, UnknownOptionError
 from pliant.strategies.registry import (
     UnknownStrategyError,
+    is_own,
     known_strategies,
     load_strategy,
     strategy_options,
@@ -21,6 +22,7 @@ __all__ = [
     "StrategyOption",
     "UnknownOptionError",
     "UnknownStrategyError",
+    "is_own",
     "known_strategies",
     "load_strategy",
     "strategy_options",

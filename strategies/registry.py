@@ -1,5 +1,10 @@
-"""Strategies by name: ours and whatever is installed under the entry-point group."""
+"""Strategies by name: ours and whatever is installed under the entry-point group.
 
+A name with a colon is where a strategy is to be found, ``module:attribute``: for one that is not
+installed.
+"""
+
+import re
 from collections.abc import Callable, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
@@ -8,6 +13,8 @@ from pliant.strategies.base import Strategy
 from pliant.strategies.options import OptionError, StrategyOption, convert, describe
 
 GROUP = "pliant.strategies"
+#: The distribution whose strategies are trusted like the program itself.
+OWN = "pliant"
 
 
 class UnknownStrategyError(ValueError):
@@ -23,7 +30,7 @@ def load_strategy(name: str, options: Mapping[str, object] | None = None) -> Str
     """A new instance of the strategy with this name.
 
     Args:
-        name: as on the command line.
+        name: as on the command line, or ``module:attribute``.
         options: values by name, as text or as they are; ``-`` and ``_`` are the same in names.
 
     Raises:
@@ -51,17 +58,45 @@ def strategy_options(name: str) -> list[StrategyOption]:
     return describe(_factory(name)[1])
 
 
-def _factory(name: str) -> tuple[EntryPoint, Callable[..., Any]]:
+def is_own(name: str) -> bool:
+    """Whether a strategy is one of Pliant's own, by where its entry point comes from.
+
+    Raises:
+        UnknownStrategyError: there is no strategy with this name.
+    """
+    return _is_of_ours(_point(name))
+
+
+def _point(name: str) -> EntryPoint:
     point = _points().get(name)
+    if point is None and re.fullmatch(r"[\w.]+:[\w.]+", name):
+        return EntryPoint(name, name, GROUP)
     if point is None:
         raise UnknownStrategyError(
-            f"strategy {name!r} is not known; known are: {', '.join(known_strategies())}"
+            f"strategy {name!r} is not known; known are: {', '.join(known_strategies())}, "
+            "and module:attribute"
         )
-    make = point.load()
+    return point
+
+
+def _factory(name: str) -> tuple[EntryPoint, Callable[..., Any]]:
+    point = _point(name)
+    try:
+        make = point.load()
+    except Exception as error:  # what an import of others' code raises is anything
+        raise UnknownStrategyError(
+            f"strategy {name!r} ({point.value}) cannot be loaded: {type(error).__name__}: {error}"
+        ) from error
     if not callable(make):
         raise UnknownStrategyError(f"strategy {name!r} ({point.value}) is not a pliant Strategy")
     return point, make
 
 
 def _points() -> dict[str, EntryPoint]:
-    return {point.name: point for point in entry_points(group=GROUP)}
+    """All that are installed; nobody takes a name of ours."""
+    found = sorted(entry_points(group=GROUP), key=_is_of_ours)
+    return {point.name: point for point in found}
+
+
+def _is_of_ours(point: EntryPoint) -> bool:
+    return point.dist is not None and point.dist.name == OWN
