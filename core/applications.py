@@ -6,6 +6,7 @@ from pliant.core.events import ApplicationLeft, ApplicationRegistered, ResizeDec
 from pliant.core.jobs import Job, ResizeStage
 from pliant.core.lifecycle import JobState
 from pliant.core.state import State
+from pliant.core.words import many
 
 _LIVE = (JobState.STARTING, JobState.RUNNING, JobState.ADAPTING)
 
@@ -19,7 +20,7 @@ def registered(state: State, event: ApplicationRegistered) -> None:
     job.connected = True
     if job.state is JobState.STARTING:
         job.starting.clear()
-        state.step(job, JobState.RUNNING, f"runs on {job.size} processors")
+        state.step(job, JobState.RUNNING, f"runs on {many(job.size, 'processor')}")
     _settle_open_resize(state, job, event, again)
     if job.state not in _LIVE or not _same_allocation(state, job, event):
         return

@@ -28,7 +28,10 @@ class Note(NamedTuple):
 
 
 class Store(NamedTuple):
-    """Make durable: these jobs and nodes as they stand now, and these notes, in one transaction."""
+    """Make durable: these jobs and nodes as they stand now, and these notes, in one transaction.
+
+    A node that is named here and no longer known was removed.
+    """
 
     jobs: frozenset[JobId] = frozenset()
     nodes: frozenset[NodeName] = frozenset()

@@ -12,6 +12,7 @@ from pliant.core import (
     queueing,
     recovery,
     resizing,
+    roster,
     transaction,
 )
 from pliant.core.commands import Command
@@ -39,6 +40,7 @@ HANDLERS: dict[type, Handler] = {
     events.NodeLost: membership.lost,
     events.NodeDrained: membership.drained,
     events.NodeResumed: membership.resumed,
+    events.NodeRemoved: roster.removed,
     events.WorldReady: membership.started,
     events.ProcessesExited: ending.exited,
     events.ApplicationRegistered: applications.registered,
@@ -79,6 +81,8 @@ class Core:
                 handler(state, event)
             else:
                 self._own[type(event)](event)
+        if state.ledger.draining:
+            roster.emptied(state)
         commands = state.drain()
         if state.plan_due:
             self._cycle += 1

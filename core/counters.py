@@ -10,6 +10,7 @@ from pliant.core.negotiation import Direction, Item, ItemStatus, Template
 from pliant.core.processors import of
 from pliant.core.sizes import SizesError, parse_sizes
 from pliant.core.state import State
+from pliant.core.words import many
 
 
 class UnusableCounterError(Exception):
@@ -26,7 +27,7 @@ def weigh(job: Job, resize: Resize, template: Template) -> int:
     if size not in job.sizes:
         raise UnusableCounterError(f"{size} is not one of its sizes {job.sizes}")
     if size == job.size:
-        raise UnusableCounterError(f"it has {size} processors already")
+        raise UnusableCounterError(f"it has {many(size, 'processor')} already")
     if resize.grows and not job.size < size <= len(resize.after):
         raise UnusableCounterError(f"{size} is no part of the {len(resize.after)} offered")
     if not resize.grows and size > job.size:

@@ -130,6 +130,14 @@ class NodeResumed:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeRemoved:
+    """An operator takes it off the roll: it will not come back."""
+
+    name: NodeName
+    request: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class WorldReady:
     """All newcomers of a resize on this node sleep and wait to join."""
 
@@ -265,6 +273,7 @@ Event = (
     | NodeLost
     | NodeDrained
     | NodeResumed
+    | NodeRemoved
     | WorldReady
     | ProcessesExited
     | ApplicationRegistered

@@ -8,6 +8,7 @@ from pliant.core.jobs import Job, JobClass, ResizeStage
 from pliant.core.lifecycle import JobState
 from pliant.core.processors import count
 from pliant.core.state import State
+from pliant.core.words import many
 
 if TYPE_CHECKING:
     from pliant.core.core import Core
@@ -47,18 +48,26 @@ def _lines(state: State, job: Job, now: float, progress: Mapping[str, Any] | Non
 
 def _waiting(state: State, job: Job) -> Iterator[str]:
     ahead = sum(1 for other in state.waiting.values() if other.spec.submit < job.spec.submit)
+    before = "1 job was submitted before it and waits"
+    if ahead != 1:
+        before = f"{ahead} jobs were submitted before it and wait"
     yield (
-        f"it wants {job.sizes} processors; {count(state.free())} of {count(state.usable())} usable "
-        f"ones are free; {ahead} jobs were submitted before it and wait"
+        f"it wants {_wanted(job)}; {count(state.free())} of {count(state.usable())} usable "
+        f"ones are free; {before}"
     )
     if job.earmark:
         names = ", ".join(map(str, sorted(job.earmark_from)))
-        yield f"{count(job.earmark)} processors are promised to it and come from job {names}"
+        donors = "job" if len(job.earmark_from) == 1 else "jobs"
+        yield f"{many(count(job.earmark), 'processor')} promised to it, from {donors} {names}"
+
+
+def _wanted(job: Job) -> str:
+    return "1 processor" if job.sizes.hi == 1 else f"{job.sizes} processors"
 
 
 def _running(job: Job, now: float) -> Iterator[str]:
     kind = job.job_class
-    yield f"it is {kind} on {job.size} processors, sizes {job.sizes}, epoch {job.epoch}"
+    yield f"it is {kind} on {many(job.size, 'processor')}, sizes {job.sizes}, epoch {job.epoch}"
     if kind is JobClass.MOLDABLE:
         yield "its program has not registered with pliant.appkit, so it cannot be resized"
     if job.malleable and not job.connected:
@@ -70,8 +79,8 @@ def _running(job: Job, now: float) -> Iterator[str]:
     resize = job.resize
     if resize is not None:
         yield (
-            f"resize {resize.id}: {len(resize.before)} -> {len(resize.after)} processors, asked "
-            f"{now - resize.since:.1f} s ago by {resize.cause}: {_STAGES[resize.stage]}"
+            f"resize {resize.id}: {len(resize.before)} -> {many(len(resize.after), 'processor')}, "
+            f"asked {now - resize.since:.1f} s ago by {resize.cause}: {_STAGES[resize.stage]}"
         )
 
 

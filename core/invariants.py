@@ -53,11 +53,12 @@ def _promises_have_one_owner(state: State) -> None:
 
 def _sums_are_right(state: State) -> None:
     """What is kept up to date is what its parts amount to."""
-    usable, suspect, held, earmarked = NONE, NONE, NONE, NONE
+    usable, suspect, draining, held, earmarked = NONE, NONE, NONE, NONE, NONE
     for node in state.nodes.values():
         usable |= node.processors if node.usable else NONE
         silent = node.state is NodeState.SUSPECT and not node.drained
         suspect |= node.processors if silent else NONE
+        draining |= node.processors if node.state is NodeState.DRAINING else NONE
     for job in state.jobs.values():
         held |= job.held
         earmarked |= job.earmark
@@ -65,6 +66,7 @@ def _sums_are_right(state: State) -> None:
     sums = {
         "usable": (state.ledger.usable, usable),
         "suspect": (state.ledger.suspect, suspect),
+        "draining": (state.ledger.draining, draining),
         "held": (state.ledger.held_by_jobs, held),
         "earmarked": (state.ledger.earmarked, earmarked),
         "free": (state.ledger.free, usable & ~everything & ~earmarked),

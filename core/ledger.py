@@ -17,6 +17,7 @@ class Ledger:
         "_free",
         "_nodes",
         "capacity",
+        "draining",
         "earmarked",
         "held_by_jobs",
         "orphaned",
@@ -31,6 +32,8 @@ class Ledger:
         self.usable = NONE
         #: Of nodes that are silent, but not lost.
         self.suspect = NONE
+        #: Of nodes that are kept free of new work and still have some.
+        self.draining = NONE
         #: What jobs hold; no two of them the same.
         self.held_by_jobs = NONE
         #: With processes of jobs whose books are closed.
@@ -64,6 +67,20 @@ class Ledger:
         self.usable = self.usable | mine if node.usable else self.usable & ~mine
         silent = node.state is NodeState.SUSPECT and not node.drained
         self.suspect = self.suspect | mine if silent else self.suspect & ~mine
+        draining = node.state is NodeState.DRAINING
+        self.draining = self.draining | mine if draining else self.draining & ~mine
+        self._free = None
+        self._count()
+
+    def drop(self, node: Node) -> None:
+        """A node is gone for good; no job has anything on it."""
+        place = self._firsts.index(node.first)
+        del self._firsts[place], self._nodes[place]
+        mine = ~node.processors
+        self.usable &= mine
+        self.suspect &= mine
+        self.draining &= mine
+        self.orphaned &= mine
         self._free = None
         self._count()
 

@@ -1,6 +1,6 @@
 """Nodes come, go silent, are lost, are drained; what that means for the jobs on them."""
 
-from pliant.core import ending, transaction
+from pliant.core import ending, roster, transaction
 from pliant.core.commands import Answer, Kill, Launch
 from pliant.core.events import (
     LiveWorld,
@@ -19,6 +19,10 @@ from pliant.core.nodes import Node, NodeState
 from pliant.core.processors import NONE, ProcessorMap
 from pliant.core.resizing import world_ready
 from pliant.core.state import State
+from pliant.core.words import many
+
+#: Beats arrive.
+_ALIVE = (NodeState.UP, NodeState.DRAINING, NodeState.DRAINED)
 
 #: The server may still end such a transaction alone.
 _BEFORE_GO = (ResizeStage.TALK, ResizeStage.PREPARE)
@@ -26,14 +30,10 @@ _BEFORE_GO = (ResizeStage.TALK, ResizeStage.PREPARE)
 
 def registered(state: State, event: NodeRegistered) -> None:
     """A controller connected, for the first time or again: compare what both sides know."""
-    node = state.nodes.get(event.name)
-    if node is None:
-        first = max((n.first + n.slots for n in state.nodes.values()), default=0)
-        node = Node(event.name, first, event.slots, event.cluster)
-        state.note("node.registered", f"node {node.name} joined with {node.slots} slots")
+    node = roster.take_in(state, event)
     node.address, node.memory_bytes = event.address, event.memory_bytes
     if node.state in (NodeState.LOST, NodeState.SUSPECT):
-        node.state, node.reason = _when_alive(node)
+        node.state, node.reason = roster.when_alive(state, node)
     state.touch_node(node)
     # The report says what lives there now; what it does not name is gone.
     state.ledger.clear(node.processors)
@@ -143,14 +143,14 @@ def started(state: State, event: WorldReady) -> None:
         return
     job.starting.discard(event.node)
     if job.state is JobState.STARTING and not job.starting:
-        state.step(job, JobState.RUNNING, f"runs on {job.size} processors")
+        state.step(job, JobState.RUNNING, f"runs on {many(job.size, 'processor')}")
         state.note("job.running", "all processes are up", job)
 
 
 def suspected(state: State, event: NodeSuspected) -> None:
     """Beats are missing: nothing new is started there."""
     node = state.nodes.get(event.name)
-    if node is not None and node.state in (NodeState.UP, NodeState.DRAINED):
+    if node is not None and node.state in _ALIVE:
         _set(state, node, NodeState.SUSPECT, "beats are missing")
 
 
@@ -158,11 +158,7 @@ def recovered(state: State, event: NodeRecovered) -> None:
     """Beats arrive again."""
     node = state.nodes.get(event.name)
     if node is not None and node.state is NodeState.SUSPECT:
-        _set(state, node, *_when_alive(node))
-
-
-def _when_alive(node: Node) -> tuple[NodeState, str]:
-    return (NodeState.DRAINED, node.drained) if node.drained else (NodeState.UP, "")
+        _set(state, node, *roster.when_alive(state, node))
 
 
 def _set(state: State, node: Node, to: NodeState, reason: str) -> None:
@@ -195,11 +191,13 @@ def drained(state: State, event: NodeDrained) -> None:
         return
     node.drained = event.reason or "drained by an operator"
     state.touch_node(node)
-    if node.state in (NodeState.UP, NodeState.DRAINED):
-        _set(state, node, *_when_alive(node))
+    if node.state in _ALIVE:
+        _set(state, node, *roster.when_alive(state, node))
     transaction.drop_promises_on(state, node.processors, f"node {node.name} was drained")
     state.plan_due = True
-    state.emit(Answer(event.request, message=f"node {node.name} drained"))
+    jobs = roster.jobs_on(state, node)
+    done = f"drains: {roster.named(jobs)} still there" if jobs else "drained"
+    state.emit(Answer(event.request, message=f"node {node.name} {done}"))
 
 
 def resumed(state: State, event: NodeResumed) -> None:
@@ -215,6 +213,6 @@ def resumed(state: State, event: NodeResumed) -> None:
         return
     node.drained = ""
     state.touch_node(node)
-    if node.state is NodeState.DRAINED:
-        _set(state, node, *_when_alive(node))
+    if node.state in _ALIVE:
+        _set(state, node, *roster.when_alive(state, node))
     state.emit(Answer(event.request, message=f"node {node.name} resumed"))

@@ -16,7 +16,9 @@ class NodeState(StrEnum):
     SUSPECT = "SUSPECT"
     #: Its lease ran out or its controller left.
     LOST = "LOST"
-    #: An operator keeps new work off it.
+    #: An operator keeps new work off it; what is there goes on.
+    DRAINING = "DRAINING"
+    #: An operator keeps new work off it, and nothing is there any more.
     DRAINED = "DRAINED"
 
 
@@ -25,7 +27,7 @@ class Node:
     """A node and its share of the processor map."""
 
     name: NodeName
-    #: Global index of its slot 0; given once, kept for ever.
+    #: Global index of its slot 0; kept until the node is removed or comes with other slots.
     first: int
     slots: int
     cluster: str = "default"

@@ -8,6 +8,7 @@ counted anew whenever the size has changed. A job with both is ended by whicheve
 from pliant.core.jobs import Job, ResizeStage
 from pliant.core.state import State
 from pliant.core.timers import Timer, TimerKind
+from pliant.core.words import many
 
 #: A job that needs exactly its estimate must not be ended for the last bit of a sum of products,
 #: so one whose size has changed gets this much more (seconds).
@@ -53,9 +54,8 @@ def verdict(state: State, job: Job, timer: Timer) -> str:
         return f"over its time limit of {spec.time_limit_s:g} s"
     if not _other_size(job):
         return f"over its estimate of {spec.estimate_s:g} s"
-    return (
-        f"over its estimate: the work of {spec.estimate_s:g} s on {spec.estimated_for} processors"
-    )
+    size = many(spec.estimated_for, "processor")
+    return f"over its estimate: the work of {spec.estimate_s:g} s on {size}"
 
 
 def _estimate_is_over(state: State, job: Job) -> bool:

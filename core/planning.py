@@ -14,6 +14,7 @@ from pliant.core.scheduling import Acceptance, Offer, Plan, Start
 from pliant.core.state import State
 from pliant.core.timers import Timer, TimerKind
 from pliant.core.views import view
+from pliant.core.words import many
 
 
 def run_strategy(state: State, cycle: CycleId) -> RunStrategy:
@@ -131,5 +132,5 @@ def _start(
         givers = (donor for donor, given in donors.items() if given & start.processors)
         state.promise(job, start.processors, frozenset(givers))
         names = ", ".join(map(str, sorted(job.earmark_from)))
-        state.note("job.promised", f"{count(job.earmark)} processors promised", job)
+        state.note("job.promised", f"{many(count(job.earmark), 'processor')} promised", job)
         state.explain_wait(job, f"waits for processors of job {names}")

@@ -21,7 +21,7 @@ def restore(
 ) -> None:
     """Fill an empty state."""
     for node in sorted(nodes, key=lambda node: node.first):
-        if node.state in (NodeState.UP, NodeState.DRAINED):
+        if node.state in (NodeState.UP, NodeState.DRAINING, NodeState.DRAINED):
             node.state, node.reason = NodeState.SUSPECT, "has not reported since the server started"
         state.put_node(node)
     for job in sorted(jobs, key=lambda job: (job.spec.submit, job.id)):

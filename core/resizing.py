@@ -20,6 +20,7 @@ from pliant.core.processors import ProcessorMap, count
 from pliant.core.scheduling import NodeView
 from pliant.core.state import State
 from pliant.core.timers import Timer, TimerKind
+from pliant.core.words import many
 
 _UNDECIDED = (ResizeStage.GO, ResizeStage.BEGUN, ResizeStage.WITHDRAWING)
 
@@ -81,7 +82,7 @@ def _reply(state: State, job: Job, resize: Resize, verb: Verb, reason: str = "")
 
 
 def _prepare(state: State, job: Job, resize: Resize) -> None:
-    state.step(job, JobState.ADAPTING, f"will run on {len(resize.after)} processors")
+    state.step(job, JobState.ADAPTING, f"will run on {many(len(resize.after), 'processor')}")
     resize.stage = ResizeStage.PREPARE
     if resize.grows:
         resize.preparing = set(state.node_names(resize.newcomers))
@@ -104,7 +105,7 @@ def world_ready(state: State, event: WorldReady) -> None:
     if not resize.preparing:
         state.note(
             "resize.prepared",
-            f"{len(resize.joining)} newcomers are ready",
+            f"{many(len(resize.joining), 'newcomer')} ready",
             job,
             resize=resize.id,
             seconds=state.now - resize.since,
@@ -193,7 +194,7 @@ def _commit(state: State, job: Job, resize: Resize, event: ResizeDecided) -> Non
     overtime.arm_estimate(state, job)
     state.note(
         "job.resized",
-        f"{before} -> {job.size} processors",
+        f"{before} -> {many(job.size, 'processor')}",
         job,
         resize=resize.id,
         direction="grow" if resize.grows else "shrink",
@@ -207,11 +208,11 @@ def _commit(state: State, job: Job, resize: Resize, event: ResizeDecided) -> Non
     )
     if not leaving:
         job.resize = None
-        state.step(job, JobState.RUNNING, f"runs on {job.size} processors")
+        state.step(job, JobState.RUNNING, f"runs on {many(job.size, 'processor')}")
         _lost_newcomers(state, job, resize)
         return
     resize.stage, resize.reason = ResizeStage.RELEASE, ""
-    job.reason = f"runs on {job.size} processors, {count(leaving)} are leaving"
+    job.reason = f"runs on {many(job.size, 'processor')}, {count(leaving)} leaving"
     state.timer(TimerKind.RELEASE, job, state.limits.resize_deadline_s)
     transaction.free_processors(state, job, resize.gone)
     transaction.finish_release(state, job)
@@ -303,8 +304,9 @@ def requested(state: State, event: ResizeRequested) -> None:
         state.emit(Answer(event.request, message=f"job {job.id} is resized by the strategy again"))
         return
     job.pinned = True
-    transaction.open_talk(state, job, _target(state, job, event), f"asked by {event.actor}")
-    state.emit(Answer(event.request, message=f"job {job.id} was offered {event.size} processors"))
+    transaction.open_talk(state, job, _target(state, job, event), f"user {event.actor}")
+    offered = many(event.size, "processor")
+    state.emit(Answer(event.request, message=f"job {job.id} was offered {offered}"))
 
 
 def _why_not(state: State, job: Job | None, event: ResizeRequested) -> str:
@@ -316,14 +318,26 @@ def _why_not(state: State, job: Job | None, event: ResizeRequested) -> str:
 
 
 def _why_not_now(job: Job) -> str:
+    if job.resize is not None and not job.final:
+        size = f"{len(job.resize.before)} -> {len(job.resize.after)}"
+        return (
+            f"job {job.id} is busy with resize {job.resize.id} ({size}, stage {job.resize.stage}): "
+            "try again when that is over"
+        )
+    if job.state is JobState.STARTING:
+        return f"job {job.id} is still starting: try again when it is RUNNING"
     if job.state is not JobState.RUNNING:
         return f"job {job.id} is {job.state}: only RUNNING jobs can be resized"
     if not job.malleable:
-        return f"job {job.id} cannot be resized: its program has not registered with pliant.appkit"
+        return (
+            f"job {job.id} cannot be resized: its program has not registered with pliant.appkit, "
+            "or not yet; if it is malleable, try again in a moment"
+        )
     if not job.connected:
-        return f"job {job.id} cannot be resized now: its coordinator is not connected"
-    if job.resize is not None:
-        return f"job {job.id} is busy with resize {job.resize.id} (stage {job.resize.stage})"
+        return (
+            f"job {job.id} cannot be resized now: its coordinator is not connected; "
+            "try again in a moment"
+        )
     return ""
 
 
@@ -331,7 +345,7 @@ def _why_not_this_size(state: State, job: Job, event: ResizeRequested) -> str:
     if event.size not in job.sizes:
         return f"size {event.size} is not one of job {job.id}'s sizes {job.sizes}"
     if event.size == job.size:
-        return f"job {job.id} already has {event.size} processors"
+        return f"job {job.id} already has {many(event.size, 'processor')}"
     more = event.size - job.size
     if more > 0 and event.release:
         return "release names processors to give back, but the new size is larger"
@@ -340,7 +354,8 @@ def _why_not_this_size(state: State, job: Job, event: ResizeRequested) -> str:
     if event.release & ~job.allocation:
         return f"job {job.id} does not have all of the processors named in release"
     if event.release and count(event.release) != -more:
-        return f"release names {count(event.release)} processors, {-more} are to be given back"
+        named = many(count(event.release), "processor")
+        return f"release names {named}, the new size gives back {-more}"
     return ""
 
 

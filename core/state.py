@@ -66,6 +66,13 @@ class State:
         self.ledger.put(node)
         self.rows.nodes = None
 
+    def drop_node(self, node: Node) -> None:
+        """This node is gone for good: its row is to be deleted."""
+        self._dirty_nodes.add(node.name)
+        del self.nodes[node.name]
+        self.ledger.drop(node)
+        self.rows.nodes = None
+
     def note(self, kind: str, text: str, job: Job | None = None, **data: object) -> None:
         """Write a line of history."""
         if job is None:

@@ -21,6 +21,7 @@ from pliant.core.placement import after_resize
 from pliant.core.processors import ProcessorMap, indices
 from pliant.core.state import State
 from pliant.core.timers import TimerKind
+from pliant.core.words import many
 
 
 def open_talk(state: State, job: Job, target: ProcessorMap, cause: str) -> None:
@@ -45,7 +46,7 @@ def open_talk(state: State, job: Job, target: ProcessorMap, cause: str) -> None:
     state.timer(TimerKind.OFFER, job, state.limits.offer_timeout_s)
     state.note(
         "offer.sent",
-        f"offered {len(after)} processors instead of {job.size} ({cause})",
+        f"offered {many(len(after), 'processor')} instead of {job.size} ({cause})",
         job,
         resize=number,
         direction=item.direction.value,
@@ -135,7 +136,7 @@ def finish_release(state: State, job: Job) -> None:
     if resize is None or resize.stage is not ResizeStage.RELEASE or resize.leaving & job.held:
         return
     job.resize = None
-    state.step(job, JobState.RUNNING, f"runs on {job.size} processors")
+    state.step(job, JobState.RUNNING, f"runs on {many(job.size, 'processor')}")
 
 
 def free_processors(state: State, job: Job, gone: ProcessorMap) -> None:
@@ -146,7 +147,7 @@ def free_processors(state: State, job: Job, gone: ProcessorMap) -> None:
     state.give_back(job, released)
     state.note(
         "processors.released",
-        f"{released.bit_count()} processors back",
+        f"{many(released.bit_count(), 'processor')} back",
         job,
         processors=job.ranks if released == job.allocation else tuple(indices(released)),
     )
@@ -200,12 +201,12 @@ def start(state: State, job: Job, processors: ProcessorMap) -> None:
     job.start = job.since = state.now
     job.done = 0.0
     job.starting = set(state.node_names(processors))
-    state.step(job, JobState.STARTING, f"starts on {job.size} processors")
+    state.step(job, JobState.STARTING, f"starts on {many(job.size, 'processor')}")
     state.emit(Launch(job.id, job.run, ResizeId(0), job.epoch, job.ranks))
     overtime.arm(state, job)
     state.note(
         "job.started",
-        f"started on {job.size} processors",
+        f"started on {many(job.size, 'processor')}",
         job,
         processors=job.ranks,
         epoch=job.epoch,

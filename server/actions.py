@@ -17,6 +17,7 @@ from pliant.server.clock import HybridClock
 from pliant.server.database.reader import Reader
 from pliant.server.execute import Execute, UserEvent
 from pliant.server.requests import RequestError
+from pliant.server.streams import Hub
 from pliant.server.submissions import Submissions
 
 Answer = dict[str, Any]
@@ -50,7 +51,7 @@ class Identity:
 class Actions:
     """One method per operation."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what users may ask for concerns many parts
         self,
         execute: Execute,
         board: Board,
@@ -58,8 +59,11 @@ class Actions:
         submissions: Submissions,
         clock: HybridClock,
         identity: Identity,
+        *,
         stop: Callable[[], None],
+        hub: Hub,
     ) -> None:
+        self._hub = hub
         self._execute, self._board, self._reader = execute, board, reader
         self._submissions, self._clock, self._identity = submissions, clock, identity
         self._stop = stop
@@ -80,6 +84,7 @@ class Actions:
             "stop": self._stop_server,
             "drain": self._drain,
             "resume": self._resume,
+            "remove": self._remove,
         }
 
     async def act(self, request: Request, peer: Peer) -> Answer:
@@ -237,6 +242,17 @@ class Actions:
     async def _resume(self, request: Request, peer: Peer) -> Answer:
         self._operator(peer)
         return await self._ask(events.NodeResumed(_node(request)))
+
+    async def _remove(self, request: Request, peer: Peer) -> Answer:
+        self._operator(peer)
+        node = _node(request)
+        if self._hub.node_connected(node):
+            raise RequestError(
+                f"node {node} is connected: stop its controller first", kind="refused", field="node"
+            )
+        answer = await self._ask(events.NodeRemoved(node))
+        self._hub.close_node(node)  # it came meanwhile: as a new node it may come again
+        return answer
 
     async def _stop_server(self, request: Request, peer: Peer) -> Answer:
         self._operator(peer)

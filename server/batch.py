@@ -8,7 +8,14 @@ from dataclasses import dataclass, field
 from pliant.core.commands import Command, Note, RunStrategy, Store
 from pliant.core.core import Core
 from pliant.core.ids import JobId, NodeName
-from pliant.server.database.changes import Change, add_note, put_meta, put_node, update_job
+from pliant.server.database.changes import (
+    Change,
+    add_note,
+    drop_node,
+    put_meta,
+    put_node,
+    update_job,
+)
 
 
 @dataclass(slots=True)
@@ -34,6 +41,7 @@ class Batch:
         """The rows of this batch, equal statements next to each other."""
         rows = [update_job(core.jobs[job]) for job in sorted(self.jobs) if job in core.jobs]
         rows += [put_node(core.nodes[node]) for node in sorted(self.nodes) if node in core.nodes]
+        rows += [drop_node(node) for node in sorted(self.nodes) if node not in core.nodes]
         rows += [add_note(note) for note in self.notes]
         if self.memory:
             rows.append(put_meta("memory", json.dumps(core.memory)))

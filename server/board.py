@@ -75,6 +75,7 @@ class Board:
                 "cluster": node.cluster,
                 "state": node.state.value,
                 "reason": node.reason,
+                "first": node.first,
                 "slots": node.slots,
                 "memory_bytes": node.memory_bytes,
                 "address": node.address,
@@ -195,15 +196,19 @@ class Board:
     def show(self, job: Job, summary: Summary) -> Info:
         """A job that is not on the board as the users' socket shows it."""
         return {
-            **_info(job, summary, self.node_map.names(job.held)),
+            **_info(job, summary, self._where(job)),
             "progress": None,
             "memory_bytes": 0,
             "major_faults": 0,
         }
 
+    def _where(self, job: Job) -> list[NodeName]:
+        """The nodes of a job; of one that has ended, those that it had last."""
+        return self.node_map.names(job.allocation if job.final else job.held)
+
     def _entry(self, job: Job) -> JobEntry:
         summary = self._summaries.get(job.id) or Summary("", "", "")
-        nodes = self.node_map.names(job.held) if job.held else []
+        nodes = self._where(job)
         info = _info(job, summary, nodes)
         return JobEntry(info, job.spec.uid, job.run, job.held, job.final, job.end)
 

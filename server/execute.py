@@ -23,6 +23,7 @@ from pliant.core.events import (
     JobReleased,
     JobSubmitted,
     NodeDrained,
+    NodeRemoved,
     NodeResumed,
     ResizeRequested,
     TimerFired,
@@ -47,7 +48,9 @@ LONGEST_PAUSE_S = 0.05
 #: Between tries to write when the disk is full or the database is locked.
 RETRY_S = 0.5
 
-UserEvent = JobCancelled | JobHeld | JobReleased | ResizeRequested | NodeDrained | NodeResumed
+UserEvent = (
+    JobCancelled | JobHeld | JobReleased | ResizeRequested | NodeDrained | NodeResumed | NodeRemoved
+)
 
 
 @dataclass(slots=True)

@@ -218,6 +218,7 @@ class House:
             submissions,
             self._clock,
             identity,
-            self._stop_server,
+            stop=self._stop_server,
+            hub=self._hub,
         )
         return Accept(self._config.run / "server.sock", actions)

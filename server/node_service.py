@@ -51,10 +51,11 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
         except CodecError as error:
             yield _refused(str(error))
             return
-        reason = self._nodelist.refusal(event, self._generation, first.register.generation)
+        taken = self._nodelist.taken(event.name)
+        reason = taken or self._nodelist.refusal(event, self._generation, first.register.generation)
         if reason is not None:
             log.warning("node %s refused: %s", event.name, reason)
-            yield _refused(reason)
+            yield _refused(reason, taken=taken is not None)
             return
         stream: NodeStream = Stream(asyncio.get_running_loop(), f"node {event.name}")
         # Attached before the core knows: the orders that follow from the registration wait here.
@@ -114,5 +115,5 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
         self._remove.report(EndReport(node, message.world, ranks, times, event))
 
 
-def _refused(reason: str) -> node_pb2.NodeOrder:
-    return node_pb2.NodeOrder(refused=node_pb2.Refused(reason=reason))
+def _refused(reason: str, *, taken: bool = False) -> node_pb2.NodeOrder:
+    return node_pb2.NodeOrder(refused=node_pb2.Refused(reason=reason, taken=taken))

@@ -12,6 +12,7 @@ from typing import Any
 from pliant.core.events import Event, NodeLost, NodeRecovered, NodeRegistered, NodeSuspected
 from pliant.core.ids import JobId, NodeName
 from pliant.core.nodes import Node, NodeState
+from pliant.core.words import many
 from pliant.protos import node_pb2
 from pliant.server.board import Board, Usage
 from pliant.server.execute import Execute
@@ -55,13 +56,24 @@ class NodeList:
                 f"{obeyed}: this server runs on an old copy of the database"
             )
         host = self._board.node_map.by_name.get(event.name)
-        if host is not None and host.slots != event.slots:
-            return f"node {event.name} has {host.slots} slots here, not {event.slots}"
-        with self._flag:
-            silent = self._leases.silent(event.name, time.monotonic())
-        if self._hub.node_connected(event.name) and not silent:
-            return f"a node named {event.name} is connected already"
+        busy = any(world.live for world in event.worlds) or self._in_use(event.name)
+        if host is not None and host.slots != event.slots and busy:
+            return (
+                f"node {event.name} has {many(host.slots, 'slot')} here, not {event.slots}, and "
+                f"processes of jobs: start it with --slots {host.slots}, or end its jobs first"
+            )
         return None
+
+    def taken(self, name: NodeName) -> str | None:
+        """Why a controller may not have this name now; None: it may."""
+        with self._flag:
+            silent = self._leases.silent(name, time.monotonic())
+        if self._hub.node_connected(name) and not silent:
+            return f"a node named {name} is connected already"
+        return None
+
+    def _in_use(self, name: NodeName) -> bool:
+        return any(node["used"] for node in self._board.nodes() if node["name"] == name)
 
     def registered(self, node: NodeName) -> None:
         """Watch a node from now on."""

@@ -13,6 +13,7 @@ import msgspec
 from pliant.core.ids import JobId
 from pliant.core.jobs import JobSpec, JobType
 from pliant.core.sizes import Sizes, SizesError, parse_sizes
+from pliant.core.words import many
 from pliant.server.program import Program, expand
 
 #: What execve accepts: one string, and all strings together with some room for our own variables.
@@ -190,7 +191,8 @@ def _check_sizes(request: JobRequest, processors: int) -> Sizes:
         raise RequestError("no node has registered yet: try again later", kind="unavailable")
     if sizes.lo > processors:
         raise RequestError(
-            f"sizes {sizes} can never be satisfied: the cluster has {processors} processors",
+            f"sizes {sizes} can never be satisfied: the cluster has "
+            f"{many(processors, 'processor')}",
             kind="refused",
             field="sizes",
         )

@@ -57,6 +57,7 @@ _PUT_NODE = _PUT_NODE.on_conflict_do_update(
         name: _PUT_NODE.excluded[name] for name in ("cluster", "state", "first", "slots", "record")
     },
 )
+_DROP_NODE = delete(tables.node).where(tables.node.c.name == bindparam("which"))
 _INSERT_NOTE = plain_insert(tables.job_event)
 _ADD_WORLD = insert(tables.world).on_conflict_do_nothing()
 _ADD_EXIT = insert(tables.rank_exit).on_conflict_do_nothing()
@@ -117,6 +118,11 @@ def put_node(node: Node) -> Change:
             "record": json.dumps(node_to_record(node)),
         },
     )
+
+
+def drop_node(name: str) -> Change:
+    """A node that was removed."""
+    return Change(_DROP_NODE, {"which": name})
 
 
 def put_meta(key: str, value: str) -> Change:

@@ -35,13 +35,13 @@ def test_a_job_that_waits(rig: Rig) -> None:
     assert why(rig, 3).splitlines() == [
         "job 3 (job3) is PENDING: waits its turn",
         "it wants 9-12 processors; 0 of 8 usable ones are free; "
-        "1 jobs were submitted before it and wait",
+        "1 job was submitted before it and waits",
         "strategy: test",
     ]
 
 
 def test_a_promised_job(rig: Rig) -> None:
-    assert "4 processors are promised to it and come from job 1" in why(rig, 2)
+    assert "4 processors promised to it, from job 1" in why(rig, 2)
 
 
 def test_a_malleable_job_in_a_talk(rig: Rig) -> None:

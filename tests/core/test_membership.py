@@ -257,10 +257,12 @@ def test_drain_and_resume(rig: Rig) -> None:
     rig.submit(1, "2")
     rig.up(1)
     rig.do(events.NodeDrained(N1, "new fan", 3))
-    assert rig.one(commands.Answer).message == "node n1 drained"
+    assert rig.one(commands.Answer).message == "node n1 drains: job 1 is still there"
+    assert rig.core.nodes[N1].state is NodeState.DRAINING
     rig.submit(2, "5")
     assert (rig.state(1), rig.state(2)) == (JobState.RUNNING, JobState.PENDING)
     rig.exit(1)
+    assert rig.core.nodes[N1].state is NodeState.DRAINED
     assert rig.free() == block(4, 4)
     rig.do(events.NodeResumed(N1, 3))
     assert rig.one(commands.Answer).refusal == ""
@@ -270,6 +272,47 @@ def test_drain_and_resume(rig: Rig) -> None:
     for event in (events.NodeDrained(NodeName("x"), "", 3), events.NodeResumed(NodeName("x"), 3)):
         rig.do(event)
         assert "there is no node x" in rig.one(commands.Answer).refusal
+
+
+def test_a_node_may_come_back_with_other_slots_when_nothing_is_on_it(rig: Rig) -> None:
+    rig.submit(1, "4")
+    rig.up(1)
+    rig.do(events.NodeRegistered(N1, 6, worlds=(world(1, block(0, 4)),)))
+    assert (rig.core.nodes[N1].slots, rig.state(1)) == (4, JobState.RUNNING)
+    rig.exit(1)
+    rig.do(events.NodeDrained(N1, "new fan"))
+    rig.do(events.NodeRegistered(N1, 6))
+    node = rig.core.nodes[N1]
+    assert (node.first, node.slots, node.state) == (8, 6, NodeState.DRAINED)
+    rig.do(events.NodeResumed(N1))
+    rig.do(events.NodeRegistered(N2, 2))
+    assert rig.core.nodes[N2].first == 0
+    assert rig.free() == block(8, 6) | block(0, 2)
+
+
+def test_a_removed_node_counts_no_more(rig: Rig) -> None:
+    rig.submit(1, "6")
+    rig.up(1)
+    rig.do(events.NodeRemoved(N2, 3))
+    assert "node n2 cannot be removed: job 1 is there" in rig.one(commands.Answer).refusal
+    rig.exit(1)
+    rig.do(events.NodeRemoved(N2, 3))
+    assert rig.one(commands.Answer).message == "node n2 removed"
+    assert (rig.core.largest(), rig.free()) == (4, block(0, 4))
+    rig.do(events.NodeRemoved(N2, 3))
+    assert rig.one(commands.Answer).refusal == "there is no node n2"
+    rig.do(events.NodeLost(N2, "gone"), events.NodeSuspected(N2))
+    rig.do(events.NodeRegistered(N2, 2))
+    assert rig.core.nodes[N2].first == 4
+
+
+def test_a_promise_on_a_removed_node_is_dropped(rig: Rig) -> None:
+    rig.run(1, "1-8")
+    rig.submit(2, "4")
+    assert rig.job(2).earmark
+    rig.do(events.NodeLost(N1, "gone"), events.NodeRemoved(N1))
+    assert not rig.job(2).earmark & block(0, 4)
+    assert N1 not in rig.core.nodes
 
 
 def test_a_drain_outlives_silence_loss_and_restarts(rig: Rig) -> None:

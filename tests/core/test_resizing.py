@@ -440,7 +440,7 @@ def test_one_transaction_at_a_time(rig: Rig) -> None:
     rig.take(commands.SendOffer)
     rig.submit(3, "2")
     assert not rig.take(commands.SendOffer)
-    assert "busy with resize 1 (stage talk)" in rig.ask_for(1, 6).refusal
+    assert "busy with resize 1 (8 -> 4, stage talk)" in rig.ask_for(1, 6).refusal
 
 
 # ---------------------------------------------------------------- operators
@@ -469,7 +469,7 @@ def test_an_operator_may_name_what_to_give_back(rig: Rig) -> None:
     [
         (9, [], "size 9 is not one of job 1's sizes 1-8"),
         (8, [], "already has 8 processors"),
-        (6, [1], "names 1 processors, 2 are to be given back"),
+        (6, [1], "names 1 processor, the new size gives back 2"),
         (7, [11], "does not have all of the processors"),
     ],
 )
@@ -489,7 +489,7 @@ def test_not_every_job_can_be_resized() -> None:
     rig = Rig({"n1": 4})
     assert rig.ask_for(9, 2).refusal == "there is no job 9"
     rig.submit(1, "1-2")
-    assert "only RUNNING jobs" in rig.ask_for(1, 1).refusal
+    assert "still starting: try again" in rig.ask_for(1, 1).refusal
     rig.up(1)
     assert "has not registered" in rig.ask_for(1, 1).refusal
     rig.register(1)

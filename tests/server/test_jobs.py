@@ -205,14 +205,67 @@ def test_a_second_coordinator_takes_the_place_of_the_first(node: Controller, use
 def test_nodes_that_may_not_register(server: Server) -> None:
     for name, slots, fields, text in [
         ("n1", 4, {}, "connected already"),
-        ("n1", 8, {}, "has 4 slots here, not 8"),
+        ("n1", 8, {}, "connected already"),
         ("no name", 4, {}, "no name for a node"),
         ("n5", 0, {}, "slots: expected 1 to 65536"),
         ("n6", 2, {"generation": 99}, "old copy of the database"),
     ]:
         wrong = server.controller(name, slots, **fields)
-        assert text in wrong.expect("refused").reason
+        refused = wrong.expect("refused")
+        assert text in refused.reason
+        assert refused.taken == ("already" in text)
         wrong.close()
+
+
+def leave(server: Server, node: Controller) -> None:
+    """End a controller; return when the server has seen it."""
+    node.close()
+    wait_until(lambda: "n1: stream closed" in server.log())
+
+
+def test_a_node_changes_its_slots_when_nothing_is_on_it(
+    server: Server, node: Controller, user: User
+) -> None:
+    job = user.submit(sizes="2")
+    start = node.expect("start_world")
+    leave(server, node)
+    wrong = server.controller("n1", 8)
+    assert "has 4 slots here, not 8" in wrong.expect("refused").reason
+    wrong.close()
+    back = server.controller("n1", 4).welcome()
+    back.exit(start)
+    assert ended(user, job)["nodes"] == ["n1"]
+    server.stop()
+    back.close()
+    server.start()
+    larger = server.controller("n1", 8).welcome()
+    with server.user() as again:
+        (shown,) = again.do("nodes")["nodes"]
+        assert (shown["slots"], shown["state"]) == (8, "UP")
+        again.submit(sizes="8")
+        assert larger.expect("start_world").world_size == 8
+    larger.close()
+
+
+def test_a_node_is_removed_for_good(server: Server, node: Controller, user: User) -> None:
+    gone = server.controller("n2", 16).welcome()
+    job = user.submit(sizes="20")
+    start, other = node.expect("start_world"), gone.expect("start_world")
+    assert "connected: stop its controller" in user.ask("remove", node="n2")["error"]["message"]
+    assert user.ask("remove", node="n3")["error"]["message"] == "there is no node n3"
+    gone.exit(other)
+    node.exit(start)
+    ended(user, job)
+    gone.close()
+    wait_until(lambda: "n2: stream closed" in server.log())
+    assert user.do("remove", node="n2")["message"] == "node n2 removed"
+    assert [each["name"] for each in user.do("nodes")["nodes"]] == ["n1"]
+    request = job_request(sizes="5")
+    assert "the cluster has 4 processors" in user.ask("submit", job=request)["error"]["message"]
+    server.stop()
+    server.start()
+    with server.user() as again:
+        assert [each["name"] for each in again.do("nodes")["nodes"]] == ["n1"]
 
 
 def test_a_silent_node_is_suspected_then_lost(make_server: Callable[..., Server]) -> None:
