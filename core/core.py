@@ -7,6 +7,7 @@ from pliant.core import (
     applications,
     ending,
     events,
+    lateness,
     membership,
     planning,
     queueing,
@@ -113,6 +114,10 @@ class Core:
             state.plan_due = True
         elif timer.kind in (TimerKind.LIMIT, TimerKind.ESTIMATE):
             ending.time_over(state, job, timer)
+        elif timer.kind is TimerKind.START:
+            lateness.start_over(state, job)
+        elif timer.kind is TimerKind.END:
+            lateness.end_over(state, job)
         else:
             resizing.timed_out(state, timer)
 

@@ -9,7 +9,7 @@ from pliant.core.jobs import Exit, Job, Resize, ResizeStage
 from pliant.core.lifecycle import ACTIVE_STATES, JobState
 from pliant.core.processors import NONE, ProcessorMap, of
 from pliant.core.state import State
-from pliant.core.timers import Timer
+from pliant.core.timers import Timer, TimerKind
 
 
 def exited(state: State, event: ProcessesExited) -> None:
@@ -44,9 +44,18 @@ def _processors(job: Job | None, exits: tuple[Exit, ...]) -> ProcessorMap:
 
 def end(state: State, job: Job, final: JobState, reason: str) -> None:
     """End an active job: its end is decided, its processes are told to go."""
+    again = job.ending is not None
     _complete(state, job, final, reason)
     state.emit(Kill(job.id, job.run, NONE, state.limits.kill_grace_s))
+    if not again:
+        arm_end(state, job)
     close_if_gone(state, job)
+
+
+def arm_end(state: State, job: Job) -> None:
+    """Look after a job that was told to end when its processes should be gone."""
+    limits = state.limits
+    state.timer(TimerKind.END, job, limits.kill_grace_s + limits.end_deadline_s)
 
 
 def time_over(state: State, job: Job, timer: Timer) -> None:

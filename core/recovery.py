@@ -6,7 +6,7 @@ Worlds are compared when the nodes register again, transactions after GO when th
 
 from collections.abc import Iterable
 
-from pliant.core import overtime, transaction
+from pliant.core import ending, overtime, transaction
 from pliant.core.commands import Kill
 from pliant.core.jobs import Job, ResizeStage
 from pliant.core.lifecycle import JobState
@@ -40,6 +40,9 @@ def recover(state: State) -> None:
             state.timer(TimerKind.QUIET, job, job.quiet_until - state.now)
         if job.state is JobState.COMPLETING and job.ending is not None:
             state.emit(Kill(job.id, job.run, NONE, state.limits.kill_grace_s))
+            ending.arm_end(state, job)
+        elif job.state is JobState.STARTING:
+            state.timer(TimerKind.START, job, state.limits.start_deadline_s)
         _transaction(state, job)
 
 

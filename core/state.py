@@ -4,6 +4,7 @@ Nothing here decides anything. Handlers change jobs through it, so that no chang
 """
 
 from dataclasses import dataclass, field
+from math import inf
 
 from pliant.core.commands import Command, Note, SetTimer, Store
 from pliant.core.ids import JobId, NodeName, ResizeId
@@ -82,7 +83,9 @@ class State:
             self.touch(job)
 
     def timer(self, kind: TimerKind, job: Job, after_s: float) -> None:
-        """Wake the core about this job's open resize (or itself) after a time."""
+        """Wake the core about this job's open resize (or itself) after a time, if that ends."""
+        if after_s == inf:
+            return
         resize = job.resize.id if job.resize else ResizeId(0)
         self.emit(SetTimer(Timer(kind, job.id, job.run, resize), self.now + after_s))
 

@@ -19,6 +19,10 @@ class TimerKind(StrEnum):
     DEADLINE = "deadline"
     #: Leavers of a committed shrink have not gone.
     RELEASE = "release"
+    #: A node has not reported that the job's processes run.
+    START = "start"
+    #: Processes of an ending job are still there after KILL.
+    END = "end"
     #: The job outlived its time limit.
     LIMIT = "limit"
     #: The job has used up its estimate.

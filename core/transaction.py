@@ -203,6 +203,7 @@ def start(state: State, job: Job, processors: ProcessorMap) -> None:
     job.starting = set(state.node_names(processors))
     state.step(job, JobState.STARTING, f"starts on {many(job.size, 'processor')}")
     state.emit(Launch(job.id, job.run, ResizeId(0), job.epoch, job.ranks))
+    state.timer(TimerKind.START, job, state.limits.start_deadline_s)
     overtime.arm(state, job)
     state.note(
         "job.started",

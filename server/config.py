@@ -14,6 +14,7 @@ import yaml
 
 from pliant.core.limits import Limits
 
+_DEFAULT = Limits()
 DEFAULT_STATE_DIR = "~/.local/state/pliant"
 
 
@@ -33,17 +34,23 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     transport: str = ""
     interface: str = ""
     #: An application has this long to answer an offer.
-    offer_timeout_s: float = 5.0
+    offer_timeout_s: float = _DEFAULT.offer_timeout_s
     #: Newcomers have this long to come up.
-    prepare_timeout_s: float = 60.0
+    prepare_timeout_s: float = _DEFAULT.prepare_timeout_s
     #: An application has this long to reach its next safe point after GO.
-    safe_point_timeout_s: float = 120.0
-    #: An application has this long to report once it has begun.
-    resize_deadline_s: float = 60.0
+    safe_point_timeout_s: float = _DEFAULT.safe_point_timeout_s
+    #: An application has this long to report once it has begun, or to answer a withdrawal.
+    resize_deadline_s: float = _DEFAULT.resize_deadline_s
     #: An application that refused, or did not answer, is left alone this long.
-    quiet_s: float = 30.0
+    quiet_s: float = _DEFAULT.quiet_s
+    #: Nodes have this long to report that the processes of a job were started.
+    start_deadline_s: float = _DEFAULT.start_deadline_s
     #: Between TERM and KILL.
-    kill_grace_s: float = 5.0
+    kill_grace_s: float = _DEFAULT.kill_grace_s
+    #: A node with processes that are still there this long after KILL is drained.
+    end_deadline_s: float = _DEFAULT.end_deadline_s
+    #: When the first processors of an ending job are free, the next plan waits this long for more.
+    settle_s: float = _DEFAULT.settle_s
     #: A node that was silent this long is lost.
     lease_s: float = 60.0
     beat_interval_s: float = 2.0
@@ -69,15 +76,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         return host.strip("[]"), int(port)
 
     def limits(self) -> Limits:
-        """How long each step of a resize may take."""
-        return Limits(
-            offer_timeout_s=self.offer_timeout_s,
-            prepare_timeout_s=self.prepare_timeout_s,
-            safe_point_timeout_s=self.safe_point_timeout_s,
-            resize_deadline_s=self.resize_deadline_s,
-            kill_grace_s=self.kill_grace_s,
-            quiet_s=self.quiet_s,
-        )
+        """How long the core waits for others."""
+        return Limits(**{name: getattr(self, name) for name in Limits.__dataclass_fields__})
 
 
 def load_config(path: Path | None, **overrides: object) -> Config:

@@ -43,7 +43,9 @@ _LIMITS = Limits(
     prepare_timeout_s=_FOREVER,
     safe_point_timeout_s=_FOREVER,
     resize_deadline_s=_FOREVER,
+    start_deadline_s=_FOREVER,
     kill_grace_s=0.0,
+    end_deadline_s=_FOREVER,
     settle_s=0.0,
 )
 #: Calls of the core in one instant; more is a strategy that plans for ever.

@@ -30,6 +30,18 @@ from pliant.strategies import Strategy, load_strategy
 
 C = TypeVar("C")
 
+#: What the tests wait for, whatever the defaults are.
+LIMITS = Limits(
+    offer_timeout_s=10.0,
+    prepare_timeout_s=60.0,
+    safe_point_timeout_s=60.0,
+    resize_deadline_s=30.0,
+    start_deadline_s=120.0,
+    kill_grace_s=5.0,
+    end_deadline_s=60.0,
+    settle_s=0.1,
+    quiet_s=30.0,
+)
 #: Planning rounds that one event may cause; more would be a loop.
 MOST_CYCLES = 20
 
@@ -43,7 +55,7 @@ class Rig:
         strategy: str | Strategy = "equipartition",
         limits: Limits | None = None,
     ) -> None:
-        self.limits = limits or Limits()
+        self.limits = limits or LIMITS
         self.strategy = load_strategy(strategy) if isinstance(strategy, str) else strategy
         self.core = Core("test", self.limits)
         self.now = 1000.0
