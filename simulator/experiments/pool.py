@@ -60,7 +60,9 @@ class _Pool:
         """Run one task in a new process and wait for it."""
         if self._stopped:
             raise ExperimentError("stopped")
-        command = [sys.executable, "-m", "pliant.simulator.experiments.worker"]
+        # -P: what lies in the working directory (such as an old build's list of strategies, or a
+        # module of the user's) must not be found instead of what is installed.
+        command = [sys.executable, "-P", "-m", "pliant.simulator.experiments.worker"]
         pipe = subprocess.PIPE
         with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
             self._running.add(process)
