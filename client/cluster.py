@@ -28,6 +28,12 @@ def up(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--nodes", type=_count, metavar="N", help="node controllers (4)")
     parser.add_argument("--slots", type=_count, metavar="N", help="processors of each node (4)")
     parser.add_argument("--strategy", metavar="NAME", help="how the server shares processors")
+    parser.add_argument(
+        "--strategy-option",
+        action="append",
+        metavar="NAME=VALUE",
+        help="option of the strategy (repeatable)",
+    )
     parser.add_argument("--transport", choices=("ofi", "ucx"), help="what MPI talks over")
     parser.add_argument("--config", metavar="FILE", help="configuration of the server (YAML)")
     parser.add_argument(
@@ -73,10 +79,15 @@ def _cluster(options: argparse.Namespace) -> LocalCluster:
 
 
 def _wanted(options: argparse.Namespace, known: Shape) -> Shape:
+    # Options belong to their strategy: another one does not inherit them.
+    kept = known.strategy_options if options.strategy in (None, known.strategy) else ()
     return Shape(
         nodes=options.nodes or known.nodes,
         slots=options.slots or known.slots,
         strategy=known.strategy if options.strategy is None else options.strategy,
+        strategy_options=kept
+        if options.strategy_option is None
+        else tuple(options.strategy_option),
         transport=options.transport or known.transport,
         config=known.config if options.config is None else _absolute(options.config),
     )

@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from pliant.client import procs
@@ -44,6 +44,8 @@ class Shape:
     slots: int = 4
     #: Empty: the server's own choice.
     strategy: str = ""
+    #: Of the strategy, ``name=value`` each.
+    strategy_options: tuple[str, ...] = ()
     #: Empty: the controllers' own choice.
     transport: str = ""
     #: File with the server's configuration; empty: none.
@@ -69,7 +71,8 @@ class LocalCluster:
         try:
             with open(self._memory, encoding="utf-8") as file:
                 known = json.load(file)
-            return Shape(**{key: known[key] for key in asdict(Shape()) if key in known})
+            shape = Shape(**{key: known[key] for key in asdict(Shape()) if key in known})
+            return replace(shape, strategy_options=tuple(shape.strategy_options))
         except (OSError, ValueError, TypeError):
             return None
 
@@ -114,6 +117,8 @@ class LocalCluster:
             options += ["--config", shape.config, "--state-dir", self.state, "--run-dir", self.run]
         if shape.strategy:
             options += ["--strategy", shape.strategy]
+        for option in shape.strategy_options:
+            options += ["--strategy-option", option]
         return options
 
     def check(self, shape: Shape) -> None:

@@ -7,6 +7,7 @@ import ipaddress
 import math
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -30,6 +31,10 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     #: host:port of the gRPC services; port 0 keeps the port of the last start where it is free.
     listen: str = "127.0.0.1:0"
     strategy: str = "equipartition"
+    #: Options of the strategy by name; ``-`` and ``_`` are the same.
+    strategy_options: dict[str, object] = {}
+    #: A plan that takes longer is a fault; one of a strategy that is not ours is given up then.
+    strategy_deadline_s: float = 5.0
     #: MPI transport of every job (ofi or ucx) and its interface; empty: the controllers' own.
     transport: str = ""
     interface: str = ""
@@ -83,16 +88,50 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 def load_config(path: Path | None, **overrides: object) -> Config:
     """Read the file (if any); what the command line says goes first.
 
+    Options of the strategy are put together one by one, unless the command line names another
+    strategy: those in the file are not meant for it.
+
     Raises:
         ConfigError: names the file, the key and what was expected.
     """
     settings = _read(path) if path else {}
-    settings.update({key: value for key, value in overrides.items() if value is not None})
+    said = {key: value for key, value in overrides.items() if value is not None}
+    if said.get("strategy") in (None, settings.get("strategy")):
+        _add_options(settings, said)
+    else:
+        settings.pop("strategy_options", None)
+    settings.update(said)
     where = f"{path}: " if path else ""
     try:
         return check_config(settings)
     except ConfigError as error:
         raise ConfigError(f"{where}{error}") from None
+
+
+def parse_options(words: Sequence[str]) -> dict[str, str] | None:
+    """Options of the strategy from the command line, ``name=value`` each; none: nothing is said.
+
+    Raises:
+        ConfigError: a word is not written that way, or says something twice.
+    """
+    values: dict[str, str] = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not (name and equals):
+            raise ConfigError(f"--strategy-option {word}: expected NAME=VALUE")
+        if name in values:
+            raise ConfigError(f"--strategy-option {name}: given twice")
+        values[name] = value
+    return values or None
+
+
+def _add_options(settings: dict[str, object], said: dict[str, object]) -> None:
+    """Have what is said replace single options of the file's."""
+    own, more = settings.get("strategy_options"), said.get("strategy_options")
+    if isinstance(own, dict) and isinstance(more, dict):
+        replaced = {str(name).replace("-", "_") for name in more}
+        kept = {key: own[key] for key in own if str(key).replace("-", "_") not in replaced}
+        said["strategy_options"] = kept | more
 
 
 def check_config(settings: dict[str, object]) -> Config:
@@ -138,9 +177,12 @@ def _check_values(config: Config) -> None:
         value = getattr(config, key)
         if key.endswith("_s") and not (math.isfinite(value) and value >= 0):
             raise ConfigError(f"{key}: expected a number of seconds >= 0, got {value}")
-    for key in ("beat_interval_s", "lease_s"):
+    for key in ("beat_interval_s", "lease_s", "strategy_deadline_s"):
         if getattr(config, key) <= 0:
             raise ConfigError(f"{key}: must be above 0")
+    for name, value in config.strategy_options.items():
+        if not isinstance(value, str | int | float | None):
+            raise ConfigError(f"strategy_options: {name}: expected one value, got {value}")
     if config.lease_s <= config.beat_interval_s:
         raise ConfigError("lease_s: must be longer than beat_interval_s")
     if config.transport not in {"", "ofi", "ucx"}:

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from pliant.server.config import Config, ConfigError, load_config
+from pliant.server.config import Config, ConfigError, load_config, parse_options
 from pliant.server.lock import AlreadyRunningError, ServerLock, write_atomically
 from pliant.server.logs import log_to_stderr
 
@@ -29,12 +29,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         config = load_config(
             options.config,
             strategy=options.strategy,
+            strategy_options=parse_options(options.strategy_option),
             state_dir=options.state_dir,
             run_dir=options.run_dir,
             listen=options.listen,
             debug=options.debug or None,
         )
-        _check_strategy(config.strategy)
+        _check_strategy(config)
     except ConfigError as error:
         print(f"pliant server: {error}", file=sys.stderr)
         return 2
@@ -50,6 +51,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--config", type=Path, metavar="FILE", help="configuration (YAML)")
     parser.add_argument("--check", action="store_true", help="check the configuration and leave")
     parser.add_argument("--strategy", metavar="NAME", help="scheduling strategy")
+    parser.add_argument(
+        "--strategy-option",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="option of the strategy (repeatable)",
+    )
     parser.add_argument("--state-dir", metavar="DIR", help="folder of the job database")
     parser.add_argument("--run-dir", metavar="DIR", help="folder of sockets and pid files")
     parser.add_argument("--listen", metavar="HOST:PORT", help="where controllers connect")
@@ -57,13 +65,15 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _check_strategy(name: str) -> None:
-    from pliant.strategies import UnknownStrategyError, load_strategy
+def _check_strategy(config: Config) -> None:
+    from pliant.strategies import OptionError, UnknownStrategyError, load_strategy
 
     try:
-        load_strategy(name)
+        load_strategy(config.strategy, config.strategy_options)
     except UnknownStrategyError as error:
         raise ConfigError(f"strategy: {error}") from None
+    except OptionError as error:
+        raise ConfigError(f"strategy_options: {error}") from None
 
 
 def run(config: Config) -> int:

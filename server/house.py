@@ -66,7 +66,7 @@ class House:
         self._effects = Effects(self._hub, self._book, self._board, self._programs, self._keyring)
         self._execute = Execute(
             self._core,
-            Planner(config.strategy),
+            Planner(config.strategy, config.strategy_options, config.strategy_deadline_s),
             self._writer,
             self._clock,
             self._effects,

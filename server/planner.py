@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Mapping
 
 from pliant.core.commands import RunStrategy
 from pliant.core.events import PlanFailed, PlanReady
@@ -19,11 +20,23 @@ BUDGET_S = 5.0
 
 
 class Planner:
-    """Holds the strategy in force and its record of faults."""
+    """Holds the strategy in force and its record of faults.
 
-    def __init__(self, name: str) -> None:
+    Args:
+        name: of the strategy.
+        options: of the strategy.
+        deadline_s: a plan that takes longer counts as a fault.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        options: Mapping[str, object] | None = None,
+        deadline_s: float = BUDGET_S,
+    ) -> None:
         self.name = name
-        self._strategy: Strategy = load_strategy(name)
+        self._deadline_s = deadline_s
+        self._strategy: Strategy = load_strategy(name, options)
         self._faults = 0
 
     def run(self, order: RunStrategy) -> PlanReady | PlanFailed:
@@ -36,8 +49,8 @@ class Planner:
             log.exception("strategy %s raised", self.name)
             fault = f"{type(error).__name__}: {error}"
         spent = time.monotonic() - begin
-        if fault is None and spent > BUDGET_S:
-            fault = f"took {spent:.1f} s, the budget is {BUDGET_S:g} s"
+        if fault is None and spent > self._deadline_s:
+            fault = f"took {spent:.1f} s, the deadline is {self._deadline_s:g} s"
         if fault is None and isinstance(plan, Plan):
             self._faults = 0
             return PlanReady(order.cycle, plan)

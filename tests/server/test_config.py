@@ -6,7 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from pliant.server.config import Config, ConfigError, check_config, load_config
+from pliant.server.config import (
+    Config,
+    ConfigError,
+    check_config,
+    load_config,
+    parse_options,
+)
 from testkit import run_python
 
 
@@ -14,6 +20,9 @@ from testkit import run_python
     ("settings", "message"),
     [
         ({"offer_timeout_s": "soon"}, "offer_timeout_s: expected float, got str"),
+        ({"strategy_options": ["a"]}, "strategy_options: expected object, got array"),
+        ({"strategy_options": {"lower": [1]}}, "strategy_options: lower: expected one value"),
+        ({"strategy_deadline_s": 0}, "strategy_deadline_s: must be above 0"),
         ({"debug": 1}, "debug: expected bool, got int"),
         ({"ofer_timeout_s": 1}, "ofer_timeout_s: unknown key, did you mean offer_timeout_s?"),
         ({"xyzzy": 1}, "xyzzy: unknown key; known: state_dir"),
@@ -75,3 +84,48 @@ def test_check_says_what_is_wrong(tmp_path: Path) -> None:
     assert "equipartition" in done.stderr
     path.write_text("strategy: fcfs\n")
     assert run_python("-m", "pliant.server", "--check", "--config", str(path)).returncode == 0
+
+
+def test_options_of_the_strategy_are_put_together_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "server.yaml"
+    path.write_text("strategy: egs+pra\nstrategy_options: {max-tries: 5, threshold: 1}\n")
+    said = parse_options(["max_tries=7", "initial=max"])
+    for strategy in (None, "egs+pra"):
+        config = load_config(path, strategy=strategy, strategy_options=said)
+        assert config.strategy_options == {"threshold": 1, "max_tries": "7", "initial": "max"}
+    assert load_config(path).strategy_options == {"max-tries": 5, "threshold": 1}
+    assert load_config(path, strategy="fcfs").strategy_options == {}
+    assert load_config(path, strategy="dynp", strategy_options={"lower": "1"}).strategy_options == {
+        "lower": "1"
+    }
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["threshold"], "--strategy-option threshold: expected NAME=VALUE"),
+        (["=3"], "--strategy-option =3: expected NAME=VALUE"),
+        (["a=1", "a=2"], "--strategy-option a: given twice"),
+    ],
+)
+def test_options_that_are_not_written_as_such(words: list[str], message: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{message}$"):
+        parse_options(words)
+    assert parse_options([]) is None
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ("treshold=1", "strategy egs+pra has no option 'treshold'; it has: initial, threshold, "),
+        ("threshold=few", "strategy egs+pra: option threshold: 'few' is not a whole number"),
+        ("threshold=-1", "strategy egs+pra: threshold -1 is below 0"),
+        ("few", "--strategy-option few: expected NAME=VALUE"),
+    ],
+)
+def test_check_names_a_faulty_option_and_the_known_ones(option: str, message: str) -> None:
+    words = ["-m", "pliant.server", "--check", "--strategy", "egs+pra", "--strategy-option", option]
+    done = run_python(*words, check=False)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr

@@ -66,5 +66,5 @@ def test_nobody_takes_a_name_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     ours = list(registry.entry_points(group=registry.GROUP))
     theirs = EntryPoint("fcfs", "builtins:dict", registry.GROUP)
     for order in ([theirs, *ours], [*ours, theirs]):
-        monkeypatch.setattr(registry, "entry_points", lambda group, order=order: order)
+        monkeypatch.setattr(registry, "entry_points", lambda order=order, **_: order)
         assert is_own("fcfs")
