@@ -101,6 +101,26 @@ def test_it_is_the_same_cluster_the_next_time(state: Path, capsys: Capture) -> N
     assert down([]) == 0
 
 
+def test_options_stay_with_their_strategy(state: Path) -> None:
+    words = ["--strategy", "egs+pra", "--strategy-option", "threshold=1"]
+
+    def told(*more: str) -> list[str]:
+        assert up(["--nodes", "1", *more, "--detach"]) == 0
+        line = procs.words(running(state)["server"])
+        assert down([]) == 0
+        return line[line.index("--strategy") :]
+
+    assert told(*words, "--strategy-option", "initial=max") == [
+        *words,
+        "--strategy-option",
+        "initial=max",
+    ]
+    assert told()[-1] == "initial=max"
+    assert told("--strategy", "egs+pra")[-1] == "initial=max"
+    assert told("--strategy-option", "threshold=2")[2:] == ["--strategy-option", "threshold=2"]
+    assert told("--strategy", "egs+pwa") == ["--strategy", "egs+pwa"]
+
+
 def test_a_configuration_is_handed_to_the_server(state: Path, tmp_path: Path) -> None:
     file = tmp_path / "server.yaml"
     file.touch()
