@@ -41,6 +41,11 @@ def promised_total(view: View) -> int:
     return sum(count(job.processors) for job in view.promised)
 
 
+def beyond_minima(view: View) -> int:
+    """Processors beyond the minima of the running jobs and what is promised."""
+    return view.total - sum(job.lo for job in view.running) - promised_total(view)
+
+
 def with_job(view: View, job: WaitingJob) -> View:
     """The view with one more job in the queue, as if it were submitted."""
     others = [other for other in view.waiting if other.id != job.id]

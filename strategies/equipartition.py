@@ -8,7 +8,7 @@ so a wide job can starve: later, smaller ones may go ahead of it for ever, unles
 
 from pliant.core.ids import JobId
 from pliant.core.scheduling import Availability, Plan, View, WaitingJob
-from pliant.strategies.availability import needs, now_or_later, promised_total
+from pliant.strategies.availability import beyond_minima, needs, now_or_later
 from pliant.strategies.base import Strategy
 from pliant.strategies.placing import place
 from pliant.strategies.sharing import Member, share
@@ -28,7 +28,7 @@ class Equipartition(Strategy):
 
     def is_available(self, job: WaitingJob, view: View) -> Availability:
         """Now, if its minimum fits beside the minima of all others."""
-        return now_or_later(job, view, _budget(view))
+        return now_or_later(job, view, beyond_minima(view))
 
     def allocate_processors(self, view: View) -> Plan:
         """Admit by first fit at the minimum, share the surplus, place the difference."""
@@ -36,7 +36,7 @@ class Equipartition(Strategy):
         admitted, reasons = self._admit(view, passed)
         members = [Member(job.id, job.sizes) for job in view.running if job.resizable]
         members += [Member(job.id, job.sizes) for job in admitted]
-        targets = share(members, _budget(view) - sum(job.sizes.lo for job in admitted))
+        targets = share(members, beyond_minima(view) - sum(job.sizes.lo for job in admitted))
         placer = place(view, targets, [(job, targets[job.id]) for job in admitted])
         started = {start.job for start in placer.starts}
         for job in admitted:
@@ -49,7 +49,7 @@ class Equipartition(Strategy):
         self, view: View, passed: dict[JobId, int]
     ) -> tuple[list[WaitingJob], dict[JobId, str]]:
         """Who enters, and why others do not; ``passed`` counts who went ahead of them."""
-        budget, closed = _budget(view), False
+        budget, closed = beyond_minima(view), False
         admitted: list[WaitingJob] = []
         reasons: dict[JobId, str] = {}
         for job in view.waiting:
@@ -77,8 +77,3 @@ def _passed(view: View) -> dict[JobId, int]:
                     case [int() as number, int() as times] if number in passed:
                         passed[JobId(number)] = times
     return passed
-
-
-def _budget(view: View) -> int:
-    """Processors beyond the minima of the running jobs and what is promised."""
-    return view.total - sum(job.lo for job in view.running) - promised_total(view)

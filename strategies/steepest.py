@@ -1,0 +1,128 @@
+"""``steepest-ascent``: processors go where they speed up most.
+
+The greedy rule of accumulated speedup (Hungershoefer, as told in Ghafoor 2007, 2.2): everybody who
+fits at the smallest size is admitted by first fit in order of arrival; then one step at a time goes
+to the job whose speedup rises most per processor. It uses the jobs' speedup models. With concave
+models, and sizes without gaps, no other allocation has a larger sum of speedups.
+
+A change costs something, so running jobs are left alone unless a job starts or the sum of their
+speedups rises by more than ``min-improvement``.
+
+Choice where the source is silent: of equal steps, one that only gives a job back what it has goes
+first, so that few jobs change size; then the order of start.
+"""
+
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+
+from pliant.core.ids import JobId
+from pliant.core.scheduling import Availability, Plan, View, WaitingJob
+from pliant.core.sizes import Sizes
+from pliant.core.speedup import Speedup
+from pliant.strategies.availability import beyond_minima, needs, now_or_later
+from pliant.strategies.base import Strategy
+from pliant.strategies.placing import place
+
+
+@dataclass(frozen=True, slots=True)
+class Climber:
+    """A job that takes part in the ascent."""
+
+    id: JobId
+    sizes: Sizes
+    speedup: Speedup
+    #: What it has now.
+    size: int = 0
+
+
+def ascend(climbers: list[Climber], left: int, min_gain: float = 0.0) -> dict[JobId, int]:
+    """Target sizes: ``left`` processors on top of the minima, each step to the steepest.
+
+    Args:
+        climbers: in the order that decides between equals.
+        left: processors beyond all minima.
+        min_gain: steps that raise the speedup by no more than this per processor are not taken.
+    """
+    target = {climber.id: climber.sizes.lo for climber in climbers}
+    heap = [
+        step
+        for place_, climber in enumerate(climbers)
+        if (step := _step(climber, climber.sizes.lo, place_)) is not None
+    ]
+    heapify(heap)
+    while left > 0 and heap:
+        steepness, _, place_, above = heappop(heap)
+        if -steepness <= min_gain:
+            break
+        climber = climbers[place_]
+        taken = above - target[climber.id]
+        if taken <= left:
+            left -= taken
+            target[climber.id] = above
+            following = _step(climber, above, place_)
+            if following is not None:
+                heappush(heap, following)
+    return target
+
+
+def _step(climber: Climber, size: int, place_: int) -> tuple[float, bool, int, int] | None:
+    """The next step of a job, the best one first in a heap."""
+    above = climber.sizes.up(size)
+    if not above:
+        return None
+    gain = (climber.speedup(above) - climber.speedup(size)) / (above - size)
+    return (-gain, above > climber.size, place_, above)
+
+
+class SteepestAscent(Strategy):
+    """The largest sum of speedups.
+
+    Args:
+        min_gain: steps that raise the speedup by no more than this per processor are not taken.
+        min_improvement: by how much the sum of the running jobs' speedups must rise to change
+            their sizes when no job starts, as a part of it.
+    """
+
+    def __init__(self, *, min_gain: float = 0.0, min_improvement: float = 0.02) -> None:
+        for name, value in (("min-gain", min_gain), ("min-improvement", min_improvement)):
+            if not value >= 0:
+                raise ValueError(f"{name} {value:g} is below 0")
+        self._min_gain = min_gain
+        self._min_improvement = min_improvement
+
+    def is_available(self, job: WaitingJob, view: View) -> Availability:
+        """Now, if its minimum fits beside the minima of all others."""
+        return now_or_later(job, view, beyond_minima(view))
+
+    def allocate_processors(self, view: View) -> Plan:
+        """Admit by first fit at the minimum, climb, place the difference if it is worth it."""
+        left = beyond_minima(view)
+        admitted: list[WaitingJob] = []
+        reasons: dict[JobId, str] = {}
+        for job in view.waiting:
+            if job.sizes.lo <= left:
+                admitted.append(job)
+                left -= job.sizes.lo
+            else:
+                reasons[job.id] = needs(job, max(0, left))
+        running = [
+            Climber(job.id, job.sizes, job.speedup, job.size)
+            for job in view.running
+            if job.resizable
+        ]
+        new = [Climber(job.id, job.sizes, job.speedup) for job in admitted]
+        targets = ascend([*running, *new], left, self._min_gain)
+        if not admitted and not self._better(running, targets):
+            return Plan(reasons=reasons)
+        placer = place(view, targets, [(job, targets[job.id]) for job in admitted])
+        started = {start.job for start in placer.starts}
+        for job in admitted:
+            if job.id not in started:
+                reasons[job.id] = needs(job, placer.reach())
+        return placer.plan(reasons)
+
+    def _better(self, running: list[Climber], targets: dict[JobId, int]) -> bool:
+        """Whether the running jobs gain enough together."""
+        present = sum(job.speedup(job.size) for job in running)
+        future = sum(job.speedup(targets[job.id]) for job in running)
+        return future > present * (1 + self._min_improvement)
