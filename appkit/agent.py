@@ -61,7 +61,7 @@ class Agent:
             else:
                 serve(self._control, self._order)
                 if self._member.rank == 0:
-                    self._coordinator = self._open_coordinator(standby=False)
+                    self._coordinator = self._open_coordinator()
 
     @property
     def newcomer(self) -> Newcomer:
@@ -201,7 +201,7 @@ class Agent:
             old, self._standby = self._standby, None
         if old is not None:
             old.close()
-        standby = self._open_coordinator(standby=True)
+        standby = self._open_coordinator(standby=message.get("resize", 0))
         with self._lock:
             self._standby = standby
 
@@ -210,12 +210,12 @@ class Agent:
         with self._lock:
             coordinator, self._standby = self._standby, None
             if coordinator is None:
-                coordinator = self._open_coordinator(standby=False)
+                coordinator = self._open_coordinator()
             self._coordinator = coordinator
         coordinator.enter_loop(self._loops.number)
         return coordinator
 
-    def _open_coordinator(self, *, standby: bool) -> Coordinator:
+    def _open_coordinator(self, *, standby: int | None = None) -> Coordinator:
         from pliant.appkit.session import Session
 
         environment = self._environment

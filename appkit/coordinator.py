@@ -63,8 +63,8 @@ class Program:
 class Coordinator:
     """Talks and resizes of a job, one at a time."""
 
-    def __init__(self, program: Program, *, standby: bool = False, loop: int = 0) -> None:
-        """Open the rendezvous.
+    def __init__(self, program: Program, *, standby: int | None = None, loop: int = 0) -> None:
+        """Open the rendezvous; ``standby`` is the resize after which this is the coordinator.
 
         Raises:
             OSError: the node's address is not one of this machine.
@@ -73,7 +73,8 @@ class Coordinator:
         self._lock = threading.RLock()
         #: A resize can begin; read by the main thread without the lock.
         self.ready = False
-        self.standby = standby
+        self.standby = standby is not None
+        self._stands_by_for = standby or 0
         self._talks = Talks(self._lock, self._refusal, program.decide, lambda: self.size)
         self._decision: Decision | None = None
         self._begun = False
@@ -105,7 +106,9 @@ class Coordinator:
     def _hello(self) -> Hello:
         program, environment = self._program, self._program.environment
         with self._lock:
-            pending, begun = self._decision.resize if self._decision else 0, self._begun
+            pending, begun = self._stands_by_for if self.standby else 0, self._begun
+            if self._decision:
+                pending = self._decision.resize
             epoch, processors = program.membership.allocation
         return Hello(
             job=environment.job,

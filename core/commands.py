@@ -72,6 +72,7 @@ class OpenStandby:
 
     job: JobId
     run: int
+    resize: ResizeId
     processor: int
 
 

@@ -189,6 +189,8 @@ class StandbyReady:
 
     job: JobId
     run: int
+    #: For which it was opened: one that comes late stands by for nothing.
+    resize: ResizeId
 
 
 @dataclass(frozen=True, slots=True)

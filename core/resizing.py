@@ -88,7 +88,7 @@ def _prepare(state: State, job: Job, resize: Resize) -> None:
         resize.preparing = set(state.node_names(resize.newcomers))
         state.emit(Launch(job.id, job.run, resize.id, job.epoch + 1, resize.joining))
     elif resize.moves_coordinator:
-        state.emit(OpenStandby(job.id, job.run, resize.after[0]))
+        state.emit(OpenStandby(job.id, job.run, resize.id, resize.after[0]))
     else:
         _go(state, job, resize)
         return
@@ -115,10 +115,10 @@ def world_ready(state: State, event: WorldReady) -> None:
 
 def standby_ready(state: State, event: StandbyReady) -> None:
     """The next coordinator is connected."""
-    job = state.jobs.get(event.job)
-    if job is None or job.run != event.run or job.resize is None:
+    found = transaction.find(state, event.job, event.run, event.resize)
+    if found is None:
         return
-    resize = job.resize
+    job, resize = found
     if resize.stage is ResizeStage.PREPARE and not resize.grows:
         state.note("resize.prepared", "the next coordinator is connected", job, resize=resize.id)
         _go(state, job, resize)

@@ -166,7 +166,9 @@ class Hello(_message.Message):
     rendezvous: _builtins.str
     """host:port where this coordinator awaits newcomers"""
     pending_resize: _builtins.int
-    """a GO that is in hand and not yet decided; 0: none"""
+    """A GO that is in hand and not yet decided; of a standby: the resize it was told to stand by for.
+    0: none.
+    """
     begun: _builtins.bool
     """the pending resize has begun: as if Begun followed"""
     @_builtins.property

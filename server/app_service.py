@@ -127,7 +127,8 @@ class AppService(app_pb2_grpc.AppServiceServicer):
             raise CodecError("Hello: another job than this session's")
         session.rendezvous = hello.rendezvous or session.rendezvous
         if hello.role == app_pb2.ROLE_STANDBY:
-            self._execute.post(StandbyReady(session.job, session.run))
+            resize = ResizeId(hello.pending_resize)
+            self._execute.post(StandbyReady(session.job, session.run, resize))
             return
         self._hub.attach_coordinator(session)
         self._execute.post(registration_from_proto(hello))

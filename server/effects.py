@@ -152,7 +152,7 @@ class Effects:
             log.error("job %d: no world on processor %d", command.job, command.processor)
             return
         world, rank = place
-        self._control(world, {"op": "standby"}, rank)
+        self._control(world, {"op": "standby", "resize": command.resize}, rank)
 
     def _go(self, command: commands.SendGo) -> None:
         secret = self._keyring.join_secret(command.job, command.run, command.resize)

@@ -193,7 +193,7 @@ class Effects:
         return self._models[name]
 
     def _standby(self, command: commands.OpenStandby) -> None:
-        self.follow.append(StandbyReady(command.job, command.run))
+        self.follow.append(StandbyReady(command.job, command.run, command.resize))
 
     def _go(self, command: commands.SendGo) -> None:
         """The application goes at its next safe point, if it lives to see it."""

@@ -87,7 +87,7 @@ class World:
                 case commands.SendWithdraw():
                     self._withdraw(order)
                 case commands.OpenStandby():
-                    self.say(events.StandbyReady(order.job, order.run))
+                    self.say(events.StandbyReady(order.job, order.run, order.resize))
                 case commands.SendOffer() if order.template.verb is Verb.OFFER:
                     pass  # answered by a rule, from the core's own talk
                 case _:

@@ -135,7 +135,7 @@ def test_cancel_in_every_stage_of_a_shrink(rig: Rig, stage: ResizeStage) -> None
     if stage is not ResizeStage.TALK:
         rig.answer(1, Verb.ACCEPT)
     if stage not in {ResizeStage.TALK, ResizeStage.PREPARE}:
-        rig.do(events.StandbyReady(JobId(1), 1))
+        rig.stand_by(1)
     if stage is ResizeStage.WITHDRAWING:
         rig.wait(61)
     if stage in {ResizeStage.BEGUN, ResizeStage.RELEASE}:

@@ -103,12 +103,27 @@ def test_when_rank_0_leaves_the_next_coordinator_is_connected_first(rig: Rig) ->
     rig.answer(1, Verb.ACCEPT)
     assert rig.one(commands.OpenStandby).processor == 1
     assert not rig.take(commands.SendGo)
-    rig.do(events.StandbyReady(JobId(1), 1))
+    number = rig.resize(1).id
+    rig.stand_by(1)
     assert rig.one(commands.SendGo).leaving_ranks == (0, 5)
-    rig.do(events.StandbyReady(JobId(1), 1))
+    rig.do(events.StandbyReady(JobId(1), 1, number))
     assert not rig.take(commands.SendGo)
     rig.finish(1)
     assert rig.job(1).ranks == (1, 2, 3, 4, 6, 7)
+
+
+def test_a_late_standby_of_an_older_resize_is_not_the_present_one(rig: Rig) -> None:
+    rig.ask_for(1, 6, release=[0, 5])
+    rig.answer(1, Verb.ACCEPT)
+    late = rig.one(commands.OpenStandby)
+    rig.wait(61)
+    rig.ask_for(1, 6, release=[0, 1])
+    rig.answer(1, Verb.ACCEPT)
+    assert rig.one(commands.OpenStandby).processor == 2
+    rig.do(events.StandbyReady(JobId(1), 1, late.resize))
+    assert (rig.stage(1), rig.take(commands.SendGo)) == (S.PREPARE, [])
+    rig.stand_by(1)
+    assert rig.one(commands.SendGo).leaving_ranks == (0, 1)
 
 
 def test_a_leaver_may_exit_before_the_outcome_is_reported(rig: Rig) -> None:
@@ -427,7 +442,7 @@ def test_late_and_foreign_messages_do_no_harm(rig: Rig) -> None:
             events.ResizeDecided(number, run, which, True, 3, (0,)),
             events.ResizeWithdrawn(number, run, which),
             events.WorldReady(number, run, which, NodeName("n1")),
-            events.StandbyReady(number, run),
+            events.StandbyReady(number, run, which),
             events.OfferAnswered(number, run, Template(resize, job, 1, Verb.ACCEPT)),
             events.ProcessesExited(number, run, FIRST_START, (Exit(77, 1),)),
         )

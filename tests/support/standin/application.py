@@ -132,9 +132,9 @@ class Application:
         if 0 in ranks:
             self.rendezvous  # noqa: B018  # drain
             world, place = self.places[self.processors[stays[0]]]
-            world.order(place, op="standby")
+            world.order(place, op="standby", resize=self._resize)
             hello = self.server.hellos.get(timeout=60)
-            assert hello.role == pb.ROLE_STANDBY
+            assert (hello.role, hello.pending_resize) == (pb.ROLE_STANDBY, self._resize)
             assert list(hello.processors) == self.processors
             self._rendezvous = hello.rendezvous
         leaving = [self.processors[rank] for rank in ranks]

@@ -265,8 +265,13 @@ class Rig:
         """Bring the shrink that was offered to a job to GO."""
         self.answer(number, Verb.ACCEPT)
         if self.stage(number) is ResizeStage.PREPARE:
-            self.do(events.StandbyReady(JobId(number), self.job(number).run))
+            self.stand_by(number)
         assert self.stage(number) is ResizeStage.GO
+
+    def stand_by(self, number: int) -> None:
+        """Have the next coordinator open its session."""
+        job = self.job(number)
+        self.do(events.StandbyReady(job.id, job.run, self.resize(number).id))
 
     def grow_to_go(self, number: int) -> None:
         """Bring the expansion that was offered to a job to GO."""
@@ -300,7 +305,7 @@ class Rig:
                 if self.stage(number) is ResizeStage.PREPARE:
                     self.ready(number)
                     if self.stage(number) is ResizeStage.PREPARE:
-                        self.do(events.StandbyReady(JobId(number), 1))
+                        self.stand_by(number)
                 if self.stage(number) is ResizeStage.GO:
                     self.finish(number)
         raise AssertionError("the resizes never end")
