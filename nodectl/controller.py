@@ -18,7 +18,7 @@ from typing import Any
 import psutil
 
 from pliant.nodectl import procfs, shim_segments
-from pliant.nodectl.controller_launcher import LauncherHandle
+from pliant.nodectl.controller_launcher import LauncherHandle, Listener
 from pliant.nodectl.controller_link import Link, StaleServerError, server_finder
 from pliant.nodectl.controller_orders import OrderError, make_request
 from pliant.nodectl.controller_shims import ShimServer
@@ -33,6 +33,7 @@ from pliant.nodectl.controller_worlds import (
     watch,
 )
 from pliant.nodectl.settings import Settings
+from pliant.nodectl.shim_exec import NOT_USABLE
 from pliant.nodectl.spool import Exit, Spool, spools
 from pliant.protos import node_pb2 as wire
 
@@ -62,7 +63,9 @@ class Controller:
         self._called = asyncio.Event()
         self._shims = ShimServer(state, SOCKET_NAME, self._on_shim)
         self._launcher = LauncherHandle(
-            state / "shims.log", descriptors, self._on_gone, self._start_unstarted
+            state / "shims.log",
+            descriptors,
+            Listener(self._on_gone, self._on_failed, self._start_unstarted),
         )
         self._link = Link(self, server_finder(settings.server, address_file))
         self._generation = _read_number(state / "generation")
@@ -293,9 +296,29 @@ class Controller:
             asyncio.get_running_loop().call_soon(self._on_shim_ended, world)
 
     def _on_gone(self, directory: str) -> None:
+        """A shim is done with a world, was killed, or gave way to the one that has it."""
         world = self._worlds.get(Path(directory).name)
-        if world is not None:
-            self._on_shim_ended(world)
+        if world is None or world.ended:
+            return
+        who = world.spool.shim()
+        if who is not None and who.alive() and not world.all_noted():
+            logger.info("%s has a shim already, process %d", world.name, who.pid)
+            if world.shim is None:
+                world.shim = who
+                self._watch_shim(world)
+            return
+        self._on_shim_ended(world)
+
+    def _on_failed(self, directory: str, reason: str) -> None:
+        """No shim could be forked: nothing of this world was started."""
+        world = self._worlds.get(Path(directory).name)
+        if world is None or world.ended or world.spool.shim() is not None:
+            return
+        logger.error("cannot start %s: %s", world.name, reason)
+        new = note_missing(world, f"{self._settings.name}: {reason}", NOT_USABLE)
+        world.spool.remove_secrets()
+        self._link.report(world.exits_report(new))
+        self._end(world)
 
     def _on_shim_ended(self, world: World) -> None:
         """Take the ends from the spool, and see to what a killed shim has left behind."""

@@ -11,11 +11,23 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 logger = logging.getLogger("pliant.nodectl")
 
 #: How long to wait before the next start when launchers die young.
 _RESTART_S = 0.2
+
+
+class Listener(NamedTuple):
+    """Who is told what; worlds are named by their spool folders."""
+
+    #: A world has no shim any more.
+    on_gone: Callable[[str], None]
+    #: A world could not be given one, for a reason.
+    on_failed: Callable[[str, str], None]
+    #: A launcher is there that knows of nothing.
+    on_new: Callable[[], None]
 
 
 class LauncherHandle:
@@ -25,13 +37,11 @@ class LauncherHandle:
         self,
         log: Path,
         descriptors: int,
-        on_gone: Callable[[str], None],
-        on_new: Callable[[], None],
+        listener: Listener,
     ) -> None:
         self._log = log  # for complaints of the launcher and of shims
         self._descriptors = descriptors  # the soft limit that jobs shall see
-        self._on_gone = on_gone
-        self._on_new = on_new
+        self._listener = listener
         self._process: subprocess.Popen[bytes] | None = None
         self._writer: asyncio.StreamWriter | None = None
 
@@ -45,10 +55,10 @@ class LauncherHandle:
         try:
             while True:
                 reader = await self._start()
-                self._on_new()
+                self._listener.on_new()
                 try:
                     while line := await reader.readline():
-                        self._on_gone(json.loads(line)["gone"])
+                        self._hear(json.loads(line))
                 except OSError:
                     pass  # it was killed with orders unread
                 code = await self._collect()
@@ -56,6 +66,12 @@ class LauncherHandle:
                 await asyncio.sleep(_RESTART_S)
         finally:
             await self._collect()
+
+    def _hear(self, message: dict[str, str]) -> None:
+        if "failed" in message:
+            self._listener.on_failed(message["failed"], message["reason"])
+        else:
+            self._listener.on_gone(message["gone"])
 
     async def _start(self) -> asyncio.StreamReader:
         ours, theirs = socket.socketpair()

@@ -43,10 +43,15 @@ class StaleServerError(Exception):
     """A server of the past answers; its orders are not obeyed."""
 
 
+class NameTakenError(Exception):
+    """The server has a stream of this name, which may be a former one of this node."""
+
+
 #: What a new attempt may mend. gRPC raises the last two when a stream ends under a writer.
 _TRANSIENT = (
     OSError,
     StaleServerError,
+    NameTakenError,
     grpc.aio.AioRpcError,
     grpc.aio.UsageError,
     asyncio.InvalidStateError,
@@ -106,12 +111,13 @@ class Link:
         async with grpc.aio.insecure_channel(address, options=_OPTIONS) as channel:
             await asyncio.wait_for(channel.channel_ready(), _CONNECT_S)
             stream = NodeServiceStub(channel).Connect()
-            await stream.write(wire.NodeReport(register=self._node.registration()))
+            register = self._node.registration()
+            await stream.write(wire.NodeReport(register=register))
             first = await asyncio.wait_for(stream.read(), _WELCOME_S)
             if not isinstance(first, wire.NodeOrder):
                 return
             if first.HasField("refused"):
-                raise RefusedError(first.refused.reason)
+                _refused(first.refused, known=register.generation > 0)
             again = self._node.welcomed(first.welcome)
             logger.info("registered with %s, generation %d", address, first.welcome.generation)
             self._outbox = asyncio.Queue()
@@ -170,6 +176,14 @@ def server_finder(server: str, address_file: Path) -> Callable[[], str]:
         return address
 
     return read
+
+
+def _refused(refused: wire.Refused, *, known: bool) -> None:
+    """Raise what a refusal means to a node that a server has welcomed before, or never."""
+    if refused.taken and known:
+        raise NameTakenError(refused.reason)
+    remedy = "; give this one another --name, or stop the other" if refused.taken else ""
+    raise RefusedError(refused.reason + remedy)
 
 
 def _describe(error: Exception) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import signal
 import time
@@ -16,6 +17,11 @@ from pliant.nodectl import procfs
 from pliant.nodectl.procfs import Identity
 from pliant.nodectl.spool import Exit, Request, Spool
 from pliant.protos import node_pb2 as wire
+
+logger = logging.getLogger("pliant.nodectl")
+
+#: How long what a killed shim has left behind may take to end, and how often that is looked at.
+ORPHANS_S, _ORPHANS_EVERY_S = 10.0, 0.02
 
 SHIM_KILLED = "its shim was killed"
 REBOOTED = "the node was restarted"
@@ -76,6 +82,10 @@ class World:
     def complete(self) -> bool:
         """Return whether the ends of all its local ranks are known."""
         return len(self.exits) == len(self.request.ranks)
+
+    def all_noted(self) -> bool:
+        """Return whether the ends of all its local ranks are in the spool."""
+        return len(self.spool.exits()) == len(self.request.ranks)
 
     @property
     def forgettable(self) -> bool:
@@ -175,15 +185,18 @@ def load_world(spool: Spool, boot: str) -> World:
     return world
 
 
-def note_missing(world: World, reason: str) -> list[Exit]:
+def note_missing(world: World, reason: str, code: int = 1) -> list[Exit]:
     """Write down an end for each rank of which none is known, and return those."""
     missing = [
-        Exit(rank, processor, 1, 0, reason, time.time())
+        Exit(rank, processor, code, 0, reason, time.time())
         for rank, processor in world.request.ranks
         if rank not in world.exits
     ]
     if missing:
-        world.spool.note_exits(missing)
+        try:
+            world.spool.note_exits(missing)
+        except OSError as error:  # the server is told all the same, and keeps them
+            logger.error("%s: cannot note the ends: %s", world.name, error)
     return world.add_exits(missing)
 
 
@@ -197,17 +210,32 @@ def orphans_of(world: World) -> list[int]:
     return sorted(recorded | marked)
 
 
-async def end_orphans(world: World) -> None:
-    """Kill what is left of a world whose shim is gone; return when it is gone, too."""
-    while pids := orphans_of(world):
+async def end_orphans(world: World, patience_s: float = ORPHANS_S) -> list[int]:
+    """Kill what is left of a world whose shim is gone, and wait until it is gone, too.
+
+    Returns:
+        What does not go: somebody else's, or stuck in the kernel.
+    """
+    deadline = time.monotonic() + patience_s
+    while pids := [pid for pid in orphans_of(world) if _runs(pid)]:
         for pid in pids:
-            gone = asyncio.Event()
-            watch(pid, gone.set)
             try:
                 os.kill(pid, signal.SIGKILL)
-            except (ProcessLookupError, PermissionError):
-                continue
-            await gone.wait()
+            except ProcessLookupError:
+                pass  # it has just ended
+            except PermissionError:
+                pass  # not ours to end: it is waited for, and named in the end
+        if time.monotonic() >= deadline:
+            named = ", ".join(map(str, pids))
+            logger.error("%s: processes %s do not end: given up", world.name, named)
+            return pids
+        await asyncio.sleep(_ORPHANS_EVERY_S)
+    return []
+
+
+def _runs(pid: int) -> bool:
+    stat = procfs.read_stat(pid)
+    return stat is not None and stat.state not in procfs.DEAD
 
 
 def spool_folder(state: Path) -> Path:

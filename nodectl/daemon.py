@@ -89,7 +89,7 @@ async def _run(settings: Settings, state: Path, run: Path) -> int:
     from pliant.nodectl.controller_launcher import raise_descriptor_limit
     from pliant.nodectl.controller_link import RefusedError
 
-    address_file = Path(settings.address_file or run / "server.address")
+    address_file = Path(settings.address_file or run / "server.address").expanduser()
     controller = Controller(settings, state, address_file, raise_descriptor_limit())
     task = asyncio.create_task(controller.run())
     for number in (signal.SIGTERM, signal.SIGINT):

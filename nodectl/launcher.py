@@ -61,15 +61,29 @@ class Launcher:
             os.waitpid(spare.pid, 0)
 
     def _on_line(self, line: bytes) -> None:
-        chosen = self._spare.pop() if self._spare else self._fork()
-        chosen.directory = json.loads(line)["start"]
+        directory = json.loads(line)["start"]
+        try:
+            chosen = self._spare.pop() if self._spare else self._fork()
+        except OSError as error:
+            reason = f"cannot fork: {error.strerror}"
+            self._controller.send(
+                json.dumps({"failed": directory, "reason": reason}).encode() + b"\n"
+            )
+            return
+        chosen.directory = directory
         chosen.orders.send(os.fsencode(chosen.directory))
 
     def _fork(self) -> _Shim:
         # Messages rather than a stream: each one is a folder.
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         blocked = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGCHLD))
-        pid = os.fork()
+        try:
+            pid = os.fork()
+        except OSError:
+            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+            ours.close()
+            theirs.close()
+            raise
         if pid == 0:
             _become_shim(theirs)
         theirs.close()

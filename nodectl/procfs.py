@@ -15,7 +15,7 @@ PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _STATE, _PARENT, _SESSION, _MAJOR_FAULTS, _START, _RESIDENT = 0, 1, 3, 9, 19, 21
 
 #: States of a process that runs no more.
-_DEAD = frozenset("ZXx")
+DEAD = frozenset("ZXx")
 
 
 class Identity(NamedTuple):
@@ -36,7 +36,7 @@ class Identity(NamedTuple):
         stat = read_stat(self.pid)
         return (
             stat is not None
-            and stat.state not in _DEAD
+            and stat.state not in DEAD
             and (self.boot, self.start) == (boot_id(), stat.start)
         )
 

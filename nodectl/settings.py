@@ -41,13 +41,17 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
 def state_folder() -> Path:
     """Return where daemons keep what must outlive them."""
-    default = Path("~/.local/state/pliant").expanduser()
-    return Path(os.environ.get("PLIANT_STATE_DIR") or default).absolute()
+    return _folder(os.environ.get("PLIANT_STATE_DIR") or "~/.local/state/pliant")
 
 
 def run_folder() -> Path:
     """Return where daemons put what is true only while they run."""
-    return Path(os.environ.get("PLIANT_RUN_DIR") or state_folder() / "run").absolute()
+    chosen = os.environ.get("PLIANT_RUN_DIR")
+    return _folder(chosen) if chosen else state_folder() / "run"
+
+
+def _folder(path: str) -> Path:
+    return Path(path).expanduser().absolute()
 
 
 def load(path: str | None, given: dict[str, Any]) -> Settings:

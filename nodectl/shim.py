@@ -12,6 +12,7 @@ import json
 import os
 import signal
 import socket
+import sys
 import time
 from collections.abc import Iterable
 from dataclasses import asdict
@@ -37,6 +38,9 @@ _LEFTOVER_GRACE_S = 2.0
 #: How long a shim that has nothing else to do waits for a controller that does not read.
 _GOODBYE_S = 1.0
 
+#: Ends that cannot be written down, as on a full disk, are tried again this often.
+SAVE_RETRY_S = 1.0
+
 #: How a shim that waits for a world is called, in the kernel.
 SPARE = b"spare shim"
 
@@ -54,6 +58,8 @@ class Shim:
         self._ranks: dict[int, Rank] = {}
         self._exits: dict[int, Exit] = {}
         self._leaving: dict[int, Timer | None] = {}  # ended ranks whose leftovers are not gone
+        self._unsaved: list[Exit] = []  # ends that are not in the spool yet
+        self._saving: Timer | None = None
         self._failed: dict[int, tuple[int, str]] = {}  # launches, by process id
         self._failures, self._failure_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._segments: set[shim_segments.Segment] = set()
@@ -84,7 +90,9 @@ class Shim:
             self._failure_end,
             (self._on_pmi, self._on_control),
         )
+        self._leaving |= {rank.rank: None for rank in self._ranks.values() if not rank.live}
         self._attach()
+        self._report_ends()
         self._loop.run()
         self._leave()
 
@@ -108,8 +116,13 @@ class Shim:
                     self._abort(rank, code, message.strip())
 
     def _abort(self, rank: int, code: int, message: str) -> None:
-        """End the world on this node: that is what MPI_Abort asks for, and then waits for."""
-        self._ranks[rank].abort_code = code or 1
+        """End the world on this node: that is what MPI_Abort asks for, and then waits for.
+
+        The code of all that is the one of the rank that asked, whoever ends first.
+        """
+        for other in self._ranks.values():
+            if other.live and not other.asked:
+                other.abort_code = code or 1
         text = f" ({message})" if message not in {"", "abort"} else ""
         self._kill((), self._request.grace_s, f"rank {rank} aborted with code {code}{text}")
 
@@ -182,10 +195,36 @@ class Shim:
         if len(self._exits) + len(done) == len(self._ranks):
             self._clean()
         if done:
-            self._spool.note_exits(done)
+            self._unsaved += done
+            self._save()
             self._exits |= {end.rank: end for end in done}
             self._tell({"op": "exits", "exits": [asdict(end) for end in done]})
-        if len(self._exits) == len(self._ranks):
+        self._stop_if_done()
+
+    def _save(self) -> None:
+        """Note ends in the spool; while that is not possible, this process keeps them."""
+        if not self._unsaved:
+            return
+        try:
+            self._spool.note_exits(self._unsaved)
+        except FileNotFoundError:
+            pass  # the server has acknowledged all of them, and the folder was removed
+        except OSError as error:
+            if self._saving is None:
+                world = self._request.world
+                print(f"{world}: cannot note ends, trying on: {error}", file=sys.stderr, flush=True)
+            else:
+                self._saving.cancel()
+            self._saving = self._loop.after(SAVE_RETRY_S, self._save_again)
+            return
+        self._unsaved, self._saving = [], None
+
+    def _save_again(self) -> None:
+        self._save()
+        self._stop_if_done()
+
+    def _stop_if_done(self) -> None:
+        if len(self._exits) == len(self._ranks) and not self._unsaved:
             self._loop.stop()
 
     def _end_leftovers(self, number: int, left: list[int]) -> None:
@@ -212,7 +251,7 @@ class Shim:
         reason = rank.end_reason
         if rank.pid in self._failed:
             code, reason = self._failed[rank.pid]
-        elif rank.abort_code is not None:
+        elif rank.abort_code is not None and rank.status:
             code, number = rank.abort_code, 0
         elif number == signal.SIGKILL and not rank.asked:
             reason = "killed by signal 9 from outside, perhaps because the memory was exhausted"

@@ -80,10 +80,12 @@ def start(program: Program) -> int:
     parent = os.getpid()
     # A signal between fork and exec must neither run the shim's handlers nor be lost.
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
-    pid = os.fork()
-    if pid == 0:
-        _run(program, parent)
-    signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+    try:
+        pid = os.fork()
+        if pid == 0:
+            _run(program, parent)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
     return pid
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from pliant.nodectl import procfs
 from pliant.nodectl.procfs import Identity
-from pliant.nodectl.shim_exec import Program, start
+from pliant.nodectl.shim_exec import NOT_USABLE, Program, start
 from pliant.nodectl.shim_loop import Channel, Lines, Loop, Timer
 from pliant.nodectl.spool import Request, Spool
 
@@ -29,7 +30,7 @@ class Rank:
     ready: bool = False
     status: int | None = None  # of waitpid, once it has ended
     asked: bool = False  # to end, by an order
-    abort_code: int | None = None  # given to MPI_Abort
+    abort_code: int | None = None  # given to MPI_Abort, by it or by the rank for which it ended
     end_reason: str = ""  # why it is being ended, for the user
     kill_at: Timer | None = None
 
@@ -64,17 +65,29 @@ def start_ranks(
             variables |= mpi_variables(request, rank, local, theirs[0].fileno())
             variables["PLIANT_CONTROL_FD"] = str(theirs[1].fileno())
         keep = tuple(sock.fileno() for sock in theirs)
-        pid = start(Program(request, variables, keep, failures))
+        started = ranks[rank] = _start(Program(request, variables, keep, failures), rank, processor)
         for sock in theirs:
             sock.close()
-        started = ranks[rank] = Rank(rank, processor, pid)
         if request.is_mpi:
             on_pmi, on_control = lines
             started.pmi = Channel(loop, ours[0], Lines(_of(rank, on_pmi)))
             started.control = Channel(loop, ours[1], Lines(_of(rank, on_control)))
-    found = [(rank.rank, Identity.of(rank.pid)) for rank in ranks.values()]
-    spool.note_ranks((rank, who) for rank, who in found if who is not None)
+    found = [(rank.rank, Identity.of(rank.pid)) for rank in ranks.values() if rank.pid]
+    try:
+        spool.note_ranks((rank, who) for rank, who in found if who is not None)
+    except OSError as error:
+        # Whoever looks for them without this note finds them by their environment.
+        print(f"{request.world}: cannot note its ranks: {error}", file=sys.stderr, flush=True)
     return ranks
+
+
+def _start(program: Program, rank: int, processor: int) -> Rank:
+    """Start one rank; one for which there is no process has ended at once."""
+    try:
+        return Rank(rank, processor, start(program))
+    except OSError as error:
+        reason = f"cannot start: fork: {error.strerror}"
+        return Rank(rank, processor, 0, status=NOT_USABLE << 8, end_reason=reason)
 
 
 def mpi_variables(request: Request, rank: int, local: int, handle: int) -> dict[str, str]:

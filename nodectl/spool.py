@@ -12,6 +12,7 @@ nodes           controller ``host:slots`` per line; removed when the world ends
 shim            shim       a link to its identity; made once, so that a world has one shim at most
 ranks           shim       ``rank pid start`` per line
 exits           shim       one JSON object per ended rank, on the disk before it is reported
+                           (when the disk is full: as soon as there is room)
 ==============  =========  =================================================================
 """
 
@@ -98,10 +99,14 @@ class Spool:
         """Write down an order; the folder gets its name when it is complete."""
         unfinished = base / f"{_UNFINISHED}{request.world}"
         unfinished.mkdir(mode=0o700)
-        _write(unfinished / "request.json", json.dumps(_as_dict(request)).encode(), 0o600)
-        _write(unfinished / "token", token, 0o400)
-        _write(unfinished / "nodes", nodes, 0o400)
-        unfinished.rename(base / request.world)
+        try:
+            _write(unfinished / "request.json", json.dumps(_as_dict(request)).encode(), 0o600)
+            _write(unfinished / "token", token, 0o400)
+            _write(unfinished / "nodes", nodes, 0o400)
+            unfinished.rename(base / request.world)
+        except OSError:
+            _remove_folder(unfinished)  # the order may come again
+            raise
         return cls(base / request.world)
 
     @property
@@ -156,13 +161,20 @@ class Spool:
         return found
 
     def note_exits(self, exits: Iterable[Exit]) -> None:
-        """Put ends on the disk."""
+        """Put ends on the disk, all of them or, with an OSError, none."""
         lines = "".join(json.dumps(asdict(end)) + "\n" for end in exits)
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
         handle = os.open(self.directory / "exits", flags, 0o600)
         try:
-            os.write(handle, lines.encode())
-            os.fdatasync(handle)
+            before = os.fstat(handle).st_size
+            if before and os.pread(handle, 1, before - 1) != b"\n":
+                lines = "\n" + lines  # a crash has cut the last line short
+            try:
+                _write_all(handle, lines.encode())
+                os.fdatasync(handle)
+            except OSError:
+                os.ftruncate(handle, before)
+                raise
         finally:
             os.close(handle)
 
@@ -170,7 +182,10 @@ class Spool:
         """Return the ends noted so far; the first one of a rank counts."""
         found: dict[int, Exit] = {}
         for line in self._lines("exits"):
-            end = Exit(**json.loads(line))
+            try:
+                end = Exit(**json.loads(line))
+            except (ValueError, TypeError):
+                continue  # a crash cut it short, and another line was added to it
             found.setdefault(end.rank, end)
         return found
 
@@ -220,8 +235,12 @@ def _as_dict(request: Request) -> dict[str, Any]:
 def _write(path: Path, data: bytes, mode: int) -> None:
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     try:
-        view: Any = memoryview(data)
-        while view:
-            view = view[os.write(handle, view) :]
+        _write_all(handle, data)
     finally:
         os.close(handle)
+
+
+def _write_all(handle: int, data: bytes) -> None:
+    view: Any = memoryview(data)
+    while view:
+        view = view[os.write(handle, view) :]

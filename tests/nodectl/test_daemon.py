@@ -9,7 +9,8 @@ import pytest
 
 from nodekit import FakeServer, Node, World
 from pliant.nodectl.daemon import main
-from testkit import fresh_modules, run_python
+from pliant.nodectl.settings import run_folder, state_folder
+from testkit import fresh_modules, run_python, wait_until
 
 
 def check(tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
@@ -83,6 +84,32 @@ def test_a_refused_node_says_why(server: FakeServer, state_dir: Path) -> None:
     assert node.process is not None
     assert node.process.wait(timeout=40) == 1
     assert "the server refused this node: there is a node n9 already" in node.log.read_text()
+
+
+@pytest.mark.cluster
+def test_a_name_that_is_taken(server: FakeServer, node: Node, state_dir: Path) -> None:
+    server.refusal, server.taken = "a node with this name is connected already", True
+    second = Node("n9", server, state_dir)
+    second.start(wait=False)
+    assert second.process is not None
+    assert second.process.wait(timeout=40) == 1
+    assert "already; give this one another --name, or stop the other" in second.log.read_text()
+    before = len(server.registrations)
+    server.nodes.pop("n1").orders.put(None)
+    wait_until(lambda: len(server.registrations) > before + 1)  # it is refused, and tries again
+    server.refusal = ""
+    wait_until(lambda: "n1" in server.nodes)
+    assert node.process is not None
+    assert node.process.poll() is None
+
+
+def test_a_tilde_is_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("PLIANT_STATE_DIR", "~/state")
+    monkeypatch.setenv("PLIANT_RUN_DIR", "~/run")
+    assert (state_folder(), run_folder()) == (tmp_path / "state", tmp_path / "run")
+    monkeypatch.delenv("PLIANT_RUN_DIR")
+    assert run_folder() == tmp_path / "state" / "run"
 
 
 @pytest.mark.cluster

@@ -31,6 +31,7 @@ class FakeServer(NodeServiceServicer):
         self.beat_interval_s = 0.2
         self.acknowledge = True
         self.refusal = ""
+        self.taken = False  # as a reason for the refusal
         self.nodes: dict[str, Connection] = {}
         self.registrations: list[wire.Register] = []
         self.beats: list[tuple[str, wire.Beat]] = []
@@ -75,7 +76,7 @@ class FakeServer(NodeServiceServicer):
         register = next(request_iterator).register
         self.registrations.append(register)
         if self.refusal:
-            yield wire.NodeOrder(refused=wire.Refused(reason=self.refusal))
+            yield wire.NodeOrder(refused=wire.Refused(reason=self.refusal, taken=self.taken))
             return
         connection = Connection(register)
         yield wire.NodeOrder(

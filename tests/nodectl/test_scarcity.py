@@ -1,0 +1,248 @@
+"""No process to fork, no room on the disk, nobody to end: said, survived, and not for ever."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import itertools
+import json
+import os
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from pliant.nodectl import controller_worlds, shim, shim_ranks
+from pliant.nodectl.controller import Controller
+from pliant.nodectl.controller_worlds import SHIM_KILLED, World, end_orphans, note_missing
+from pliant.nodectl.launcher import Launcher
+from pliant.nodectl.procfs import Identity
+from pliant.nodectl.settings import Settings
+from pliant.nodectl.shim import Shim
+from pliant.nodectl.shim_loop import Loop, open_directory
+from pliant.nodectl.shim_ranks import Rank, start_ranks
+from pliant.nodectl.spool import Exit, Request, Spool
+
+
+def fail(number: int) -> Callable[..., None]:
+    def call(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    return call
+
+
+@pytest.fixture
+def spool(tmp_path: Path) -> Spool:
+    (tmp_path / "spool").mkdir()
+    request = Request(
+        world="w1",
+        job=1,
+        run=1,
+        resize=0,
+        type="uni",
+        size=2,
+        ranks=[(0, 10), (1, 11)],
+        argv=["true"],
+        environment={},
+        directory="/",
+        stdout="",
+    )
+    return Spool.create(tmp_path / "spool", request, b"token", b"n1:2\n")
+
+
+@pytest.fixture
+def world(spool: Spool) -> World:
+    return World(spool.request(), spool)
+
+
+@pytest.fixture
+def controller(tmp_path: Path, world: World) -> Controller:
+    made = Controller(Settings(name="n1"), tmp_path, tmp_path / "address", 1024)
+    made._worlds[world.name] = world
+    return made
+
+
+@pytest.fixture
+def keeper(spool: Spool, tmp_path: Path) -> Iterator[Shim]:
+    node = open_directory(tmp_path)
+    made = Shim(spool, spool.request(), node)
+    made._ranks = {number: Rank(number, 10 + number, 0) for number in (0, 1)}
+    yield made
+    made._leave()
+    os.close(node)
+
+
+def end(made: Shim, *ranks: int, status: int = 0) -> None:
+    """Have ranks of a shim ended."""
+    for number in ranks:
+        made._ranks[number].status = status
+        made._leaving[number] = None
+    made._report_ends()
+
+
+def me() -> Identity:
+    found = Identity.of(os.getpid())
+    assert found is not None
+    return found
+
+
+# ------------------------------------------------------------------ the controller
+
+
+def test_a_shim_that_gives_way_does_not_bury_the_world_of_another(
+    controller: Controller, world: World
+) -> None:
+    assert world.spool.claim(me())
+
+    async def second_one_is_gone() -> None:
+        controller._on_gone(str(world.spool.directory))
+        assert world.watch is not None
+        world.watch.cancel()
+
+    asyncio.run(second_one_is_gone())
+    assert (world.shim, world.burying, world.exits) == (me(), False, {})
+
+
+def test_a_world_without_a_shim_ends_with_the_reason(controller: Controller, world: World) -> None:
+    controller._on_failed(str(world.spool.directory), "cannot fork: no more")
+    assert [(e.code, e.reason) for e in world.exits.values()] == [
+        (126, "n1: cannot fork: no more")
+    ] * 2
+    assert world.ended
+
+
+def test_what_nobody_can_end_is_given_up(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(controller_worlds, "orphans_of", lambda _: [os.getpid()])
+    monkeypatch.setattr(os, "kill", fail(errno.EPERM))
+    turns = 0
+
+    async def others_have_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async def scene() -> list[int]:
+        other = asyncio.create_task(others_have_turns())
+        left = await end_orphans(world, 0.1)
+        other.cancel()
+        return left
+
+    assert asyncio.run(scene()) == [os.getpid()]
+    assert turns > 1
+    assert "do not end: given up" in caplog.text
+
+
+def test_ends_are_reported_when_they_cannot_be_noted(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Spool, "note_exits", fail(errno.ENOSPC))
+    assert [each.rank for each in note_missing(world, SHIM_KILLED)] == [0, 1]
+    assert world.complete
+
+
+# ------------------------------------------------------------------ the launcher
+
+
+def test_a_launcher_that_cannot_fork_says_so_and_lives(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "fork", fail(errno.EAGAIN))
+    ours, theirs = socket.socketpair()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    descriptors = len(os.listdir("/proc/self/fd"))
+    launcher = Launcher(theirs)
+    launcher._on_line(b'{"start": "/spool/w1"}')
+    answer = json.loads(ours.recv(4096))
+    assert answer == {
+        "failed": "/spool/w1",
+        "reason": "cannot fork: Resource temporarily unavailable",
+    }
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == before
+    launcher._controller.close()
+    launcher._loop.selector.close()
+    assert len(os.listdir("/proc/self/fd")) == descriptors - 1
+    ours.close()
+
+
+# ------------------------------------------------------------------ the shim
+
+
+def test_ranks_that_cannot_be_forked_have_ended(
+    spool: Spool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "fork", fail(errno.ENOMEM))
+    loop = Loop()
+    ranks = start_ranks(loop, spool, spool.request(), 0, (fail(0), fail(0)))
+    loop.selector.close()
+    assert [rank.live for rank in ranks.values()] == [False, False]
+    assert ranks[1].end_reason == "cannot start: fork: Cannot allocate memory"
+
+
+def test_a_shim_keeps_ends_until_the_disk_has_room(
+    keeper: Shim, spool: Spool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shim_ranks, "leftovers", lambda *_: [])
+    monkeypatch.setattr(shim, "SAVE_RETRY_S", 0.01)
+    write, calls = os.write, itertools.count()
+
+    def full(handle: int, data: bytes) -> int:
+        """Take a few bytes, then none, for a while."""
+        call = next(calls)
+        if call < 6 and call % 2:
+            fail(errno.ENOSPC)()
+        return write(handle, data[:10] if call < 6 else data)
+
+    monkeypatch.setattr(os, "write", full)
+    end(keeper, 0)
+    assert spool.exits() == {}
+    end(keeper, 1, status=256)
+    keeper._loop.run()
+    assert {rank: e.code for rank, e in spool.exits().items()} == {0: 0, 1: 1}
+
+
+def test_a_shim_whose_world_is_forgotten_need_not_note_its_ends(
+    keeper: Shim, spool: Spool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shim_ranks, "leftovers", lambda *_: [])
+    spool.remove()
+    end(keeper, 0, 1)
+    keeper._loop.run()
+
+
+def test_the_code_of_an_abort_is_that_of_all_who_end_for_it(
+    keeper: Shim, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shim_ranks, "ask_to_end", lambda _: None)
+    keeper._abort(1, 1, "abort")
+    for rank in keeper._ranks.values():
+        rank.status = signal.SIGTERM
+        rank.close()
+    found = [keeper._exit_of(rank) for rank in keeper._ranks.values()]
+    assert [(e.code, e.signal, e.reason) for e in found] == [
+        (1, 0, "rank 1 aborted with code 1")
+    ] * 2
+
+
+# ------------------------------------------------------------------ the spool
+
+
+def test_what_follows_a_line_that_a_crash_has_cut_is_read(spool: Spool) -> None:
+    with open(spool.directory / "exits", "w") as file:
+        file.write('{"rank": 1, "proc')
+    spool.note_exits([Exit(0, 10, 1, 0, "", 1.5)])
+    assert list(spool.exits()) == [0]
+
+
+def test_an_order_that_finds_no_room_leaves_nothing(
+    tmp_path: Path, spool: Spool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = spool.request()
+    request.world = "w2"
+    with monkeypatch.context() as full:
+        full.setattr(os, "write", fail(errno.ENOSPC))
+        with pytest.raises(OSError, match="No space"):
+            Spool.create(tmp_path / "spool", request, b"", b"")
+    assert Spool.create(tmp_path / "spool", request, b"", b"").request() == request
