@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
+from pliant.appkit.contact import acquaint
 from pliant.appkit.control import open_control, serve
 from pliant.appkit.coordinator import Coordinator, Program
 from pliant.appkit.decide import OnOffer, decide
@@ -21,6 +22,7 @@ from pliant.appkit.loops import Loops, Position
 from pliant.appkit.membership import Phase
 from pliant.appkit.messages import Answer, Decision, Offer, Outcome
 from pliant.appkit.newcomer import Newcomer
+from pliant.appkit.patience import patience
 from pliant.appkit.resize import Belongings, Change, Executor, Report
 from pliant.core.sizes import Sizes
 
@@ -57,6 +59,7 @@ class Agent:
         if environment is not None:
             self._control = open_control(environment.control_fd)
             if environment.joins:
+                acquaint(MPI.COMM_WORLD)
                 self._newcomer = Newcomer(environment, self._control, MPI.COMM_WORLD.rank)
             else:
                 serve(self._control, self._order)
@@ -96,7 +99,8 @@ class Agent:
         port = newcomer.arrive(loop)
         if port is None:
             return None
-        header = self._executor.join(port, newcomer.complain)
+        with patience():
+            header = self._executor.join(port, newcomer.complain)
         newcomer.close()
         self._member.opened = True
         serve(self._control, self._order)
@@ -117,8 +121,9 @@ class Agent:
         after = before + len(decision.joining) - len(decision.leaving)
         leaving = member.rank in decision.leaving
         self._call(self.before, Change(decision.resize, before, after, leaving))
-        if self._begin(decision):
-            self._execute(decision, position)
+        with patience():
+            if self._begin(decision):
+                self._execute(decision, position)
         committed = member.allocation[0] == decision.epoch
         self._call(self.after, Change(decision.resize, before, after, False, committed))
 

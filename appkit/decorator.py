@@ -9,6 +9,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 from mpi4py import MPI
 
 from pliant.appkit.agent import Agent
+from pliant.appkit.contact import acquaint
 from pliant.appkit.environment import Environment, read_environment
 from pliant.appkit.errors import AppkitError, JobLeave
 from pliant.appkit.job import Job
@@ -107,5 +108,6 @@ def _membership(environment: Environment | None) -> Membership:
         return Membership(MPI.COMM_WORLD.Dup())
     if environment.joins:
         return Membership(None, environment.epoch)
+    acquaint(MPI.COMM_WORLD)
     comm = MPI.COMM_WORLD.Dup()
     return Membership(comm, environment.epoch, environment.processors)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
+from pliant.appkit.contact import meet
 from pliant.appkit.derived import DerivedComm
 from pliant.appkit.errors import JobLeave, RegistrationMismatch, ResizeFailed
 from pliant.appkit.membership import Membership, Phase
@@ -21,9 +22,6 @@ from pliant.appkit.newcomer import end_now
 from pliant.appkit.plan import Crossing
 from pliant.appkit.registry import Description, Registry
 from pliant.appkit.state import StateEntry, pack, unpack
-
-#: For Accept and Connect, seconds.
-JOIN_TIMEOUT_S = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +188,7 @@ class Executor:
     def _accept(self, old: MPI.Intracomm) -> MPI.Intracomm:
         error, merged = "", MPI.COMM_NULL
         try:
-            merged = _merge(lambda info: old.Accept(self._port, info, 0), high=False)
+            merged = meet(lambda info: old.Accept(self._port, info, 0), high=False)
         except MPI.Exception as fault:
             error = f"newcomers did not connect: {fault}"
         finally:
@@ -205,7 +203,7 @@ class Executor:
             self._port = ""
 
     def _connect(self, port: str) -> MPI.Intracomm:
-        return _merge(lambda info: MPI.COMM_WORLD.Connect(port, info, 0), high=True)
+        return meet(lambda info: MPI.COMM_WORLD.Connect(port, info, 0), high=True)
 
     def _header(
         self, decision: Decision, processors: tuple[int, ...], position: Any
@@ -298,20 +296,6 @@ class Executor:
     def _rebuild(self) -> None:
         for derived in self._all.derived:
             derived.rebuild()
-
-
-def _merge(meet: Callable[[MPI.Info], MPI.Intercomm], *, high: bool) -> MPI.Intracomm:
-    info = MPI.Info.Create()
-    info.Set("timeout", str(JOIN_TIMEOUT_S))
-    try:
-        between = meet(info)
-    finally:
-        info.Free()
-    between.Set_errhandler(MPI.ERRORS_RETURN)
-    merged = between.Merge(high)
-    merged.Set_errhandler(MPI.ERRORS_RETURN)
-    between.Disconnect()
-    return merged
 
 
 def _agree(stage: str, error: str, comm: MPI.Intracomm, home: MPI.Intracomm | None) -> None:

@@ -18,6 +18,8 @@ from testkit.leaks import MARK, Leaks, describe, end, session_processes
 os.environ["FI_TCP_IFACE"] = "lo"
 os.environ["FI_PROVIDER"] = "^sockets"
 os.environ["MPIR_CVAR_CH4_NETMOD"] = "ofi"
+# A line that a rank prints is one write, which the lines of other ranks cannot split.
+os.environ.pop("PYTHONUNBUFFERED", None)
 os.environ[MARK] = secrets.token_hex(8)
 
 # A loaded machine is slow, which is no fault of the example; `timeout` bounds the whole test.

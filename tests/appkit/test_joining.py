@@ -21,6 +21,8 @@ from pliant.appkit import *
 import pliant.appkit.resize
 
 STOP = sys.argv[1]
+def say(*words):  # one write, which other ranks cannot split
+    os.write(1, (" ".join(map(str, words)) + "\\n").encode())
 def stop(job):
     time.sleep(0.002)
     return job.comm.bcast(os.path.exists(STOP) if job.comm.rank == 0 else None)
@@ -87,7 +89,7 @@ def test_newcomers_skip_loops_that_are_over(run: Run) -> None:
             if stop(job): break
         for it in job.steps(3):
             job.comm.Barrier()
-        print(f"end {offset}\\n", end="")  # one write, which other ranks cannot split
+        say("end", offset)
         """
     )
     assert app.server.next("progress").progress.iterations == 10**6
@@ -114,6 +116,30 @@ def test_while_loops_have_safe_points(run: Run) -> None:
     finish(app)
 
 
+def test_who_waits_with_patience_sleeps(run: Run) -> None:
+    app = run(
+        """
+        import resource
+        from pliant.appkit.patience import patience
+        def naps():
+            return resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw
+        def wait():
+            if job.comm.rank == 0:
+                time.sleep(0.5)
+            before = naps()
+            job.comm.Barrier()
+            return naps() - before
+        for it in job.steps(1):
+            impatient = wait()
+            with patience():
+                patient = wait()
+            assert job.comm.rank == 0 or patient > 100 > impatient, (patient, impatient)
+        """,
+        LOOP,
+    )
+    finish(app)
+
+
 def test_what_rank_0_has_in_its_state_counts(run: Run) -> None:
     app = run(
         """
@@ -123,11 +149,11 @@ def test_what_rank_0_has_in_its_state_counts(run: Run) -> None:
         @job.after_resize
         def check(change):
             assert state.rank == 0, state.rank
-            print("after", change.before, change.after, change.committed, flush=True)
+            say("after", change.before, change.after, change.committed)
         @job.before_resize
         def before(change):
             state.rank = job.comm.rank
-            print("before", change.before, change.after, change.leaving, flush=True)
+            say("before", change.before, change.after, change.leaving)
         """,
         LOOP,
     )

@@ -1,0 +1,72 @@
+"""Waiting in MPI without a processor: for the short time in which all wait for all.
+
+MPICH waits in a loop that gives way to others, but does not sleep. In a resize there are more
+processes than usual, often more than processors, and those that wait keep those that work from
+working. MPICH can sleep between its looks; always to do so would cost every message some 60 us, so
+it is switched on for the pause only, through the MPI tool interface. Another MPI has no such
+switch: then nothing happens.
+"""
+
+import ctypes
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+
+from mpi4py import MPI
+
+_SERIALIZED = MPI.THREAD_SERIALIZED
+_SWITCH = b"MPIR_CVAR_ENABLE_HEAVY_YIELD"
+
+
+class _Switch:
+    """A control variable of the MPI library."""
+
+    def __init__(self, library: ctypes.CDLL, handle: ctypes.c_void_p) -> None:
+        self._library, self._handle = library, handle
+
+    def get(self) -> int:
+        value = ctypes.c_int()
+        self._library.MPI_T_cvar_read(self._handle, ctypes.byref(value))
+        return value.value
+
+    def set(self, value: int) -> None:
+        self._library.MPI_T_cvar_write(self._handle, ctypes.byref(ctypes.c_int(value)))
+
+
+@contextmanager
+def patience() -> Iterator[None]:
+    """Sleep between looks as long as this lasts."""
+    switch = _find()
+    if switch is None:
+        yield
+        return
+    before = switch.get()
+    switch.set(1)
+    try:
+        yield
+    finally:
+        switch.set(before)
+
+
+@cache
+def _find() -> _Switch | None:
+    try:
+        # The symbols of a module's own libraries are found through it.
+        library = ctypes.CDLL(MPI.__file__)
+        return _open(library)
+    except (OSError, AttributeError):
+        return None
+
+
+def _open(library: ctypes.CDLL) -> _Switch | None:
+    """The switch, or None where this MPI has none."""
+    level, index, count = ctypes.c_int(), ctypes.c_int(-1), ctypes.c_int()
+    handle = ctypes.c_void_p()
+    done = (
+        library.MPI_T_init_thread(_SERIALIZED, ctypes.byref(level)) == 0
+        and library.MPI_T_cvar_get_index(_SWITCH, ctypes.byref(index)) == 0
+        and library.MPI_T_cvar_handle_alloc(index, None, ctypes.byref(handle), ctypes.byref(count))
+        == 0
+        and count.value == 1
+    )
+    return _Switch(library, handle) if done else None

@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import pytest
+
+from pliant.appkit import patience as module
+from pliant.appkit.patience import patience
+
+pytestmark = pytest.mark.mpi
+
+
+def switch() -> module._Switch:
+    found = module._find()
+    assert found is not None, "the MPI of the tests is MPICH"
+    return found
+
+
+def test_it_is_switched_on_only_inside() -> None:
+    assert switch().get() == 0
+    with patience():
+        assert switch().get() == 1
+        with patience():
+            assert switch().get() == 1
+        assert switch().get() == 1
+    assert switch().get() == 0
+
+
+def test_it_is_switched_off_after_an_error() -> None:
+    with pytest.raises(ZeroDivisionError), patience():
+        raise ZeroDivisionError
+    assert switch().get() == 0
+
+
+def test_another_mpi_has_no_switch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_SWITCH", b"MPIR_CVAR_THAT_IS_NOT_THERE")
+    module._find.cache_clear()
+    try:
+        with patience():
+            assert module._find() is None
+    finally:
+        module._find.cache_clear()
