@@ -66,14 +66,36 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _check_strategy(config: Config) -> None:
-    from pliant.strategies import OptionError, UnknownStrategyError, load_strategy
+    """Have the strategy loaded once; one that is not ours in a process of its own.
 
+    Raises:
+        ConfigError: it is not known, or an option of it is wrong.
+    """
+    from pliant.server.strategy_process import (
+        StrategyFaultError,
+        StrategyProcess,
+        StrategyRefusedError,
+    )
+    from pliant.strategies import OptionError, UnknownStrategyError, is_own, load_strategy
+
+    name, options = config.strategy, config.strategy_options
     try:
-        load_strategy(config.strategy, config.strategy_options)
+        if is_own(name):
+            load_strategy(name, options)
+            return
+        process = StrategyProcess(name, options)
+        try:
+            process.check()
+        finally:
+            process.close()
     except UnknownStrategyError as error:
         raise ConfigError(f"strategy: {error}") from None
     except OptionError as error:
         raise ConfigError(f"strategy_options: {error}") from None
+    except StrategyRefusedError as error:
+        raise ConfigError(f"{error.key}: {error}") from None
+    except StrategyFaultError as error:
+        raise ConfigError(f"strategy: {name}: {error}") from None
 
 
 def run(config: Config) -> int:

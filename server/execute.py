@@ -153,6 +153,7 @@ class Execute:
             self._flag.notify()
         if self._thread:
             self._thread.join()
+        self._planner.close()
 
     def _work(self) -> None:
         while (entries := self._gather()) is not None:

@@ -1,4 +1,7 @@
-"""Running the strategy: a fault in it costs one cycle, three in a row cost it its place."""
+"""Running the strategy: a fault in it costs one cycle, three in a row cost it its place.
+
+Our own strategies run here, in the execute thread; others run in a process that can be ended.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,10 @@ from collections.abc import Mapping
 
 from pliant.core.commands import RunStrategy
 from pliant.core.events import PlanFailed, PlanReady
-from pliant.core.scheduling import Plan
-from pliant.strategies import Strategy, load_strategy
+from pliant.core.scheduling import Plan, View
+from pliant.server.plan_check import find_fault
+from pliant.server.strategy_process import StrategyFaultError, StrategyProcess
+from pliant.strategies import Strategy, is_own, load_strategy
 
 log = logging.getLogger(__name__)
 
@@ -36,15 +41,20 @@ class Planner:
     ) -> None:
         self.name = name
         self._deadline_s = deadline_s
-        self._strategy: Strategy = load_strategy(name, options)
+        self._process: StrategyProcess | None = None
+        if is_own(name):
+            self._strategy: Strategy = load_strategy(name, options)
+        else:
+            self._process = StrategyProcess(name, options or {})
         self._faults = 0
 
     def run(self, order: RunStrategy) -> PlanReady | PlanFailed:
         """Ask for a plan; whatever goes wrong becomes PlanFailed."""
         begin = time.monotonic()
         try:
-            plan: object = self._strategy.allocate_processors(order.view)
-            fault = None if isinstance(plan, Plan) else f"returned {type(plan).__name__}, no Plan"
+            plan, fault = self._plan(order.view)
+        except StrategyFaultError as error:
+            fault = str(error)
         except Exception as error:
             log.exception("strategy %s raised", self.name)
             fault = f"{type(error).__name__}: {error}"
@@ -58,11 +68,29 @@ class Planner:
         log.error("strategy %s, fault %d in a row: %s", self.name, self._faults, fault)
         return PlanFailed(order.cycle, str(fault))
 
+    def _plan(self, view: View) -> tuple[object, str | None]:
+        """A plan, and what is wrong with it."""
+        if self._process is not None:
+            plan = self._process.plan(view, self._deadline_s)
+            fault = find_fault(view, plan)
+            if fault is not None:
+                self._process.restart()
+            return plan, fault
+        own: object = self._strategy.allocate_processors(view)
+        return own, None if isinstance(own, Plan) else f"returned {type(own).__name__}, no Plan"
+
+    def close(self) -> None:
+        """End what runs beside us."""
+        if self._process is not None:
+            self._process.close()
+            self._process = None
+
     def fall_back(self) -> str | None:
         """Replace a strategy that failed too often; return what happened, for people."""
         if self._faults < FAULTS_ALLOWED or self.name == FALLBACK:
             return None
         text = f"strategy {self.name} failed {self._faults} times in a row; {FALLBACK} takes over"
         log.error("%s", text)
+        self.close()
         self._strategy, self.name, self._faults = load_strategy(FALLBACK), FALLBACK, 0
         return text

@@ -1,0 +1,77 @@
+"""Does a plan fit the view it was made for: asked of strategies that are not ours.
+
+The core refuses single parts of a plan that do not fit the state; a strategy that plans what is
+not there has misunderstood the view, and the whole plan is its fault.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from pliant.core.processors import NONE, ProcessorMap, count, of, text
+from pliant.core.scheduling import Offer, Plan, RunningJob, Start, View
+
+
+def find_fault(view: View, plan: Plan) -> str | None:
+    """What is wrong with the plan, for people; None: nothing."""
+    return next(_faults(view, plan), None)
+
+
+def _faults(view: View, plan: Plan) -> Iterator[str]:
+    running = {job.id: job for job in view.running}
+    offered = [offer.job for offer in (*plan.shrinks, *plan.expands)]
+    started = [start.job for start in plan.starts]
+    if len(set(offered)) < len(offered):
+        yield "makes one job two offers"
+    if len(set(started)) < len(started):
+        yield "starts one job twice"
+    given = NONE
+    for offer in plan.shrinks:
+        job = running.get(offer.job)
+        yield from _offer_faults(offer, job)
+        if job is not None:
+            if not offer.processors or offer.processors & ~of(job.ranks):
+                yield f"shrinks job {offer.job} to processors that it does not have"
+            given |= of(job.ranks) & ~offer.processors
+    yield from _start_faults(view, plan.starts, given)
+    free = view.free
+    for start in plan.starts:
+        free &= ~start.processors
+    for offer in plan.expands:
+        job = running.get(offer.job)
+        yield from _offer_faults(offer, job)
+        if job is not None:
+            added = offer.processors & ~of(job.ranks)
+            if of(job.ranks) & ~offer.processors:
+                yield f"expands job {offer.job} without processors that it has"
+            if added & ~free:
+                yield f"gives job {offer.job} processors that are not free: {text(added & ~free)}"
+            free &= ~added
+    if plan.wake_at is not None and not math.isfinite(plan.wake_at):
+        yield f"wants to be woken at {plan.wake_at}"
+
+
+def _offer_faults(offer: Offer, job: RunningJob | None) -> Iterator[str]:
+    if job is None or not job.resizable:
+        yield f"offers to job {offer.job}, which cannot be resized now"
+    elif offer.processors < 0 or count(offer.processors) not in job.sizes:
+        yield f"offers job {offer.job} a size that is not one of {job.sizes}"
+
+
+def _start_faults(view: View, starts: Sequence[Start], given: ProcessorMap) -> Iterator[str]:
+    sizes = {job.id: job.sizes for job in view.waiting}
+    sizes |= {job.id: job.sizes for job in view.promised}
+    promised = {job.id: job.processors for job in view.promised}
+    left = view.free | given
+    for start in starts:  # they get others instead of those promised to them
+        left |= promised.get(start.job, NONE)
+    for start in starts:
+        if start.job not in sizes:
+            yield f"starts job {start.job}, which does not wait"
+        elif start.processors < 0 or count(start.processors) not in sizes[start.job]:
+            yield f"starts job {start.job} on a size that is not one of {sizes[start.job]}"
+        elif start.processors & ~left:
+            lacking = text(start.processors & ~left)
+            yield f"starts job {start.job} on processors that are not there: {lacking}"
+        left &= ~start.processors
