@@ -18,7 +18,8 @@ from testkit.simkit import job, run
 
 PROCESSORS = 8
 SIZES = ("1", "3", "8", "1-8", "2-6", "1-8:pow2", "{1,2,5}", "4-8")
-STRATEGIES = ("fcfs", "fcfs+easy", "equipartition")
+NEW = ("max-fit", "steepest-ascent", "profit-simple", "profit-lazy")
+STRATEGIES = ("fcfs", "fcfs+easy", "equipartition", *NEW)
 ANSWERS = ("always", "pow2", "reluctant", "countering", "random:0.5", "random:0.8:partial")
 
 

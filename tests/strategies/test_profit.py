@@ -1,0 +1,322 @@
+"""Kumar's simple profit strategy: by hand, against the printed loops, and for every view."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pliant.core import events
+from pliant.core.contract import Contract
+from pliant.core.ids import JobId
+from pliant.core.jobs import JobSpec, JobType
+from pliant.core.lifecycle import JobState
+from pliant.core.negotiation import Verb
+from pliant.core.processors import count
+from pliant.core.scheduling import Plan, PromisedJob, RunningJob, View, WaitingJob
+from pliant.core.sizes import parse_sizes
+from pliant.core.speedup import LINEAR, Speedup, Table
+from pliant.strategies.profit import ProfitSimple
+from pliant.strategies.worth import Book, claim_of
+from testkit.corekit import Rig
+from testkit.plans import NOW, check, decide, sizes_after, views
+from testkit.views import make_view, running, waiting
+
+SIMPLE = ProfitSimple()
+
+
+def new(
+    number: int, sizes: str, work: float, deadline: float | None, profit: float = 100.0
+) -> WaitingJob:
+    """A job that comes now, with so much work; the deadline counts from now."""
+    job = waiting(number, sizes, arrival=NOW)
+    deal = None if deadline is None else Contract(deadline, profit)
+    return replace(job, estimate_s=work / job.sizes.hi, contract=deal)
+
+
+def busy(  # noqa: PLR0917 - what a job is
+    number: int,
+    first: int,
+    size: int,
+    sizes: str | None,
+    work: float,
+    deadline: float | None,
+    profit: float = 100.0,
+    speedup: Speedup = LINEAR,
+) -> RunningJob:
+    """A job with so much work left; its deadline counts from now."""
+    job = running(number, first, size, sizes)
+    deal = None if deadline is None else Contract(deadline, profit)
+    return replace(
+        job, arrival=NOW, estimate_s=work / speedup(size), since=NOW, contract=deal, speedup=speedup
+    )
+
+
+def rejected(plan: Plan) -> dict[int, str]:
+    return {rejection.job: rejection.reason for rejection in plan.rejects}
+
+
+# ---------------------------------------------------------------- the contract
+
+
+def test_minpe_is_what_memory_and_deadline_need() -> None:
+    view = make_view(16)
+    for deadline, least in ((1000.0, 2), (40.0, 2), (39.0, 3), (5.0, 16), (4.9, 0)):
+        assert claim_of(new(1, "2-16", 80, deadline), view).minimum(NOW) == least
+    assert claim_of(new(1, "1-16:pow2", 80, 20), view).minimum(NOW) == 4
+    assert claim_of(new(1, "1-16:pow2", 80, 20), view).minimum(NOW + 1) == 8
+    assert claim_of(new(1, "2-16", 80, None), view).minimum(NOW) == 2
+    falling = replace(new(1, "1-16", 80, 20), speedup=Table(((1, 1.0), (4, 4.0), (16, 2.0))))
+    falling = replace(falling, estimate_s=40.0)
+    assert claim_of(falling, view).minimum(NOW) == 4
+
+
+def test_value_falls_from_half_of_the_deadline_on() -> None:
+    claim = claim_of(new(1, "1-16", 80, 20), make_view(16))
+    values = [claim.value(size, NOW) for size in (0, 3, 4, 5, 8, 16)]
+    assert values == pytest.approx([0, 0, 0, 40, 100, 100])
+
+
+def test_a_running_job_that_cannot_meet_its_deadline_keeps_what_it_has() -> None:
+    book = Book(make_view(8, (), (busy(1, 0, 6, "1-8", 80, 5),)))
+    assert [claim.least for claim in book.claims] == [6]
+    assert book.room() == 2
+    passed = Book(make_view(8, (), (busy(1, 0, 6, "1-8", 80, 15),), now=NOW))
+    assert [claim.least for claim in passed.claims] == [6]
+
+
+# ---------------------------------------------------------------- by hand
+
+
+def test_alone_it_gets_everything() -> None:
+    view = make_view(8, (new(1, "2-8", 80, 100),), now=NOW)
+    assert sizes_after(view, decide(SIMPLE, view)) == {1: 8}
+
+
+def test_it_takes_while_it_gains_more_than_others_lose() -> None:
+    # Whoever has time loses nothing down to its minimum.
+    view = make_view(8, (new(2, "1-8", 80, 20),), (busy(1, 0, 8, "1-8", 80, 1000),), now=NOW)
+    assert sizes_after(view, decide(SIMPLE, view)) == {1: 1, 2: 7}
+    # This one loses 40 with the first processor below 8 (100 - 60), more than is gained by 5.
+    view = make_view(12, (new(2, "1-8", 80, 20),), (busy(1, 0, 8, "1-8", 80, 20, 1000.0),), now=NOW)
+    assert sizes_after(view, decide(SIMPLE, view)) == {1: 8, 2: 4}
+
+
+def test_least_loss_gives_first_then_the_latest_started() -> None:
+    active = (
+        busy(1, 0, 4, "1-8", 40, 1000, 5.0),
+        busy(2, 4, 4, "1-8", 40, 1000, 500.0),
+        busy(3, 8, 4, "1-8", 40, 16, 500.0),
+    )
+    view = make_view(12, (new(9, "2", 80, 1000),), active, now=NOW)
+    assert sizes_after(view, decide(SIMPLE, view)) == {1: 4, 2: 2, 3: 4, 9: 2}
+
+
+@pytest.mark.parametrize(
+    ("job", "reason"),
+    [
+        (new(2, "1-8", 80, 9), "deadline cannot be met"),  # with no number of processors
+        (new(2, "1-8", 80, 16), "deadline cannot be met"),  # 5, beside a minimum of 4
+        (new(2, "1-8", 80, 20), "not profitable"),
+        (new(2, "1-8", 80, 20, 0.0), "not profitable"),
+        (replace(new(2, "1-8", 80, 20), estimate_s=None), "without an estimate"),
+    ],
+)
+def test_rejected_without_a_trace(job: WaitingJob, reason: str) -> None:
+    active = (busy(1, 0, 8, "1-8", 80, 20, 1000.0),)
+    view = make_view(8, (job,), active, now=NOW)
+    plan = decide(SIMPLE, view)
+    assert list(rejected(plan)) == [2]
+    assert reason in rejected(plan)[2]
+    assert (plan.shrinks, plan.starts, plan.expands, plan.accepts) == ((), (), (), ())
+    found = SIMPLE.is_available(job, replace(view, waiting=()))
+    assert (found.accepted, found.start, found.processors) == (False, None, 0)
+    assert found.reason == rejected(plan)[2]
+
+
+def test_what_costs_nothing_and_brings_nothing_is_accepted() -> None:
+    view = make_view(8, (new(2, "1-8", 80, 100, 0.0),), (busy(1, 0, 8, "1-8", 80, 1000),), now=NOW)
+    assert sizes_after(view, decide(SIMPLE, view)) == {1: 7, 2: 1}
+
+
+def test_accepted_for_processors_to_come_is_a_promise() -> None:
+    job = new(2, "1-8", 80, 20)
+    view = make_view(8, (job,), (busy(1, 0, 8, "1-8", 80, 1000),), now=NOW)
+    plan = decide(SIMPLE, view)
+    assert [acceptance.job for acceptance in plan.accepts] == [2]
+    found = SIMPLE.is_available(job, replace(view, waiting=()))
+    assert (found.accepted, found.start, found.processors) == (True, NOW, 7)
+
+
+def test_without_a_contract_it_waits_and_is_never_rejected() -> None:
+    active = (busy(1, 0, 8, "1-8", 80, 20, 1000.0),)
+    job = new(2, "2-8", 80, None)
+    plan = decide(SIMPLE, make_view(8, (job,), active, now=NOW))
+    assert not plan.rejects
+    assert set(plan.reasons) == {2}
+    assert SIMPLE.is_available(job, make_view(8, (), active, now=NOW)).accepted
+    wide = new(3, "9", 80, None)
+    assert not SIMPLE.is_available(wide, make_view(8, (), active, now=NOW)).accepted
+    view = make_view(10, (job,), active, now=NOW)
+    assert sizes_after(view, decide(SIMPLE, view)) == {1: 8, 2: 2}
+
+
+def test_an_accepted_job_is_started_whatever_that_costs() -> None:
+    active = (busy(1, 0, 8, "1-8", 80, 20, 1000.0),)
+    job = replace(new(2, "1-8", 80, 20, 1.0), accepted=True)
+    view = make_view(8, (job,), active, now=NOW)
+    assert sizes_after(view, decide(SIMPLE, view)) == {1: 4, 2: 4}
+    # Too late for its deadline, it gets what can be had.
+    late = replace(job, contract=Contract(2.0, 1.0))
+    assert sizes_after(view, decide(SIMPLE, replace(view, waiting=(late,)))) == {1: 4, 2: 4}
+    full = make_view(8, (job,), (busy(1, 0, 8, None, 80, 20),), now=NOW)
+    assert decide(SIMPLE, full).reasons == {
+        2: "needs at least 1 processors, 0 can be given to it now"
+    }
+
+
+def test_nobody_is_rejected_while_a_resize_is_under_way() -> None:
+    leaving = replace(busy(1, 0, 8, None, 80, 1000), malleable=True, target=2)
+    view = make_view(8, (new(2, "1-8", 80, 100),), (leaving,), now=NOW)
+    plan = decide(SIMPLE, view)
+    assert not plan.rejects
+    assert plan.reasons[JobId(2)].startswith("waits for the end of a resize")
+    hopeless = make_view(8, (new(2, "1-8", 80, 9),), (leaving,), now=NOW)
+    assert rejected(decide(SIMPLE, hopeless)) == {2: "deadline cannot be met"}
+    promise = PromisedJob(JobId(3), NOW, 0b11111111, parse_sizes("8"))
+    assert not decide(SIMPLE, make_view(8, view.waiting, (), (promise,), now=NOW)).rejects
+
+
+def test_in_the_core_a_refusal_does_not_break_the_promise() -> None:
+    rig = Rig({"n1": 8}, "profit-simple")
+    rig.run(1, "1-8")
+    assert rig.job(1).size == 8
+    deal = Contract(1000.0, 100.0)
+    spec = JobSpec(
+        JobId(2),
+        "two",
+        "ann",
+        JobType.MPI,
+        parse_sizes("2"),
+        rig.now,
+        estimate_s=50.0,
+        contract=deal,
+    )
+    rig.do(events.JobSubmitted(spec))
+    assert rig.job(2).promise == "accepted"
+    assert count(rig.job(2).earmark) == 2
+    rig.answer(1, Verb.REJECT)
+    assert (rig.state(2), rig.job(2).earmark) == (JobState.PENDING, 0)
+    rig.wait(rig.limits.quiet_s + 1)
+    rig.shrink_to_go(1)
+    rig.finish(1)
+    assert rig.state(2) is JobState.STARTING
+
+
+# ---------------------------------------------------------------- against the printed loops
+
+
+@st.composite
+def plain(draw: st.DrawFn) -> View:
+    """Dense sizes, contracts and estimates everywhere."""
+    total = draw(st.integers(2, 16))
+    active, used = [], 0
+    for number in range(1, 5):
+        size = draw(st.integers(0, total - used))
+        if size:
+            low = draw(st.integers(1, size))
+            high = draw(st.integers(size, total))
+            work, deadline = draw(st.integers(1, 100)), draw(st.integers(1, 100))
+            profit = float(draw(st.integers(0, 50)))
+            active.append(
+                busy(number, used, size, f"{low}-{high}" if high > low else None, work, deadline)
+            )
+            active[-1] = replace(active[-1], contract=Contract(deadline, profit))
+        used += size
+    low = draw(st.integers(1, total))
+    sizes = f"{low}-{draw(st.integers(low, total))}"
+    job = new(
+        9, sizes, draw(st.integers(1, 100)), draw(st.integers(1, 100)), draw(st.integers(0, 50))
+    )
+    return make_view(total, (job,), tuple(active), now=NOW)
+
+
+def printed(view: View) -> dict[int, int] | str:
+    """Kumar's algorithm one processor at a time, as the specification writes it."""
+    book = Book(view)
+    claims, free = {c.id: c for c in book.claims}, book.free
+    job = claim_of(view.waiting[0], view)
+    sizes = {c.id: c.size for c in claims.values()}
+
+    def loss(number: JobId) -> float:
+        claim, size = claims[number], sizes[number]
+        return claim.value(size, NOW) - claim.value(size - 1, NOW)
+
+    def donor() -> tuple[JobId | None, float] | None:
+        if free:
+            return None, 0.0
+        able = [n for n in sizes if sizes[n] > claims[n].least]
+        best = min(able, key=lambda n: (loss(n), -claims[n].started, -n), default=None)
+        return None if best is None else (best, loss(best))
+
+    least = job.minimum(NOW)
+    if not least or least > view.total - sum(c.least for c in claims.values()):
+        return "deadline cannot be met"
+    size, net = 0, 0.0
+    while size < job.sizes.hi:
+        found = donor()
+        if found is None:
+            break
+        giver, cost = found
+        gain = job.value(size + 1, NOW) - job.value(size, NOW)
+        if size >= least and gain - cost <= 0:
+            break
+        net += gain - cost
+        size += 1
+        if giver is None:
+            free -= 1
+        else:
+            sizes[giver] -= 1
+        if size == least and net < -1e-9:
+            return "not profitable"
+    claims[job.id], sizes[job.id] = job, size
+    while free:
+        able = [n for n in sizes if sizes[n] < claims[n].sizes.hi]
+        if not able:
+            break
+        gains = {
+            n: claims[n].value(sizes[n] + 1, NOW) - claims[n].value(sizes[n], NOW) for n in able
+        }
+        best = min(able, key=lambda n: (-gains[n], claims[n].started, n))
+        sizes[best] += 1
+        free -= 1
+    return {int(n): size for n, size in sizes.items()}
+
+
+@given(plain())
+def test_it_does_what_is_printed(view: View) -> None:
+    plan = SIMPLE.allocate_processors(view)
+    expected = printed(view)
+    if isinstance(expected, str):
+        assert rejected(plan) == {9: expected}
+    else:
+        assert sizes_after(view, plan) == expected
+
+
+# ---------------------------------------------------------------- for every view
+
+
+@given(views())
+def test_plans_fit_the_machine_and_are_the_same_again(view: View) -> None:
+    check(view, decide(SIMPLE, view))
+
+
+@given(views())
+def test_available_is_what_would_be_done(view: View) -> None:
+    for job in view.waiting[-1:]:
+        found = SIMPLE.is_available(job, view)
+        plan = SIMPLE.allocate_processors(view)
+        assert found.accepted == (job.id not in rejected(plan))
+        assert (found.start == view.now) == (job.id in {start.job for start in plan.starts})
