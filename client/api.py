@@ -192,6 +192,10 @@ class Client:
         """Let a drained node take work again."""
         self._link.request("resume", node=node)
 
+    def remove(self, node: str) -> None:
+        """Take a node that will not come back off the list; its controller must have stopped."""
+        self._link.request("remove", node=node)
+
 
 def _record(kind: type[Record], data: Mapping[str, Any]) -> Record:
     """Return a typed record; what a newer server says more is left out."""

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import pliant.client.quiet  # noqa: F401
+
+# isort: split
+
 import argparse
+import errno
 import os
 import sys
 import time
@@ -12,9 +17,11 @@ from pliant.client import procs
 from pliant.client.daemons import describe_code
 from pliant.client.errors import ClientError
 from pliant.client.interrupts import Interrupted, Interrupts
+from pliant.client.library import Library
 from pliant.client.local import LocalCluster, Shape
 from pliant.client.output import INTERRUPTED, Parser, fail, run_command
 from pliant.client.paths import run_dir, state_dir
+from pliant.core.words import many
 
 
 def up(argv: Sequence[str] | None = None) -> int:
@@ -116,7 +123,7 @@ class _Progress:
 
 def _up(options: argparse.Namespace) -> int:
     cluster, progress, is_up = _cluster(options), _Progress(), False
-    with Interrupts() as interrupts:
+    with Interrupts() as interrupts, Library() as library:
         if not options.detach:
             procs.adopt_orphans()
         try:
@@ -128,8 +135,12 @@ def _up(options: argparse.Namespace) -> int:
                 with interrupts.shielded():
                     cluster.start_missing()
                 cluster.wait_up(progress)
+                cluster.remember()
+                kept = cluster.remove_surplus()
             is_up = True
             progress.end()
+            for text in [*kept, *library.complaints()]:
+                fail("pliant up", f"warning: {text}")
             print(_greeting(cluster, options), flush=True)
             if options.detach:
                 cluster.detach()
@@ -141,10 +152,12 @@ def _up(options: argparse.Namespace) -> int:
             if options.detach:
                 cluster.end_started()
                 return INTERRUPTED
-        except ClientError:
+        except (ClientError, OSError) as error:
             interrupts.ignore()
             progress.end()
             cluster.end_started()
+            if isinstance(error, OSError):
+                raise _unusable(cluster, error) from None
             raise
         code = _take_down(cluster, progress)
         procs.collect()
@@ -154,8 +167,8 @@ def _up(options: argparse.Namespace) -> int:
 def _greeting(cluster: LocalCluster, options: argparse.Namespace) -> str:
     shape = cluster.shape
     lines = [
-        f"up: {shape.nodes} node{'s' if shape.nodes > 1 else ''} with {shape.slots} processors "
-        f"each; state and logs in {cluster.state}"
+        f"up: {many(shape.nodes, 'node')} with {many(shape.slots, 'processor')} "
+        f"{'each; ' if shape.nodes > 1 else 'in all; '}state and logs in {cluster.state}"
     ]
     if options.state_dir:
         lines.append(
@@ -199,6 +212,29 @@ def _down(options: argparse.Namespace) -> int:
     with Interrupts() as interrupts:
         interrupts.ignore()
         was = len(cluster.running())
-        code = _take_down(cluster, _Progress(), keep_jobs=options.keep_jobs)
-    print("down: all is gone" if was else "down: nothing was up")
+        try:
+            code = _take_down(cluster, _Progress(), keep_jobs=options.keep_jobs)
+        except OSError as error:
+            raise _unusable(cluster, error) from None
+    jobs = cluster.jobs_left() if options.keep_jobs else []
+    if jobs:
+        numbers = ", ".join(map(str, jobs))
+        goes = "goes" if len(jobs) == 1 else "go"
+        print(
+            f"down: {many(len(jobs), 'job')} {goes} on ({numbers}); the next `pliant up` has them"
+        )
+    else:
+        print("down: all is gone" if was else "down: nothing was up")
     return code
+
+
+def _unusable(cluster: LocalCluster, error: OSError) -> ClientError:
+    """Say which file cannot be used, and what helps."""
+    path = os.fsdecode(error.filename or cluster.state)
+    remedy = "name another directory with --state-dir or $PLIANT_STATE_DIR"
+    if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        remedy = f"make room, or {remedy}"
+    what = (error.strerror or str(error)).lower()
+    if os.path.exists(cluster.state) and not os.path.isdir(cluster.state):
+        path, what = cluster.state, "it is a file, not a directory"
+    return ClientError(f"state directory: {path}: {what}; {remedy}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from typing import NamedTuple
 
 from pliant.client.errors import SubmitError
 
@@ -12,7 +13,15 @@ MARK = "#JOB"
 _HEAD_BYTES = 1 << 16
 
 
-def read_directives(path: str) -> list[str]:
+class Directive(NamedTuple):
+    """One line of options."""
+
+    line: int
+    text: str
+    words: list[str]
+
+
+def read_directives(path: str) -> list[Directive]:
     """Return the options that a script carries for ``jobsub``; none where it cannot be read."""
     try:
         with open(path, "rb") as script:
@@ -24,13 +33,13 @@ def read_directives(path: str) -> list[str]:
     return parse_directives(os.fsdecode(head), path)
 
 
-def parse_directives(text: str, path: str = "script") -> list[str]:
-    """Return the words of all directives before the first line that is neither comment nor blank.
+def parse_directives(text: str, path: str = "script") -> list[Directive]:
+    """Return all directives before the first line that is neither comment nor blank.
 
     Raises:
         SubmitError: a directive has an open quote; names the line.
     """
-    words: list[str] = []
+    found: list[Directive] = []
     for number, line in enumerate(text.splitlines(), start=1):
         stripped = line.strip()
         if stripped and not stripped.startswith("#"):
@@ -38,7 +47,10 @@ def parse_directives(text: str, path: str = "script") -> list[str]:
         if stripped.split(maxsplit=1)[:1] != [MARK]:
             continue
         try:
-            words += shlex.split(stripped[len(MARK) :], comments=True)
+            words = shlex.split(stripped[len(MARK) :], comments=True)
         except ValueError as error:
-            raise SubmitError(f"{path}:{number}", f"{stripped!r}: {str(error).lower()}") from None
-    return words
+            remedy = "close what is open, or put a backslash before a quote that is meant as such"
+            fault = f"{stripped!r}: {str(error).lower()}"
+            raise SubmitError(f"{path}:{number}", fault, remedy) from None
+        found.append(Directive(number, stripped, words))
+    return found

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import pliant.client.quiet  # noqa: F401
+
+# isort: split
+
 import argparse
 import sys
 from collections.abc import Sequence

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import pliant.client.quiet  # noqa: F401
+
+# isort: split
+
 import argparse
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from pliant.client.connection import Connection
 from pliant.client.errors import UsageError
 from pliant.client.output import Parser, fail, put_json, run_command
 from pliant.client.submission import TYPES, build_job
 from pliant.client.waiting import send_job, wait_for_end
+
+if TYPE_CHECKING:
+    from pliant.client.directives import Directive
 
 PROG = "jobsub"
 
@@ -41,9 +48,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     return run_command(PROG, lambda: _submit(_parse(words)))
 
 
-def make_parser(prog: str = PROG) -> Parser:
+def make_parser(prog: str = PROG, kind: type[Parser] = Parser) -> Parser:
     """Return the parser of the command line and of the directives in scripts."""
-    parser = Parser(
+    parser = kind(
         prog=prog,
         description=_DESCRIPTION,
         epilog=_EPILOG,
@@ -120,18 +127,37 @@ def _parse(words: list[str]) -> argparse.Namespace:
     directives = _directives(options.command[0])
     if not directives:
         return options
-    preset = make_parser(f"{PROG}: #JOB lines of {options.command[0]}").parse_args(directives)
-    if preset.command:
-        raise UsageError(
-            f"{options.command[0]}: a #JOB line holds options only, not {preset.command[0]!r}"
-        )
+    preset = _preset(options.command[0], directives)
     merged = parser.parse_args(words, preset)
     merged.command = options.command
     merged.export = options.export or merged.export  # the command line's replaces the script's
     return merged
 
 
-def _directives(program: str) -> list[str]:
+class _LineParser(Parser):
+    """Reads a line of a script: what is wrong is said of that line."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(message)
+
+
+def _preset(script: str, directives: list[Directive]) -> argparse.Namespace:
+    """Return the options of the directives of a script, line by line."""
+    parser, preset = make_parser(kind=_LineParser), argparse.Namespace()
+    for directive in directives:
+        try:
+            parser.parse_args(directive.words, preset)
+            if preset.command:
+                raise UsageError(f"{preset.command[0]!r} is no option, and a program has no place")
+        except UsageError as error:
+            raise UsageError(
+                f"{script}:{directive.line}: {directive.text}: {error}; write options of {PROG} "
+                "there, as in #JOB -n 4 --time 2h"
+            ) from None
+    return preset
+
+
+def _directives(program: str) -> list[Directive]:
     import os
 
     if not (program.endswith(".sh") or ("/" in program and os.path.isfile(program))):
@@ -174,6 +200,14 @@ def _submit(options: argparse.Namespace) -> int:
     return report_end(final)
 
 
+def _help(output: str) -> None:
+    """Say what helps when a job found no MPI library."""
+    from pliant.client.library import REMEDY, missed_library
+
+    if missed_library(output):
+        fail(PROG, f"it found no MPI library: {REMEDY}")
+
+
 def _environment(choices: list[str] | None) -> dict[str, str] | None:
     if not choices:
         return None
@@ -188,6 +222,8 @@ def report_end(job: dict[str, Any]) -> int:
     if state != "COMPLETED":
         reason = f": {job['reason']}" if job.get("reason") else ""
         fail(PROG, f"job {job.get('id')} ended {state}{reason}")
+    if state == "FAILED" and job.get("type") == "mpi":
+        _help(str(job.get("stdout") or ""))
     if job.get("signal"):
         return 128 + int(job["signal"])
     return int(job.get("exit_code") or 0) or (0 if state == "COMPLETED" else 1)

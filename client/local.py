@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -18,6 +19,7 @@ from pliant.client.connection import Connection
 from pliant.client.daemons import Daemon, describe_code, wait_until_gone
 from pliant.client.errors import ClientError, NoServerError, RequestError
 from pliant.client.paths import SOCKET
+from pliant.core.words import many
 
 #: How the daemons are started; node controllers get their name and slots with it.
 SERVER = (sys.executable, "-m", "pliant.server")
@@ -28,6 +30,8 @@ _CANCEL_TIMEOUT_S = 30.0
 _STOP_TIMEOUT_S = 10.0
 #: Nodes that `down` has drained so that no job starts while it cancels are resumed by `up`.
 DOWN_REASON = "pliant down"
+#: How the nodes of a cluster on this machine are called.
+_OWN_NAME = re.compile(r"n[1-9][0-9]*")
 _HOLDS_PROCESSORS = {"STARTING", "RUNNING", "ADAPTING", "COMPLETING"}
 
 #: What a cluster that is started inside a job must not take for its own.
@@ -81,28 +85,34 @@ class LocalCluster:
         return self._remembered() is not None
 
     def choose(self, shape: Shape) -> None:
-        """Take another shape and keep it.
+        """Take another shape; it is kept when it has come up: see `remember`.
 
         Raises:
             ClientError: daemons of the shape it had are running.
         """
         if shape != self.shape and self.running():
             raise ClientError(
-                f"a cluster of {self.shape.nodes} nodes with {self.shape.slots} slots runs in "
-                f"{self.state}; take it down first (`pliant down`)"
+                f"a cluster of {many(self.shape.nodes, 'node')} with "
+                f"{many(self.shape.slots, 'slot')} each runs in {self.state}; to change it, take "
+                "it down first (`pliant down`), then bring it up anew"
             )
         self.shape = shape
         for directory in (self.state, self.run):
             os.makedirs(directory, mode=0o700, exist_ok=True)
-        draft = f"{self._memory}.{os.getpid()}"
-        with open(draft, "w", encoding="utf-8") as file:
-            json.dump(asdict(shape), file)
-        os.replace(draft, self._memory)
         self._build()
 
+    def remember(self) -> None:
+        """Keep the shape for the next `pliant up`."""
+        draft = f"{self._memory}.{os.getpid()}"
+        with open(draft, "w", encoding="utf-8") as file:
+            json.dump(asdict(self.shape), file)
+        os.replace(draft, self._memory)
+
     def _build(self) -> None:
-        names = [f"n{number}" for number in range(1, self.shape.nodes + 1)]
-        self.daemons = [self._server(), *(self._controller(name) for name in names)]
+        self.daemons = [self._server(), *map(self._controller, self._names())]
+
+    def _names(self) -> list[str]:
+        return [f"n{number}" for number in range(1, self.shape.nodes + 1)]
 
     def _server(self) -> Daemon:
         command = [*SERVER, *self._server_options(self.shape)]
@@ -207,7 +217,8 @@ class LocalCluster:
             for daemon in self.daemons:
                 daemon.check()
             server, up = self._look()
-            text = f"server {'up' if server else 'starting'}, {up} of {self.shape.nodes} nodes up"
+            nodes = many(self.shape.nodes, "node")
+            text = f"server {'up' if server else 'starting'}, {up} of {nodes} up"
             if text != told:
                 report(text)
                 told = text
@@ -217,6 +228,28 @@ class LocalCluster:
                 logs = "\n".join(f"{d.name}: {d.log}\n{d.tail(5)}" for d in self.daemons)
                 raise ClientError(f"not up within {timeout_s:g} s: {text}\n{logs}")
             time.sleep(0.03)
+
+    def remove_surplus(self) -> list[str]:
+        """Take nodes that only a larger cluster had off the server's list.
+
+        Returns:
+            Why some of them stay.
+        """
+        own = self._names()
+        kept = []
+        try:
+            with Connection(self.run, timeout_s=5) as link:
+                for node in link.request("nodes")["nodes"]:
+                    name, up = node["name"], str(node["state"]).upper() == "UP"
+                    if up or name in own or not _OWN_NAME.fullmatch(name):
+                        continue
+                    try:
+                        link.request("remove", node=name)
+                    except RequestError as error:
+                        kept.append(str(error))
+        except (NoServerError, RequestError) as error:
+            kept.append(str(error))
+        return kept
 
     def _look(self) -> tuple[bool, int]:
         """Return whether the server answers, and how many nodes it has in use."""
@@ -228,7 +261,8 @@ class LocalCluster:
                         link.request("resume", node=node["name"])
         except (NoServerError, RequestError):
             return False, 0
-        return True, sum(str(node["state"]).upper() == "UP" for node in nodes)
+        own = self._names()
+        return True, sum(n["name"] in own and str(n["state"]).upper() == "UP" for n in nodes)
 
     # -- down
 
@@ -256,7 +290,7 @@ class LocalCluster:
     def _end_controllers(self, controllers: list[Daemon], report: Report) -> None:
         running = [pid for daemon in controllers if (pid := daemon.running())]
         if running:
-            report(f"stopping {len(running)} node controller{'s' if len(running) > 1 else ''}")
+            report(f"stopping {many(len(running), 'node controller')}")
             procs.end(running, _STOP_TIMEOUT_S)
         for daemon in controllers:
             daemon.end(0.0)
@@ -274,12 +308,17 @@ class LocalCluster:
                 asked: set[int] = set()
                 while (active := _active(link)) and time.monotonic() < deadline:
                     if new := [number for number in active if number not in asked]:
-                        report(f"cancelling {len(new)} job{'s' if len(new) > 1 else ''}")
+                        report(f"cancelling {many(len(new), 'job')}")
                         _try(link, "cancel", ids=new)
                         asked.update(new)
                     time.sleep(0.05)
         except (NoServerError, RequestError):
             return  # no server, no jobs to cancel; their processes are ended with the rest
+
+    def jobs_left(self) -> list[int]:
+        """Return the jobs of which processes run, whether there is a server or not."""
+        found = (procs.environment(pid) for pid in procs.find(self.owns))
+        return sorted({int(env["PLIANT_JOB"]) for env in found if "PLIANT_JOB" in env})
 
     def sweep(self) -> list[int]:
         """End what still belongs to this cluster, as processes of jobs that nobody could cancel.

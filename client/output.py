@@ -42,10 +42,27 @@ def run_command(prog: str, body: Callable[[], int]) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # The interpreter flushes once more at its end, into a pipe that nobody reads.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _give_up_stdout()
         return BROKEN_PIPE
+    except OSError as error:
+        fail(prog, describe(error))
+        _give_up_stdout()
+        return 1
     return code
+
+
+def _give_up_stdout() -> None:
+    """Keep the interpreter from flushing at its end what cannot be written."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, ValueError):
+        pass  # it is no file
+
+
+def describe(error: OSError) -> str:
+    """Return the file that an error is about, and what is wrong with it."""
+    path = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else "output"
+    return f"{path}: {(error.strerror or str(error)).lower()}"
 
 
 def fail(prog: str, message: str) -> None:

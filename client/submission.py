@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,6 +14,14 @@ from pliant.client.errors import SubmitError, UsageError
 _LONGEST_STRING = 128 * 1024 - 1
 #: Bytes of the limit of all arguments that the controller's own variables may need.
 _ROOM = 16 * 1024
+
+_INTERPRETER = re.compile(r"(python|pypy)[0-9.]*|(ba|da|k|z)?sh|perl|ruby|julia")
+#: Options of interpreters that are followed by a value.
+_WITH_VALUE = frozenset({"-W", "-X", "--check-hash-based-pycs", "-o", "+o"})
+#: ``-m MODULE``, also behind other letters.
+_MODULE = re.compile(r"-[A-Za-z]*?m(.*)")
+#: Modules that run a program which follows.
+_RUNNERS = frozenset({"mpi4py", "cProfile", "trace"})
 
 TYPES = ("mpi", "uni", "script")
 
@@ -65,6 +74,7 @@ def check_program(path: str, *, script: bool) -> list[str]:
         raise SubmitError("program", f"{path}: {_why(error)}", "check its name") from None
     if not stat.S_ISREG(mode):
         raise SubmitError("program", f"{path} is not a file", "name the program to run")
+    _check_lines(path)
     interpreter = _shebang(path)
     if interpreter and not os.path.exists(interpreter[0]):
         raise SubmitError(
@@ -84,6 +94,22 @@ def check_program(path: str, *, script: bool) -> list[str]:
     if not os.access(path, os.R_OK):
         raise SubmitError("program", f"{path} cannot be read", f"chmod +r {path}")
     return [*(interpreter or ["/bin/sh"]), path]
+
+
+def _check_lines(path: str) -> None:
+    """Refuse a script written as in Windows: its first line would name no interpreter."""
+    try:
+        with open(path, "rb") as script:
+            line = script.readline(256)
+    except OSError:
+        return  # what cannot be read is said of elsewhere
+    if line.startswith(b"#") and line.endswith(b"\r\n"):
+        name = os.path.basename(path)
+        raise SubmitError(
+            "program",
+            f"{path}: its lines end with CR LF, as in Windows",
+            f"convert it: sed -i 's/\\r$//' {name}",
+        )
 
 
 def _shebang(path: str) -> list[str]:
@@ -162,6 +188,31 @@ def check_input(path: str, directory: str) -> str:
     return absolute
 
 
+def default_name(program: str, arguments: Sequence[str]) -> str:
+    """Return what a job is called whose user says nothing: after the file it runs.
+
+    For an interpreter that is the script or the module among its arguments.
+    """
+    name = os.path.basename(program)
+    if not _INTERPRETER.fullmatch(name):
+        return name
+    words = iter(arguments)
+    for word in words:
+        if word in _WITH_VALUE:
+            next(words, None)
+        elif not word.startswith("-"):
+            return os.path.basename(word) or name
+        elif word.startswith("--"):
+            continue
+        elif name.startswith("py") and (module := _MODULE.fullmatch(word)):
+            found = module[1] or next(words, "")
+            if found not in _RUNNERS:
+                return found or name
+        elif word == "-" or word.endswith("c"):
+            break
+    return name
+
+
 def check_limits(argv: Sequence[str], env: Mapping[str, str]) -> None:
     """Check arguments and environment against what the system takes.
 
@@ -233,7 +284,7 @@ def build_job(  # noqa: PLR0913 - these are the fields of a job
     words = [*check_program(program, script=kind == "script"), *argv[1:]]
     check_limits(words, environment)
     return {
-        "name": name or os.path.basename(program),
+        "name": name or default_name(program, argv[1:]),
         "argv": words,
         "env": environment,
         "cwd": cwd,

@@ -23,7 +23,13 @@ TROUBLE = os.environ.get("PRETEND", "")
 def nodes() -> list[dict[str, Any]]:
     marks = {path.name: path.read_text() for path in STATE.glob("up-*")}
     names = [name[3:] for name, pid in sorted(marks.items()) if Path("/proc", pid).exists()]
-    return [{"name": name, "state": "UP", "reason": "", "slots": 2, "used": 0} for name in names]
+    ghosts = STATE / "ghosts"
+    left = ghosts.read_text().split() if ghosts.exists() else []
+    states = {**dict.fromkeys(left, "SUSPECT"), **dict.fromkeys(names, "UP")}
+    return [
+        {"name": name, "state": state, "reason": "", "slots": 2, "used": 0}
+        for name, state in states.items()
+    ]
 
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:
@@ -38,6 +44,9 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
         case "cancel":
             running.unlink(missing_ok=True)
             return {"ok": True, "results": []}
+        case "remove" if request["node"] == "n3":
+            message = "node n3 cannot be removed: job 5 is there"
+            return {"ok": False, "error": {"kind": "refused", "message": message}}
         case "stop":
             threading.Timer(0.05, os._exit, [0]).start()
     return {"ok": True}

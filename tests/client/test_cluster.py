@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -78,6 +79,7 @@ def test_a_daemon_that_was_replaced_is_found(state: Path) -> None:
     first = cluster(state)
     first.choose(local.Shape(1, 1))
     first.start_missing()
+    first.remember()
     dead = first.daemons[1]
     procs.end([dead.running()], 0.0)
     assert up(["--detach"]) == 0
@@ -93,6 +95,7 @@ def test_it_is_the_same_cluster_the_next_time(state: Path, capsys: Capture) -> N
     assert up([*words, "--detach"]) == 0
     assert up(["--nodes", "2", "--detach"]) == 1
     assert "take it down first" in capsys.readouterr().err
+    assert up(["--slots", "3", "--detach"]) == 1
     assert down([]) == 0
     assert up(["--detach"]) == 0
     server, node = running(state).values()
@@ -119,6 +122,62 @@ def test_options_stay_with_their_strategy(state: Path) -> None:
     assert told("--strategy", "egs+pra")[-1] == "initial=max"
     assert told("--strategy-option", "threshold=2")[2:] == ["--strategy-option", "threshold=2"]
     assert told("--strategy", "egs+pwa") == ["--strategy", "egs+pwa"]
+
+
+def test_the_shape_changes_when_nothing_runs(state: Path, capsys: Capture) -> None:
+    assert up(["--nodes", "3", "--slots", "2", "--detach"]) == 0
+    assert down([]) == 0
+    for mark in state.glob("up-*"):
+        mark.unlink()
+    (state / "ghosts").write_text("n2 n3 other")
+    capsys.readouterr()
+    assert up(["--nodes", "1", "--slots", "1", "--detach"]) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith("up: 1 node with 1 processor in all; ")
+    assert "warning: node n3 cannot be removed" in err
+    removed = [line for line in (state / "requests").read_text().splitlines() if "remove" in line]
+    assert [json.loads(line)["node"] for line in removed] == ["n2", "n3"]
+    assert cluster(state).shape == local.Shape(1, 1)
+    assert down([]) == 0
+
+
+def test_a_shape_that_did_not_come_up_is_not_kept(
+    state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert up(["--nodes", "1", "--slots", "2", "--detach"]) == 0
+    assert down([]) == 0
+    monkeypatch.setenv("PRETEND", "dies")
+    assert up(["--nodes", "2", "--slots", "4", "--detach"]) == 1
+    assert cluster(state).shape == local.Shape(1, 2)
+
+
+def test_a_state_directory_that_is_a_file(tmp_path: Path, capsys: Capture) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    assert up(["--state-dir", str(file), "--detach"]) == 1
+    err = capsys.readouterr().err
+    assert f"state directory: {file}: it is a file, not a directory; name another" in err
+    assert err.count("\n") == 1
+    assert up(["--state-dir", str(file / "below"), "--detach"]) == 1
+    assert "not a directory; name another directory with --state-dir" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("number", [errno.EROFS, errno.ENOSPC])
+@pytest.mark.parametrize("what", ["makedirs", "replace"])
+def test_a_disk_that_takes_nothing(
+    state: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch, number: int, what: str
+) -> None:
+    def fail(path: str, *_: object, **__: object) -> None:
+        raise OSError(number, os.strerror(number), path)
+
+    with monkeypatch.context() as full:
+        full.setattr(local.os, what, fail)  # type: ignore[attr-defined]
+        assert up(["--nodes", "1", "--slots", "1", "--detach"]) == 1
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if "pliant up: " in line]
+    assert line.startswith(f"pliant up: state directory: {state.parent}/")
+    assert ("make room" in line) == (number == errno.ENOSPC)
+    assert "$PLIANT_STATE_DIR" in line
+    assert running(state) == {}
 
 
 def test_a_configuration_is_handed_to_the_server(state: Path, tmp_path: Path) -> None:
@@ -170,20 +229,23 @@ def test_down_cancels_what_runs(state: Path) -> None:
     assert (told.count("cancel"), told[-1]) == (1, "stop")
 
 
-def test_down_can_leave_jobs_alone(state: Path) -> None:
+def test_down_can_leave_jobs_alone(state: Path, capsys: Capture) -> None:
     assert up(["--nodes", "1", "--slots", "2", "--detach"]) == 0
     (state / "running").touch()
     (state / "requests").unlink()
     assert down(["--keep-jobs"]) == 0
     assert requests(state) == ["stop"]
+    assert capsys.readouterr().out.endswith("down: all is gone\n")
 
 
-def test_down_ends_the_processes_of_jobs_without_a_server(state: Path) -> None:
+def test_down_ends_the_processes_of_jobs_without_a_server(state: Path, capsys: Capture) -> None:
     mark = {"PLIANT_JOB": "1", "PLIANT_TOKEN_FILE": f"{state}/node-n1/spool/w/token"}
     job = subprocess.Popen(["sleep", "60"], env={**os.environ, **mark})
     other = subprocess.Popen(["sleep", "60"])
     try:
         assert down(["--keep-jobs"]) == 0
+        said = capsys.readouterr().out
+        assert said == "down: 1 job goes on (1); the next `pliant up` has them\n"
         assert job.poll() is None
         assert down([]) == 0
         assert job.wait(30) == -signal.SIGTERM

@@ -20,17 +20,24 @@ def test_directives_of_the_head() -> None:
 echo hello
 #JOB --hold
 """
-    assert parse_directives(text) == ["-n", "4", "--name", "two words", "--time", "2h"]
+    found = parse_directives(text)
+    assert [(each.line, each.words) for each in found] == [
+        (3, ["-n", "4", "--name", "two words"]),
+        (5, ["--time", "2h"]),
+    ]
+    assert found[1].text == "#JOB --time 2h   # half a day is too long"
+    assert parse_directives(text.replace("\n", "\r\n")) == found
 
 
 def test_an_open_quote_names_the_line() -> None:
-    with pytest.raises(SubmitError, match=r"run\.sh:2: .*no closing quotation"):
+    with pytest.raises(SubmitError, match=r"run\.sh:2: .*no closing quotation; close"):
         parse_directives('#!/bin/sh\n#JOB --name "x\n', "run.sh")
 
 
 @given(st.lists(st.from_regex(r"[A-Za-z0-9=:.+-]+", fullmatch=True)))
 def test_words_come_back(words: list[str]) -> None:
-    assert parse_directives("#!/bin/sh\n" + "".join(f"#JOB {word}\n" for word in words)) == words
+    found = parse_directives("#!/bin/sh\n" + "".join(f"#JOB {word}\n" for word in words))
+    assert [word for each in found for word in each.words] == words
 
 
 @given(st.text())
@@ -47,4 +54,5 @@ def test_files_that_are_no_scripts_have_none(tmp_path: Path) -> None:
     program.write_bytes(b"\x7fELF\n#JOB -n 4\n")
     assert read_directives(str(program)) == []
     program.write_bytes(b"#!/usr/bin/env python3\n#JOB -n 4\n")
-    assert read_directives(str(program)) == ["-n", "4"]
+    (only,) = read_directives(str(program))
+    assert only.words == ["-n", "4"]

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
@@ -111,9 +112,24 @@ def test_the_axis_has_a_few_round_moments(span: float) -> None:
     assert 2 <= len(labels) <= 12
 
 
+def test_a_job_that_is_not_there(server: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    server.answers["jobs"] = {"jobs": [{"id": 1, "name": "heat"}], "missing": [9]}
+    assert main(["1", "9"]) == 1
+    assert capsys.readouterr() == ("", "pliant gantt: there is no job 9\n")
+
+
+def test_a_file_that_cannot_be(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, says in [
+        ("none/g.svg", f"the directory {tmp_path}/none does not exist; mkdir -p it"),
+        (".", "is a directory; name a file in it"),
+    ]:
+        assert main(["-o", str(tmp_path / name)]) == 1
+        assert says in capsys.readouterr().err
+
+
 def test_command(server: Any, tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
     server.answers |= {"history": {"events": STORY}, "nodes": {"nodes": NODES}}
-    server.answers["jobs"] = {"jobs": [{"id": 1, "name": "heat"}]}
+    server.answers["jobs"] = {"jobs": [{"id": 1, "name": "heat"}, {"id": 2, "name": "b"}]}
     assert main(["-o", str(tmp_path / "g.svg"), "2"]) == 0
     root = ElementTree.fromstring((tmp_path / "g.svg").read_text())
     assert len(root.findall(f"{SVG}g")) == 1

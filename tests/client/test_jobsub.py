@@ -77,13 +77,13 @@ def test_directives_and_the_command_line_wins(accepting: Any, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        ("#JOB --bogus", "--bogus"),
-        ("#JOB other.sh", "holds options only"),
-        ("#JOB --time never", "#JOB lines of run.sh: argument --time"),
+        ("#JOB --bogus", "run.sh:3: #JOB --bogus: unrecognized arguments: --bogus; write options"),
+        ("#JOB other.sh", "run.sh:3: #JOB other.sh: 'other.sh' is no option"),
+        ("#JOB --time never", "run.sh:3: #JOB --time never: argument --time: 'never' is not"),
     ],
 )
 def test_bad_directives(line: str, says: str, tmp_path: Path, capsys: Capture) -> None:
-    (tmp_path / "run.sh").write_text(f"#!/bin/sh\n{line}\n")
+    (tmp_path / "run.sh").write_text(f"#!/bin/sh\n#JOB -n 2\n{line}\n")
     assert exit_code(["run.sh"]) == 2
     assert says in capsys.readouterr().err
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from pliant.client import node
 from pliant.client.nodestat import FIELDS, main
 
 Capture = pytest.CaptureFixture[str]
@@ -58,3 +59,13 @@ class TestNodestat:
 @pytest.mark.usefixtures("state_dir")
 def test_no_server() -> None:
     assert main([]) == 3
+
+
+@pytest.mark.parametrize("action", ["drain", "resume", "remove"])
+def test_what_was_done_to_a_node_is_said(action: str, server: Any, capsys: Capture) -> None:
+    server.answers[action] = {"message": f"node n1 {action}ed"}
+    assert node.main([action, "n1"]) == 0
+    assert capsys.readouterr().out == f"node n1 {action}ed\n"
+    assert (server.last["op"], server.last["node"]) == (action, "n1")
+    server.refuse(action, "node n1 cannot be removed: job 3 is there")
+    assert node.main([action, "n1"]) == 1

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pliant.client.errors import SubmitError, UsageError
-from pliant.client.submission import build_job, current_umask
+from pliant.client.submission import build_job, current_umask, default_name
 
 
 @pytest.fixture
@@ -31,6 +31,35 @@ def test_a_plain_job(here: Path) -> None:
     assert job["stdout"] == str(here / "pliant-%j.out")
     assert (job["stdin"], job["stderr"]) == ("", "")
     assert job["name"] == Path(sys.executable).name
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        ("python heat.py 10 -m x", "heat.py"),
+        ("/usr/bin/python3.11 -u -X dev -W error apps/heat.py", "heat.py"),
+        ("python -m pliant.examples.heat --size 4", "pliant.examples.heat"),
+        ("python -um heat", "heat"),
+        ("python -mheat", "heat"),
+        ("python -m mpi4py heat.py", "heat.py"),
+        ("python -c pass", "python"),
+        ("python -", "python"),
+        ("python", "python"),
+        ("bash -e run.sh", "run.sh"),
+        ("sh -c true", "sh"),
+        ("sh -ec true", "sh"),
+        ("./solver input", "solver"),
+    ],
+)
+def test_a_job_is_called_after_the_file_it_runs(words: str, name: str) -> None:
+    program, *arguments = words.split()
+    assert default_name(program, arguments) == name
+
+
+def test_a_script_with_the_lines_of_windows(here: Path) -> None:
+    program(here / "run.sh", "#!/bin/sh\r\necho\r\n")
+    with pytest.raises(SubmitError, match=r"lines end with CR LF.*sed -i 's/\\r\$//' run\.sh"):
+        build_job(["./run.sh"])
 
 
 def test_programs_are_looked_up_in_the_exported_path(here: Path) -> None:

@@ -1,0 +1,47 @@
+"""Where there is no MPI library, the user hears what helps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pliant.client import library
+from pliant.client.jobsub import report_end
+from pliant.client.library import Library
+
+SAID = "RuntimeError: cannot load MPI library\nlibmpi.so: no such file\n"
+
+
+def test_a_library_that_is_there_is_no_news(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(library, "_TRIAL", "pass")
+    with Library() as trial:
+        assert trial.complaints(60.0) == []
+        assert trial.complaints() == []
+
+
+def test_a_library_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(library, "_TRIAL", "raise RuntimeError('cannot load MPI library')")
+    with Library() as trial:
+        (text,) = trial.complaints(60.0)
+    assert "pip install 'pliant[mpich]'" in text
+
+
+def test_a_trial_that_takes_long_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(library, "_TRIAL", "import signal; signal.pause()")
+    with Library() as trial:
+        assert trial.complaints(0.01) == []
+    with Library():
+        pass
+
+
+def test_a_job_that_found_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    output = tmp_path / "pliant-1.out"
+    job = {"id": 1, "state": "FAILED", "exit_code": 1, "type": "mpi", "stdout": str(output)}
+    for text, lines in [(None, 1), ("Segmentation fault\n", 1), (SAID, 2)]:
+        if text is not None:
+            output.write_text(text)
+        assert report_end(job) == 1
+        said = capsys.readouterr().err.splitlines()
+        assert len(said) == lines
+    assert said[1].startswith("jobsub: it found no MPI library: install one with `pip install")
