@@ -1,5 +1,7 @@
 """Nodes come, go silent, are lost, are drained; what that means for the jobs on them."""
 
+from dataclasses import replace
+
 from pliant.core import ending, roster, transaction
 from pliant.core.commands import Answer, Kill, Launch
 from pliant.core.events import (
@@ -37,7 +39,9 @@ def registered(state: State, event: NodeRegistered) -> None:
     state.touch_node(node)
     # The report says what lives there now; what it does not name is gone.
     state.ledger.clear(node.processors)
-    _compare(state, node, event.worlds)
+    # A node speaks for itself alone.
+    own = tuple(replace(world, live=world.live & node.processors) for world in event.worlds)
+    _compare(state, node, own)
     transaction.start_promised(state)
     state.plan_due = True
 

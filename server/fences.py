@@ -30,8 +30,10 @@ class Fences:
     """Merges the pairs of a world's nodes. A node that asks again is answered again."""
 
     def __init__(self, done: Mapping[tuple[str, int], Mapping[str, str]] | None = None) -> None:
-        self._done: dict[tuple[str, int], Mapping[str, str]] = dict(done or {})
-        self._open: dict[tuple[str, int], _Barrier] = {}
+        self._done: dict[str, dict[int, Mapping[str, str]]] = {}
+        self._open: dict[str, dict[int, _Barrier]] = {}
+        for (world, sequence), pairs in (done or {}).items():
+            self._done.setdefault(world, {})[sequence] = pairs
 
     def arrive(
         self,
@@ -42,20 +44,23 @@ class Fences:
         pairs: Mapping[str, str],
     ) -> Merged | None:
         """Note that a node reached a barrier; return it when all nodes have."""
-        key = (world, sequence)
-        if key in self._done:
-            return Merged(world, sequence, self._done[key], frozenset({node}), again=True)
-        barrier = self._open.setdefault(key, _Barrier())
+        done, waiting = self._done.setdefault(world, {}), self._open.setdefault(world, {})
+        if sequence in done:
+            return Merged(world, sequence, done[sequence], frozenset({node}), again=True)
+        barrier = waiting.setdefault(sequence, _Barrier())
         barrier.arrived.add(node)
         barrier.pairs.update(pairs)
         if not nodes <= barrier.arrived:
             return None
-        del self._open[key]
-        self._done[key] = barrier.pairs
+        del waiting[sequence]
+        # Whoever is here has the answers to all barriers before.
+        for passed in [number for number in done if number < sequence]:
+            del done[passed]
+        done[sequence] = barrier.pairs
         return Merged(world, sequence, barrier.pairs, nodes)
 
     def forget(self, worlds: Iterable[str]) -> None:
         """Drop the barriers of worlds that have ended."""
-        gone = set(worlds)
-        self._done = {key: pairs for key, pairs in self._done.items() if key[0] not in gone}
-        self._open = {key: barrier for key, barrier in self._open.items() if key[0] not in gone}
+        for world in worlds:
+            self._done.pop(world, None)
+            self._open.pop(world, None)

@@ -14,12 +14,14 @@ from sqlalchemy import Engine
 
 from pliant.core.commands import Command, Note
 from pliant.core.core import Core
+from pliant.core.processors import of
 from pliant.server.accept import Accept
 from pliant.server.actions import Actions, Identity
 from pliant.server.app_service import AppService
 from pliant.server.board import KEPT_S, Board
 from pliant.server.clock import HybridClock
 from pliant.server.config import Config
+from pliant.server.credence import Credence
 from pliant.server.database.changes import add_note, put_meta
 from pliant.server.database.engine import open_database, open_reader
 from pliant.server.database.reader import Reader
@@ -31,7 +33,7 @@ from pliant.server.fences import Fences
 from pliant.server.keyring import Keyring
 from pliant.server.launch import Surroundings
 from pliant.server.lock import write_atomically
-from pliant.server.node_service import NodeService
+from pliant.server.node_service import Greeting, NodeService
 from pliant.server.nodelist import NodeList
 from pliant.server.planner import Planner
 from pliant.server.remove import Remove
@@ -73,7 +75,10 @@ class House:
             self._board,
             debug=config.debug,
         )
-        self._remove = Remove(self._execute, self._hub, self._book, self._board, self._writer)
+        self._credence = Credence(self._book, self._board)
+        self._remove = Remove(
+            self._execute, self._hub, self._book, self._board, self._writer, self._credence
+        )
         self._nodelist = NodeList(
             self._execute, self._hub, self._board, config.beat_interval_s, config.lease_s
         )
@@ -147,17 +152,19 @@ class House:
 
     def _restore_worlds(self, jobs: Sequence[int]) -> None:
         rows = self._reader.worlds(jobs)
-        hosts = self._board.node_map
+        gone: dict[str, list[int]] = {row.name: [] for row in rows}
+        for name, rank in self._reader.exits(list(gone)):
+            gone[name].append(rank)
+        rows = [row for row in rows if len(gone[row.name]) < len(row.processors)]
         for row in rows:
-            nodes = frozenset(hosts.host(processor).name for processor in row.processors)
+            # The node of a rank that is gone may have been removed since.
+            nodes = frozenset(self._board.node_map.names(of(row.processors)))
             self._book.add(
                 World(row.name, row.job, row.run, row.resize, row.epoch, row.processors, nodes)
             )
-        names = [row.name for row in rows]
-        job_of = {row.name: row.job for row in rows}
-        for name, rank in self._reader.exits(names):
-            self._remove.restore(job_of[name], {(name, rank)})
-        self._fences = Fences(self._reader.fences(names))
+            for rank in gone[row.name]:
+                self._remove.restore(row.job, row.name, rank)
+        self._fences = Fences(self._reader.fences([row.name for row in rows]))
 
     # ---------------------------------------------------------------- parts that need others
 
@@ -170,8 +177,8 @@ class House:
             self._nodelist,
             self._remove,
             relay,
-            generation=self._generation,
-            beat_interval_s=self._config.beat_interval_s,
+            self._credence,
+            Greeting(self._generation, self._config.beat_interval_s),
         )
         apps = AppService(
             self._execute, self._hub, self._board, self._keyring, generation=self._generation

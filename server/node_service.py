@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from typing import Any
 
 from pliant.core.ids import NodeName
 from pliant.protos import node_pb2, node_pb2_grpc
 from pliant.protos.codec import CodecError, exits_from_proto, node_from_proto, ready_from_proto
+from pliant.server.credence import Credence
 from pliant.server.execute import Execute
 from pliant.server.fence_relay import FenceRelay
 from pliant.server.nodelist import NodeList
@@ -22,6 +24,14 @@ log = logging.getLogger(__name__)
 HELLO_TIMEOUT_S = 10.0
 
 
+@dataclass(frozen=True, slots=True)
+class Greeting:
+    """What a controller is told when it may stay."""
+
+    generation: int
+    beat_interval_s: float
+
+
 class NodeService(node_pb2_grpc.NodeServiceServicer):
     """Runs in the gRPC loop."""
 
@@ -32,13 +42,12 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
         nodelist: NodeList,
         remove: Remove,
         relay: FenceRelay,
-        *,
-        generation: int,
-        beat_interval_s: float,
+        credence: Credence,
+        greeting: Greeting,
     ) -> None:
         self._execute, self._hub, self._nodelist = execute, hub, nodelist
-        self._remove, self._relay = remove, relay
-        self._generation, self._beat_interval_s = generation, beat_interval_s
+        self._remove, self._relay, self._credence = remove, relay, credence
+        self._greeting = greeting
 
     async def Connect(self, request_iterator: Any, context: Any) -> AsyncIterator[Any]:
         """Serve one controller until either side ends the stream."""
@@ -52,7 +61,9 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
             yield _refused(str(error))
             return
         taken = self._nodelist.taken(event.name)
-        reason = taken or self._nodelist.refusal(event, self._generation, first.register.generation)
+        reason = taken or self._nodelist.refusal(
+            event, self._greeting.generation, first.register.generation
+        )
         if reason is not None:
             log.warning("node %s refused: %s", event.name, reason)
             yield _refused(reason, taken=taken is not None)
@@ -79,8 +90,8 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
     def _welcome(self, first_processor: int) -> node_pb2.NodeOrder:
         return node_pb2.NodeOrder(
             welcome=node_pb2.Welcome(
-                generation=self._generation,
-                beat_interval_s=self._beat_interval_s,
+                generation=self._greeting.generation,
+                beat_interval_s=self._greeting.beat_interval_s,
                 first_processor=first_processor,
             )
         )
@@ -100,7 +111,7 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
             case "beat":
                 self._nodelist.beat(node, report.beat)
             case "world_ready":
-                self._execute.post(ready_from_proto(node, report.world_ready))
+                self._ready(node, report.world_ready)
             case "fence":
                 self._relay.take(node, report.fence)
             case "ranks_exited":
@@ -108,8 +119,20 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
             case other:
                 raise CodecError(f"{other} is not expected here")
 
+    def _ready(self, node: NodeName, message: node_pb2.WorldReady) -> None:
+        event = ready_from_proto(node, message)
+        wrong = self._credence.against_ready(node, message)
+        if wrong is not None:
+            log.warning("node %s calls world %s ready: %s", node, message.world, wrong)
+            return
+        self._execute.post(event)
+
     def _exits(self, node: NodeName, message: node_pb2.RanksExited) -> None:
         event = exits_from_proto(message)
+        wrong = self._credence.against_exits(node, message)
+        if wrong is not None:
+            log.warning("node %s reports ends in world %s: %s", node, message.world, wrong)
+            return
         ranks = tuple(end.rank for end in message.exits)
         times = tuple(end.at for end in message.exits)
         self._remove.report(EndReport(node, message.world, ranks, times, event))

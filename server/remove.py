@@ -17,6 +17,7 @@ from pliant.core.events import ProcessesExited
 from pliant.core.ids import JobId, NodeName
 from pliant.protos import node_pb2
 from pliant.server.board import Board
+from pliant.server.credence import Credence
 from pliant.server.database.changes import Change, add_exit, drop_fences
 from pliant.server.database.writer import Writer
 from pliant.server.execute import Execute
@@ -43,6 +44,10 @@ class _Durable:
     """A report whose consequences are committed, or could not be."""
 
     report: EndReport
+    #: The ranks that were new in it.
+    fresh: tuple[int, ...]
+    #: Whether its job's books were closed: then there is nothing left to be stored.
+    late: bool
     fault: BaseException | None
 
 
@@ -55,20 +60,28 @@ class Remove:
     """Takes end reports from the streams and ended jobs from the execute thread."""
 
     def __init__(
-        self, execute: Execute, hub: Hub, book: WorldBook, board: Board, writer: Writer
+        self,
+        execute: Execute,
+        hub: Hub,
+        book: WorldBook,
+        board: Board,
+        writer: Writer,
+        credence: Credence,
     ) -> None:
         self._execute, self._hub, self._book = execute, hub, book
-        self._board, self._writer = board, writer
+        self._board, self._writer, self._credence = board, writer, credence
         self._queue: queue.SimpleQueue[EndReport | _Durable | _Ended | None] = queue.SimpleQueue()
-        #: Ends that are with the core or durable, of jobs whose books are open.
-        self._seen: dict[JobId, set[tuple[str, int]]] = {}
-        #: Told about jobs whose books are closed.
+        #: Ranks by world whose end is durable, of jobs whose books are open.
+        self._seen: dict[JobId, dict[str, set[int]]] = {}
+        #: The same of ends that are with the core.
+        self._under_way: dict[JobId, dict[str, set[int]]] = {}
+        #: Told about jobs whose books are closed, and worlds that have ended.
         self.on_closed: list[Callable[[Sequence[int], Sequence[World]], None]] = []
         self._thread: Any = None
 
-    def restore(self, job: JobId, ends: set[tuple[str, int]]) -> None:
-        """Know ends that were durable before a restart."""
-        self._seen.setdefault(job, set()).update(ends)
+    def restore(self, job: JobId, world: str, rank: int) -> None:
+        """Know an end that was durable before a restart."""
+        _ranks(self._seen, job, world).add(rank)
 
     def report(self, report: EndReport) -> None:
         """Take a report, from any thread."""
@@ -102,21 +115,33 @@ class Remove:
         job, run = report.event.job, report.event.run
         if not self._board.alive(job, run):
             # The core must still hear that the processors are empty; nothing new is to be stored.
-            self._hand_over(report, report.event, [])
+            own = [end for end in report.event.exits if self._is_on(report.node, end.processor)]
+            self._hand_over(report, replace(report.event, exits=tuple(own)), (), late=True)
             return
-        seen = self._seen.setdefault(job, set())
-        fresh = [i for i, rank in enumerate(report.ranks) if (report.world, rank) not in seen]
-        seen.update((report.world, report.ranks[i]) for i in fresh)
+        fresh: list[int] = []
+        if self._book.get(report.world) is not None:  # else all its ends are durable
+            seen = _ranks(self._seen, job, report.world)
+            under_way = _ranks(self._under_way, job, report.world)
+            known = seen | under_way
+            fresh = [i for i, rank in enumerate(report.ranks) if rank not in known]
+            under_way.update(report.ranks[i] for i in fresh)
         event = replace(report.event, exits=tuple(report.event.exits[i] for i in fresh))
-        self._hand_over(report, event, [self._row(report, i) for i in fresh])
+        self._hand_over(report, event, fresh, late=False)
 
-    def _hand_over(self, report: EndReport, event: ProcessesExited, rows: list[Change]) -> None:
+    def _is_on(self, node: NodeName, processor: int) -> bool:
+        return self._credence.is_on(node, processor)
+
+    def _hand_over(
+        self, report: EndReport, event: ProcessesExited, fresh: Sequence[int], *, late: bool
+    ) -> None:
         """Give the core what is new; a repeated report waits for what was handed over before."""
+        ranks = tuple(report.ranks[i] for i in fresh)
 
         def durable(future: Future[Any]) -> None:
-            self._queue.put(_Durable(report, future.exception()))
+            self._queue.put(_Durable(report, ranks, late, future.exception()))
 
         if event.exits:
+            rows = [self._row(report, i) for i in fresh]
             self._execute.commit(event, rows).add_done_callback(durable)
         else:
             self._execute.call(lambda _: None).add_done_callback(durable)
@@ -131,12 +156,33 @@ class Remove:
         )
 
     def _acknowledge(self, item: _Durable) -> None:
-        report = item.report
+        report, job = item.report, item.report.event.job
+        if item.fresh and job in self._under_way:
+            _ranks(self._under_way, job, report.world).difference_update(item.fresh)
         if item.fault is not None:
+            # The node will report again, and then it is new again.
             log.error("the end of ranks of %s is not acknowledged: %s", report.world, item.fault)
             return
-        ack = node_pb2.ExitAck(world=report.world, ranks=report.ranks)
-        self._hub.order(report.node, node_pb2.NodeOrder(exit_ack=ack))
+        ranks: Sequence[int] = report.ranks
+        if not item.late and job in self._seen and self._book.get(report.world) is not None:
+            seen = _ranks(self._seen, job, report.world)
+            seen.update(item.fresh)
+            ranks = [rank for rank in ranks if rank in seen]
+        if ranks:
+            ack = node_pb2.ExitAck(world=report.world, ranks=ranks)
+            self._hub.order(report.node, node_pb2.NodeOrder(exit_ack=ack))
+        self._prune(job, report.event.run, report.world)
+
+    def _prune(self, job: JobId, run: int, name: str) -> None:
+        """Forget a world whose last end is durable while its job goes on."""
+        world = self._book.get(name)
+        if world is None or not self._board.alive(job, run):
+            return
+        if len(_ranks(self._seen, job, name)) == len(world.processors):
+            self._book.drop(world)
+            for known in (self._seen, self._under_way):
+                known.get(job, {}).pop(name, None)
+            self._over((), [world])
 
     def _close(self, jobs: Sequence[int]) -> None:
         """Forget tokens, sessions, worlds and barriers of jobs; release who waits for them."""
@@ -146,7 +192,16 @@ class Remove:
             self._hub.close_job(job)
             worlds += self._book.forget(job)
             self._seen.pop(job, None)
+            self._under_way.pop(job, None)
+        self._over(jobs, worlds)
+
+    def _over(self, jobs: Sequence[int], worlds: Sequence[World]) -> None:
+        """Barriers of these worlds will not be asked for again; tell who else should know."""
         if rows := drop_fences(worlds):
             self._writer.commit(rows)
         for tell in self.on_closed:
             tell(jobs, worlds)
+
+
+def _ranks(known: dict[JobId, dict[str, set[int]]], job: JobId, world: str) -> set[int]:
+    return known.setdefault(job, {}).setdefault(world, set())

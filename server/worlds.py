@@ -1,11 +1,13 @@
 """The worlds of jobs: which rank of which world sits on which processor.
 
 A world belongs to (job, run, resize): the ranks started at one time, an MPI_COMM_WORLD of its own.
-Written by the execute thread; values are immutable, so other threads read without a lock.
+Written by the threads execute (a world is launched) and remove (it has ended); values are
+immutable, so everybody reads without a lock.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -32,11 +34,12 @@ class World:
 
 
 class WorldBook:
-    """The worlds of all jobs that have not ended."""
+    """The worlds of all jobs that have not ended, as long as they have ranks."""
 
     def __init__(self, cluster: str) -> None:
         #: Short name of this cluster: two clusters on one host must not share a world's name.
         self._cluster = cluster
+        self._lock = threading.Lock()
         self._by_name: dict[str, World] = {}
         self._by_job: dict[JobId, tuple[World, ...]] = {}
 
@@ -46,9 +49,18 @@ class WorldBook:
 
     def add(self, world: World) -> None:
         """Remember a world, also again."""
-        others = tuple(w for w in self._by_job.get(world.job, ()) if w.name != world.name)
-        self._by_job[world.job] = (*others, world)
-        self._by_name[world.name] = world
+        with self._lock:
+            others = tuple(w for w in self._by_job.get(world.job, ()) if w.name != world.name)
+            self._by_job[world.job] = (*others, world)
+            self._by_name[world.name] = world
+
+    def drop(self, world: World) -> None:
+        """Forget a world whose last rank is gone; its job may go on."""
+        with self._lock:
+            self._by_name.pop(world.name, None)
+            if world.job in self._by_job:
+                others = tuple(w for w in self._by_job[world.job] if w.name != world.name)
+                self._by_job[world.job] = others
 
     def get(self, name: str) -> World | None:
         """A world by its name."""
@@ -71,7 +83,8 @@ class WorldBook:
 
     def forget(self, job: JobId) -> Iterable[World]:
         """Drop the worlds of an ended job and return them."""
-        worlds = self._by_job.pop(job, ())
-        for world in worlds:
-            self._by_name.pop(world.name, None)
+        with self._lock:
+            worlds = self._by_job.pop(job, ())
+            for world in worlds:
+                self._by_name.pop(world.name, None)
         return worlds

@@ -96,6 +96,16 @@ def test_orphans_of_a_job_nobody_knows(rig: Rig) -> None:
     assert count(rig.free()) == 8
 
 
+def test_a_node_speaks_for_its_own_processors_alone(rig: Rig) -> None:
+    rig.submit(1, "4")
+    rig.up(1)
+    rig.sent.clear()
+    back(rig, N2, world(99, of([0, 1, 5])), world(1, of([2, 6])))
+    assert [kill.processors for kill in rig.take(commands.Kill)] == [of([5]), of([6])]
+    assert rig.free() == of([4, 7])
+    assert rig.state(1) is JobState.RUNNING
+
+
 def test_orphans_that_die_with_their_node_are_forgotten(rig: Rig) -> None:
     back(rig, N1, world(99, of([1])))
     back(rig, N1)

@@ -48,6 +48,14 @@ def test_who_asks_again_is_answered_alone() -> None:
     assert (merged.tell, merged.again) == (frozenset({B}), True)
 
 
+def test_a_barrier_that_all_have_left_behind_is_forgotten() -> None:
+    fences = Fences({("w", 1): {"x": "1"}})
+    for node in (A, B):
+        fences.arrive("w", BOTH, node, 2, {})
+    assert fences.arrive("w", BOTH, A, 2, {}) is not None
+    assert fences.arrive("w", BOTH, A, 1, {}) is None
+
+
 def test_barriers_and_worlds_are_kept_apart() -> None:
     fences = Fences()
     fences.arrive("w", BOTH, A, 1, {})
@@ -109,8 +117,14 @@ def test_the_book_knows_the_last_world_on_a_processor() -> None:
     assert world is not None
     assert (world.resize, rank) == (4, 0)
     assert book.latest(job, 1, 9) is None
-    assert len(list(book.forget(job))) == 2
-    assert book.get("c.j1.r1.w0") is None
+    first = book.get("c.j1.r1.w0")
+    assert first is not None
+    book.drop(first)
+    assert book.get(first.name) is None
+    assert book.nodes(job, 1) == {A}
+    assert [world.resize for world in book.forget(job)] == [4]
+    book.drop(first)
+    assert book.nodes(job, 1) == set()
 
 
 @given(st.text(), st.text())

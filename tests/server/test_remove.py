@@ -1,0 +1,173 @@
+"""Ends of processes: acknowledged when they are durable, counted once, and worlds forgotten."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Any, cast
+
+import pytest
+
+from pliant.core.events import ProcessesExited
+from pliant.core.ids import FIRST_START, JobId, NodeName
+from pliant.core.jobs import Exit, Job, JobSpec, JobType
+from pliant.core.lifecycle import JobState
+from pliant.core.nodes import Node
+from pliant.core.sizes import Sizes
+from pliant.protos import node_pb2
+from pliant.server.board import Board
+from pliant.server.credence import Credence
+from pliant.server.database.changes import Change
+from pliant.server.database.writer import Writer
+from pliant.server.execute import Execute
+from pliant.server.remove import EndReport, Remove
+from pliant.server.streams import Hub
+from pliant.server.worlds import World, WorldBook
+
+A, B = NodeName("a"), NodeName("b")
+ONE = JobId(1)
+
+
+class Around:
+    """What the thread talks to: futures that the test resolves, orders that it reads."""
+
+    def __init__(self) -> None:
+        self.given: list[tuple[ProcessesExited | None, Future[Any]]] = []
+        self.rows: list[Change] = []
+        self.acks: list[list[int]] = []
+
+    def commit(self, event: ProcessesExited, rows: Sequence[Change]) -> Future[Any]:
+        self.rows += rows
+        self.given.append((event, Future()))
+        return self.given[-1][1]
+
+    def call(self, _: Callable[[Any], Any]) -> Future[Any]:
+        self.given.append((None, Future()))
+        return self.given[-1][1]
+
+    def order(self, _: NodeName, order: node_pb2.NodeOrder) -> bool:
+        self.acks.append(list(order.exit_ack.ranks))
+        return True
+
+    def close_job(self, _: JobId) -> None:
+        pass
+
+
+class Desk:
+    """The remove thread's work, done by the test, on a job of three ranks on two nodes."""
+
+    def __init__(self) -> None:
+        self.around, self.board, self.book = Around(), Board(), WorldBook("c")
+        self.board.put_nodes([Node(A, 0, 2), Node(B, 2, 2)])
+        self.put(JobState.RUNNING)
+        name = self.book.name(ONE, 1, FIRST_START)
+        self.world = World(name, ONE, 1, FIRST_START, 1, (0, 1, 2), frozenset({A, B}))
+        self.book.add(self.world)
+        self.dropped: list[str] = []
+        self.remove = Remove(
+            cast(Execute, self.around),
+            cast(Hub, self.around),
+            self.book,
+            self.board,
+            cast(Writer, Dropped()),
+            Credence(self.book, self.board),
+        )
+        self.remove.on_closed.append(lambda _, worlds: self.dropped.extend(w.name for w in worlds))
+
+    def put(self, state: JobState) -> None:
+        spec = JobSpec(ONE, "job", "ann", JobType.MPI, Sizes((3,)), 0.0)
+        self.board.put_jobs([Job(spec, state)])
+
+    def report(self, *ranks: int, node: NodeName = A, processor: int | None = None) -> None:
+        places = [rank if processor is None else processor for rank in ranks]
+        exits = tuple(Exit(place, 0) for place in places)
+        event = ProcessesExited(ONE, 1, FIRST_START, exits)
+        times = tuple(0.0 for _ in ranks)
+        self.remove.report(EndReport(node, self.world.name, ranks, times, event))
+        self.work()
+
+    def work(self) -> None:
+        self.remove._queue.put(None)
+        self.remove._run()
+
+    def resolve(self, place: int, error: Exception | None = None) -> ProcessesExited | None:
+        event, future = self.around.given[place]
+        future.set_exception(error) if error else future.set_result(None)
+        self.work()
+        return event
+
+
+class Dropped:
+    """A writer that takes everything."""
+
+    def commit(self, _: Sequence[Change]) -> Future[None]:
+        return Future()
+
+
+@pytest.fixture
+def desk() -> Desk:
+    return Desk()
+
+
+def test_an_end_is_acknowledged_when_it_is_durable(desk: Desk) -> None:
+    desk.report(0, 1)
+    assert desk.around.acks == []
+    desk.resolve(0)
+    assert desk.around.acks == [[0, 1]]
+
+
+def test_an_end_that_could_not_be_stored_is_new_when_it_is_reported_again(desk: Desk) -> None:
+    desk.report(0)
+    desk.resolve(0, OSError("disk"))
+    assert desk.around.acks == []
+    desk.report(0)
+    event = desk.resolve(1)
+    assert event is not None
+    assert [end.processor for end in event.exits] == [0]
+    assert (desk.around.acks, len(desk.around.rows)) == ([[0]], 2)
+
+
+def test_a_repetition_is_not_acknowledged_before_the_first_is_durable(desk: Desk) -> None:
+    desk.report(0)
+    desk.report(0, 1)
+    event, _ = desk.around.given[1]
+    assert event is not None
+    assert [end.processor for end in event.exits] == [1]
+    desk.resolve(0, OSError("disk"))
+    desk.resolve(1)
+    assert desk.around.acks == [[1]]
+
+
+def test_a_world_is_forgotten_when_its_last_end_is_durable(desk: Desk) -> None:
+    desk.report(0, 1)
+    desk.report(2, node=B)
+    desk.resolve(0)
+    assert desk.book.get(desk.world.name) is desk.world
+    desk.resolve(1)
+    assert desk.book.get(desk.world.name) is None
+    assert desk.dropped == [desk.world.name]
+    desk.report(2, node=B)  # its acknowledgement was lost
+    assert desk.resolve(2) is None
+    assert desk.around.acks == [[0, 1], [2], [2]]
+
+
+def test_after_a_restart_what_was_durable_counts(desk: Desk) -> None:
+    for rank in (0, 1):
+        desk.remove.restore(ONE, desk.world.name, rank)
+    desk.report(1, 2)
+    event = desk.resolve(0)
+    assert event is not None
+    assert [end.processor for end in event.exits] == [2]
+    assert desk.around.acks == [[1, 2]]
+    assert desk.book.get(desk.world.name) is None
+
+
+def test_of_an_ended_job_a_node_empties_only_its_own_processors(desk: Desk) -> None:
+    desk.put(JobState.COMPLETED)
+    desk.report(0, processor=2)
+    assert desk.resolve(0) is None
+    desk.report(0)
+    event = desk.resolve(1)
+    assert event is not None
+    assert [end.processor for end in event.exits] == [0]
+    assert (desk.around.acks, desk.around.rows) == ([[0], [0]], [])
