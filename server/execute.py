@@ -32,6 +32,7 @@ from pliant.server.batch import Batch
 from pliant.server.board import Board
 from pliant.server.clock import HybridClock
 from pliant.server.database.changes import Change
+from pliant.server.database.faults import is_passing
 from pliant.server.database.writer import Writer, WriterStoppedError
 from pliant.server.effects import Effects
 from pliant.server.planner import Planner
@@ -64,6 +65,10 @@ class Entry:
     future: Future[Any] | None = None
     result: Any = None
     error: BaseException | None = None
+
+
+class StateLostError(Exception):
+    """What the core decided cannot be made durable."""
 
 
 class Execute:
@@ -261,6 +266,9 @@ class Execute:
             order, batch.plan = batch.plan, None
             entry = Entry(self._planner.run(order))
             self._handle_run([entry], batch)
+            if entry.error is not None:
+                fault = f"its plan could not be carried out: {entry.error!r}"
+                self._handle_run([Entry(self._planner.blame(order.cycle, fault))], batch)
             if (text := self._planner.fall_back()) is not None:
                 self._core.strategy = self._planner.name
                 batch.notes.append(Note(self._clock.now(), "strategy.replaced", text))
@@ -292,7 +300,12 @@ class Execute:
             self.on_ended(ended)
 
     def _write(self, rows: Sequence[Change]) -> bool:
-        """Commit, and try again for as long as it takes: nothing happens before it is durable."""
+        """Commit, and try again while that may help: nothing happens before it is durable.
+
+        Raises:
+            StateLostError: the database will never take it. What is in memory is ahead of it for
+                good, so the server must end; the next one goes on from what is durable.
+        """
         while rows:
             try:
                 self._writer.commit(rows).result()
@@ -300,6 +313,9 @@ class Execute:
             except WriterStoppedError:
                 return False
             except Exception as error:
+                if not is_passing(error):
+                    log.critical("the database refuses the state, the server ends: %s", error)
+                    raise StateLostError(str(error)) from error
                 log.error("cannot store the state, trying again: %s", error)
                 if self._stopping:
                     return False

@@ -10,12 +10,16 @@ from collections.abc import Sequence
 from pliant.core.ids import NodeName
 from pliant.protos import node_pb2
 from pliant.server.database.changes import add_fence
-from pliant.server.database.writer import Writer
+from pliant.server.database.faults import is_passing
+from pliant.server.database.writer import Writer, WriterStoppedError
 from pliant.server.fences import Fences, Merged
 from pliant.server.streams import Hub
 from pliant.server.worlds import World, WorldBook
 
 log = logging.getLogger(__name__)
+
+#: Between tries to store a barrier when the disk is full or the database is locked.
+RETRY_S = 0.5
 
 
 class FenceRelay:
@@ -25,6 +29,9 @@ class FenceRelay:
         self._hub, self._book, self._fences, self._writer = hub, book, fences, writer
         self._lock = threading.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
+        #: Barriers that are complete and not durable yet.
+        self._storing: set[tuple[str, int]] = set()
+        self._retry_s = RETRY_S
 
     def take(self, node: NodeName, message: node_pb2.Fence) -> None:
         """Note that a node reached a barrier; answer when all have."""
@@ -43,14 +50,38 @@ class FenceRelay:
 
     async def _answer(self, merged: Merged) -> None:
         """Store, then answer: after a restart some nodes may have the answer and others not."""
+        key = (merged.world, merged.sequence)
+        if key in self._storing:
+            return  # who asks again now is told with the others
         if not merged.again:
-            change = add_fence(merged.world, merged.sequence, merged.pairs)
-            await asyncio.wrap_future(self._writer.commit([change]))
+            self._storing.add(key)
+            try:
+                if not await self._store(merged):
+                    return
+            finally:
+                self._storing.discard(key)
         done = node_pb2.FenceDone(
             world=merged.world, sequence=merged.sequence, pairs=dict(merged.pairs)
         )
         for node in merged.tell:
             self._hub.order(node, node_pb2.NodeOrder(fence_done=done))
+
+    async def _store(self, merged: Merged) -> bool:
+        """Make a barrier durable; False: the server stops, and the nodes will ask the next one."""
+        while True:
+            try:
+                change = add_fence(merged.world, merged.sequence, merged.pairs)
+                await asyncio.wrap_future(self._writer.commit([change]))
+                return True
+            except WriterStoppedError:
+                return False
+            except Exception as error:
+                if not is_passing(error):
+                    # It is in memory, and ranks wait: only a crash just now would lose it.
+                    log.error("barrier of %s is not stored: %s", merged.world, error)
+                    return True
+                log.warning("barrier of %s is not stored yet: %s", merged.world, error)
+            await asyncio.sleep(self._retry_s)
 
     def forget(self, jobs: Sequence[int], worlds: Sequence[World]) -> None:
         """Drop the barriers of worlds that have ended, from any thread."""

@@ -5,12 +5,14 @@ Our own strategies run here, in the execute thread; others run in a process that
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 from collections.abc import Mapping
 
 from pliant.core.commands import RunStrategy
 from pliant.core.events import PlanFailed, PlanReady
+from pliant.core.ids import CycleId
 from pliant.core.scheduling import Plan, View
 from pliant.server.plan_check import find_fault
 from pliant.server.strategy_process import StrategyFaultError, StrategyProcess
@@ -47,6 +49,8 @@ class Planner:
         else:
             self._process = StrategyProcess(name, options or {})
         self._faults = 0
+        #: The faults in a row before the last plan, which may yet turn out to be one.
+        self._faults_before = 0
 
     def run(self, order: RunStrategy) -> PlanReady | PlanFailed:
         """Ask for a plan; whatever goes wrong becomes PlanFailed."""
@@ -62,11 +66,19 @@ class Planner:
         if fault is None and spent > self._deadline_s:
             fault = f"took {spent:.1f} s, the deadline is {self._deadline_s:g} s"
         if fault is None and isinstance(plan, Plan):
-            self._faults = 0
+            self._faults_before, self._faults = self._faults, 0
             return PlanReady(order.cycle, plan)
+        return self._failed(order.cycle, str(fault))
+
+    def blame(self, cycle: CycleId, fault: str) -> PlanFailed:
+        """The last plan looked good, but could not be carried out."""
+        self._faults = self._faults_before
+        return self._failed(cycle, fault)
+
+    def _failed(self, cycle: CycleId, fault: str) -> PlanFailed:
         self._faults += 1
         log.error("strategy %s, fault %d in a row: %s", self.name, self._faults, fault)
-        return PlanFailed(order.cycle, str(fault))
+        return PlanFailed(cycle, fault)
 
     def _plan(self, view: View) -> tuple[object, str | None]:
         """A plan, and what is wrong with it."""
@@ -77,7 +89,11 @@ class Planner:
                 self._process.restart()
             return plan, fault
         own: object = self._strategy.allocate_processors(view)
-        return own, None if isinstance(own, Plan) else f"returned {type(own).__name__}, no Plan"
+        if not isinstance(own, Plan):
+            return own, f"returned {type(own).__name__}, no Plan"
+        if own.memory != view.memory:
+            json.dumps(own.memory)  # which will be stored
+        return own, None
 
     def close(self) -> None:
         """End what runs beside us."""

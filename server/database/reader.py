@@ -17,6 +17,8 @@ from pliant.core.records import job_from_record, node_from_record
 from pliant.server.database import tables
 from pliant.server.program import Program, Summary
 
+#: Lines of history in one answer.
+HISTORY_MOST = 20_000
 _FINAL = [state.value for state in FINAL_STATES]
 
 
@@ -105,11 +107,21 @@ class Reader:
     def history(
         self, job: int | None, after: int = 0, limit: int | None = None
     ) -> list[dict[str, Any]]:
-        """Lines of history, oldest first; of all jobs and nodes when no job is named."""
+        """Lines of history, oldest first; of all jobs and nodes when no job is named.
+
+        One answer holds ``HISTORY_MOST`` lines at most: those that follow ``after``, or the newest
+        if neither ``after`` nor ``limit`` is given.
+        """
         table = tables.job_event
-        query = select(table).where(table.c.seq > after).order_by(table.c.seq).limit(limit)
+        newest = not after and limit is None
+        most = HISTORY_MOST if limit is None else min(limit, HISTORY_MOST)
+        order = table.c.seq.desc() if newest else table.c.seq
+        query = select(table).where(table.c.seq > after).order_by(order).limit(most)
         if job is not None:
             query = query.where(table.c.job == job)
+        rows = self._rows(query)
+        if newest:
+            rows.reverse()
         return [
             {
                 "seq": row.seq,
@@ -119,7 +131,7 @@ class Reader:
                 "text": row.text,
                 "data": json.loads(row.data),
             }
-            for row in self._rows(query)
+            for row in rows
         ]
 
     def _jobs(self, *conditions: Any) -> list[tuple[Job, Summary]]:

@@ -16,8 +16,11 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection, Engine, event
 
-from pliant.server.database.changes import put_meta
+from pliant.core.commands import Note
+from pliant.core.ids import JobId
+from pliant.server.database.changes import add_note, put_meta
 from pliant.server.database.engine import DatabaseUnusableError, open_database, open_reader
+from pliant.server.database.faults import is_passing
 from pliant.server.database.reader import Reader
 from pliant.server.database.tables import HEAD, metadata
 from pliant.server.database.writer import Writer, WriterStoppedError
@@ -115,7 +118,9 @@ import sys
 from pathlib import Path
 from pliant.server.database.engine import open_database
 from pliant.server.database.writer import Writer
-from pliant.server.database.changes import put_meta
+from pliant.core.commands import Note
+from pliant.core.ids import JobId
+from pliant.server.database.changes import add_note, put_meta
 writer = Writer(open_database(Path(sys.argv[1])))
 writer.start(print)
 number = int(sys.argv[2])
@@ -228,3 +233,40 @@ def test_readers_cannot_write(tmp_path: Path) -> None:
         connection.exec_driver_sql("DELETE FROM meta")
     reader.dispose()
     assert os.path.exists(tmp_path / "pliant.db")
+
+
+def test_faults_that_pass_are_known(engine: Engine, writer: Writer, tmp_path: Path) -> None:
+    with engine.connect() as connection:
+        for statement, passes in (("SELECT * FROM nowhere", False), ("SELECT 1/", False)):
+            with pytest.raises(Exception, match="OperationalError") as error:
+                connection.exec_driver_sql(statement)
+            assert is_passing(error.value) is passes
+    with pytest.raises(Exception, match="NOT NULL") as refused:
+        writer.commit([put_meta("bad", None)]).result(30)  # type: ignore[arg-type]
+    assert not is_passing(refused.value)
+    one, other = (sqlite3.connect(tmp_path / "pliant.db", timeout=0) for _ in range(2))
+    one.execute("BEGIN IMMEDIATE")
+    with pytest.raises(sqlite3.OperationalError, match="locked") as locked:
+        other.execute("BEGIN IMMEDIATE")
+    assert is_passing(locked.value)
+    one.close()
+    other.close()
+
+
+def test_history_is_read_in_pieces(
+    writer: Writer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = [add_note(Note(0.0, "test", str(n), JobId(n % 2))) for n in range(1, 9)]
+    writer.commit(lines).result(30)
+    monkeypatch.setattr("pliant.server.database.reader.HISTORY_MOST", 3)
+    engine = open_reader(tmp_path / "pliant.db")
+    reader = Reader(engine)
+
+    def read(job: int | None = None, **part: int) -> str:
+        return "".join(line["text"] for line in reader.history(job, **part))
+
+    assert (read(), read(0), read(1)) == ("678", "468", "357")
+    assert (read(after=1), read(after=6), read(limit=2), read(limit=99)) == (
+        ("234", "78", "12", "123")
+    )
+    engine.dispose()
