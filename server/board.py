@@ -6,6 +6,7 @@ come from the streams. One small lock, held for dictionary operations only.
 
 from __future__ import annotations
 
+import heapq
 import threading
 import time
 from collections.abc import Iterable, Mapping
@@ -51,6 +52,10 @@ class Board:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._jobs: dict[JobId, JobEntry] = {}
+        #: Those of them that have not ended.
+        self._open: dict[JobId, JobEntry] = {}
+        #: Those that have, by the time of their end.
+        self._ended: list[tuple[float, JobId]] = []
         self._summaries: dict[JobId, Summary] = {}
         self._nodes: tuple[Mapping[str, Any], ...] = ()
         self._progress: dict[JobId, tuple[Mapping[str, Any], float]] = {}
@@ -95,10 +100,14 @@ class Board:
             with self._lock:
                 before = self._jobs.get(job.id)
                 self._jobs[job.id] = entry
-                if entry.final:
-                    self._progress.pop(job.id, None)
-            if entry.final and not (before and before.final):
-                ended.append(job.id)
+                if not entry.final:
+                    self._open[job.id] = entry
+                    continue
+                self._open.pop(job.id, None)
+                self._progress.pop(job.id, None)
+                if before is None or not before.final:
+                    heapq.heappush(self._ended, (entry.end or 0.0, job.id))
+                    ended.append(job.id)
         return ended
 
     def put_progress(self, job: JobId, progress: Mapping[str, Any]) -> None:
@@ -115,9 +124,9 @@ class Board:
     def drop_old(self, now: float) -> None:
         """Take down jobs that ended long ago."""
         with self._lock:
-            old = [i for i, e in self._jobs.items() if e.final and (e.end or 0.0) < now - KEPT_S]
-            for job in old:
-                del self._jobs[job]
+            while self._ended and self._ended[0][0] < now - KEPT_S:
+                _, job = heapq.heappop(self._ended)
+                self._jobs.pop(job, None)
                 self._summaries.pop(job, None)
 
     # ---------------------------------------------------------------- read
@@ -163,11 +172,11 @@ class Board:
     def jobs(self, *, ended_since: float | None) -> list[Info]:
         """Jobs that have not ended, and those that ended since a time, by number."""
         with self._lock:
-            entries = sorted(self._jobs.items())
+            entries = sorted((self._open if ended_since is None else self._jobs).items())
         found = []
         for job, entry in entries:
-            ended = entry.final and not (ended_since is not None and (entry.end or 0) > ended_since)
-            if not ended and (info := self.job(job)) is not None:
+            shown = not entry.final or (ended_since is not None and (entry.end or 0) > ended_since)
+            if shown and (info := self.job(job)) is not None:
                 found.append(info)
         return found
 
@@ -175,7 +184,7 @@ class Board:
         """Nodes as the users' socket shows them."""
         with self._lock:
             nodes, idle = self._nodes, dict(self._idle_memory)
-            holders = [(job, entry.held) for job, entry in self._jobs.items() if entry.held]
+            holders = [(job, entry.held) for job, entry in self._open.items() if entry.held]
         shown: list[Info] = []
         for node in nodes:
             processors = node["processors"]

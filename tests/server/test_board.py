@@ -1,0 +1,65 @@
+"""The board forgets jobs that ended long ago, and looks only at those that it must."""
+
+from __future__ import annotations
+
+from pliant.core.ids import JobId, NodeName
+from pliant.core.jobs import Job, JobSpec, JobType
+from pliant.core.lifecycle import JobState
+from pliant.core.nodes import Node
+from pliant.core.processors import of
+from pliant.core.sizes import Sizes
+from pliant.server.board import KEPT_S, Board
+from pliant.server.program import Summary
+
+
+class Counted(dict[JobId, object]):
+    """A dictionary that tells when somebody looks at all of it."""
+
+    looks = 0
+
+    def items(self):  # type: ignore[no-untyped-def]
+        self.looks += 1
+        return super().items()
+
+
+def job(number: int, end: float | None = None) -> Job:
+    spec = JobSpec(JobId(number), f"job{number}", "ann", JobType.MPI, Sizes((1,)), 0.0)
+    if end is None:
+        return Job(spec, JobState.RUNNING, ranks=(number,), held=of([number]))
+    return Job(spec, JobState.COMPLETED, end=end)
+
+
+def numbers(board: Board, since: float | None = None) -> list[int]:
+    return [info["id"] for info in board.jobs(ended_since=since)]
+
+
+def test_jobs_are_taken_down_in_the_order_of_their_ends() -> None:
+    board = Board()
+    for number, end in enumerate((30.0, 10.0, 20.0), 1):
+        board.put_summary(JobId(number), Summary("", "", ""))
+        assert board.put_jobs([job(number, end)]) == [number]
+    board.drop_old(KEPT_S + 15.0)
+    assert numbers(board, 0.0) == [1, 3]
+    board.drop_old(KEPT_S + 30.0)
+    assert numbers(board, 0.0) == [1]
+    assert list(board._summaries) == [1]
+
+
+def test_a_job_ends_once() -> None:
+    board = Board()
+    assert board.put_jobs([job(1)]) == []
+    assert board.put_jobs([job(1, 5.0), job(1, 5.0)]) == [1]
+    board.drop_old(KEPT_S + 6.0)
+    board.drop_old(KEPT_S + 6.0)
+    assert board.entry(JobId(1)) is None
+
+
+def test_ended_jobs_cost_nothing() -> None:
+    board = Board()
+    board._jobs = counted = Counted()  # type: ignore[assignment]
+    board.put_nodes([Node(NodeName("n1"), 0, 4)])
+    board.put_jobs([job(1, 1.0), job(2, 2.0), job(3)])
+    board.drop_old(KEPT_S + 1.5)
+    assert numbers(board) == [3]
+    assert board.nodes()[0]["jobs"] == [3]
+    assert counted.looks == 0
