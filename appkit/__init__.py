@@ -8,6 +8,10 @@ May import: the standard library, mpi4py, numpy, grpc (lazily), ``pliant.core``,
 Never SQLAlchemy, click or rich.
 """
 
+from pliant.appkit.library import MPI  # noqa: F401 - first: it says what helps without one
+
+# isort: split
+
 from pliant.appkit.arrays import BlockArray
 from pliant.appkit.decorator import malleable
 from pliant.appkit.derived import DerivedComm
@@ -17,6 +21,7 @@ from pliant.appkit.errors import (
     JobLeave,
     LateRegistration,
     LoopError,
+    NoMPILibrary,
     NotJoined,
     RegistrationError,
     RegistrationMismatch,
@@ -39,6 +44,7 @@ __all__ = [
     "JobLeave",
     "LateRegistration",
     "LoopError",
+    "NoMPILibrary",
     "NotJoined",
     "Offer",
     "RegistrationError",

@@ -10,6 +10,7 @@
     │   ├── DuplicateName     two arrays of one name
     │   ├── LateRegistration  registered inside a loop
     │   └── RegistrationMismatch  a newcomer registered something else than the others
+    ├── NoMPILibrary          mpi4py finds no MPI library (an ImportError, too)
     └── ResizeFailed          a resize was rolled back; internal, its text goes to the server
     JobLeave (BaseException)  this process leaves the job: unwinds main() and ends with code 0
     SizesError (ValueError)   sizes= is not in the size grammar; of pliant.core.sizes
@@ -18,6 +19,10 @@
 
 class AppkitError(Exception):
     """Base of all errors of this library."""
+
+
+class NoMPILibrary(AppkitError, ImportError):
+    """There is no MPI library that mpi4py could load."""
 
 
 class NotJoined(AppkitError):
