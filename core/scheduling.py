@@ -95,6 +95,8 @@ class RunningJob:
     since: float = 0.0
     #: Whether it is malleable, also while it cannot be offered anything.
     malleable: bool = False
+    #: Whether its user allows more than one size: its program may still register as malleable.
+    moldable: bool = False
     #: The size that an open resize leads to (also while the application has not answered), its
     #: present one if there is none or the resize was taken back. 0 stands for the present one.
     target: int = 0

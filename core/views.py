@@ -139,6 +139,7 @@ def running(job: Job, total: int, earmarked: ProcessorMap, now: float) -> Runnin
         done=job.done,
         since=job.since,
         malleable=job.malleable and not job.sizes.fixed,
+        moldable=not spec.sizes.fixed,
         target=_target(job),
     )
 

@@ -8,10 +8,13 @@ What the printed algorithm lacks: free processors come first, a rejected job lea
 losses are those of the allocation on paper.
 
 Choices where the source is silent: a job without a contract has no deadline to miss, so it is never
-rejected but waits until it costs nobody anything; while a resize is under way nobody is rejected
-who might be accepted after it; an accepted job that loses its processors (a donor refused) is
+rejected but waits until it costs nobody anything; while a resize is under way, or a job has only
+just started and may still say that it is malleable, nobody is rejected who might be accepted after
+that; an accepted job that loses its processors (a donor refused) is
 started as soon as its minimum is there, whatever that costs.
 """
+
+import math
 
 from pliant.core.ids import JobId
 from pliant.core.processors import count
@@ -36,9 +39,14 @@ NO_ESTIMATE = "no deadline can be promised without an estimate"
 
 
 class Cycle:
-    """One pass: the book, and what was decided until now."""
+    """One pass: the book, and what was decided until now.
 
-    def __init__(self, view: View) -> None:
+    Args:
+        view: the cluster.
+        grace: seconds after its start in which a job may register as malleable.
+    """
+
+    def __init__(self, view: View, grace: float) -> None:
         self.view = view
         self.book = Book(view)
         #: In this pass, in the order in which they were admitted.
@@ -46,7 +54,14 @@ class Cycle:
         self.rejects: list[Rejection] = []
         self.accepts: list[Acceptance] = []
         self.reasons: dict[JobId, str] = {}
-        self._unsettled = bool(view.promised) or any(_resizes(job) for job in view.running)
+        fresh = [job for job in view.running if job.moldable and not job.malleable]
+        #: When jobs that have only just started will have said what they are.
+        self._known_at = [at for job in fresh if (at := job.started + grace) > view.now]
+        self._unsettled = bool(
+            view.promised or self._known_at or any(_resizes(job) for job in view.running)
+        )
+        #: Plan again at this time, seconds since the epoch; None: no need.
+        self.wake_at: float | None = None
 
     def run(self) -> None:
         """Decide about everybody who waits: first those with a promise, then by arrival."""
@@ -95,11 +110,12 @@ class Cycle:
         if job.contract is None:
             self.reasons[job.id] = "waits until it costs no other job's profit"
         elif self._unsettled and why != NO_ESTIMATE and _in_time(job, self.view):
-            self.reasons[job.id] = f"waits for the end of a resize ({why} now)"
+            self.reasons[job.id] = f"waits for others to start or to change size ({why} now)"
+            self.wake_at = min(self._known_at, default=None)
         else:
             self.rejects.append(Rejection(job.id, why))
 
-    def plan(self, memory: object = None, wake_at: float | None = None) -> Plan:
+    def plan(self, memory: object = None) -> Plan:
         """Hand out what is idle and place everybody."""
         book, view = self.book, self.view
         book.hand_out()
@@ -116,10 +132,21 @@ class Cycle:
             tuple(placer.expands),
             tuple(self.rejects),
             tuple(self.accepts),
-            wake_at,
+            self.wake_at,
             self.reasons,
             memory,
         )
+
+
+def checked(grace: float) -> float:
+    """The option, if it makes sense.
+
+    Raises:
+        ValueError: it does not.
+    """
+    if not 0 <= grace < math.inf:
+        raise ValueError(f"grace {grace:g} is not a number of seconds >= 0")
+    return grace
 
 
 def _resizes(job: RunningJob) -> bool:
@@ -153,7 +180,15 @@ def answer(job: WaitingJob, view: View, plan: Plan) -> Availability:
 
 
 class ProfitSimple(Strategy):
-    """Kumar's simple profit-driven strategy: now or never."""
+    """Kumar's simple profit-driven strategy: now or never.
+
+    Args:
+        grace: seconds after its start in which a job may register as malleable; until then nobody
+            is rejected because of what it holds.
+    """
+
+    def __init__(self, *, grace: float = 10.0) -> None:
+        self._grace = checked(grace)
 
     def is_available(self, job: WaitingJob, view: View) -> Availability:
         """What would become of it if it were submitted now."""
@@ -162,6 +197,6 @@ class ProfitSimple(Strategy):
 
     def allocate_processors(self, view: View) -> Plan:
         """Accept and start, or reject, whoever is new; then share out what is idle."""
-        cycle = Cycle(view)
+        cycle = Cycle(view, self._grace)
         cycle.run()
         return cycle.plan()

@@ -19,15 +19,15 @@ from pliant.core.processors import count
 from pliant.core.scheduling import Availability, Plan, View, WaitingJob
 from pliant.strategies.availability import with_job
 from pliant.strategies.base import Strategy
-from pliant.strategies.profit import Cycle, answer
+from pliant.strategies.profit import Cycle, answer, checked
 from pliant.strategies.worth import Claim, claim_of
 
 
 class LazyCycle(Cycle):
     """One pass with what was promised before."""
 
-    def __init__(self, view: View) -> None:
-        super().__init__(view)
+    def __init__(self, view: View, grace: float) -> None:
+        super().__init__(view, grace)
         #: The lookahead job and its deadline; None: there is none.
         self.look: JobId | None = None
         self.until = math.inf
@@ -48,16 +48,14 @@ class LazyCycle(Cycle):
             if not job.accepted:
                 self._look_ahead()
                 self._consider(job, claim_of(job, self.view))
+        if self.put_off and self.view.now < self.until < math.inf:
+            # The lookahead job should have ended by then; a wrong estimate may keep it from that.
+            self.wake_at = min(self.until, self.wake_at or math.inf)
 
     def memory(self) -> object:
         """What is needed next time, as JSON-able values."""
         until = None if self.look is None else self.until
         return ("lazy", self.look, until, tuple(self.put_off))
-
-    def wake_at(self) -> float | None:
-        """The lookahead, while anybody counts on it."""
-        waits = bool(self.put_off) and self.view.now < self.until < math.inf
-        return self.until if waits else None
 
     # ---------------------------------------------------------------- the lookahead
 
@@ -144,7 +142,15 @@ def _remembered(memory: object) -> tuple[JobId | None, float, dict[JobId, int]]:
 
 
 class ProfitLazy(Strategy):
-    """Kumar's lazy profit-driven strategy: now, or at the lookahead, or never."""
+    """Kumar's lazy profit-driven strategy: now, or at the lookahead, or never.
+
+    Args:
+        grace: seconds after its start in which a job may register as malleable; until then nobody
+            is rejected because of what it holds.
+    """
+
+    def __init__(self, *, grace: float = 10.0) -> None:
+        self._grace = checked(grace)
 
     def is_available(self, job: WaitingJob, view: View) -> Availability:
         """What would become of it if it were submitted now."""
@@ -153,6 +159,6 @@ class ProfitLazy(Strategy):
 
     def allocate_processors(self, view: View) -> Plan:
         """Renew the lookahead, keep promises, decide about new jobs, share out what is idle."""
-        cycle = LazyCycle(view)
+        cycle = LazyCycle(view, self._grace)
         cycle.run()
-        return cycle.plan(cycle.memory(), cycle.wake_at())
+        return cycle.plan(cycle.memory())

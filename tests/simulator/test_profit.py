@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -12,8 +12,9 @@ from pliant.core.contract import Contract
 from pliant.core.lifecycle import JobState
 from pliant.core.sizes import parse_sizes
 from pliant.core.speedup import LINEAR, Amdahl, Table
-from pliant.simulator import SimJob
+from pliant.simulator import Settings, SimJob, simulate
 from pliant.simulator.costs import Cost
+from pliant.simulator.models import kumar
 from testkit.simkit import job, run
 
 PROCESSORS = 8
@@ -97,3 +98,18 @@ def test_whatever_talks_and_changes_cost_everybody_ends_or_is_rejected(name: str
         assert all(record.state in ended for record in result.jobs)
 
     ends()
+
+
+@pytest.mark.parametrize("job_class", ["adaptive", "traditional"])
+def test_looking_ahead_pays_and_breaks_no_promise(
+    job_class: Literal["adaptive", "traditional"],
+) -> None:
+    deals: dict[str, Any] = {"base_time": 60, "minpe": "1-64", "profit": 1000, "deadline": 3840}
+    made = kumar(jobs=600, gap=200, job_class=job_class, seed=1, **deals)
+    simple, lazy = (
+        simulate(made.jobs, Settings(64, strategy=name)).metrics
+        for name in ("profit-simple", "profit-lazy")
+    )
+    assert simple["late"] == lazy["late"] == 0
+    assert lazy["rejected"] < simple["rejected"]
+    assert lazy["profit"] > simple["profit"]

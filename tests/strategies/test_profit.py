@@ -18,6 +18,7 @@ from pliant.core.processors import count
 from pliant.core.scheduling import Plan, PromisedJob, RunningJob, View, WaitingJob
 from pliant.core.sizes import parse_sizes
 from pliant.core.speedup import LINEAR, Speedup, Table
+from pliant.strategies import OptionError, load_strategy
 from pliant.strategies.profit import ProfitSimple
 from pliant.strategies.worth import Book, claim_of
 from testkit.corekit import Rig
@@ -182,11 +183,24 @@ def test_nobody_is_rejected_while_a_resize_is_under_way() -> None:
     view = make_view(8, (new(2, "1-8", 80, 100),), (leaving,), now=NOW)
     plan = decide(SIMPLE, view)
     assert not plan.rejects
-    assert plan.reasons[JobId(2)].startswith("waits for the end of a resize")
+    assert plan.reasons[JobId(2)].startswith("waits for others to start")
     hopeless = make_view(8, (new(2, "1-8", 80, 9),), (leaving,), now=NOW)
     assert rejected(decide(SIMPLE, hopeless)) == {2: "deadline cannot be met"}
     promise = PromisedJob(JobId(3), NOW, 0b11111111, parse_sizes("8"))
     assert not decide(SIMPLE, make_view(8, view.waiting, (), (promise,), now=NOW)).rejects
+
+
+def test_nobody_is_rejected_before_the_others_have_said_what_they_are() -> None:
+    fresh = replace(busy(1, 0, 8, None, 80, 1000), started=NOW - 4, moldable=True)
+    view = make_view(8, (new(2, "1-8", 80, 100),), (fresh,), now=NOW)
+    plan = decide(SIMPLE, view)
+    assert not plan.rejects
+    assert plan.wake_at == NOW + 6
+    assert rejected(decide(ProfitSimple(grace=4), view)) == {2: "deadline cannot be met"}
+    rigid = make_view(8, view.waiting, (replace(fresh, moldable=False),), now=NOW)
+    assert rejected(decide(SIMPLE, rigid)) == {2: "deadline cannot be met"}
+    with pytest.raises(OptionError, match="grace -1 is not a number of seconds"):
+        load_strategy("profit-lazy", {"grace": "-1"})
 
 
 def test_in_the_core_a_refusal_does_not_break_the_promise() -> None:

@@ -15,8 +15,11 @@ from pliant.strategies import (
     registry,
 )
 
+NAMES = ["equipartition", "uniform-first-fit", "profit-simple", "profit-lazy", "max-fit"]
+NAMES += ["fcfs", "sjf", "ljf", "dynp", "easy-min", "easy-avg", "easy-pref", "steepest-ascent"]
 
-@pytest.mark.parametrize("name", ["equipartition", "uniform-first-fit", "fcfs"])
+
+@pytest.mark.parametrize("name", NAMES)
 def test_the_names_on_the_command_line(name: str) -> None:
     assert name in known_strategies()
     assert isinstance(load_strategy(name), Strategy)
