@@ -1,0 +1,104 @@
+"""The users' pages name everything there is, with its default, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+import yaml
+
+import pliant.appkit as kit
+from pliant.nodectl.controller_orders import make_environment
+from pliant.nodectl.settings import Settings
+from pliant.nodectl.settings import load as load_settings
+from pliant.protos import node_pb2 as wire
+from pliant.server.config import Config, load_config
+from testkit import ROOT, run_python
+
+DOCS = ROOT / "docs"
+
+
+def section(page: str, title: str = "") -> str:
+    text = (DOCS / page).read_text()
+    return next(part for part in text.split("\n## ") if part.startswith(title))
+
+
+def rows(text: str) -> dict[str, str]:
+    """Return the first two columns of the table in a text."""
+    found = re.findall(r"^\| `(\w+)` \| (.*?) \|", text, re.M)
+    assert len(found) == len(dict(found)), "a row is there twice"
+    return dict(found)
+
+
+def fenced(text: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.M | re.S)
+
+
+def shown(value: object) -> str:
+    return "(empty)" if value == "" else f"`{value if isinstance(value, str) else as_json(value)}`"
+
+
+def as_json(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else json.dumps(value)
+
+
+def test_every_key_of_the_server_has_its_row_and_default() -> None:
+    default = Config()
+    expected = {name: shown(getattr(default, name)) for name in Config.__struct_fields__}
+    assert rows(section("configuration.md", "The server")) == expected
+
+
+def test_every_key_of_a_controller_has_its_row_and_default() -> None:
+    found = rows(section("configuration.md", "A node controller"))
+    assert list(found) == list(Settings.__struct_fields__)
+    for field in msgspec.structs.fields(Settings):
+        if field.default is not msgspec.NODEFAULT:
+            assert found[field.name] == shown(field.default)
+
+
+def test_the_files_on_the_page_are_right(tmp_path: Path) -> None:
+    server, node = fenced((DOCS / "configuration.md").read_text(), "yaml")
+    for name, text in [("server.yaml", server), ("node.yaml", node)]:
+        (tmp_path / name).write_text(text)
+    assert load_config(tmp_path / "server.yaml").strategy == yaml.safe_load(server)["strategy"]
+    assert load_settings(str(tmp_path / "node.yaml"), {}).slots == 16
+
+
+def test_every_variable_of_a_job_has_its_row() -> None:
+    order = wire.StartWorld(world="w", type="mpi", ranks=[wire.Placement(rank=0, processor=5)])
+    made = make_environment(order, Settings(), Path("/spool"))
+    # These two are each process's own.
+    expected = {name for name in made if name.startswith("PLIANT_")}
+    expected |= {"PLIANT_PROCESSOR", "PLIANT_CONTROL_FD"}
+    assert set(rows(section("environment.md", "What a job finds"))) == expected
+    text = section("environment.md", "What a job finds")
+    assert [name for name in made if f"`{name}`" not in text] == []
+
+
+def test_every_error_and_method_that_there_is_and_no_other() -> None:
+    text = (DOCS / "appkit.md").read_text()
+    exported = {name: getattr(kit, name) for name in kit.__all__}
+    errors = [n for n, e in exported.items() if isinstance(e, type) and issubclass(e, Exception)]
+    assert [name for name in errors if f"`{name}" not in text] == []
+    public = {name for name in vars(kit.Job) if not name.startswith("_")}
+    assert set(re.findall(r"\bjob\.(\w+)", text)) == public
+
+
+@pytest.mark.mpi
+def test_the_program_on_the_page_runs_alone(tmp_path: Path) -> None:
+    code = fenced((DOCS / "appkit.md").read_text(), "python")[0]
+    (tmp_path / "mean.py").write_text(code)
+    done = run_python(str(tmp_path / "mean.py"))
+    assert done.stdout == "mean 1.000000, processes: 1\n"
+
+
+def test_the_pages_are_linked() -> None:
+    text = (ROOT / "README.md").read_text()
+    for page in ("configuration.md", "environment.md", "appkit.md"):
+        assert f"(docs/{page})" in text
+    for path in [ROOT / "README.md", *DOCS.glob("*.md")]:
+        for link in re.findall(r"\]\(([^)#:]+)\)", path.read_text()):
+            assert (path.parent / link).exists(), f"{path.name}: {link}"
