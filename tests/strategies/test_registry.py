@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from importlib.metadata import EntryPoint
+from importlib.metadata import EntryPoint, entry_points
 
 import pytest
 
@@ -66,7 +66,7 @@ def test_a_place_where_there_is_none(name: str, says: str) -> None:
 
 
 def test_nobody_takes_a_name_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
-    ours = list(registry.entry_points(group=registry.GROUP))
+    ours = list(entry_points(group=registry.GROUP))
     theirs = EntryPoint("fcfs", "builtins:dict", registry.GROUP)
     for order in ([theirs, *ours], [*ours, theirs]):
         monkeypatch.setattr(registry, "entry_points", lambda order=order, **_: order)
