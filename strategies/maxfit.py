@@ -98,7 +98,7 @@ class MaxFit(Strategy):
     def allocate_processors(self, view: View) -> Plan:
         """One cycle."""
         donors = _Donors(view, self._donor_order)
-        chosen, idle, need = _choose(view, donors.most())
+        chosen, idle, need = _choose(view, donors.most() if view.waiting else 0)
         placer = Placer(view)
         if need:
             donors.ask(placer, need)
