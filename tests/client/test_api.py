@@ -58,6 +58,8 @@ def test_acting_on_jobs_and_nodes(server: Any) -> None:
     server.answers["why"] = {"text": ["a"], "facts": {"b": 1}}
     server.answers["cancel"] = {"results": [{"id": 2, "ok": False, "error": "ended"}]}
     with Client() as client:
+        client.remove("n3")
+        assert server.last == {"op": "remove", "node": "n3"}
         assert client.resize(1, 2, release=["n1"]) == "offered"
         assert (client.why(1).text, client.why(1).facts) == (("a",), {"b": 1})
         client.hold(1)

@@ -45,6 +45,28 @@ while not os.path.exists(sys.argv[1]):
     time.sleep(0.01)
 """
 
+#: One rank gives up, and is the last to go: the others are gone before it.
+GIVES_UP = """
+import signal, sys, time
+from mpi4py import MPI
+comm = MPI.COMM_WORLD
+comm.Barrier()
+if comm.rank == 1:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    comm.Abort(9)
+time.sleep(600)
+"""
+
+#: One rank fails alone, the others wait for it.
+RAISES = """
+from mpi4py import MPI
+comm = MPI.COMM_WORLD
+comm.Barrier()
+if comm.rank == 1:
+    raise ValueError("no more")
+comm.Barrier()
+"""
+
 STUBBORN = """
 import os, signal, sys, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -90,6 +112,22 @@ def test_the_code_of_a_job_is_its_own(cluster: Cluster, tmp_path: Path, size: st
     assert said.line.startswith(f"jobsub: job {number} ended FAILED: exit code 7 on n")
     job = cluster.client.job(number)
     assert (job.state, job.exit_code, job.signal or 0) == ("FAILED", 7, 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "runner", "code"),
+    [(GIVES_UP, (), 9), (RAISES, (), 1), (RAISES, ("-m", "mpi4py"), 1)],
+)
+def test_the_code_is_that_of_the_rank_that_failed_and_not_of_the_clean_up(
+    cluster: Cluster, tmp_path: Path, text: str, runner: tuple[str, ...], code: int
+) -> None:
+    (tmp_path / "fails.py").write_text(text)
+    command = [sys.executable, *runner, "fails.py"]
+    said = run_command("jobsub", "--wait", "-n", "4", *command, cwd=tmp_path)
+    assert said.code == code
+    job = cluster.client.job(int(said.out))
+    assert (job.name, job.exit_code, job.signal or 0) == ("fails.py", code, 0)
+    assert len(job.nodes) == 2
 
 
 def test_a_job_that_a_signal_ends(cluster: Cluster, tmp_path: Path) -> None:
