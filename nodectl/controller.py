@@ -67,7 +67,8 @@ class Controller:
             descriptors,
             Listener(self._on_gone, self._on_failed, self._start_unstarted),
         )
-        self._link = Link(self, server_finder(settings.server, address_file))
+        secret = Path(settings.secret_file or state.parent / "node.secret").expanduser()
+        self._link = Link(self, server_finder(settings.server, address_file), secret)
         self._generation = _read_number(state / "generation")
 
     async def run(self) -> None:

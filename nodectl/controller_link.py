@@ -14,6 +14,7 @@ import grpc
 import psutil
 
 from pliant.protos import node_pb2 as wire
+from pliant.protos.metadata import NODE_SECRET
 from pliant.protos.node_pb2_grpc import NodeServiceStub
 
 logger = logging.getLogger("pliant.nodectl")
@@ -77,9 +78,10 @@ class Node(Protocol):
 class Link:
     """Connects, registers, beats, and hands on orders, again and again."""
 
-    def __init__(self, node: Node, find_server: Callable[[], str]) -> None:
+    def __init__(self, node: Node, find_server: Callable[[], str], secret_file: Path) -> None:
         self._node = node
         self._find_server = find_server
+        self._secret_file = secret_file
         self._outbox: asyncio.Queue[wire.NodeReport] | None = None
 
     def report(self, report: wire.NodeReport) -> None:
@@ -110,7 +112,7 @@ class Link:
         address = self._find_server()
         async with grpc.aio.insecure_channel(address, options=_OPTIONS) as channel:
             await asyncio.wait_for(channel.channel_ready(), _CONNECT_S)
-            stream = NodeServiceStub(channel).Connect()
+            stream = NodeServiceStub(channel).Connect(metadata=_credentials(self._secret_file))
             register = self._node.registration()
             await stream.write(wire.NodeReport(register=register))
             first = await asyncio.wait_for(stream.read(), _WELCOME_S)
@@ -159,6 +161,14 @@ class Link:
             )
             self.report(wire.NodeReport(beat=beat))
             await asyncio.sleep(interval * random.uniform(0.9, 1.0))
+
+
+def _credentials(secret_file: Path) -> tuple[tuple[str, str], ...]:
+    """Return what shows that this node belongs to the cluster; without it the server says why."""
+    try:
+        return ((NODE_SECRET, secret_file.read_text(encoding="ascii").strip()),)
+    except (OSError, UnicodeDecodeError):
+        return ()
 
 
 def server_finder(server: str, address_file: Path) -> Callable[[], str]:

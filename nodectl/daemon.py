@@ -60,6 +60,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--slots", type=int, help="processes of jobs that run at a time")
     parser.add_argument("--server", metavar="HOST:PORT", help="where the server is")
     parser.add_argument("--address-file", metavar="FILE", help="holds the server's HOST:PORT")
+    parser.add_argument("--secret-file", metavar="FILE", help="holds the secret of the cluster")
     parser.add_argument("--address", help="where other nodes reach this one")
     parser.add_argument("--cluster", help="to which this node belongs")
     parser.add_argument("--transport", choices=["ofi", "ucx"], help="of MPI messages")

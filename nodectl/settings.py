@@ -32,6 +32,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     server: str = ""
     #: A file that holds the server's current HOST:PORT; empty: the one in the run folder.
     address_file: str = ""
+    #: A file with the cluster's secret; empty: that of a server with the same state folder.
+    secret_file: str = ""
     #: How MPI ranks talk to each other.
     transport: Literal["ofi", "ucx"] = "ofi"
     #: The network interface on which they do.

@@ -38,6 +38,7 @@ from pliant.server.nodelist import NodeList
 from pliant.server.planner import Planner
 from pliant.server.remove import Remove
 from pliant.server.rpc import RpcServer
+from pliant.server.secret import FILE_NAME, load_secret
 from pliant.server.streams import Hub
 from pliant.server.submissions import Submissions
 from pliant.server.worlds import World, WorldBook
@@ -61,6 +62,7 @@ class House:
         self._generation = int(self._meta["generation"])
         self._board, self._hub, self._rpc = Board(), Hub(), RpcServer()
         self._writer = Writer(self._engine)
+        self._secret = load_secret(config.state / FILE_NAME)
         self._keyring = Keyring(bytes.fromhex(self._meta["key"]))
         self._book = WorldBook(self._meta["cluster"].replace("-", "")[:8])
         self._programs = Programs(self._reader)
@@ -178,7 +180,7 @@ class House:
             self._remove,
             relay,
             self._credence,
-            Greeting(self._generation, self._config.beat_interval_s),
+            Greeting(self._secret, self._generation, self._config.beat_interval_s),
         )
         apps = AppService(
             self._execute, self._hub, self._board, self._keyring, generation=self._generation

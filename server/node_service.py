@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
+
+import grpc
 
 from pliant.core.ids import NodeName
 from pliant.protos import node_pb2, node_pb2_grpc
@@ -16,18 +18,24 @@ from pliant.server.execute import Execute
 from pliant.server.fence_relay import FenceRelay
 from pliant.server.nodelist import NodeList
 from pliant.server.remove import EndReport, Remove
+from pliant.server.secret import FILE_NAME, knows
 from pliant.server.streams import Hub, NodeStream, Stream
 
 log = logging.getLogger(__name__)
 
 #: A peer must say who it is this soon after it connected.
 HELLO_TIMEOUT_S = 10.0
+NEEDS_SECRET = (
+    f"this server wants the secret of its cluster: the file {FILE_NAME} in its state folder, or a "
+    "copy of it that is named with --secret-file"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Greeting:
-    """What a controller is told when it may stay."""
+    """What a controller must know, and is told when it may stay."""
 
+    secret: str = field(repr=False)
     generation: int
     beat_interval_s: float
 
@@ -51,6 +59,9 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
 
     async def Connect(self, request_iterator: Any, context: Any) -> AsyncIterator[Any]:
         """Serve one controller until either side ends the stream."""
+        if not knows(context.invocation_metadata(), self._greeting.secret):
+            log.warning("a stream from %s does not show the cluster's secret", context.peer())
+            await context.abort(grpc.StatusCode.UNAUTHENTICATED, NEEDS_SECRET)
         reports = aiter(request_iterator)
         try:
             first = await asyncio.wait_for(anext(reports), HELLO_TIMEOUT_S)

@@ -8,6 +8,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 
+import grpc
 import pytest
 
 from pliant.protos import app_pb2
@@ -266,6 +267,19 @@ def test_a_node_is_removed_for_good(server: Server, node: Controller, user: User
     server.start()
     with server.user() as again:
         assert [each["name"] for each in again.do("nodes")["nodes"]] == ["n1"]
+
+
+@pytest.mark.parametrize("secret", ["", "0" * 64, "\x7e"])
+def test_only_who_knows_the_secret_may_register(server: Server, secret: str) -> None:
+    stranger = server.controller("n1", 4, secret=secret)
+    assert stranger.ended.wait(30)
+    assert isinstance(stranger.error, grpc.Call)
+    assert stranger.error.code() is grpc.StatusCode.UNAUTHENTICATED
+    assert "--secret-file" in str(stranger.error.details())
+    stranger.close()
+    with server.user() as user:
+        assert user.do("nodes")["nodes"] == []
+    assert "does not show the cluster's secret" in server.log()
 
 
 def test_a_silent_node_is_suspected_then_lost(make_server: Callable[..., Server]) -> None:

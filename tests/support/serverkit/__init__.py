@@ -17,6 +17,7 @@ from typing import Any
 import grpc
 
 from pliant.protos import app_pb2, app_pb2_grpc, node_pb2, node_pb2_grpc
+from pliant.protos.metadata import NODE_SECRET
 from testkit import wait_until
 
 #: Pretended controllers do not beat; a slow machine must not make them suspect.
@@ -68,6 +69,7 @@ class Server:
         return User(self.run / "server.sock")
 
     def controller(self, name: str = "n1", slots: int = 4, **fields: Any) -> Controller:
+        fields.setdefault("secret", (self.state / "node.secret").read_text().strip())
         return Controller(self.address, name, slots, **fields)
 
 
@@ -129,7 +131,7 @@ def job_request(**job: Any) -> dict[str, Any]:
 class Peer:
     """One bidirectional stream: what arrives is queued, what is said is sent."""
 
-    def __init__(self, address: str, first: Any, kind: str) -> None:
+    def __init__(self, address: str, first: Any, kind: str, secret: str = "") -> None:
         self._channel = grpc.insecure_channel(address)
         self._outbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self.inbox: queue.Queue[Any] = queue.Queue()
@@ -138,7 +140,9 @@ class Peer:
             stub: Any = node_pb2_grpc.NodeServiceStub(self._channel).Connect
         else:
             stub = app_pb2_grpc.AppServiceStub(self._channel).Session
-        self._call = stub(self._outgoing(), timeout=60)
+        metadata = ((NODE_SECRET, secret),) if secret else ()
+        self._call = stub(self._outgoing(), timeout=60, metadata=metadata)
+        self.error: grpc.RpcError | None = None
         self.ended = threading.Event()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -151,8 +155,8 @@ class Peer:
         try:
             for message in self._call:
                 self.inbox.put(message)
-        except grpc.RpcError:
-            pass
+        except grpc.RpcError as error:
+            self.error = error
         self.ended.set()
 
     def say(self, message: Any) -> None:
@@ -180,9 +184,11 @@ class Peer:
 class Controller(Peer):
     """Registers as a node and does what the test says."""
 
-    def __init__(self, address: str, name: str, slots: int, **fields: Any) -> None:
+    def __init__(
+        self, address: str, name: str, slots: int, *, secret: str = "", **fields: Any
+    ) -> None:
         register = node_pb2.Register(name=name, slots=slots, cluster="main", **fields)
-        super().__init__(address, node_pb2.NodeReport(register=register), "node")
+        super().__init__(address, node_pb2.NodeReport(register=register), "node", secret)
 
     def welcome(self) -> Controller:
         self.expect("welcome")
