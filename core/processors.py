@@ -25,8 +25,11 @@ def of(indices: Iterable[int]) -> ProcessorMap:
         for index in wanted:
             result |= 1 << index
         return result
+    first, last = min(wanted), max(wanted)
+    if last - first + 1 == len(wanted) == len(set(wanted)):  # as they mostly are: all in a row
+        return block(first, len(wanted))
     # Bit by bit in one buffer: setting a bit of a wide integer copies all of it.
-    cells = bytearray((max(wanted) >> 3) + 1)
+    cells = bytearray((last >> 3) + 1)
     for index in wanted:
         cells[index >> 3] |= 1 << (index & 7)
     return int.from_bytes(cells, "little")

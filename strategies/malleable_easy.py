@@ -16,47 +16,12 @@ from heapq import heapify, heappop, heapreplace
 
 from pliant.core.ids import JobId
 from pliant.core.placement import first_fit
-from pliant.core.processors import NONE, ProcessorMap, count, of
+from pliant.core.processors import count
 from pliant.core.scheduling import Availability, RunningJob, View, WaitingJob
 from pliant.strategies.agreements import Agreement, honour
 from pliant.strategies.composed import Composed, Resizing
-from pliant.strategies.placing import Placer, usable
-
-
-def prefer(job: RunningJob | WaitingJob) -> int:
-    """The preferred size; without one the largest."""
-    return job.sizes.preferred or job.sizes.hi
-
-
-class Ledger:
-    """What donors would give: sizes and processors on paper, until all of it is offered."""
-
-    def __init__(self, view: View) -> None:
-        self._usable = usable(view.nodes)
-        #: In order of start.
-        self.donors = [job for job in view.running if job.resizable and not job.sizes.fixed]
-        self.sizes = {job.id: job.size for job in self.donors}
-        self.minima = {job.id: job.sizes.lo for job in self.donors}
-        self.preferred = {job.id: prefer(job) for job in self.donors}
-        #: Given, not yet promised to anybody.
-        self.spare: ProcessorMap = NONE
-
-    def lower(self, job: RunningJob, size: int) -> None:
-        """Have a donor give its last ranks."""
-        given = of(job.ranks[size : self.sizes[job.id]])
-        self.sizes[job.id] = size
-        # What a drained node gives back nobody may have.
-        self.spare |= given & self._usable
-
-    def above(self, floors: dict[JobId, int]) -> int:
-        """How many processors all donors together have above their floors."""
-        return sum(max(0, self.sizes[job.id] - floors[job.id]) for job in self.donors)
-
-    def offer(self, view: View, placer: Placer) -> None:
-        """Ask every donor for what it shall give."""
-        for job in self.donors:
-            if self.sizes[job.id] < job.size:
-                placer.shrink(job, self.sizes[job.id])
+from pliant.strategies.donors import Floors, Ledger, donors_of, prefer
+from pliant.strategies.placing import Placer
 
 
 class Family(Resizing):
@@ -76,7 +41,7 @@ class Family(Resizing):
 
     def after(self, view: View, placer: Placer) -> None:
         """Shrink for those that wait, then let the others grow."""
-        ledger = Ledger(view)
+        ledger = Ledger(view, self._wealth)
         if ledger.donors:
             self._shrink(view, placer, ledger)
             self._grow(ledger, placer)
@@ -93,34 +58,29 @@ class Family(Resizing):
                 later = first_fit(ledger.spare, size - count(now))
                 free, ledger.spare = free & ~now, ledger.spare & ~later
                 agreed.append((job.id, now | later))
-        ledger.offer(view, placer)
+        ledger.offer(placer)
         for job_id, processors in agreed:
             placer.start_on(job_id, processors)
 
     def _pay(self, job: WaitingJob, free: int, ledger: Ledger) -> int:
         """Lower donors until the job has what it needs; its size, or 0 and nothing is changed."""
         for need, floors in self._rules(job, ledger):
-            if free + count(ledger.spare) + ledger.above(floors) < need:
+            if free + count(ledger.spare) + floors.above < need:
                 continue
             sizes, spare = dict(ledger.sizes), ledger.spare
             while (short := need - free - count(ledger.spare)) > 0:
-                donor = self._donor(ledger, floors)
+                donor = floors.richest(ledger.sizes)
                 if donor is None:
                     break
-                self._take(ledger, donor, short, floors[donor.id])
+                self._take(ledger, donor, short, floors.least[donor.id])
             else:
                 return need
-            ledger.sizes, ledger.spare = sizes, spare
+            ledger.undo(sizes, spare)
         return 0
 
-    def _rules(self, job: WaitingJob, ledger: Ledger) -> Iterator[tuple[int, dict[JobId, int]]]:
+    def _rules(self, job: WaitingJob, ledger: Ledger) -> Iterator[tuple[int, Floors]]:
         """What the job needs and how far donors go down for it, best rule first."""
         yield job.sizes.lo, ledger.minima
-
-    def _donor(self, ledger: Ledger, floors: dict[JobId, int]) -> RunningJob | None:
-        """Who gives next; the first started of equals."""
-        able = [job for job in ledger.donors if ledger.sizes[job.id] > floors[job.id]]
-        return max(able, key=lambda job: self._wealth(job, ledger.sizes[job.id]), default=None)
 
     @abstractmethod
     def _wealth(self, job: RunningJob, size: int) -> float:
@@ -191,7 +151,7 @@ class Preference(Family):
         """Its preferred size."""
         return prefer(job)
 
-    def _rules(self, job: WaitingJob, ledger: Ledger) -> Iterator[tuple[int, dict[JobId, int]]]:
+    def _rules(self, job: WaitingJob, ledger: Ledger) -> Iterator[tuple[int, Floors]]:
         yield prefer(job), ledger.preferred
         yield job.sizes.lo, ledger.preferred
         yield job.sizes.lo, ledger.minima
@@ -232,7 +192,7 @@ class MalleableEasy(Composed):
     def is_available(self, job: WaitingJob, view: View) -> Availability:
         """Now, if nobody waits and running jobs can make room; else by the estimates."""
         found = super().is_available(job, view)
-        donors = Ledger(view).donors
+        donors = donors_of(view)
         room = count(view.free) + sum(donor.size - donor.sizes.lo for donor in donors)
         if not found.accepted or found.start == view.now or view.waiting or job.sizes.lo > room:
             return found

@@ -58,6 +58,8 @@ class Placer:
         self.free = view.free
         #: What each donor will give and no start of this plan has taken.
         self.coming: dict[JobId, ProcessorMap] = {}
+        #: All of it together.
+        self._pool = NONE
         self.shrinks: list[Offer] = []
         self.starts: list[Start] = []
         self.expands: list[Offer] = []
@@ -70,7 +72,9 @@ class Placer:
         if self._usable is None:
             self._usable = usable(self._view.nodes)
         # What a drained node gives back nobody may have.
-        self.coming[job.id] = of(job.ranks) & ~kept & self._usable
+        given = of(job.ranks[size:]) & self._usable
+        self.coming[job.id] = given
+        self._pool |= given
         offer = Offer(job.id, kept)
         self.shrinks.append(offer)
         return offer
@@ -149,16 +153,24 @@ class Placer:
     # ---------------------------------------------------------------- helpers
 
     def _coming(self, donors: Collection[JobId] | None) -> ProcessorMap:
+        if donors is None:
+            return self._pool
         result = NONE
-        for donor, given in self.coming.items():
-            if donors is None or donor in donors:
-                result |= given
+        for donor in donors:
+            result |= self.coming.get(donor, NONE)
         return result
 
     def _use(self, taken: ProcessorMap) -> None:
         self.free &= ~taken
+        left = taken & self._pool
+        self._pool ^= left
         for donor, given in self.coming.items():
-            self.coming[donor] = given & ~taken
+            if not left:
+                break
+            part = given & left
+            if part:
+                self.coming[donor] = given ^ part
+                left ^= part
 
     def _parts(self) -> dict[str, ProcessorMap]:
         if self._clusters is None:
