@@ -296,6 +296,7 @@ class Execute:
             self._resolve(entry)
         if ended:
             for job in ended:
+                self._timers.drop(job, self._core.jobs[job].run)
                 self._core.forget(job)
             self.on_ended(ended)
 

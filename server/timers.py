@@ -5,7 +5,11 @@ from __future__ import annotations
 import heapq
 from itertools import count
 
-from pliant.core.timers import Timer
+from pliant.core.ids import JobId
+from pliant.core.timers import Timer, TimerKind
+
+#: Entries that may be void, besides as many as are in force.
+SPARE = 1000
 
 
 class Timers:
@@ -20,6 +24,14 @@ class Timers:
         """Have the timer fire at a time."""
         self._times[timer] = at
         heapq.heappush(self._heap, (at, next(self._order), timer))
+        if len(self._heap) > 2 * len(self._times) + SPARE:
+            self._heap = [entry for entry in self._heap if self._times.get(entry[2]) == entry[0]]
+            heapq.heapify(self._heap)
+
+    def drop(self, job: JobId, run: int) -> None:
+        """Forget what was to be asked of a job that has ended."""
+        for kind in TimerKind:
+            self._times.pop(Timer(kind, job, run), None)
 
     def due(self, now: float) -> list[Timer]:
         """Remove and return the timers whose time has come."""

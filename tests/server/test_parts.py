@@ -22,7 +22,7 @@ from pliant.server.nodemap import NodeMap
 from pliant.server.planner import FALLBACK, FAULTS_ALLOWED, Planner
 from pliant.server.program import Program, expand
 from pliant.server.requests import RequestError, check_submission
-from pliant.server.timers import Timers
+from pliant.server.timers import SPARE, Timers
 from pliant.server.worlds import World, WorldBook
 
 A, B = NodeName("a"), NodeName("b")
@@ -184,6 +184,18 @@ def test_timers_fire_once_and_can_be_moved() -> None:
     assert timers.due(20) == [one, two]
     assert timers.due(20) == []
     assert timers.next_time() is None
+
+
+def test_jobs_that_ended_leave_no_timers() -> None:
+    timers = Timers()
+    timers.set(Timer(TimerKind.LIMIT, JobId(0), 1), 1e9)
+    for number in range(1, 10_000):
+        for kind in (TimerKind.START, TimerKind.LIMIT):
+            timers.set(Timer(kind, JobId(number), 1), 1000 + number)
+        timers.drop(JobId(number), 1)
+    assert len(timers._heap) < 2 * SPARE
+    assert timers.due(1e6) == []
+    assert timers.next_time() == 1e9
 
 
 def test_leases_judge_by_silence() -> None:
