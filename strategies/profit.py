@@ -8,10 +8,10 @@ What the printed algorithm lacks: free processors come first, a rejected job lea
 losses are those of the allocation on paper.
 
 Choices where the source is silent: a job without a contract has no deadline to miss, so it is never
-rejected but waits until it costs nobody anything; while a resize is under way, or a job has only
+rejected but waits until it costs nobody anything. While a resize is under way, or a job has only
 just started and may still say that it is malleable, nobody is rejected who might be accepted after
-that; an accepted job that loses its processors (a donor refused) is
-started as soon as its minimum is there, whatever that costs.
+that. An accepted job that loses its processors (a donor refused) is started as soon as its minimum
+is there, whatever that costs.
 """
 
 import math
