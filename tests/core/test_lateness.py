@@ -136,3 +136,21 @@ def test_an_end_has_a_deadline_after_a_restart_too(rig: Rig) -> None:
         rig.do(events.NodeRegistered(node.name, 4, worlds=(live,)))
     rig.wait(66)
     assert rig.core.nodes[N1].drained
+
+
+def test_leavers_are_killed_until_they_are_gone() -> None:
+    rig = Rig({"n1": 4, "n2": 4})
+    rig.run(1, "1-8")
+    rig.submit(2, "4")
+    rig.shrink_to_go(1)
+    rig.begin(1)
+    rig.decide(1)
+    rig.wait(31)
+    assert rig.one(commands.Kill).processors == of([4, 5, 6, 7])
+    rig.exit(1, 4, 5, 6, signal=9)
+    rig.wait(31)
+    assert rig.one(commands.Kill).processors == of([7])
+    assert rig.kinds(1).count("job.warning") == 1 + 3  # the kill, and three bad ends
+    rig.exit(1, 7, signal=9)
+    rig.wait(100)
+    assert not rig.take(commands.Kill)

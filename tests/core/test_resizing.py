@@ -211,22 +211,6 @@ def test_leavers_that_stay_are_killed_and_nobody_else(rig: Rig) -> None:
     assert not rig.take(commands.Kill)
 
 
-def test_leavers_are_killed_until_they_are_gone(rig: Rig) -> None:
-    rig.submit(2, "4")
-    rig.shrink_to_go(1)
-    rig.begin(1)
-    rig.decide(1)
-    rig.wait(31)
-    assert rig.one(commands.Kill).processors == of([4, 5, 6, 7])
-    rig.exit(1, 4, 5, 6, signal=9)
-    rig.wait(31)
-    assert rig.one(commands.Kill).processors == of([7])
-    assert rig.kinds(1).count("job.warning") == 1 + 3  # the kill, and three bad ends
-    rig.exit(1, 7, signal=9)
-    rig.wait(100)
-    assert not rig.take(commands.Kill)
-
-
 def test_a_refusal_gives_quiet_time(rig: Rig) -> None:
     rig.submit(2, "4")
     rig.answer(1, Verb.REJECT)
@@ -344,57 +328,6 @@ def test_a_rollback_kills_the_newcomers_and_changes_nothing(rig: Rig) -> None:
     assert note.data["stage"] == "move"
 
 
-def no_safe_point(rig: Rig) -> None:
-    rig.submit(2, "4")
-    rig.shrink_to_go(1)
-    rig.wait(61)
-    assert rig.stage(1) is S.WITHDRAWING
-    assert rig.one(commands.SendWithdraw).reason == "no safe point within 60 s"
-    assert rig.job(2).earmark == NONE
-
-
-def test_no_safe_point_and_the_application_confirms(rig: Rig) -> None:
-    no_safe_point(rig)
-    rig.do(events.ResizeWithdrawn(JobId(1), 1, rig.resize(1).id))
-    assert (rig.state(1), rig.job(1).size) == (JobState.RUNNING, 8)
-
-
-def test_no_safe_point_but_it_had_begun(rig: Rig) -> None:
-    no_safe_point(rig)
-    rig.begin(1)
-    assert rig.stage(1) is S.BEGUN
-    rig.finish(1)
-    assert (rig.state(1), rig.job(1).size) == (JobState.RUNNING, 4)
-    assert rig.state(2) is JobState.STARTING
-
-
-def test_no_answer_to_a_withdrawal_before_the_deadline_fails_the_job(rig: Rig) -> None:
-    no_safe_point(rig)
-    rig.wait(31)
-    assert rig.job(1).reason == (
-        "no answer to the withdrawal within 30 s in resize 1 (stage withdrawing)"
-    )
-    rig.exit(1, signal=15)
-    assert (rig.state(1), rig.state(2)) == (JobState.FAILED, JobState.STARTING)
-
-
-def test_who_had_begun_before_the_withdrawal_gets_the_whole_deadline(rig: Rig) -> None:
-    no_safe_point(rig)
-    rig.wait(20)
-    rig.begin(1)
-    rig.wait(29)
-    assert rig.stage(1) is S.BEGUN
-    rig.wait(2)
-    assert rig.job(1).reason == "no decision within 30 s in resize 1 (stage begun)"
-
-
-def test_a_withdrawal_nobody_heard_is_said_again(rig: Rig) -> None:
-    no_safe_point(rig)
-    rig.do(events.ApplicationLeft(JobId(1), 1))
-    rig.register(1, pending=rig.resize(1).id)
-    assert rig.one(commands.SendWithdraw).resize == 1
-
-
 def test_no_decision_before_the_deadline_fails_the_job_with_the_stage(rig: Rig) -> None:
     rig.submit(2, "4")
     rig.shrink_to_go(1)
@@ -456,59 +389,3 @@ def test_one_transaction_at_a_time(rig: Rig) -> None:
     rig.submit(3, "2")
     assert not rig.take(commands.SendOffer)
     assert "busy with resize 1 (8 -> 4, stage talk)" in rig.ask_for(1, 6).refusal
-
-
-# ---------------------------------------------------------------- operators
-
-
-def test_an_operator_fixes_a_size_and_gives_it_back(rig: Rig) -> None:
-    assert rig.ask_for(1, 5).message == "job 1 was offered 5 processors"
-    rig.shrink_to_go(1)
-    rig.finish(1)
-    assert (rig.job(1).ranks, rig.job(1).pinned) == ((0, 1, 2, 3, 4), True)
-    assert not rig.take(commands.SendOffer)
-    assert "strategy again" in rig.ask_for(1, 0).message
-    assert rig.offer(1).items[0].sizes == "8"
-
-
-def test_an_operator_may_name_what_to_give_back(rig: Rig) -> None:
-    rig.ask_for(1, 6, release=[1, 6])
-    rig.shrink_to_go(1)
-    assert rig.one(commands.SendGo).leaving_ranks == (1, 6)
-    rig.finish(1)
-    assert rig.job(1).ranks == (0, 2, 3, 4, 5, 7)
-
-
-@pytest.mark.parametrize(
-    ("size", "release", "says"),
-    [
-        (9, [], "size 9 is not one of job 1's sizes 1-8"),
-        (8, [], "already has 8 processors"),
-        (6, [1], "names 1 processor, the new size gives back 2"),
-        (7, [11], "does not have all of the processors"),
-    ],
-)
-def test_what_an_operator_cannot_have(rig: Rig, size: int, release: list[int], says: str) -> None:
-    assert says in rig.ask_for(1, size, release).refusal
-    assert rig.stage(1) is None
-    assert not rig.job(1).pinned
-
-
-def test_an_operator_cannot_have_more_than_is_free(rig: Rig) -> None:
-    half(rig)
-    assert "2 more processors are needed, 0 are free" in rig.ask_for(1, 6).refusal
-    assert "the new size is larger" in rig.ask_for(1, 6, [1]).refusal
-
-
-def test_not_every_job_can_be_resized() -> None:
-    rig = Rig({"n1": 4})
-    assert rig.ask_for(9, 2).refusal == "there is no job 9"
-    rig.submit(1, "1-2")
-    assert "still starting: try again" in rig.ask_for(1, 1).refusal
-    rig.up(1)
-    assert "has not registered" in rig.ask_for(1, 1).refusal
-    rig.register(1)
-    rig.do(events.ApplicationLeft(JobId(1), 1))
-    assert "not connected" in rig.ask_for(1, 1).refusal
-    rig.exit(1)
-    assert "already ended" in rig.ask_for(1, 0).refusal

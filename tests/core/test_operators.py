@@ -1,0 +1,80 @@
+"""Operators fix the size of a job, and are told why not."""
+
+from __future__ import annotations
+
+import pytest
+
+from pliant.core import commands, events
+from pliant.core.ids import JobId
+from testkit.corekit import Rig
+
+
+@pytest.fixture
+def rig() -> Rig:
+    """One malleable job on all eight processors of two nodes."""
+    rig = Rig({"n1": 4, "n2": 4})
+    rig.run(1, "1-8")
+    rig.sent.clear()
+    return rig
+
+
+def half(rig: Rig) -> None:
+    """Let the job run on processors 0 to 3, its size left to the strategy."""
+    rig.submit(2, "4")
+    rig.shrink_to_go(1)
+    rig.finish(1)
+    assert rig.job(1).ranks == (0, 1, 2, 3)
+    rig.sent.clear()
+
+
+def test_an_operator_fixes_a_size_and_gives_it_back(rig: Rig) -> None:
+    assert rig.ask_for(1, 5).message == "job 1 was offered 5 processors"
+    rig.shrink_to_go(1)
+    rig.finish(1)
+    assert (rig.job(1).ranks, rig.job(1).pinned) == ((0, 1, 2, 3, 4), True)
+    assert not rig.take(commands.SendOffer)
+    assert "strategy again" in rig.ask_for(1, 0).message
+    assert rig.offer(1).items[0].sizes == "8"
+
+
+def test_an_operator_may_name_what_to_give_back(rig: Rig) -> None:
+    rig.ask_for(1, 6, release=[1, 6])
+    rig.shrink_to_go(1)
+    assert rig.one(commands.SendGo).leaving_ranks == (1, 6)
+    rig.finish(1)
+    assert rig.job(1).ranks == (0, 2, 3, 4, 5, 7)
+
+
+@pytest.mark.parametrize(
+    ("size", "release", "says"),
+    [
+        (9, [], "size 9 is not one of job 1's sizes 1-8"),
+        (8, [], "already has 8 processors"),
+        (6, [1], "names 1 processor, the new size gives back 2"),
+        (7, [11], "does not have all of the processors"),
+    ],
+)
+def test_what_an_operator_cannot_have(rig: Rig, size: int, release: list[int], says: str) -> None:
+    assert says in rig.ask_for(1, size, release).refusal
+    assert rig.stage(1) is None
+    assert not rig.job(1).pinned
+
+
+def test_an_operator_cannot_have_more_than_is_free(rig: Rig) -> None:
+    half(rig)
+    assert "2 more processors are needed, 0 are free" in rig.ask_for(1, 6).refusal
+    assert "the new size is larger" in rig.ask_for(1, 6, [1]).refusal
+
+
+def test_not_every_job_can_be_resized() -> None:
+    rig = Rig({"n1": 4})
+    assert rig.ask_for(9, 2).refusal == "there is no job 9"
+    rig.submit(1, "1-2")
+    assert "still starting: try again" in rig.ask_for(1, 1).refusal
+    rig.up(1)
+    assert "has not registered" in rig.ask_for(1, 1).refusal
+    rig.register(1)
+    rig.do(events.ApplicationLeft(JobId(1), 1))
+    assert "not connected" in rig.ask_for(1, 1).refusal
+    rig.exit(1)
+    assert "already ended" in rig.ask_for(1, 0).refusal
