@@ -51,6 +51,7 @@ class Round:
         self._threshold = threshold
         self._initial = initial
         self._sites = sites(view)
+        self._widest = max((count(site.part) for site in self._sites), default=0)
         self.placer = Placer(view, "worst-fit")
         #: Why jobs wait.
         self.reasons: dict[JobId, str] = {}
@@ -141,6 +142,8 @@ class Round:
         site.growing = site.growing or any(map(growth.may_grow, site.jobs))
 
     def _wait(self, job: WaitingJob, reason: str | None = None, *, tried: bool = True) -> None:
+        if job.sizes.lo > self._widest:
+            reason = f"needs {job.sizes.lo} processors, the largest cluster has {self._widest}"
         self.reasons[job.id] = reason or needs(job, self.idle())
         if tried:
             self.failed.append(job.id)

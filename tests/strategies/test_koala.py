@@ -232,7 +232,7 @@ def test_a_job_goes_to_the_cluster_with_most_idle_processors(name: str) -> None:
     plan = decide(name, view)
     assert [start.processors for start in plan.starts] == [block(8, 3), block(11, 5)]
     plan = decide(name, replace(view, waiting=(waiting(9, "9"),)))
-    assert plan.reasons == {9: "needs at least 9 processors, 8 can be given to it now"}
+    assert plan.reasons == {9: "needs 9 processors, the largest cluster has 8"}
 
 
 @every
