@@ -7,56 +7,78 @@ not there has misunderstood the view, and the whole plan is its fault.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
+from pliant.core.ids import JobId
 from pliant.core.processors import NONE, ProcessorMap, count, of, text
-from pliant.core.scheduling import Offer, Plan, RunningJob, Start, View
+from pliant.core.scheduling import Plan, RunningJob, Start, View
 
 
 def find_fault(view: View, plan: Plan) -> str | None:
-    """What is wrong with the plan, for people; None: nothing."""
+    """What is wrong with the plan first of all, for people; None: nothing."""
+    # Later tests rely on earlier ones, and are not made after the first fault.
     return next(_faults(view, plan), None)
 
 
 def _faults(view: View, plan: Plan) -> Iterator[str]:
-    running = {job.id: job for job in view.running}
-    offered = [offer.job for offer in (*plan.shrinks, *plan.expands)]
-    started = [start.job for start in plan.starts]
-    if len(set(offered)) < len(offered):
-        yield "makes one job two offers"
-    if len(set(started)) < len(started):
-        yield "starts one job twice"
+    running = {job.id: job for job in view.running if job.resizable}
+    yield from _doubles(plan)
+    yield from _offer_faults(plan, running)
     given = NONE
     for offer in plan.shrinks:
-        job = running.get(offer.job)
-        yield from _offer_faults(offer, job)
-        if job is not None:
-            if not offer.processors or offer.processors & ~of(job.ranks):
-                yield f"shrinks job {offer.job} to processors that it does not have"
-            given |= of(job.ranks) & ~offer.processors
+        own = of(running[offer.job].ranks)
+        if not offer.processors or offer.processors & ~own:
+            yield f"shrinks job {offer.job} to processors that it does not have"
+        given |= own & ~offer.processors
     yield from _start_faults(view, plan.starts, given)
     free = view.free
     for start in plan.starts:
         free &= ~start.processors
     for offer in plan.expands:
+        own = of(running[offer.job].ranks)
+        added = offer.processors & ~own
+        if own & ~offer.processors:
+            yield f"expands job {offer.job} without processors that it has"
+        if added & ~free:
+            yield f"gives job {offer.job} processors that are not free: {text(added & ~free)}"
+        free &= ~added
+    yield from _other_faults(view, plan)
+
+
+def _doubles(plan: Plan) -> Iterator[str]:
+    offered = [offer.job for offer in (*plan.shrinks, *plan.expands)]
+    if len(set(offered)) < len(offered):
+        yield "makes one job two offers"
+    if len({start.job for start in plan.starts}) < len(plan.starts):
+        yield "starts one job twice"
+
+
+def _offer_faults(plan: Plan, running: Mapping[JobId, RunningJob]) -> Iterator[str]:
+    for offer in (*plan.shrinks, *plan.expands):
         job = running.get(offer.job)
-        yield from _offer_faults(offer, job)
-        if job is not None:
-            added = offer.processors & ~of(job.ranks)
-            if of(job.ranks) & ~offer.processors:
-                yield f"expands job {offer.job} without processors that it has"
-            if added & ~free:
-                yield f"gives job {offer.job} processors that are not free: {text(added & ~free)}"
-            free &= ~added
-    if plan.wake_at is not None and not math.isfinite(plan.wake_at):
-        yield f"wants to be woken at {plan.wake_at}"
+        if job is None:
+            yield f"offers to job {offer.job}, which cannot be resized now"
+        elif offer.processors < 0 or count(offer.processors) not in job.sizes:
+            yield f"offers job {offer.job} a size that is not one of {job.sizes}"
 
 
-def _offer_faults(offer: Offer, job: RunningJob | None) -> Iterator[str]:
-    if job is None or not job.resizable:
-        yield f"offers to job {offer.job}, which cannot be resized now"
-    elif offer.processors < 0 or count(offer.processors) not in job.sizes:
-        yield f"offers job {offer.job} a size that is not one of {job.sizes}"
+def _other_faults(view: View, plan: Plan) -> Iterator[str]:
+    if plan.wake_at is not None and not view.now < plan.wake_at < math.inf:
+        yield f"wants to be woken at {plan.wake_at}, and it is {view.now}"
+    reasons = [each.reason for each in plan.rejects]
+    reasons += [each.reason for each in plan.accepts]
+    for reason in (*reasons, *plan.reasons.values()):
+        if not _is_text(reason):
+            yield f"says what is no text: {reason!r}"
+
+
+def _is_text(reason: str) -> bool:
+    """Whether it can be stored: half of a surrogate pair cannot."""
+    try:
+        reason.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _start_faults(view: View, starts: Sequence[Start], given: ProcessorMap) -> Iterator[str]:

@@ -46,6 +46,10 @@ def main() -> int:
         return _say(answers, "refused", "strategy", str(error)) or 1
     except OptionError as error:
         return _say(answers, "refused", "strategy_options", str(error)) or 1
+    except Exception as error:  # others' code may raise anything
+        traceback.print_exc()
+        text = f"strategy {name!r} cannot be made: {type(error).__name__}: {error}"
+        return _say(answers, "refused", "strategy", text) or 1
     _say(answers, "ready")
     views: queue.SimpleQueue[View] = queue.SimpleQueue()
     threading.Thread(target=_read, args=(requests, views), daemon=True).start()

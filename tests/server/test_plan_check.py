@@ -40,7 +40,7 @@ def offer(job: int, processors: int) -> Offer:
         Plan(),
         Plan(starts=(start(7, block(6, 4)),)),
         Plan(shrinks=(offer(1, block(0, 2)),), starts=(start(8, block(2, 2) | block(6, 4)),)),
-        Plan(expands=(offer(1, block(0, 4) | block(6, 4)),), wake_at=5.0),
+        Plan(expands=(offer(1, block(0, 4) | block(6, 4)),), wake_at=1000.5),
         Plan(starts=(start(9, block(6, 2)), start(7, block(10, 2)))),
         Plan(starts=(start(7, block(6, 2)),), expands=(offer(1, block(0, 4) | block(8, 2)),)),
     ],
@@ -85,7 +85,9 @@ def test_plans_that_fit(plan: Plan) -> None:
             Plan(starts=(start(7, block(6, 2)),), expands=(offer(1, block(0, 4) | block(7, 2)),)),
             "gives job 1 processors that are not free: 7",
         ),
-        (Plan(wake_at=float("nan")), "wants to be woken at nan"),
+        (Plan(wake_at=float("nan")), "wants to be woken at nan, and it is 1000.0"),
+        (Plan(wake_at=1000.0), "wants to be woken at 1000.0, and it is 1000.0"),
+        (Plan(reasons={JobId(7): "\udc80"}), r"says what is no text: '\udc80'"),
     ],
 )
 def test_plans_that_do_not(plan: Plan, fault: str) -> None:

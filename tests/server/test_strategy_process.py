@@ -122,6 +122,10 @@ def broken():
     raise RuntimeError("no strategy today")
 
 
+def leaving():
+    sys.exit(5)
+
+
 def hanging():
     time.sleep(1000)
 '''
@@ -204,8 +208,12 @@ def test_what_cannot_be_loaded_is_refused(
 
 
 def test_one_that_cannot_even_be_made(make: Callable[..., StrategyProcess]) -> None:
-    with pytest.raises(StrategyFaultError, match=r"^its process ended with exit code 1$"):
+    with pytest.raises(StrategyRefusedError, match="cannot be made: RuntimeError: no strategy to"):
         make("broken").check(PATIENCE_S)
+    with pytest.raises(StrategyFaultError, match="cannot be made: RuntimeError: no strategy toda"):
+        make("broken").plan(view(""), PATIENCE_S)
+    with pytest.raises(StrategyFaultError, match=r"^its process ended with exit code 5$"):
+        make("leaving").check(PATIENCE_S)
     with pytest.raises(StrategyFaultError, match=r"^no answer within 0\.5 s$"):
         make("hanging").check(0.5)
 
@@ -346,4 +354,5 @@ def test_check_tells_what_is_wrong_with_a_strategy_of_others() -> None:
     assert "strategy_options: strategy theirs:Good has no option 'least'; it has: most" in check(
         "theirs:Good", "--strategy-option", "least=1"
     )
-    assert "strategy: theirs:broken: its process ended with exit code 1" in check("theirs:broken")
+    assert "cannot be made: RuntimeError: no strategy today" in check("theirs:broken")
+    assert "strategy: theirs:leaving: its process ended with exit code 5" in check("theirs:leaving")
