@@ -75,6 +75,7 @@ def test_the_coordinator_leaves(start: Start, stop: Path) -> None:
     finish(app, stop)
 
 
+@pytest.mark.timeout(300)
 def test_many_cycles_in_which_the_oldest_world_leaves(start: Start, stop: Path) -> None:
     app = start("verify", 2, str(stop))
     pauses: dict[str, list[float]] = {"grow": [], "shrink": []}
