@@ -54,6 +54,9 @@ class StrategyRefusedError(Exception):
 class StrategyProcess:
     """One strategy and its child, which is started at once.
 
+    The child ends with the thread that started it: call from threads that live as long as the
+    server.
+
     Args:
         name: of the strategy.
         options: of the strategy.

@@ -7,11 +7,13 @@ strategy prints goes where errors go, to the server's log.
 
 from __future__ import annotations
 
+import ctypes
 import io
 import json
 import os
 import pickle
 import queue
+import signal
 import sys
 import threading
 import traceback
@@ -24,6 +26,7 @@ from pliant.strategies import OptionError, Strategy, UnknownStrategyError, load_
 
 #: Every message begins with its length, so many bytes with the highest first.
 LENGTH_BYTES = 8
+_PR_SET_PDEATHSIG = 1
 
 
 def frame(message: object) -> bytes:
@@ -38,6 +41,7 @@ def main() -> int:
     Returns:
         0: the input ended, 1: there is no such strategy, and that was said.
     """
+    _end_with_the_server()
     requests, answers = _take_pipes()
     name, options = sys.argv[1], json.loads(sys.argv[2])
     try:
@@ -55,6 +59,13 @@ def main() -> int:
     threading.Thread(target=_read, args=(requests, views), daemon=True).start()
     while True:
         _say(answers, *_answer(strategy, views.get()))
+
+
+def _end_with_the_server() -> None:
+    """Be killed when the thread that made us ends, also where no thread of ours gets to run."""
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "prctl"):
+        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 def _take_pipes() -> tuple[BinaryIO, BinaryIO]:

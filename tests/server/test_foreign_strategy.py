@@ -82,3 +82,14 @@ def test_a_bad_one_delays_and_is_replaced(
     wait_until(lambda: not workers(server))
     node.close()
     assert server.stop(signal.SIGTERM) == 0
+
+
+def test_options_reach_the_strategy(make_server: Callable[..., Server]) -> None:
+    server = make_server(strategy="egs+pra", strategy_options={"initial": "lo", "threshold": 1})
+    server.start("--strategy-option", "initial=max")
+    node = server.controller(slots=4).welcome()
+    with server.user() as user:
+        user.submit(sizes="1-4")
+        assert node.expect("start_world").world_size == 4
+    assert workers(server) == []
+    node.close()
