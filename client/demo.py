@@ -24,7 +24,7 @@ from pliant.client.errors import ClientError, NoServerError, RequestError
 from pliant.client.gantt import gantt_svg
 from pliant.client.interrupts import Interrupted, Interrupts
 from pliant.client.local import LocalCluster, Shape
-from pliant.client.output import INTERRUPTED, Parser, fail, run_command
+from pliant.client.output import INTERRUPTED, Parser, check_place, fail, run_command
 from pliant.client.timeline import timeline
 
 PROG = "pliant demo"
@@ -72,7 +72,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    _check_writable(options.output)
+    check_place(options.output)
     procs.adopt_orphans()
     with Interrupts() as interrupts:
         with interrupts.shielded():
@@ -88,13 +88,6 @@ def _run(options: argparse.Namespace) -> int:
             return INTERRUPTED if not left else 1
         demo.check_leftovers(left)
     return 1 if demo.checks.failed else 0
-
-
-def _check_writable(path: str) -> None:
-    folder = os.path.dirname(os.path.abspath(path))
-    target = path if os.path.exists(path) else folder
-    if os.path.isdir(path) or not os.access(target, os.W_OK):
-        raise ClientError(f"{path} cannot be written; name another file with --output")
 
 
 class Demo:

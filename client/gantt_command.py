@@ -7,13 +7,11 @@ import pliant.client.quiet  # noqa: F401
 # isort: split
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 
 from pliant.client.connection import Connection
-from pliant.client.errors import ClientError
-from pliant.client.output import Parser, fail, run_command
+from pliant.client.output import Parser, check_place, fail, run_command
 
 PROG = "pliant gantt"
 
@@ -30,7 +28,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _draw(options: argparse.Namespace) -> int:
     from pliant.client.gantt import gantt_svg
 
-    _check_output(options.output)
+    if options.output != "-":
+        check_place(options.output)
     with Connection() as link:
         jobs = link.request("jobs", ids=options.ids or None, all=True)["jobs"]
         known = {job["id"] for job in jobs}
@@ -49,16 +48,3 @@ def _draw(options: argparse.Namespace) -> int:
         with open(options.output, "w", encoding="utf-8") as file:
             file.write(picture)
     return 0
-
-
-def _check_output(path: str) -> None:
-    """Say what is wrong with the name of the file before anything is asked."""
-    folder = os.path.dirname(os.path.abspath(path))
-    if path == "-":
-        return
-    if os.path.isdir(path):
-        raise ClientError(f"output: {path} is a directory; name a file in it")
-    if not os.path.isdir(folder):
-        raise ClientError(
-            f"output: the directory {folder} does not exist; mkdir -p it, or name another"
-        )

@@ -59,6 +59,23 @@ def _give_up_stdout() -> None:
         pass  # it is no file
 
 
+def check_place(path: str) -> None:
+    """Check that a file can be written, before the work whose result it shall hold.
+
+    Raises:
+        ClientError: what is wrong with its name, and what helps.
+    """
+    folder = os.path.dirname(os.path.abspath(path))
+    if os.path.isdir(path):
+        raise ClientError(f"output: {path} is a directory; name a file in it")
+    if not os.path.isdir(folder):
+        raise ClientError(
+            f"output: the directory {folder} does not exist; mkdir -p it, or name another"
+        )
+    if not os.access(path if os.path.exists(path) else folder, os.W_OK):
+        raise ClientError(f"output: {path} cannot be written; name another file")
+
+
 def describe(error: OSError) -> str:
     """Return the file that an error is about, and what is wrong with it."""
     path = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else "output"

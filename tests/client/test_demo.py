@@ -116,7 +116,7 @@ def test_holders() -> None:
 
 def test_a_picture_that_cannot_be_written(tmp_path: Path, capsys: Capture) -> None:
     assert main(["-o", str(tmp_path)]) == 1
-    assert "cannot be written" in capsys.readouterr().err
+    assert "is a directory; name a file in it" in capsys.readouterr().err
 
 
 def start(tmp_path: Path, *words: str) -> subprocess.Popen[str]:
