@@ -304,7 +304,9 @@ def requested(state: State, event: ResizeRequested) -> None:
         state.emit(Answer(event.request, message=f"job {job.id} is resized by the strategy again"))
         return
     job.pinned = True
-    transaction.open_talk(state, job, _target(state, job, event), f"user {event.actor}")
+    transaction.open_talk(
+        state, job, _target(state, job, event), f"user {event.actor or 'unknown'}"
+    )
     offered = many(event.size, "processor")
     state.emit(Answer(event.request, message=f"job {job.id} was offered {offered}"))
 

@@ -54,6 +54,13 @@ def test_a_malleable_job_in_a_talk(rig: Rig) -> None:
     assert "its last safe point was 3.5 s ago" in why(rig, 1, 3.5)
 
 
+def test_who_asked_is_said_once() -> None:
+    rig = Rig({"n1": 4})
+    rig.run(1, "1-4")
+    rig.do(events.ResizeRequested(JobId(1), 2, actor="ada"))
+    assert "resize 1: 4 -> 2 processors, asked 0.0 s ago by user ada: it was offered" in why(rig, 1)
+
+
 def test_every_stage_has_its_sentence(rig: Rig) -> None:
     seen = set()
     for stage in ResizeStage:
