@@ -1,4 +1,4 @@
-"""Does a plan fit the view it was made for: asked of strategies that are not ours.
+"""Does a plan fit the view it was made for: asked of every strategy.
 
 The core refuses single parts of a plan that do not fit the state; a strategy that plans what is
 not there has misunderstood the view, and the whole plan is its fault.

@@ -93,7 +93,7 @@ class Planner:
             return own, f"returned {type(own).__name__}, no Plan"
         if own.memory != view.memory:
             json.dumps(own.memory)  # which will be stored
-        return own, None
+        return own, find_fault(view, own)
 
     def close(self) -> None:
         """End what runs beside us."""

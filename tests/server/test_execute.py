@@ -10,6 +10,7 @@ from typing import cast
 
 import pytest
 
+from pliant.core import planning
 from pliant.core.commands import Command
 from pliant.core.core import Core
 from pliant.core.events import JobSubmitted, NodeRegistered
@@ -17,6 +18,7 @@ from pliant.core.ids import JobId, NodeName
 from pliant.core.jobs import JobSpec, JobType
 from pliant.core.scheduling import Plan, Start, View
 from pliant.core.sizes import Sizes
+from pliant.core.state import State
 from pliant.server import execute as module
 from pliant.server.board import Board
 from pliant.server.clock import HybridClock
@@ -98,18 +100,40 @@ def not_json(_: View) -> Plan:
     return Plan(memory={1, 2})
 
 
-def breaks_the_commit(_: View) -> Plan:
-    return Plan(starts=(Start(JobId(1), "all of them"),))  # type: ignore[arg-type]
+def wants_too_much(view: View) -> Plan:
+    return Plan(starts=tuple(Start(job.id, 1 << 4) for job in view.waiting))
 
 
 @pytest.mark.parametrize(
     ("plan", "says"),
-    [(not_json, "not JSON serializable"), (breaks_the_commit, "could not be carried out")],
+    [
+        (not_json, "not JSON serializable"),
+        (wants_too_much, "on processors that are not there: 4"),
+    ],
 )
 def test_a_plan_that_cannot_be_carried_out_is_a_fault_of_the_strategy(
     server: Server, plan: Callable[[View], Plan], says: str
 ) -> None:
     server.planner._strategy = Wrong(plan)  # type: ignore[assignment]
+    check_faults(server, says)
+
+
+def test_a_plan_that_breaks_the_commit_is_a_fault_of_the_strategy(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = planning.commit
+
+    def commit(state: State, plan: Plan) -> None:
+        if state.strategy != FALLBACK:
+            raise RuntimeError("no way")
+        real(state, plan)
+
+    monkeypatch.setattr(planning, "commit", commit)
+    check_faults(server, "its plan could not be carried out: RuntimeError('no way')")
+
+
+def check_faults(server: Server, says: str) -> None:
+    """The strategy's faults are counted and shown, and the fallback starts all jobs."""
     for number in (1, 2, 3):
         server.submit(number).result(30)
     wait_until(lambda: server.core.strategy == FALLBACK)
