@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
 
 from pliant.core.ids import JobId
 from pliant.core.processors import NONE, ProcessorMap, count, of, text
@@ -67,7 +68,7 @@ def _other_faults(view: View, plan: Plan) -> Iterator[str]:
         yield f"wants to be woken at {plan.wake_at}, and it is {view.now}"
     reasons = [each.reason for each in plan.rejects]
     reasons += [each.reason for each in plan.accepts]
-    for reason in (*reasons, *plan.reasons.values()):
+    for reason in (*reasons, *plan.reasons.values(), plan.behind):
         if not _is_text(reason):
             yield f"says what is no text: {reason!r}"
 
