@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields
 
 from pliant.core.ids import JobId
 from pliant.core.processors import NONE, ProcessorMap, count, of, text
