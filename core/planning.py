@@ -46,12 +46,23 @@ def commit(state: State, plan: Plan) -> None:
         _accept(state, acceptance)
     if plan.wake_at is not None:
         state.emit(SetTimer(Timer(TimerKind.WAKE, JobId(0), 0), plan.wake_at))
-    for job_id, reason in plan.reasons.items():
-        job = state.jobs.get(job_id)
-        if job is not None and job.state is JobState.PENDING and not job.earmark:
-            state.explain_wait(job, reason)
+    _explain(state, plan)
     if plan.memory != state.memory:
         state.memory, state.memory_changed = plan.memory, True
+
+
+def _explain(state: State, plan: Plan) -> None:
+    """Tell waiting jobs why they wait; only those for whom it may have changed."""
+    named = plan.reasons
+    for job_id, reason in named.items():
+        state.explain_wait(job_id, reason)
+    if plan.behind:
+        same = plan.behind == state.behind
+        for job_id in [*state.named, *state.unexplained] if same else list(state.waiting):
+            if job_id not in named:
+                state.explain_wait(job_id, plan.behind)
+    state.behind, state.named = plan.behind, tuple(named)
+    state.unexplained.clear()
 
 
 def _refuse(state: State, what: str, why: str) -> None:
@@ -112,7 +123,7 @@ def _accept(state: State, acceptance: Acceptance) -> None:
     job.promise = acceptance.reason or "accepted"
     data = {} if acceptance.start is None else {"start": acceptance.start}
     state.note("job.accepted", job.promise, job, **data)
-    state.explain_wait(job, job.promise)
+    state.explain(job, job.promise)
 
 
 def _start(
@@ -133,4 +144,4 @@ def _start(
         state.promise(job, start.processors, frozenset(givers))
         names = ", ".join(map(str, sorted(job.earmark_from)))
         state.note("job.promised", f"{many(count(job.earmark), 'processor')} promised", job)
-        state.explain_wait(job, f"waits for processors of job {names}")
+        state.explain(job, f"waits for processors of job {names}")

@@ -100,10 +100,14 @@ class RunningJob:
     #: The size that an open resize leads to (also while the application has not answered), its
     #: present one if there is none or the resize was taken back. 0 stands for the present one.
     target: int = 0
+    #: When it ends by its estimate if its size stays as it is; None: unknown.
+    expected_end: float | None = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if not self.target:
             object.__setattr__(self, "target", len(self.ranks))
+        # Made once: strategies look at it in every pass.
+        object.__setattr__(self, "expected_end", self._end())
 
     @property
     def size(self) -> int:
@@ -122,9 +126,7 @@ class RunningJob:
         work = self.estimate_s * self.speedup(self.requested or self.size)
         return max(0.0, work - self.done - (now - self.since) * self.speedup(self.size))
 
-    @property
-    def expected_end(self) -> float | None:
-        """When it ends by its estimate if its size stays as it is; None: unknown."""
+    def _end(self) -> float | None:
         if self.estimate_s is None:
             return None
         size = self.size
@@ -211,6 +213,8 @@ class Plan:
     reasons: Mapping[JobId, str] = field(default_factory=dict)
     #: Given back as ``View.memory``; must be immutable and JSON-able.
     memory: object = None
+    #: Why jobs wait that ``reasons`` does not name; empty: it says nothing about them.
+    behind: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,11 @@ class State:
     ledger: Ledger = field(default_factory=Ledger)
     rows: Rows = field(default_factory=Rows)
     memory: object = None
+    #: What the last plan said about jobs that it did not name, whom it named, and whose reason has
+    #: changed since.
+    behind: str = ""
+    named: tuple[JobId, ...] = ()
+    unexplained: dict[JobId, None] = field(default_factory=dict)
     next_resize: int = 1
     #: Whether something changed that a strategy should see.
     plan_due: bool = False
@@ -146,14 +151,23 @@ class State:
             self.active.pop(job.id, None)
             if job.state is JobState.PENDING:
                 self.waiting.setdefault(job.id, job)
+                self.unexplained[job.id] = None
             else:
                 self.waiting.pop(job.id, None)
 
-    def explain_wait(self, job: Job, reason: str) -> None:
-        """Change the reason that users read without a step."""
+    def explain(self, job: Job, reason: str) -> None:
+        """Change the reason that users read without a step, until the next plan."""
+        self.unexplained[job.id] = None
         if job.reason != reason:
             job.reason = reason
             self._dirty_jobs.add(job.id)  # and no strategy sees it
+
+    def explain_wait(self, job_id: JobId, reason: str) -> None:
+        """The same by a plan, for a job in the queue that was promised nothing."""
+        job = self.waiting.get(job_id)
+        if job is not None and job.reason != reason and not job.earmark:
+            job.reason = reason
+            self._dirty_jobs.add(job_id)
 
     # ---------------------------------------------------------------- processors
 
@@ -184,6 +198,7 @@ class State:
             self.ledger.unmark(job.earmark)
             self.rows.stale.update(dict.fromkeys(sorted(job.earmark_from)))
             job.earmark, job.earmark_from = NONE, frozenset()
+            self.unexplained[job.id] = None
             self.touch(job)
 
     @property

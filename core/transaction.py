@@ -164,7 +164,7 @@ def drop_promise(state: State, job: Job, reason: str = "waits its turn") -> None
     """Forget the processors earmarked for a waiting job."""
     if job.earmark:
         state.unpromise(job)
-        state.explain_wait(job, reason)
+        state.explain(job, reason)
         state.plan_due = True
 
 

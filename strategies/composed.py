@@ -8,9 +8,8 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
-from pliant.core.ids import JobId
 from pliant.core.processors import count
-from pliant.core.scheduling import Availability, Plan, Start, View, WaitingJob
+from pliant.core.scheduling import Availability, Plan, View, WaitingJob
 from pliant.strategies.availability import needs
 from pliant.strategies.backfill import WALKS, Backfill, plan, preferred
 from pliant.strategies.base import Strategy
@@ -71,8 +70,11 @@ class Composed(Strategy):
         free = count(placer.free)
         if self._resizing is not None:
             self._resizing.after(view, placer)
-        reasons = self._reasons(queue, placer.starts, policy, free)
-        return placer.plan(reasons, memory.to_memory() if memory else None)
+        started = {start.job for start in placer.starts}
+        first = next((job for job in queue if job.id not in started), None)
+        present = self._under(policy)
+        reasons = {} if first is None else {first.id: needs(first, free) + present}
+        return placer.plan(reasons, memory.to_memory() if memory else None, BEHIND + present)
 
     def is_available(self, job: WaitingJob, view: View) -> Availability:
         """By the estimates, if the queue stays as it is and nobody ends early.
@@ -117,16 +119,3 @@ class Composed(Strategy):
 
     def _under(self, policy: Policy) -> str:
         return f" (under the present policy, {policy})" if isinstance(self._order, Dynp) else ""
-
-    def _reasons(
-        self, queue: Sequence[WaitingJob], starts: Sequence[Start], policy: Policy, free: int
-    ) -> dict[JobId, str]:
-        """One text for all but the first: texts that seldom change cost little to store."""
-        present = self._under(policy)
-        reasons = dict.fromkeys([job.id for job in queue], BEHIND + present)
-        for start in starts:
-            reasons.pop(start.job, None)
-        first = next((job for job in queue if job.id in reasons), None)
-        if first is not None:
-            reasons[first.id] = needs(first, free) + present
-        return reasons

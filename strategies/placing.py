@@ -140,13 +140,19 @@ class Placer:
         """Processors that are free or coming and that nobody was given."""
         return count(self.free | self._coming(None))
 
-    def plan(self, reasons: Mapping[JobId, str] | None = None, memory: object = None) -> Plan:
+    def plan(
+        self,
+        reasons: Mapping[JobId, str] | None = None,
+        memory: object = None,
+        behind: str = "",
+    ) -> Plan:
         """The plan made of all decisions."""
         return Plan(
             tuple(self.shrinks),
             tuple(self.starts),
             tuple(self.expands),
             reasons={} if reasons is None else reasons,
+            behind=behind,
             memory=memory,
         )
 

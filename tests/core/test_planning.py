@@ -10,6 +10,7 @@ from pliant.core import Core, commands, events
 from pliant.core.ids import CycleId, JobId, NodeName
 from pliant.core.jobs import JobSpec, ResizeStage
 from pliant.core.lifecycle import JobState
+from pliant.core.negotiation import Verb
 from pliant.core.processors import NONE, block, count, of
 from pliant.core.scheduling import (
     Availability,
@@ -192,6 +193,35 @@ def test_reasons_reach_those_who_wait(rig: Rig, script: Scripted) -> None:
     plan(rig, script, Plan(reasons={J2: "after the storm", J1: "x", JobId(9): "y"}))
     assert rig.job(2).reason == "after the storm"
     assert rig.job(1).reason != "x"
+
+
+def test_who_is_not_named_is_behind(rig: Rig, script: Scripted) -> None:
+    for number in (3, 4):
+        rig.submit(number, "2")
+
+    def told(what: Plan) -> list[str]:
+        plan(rig, script, what)
+        return [rig.job(number).reason for number in (2, 3, 4)]
+
+    assert told(Plan(reasons={J2: "first"}, behind="behind")) == ["first", "behind", "behind"]
+    assert told(Plan(reasons={J3: "first"}, behind="behind")) == ["behind", "first", "behind"]
+    # What the core itself told in the meantime holds until the next plan.
+    rig.do(events.JobHeld(J3))
+    rig.do(events.JobReleased(J3))
+    assert told(Plan(behind="behind")) == ["behind"] * 3
+    last = Plan(reasons={JobId(4): "last"}, behind="after 1")
+    assert told(last) == ["after 1", "after 1", "last"]
+    assert told(Plan()) == ["after 1", "after 1", "last"]
+
+
+def test_a_promise_that_is_broken_explains_nothing_any_more(rig: Rig, script: Scripted) -> None:
+    rig.submit(3, "2")
+    start = Start(J2, of([3, 4]))
+    plan(rig, script, Plan(shrinks=(Offer(J1, block(0, 3)),), starts=(start,), behind="behind"))
+    assert rig.job(2).reason == "waits for processors of job 1"
+    rig.answer(1, Verb.REJECT)
+    plan(rig, script, Plan(behind="behind"))
+    assert rig.job(2).reason == "behind"
 
 
 def test_memory_is_kept_and_stored_when_it_changed() -> None:

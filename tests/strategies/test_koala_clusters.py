@@ -91,7 +91,8 @@ def test_whatever_the_machine_a_plan_fits_it_and_stays_within_clusters(name: str
             assert cluster(view, added) == [cluster_of(known[offer.job], view)]
         one_direction_for_each_cluster(name, view, plan)
         told = {*plan.reasons, *(start.job for start in plan.starts)}
-        assert told | {each.job for each in plan.rejects} == {job.id for job in view.waiting}
+        told |= {each.job for each in plan.rejects}
+        assert plan.behind or told == {job.id for job in view.waiting}
 
     fits()
 
