@@ -142,8 +142,11 @@ class Round:
         site.growing = site.growing or any(map(growth.may_grow, site.jobs))
 
     def _wait(self, job: WaitingJob, reason: str | None = None, *, tried: bool = True) -> None:
+        """Say why a job waits, in a text that seldom changes: each change is stored."""
         if job.sizes.lo > self._widest:
             reason = f"needs {job.sizes.lo} processors, the largest cluster has {self._widest}"
+        if reason is None and self.failed:
+            reason = f"needs at least {job.sizes.lo} processors, fewer can be given to it now"
         self.reasons[job.id] = reason or needs(job, self.idle())
         if tried:
             self.failed.append(job.id)
