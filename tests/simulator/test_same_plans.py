@@ -1,0 +1,136 @@
+"""Fifty jobs through the simulator and through the daemon's shell: the same plans, the same times.
+
+The shell is the server's own (``serverkit.scripted``), on a scripted clock. One thing differs by
+nature: the daemon plans as soon as it can, so an answer to one offer is planned for while another
+one is on its way; simulated messages take no time, and what follows from an instant is complete
+before the simulator plans. So where jobs change size the shell is *patient*: it leaves a plan
+for later, by the means it has for too many plans in one batch, until nobody has anything to say.
+Strategies that resize nobody are compared with the daemon's own batches as well.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from pliant.core.limits import Limits
+from pliant.core.scheduling import Availability, Plan, View, WaitingJob
+from pliant.core.sizes import parse_sizes
+from pliant.simulator import Settings, SimJob, simulate
+from pliant.simulator.machine import Machine
+from pliant.strategies import Strategy, load_strategy
+from serverkit.scripted import Shell
+from serverkit.scripted_world import World
+
+#: Simulated processes go all at once: nothing is to be waited for after the first.
+LIMITS = Limits(settle_s=0.0)
+PROCESSORS, NODE_SIZE = 32, 8
+
+
+class Recording(Strategy):
+    """A strategy whose plans are kept."""
+
+    def __init__(self, name: str) -> None:
+        self._strategy = load_strategy(name)
+        self.plans: list[tuple[float, Plan]] = []
+
+    def is_available(self, job: WaitingJob, view: View) -> Availability:
+        """As it says."""
+        return self._strategy.is_available(job, view)
+
+    def allocate_processors(self, view: View) -> Plan:
+        """As it plans."""
+        plan = self._strategy.allocate_processors(view)
+        self.plans.append((view.now, plan))
+        return plan
+
+
+def scenario() -> list[SimJob]:
+    """Twenty rigid jobs and thirty malleable ones, some of which refuse to give or give half."""
+    chance, submit, jobs = Random(3), 0.0, []
+    for number in range(1, 51):
+        submit += chance.choice((0, 0.5, 2, 5))
+        rigid = number % 5 in {0, 3}
+        low = chance.choice((1, 2, 4))
+        text = str(chance.choice((1, 2, 5, 8, 16))) if rigid else f"{low}-{chance.choice((8, 24))}"
+        sizes = parse_sizes(text)
+        work = float(chance.randrange(20, 400))
+        jobs.append(
+            SimJob(
+                number,
+                submit,
+                work,
+                sizes,
+                sizes.hi,
+                estimate_s=2.5 * work / sizes.lo,
+                malleable=not rigid,
+                answer=("always", "always", "reluctant", "countering")[number % 4],
+            )
+        )
+    return jobs
+
+
+def decisions(plans: list[tuple[float, Plan]]) -> list[tuple[float, Plan]]:
+    """Without the plans that change nothing: how often there is nothing to do is no decision."""
+    return [
+        (now, plan)
+        for now, plan in plans
+        if plan.shrinks or plan.starts or plan.expands or plan.accepts or plan.rejects
+    ]
+
+
+def through_the_simulator(name: str, interval: float) -> list[tuple[float, Plan]]:
+    strategy = Recording(name)
+    settings = Settings(
+        PROCESSORS,
+        strategy=strategy,
+        node_size=NODE_SIZE,
+        quiet_s=LIMITS.quiet_s,
+        safe_point_interval=interval,
+    )
+    result = simulate(scenario(), settings)
+    assert result.metrics["completed"] == 50
+    return strategy.plans
+
+
+def through_the_shell(shell: Shell, interval: float) -> World:
+    nodes = Machine(Settings(PROCESSORS, node_size=NODE_SIZE)).registrations
+    world = World(shell, nodes, scenario(), interval)
+    world.run()
+    assert not shell.core.jobs, "all jobs have ended, and their books are closed"
+    assert not shell.reader.open_jobs()
+    return world
+
+
+@pytest.mark.parametrize(
+    ("name", "interval"),
+    [
+        ("equipartition", 0.0),
+        ("equipartition", 3.0),
+        ("max-fit", 0.0),
+        ("easy-avg", 3.0),
+        ("fpsma+pwa", 3.0),
+        ("egs+pra", 0.0),
+        ("steepest-ascent", 3.0),
+    ],
+)
+def test_jobs_that_change_size(name: str, interval: float, tmp_path: Path) -> None:
+    simulated = through_the_simulator(name, interval)
+    shell = Shell(tmp_path, name, LIMITS, patient=True)
+    world = through_the_shell(shell, interval)
+    shell.close()
+    assert world.said["ACCEPT"] >= 10
+    assert world.said["REJECT"] + world.said["COUNTER"] >= 5
+    assert decisions(shell.planner.plans) == decisions(simulated)
+
+
+@pytest.mark.parametrize("name", ["fcfs+easy", "dynp"])
+def test_jobs_that_do_not_with_the_batches_of_the_daemon(name: str, tmp_path: Path) -> None:
+    simulated = through_the_simulator(name, 0.0)
+    shell = Shell(tmp_path, name, LIMITS)
+    through_the_shell(shell, 0.0)
+    shell.close()
+    assert sum(len(plan.starts) for _, plan in simulated) == 50
+    assert decisions(shell.planner.plans) == decisions(simulated)

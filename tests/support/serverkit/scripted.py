@@ -1,0 +1,203 @@
+"""The daemon's shell in one thread, on a clock that a test sets, with channels that it reads.
+
+The parts are the server's own: execute, planner, submissions, effects, remove, the two services,
+board, books and database. In place of gRPC stand lists that collect what the streams would carry;
+in place of the threads, turns: each handles what has arrived, as the threads do before they end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, cast
+
+from pliant.core.commands import RunStrategy
+from pliant.core.core import Core
+from pliant.core.events import NodeRegistered, PlanFailed, PlanReady
+from pliant.core.ids import JobId, NodeName
+from pliant.core.limits import Limits
+from pliant.core.scheduling import Plan
+from pliant.protos import app_pb2, node_pb2
+from pliant.server import execute
+from pliant.server.app_service import AppService
+from pliant.server.board import Board
+from pliant.server.clock import HybridClock
+from pliant.server.credence import Credence
+from pliant.server.database.engine import open_database, open_reader
+from pliant.server.database.reader import Reader
+from pliant.server.database.writer import Writer
+from pliant.server.effects import Effects, Programs
+from pliant.server.execute import Execute
+from pliant.server.keyring import Keyring
+from pliant.server.launch import Surroundings
+from pliant.server.node_service import Greeting, NodeService
+from pliant.server.planner import Planner
+from pliant.server.remove import Remove
+from pliant.server.streams import AppSession, Hub, Stream
+from pliant.server.submissions import Submissions
+from pliant.server.worlds import WorldBook
+
+
+class Clock(HybridClock):
+    """Shows what a test says."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.time = 0.0
+
+    def now(self) -> float:
+        """The time that was set."""
+        return self.time
+
+
+class Channel:
+    """The sending half of a stream: what is sent is kept, with whom it is for."""
+
+    def __init__(self, outbox: list[tuple[Any, Any]], to: Any) -> None:
+        self._outbox, self._to = outbox, to
+
+    def send(self, message: Any) -> None:
+        """Keep a message."""
+        self._outbox.append((self._to, message))
+
+    def close(self) -> None:
+        """Nobody reads on."""
+
+
+class RecordingPlanner(Planner):
+    """Remembers when it made which plan; a strategy that fails is the test's failure."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, deadline_s=1000.0)
+        self.plans: list[tuple[float, Plan]] = []
+
+    def run(self, order: RunStrategy) -> PlanReady | PlanFailed:
+        """Ask for a plan, and keep it."""
+        result = super().run(order)
+        assert isinstance(result, PlanReady), result
+        self.plans.append((order.view.now, result.plan))
+        return result
+
+
+class Shell:
+    """The server's parts, wired as ``House`` wires them."""
+
+    def __init__(self, base: Path, strategy: str, limits: Limits, *, patient: bool = False) -> None:
+        self.patient = patient
+        #: Whether a plan was made in the last turn.
+        self.busy = False
+        self.clock, self.board, self.hub, self.book = Clock(), Board(), Hub(), WorldBook("test")
+        self.outbox: list[tuple[Any, Any]] = []
+        self._engine = open_database(base / "pliant.db")
+        self._reader_engine = open_reader(base / "pliant.db")
+        self.reader = Reader(self._reader_engine)
+        self._writer = Writer(self._engine)
+        self._writer.start(self._broke)
+        self.core = Core(strategy, limits)
+        self.planner = RecordingPlanner(strategy)
+        self.keyring, programs = Keyring(b"a key"), Programs(self.reader)
+        effects = Effects(self.hub, self.book, self.board, programs, self.keyring)
+        effects.around = Surroundings("nowhere", "/nowhere", limits.kill_grace_s)
+        self.execute = Execute(
+            self.core, self.planner, self._writer, self.clock, effects, self.board
+        )
+        credence = Credence(self.book, self.board)
+        self.remove = Remove(self.execute, self.hub, self.book, self.board, self._writer, credence)
+        self.execute.on_ended = self.remove.ended
+        self._submissions = Submissions(
+            self.execute, self.board, self._writer, self.reader, programs, self.clock, 0
+        )
+        unused = cast(Any, None)  # beats and barriers, which nobody sends here
+        greeting = Greeting("", 1, 1.0)
+        self.nodes = NodeService(
+            self.execute, self.hub, unused, self.remove, unused, credence, greeting
+        )
+        self.apps = AppService(self.execute, self.hub, self.board, self.keyring, generation=1)
+        self.execute.stop()  # from now on its loop ends when it has handled what arrived
+
+    @staticmethod
+    def _broke(thread: str) -> None:
+        raise AssertionError(f"thread {thread} broke")
+
+    def close(self) -> None:
+        """Release the database."""
+        self._writer.stop()
+        self._reader_engine.dispose()
+        self._engine.dispose()
+
+    # ---------------------------------------------------------------- turns
+
+    def turn(self) -> list[tuple[Any, Any]]:
+        """Handle what has arrived; return what was sent.
+
+        A patient shell asks for a plan in a turn of its own, when nobody has anything to say.
+        """
+        before = len(self.planner.plans)
+        if not self.patient:
+            self._batches(execute.PLANS_PER_BATCH)
+        else:
+            self._batches(0)
+            if not self.outbox:
+                self._batches(1)
+        self.core.check_invariants()
+        self.busy = len(self.planner.plans) > before
+        sent, self.outbox[:] = list(self.outbox), []
+        return sent
+
+    def _batches(self, plans: int) -> None:
+        """Do what the execute thread does, until nothing but plans beyond these is left to do."""
+        usual, execute.PLANS_PER_BATCH = execute.PLANS_PER_BATCH, plans
+        try:
+            while True:
+                self.ends()
+                entries = self.execute._gather()
+                if entries is None:
+                    return
+                batch = self.execute._new_batch()
+                self.execute._handle(entries, batch)
+                self.execute._finish(batch, entries)
+                if plans < usual and not self.execute._inbox and self.remove._queue.empty():
+                    return
+        finally:
+            execute.PLANS_PER_BATCH = usual
+
+    def ends(self) -> None:
+        """Hand the ends that nodes reported to the execute thread's inbox."""
+        self.remove.stop()  # its loop ends here, and goes on in the next turn
+        self.remove._run()
+
+    def next_timer(self) -> float | None:
+        """When the core wants to be woken."""
+        return self.execute._timers.next_time()
+
+    # ---------------------------------------------------------------- peers
+
+    def register(self, nodes: Iterable[NodeRegistered]) -> None:
+        """Open the streams of nodes."""
+        for node in nodes:
+            channel = cast(Stream[node_pb2.NodeOrder], Channel(self.outbox, node.name))
+            self.hub.attach_node(node.name, channel)
+            self.execute.post(node)
+        self.turn()
+
+    def submit(self, **request: Any) -> int:
+        """Submit a job as the users' socket does."""
+        raw = {"argv": ["true"], "cwd": "/tmp", **request}
+        return asyncio.run(self._submissions.submit(raw, "ann", 1000))
+
+    def session(self, job: int, run: int) -> AppSession:
+        """A session of an application."""
+        channel = cast(Stream[app_pb2.AppOrder], Channel(self.outbox, job))
+        return AppSession(JobId(job), run, channel, "nowhere:1")
+
+    def hear_node(self, node: str, **report: Any) -> None:
+        """Take what a node says."""
+        self.nodes._take(NodeName(node), node_pb2.NodeReport(**report))
+
+    def hear_app(self, session: AppSession, **report: Any) -> None:
+        """Take what an application says, beginning with its Hello."""
+        self.apps._take(session, app_pb2.AppReport(**report))
+
+
+__all__ = ["Channel", "Clock", "RecordingPlanner", "Shell"]
