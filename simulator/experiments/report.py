@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 from pliant.simulator.experiments.definitions import Experiment
-from pliant.simulator.experiments.results import DIFFERS, Line
+from pliant.simulator.experiments.results import DIFFERS, UNDECIDED, Line
 
 _HEADS = ("metric", "printed", "theory", "ours", "95 %", "verdict")
 
@@ -65,11 +65,12 @@ def _number(value: float | None) -> str:
 
 
 def _summary(lines: Sequence[Line]) -> str:
-    wrong = [line for line in lines if line.verdict.startswith(DIFFERS)]
+    wrong = [line for line in lines if line.verdict.startswith((DIFFERS, UNDECIDED))]
     if not wrong:
         return f"All {len(lines)} lines agree, or are only reported."
     named = [
         f"- {', '.join(f'{key} {value}' for key, value in line.setup.items())}: {line.verdict}"
         for line in wrong
     ]
-    return "\n".join([f"{len(wrong)} of {len(lines)} lines differ:", "", *named])
+    head = f"{len(wrong)} of {len(lines)} lines differ, or need more runs to be judged:"
+    return "\n".join([head, "", *named])

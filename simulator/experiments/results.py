@@ -20,6 +20,9 @@ PRINTED = "as printed"
 THEORY = "as theory"
 DIFFERS = "differs"
 REPORTED = "reported"
+UNDECIDED = "too few runs"
+#: Half the width of an interval, in parts of the expected value: a wider one would hold anything.
+WIDEST = 0.1
 
 #: What was measured in one cell of a table, by metric.
 Cell = Mapping[str, Interval]
@@ -122,14 +125,21 @@ def _line(experiment: Experiment, row: Row, variant: str, cells: Mapping[str, Ce
 def judge(
     metric: Metric, ours: Interval, printed: float | None, theory: Mapping[str, float]
 ) -> str:
-    """Compare with the printed value if it is to be met, otherwise or else with theory."""
+    """Compare with the printed value if it is to be met, otherwise or else with theory.
+
+    That theory lies within the interval says something only if little else does.
+    """
     expected, within = theory.get(metric.name), metric.within
     to_be_met = within is not None and printed is not None
     if to_be_met and _near(within, ours, printed):
         return PRINTED
     if expected is None:
         return DIFFERS if to_be_met else REPORTED
-    return THEORY if expected in ours or _near(within, ours, expected) else DIFFERS
+    if _near(within, ours, expected):
+        return THEORY
+    if expected not in ours:
+        return DIFFERS
+    return THEORY if ours.high - ours.low <= 2 * WIDEST * abs(expected) else UNDECIDED
 
 
 def _near(within: Tolerance | None, ours: Interval, expected: float | None) -> bool:
@@ -149,6 +159,8 @@ def summary(verdicts: Mapping[str, str], claims: Mapping[str, bool]) -> str:
     if wrong:
         return f"{DIFFERS}: {', '.join(wrong)}"
     found = set(verdicts.values()) - {REPORTED}
+    if UNDECIDED in found:
+        return UNDECIDED
     if not found:
         return REPORTED
     return THEORY if THEORY in found else PRINTED

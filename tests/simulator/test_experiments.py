@@ -157,6 +157,8 @@ def test_theory_of_rigid_jobs_is_what_was_printed() -> None:
         ("0.1", 1.5, 1.0, 1.45, results.THEORY),
         ("0.1", 1.5, 1.0, 1.8, results.DIFFERS),
         ("", 5.0, 1.0, 4.9, results.THEORY),
+        ("", 1.0, None, 1.1, results.UNDECIDED),
+        ("0.1", 1.5, 1.0, 1.65, results.UNDECIDED),
         ("", 5.0, 1.0, 4.0, results.DIFFERS),
         ("", 5.0, 1.0, None, results.REPORTED),
         ("", 5.0, None, None, results.REPORTED),
@@ -180,6 +182,7 @@ def test_a_value_is_judged_by_print_then_by_theory(
         ({"a": "as printed", "b": "reported"}, {}, "as printed"),
         ({"a": "as printed", "b": "as theory"}, {"x": True}, "as theory"),
         ({"a": "reported"}, {}, "reported"),
+        ({"a": "as theory", "b": "too few runs"}, {"x": True}, "too few runs"),
         ({"a": "differs", "b": "as printed"}, {"p above q": False}, "differs: a, not p above q"),
     ],
 )
@@ -196,7 +199,7 @@ def pretend(tasks: Sequence[Task], _: int, progress: pool.Progress) -> list[dict
         fast = task.spec["parameters"].get("base_time") == 1
         traditional = task.spec["parameters"].get("job_class") == "traditional"
         used = 0.1 if fast else 0.4 if traditional else 0.49 + task.seed / 100
-        found.append({"mean_response_s": 120.0 + 10 * task.seed, "utilization": used})
+        found.append({"mean_response_s": 125.0 + 2 * task.seed, "utilization": used})
         progress(done)
     return found
 
@@ -308,22 +311,3 @@ def test_a_small_experiment_runs_in_processes_of_its_own(tmp_path: Path) -> None
     assert adaptive.ours["utilization"].mean > 0.3
     assert adaptive.claims == {"utilization above fast": True}
     assert traditional.ours["mean_response_s"].mean > adaptive.ours["mean_response_s"].mean
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(400)
-def test_theory_of_equipartition_is_met(tmp_path: Path) -> None:
-    """With linear speedup and no cost the mean response time is 64.5 / (1 - load)."""
-    tree = yaml.safe_load(known_experiments()["kumar-4.2"].read_text(encoding="utf-8"))
-    tree |= {"variants": {"adaptive": {}}, "claims": []}
-    tree["rows"] = [
-        {"setup": row["setup"], "theory": {"adaptive": row["theory"]["adaptive"]}}
-        for row in tree["rows"]
-        if "theory" in row
-    ]
-    experiment = read_experiment(small(tmp_path, yaml.safe_dump(tree)))
-    lines = results.run_experiment(
-        experiment, processes=2, progress=lambda _: None, seeds=6, jobs=2000
-    )
-    assert [line.setup["mean_interarrival_s"] for line in lines] == [500, 200, 100]
-    assert {line.verdicts["mean_response_s"] for line in lines} == {results.THEORY}
