@@ -22,8 +22,15 @@ os.environ["MPIR_CVAR_CH4_NETMOD"] = "ofi"
 os.environ.pop("PYTHONUNBUFFERED", None)
 os.environ[MARK] = secrets.token_hex(8)
 
-# A loaded machine is slow, which is no fault of the example; `timeout` bounds the whole test.
-hypothesis.settings.register_profile("pliant", deadline=None)
+# A loaded machine is slow, which is no fault of the example; `timeout` bounds the whole test. A run
+# is the same everywhere; `--hypothesis-profile explore` looks at other examples each time.
+hypothesis.settings.register_profile(
+    "pliant",
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.register_profile("explore", deadline=None)
 hypothesis.settings.load_profile("pliant")
 
 
