@@ -58,10 +58,15 @@ def _run(options: Namespace) -> None:
     from pliant.simulator import report
 
     settings = make_settings(options)
-    with contextlib.ExitStack() as stack:
-        files = {name: _open(stack, name, getattr(options, name)) for name in _FILES}
-        runs, first = _simulate(options, settings, files)
-        _write(first[0], first[1], first[2], files)
+    paths = {name: getattr(options, name) for name in _FILES}
+    try:
+        with contextlib.ExitStack() as stack:
+            files = {name: _open(stack, name, path) for name, path in paths.items()}
+            runs, first = _simulate(options, settings, files)
+            _write(first[0], first[1], first[2], files)
+    except OSError as error:  # the disk is full, say; which of the files, nobody tells
+        named = ((name, path) for name, path in paths.items() if path is not None)
+        raise SimulationError("; ".join(_unwritable(*item, error) for item in named)) from None
     workload, used, _ = first
     if options.json:
         print(report.as_json(_head(options, workload, used), runs))
@@ -82,8 +87,11 @@ def _open(stack: contextlib.ExitStack, name: str, path: str | None) -> TextIO | 
     try:
         return stack.enter_context(open(path, "w", encoding="utf-8", newline=""))
     except OSError as error:
-        option = name.replace("_", "-")
-        raise SettingsError(f"--{option} {path}: cannot be written: {error.strerror}") from None
+        raise SettingsError(_unwritable(name, path, error)) from None
+
+
+def _unwritable(name: str, path: str, error: OSError) -> str:
+    return f"--{name.replace('_', '-')} {path}: cannot be written: {error.strerror}"
 
 
 def _simulate(

@@ -130,7 +130,10 @@ def make_workload(options: argparse.Namespace, seed: int) -> "Workload":
         WorkloadError, SettingsError: what is wrong.
     """
     from pliant.simulator import models, sidefile, swf
+    from pliant.simulator.errors import SettingsError
 
+    if options.sizes is not None and options.malleable is None:
+        raise SettingsError("--sizes: says how malleable jobs may change; add --malleable PCT")
     given = {"jobs": options.jobs, "processors": options.processors}
     if models.is_model(options.workload):
         known = {key: value for key, value in given.items() if value is not None}

@@ -10,6 +10,9 @@ from pliant.simulator.errors import SettingsError
 from pliant.simulator.failures import NO_FAILURES, Failures
 from pliant.strategies import Strategy
 
+#: Sets of processors are numbers with a bit for each: a larger machine is a slip of the keyboard.
+MOST_PROCESSORS = 1 << 24
+
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
@@ -63,6 +66,8 @@ class Settings:
             )
         if self.total < 1 or any(cluster.processors < 1 for cluster in self.clusters):
             raise SettingsError("processors: a machine, and each cluster, has at least 1")
+        if self.total > MOST_PROCESSORS:
+            raise SettingsError(f"processors: at most {MOST_PROCESSORS}, not {self.total}")
         if len({cluster.name for cluster in self.clusters}) < len(self.clusters):
             raise SettingsError("clusters: two have the same name")
         for name in ("node_size", "safe_point_interval", "quiet_s"):

@@ -44,6 +44,10 @@ def load_strategy(name: str, options: Mapping[str, object] | None = None) -> Str
         made = make(**values)
     except ValueError as error:
         raise OptionError(f"strategy {name}: {error}") from error
+    except Exception as error:  # what others' code raises is anything
+        raise UnknownStrategyError(
+            f"strategy {name!r} ({point.value}) cannot be made: {type(error).__name__}: {error}"
+        ) from error
     if not isinstance(made, Strategy):
         raise UnknownStrategyError(f"strategy {name!r} ({point.value}) is not a pliant Strategy")
     return made

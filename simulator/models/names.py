@@ -45,12 +45,16 @@ def make_workload(text: str, **given: object) -> Workload:
     name, _, rest = text.partition(":")
     known = parameters(name)
     values = {key: value for key, value in given.items() if key in known}
+    named: dict[str, object] = {}
     for word in filter(None, _COMMA.split(rest)):
         key, equals, value = word.partition("=")
         if not equals:
             raise WorkloadError(f"{name}: expected parameter=value, not {word!r}")
-        values[key.strip().replace("-", "_")] = value.strip()
-    return make(name, values)
+        key = key.strip().replace("-", "_")
+        if key in named:
+            raise WorkloadError(f"{name}: {key}: given twice")
+        named[key] = value.strip()
+    return make(name, {**values, **named})
 
 
 def make(model: str, values: Mapping[str, object]) -> Workload:

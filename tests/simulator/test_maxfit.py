@@ -1,6 +1,12 @@
-"""Ghafoor's maximum fit on the calibrated workload of his chapter 6 (Table 6.2)."""
+"""Ghafoor's maximum fit on the calibrated workload of his chapter 6 (Table 6.2).
+
+Expected is what the rule gives on Poisson arrivals every 20 s in a separate simulation of it, as
+the paper does not say when its jobs arrive. Printed are 0.926 with 599 talks, 1.000 with 306.
+"""
 
 from __future__ import annotations
+
+from statistics import fmean
 
 import pytest
 
@@ -8,19 +14,27 @@ from pliant.simulator import Settings, simulate
 from pliant.simulator.models import ghafoor
 
 
+def measured(malleable: int, seed: int) -> tuple[float, float]:
+    made = ghafoor(jobs=1000, gap=20, malleable=malleable, spread="random", seed=seed)
+    found = simulate(made.jobs, Settings(256, strategy="max-fit", keep_jobs=False)).metrics
+    return found["utilization_work"], found["negotiations"]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("malleable", "utilization", "talks"),
-    # Printed: 0.926 and 599 talks; 1.000 and 306 talks. Arrivals are ours.
-    [(10, (0.90, 0.95), (400, 800)), (100, (0.99, 1.0), (270, 350))],
+    ("malleable", "seeds", "utilization", "talks"),
+    # One workload differs from another by far more if few jobs are malleable.
+    [(10, 10, 0.923, 621), (100, 3, 0.996, 314.5)],
 )
-def test_utilization_and_talks_are_near_the_printed_ones(
-    malleable: int, utilization: tuple[float, float], talks: tuple[int, int]
+def test_utilization_and_talks_are_those_of_the_rule(
+    malleable: int, seeds: int, utilization: float, talks: float
 ) -> None:
-    made = ghafoor(jobs=1000, gap=20, malleable=malleable, spread="random", seed=1)
-    found = simulate(made.jobs, Settings(256, strategy="max-fit")).metrics
-    assert utilization[0] <= found["utilization_work"] <= utilization[1]
-    assert talks[0] <= found["negotiations"] <= talks[1]
-    fixed = ghafoor(jobs=1000, gap=20, seed=1)
-    rigid = simulate(fixed.jobs, Settings(256, strategy="max-fit")).metrics
-    assert found["utilization_work"] > rigid["utilization_work"]
+    runs = [measured(malleable, seed) for seed in range(1, seeds + 1)]
+    assert fmean(used for used, _ in runs) == pytest.approx(utilization, abs=0.01)
+    assert fmean(talked for _, talked in runs) == pytest.approx(talks, rel=0.1)
+
+
+@pytest.mark.slow
+def test_the_more_is_malleable_the_more_is_used() -> None:
+    rigid, some, all_ = (measured(share, 1)[0] for share in (0, 10, 100))
+    assert rigid < some < all_
