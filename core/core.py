@@ -57,8 +57,15 @@ HANDLERS: dict[type, Handler] = {
 class Core:
     """The whole behaviour as a state machine."""
 
-    def __init__(self, strategy: str = "equipartition", limits: Limits | None = None) -> None:
-        self._state = State(strategy, limits or Limits())
+    def __init__(
+        self,
+        strategy: str = "equipartition",
+        limits: Limits | None = None,
+        *,
+        silent: bool = False,
+    ) -> None:
+        """Begin empty; ``silent``: nobody reads the history, only faults of plans are noted."""
+        self._state = State(strategy, limits or Limits(), silent)
         self._cycle = 0
         self._own: dict[type, Callable[[Any], None]] = {
             events.PlanReady: self._plan_ready,

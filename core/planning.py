@@ -11,7 +11,7 @@ from pliant.core.jobs import Job
 from pliant.core.lifecycle import JobState
 from pliant.core.processors import NONE, ProcessorMap, count
 from pliant.core.scheduling import Acceptance, Offer, Plan, Start
-from pliant.core.state import State
+from pliant.core.state import PLAN_REFUSED, State
 from pliant.core.timers import Timer, TimerKind
 from pliant.core.views import view
 from pliant.core.words import many
@@ -66,7 +66,7 @@ def _explain(state: State, plan: Plan) -> None:
 
 
 def _refuse(state: State, what: str, why: str) -> None:
-    state.note("plan.refused", f"{state.strategy}: {what}: {why}")
+    state.note(PLAN_REFUSED, f"{state.strategy}: {what}: {why}")
 
 
 def _offerable(state: State, offer: Offer, what: str) -> Job | None:

@@ -100,24 +100,22 @@ class RunningJob:
     #: The size that an open resize leads to (also while the application has not answered), its
     #: present one if there is none or the resize was taken back. 0 stands for the present one.
     target: int = 0
+    #: The least it counts with: the larger of its two sizes while a resize is open.
+    lo: int = field(init=False, compare=False, repr=False)
     #: When it ends by its estimate if its size stays as it is; None: unknown.
     expected_end: float | None = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if not self.target:
             object.__setattr__(self, "target", len(self.ranks))
-        # Made once: strategies look at it in every pass.
+        # Made once: strategies look at them in every pass.
+        object.__setattr__(self, "lo", self.sizes.lo if self.resizable else count(self.held))
         object.__setattr__(self, "expected_end", self._end())
 
     @property
     def size(self) -> int:
         """Processors of the committed allocation."""
         return len(self.ranks)
-
-    @property
-    def lo(self) -> int:
-        """The least it counts with: the larger of its two sizes while a resize is open."""
-        return self.sizes.lo if self.resizable else count(self.held)
 
     def remaining(self, now: float) -> float | None:
         """Estimated work that is left, in seconds on one processor; never below 0."""

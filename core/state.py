@@ -17,6 +17,9 @@ from pliant.core.processors import NONE, ProcessorMap
 from pliant.core.rows import Rows
 from pliant.core.timers import Timer, TimerKind
 
+#: The kind of the note about a part of a plan that does not fit.
+PLAN_REFUSED = "plan.refused"
+
 
 @dataclass(slots=True)
 class State:
@@ -24,6 +27,8 @@ class State:
 
     strategy: str
     limits: Limits
+    #: Nobody reads the history; only faults of plans are noted.
+    silent: bool = False
     jobs: dict[JobId, Job] = field(default_factory=dict)
     nodes: dict[NodeName, Node] = field(default_factory=dict)
     #: PENDING jobs in order of arrival.
@@ -81,7 +86,10 @@ class State:
 
     def note(self, kind: str, text: str, job: Job | None = None, **data: object) -> None:
         """Write a line of history."""
-        if job is None:
+        if self.silent and kind != PLAN_REFUSED:
+            if job is not None:
+                self.touch(job)
+        elif job is None:
             self._notes.append(Note(self.now, kind, text, None, data))
         else:
             self._notes.append(Note(self.now, kind, text, job.id, data))

@@ -29,6 +29,7 @@ from pliant.core.jobs import Job
 from pliant.core.lifecycle import JobState
 from pliant.core.negotiation import Verb
 from pliant.core.processors import indices
+from pliant.core.state import PLAN_REFUSED
 from pliant.simulator.applications import AnswerModel, answer, parse_answers
 from pliant.simulator.errors import StrategyFaultError
 from pliant.simulator.metrics import Metrics
@@ -255,7 +256,7 @@ class Effects:
 
     def _store(self, command: commands.Store) -> None:
         for note in command.notes:
-            if note.kind == "plan.refused":
+            if note.kind == PLAN_REFUSED:
                 self._refused(note)
             if self._on_note is not None:
                 self._on_note(note)

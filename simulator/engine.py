@@ -73,7 +73,8 @@ class Engine:
         )
         self.strategy_name = name if isinstance(name, str) else type(name).__name__
         quiet = 1e-6 if settings.quiet_s is None else settings.quiet_s
-        self.core = Core(self.strategy_name, replace(_LIMITS, quiet_s=quiet))
+        limits = replace(_LIMITS, quiet_s=quiet)
+        self.core = Core(self.strategy_name, limits, silent=on_note is None)
         self.machine = Machine(settings)
         self.now = 0.0
         self._arrivals = iter(jobs)

@@ -12,7 +12,7 @@ from pliant.simulator.settings import Settings
 from pliant.simulator.workload import SimJob, WorkloadError
 
 #: New objects between two looks for garbage.
-_OBJECTS = 100_000
+_OBJECTS = 500_000
 
 
 def simulate(

@@ -33,10 +33,11 @@ class Equipartition(Strategy):
     def allocate_processors(self, view: View) -> Plan:
         """Admit by first fit at the minimum, share the surplus, place the difference."""
         passed = _passed(view)
-        admitted, reasons = self._admit(view, passed)
+        budget = beyond_minima(view)
+        admitted, reasons = self._admit(view, passed, budget)
         members = [Member(job.id, job.sizes) for job in view.running if job.resizable]
         members += [Member(job.id, job.sizes) for job in admitted]
-        targets = share(members, beyond_minima(view) - sum(job.sizes.lo for job in admitted))
+        targets = share(members, budget - sum(job.sizes.lo for job in admitted))
         placer = place(view, targets, [(job, targets[job.id]) for job in admitted])
         started = {start.job for start in placer.starts}
         for job in admitted:
@@ -46,10 +47,10 @@ class Equipartition(Strategy):
         return placer.plan(reasons, ("passed", counts) if self._most is not None else None)
 
     def _admit(
-        self, view: View, passed: dict[JobId, int]
+        self, view: View, passed: dict[JobId, int], budget: int
     ) -> tuple[list[WaitingJob], dict[JobId, str]]:
         """Who enters, and why others do not; ``passed`` counts who went ahead of them."""
-        budget, closed = beyond_minima(view), False
+        closed = False
         admitted: list[WaitingJob] = []
         reasons: dict[JobId, str] = {}
         for job in view.waiting:
