@@ -34,7 +34,7 @@ from pliant.simulator.machine import Machine
 from pliant.simulator.runs import Run
 from pliant.simulator.settings import Settings
 from pliant.simulator.workload import SimJob
-from pliant.strategies import Strategy, load_strategy
+from pliant.strategies import Strategy, load_strategy, served
 
 _FOREVER = float("inf")
 #: Nobody is late here, except where a model says so.
@@ -69,7 +69,7 @@ class Engine:
         name = settings.strategy
         self.settings = settings
         self.strategy: Strategy = (
-            load_strategy(name, settings.options) if isinstance(name, str) else name
+            load_strategy(name, settings.options) if isinstance(name, str) else served(name)
         )
         self.strategy_name = name if isinstance(name, str) else type(name).__name__
         quiet = 1e-6 if settings.quiet_s is None else settings.quiet_s

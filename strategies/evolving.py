@@ -183,7 +183,8 @@ class _Desk:
     def _reach_of_coming(self, within: ProcessorMap) -> int:
         jobs = {job.id: job for job in self._view.running}
         return sum(
-            min(number, count(jobs[job_id].held & within)) for job_id, number in self._coming.items()
+            min(number, count(jobs[job_id].held & within))
+            for job_id, number in self._coming.items()
         )
 
     def _gather(self, need: int, within: ProcessorMap) -> None:
