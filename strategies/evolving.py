@@ -82,12 +82,12 @@ def _first(inner: Strategy, view: View) -> Plan:
 
 def _last(inner: Strategy, view: View) -> Plan:
     plan = inner.allocate_processors(view)
-    if not isinstance(plan, Plan):
-        return plan
     offered = {offer.job for offer in (*plan.shrinks, *plan.expands)}
     free = view.free
-    for given in (*plan.starts, *plan.expands):
-        free &= ~given.processors
+    for start in plan.starts:
+        free &= ~start.processors
+    for offer in plan.expands:
+        free &= ~offer.processors
     expands = []
     for job, request in _asking(view):
         idle = free & _within(job, view)
@@ -100,9 +100,7 @@ def _last(inner: Strategy, view: View) -> Plan:
 
 
 def _joined(plan: Plan, shrinks: Sequence[Offer], expands: Sequence[Offer]) -> Plan:
-    """A plan with more offers; what others return in its place is left for others to judge."""
-    if not isinstance(plan, Plan) or not (shrinks or expands):
-        return plan
+    """A plan with more offers."""
     return replace(plan, shrinks=(*shrinks, *plan.shrinks), expands=(*expands, *plan.expands))
 
 
