@@ -87,11 +87,11 @@ def deadline_over(state: State, job: Job) -> None:
     request = job.request
     if request is None or request.deadline is None or state.now < request.deadline:
         return
-    request.overdue = True
+    request.overdue = True  # if nothing is open, ``review`` sees whether it was met just now
     resize = _resize_for(job)
-    if resize is None:
+    if resize is None and job.resize is not None:
         _expire(state, job)
-    elif resize.stage is ResizeStage.TALK:
+    elif resize is not None and resize.stage is ResizeStage.TALK:
         _expire(state, job)
         transaction.withdraw(state, job, "the time of the request is over")
 

@@ -270,7 +270,7 @@ class Engine:
             return ()
         # It may have stood still since, and may stand still yet.
         over = at + run.estimate_grace(self.effects.moment)
-        if over <= self.effects.moment + 1e-6:
+        if over <= self.effects.moment:
             return (TimerFired(timer),)
         self.schedule(over, self._estimate_over, about)
         return ()

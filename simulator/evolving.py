@@ -39,7 +39,7 @@ COUNTED = {
 class EvolvingRun(Run):
     """A job with phases on its processors."""
 
-    __slots__ = ("_later", "asked", "place", "request", "surplus")
+    __slots__ = ("_later", "asked", "open", "place", "request")
 
     def __init__(
         self, job: SimJob, number: int, ranks: tuple[int, ...], now: float, cost: float
@@ -52,8 +52,8 @@ class EvolvingRun(Run):
         self.place = 0
         #: Requests made until now, and the number of the open one; 0: none.
         self.asked = self.request = 0
-        #: Numbers of those that give processors back and are not answered.
-        self.surplus: set[int] = set()
+        #: Those that are not answered, and whether each gives processors back.
+        self.open: dict[int, bool] = {}
 
     @property
     def phase(self) -> Phase:
@@ -70,7 +70,8 @@ class EvolvingRun(Run):
     def next_phase(self, now: float) -> None:
         """The work of a phase is done."""
         self._account(now)
-        self.left = self._later[self.place]
+        # While talks took time it may have gone further than that.
+        self.left = min(self.left, self._later[self.place])
         self.place += 1
         self._project(now)
 
@@ -105,8 +106,7 @@ class Phases:
             return self._take_back(run)
         run.asked += 1
         run.request, gives = run.asked, size > phase.maximum
-        if gives:
-            run.surplus.add(run.asked)
+        run.open[run.asked] = gives
         self._counts["releases" if gives else "requests"] += 1
         run.stand(size < phase.minimum, now)
         self._schedule(run)
@@ -126,9 +126,8 @@ class Phases:
 
     def answered(self, run: EvolvingRun, answer: AnswerRequest, now: float) -> None:
         """The resource manager has said what becomes of a request."""
-        if answer.number in run.surplus:
-            run.surplus.remove(answer.number)
-        else:
+        gives = run.open.pop(answer.number, None)
+        if gives is False:
             self._counts[COUNTED[answer.outcome]] += 1
         if run.request == answer.number:
             run.request = 0
@@ -144,8 +143,8 @@ class Phases:
 
     def ended(self, run: EvolvingRun) -> None:
         """It asks for nothing any more."""
-        if run.request and run.request not in run.surplus:
-            self._counts[COUNTED[RequestOutcome.CANCELLED]] += 1
+        asked = sum(not gives for gives in run.open.values())
+        self._counts[COUNTED[RequestOutcome.CANCELLED]] += asked
 
     def _take_back(self, run: EvolvingRun) -> Iterable[Event]:
         number, run.request = run.request, 0
