@@ -112,11 +112,11 @@ class RunningJob:
     #: The size that an open resize leads to (also while the application has not answered), its
     #: present one if there is none or the resize was taken back. 0 stands for the present one.
     target: int = 0
-    #: The least it counts with: the larger of its two sizes while a resize is open.
-    lo: int = field(init=False, compare=False, repr=False)
     #: Its open request for more processors. It may be offered these sizes also if it is not
     #: resizable otherwise.
     request: OpenRequest | None = None
+    #: The least it counts with: the larger of its two sizes while a resize is open.
+    lo: int = field(init=False, compare=False, repr=False)
     #: When it ends by its estimate if its size stays as it is; None: unknown.
     expected_end: float | None = field(init=False, compare=False, repr=False)
 

@@ -110,7 +110,7 @@ def test_every_strategy_ends_them_all_and_all_requests_are_answered(name: str) -
 
 
 def test_the_command_counts_requests(capsys: pytest.CaptureFixture[str]) -> None:
-    words = "--workload ghafoor:jobs=40,gap=30,sizes=4-32 --processors 64 --evolving 50 --strategy fcfs+easy"
+    words = "--workload ghafoor:jobs=40,gap=30,sizes=4-32 --processors 64 --evolving 50"
     assert main([*words.split(), "--strategy-option", "requests=last"]) == 0
     out = capsys.readouterr().out
     assert "requests_expired" in out
