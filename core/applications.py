@@ -79,7 +79,7 @@ def _first_time(state: State, job: Job, event: ApplicationRegistered) -> None:
             )
             return
         job.sizes = both
-    job.malleable = True
+    job.malleable, job.on_request = True, event.on_request
     state.note("application.registered", f"sizes {job.sizes}", job, sizes=str(job.sizes))
 
 

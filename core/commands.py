@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from pliant.core.ids import CycleId, JobId, NodeName, ResizeId
+from pliant.core.jobs import RequestOutcome
 from pliant.core.negotiation import Template
 from pliant.core.processors import NONE, ProcessorMap
 from pliant.core.scheduling import View
@@ -54,6 +55,19 @@ class SendOffer:
     job: JobId
     run: int
     template: Template
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerRequest:
+    """Tell the application what became of its request (``SizesRequested``)."""
+
+    job: JobId
+    run: int
+    number: int
+    outcome: RequestOutcome
+    #: What it has now.
+    size: int
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +150,7 @@ Command = (
     Store
     | RunStrategy
     | SendOffer
+    | AnswerRequest
     | SendWithdraw
     | OpenStandby
     | Launch

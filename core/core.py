@@ -12,6 +12,7 @@ from pliant.core import (
     planning,
     queueing,
     recovery,
+    requests,
     resizing,
     roster,
     transaction,
@@ -48,6 +49,8 @@ HANDLERS: dict[type, Handler] = {
     events.ApplicationLeft: applications.left,
     events.StandbyReady: resizing.standby_ready,
     events.OfferAnswered: resizing.answered,
+    events.SizesRequested: requests.requested,
+    events.RequestCancelled: requests.cancelled,
     events.ResizeBegun: resizing.begun,
     events.ResizeDecided: resizing.decided,
     events.ResizeWithdrawn: resizing.withdrawn,
@@ -91,6 +94,8 @@ class Core:
                 self._own[type(event)](event)
         if state.ledger.draining:
             roster.emptied(state)
+        if state.requests:
+            requests.review(state)
         commands = state.drain()
         if state.plan_due:
             self._cycle += 1
@@ -125,6 +130,8 @@ class Core:
             lateness.start_over(state, job)
         elif timer.kind is TimerKind.END:
             lateness.end_over(state, job)
+        elif timer.kind is TimerKind.REQUEST:
+            requests.deadline_over(state, job)
         else:
             resizing.timed_out(state, timer)
 

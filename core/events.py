@@ -173,6 +173,8 @@ class ApplicationRegistered:
     sizes: Sizes | None = None
     #: A GO that it holds and has not decided.
     pending: ResizeId = FIRST_START
+    #: Whether its size changes only when it asks for that (evolving, not malleable).
+    on_request: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +202,30 @@ class OfferAnswered:
     job: JobId
     run: int
     template: Template
+
+
+@dataclass(frozen=True, slots=True)
+class SizesRequested:
+    """The application asks for other sizes; answered by ``AnswerRequest`` of the same number."""
+
+    job: JobId
+    run: int
+    #: Its own count, from 1, rising with each request of a run; said again, it changes nothing.
+    number: int
+    #: What would do; the preferred size, or else the largest, is what it wants.
+    sizes: Sizes
+    reason: str = ""
+    #: Seconds since the epoch; then it has no use for it any more. None: it waits.
+    deadline: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RequestCancelled:
+    """The application takes its open request back."""
+
+    job: JobId
+    run: int
+    number: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,6 +308,8 @@ Event = (
     | ApplicationLeft
     | StandbyReady
     | OfferAnswered
+    | SizesRequested
+    | RequestCancelled
     | ResizeBegun
     | ResizeDecided
     | ResizeWithdrawn

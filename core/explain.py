@@ -76,12 +76,31 @@ def _running(job: Job, now: float) -> Iterator[str]:
         yield f"an operator fixed its size; `jobctl resize {job.id} 0` lets the strategy resize it"
     if job.quiet_until > now:
         yield f"it is not asked again for {job.quiet_until - now:.0f} s"
+    if job.on_request:
+        yield "its size changes only when its program asks for that"
+    request = job.request
+    if request is not None:
+        until = "" if request.deadline is None else f", for {request.deadline - now:.0f} s more"
+        why = f" ({request.reason})" if request.reason else ""
+        yield (
+            f"request {request.number}: its program asked {now - request.since:.1f} s ago for "
+            f"{request.sizes} processors{why}: {_waits(job)}{until}"
+        )
     resize = job.resize
     if resize is not None:
         yield (
             f"resize {resize.id}: {len(resize.before)} -> {many(len(resize.after), 'processor')}, "
             f"asked {now - resize.since:.1f} s ago by {resize.cause}: {_STAGES[resize.stage]}"
         )
+
+
+def _waits(job: Job) -> str:
+    """What an open request waits for."""
+    if job.resize is not None:
+        return f"waits for the end of resize {job.resize.id}"
+    if not job.connected:
+        return "waits for its coordinator to connect"
+    return "waits until so many can be had"
 
 
 def _safe_point(job: Job, progress: Mapping[str, Any] | None) -> Iterator[str]:

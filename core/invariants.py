@@ -107,6 +107,23 @@ def _problems(state: State, job: Job) -> Iterator[str]:
     if job.state is JobState.ADAPTING and job.resize is None:
         yield "adapts to nothing"
     yield from _allocation_problems(job)
+    yield from _request_problems(state, job)
+
+
+def _request_problems(state: State, job: Job) -> Iterator[str]:
+    request, answer = job.request, job.answered
+    if (job.id in state.requests) != (request is not None):
+        yield "the index of requests is wrong"
+    if request is None:
+        return
+    if job.state not in (JobState.RUNNING, JobState.ADAPTING) or not job.malleable:
+        yield f"asks for {request.sizes}"
+    if any(size not in job.sizes for size in (request.sizes.lo, request.sizes.hi)):
+        yield f"asks for {request.sizes}, and its sizes are {job.sizes}"
+    if answer is not None and answer.number >= request.number:
+        yield f"request {request.number} comes after the answer to {answer.number}"
+    if job.resize is None and request.base is None:
+        yield f"request {request.number} was not looked at"
 
 
 def _allocation_problems(job: Job) -> Iterator[str]:

@@ -176,6 +176,50 @@ class Resize:
         return self.before[0] != self.after[0]
 
 
+class RequestOutcome(StrEnum):
+    """What became of an application's request for other sizes."""
+
+    #: It has what it wanted.
+    GRANTED = "granted"
+    #: It has more than before, one of the sizes named, but less than it wanted.
+    PARTLY = "granted in part"
+    REFUSED = "refused"
+    CANCELLED = "cancelled"
+    #: Its deadline passed.
+    EXPIRED = "expired"
+
+
+class RequestAnswer(NamedTuple):
+    """The answer to a request; kept to be given again."""
+
+    number: int
+    outcome: RequestOutcome
+    #: What the job had then.
+    size: int
+    reason: str = ""
+
+
+@dataclass(slots=True)
+class Request:
+    """An open request of a running application."""
+
+    number: int
+    #: What would do and what the job may have, up to the size wanted.
+    sizes: Sizes
+    wanted: int
+    #: When it came, seconds since the epoch.
+    since: float
+    #: Whether it wanted less than it had when it asked.
+    release: bool = False
+    reason: str = ""
+    #: Seconds since the epoch; None: none.
+    deadline: float | None = None
+    #: The least it had since no resize of an earlier cause was open; None: one still is.
+    base: int | None = None
+    #: Whether its deadline passed while a resize for it was under way.
+    overdue: bool = False
+
+
 @dataclass(slots=True)
 class Job:
     """A job as it stands. Only ``core.Core`` changes it."""
@@ -207,6 +251,11 @@ class Job:
     #: Nodes whose part of the first world has not reported yet.
     starting: set[str] = field(default_factory=set)
     resize: Resize | None = None
+    #: What its application asks for now, and what it was told last.
+    request: Request | None = None
+    answered: RequestAnswer | None = None
+    #: Its size changes only when its application asks for that.
+    on_request: bool = False
     #: An operator fixed its size: no strategy resizes it.
     pinned: bool = False
     #: No new offer before this time: it refused one, or let one expire.
@@ -275,7 +324,11 @@ class Job:
         self._mapped = (self.ranks, processors)
 
     def resizable(self, now: float) -> bool:
-        """Whether a strategy may offer it another size now."""
+        """Whether a strategy may offer it another size now, without being asked."""
+        return self.hears(now) and not self.on_request
+
+    def hears(self, now: float) -> bool:
+        """Whether an offer could be made to it now, at least one that it asked for."""
         return (
             self.state in RESIZABLE_STATES
             and self.malleable

@@ -71,7 +71,9 @@ def _refuse(state: State, what: str, why: str) -> None:
 
 def _offerable(state: State, offer: Offer, what: str) -> Job | None:
     job = state.jobs.get(offer.job)
-    if job is None or not job.resizable(state.now):
+    if job is None or not (
+        job.resizable(state.now) or (job.hears(state.now) and _asked(job, offer))
+    ):
         _refuse(state, what, "the job cannot be resized now")
         return None
     if count(offer.processors) not in job.sizes:
@@ -106,7 +108,16 @@ def _expand(state: State, offer: Offer) -> None:
     elif added & ~state.free():
         _refuse(state, what, "the processors are not free")
     else:
-        transaction.open_talk(state, job, offer.processors, state.strategy)
+        number = job.request.number if _asked(job, offer) and job.request else 0
+        cause = f"request {number} of the application" if number else state.strategy
+        transaction.open_talk(state, job, offer.processors, cause)
+
+
+def _asked(job: Job, offer: Offer) -> bool:
+    """Whether an offer is what the application asks for."""
+    request = job.request
+    size = count(offer.processors)
+    return request is not None and job.size < size and size in request.sizes
 
 
 def _free_promise(state: State, start: Start) -> None:

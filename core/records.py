@@ -9,7 +9,16 @@ from typing import Any
 
 from pliant.core.contract import Contract
 from pliant.core.ids import JobId, NodeName, ResizeId
-from pliant.core.jobs import Job, JobSpec, JobType, Resize, ResizeStage
+from pliant.core.jobs import (
+    Job,
+    JobSpec,
+    JobType,
+    Request,
+    RequestAnswer,
+    RequestOutcome,
+    Resize,
+    ResizeStage,
+)
 from pliant.core.lifecycle import JobState
 from pliant.core.negotiation import Talk, TalkState
 from pliant.core.nodes import Node, NodeState
@@ -53,6 +62,9 @@ def job_to_record(job: Job) -> Record:
         "earmark_from": sorted(job.earmark_from),
         "starting": sorted(job.starting),
         "resize": _resize_to_record(job.resize) if job.resize else None,
+        "request": _request_to_record(job.request) if job.request else None,
+        "answered": list(job.answered) if job.answered else None,
+        "on_request": job.on_request,
         "pinned": job.pinned,
         "quiet_until": job.quiet_until,
         "start": job.start,
@@ -97,6 +109,9 @@ def job_from_record(record: Mapping[str, Any]) -> Job:
         earmark_from=frozenset(map(JobId, record["earmark_from"])),
         starting=set(record["starting"]),
         resize=_resize_from_record(record["resize"]) if record["resize"] else None,
+        request=_request_from_record(record["request"]) if record.get("request") else None,
+        answered=_answer_from_record(record["answered"]) if record.get("answered") else None,
+        on_request=record.get("on_request", False),
         pinned=record["pinned"],
         quiet_until=record["quiet_until"],
         start=record["start"],
@@ -147,6 +162,29 @@ def _sizes_to_record(sizes: Sizes) -> list[Any]:
 
 def _sizes_from_record(record: list[Any]) -> Sizes:
     return parse_sizes(record[0], record[1])
+
+
+def _request_to_record(request: Request) -> Record:
+    return {
+        "number": request.number,
+        "sizes": _sizes_to_record(request.sizes),
+        "wanted": request.wanted,
+        "since": request.since,
+        "release": request.release,
+        "reason": request.reason,
+        "deadline": request.deadline,
+        "base": request.base,
+        "overdue": request.overdue,
+    }
+
+
+def _request_from_record(record: Mapping[str, Any]) -> Request:
+    return Request(**{**record, "sizes": _sizes_from_record(record["sizes"])})
+
+
+def _answer_from_record(record: list[Any]) -> RequestAnswer:
+    number, outcome, size, reason = record
+    return RequestAnswer(number, RequestOutcome(outcome), size, reason)
 
 
 def _resize_to_record(resize: Resize) -> Record:

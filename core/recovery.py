@@ -38,6 +38,8 @@ def recover(state: State) -> None:
         overtime.arm(state, job)
         if job.quiet_until > state.now:
             state.timer(TimerKind.QUIET, job, job.quiet_until - state.now)
+        if job.request is not None and job.request.deadline is not None:
+            state.timer_at(TimerKind.REQUEST, job, job.request.deadline)
         if job.state is JobState.COMPLETING and job.ending is not None:
             state.emit(Kill(job.id, job.run, NONE, state.limits.kill_grace_s))
             ending.arm_end(state, job)

@@ -50,7 +50,7 @@ def answered(state: State, event: OfferAnswered) -> None:
         seconds=state.now - resize.since,
     )
     if resize.talk.state is TalkState.AGREED:
-        _prepare(state, job, resize)
+        prepare(state, job, resize)
     elif resize.talk.state is TalkState.REFUSED:
         transaction.close(
             state, job, f"refused: {template.reason or 'no reason given'}", quiet=True
@@ -70,7 +70,7 @@ def _countered(state: State, job: Job, resize: Resize, template: Template) -> No
     counters.take(state, job, resize, size)
     _reply(state, job, resize, Verb.ACCEPT)
     state.note("offer.countered", f"its counter-offer of {size} was taken", job, resize=resize.id)
-    _prepare(state, job, resize)
+    prepare(state, job, resize)
 
 
 def _reply(state: State, job: Job, resize: Resize, verb: Verb, reason: str = "") -> None:
@@ -81,7 +81,8 @@ def _reply(state: State, job: Job, resize: Resize, verb: Verb, reason: str = "")
     state.emit(SendOffer(job.id, job.run, word))
 
 
-def _prepare(state: State, job: Job, resize: Resize) -> None:
+def prepare(state: State, job: Job, resize: Resize) -> None:
+    """Begin what was agreed on: start newcomers, or connect the next coordinator."""
     state.step(job, JobState.ADAPTING, f"will run on {many(len(resize.after), 'processor')}")
     resize.stage = ResizeStage.PREPARE
     if resize.grows:

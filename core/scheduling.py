@@ -71,6 +71,18 @@ class PromisedJob:
 
 
 @dataclass(frozen=True, slots=True)
+class OpenRequest:
+    """What a running application asks for: more than it has."""
+
+    #: That would do and that the machine can give, all above its present one; the largest is best.
+    sizes: Sizes
+    #: When it came, seconds since the epoch.
+    since: float
+    #: Whether an offer can be made to it now.
+    ready: bool
+
+
+@dataclass(frozen=True, slots=True)
 class RunningJob:
     """A job that holds processors."""
 
@@ -100,6 +112,9 @@ class RunningJob:
     #: The size that an open resize leads to (also while the application has not answered), its
     #: present one if there is none or the resize was taken back. 0 stands for the present one.
     target: int = 0
+    #: Its open request for more processors. It may be offered these sizes also if it is not
+    #: resizable otherwise.
+    request: OpenRequest | None = None
     #: The least it counts with: the larger of its two sizes while a resize is open.
     lo: int = field(init=False, compare=False, repr=False)
     #: When it ends by its estimate if its size stays as it is; None: unknown.
@@ -148,6 +163,8 @@ class View:
     total: int
     #: What the strategy returned as ``Plan.memory`` last time.
     memory: object = None
+    #: Who asks for more processors (``RunningJob.request``), in order of arrival.
+    requests: tuple[JobId, ...] = ()
 
     @property
     def free_by_cluster(self) -> dict[str, ProcessorMap]:

@@ -83,6 +83,13 @@ class Sizes:
             return None
         return Sizes(values, self.preferred if self.preferred in values else None)
 
+    def above(self, size: int) -> "Sizes | None":
+        """The sizes larger than ``size``, or None."""
+        values = self.values[bisect_right(self.values, size) :]
+        if not values:
+            return None
+        return Sizes(values, self.preferred if self.preferred in values else None)
+
     def prefer(self, size: int) -> "Sizes":
         """The same sizes with a preference.
 

@@ -8,7 +8,7 @@ from math import inf
 
 from pliant.core.commands import Command, Note, SetTimer, Store
 from pliant.core.ids import JobId, NodeName, ResizeId
-from pliant.core.jobs import Job
+from pliant.core.jobs import Job, Request, RequestAnswer
 from pliant.core.ledger import Ledger
 from pliant.core.lifecycle import ACTIVE_STATES, JobState
 from pliant.core.limits import Limits
@@ -37,6 +37,8 @@ class State:
     active: dict[JobId, Job] = field(default_factory=dict)
     #: PENDING jobs with processors promised to them.
     promised: dict[JobId, Job] = field(default_factory=dict)
+    #: Jobs with an open request for other sizes, in order of arrival.
+    requests: dict[JobId, Job] = field(default_factory=dict)
     ledger: Ledger = field(default_factory=Ledger)
     rows: Rows = field(default_factory=Rows)
     memory: object = None
@@ -149,6 +151,20 @@ class State:
             self.ledger.hold(job.held)
         if job.earmark:
             self.promise(job, job.earmark, job.earmark_from)
+        if job.request is not None:
+            self.requests[job.id] = job
+
+    def ask(self, job: Job, request: Request) -> None:
+        """This job asks for other sizes."""
+        job.request = request
+        self.requests[job.id] = job
+        self.touch(job)
+
+    def answered(self, job: Job, answer: RequestAnswer) -> None:
+        """This job asks no more."""
+        job.request, job.answered = None, answer
+        self.requests.pop(job.id, None)
+        self.touch(job)
 
     def _index(self, job: Job) -> None:
         """Put the job where its state belongs."""

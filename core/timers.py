@@ -31,6 +31,8 @@ class TimerKind(StrEnum):
     SETTLE = "settle"
     #: A job that refused an offer may be asked again.
     QUIET = "quiet"
+    #: A request of the application has not been met.
+    REQUEST = "request"
     #: The strategy asked to be called again (``Plan.wake_at``); about no job.
     WAKE = "wake"
 

@@ -24,8 +24,13 @@ from pliant.core.timers import TimerKind
 from pliant.core.words import many
 
 
-def open_talk(state: State, job: Job, target: ProcessorMap, cause: str) -> None:
-    """Offer a running job another allocation; processors to be added are reserved at once."""
+def propose(
+    state: State, job: Job, target: ProcessorMap, cause: str, by: Side
+) -> tuple[Resize, Template]:
+    """Open a transaction with a talk in which one side offers another allocation.
+
+    Processors to be added are reserved at once.
+    """
     number = ResizeId(state.next_resize)
     state.next_resize += 1
     after = after_resize(job.ranks, target)
@@ -39,18 +44,24 @@ def open_talk(state: State, job: Job, target: ProcessorMap, cause: str) -> None:
         sizes=str(len(after)),
     )
     template = Template(number, job.id, job.epoch, Verb.OFFER, (item,), round=1, reason=cause)
-    talk = Talk(number).say(Side.SERVER, template)
+    talk = Talk(number).say(by, template)
     job.resize = Resize(number, ResizeStage.TALK, talk, state.now, job.ranks, after, cause)
     state.hold(job, job.resize.newcomers)
+    return job.resize, template
+
+
+def open_talk(state: State, job: Job, target: ProcessorMap, cause: str) -> None:
+    """Offer a running job another allocation."""
+    resize, template = propose(state, job, target, cause, Side.SERVER)
     state.emit(SendOffer(job.id, job.run, template))
     state.timer(TimerKind.OFFER, job, state.limits.offer_timeout_s)
     state.note(
         "offer.sent",
-        f"offered {many(len(after), 'processor')} instead of {job.size} ({cause})",
+        f"offered {many(len(resize.after), 'processor')} instead of {job.size} ({cause})",
         job,
-        resize=number,
-        direction=item.direction.value,
-        size=len(after),
+        resize=resize.id,
+        direction=template.items[0].direction.value,
+        size=len(resize.after),
         **{"from": job.size},
     )
 

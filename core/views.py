@@ -3,7 +3,14 @@
 from pliant.core.ids import JobId
 from pliant.core.jobs import Job, ResizeStage
 from pliant.core.processors import ProcessorMap
-from pliant.core.scheduling import NodeView, PromisedJob, RunningJob, View, WaitingJob
+from pliant.core.scheduling import (
+    NodeView,
+    OpenRequest,
+    PromisedJob,
+    RunningJob,
+    View,
+    WaitingJob,
+)
 from pliant.core.sizes import Sizes
 from pliant.core.state import State
 
@@ -30,7 +37,18 @@ def view(state: State) -> View:
         free=ledger.free,
         total=ledger.capacity[0],
         memory=state.memory,
+        requests=_requests(state) if state.requests else (),
     )
+
+
+def _requests(state: State) -> tuple[JobId, ...]:
+    """Who asks for more than it has, in order of arrival."""
+    asking = [
+        (job.request.since, job.id)
+        for job in state.requests.values()
+        if job.request is not None and _request(job, state.ledger.capacity[0], state.now)
+    ]
+    return tuple(job_id for _, job_id in sorted(asking))
 
 
 def fresh_view(state: State) -> View:
@@ -52,6 +70,7 @@ def fresh_view(state: State) -> View:
         free=ledger.free,
         total=total,
         memory=state.memory,
+        requests=_requests(state),
     )
 
 
@@ -141,7 +160,18 @@ def running(job: Job, total: int, earmarked: ProcessorMap, now: float) -> Runnin
         malleable=job.malleable and not job.sizes.fixed,
         moldable=not spec.sizes.fixed,
         target=_target(job),
+        request=_request(job, total, now) if job.request is not None else None,
     )
+
+
+def _request(job: Job, total: int, now: float) -> OpenRequest | None:
+    """What a job asks for, as far as the machine can give it; a release needs no strategy."""
+    request = job.request
+    if request is None or request.release:
+        return None
+    larger = request.sizes.above(job.size)
+    sizes = larger and larger.up_to(total)
+    return OpenRequest(sizes, request.since, job.hears(now)) if sizes else None
 
 
 def _target(job: Job) -> int:

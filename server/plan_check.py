@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pliant.core.ids import JobId
 from pliant.core.processors import NONE, ProcessorMap, count, of, text
 from pliant.core.scheduling import Plan, RunningJob, Start, View
+from pliant.core.sizes import Sizes
 
 
 def find_fault(view: View, plan: Plan) -> str | None:
@@ -21,7 +22,11 @@ def find_fault(view: View, plan: Plan) -> str | None:
 
 
 def _faults(view: View, plan: Plan) -> Iterator[str]:
-    running = {job.id: job for job in view.running if job.resizable}
+    running = {
+        job.id: job
+        for job in view.running
+        if job.resizable or (job.request is not None and job.request.ready)
+    }
     yield from _doubles(plan)
     yield from _offer_faults(plan, running)
     given = NONE
@@ -58,8 +63,13 @@ def _offer_faults(plan: Plan, running: Mapping[JobId, RunningJob]) -> Iterator[s
         job = running.get(offer.job)
         if job is None:
             yield f"offers to job {offer.job}, which cannot be resized now"
-        elif offer.processors < 0 or count(offer.processors) not in job.sizes:
-            yield f"offers job {offer.job} a size that is not one of {job.sizes}"
+        elif offer.processors < 0 or count(offer.processors) not in _sizes(job):
+            yield f"offers job {offer.job} a size that is not one of {_sizes(job)}"
+
+
+def _sizes(job: RunningJob) -> Sizes:
+    """What a job may be offered: what it asks for, if nothing else."""
+    return job.request.sizes if job.request and not job.resizable else job.sizes
 
 
 def _other_faults(view: View, plan: Plan) -> Iterator[str]:

@@ -32,6 +32,7 @@ from pliant.core.processors import indices
 from pliant.core.state import PLAN_REFUSED
 from pliant.simulator.applications import AnswerModel, answer, parse_answers
 from pliant.simulator.errors import StrategyFaultError
+from pliant.simulator.evolving import EvolvingRun, Phases, bounded
 from pliant.simulator.metrics import Metrics
 from pliant.simulator.result import JobRecord, Span
 from pliant.simulator.runs import Run, next_safe_point
@@ -71,12 +72,14 @@ class Effects:
         self._span_since: dict[int, tuple[float, bool]] = {}
         self._answers = Random(f"{self._settings.seed}:answers")
         self._models: dict[str, AnswerModel] = {}
+        self.phases = Phases(engine.schedule_phase, self.metrics.counts)
         #: GOs whose safe point is still to come.
         self._going: dict[int, commands.SendGo] = {}
         self._do: dict[type, Callable[[Any], None]] = {
             commands.Store: self._store,
             commands.Launch: self._launch,
             commands.SendOffer: self._offer,
+            commands.AnswerRequest: self._answer,
             commands.SendGo: self._go,
             commands.SendWithdraw: self._withdraw,
             commands.OpenStandby: self._standby,
@@ -106,32 +109,41 @@ class Effects:
     def _launch(self, command: commands.Launch) -> None:
         job, now = self.open_jobs[command.job], self._engine.now
         # That the processes of a job of one size are up changes nothing for a strategy.
-        noticed = self._at_once or job.malleable
+        noticed = self._at_once or job.malleable or job.phases
         batch = self.follow if noticed else self.later
         for node in self._machine.nodes(command.processors):
             batch.append(WorldReady(command.job, command.run, command.resize, node))
         if command.resize:
             self.runs[command.job].newcomers = command.processors
             return
-        run = Run(job, command.run, command.processors, now, self._adaptation_cost(job))
+        make = EvolvingRun if job.phases else Run
+        run = make(job, command.run, command.processors, now, self._adaptation_cost(job))
         self.runs[command.job] = run
         self.steps += 1
-        self._engine.schedule_end(run)
+        if not isinstance(run, EvolvingRun):
+            self._engine.schedule_end(run)
         if self._settings.keep_spans:
             self._span_since[job.id] = (now, False)
-        if job.malleable:
+        if job.malleable or job.phases:
             self.follow.append(
                 ApplicationRegistered(
-                    command.job, command.run, command.epoch, command.processors, job.sizes
+                    command.job,
+                    command.run,
+                    command.epoch,
+                    command.processors,
+                    job.sizes,
+                    on_request=not job.malleable,
                 )
             )
+        if isinstance(run, EvolvingRun):
+            self.follow += self.phases.begin(run, now)
 
     def _adaptation_cost(self, job: SimJob) -> float:
         """Drawn once per job, from the job's number: the same whatever the strategy does."""
         if job.adaptation_cost is not None:
             return job.adaptation_cost
         cost = self._settings.adaptation_cost
-        if not job.malleable or cost.low == cost.high:
+        if not (job.malleable or job.phases) or cost.low == cost.high:
             return cost.low
         return cost.draw(Random(f"{self._settings.seed}:adaptation:{job.id}"))
 
@@ -162,6 +174,8 @@ class Effects:
         self.ended += 1
         if run is not None:
             run.finish(now)
+            if isinstance(run, EvolvingRun):
+                self.phases.ended(run)
             if self._settings.keep_spans:
                 self._close_span(run, run.end)
         record = _record(job, state, run, now)
@@ -181,7 +195,7 @@ class Effects:
         counts, now = self.metrics.counts, len(run.ranks)
         offered = int(template.items[0].sizes)
         model = self._model(run.job.answer or self._settings.answers)
-        agreed = model(now, offered, run.job.sizes, self._answers)
+        agreed = bounded(run, offered, model(now, offered, run.job.sizes, self._answers))
         said = answer(template, now, agreed)
         counts["negotiations"] += template.verb is Verb.OFFER
         counts["refusals"] += said.verb is Verb.REJECT
@@ -192,6 +206,11 @@ class Effects:
         if name not in self._models:
             self._models[name] = parse_answers(name)
         return self._models[name]
+
+    def _answer(self, command: commands.AnswerRequest) -> None:
+        run = self.runs.get(command.job)
+        if isinstance(run, EvolvingRun) and not run.over:
+            self.phases.answered(run, command, self._engine.now)
 
     def _standby(self, command: commands.OpenStandby) -> None:
         self.follow.append(StandbyReady(command.job, command.run, command.resize))
@@ -228,7 +247,10 @@ class Effects:
             self._span_since[run.job.id] = (now, True)
         run.resize((*stay, *go.joining_processors), now)
         run.newcomers = ()
-        self._engine.schedule_end(run)
+        if isinstance(run, EvolvingRun):
+            self.phases.resized(run, now)
+        else:
+            self._engine.schedule_end(run)
         self.metrics.counts["adaptations"] += 1
         self.steps += 1
         decided = ResizeDecided(go.job, go.run, go.resize, True, go.epoch, run.ranks, "commit")

@@ -30,11 +30,12 @@ from pliant.core.timers import Timer, TimerKind
 from pliant.simulator.costs import cycle_cost
 from pliant.simulator.effects import Effects
 from pliant.simulator.errors import NoProgressError, StrategyFaultError
+from pliant.simulator.evolving import EvolvingRun
 from pliant.simulator.machine import Machine
 from pliant.simulator.runs import Run
 from pliant.simulator.settings import Settings
 from pliant.simulator.workload import SimJob
-from pliant.strategies import Strategy, load_strategy
+from pliant.strategies import Strategy, load_strategy, served
 
 _FOREVER = float("inf")
 #: Nobody is late here, except where a model says so.
@@ -54,7 +55,7 @@ MOST_ROUNDS = 10_000
 MOST_IDLE = 1_000
 MOST_STALLED = 1_000_000
 #: In this order the events of one instant are taken.
-_END, _ARRIVAL, _OTHER = range(3)
+_END, _ARRIVAL, _OTHER, _PHASE = range(4)
 
 
 class Engine:
@@ -69,7 +70,7 @@ class Engine:
         name = settings.strategy
         self.settings = settings
         self.strategy: Strategy = (
-            load_strategy(name, settings.options) if isinstance(name, str) else name
+            load_strategy(name, settings.options) if isinstance(name, str) else served(name)
         )
         self.strategy_name = name if isinstance(name, str) else type(name).__name__
         quiet = 1e-6 if settings.quiet_s is None else settings.quiet_s
@@ -188,6 +189,19 @@ class Engine:
         """The end of a run as it is now; it is forgotten if the run changes."""
         self.schedule(run.end, self._end, (run, run.version), _END)
 
+    def schedule_phase(self, run: EvolvingRun) -> None:
+        """The end of its phase, or of the run."""
+        end = run.phase_end
+        if end is not None:
+            self.schedule(end, self._phase_over, (run, run.version), _PHASE)
+        elif run.end != _FOREVER:
+            self.schedule_end(run)
+
+    def _phase_over(self, about: tuple[EvolvingRun, int]) -> Iterable[Event]:
+        following = self.effects.phases.over(about, self.effects.moment)
+        self.effects.steps += bool(following)
+        return following
+
     def set_timer(self, timer: Timer, at: float) -> None:
         """Fire a timer of the core, unless it cannot matter."""
         kind = timer.kind
@@ -199,11 +213,13 @@ class Engine:
             self._wakes.add(at)
         elif kind is TimerKind.ESTIMATE:
             run = self.effects.runs.get(timer.job)
-            if run is None or (not run.job.malleable and at >= run.end):
+            fixed = run is not None and not (run.job.malleable or run.job.phases)
+            if run is None or (fixed and at >= run.end):
                 return
             # The core counts anew at each resize, and of the pauses only the latest count knows.
-            at += run.estimate_grace(self.now)
-            self.schedule(max(at, self.now), self._estimate_over, (timer, run, run.version))
+            over = at + run.estimate_grace(self.now)
+            changes = run.resizes if run.job.phases else run.version
+            self.schedule(max(over, self.now), self._estimate_over, (timer, run, changes, at))
             return
         self.schedule(max(at, self.now), self._fire, timer)
 
@@ -246,9 +262,18 @@ class Engine:
                 return ()
         return (TimerFired(timer),)
 
-    def _estimate_over(self, about: tuple[Timer, Run, int]) -> Iterable[Event]:
-        timer, run, version = about
-        return (TimerFired(timer),) if run.version == version else ()
+    def _estimate_over(self, about: tuple[Timer, Run, int, float]) -> Iterable[Event]:
+        timer, run, changes, at = about
+        if not run.job.phases:
+            return (TimerFired(timer),) if run.version == changes else ()
+        if run.over or run.resizes != changes:
+            return ()
+        # It may have stood still since, and may stand still yet.
+        over = at + run.estimate_grace(self.effects.moment)
+        if over <= self.effects.moment:
+            return (TimerFired(timer),)
+        self.schedule(over, self._estimate_over, about)
+        return ()
 
     # ---------------------------------------------------------------- the machine
 

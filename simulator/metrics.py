@@ -40,10 +40,31 @@ DESCRIPTIONS: Mapping[str, str] = {
     "refusals": "talks in which the job refused",
     "counters": "talks in which the job made another proposal",
     "adaptations": "resizes carried out",
-    "requests": "evolving jobs' requests",
+    "requests": "evolving jobs' requests for more processors",
+    "requests_granted": "of them in full",
+    "requests_partly": "of them in part",
+    "requests_refused": "of them never to be met",
+    "requests_expired": "of them not met in time",
+    "requests_cancelled": "of them taken back, or open at the end of their job",
+    "releases": "times that evolving jobs gave their surplus back",
     "plans": "passes of the strategy",
     "refused_parts": "parts of plans that no longer fitted when the talks were over",
 }
+
+
+#: Those that are counted as it happens.
+COUNTED = (
+    "jobs",
+    "late",
+    "negotiations",
+    "refusals",
+    "counters",
+    "adaptations",
+    *(name for name in DESCRIPTIONS if name.startswith("requests")),
+    "releases",
+    "plans",
+    "refused_parts",
+)
 
 
 class Metrics:
@@ -57,9 +78,7 @@ class Metrics:
         self._states: Counter[JobState] = Counter()
         self._sums = dict.fromkeys(("wait", "execution", "slowdown", "area", "work", "profit"), 0.0)
         #: What is counted as it happens.
-        self.counts = dict.fromkeys(
-            ("jobs", "negotiations", "refusals", "counters", "adaptations", "requests", "plans"), 0
-        ) | {"late": 0, "refused_parts": 0}
+        self.counts = dict.fromkeys(COUNTED, 0)
 
     def submitted(self, time: float) -> None:
         """A job was submitted."""

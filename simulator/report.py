@@ -50,8 +50,12 @@ def summary(runs: Sequence[Mapping[str, float]]) -> Iterator[str]:
 
 
 _IF_ANY = frozenset(
-    ("timeout", "failed", "rejected", "profit", "late", "refusals", "counters", "requests")
-) | {"refused_parts"}
+    (
+        *("timeout", "failed", "rejected", "profit", "late", "refusals", "counters"),
+        *(name for name in DESCRIPTIONS if name.startswith("requests")),
+        *("releases", "refused_parts"),
+    )
+)
 
 
 def _number(value: float) -> str:

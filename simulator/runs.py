@@ -6,6 +6,8 @@ size: ``Wr_i / S(p_(i+1))`` (3.13). A change from p1 to p2 processors stops the 
 ``C x |p1 - p2|`` on its new allocation (3.16), and malleable jobs compute while they talk (3.3.1).
 """
 
+import math
+
 from pliant.core.speedup import Speedup
 from pliant.simulator.costs import adaptation_pause
 from pliant.simulator.workload import SimJob
@@ -30,6 +32,7 @@ class Run:
         "over",
         "ranks",
         "resizes",
+        "standing",
         "start",
         "version",
     )
@@ -59,6 +62,8 @@ class Run:
         #: Work that it would have done in its pauses until it last changed size.
         self._paused = 0.0
         self._since = self._size_since = now
+        #: Whether it stands still for want of processors.
+        self.standing = False
         #: When its work is done, if nothing changes.
         self.end = now + self.left / self._speedup(len(ranks))
         #: Whether its processes are gone.
@@ -72,8 +77,20 @@ class Run:
         self._since = max(self._since, now) + pause
         self.ranks = ranks
         self.resizes += 1
+        self._project(now)
+
+    def time_of(self, work: float) -> float:
+        """When so much of the work that was left is done, if nothing changes."""
+        return self._since + work / self._speedup(len(self.ranks))
+
+    def _project(self, now: float) -> None:
+        """Something changed: tell anew when it ends."""
         self.version += 1
-        self.end = self._since + self.left / self._speedup(len(ranks))
+        if self.standing:
+            self.end = math.inf
+        else:
+            self._since = max(self._since, now)
+            self.end = self.time_of(self.left)
 
     def finish(self, now: float) -> None:
         """Its processes are gone: close its account."""
@@ -91,6 +108,8 @@ class Run:
         The core counts the time since a resize as computation and does not know of the pause.
         """
         speed = self._speedup(len(self.ranks))
+        if self.standing:
+            self._account(now)
         return self._paused / speed + max(0.0, self._since - now)
 
     @property
@@ -104,7 +123,7 @@ class Run:
         self.area += size * elapsed
         computed = 0.0
         if now > self._since:
-            computed = now - self._since
+            computed = 0.0 if self.standing else now - self._since
             self.left = max(0.0, self.left - computed * self._speedup(size))
             self._since = now
         self._paused += (elapsed - computed) * self._speedup(size)

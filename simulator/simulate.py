@@ -1,12 +1,12 @@
 """One simulation from jobs and settings to a result: what ``pliant.simulator`` offers others."""
 
 import gc
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from pliant.core.commands import Note
 from pliant.simulator.engine import Engine
-from pliant.simulator.errors import SettingsError
 from pliant.simulator.result import Result
 from pliant.simulator.settings import Settings
 from pliant.simulator.workload import SimJob, WorkloadError
@@ -68,7 +68,19 @@ def _check(jobs: Sequence[SimJob], settings: Settings) -> None:
                 f"job {job.id} needs {job.sizes.lo} processors, the machine has {settings.total}: "
                 "simulate a larger one (processors), or leave the job out"
             )
-        if job.phases:
-            raise SettingsError(
-                f"job {job.id} is evolving: the core takes no requests of applications yet"
+        _check_phases(job)
+
+
+def _check_phases(job: SimJob) -> None:
+    for phase in job.phases:
+        if not (1 <= phase.minimum <= phase.maximum and phase.work >= 0):
+            raise WorkloadError(
+                f"job {job.id}: {phase} makes no sense: expected work >= 0 and "
+                "1 <= minimum <= maximum"
             )
+    total = math.fsum(phase.work for phase in job.phases)
+    if job.phases and not math.isclose(total, job.work, rel_tol=1e-6, abs_tol=1e-6):
+        raise WorkloadError(
+            f"job {job.id}: the work of its phases is {total:g}, and its own is {job.work:g}: "
+            "they must be the same"
+        )

@@ -7,6 +7,7 @@ May import: the standard library and ``pliant.core``.
 """
 
 from pliant.strategies.base import Strategy
+from pliant.strategies.evolving import served
 from pliant.strategies.options import OptionError, StrategyOption, UnknownOptionError
 from pliant.strategies.registry import (
     UnknownStrategyError,
@@ -25,5 +26,6 @@ __all__ = [
     "is_own",
     "known_strategies",
     "load_strategy",
+    "served",
     "strategy_options",
 ]

@@ -8,7 +8,7 @@ under ``Args:`` in the docstring. On the command line ``-`` stands for ``_``.
 import inspect
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
@@ -56,9 +56,18 @@ def describe(make: Callable[..., Any]) -> list[StrategyOption]:
 
 
 def convert(
-    strategy: str, make: Callable[..., Any], options: Mapping[str, object]
+    strategy: str,
+    make: Callable[..., Any],
+    options: Mapping[str, object],
+    others: Iterable[str] = (),
 ) -> dict[str, object]:
     """Keyword arguments for ``make`` from what a user wrote.
+
+    Args:
+        strategy: its name, for messages.
+        make: what the options are parameters of.
+        options: values by name.
+        others: names of options that somebody else takes.
 
     Raises:
         UnknownOptionError: there is no such option.
@@ -71,7 +80,7 @@ def convert(
         if name not in known:
             raise UnknownOptionError(
                 f"strategy {strategy} has no option {written!r}; it has: "
-                + (", ".join(known).replace("_", "-") or "none")
+                + (", ".join((*known, *others)).replace("_", "-") or "none")
             )
         if name in values:
             raise OptionError(f"strategy {strategy}: option {written} is given twice")

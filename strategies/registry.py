@@ -10,9 +10,12 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from pliant.strategies.base import Strategy
+from pliant.strategies.evolving import Evolving
 from pliant.strategies.options import OptionError, StrategyOption, convert, describe
 
 GROUP = "pliant.strategies"
+#: Options that every strategy has, because somebody else takes them.
+_BESIDE = [option for option in describe(Evolving) if option.name == "requests"]
 #: The distribution whose strategies are trusted like the program itself.
 OWN = "pliant"
 
@@ -27,7 +30,7 @@ def known_strategies() -> list[str]:
 
 
 def load_strategy(name: str, options: Mapping[str, object] | None = None) -> Strategy:
-    """A new instance of the strategy with this name.
+    """A new instance of the strategy with this name, which serves applications' requests as well.
 
     Args:
         name: as on the command line, or ``module:attribute``.
@@ -39,7 +42,9 @@ def load_strategy(name: str, options: Mapping[str, object] | None = None) -> Str
         OptionError: a value does not fit, or two of them do not go together.
     """
     point, make = _factory(name)
-    values = convert(name, make, options or {})
+    beside = _beside(make)
+    own = {key: value for key, value in (options or {}).items() if key not in beside}
+    values = convert(name, make, own, beside)
     try:
         made = make(**values)
     except ValueError as error:
@@ -50,7 +55,14 @@ def load_strategy(name: str, options: Mapping[str, object] | None = None) -> Str
         ) from error
     if not isinstance(made, Strategy):
         raise UnknownStrategyError(f"strategy {name!r} ({point.value}) is not a pliant Strategy")
-    return made
+    theirs = {key: value for key, value in (options or {}).items() if key in beside}
+    return Evolving(made, **convert(name, Evolving, theirs))  # type: ignore[arg-type]
+
+
+def _beside(make: Callable[..., Any]) -> list[str]:
+    """Names of options that are not the strategy's own; it may have one of the same name."""
+    taken = {option.name for option in describe(make)}
+    return [option.name for option in _BESIDE if option.name not in taken]
 
 
 def strategy_options(name: str) -> list[StrategyOption]:
@@ -59,7 +71,9 @@ def strategy_options(name: str) -> list[StrategyOption]:
     Raises:
         UnknownStrategyError: there is no strategy with this name.
     """
-    return describe(_factory(name)[1])
+    make = _factory(name)[1]
+    beside = _beside(make)
+    return [*describe(make), *(option for option in _BESIDE if option.name in beside)]
 
 
 def is_own(name: str) -> bool:

@@ -51,6 +51,8 @@ class Program:
     withdrawn: set[int] = field(default_factory=set)
     #: Processes that have left and will exit.
     leaving: set[int] = field(default_factory=set)
+    #: Requests for other sizes until now.
+    asked: int = 0
 
     @property
     def alive(self) -> set[int]:
@@ -164,6 +166,7 @@ class World:
                 program.ranks,
                 _sizes(program.sizes),
                 program.go.resize if program.go else FIRST_START,
+                on_request=program.job % 3 == 0,
             )
         )
 
@@ -344,6 +347,34 @@ class AnyHistory(RuleBasedStateMachine):
             items = tuple(replace(item, sizes=str(size)) for item in table.items)
             table = replace(table, items=items)
         self.world.say(events.OfferAnswered(job.id, job.run, replace(table, verb=verb)))
+
+    @precondition(lambda self: self.programs())
+    @rule(
+        pick=PICK,
+        low=st.integers(1, 9),
+        more=st.integers(0, 8),
+        deadline=st.sampled_from([None, None, 0.0, 20.0]),
+    )
+    def request(self, pick: int, low: int, more: int, deadline: float | None) -> None:
+        """A program asks for other sizes: more, or less."""
+        running = [program for program in self.programs() if program.session]
+        if not running:
+            return
+        program = running[pick % len(running)]
+        program.asked += 1
+        until = None if deadline is None else self.rig.now + deadline
+        sizes = Sizes(range(low, low + more + 1))
+        job = JobId(program.job)
+        self.world.say(events.SizesRequested(job, 1, program.asked, sizes, "likes", until))
+
+    @precondition(lambda self: any(program.asked for program in self.programs()))
+    @rule(pick=PICK, back=st.sampled_from([0, 0, 0, 1]))
+    def take_back(self, pick: int, back: int) -> None:
+        asking = [program for program in self.programs() if program.asked > back]
+        if asking:
+            program = asking[pick % len(asking)]
+            number = program.asked - back
+            self.world.say(events.RequestCancelled(JobId(program.job), 1, number))
 
     @precondition(lambda self: any(program.go for program in self.programs()))
     @rule(pick=PICK, commit=st.sampled_from([True, True, True, False]))

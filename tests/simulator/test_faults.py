@@ -80,9 +80,17 @@ def test_jobs_that_do_not_fit() -> None:
         run([rigid(7, 0, 1, 1), rigid(7, 1, 1, 1)])
 
 
-def test_evolving_jobs_are_not_simulated_silently() -> None:
-    with pytest.raises(SettingsError, match="job 1 is evolving"):
-        run([job(1, 0, "1-2", 4, phases=(Phase(4, 1, 2),))])
+@pytest.mark.parametrize(
+    ("phases", "message"),
+    [
+        ((Phase(4, 1, 2), Phase(1, 1, 2)), "the work of its phases is 5, and its own is 4"),
+        ((Phase(4, 3, 2),), "makes no sense"),
+        ((Phase(4, 0, 2),), "makes no sense"),
+    ],
+)
+def test_phases_that_make_no_sense(phases: tuple[Phase, ...], message: str) -> None:
+    with pytest.raises(WorkloadError, match=message):
+        run([job(1, 0, "1-2", 4, phases=phases)])
 
 
 @pytest.mark.parametrize(

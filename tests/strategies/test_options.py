@@ -18,6 +18,7 @@ from pliant.strategies import (
     strategy_options,
 )
 from pliant.strategies.composed import Composed
+from pliant.strategies.evolving import Evolving
 from pliant.strategies.options import convert, describe
 
 
@@ -113,7 +114,7 @@ def test_unknown_options_list_the_known_ones() -> None:
         "strategy example has no option 'counts'; it has: "
         "count, share, eager, donor-order, at-most, label"
     )
-    with pytest.raises(UnknownOptionError, match="it has: none"):
+    with pytest.raises(UnknownOptionError, match="it has: requests"):
         load_strategy("fcfs", {"x": "1"})
 
 
@@ -142,8 +143,10 @@ def test_what_the_strategy_refuses_is_an_option_error(monkeypatch: pytest.Monkey
             return Picky
 
     monkeypatch.setattr(registry, "_points", lambda: {"picky": Point()})
-    assert isinstance(load_strategy("picky", {"count": "7"}), Picky)
-    assert [option.name for option in strategy_options("picky")] == ["count"]
+    made = load_strategy("picky", {"count": "7"})
+    assert isinstance(made, Evolving)
+    assert isinstance(made.inner, Picky)
+    assert [option.name for option in strategy_options("picky")] == ["count", "requests"]
     with pytest.raises(OptionError, match=r"^strategy picky: count 101 is above 100$"):
         load_strategy("picky", {"count": "101"})
 

@@ -105,6 +105,7 @@ def test_dynp_alone_is_conservative_and_takes_its_bounds_as_options() -> None:
         "upper",
         "threshold",
         "backfill",
+        "requests",
     ]
     assert all(option.help for option in strategy_options("dynp"))
 

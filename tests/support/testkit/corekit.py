@@ -232,6 +232,21 @@ class Rig:
         item = replace(offer.items[0], sizes=total, quantity=quantity or offer.items[0].quantity)
         self.answer(number, Verb.COUNTER, replace(offer, items=(item,)))
 
+    def request(
+        self,
+        number: int,
+        sizes: str,
+        count: int = 1,
+        *,
+        prefer: int | None = None,
+        within: float | None = None,
+    ) -> None:
+        """Have the application ask for other sizes; ``count`` is the request's number."""
+        job = self.job(number)
+        until = None if within is None else self.now + within
+        wanted = parse_sizes(sizes, prefer)
+        self.do(events.SizesRequested(job.id, job.run, count, wanted, "said the test", until))
+
     def ready(self, number: int) -> None:
         """Have the nodes report that the newcomers are ready."""
         job, resize = self.job(number), self.resize(number)

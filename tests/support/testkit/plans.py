@@ -116,12 +116,15 @@ def decide(strategy: Strategy, view: View) -> Plan:
 def check(view: View, plan: Plan) -> None:
     """Nobody gets what is not there, everybody a size of the grammar, and a reason to wait."""
     movable = {job.id: job for job in view.running if job.resizable}
+    asked = {job.id: job.request.sizes for job in view.running if job.request and job.request.ready}
+    growing = movable | {job.id: job for job in view.running if job.id in asked}
     usable = NONE
     for node in view.nodes:
         usable |= node.processors
     coming = NONE
     for offer in plan.shrinks:
         job = movable.pop(offer.job)
+        growing.pop(offer.job)
         assert count(offer.processors) in job.sizes
         assert not offer.processors & ~of(job.ranks)
         assert count(offer.processors) < job.size
@@ -138,8 +141,8 @@ def check(view: View, plan: Plan) -> None:
     assert plan.behind or set(plan.reasons) == set(queue), "all who wait are told why"
     free = view.free & pool
     for offer in plan.expands:
-        job = movable.pop(offer.job)
-        assert count(offer.processors) in job.sizes
+        job = growing.pop(offer.job)
+        assert count(offer.processors) in (job.sizes if job.resizable else asked[job.id])
         added = offer.processors & ~of(job.ranks)
         assert added
         assert offer.processors & of(job.ranks) == of(job.ranks)
