@@ -128,6 +128,7 @@ def _up(options: argparse.Namespace) -> int:
             procs.adopt_orphans()
         try:
             with cluster.locked():
+                cluster.check_owner()
                 shape = _wanted(options, cluster.shape)
                 if shape != cluster.shape or not cluster.running():
                     cluster.check(shape)
@@ -198,6 +199,7 @@ def _take_down(cluster: LocalCluster, progress: _Progress, *, keep_jobs: bool = 
     with cluster.locked():
         cluster.stop(progress, keep_jobs=keep_jobs)
         left = [] if keep_jobs else cluster.sweep()
+        cluster.disown()
     progress.end()
     for pid in left:
         fail("pliant down", f"process {pid} is still there: {' '.join(procs.words(pid))}")
@@ -209,6 +211,7 @@ def _down(options: argparse.Namespace) -> int:
     if not os.path.isdir(cluster.state):
         print("down: nothing was up")
         return 0
+    cluster.check_owner()
     with Interrupts() as interrupts:
         interrupts.ignore()
         was = len(cluster.running())

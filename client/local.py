@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -56,6 +56,20 @@ class Shape:
     config: str = ""
 
 
+def _is_shape(known: object) -> bool:
+    """Whether what a file holds is what a shape was kept as."""
+    if not isinstance(known, dict):
+        return False
+    counts = [known.get(name, 1) for name in ("nodes", "slots")]
+    texts = [known.get(name, "") for name in ("strategy", "transport", "config")]
+    options = known.get("strategy_options", [])
+    return (
+        all(type(number) is int and number > 0 for number in counts)
+        and isinstance(options, list)
+        and all(isinstance(text, str) for text in [*texts, *options])
+    )
+
+
 class LocalCluster:
     """The daemons that belong to one state directory."""
 
@@ -75,10 +89,43 @@ class LocalCluster:
         try:
             with open(self._memory, encoding="utf-8") as file:
                 known = json.load(file)
-            shape = Shape(**{key: known[key] for key in asdict(Shape()) if key in known})
-            return replace(shape, strategy_options=tuple(shape.strategy_options))
-        except (OSError, ValueError, TypeError):
+        except OSError:
             return None
+        except ValueError:
+            known = None
+        if not _is_shape(known):
+            raise ClientError(
+                f"{self._memory} is damaged: remove it, and say --nodes and --slots once more"
+            )
+        shape = Shape(**{key: known[key] for key in asdict(Shape()) if key in known})
+        return replace(shape, strategy_options=tuple(shape.strategy_options))
+
+    @property
+    def _owner(self) -> str:
+        """Where the run directory says whose daemons run in it."""
+        return os.path.join(self.run, "cluster.state-dir")
+
+    def check_owner(self) -> None:
+        """Refuse to touch the daemons of another state directory.
+
+        Raises:
+            ClientError: this run directory is that of another cluster, which is up.
+        """
+        try:
+            with open(self._owner, encoding="utf-8", errors="surrogateescape") as file:
+                owner = file.read()
+        except OSError:
+            return
+        if owner != os.path.realpath(self.state) and self.running():
+            raise ClientError(
+                f"the daemons that run in {self.run} belong to the cluster in {owner}: name that "
+                "one (PLIANT_STATE_DIR), or give this one a PLIANT_RUN_DIR of its own"
+            )
+
+    def disown(self) -> None:
+        """Leave the run directory to whoever comes next."""
+        with suppress(FileNotFoundError):
+            os.unlink(self._owner)
 
     def remembered(self) -> bool:
         """Return whether this state directory has had a cluster before."""
@@ -99,6 +146,8 @@ class LocalCluster:
         self.shape = shape
         for directory in (self.state, self.run):
             os.makedirs(directory, mode=0o700, exist_ok=True)
+        with open(self._owner, "w", encoding="utf-8", errors="surrogateescape") as file:
+            file.write(os.path.realpath(self.state))
         self._build()
 
     def remember(self) -> None:

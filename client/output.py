@@ -33,6 +33,8 @@ class Parser(argparse.ArgumentParser):
 
 def run_command(prog: str, body: Callable[[], int]) -> int:
     """Run a command's body and return its exit code; errors become one line on stderr."""
+    if sys.stdout is None:  # closed by the caller, as `>&-` does
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  # until the end
     try:
         code = body()
         sys.stdout.flush()

@@ -104,6 +104,28 @@ def test_it_is_the_same_cluster_the_next_time(state: Path, capsys: Capture) -> N
     assert down([]) == 0
 
 
+@pytest.mark.parametrize("text", ["{bad", '{"nodes": "x"}', '{"slots": 0}', "[]"])
+def test_a_shape_that_is_damaged(state: Path, capsys: Capture, text: str) -> None:
+    state.mkdir(parents=True, exist_ok=True)
+    (state / "cluster.json").write_text(text)
+    assert up(["--detach"]) == down([]) == 1
+    assert capsys.readouterr().err.count("cluster.json is damaged: remove it, and say") == 2
+    (state / "cluster.json").unlink()
+
+
+def test_one_run_directory_is_for_one_cluster(
+    state: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert up(["--nodes", "1", "--detach"]) == 0
+    other = state.parent / "other"
+    other.mkdir()
+    with monkeypatch.context() as patch:
+        patch.setenv("PLIANT_STATE_DIR", str(other))
+        assert up(["--nodes", "1", "--detach"]) == down([]) == 1
+        assert capsys.readouterr().err.count(f"belong to the cluster in {state.resolve()}") == 2
+    assert down([]) == 0
+
+
 def test_options_stay_with_their_strategy(state: Path) -> None:
     words = ["--strategy", "egs+pra", "--strategy-option", "threshold=1"]
 
