@@ -69,7 +69,7 @@ class JobSpec:
     @property
     def estimated_for(self) -> int:
         """The size that the estimate holds for."""
-        return self.requested or self.sizes.preferred or self.sizes.hi
+        return self.requested or self.sizes.wanted
 
 
 class Exit(NamedTuple):

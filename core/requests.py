@@ -42,7 +42,7 @@ def requested(state: State, event: SizesRequested) -> None:
     if job.request is not None:
         _take_back(state, job, f"request {event.number} takes its place")
     sizes = event.sizes
-    wanted = sizes.preferred or sizes.hi
+    wanted = sizes.wanted
     both = job.sizes.intersect(sizes)
     allowed = both and both.up_to(wanted)
     request = Request(

@@ -41,7 +41,7 @@ class WaitingJob:
     @property
     def estimated_for(self) -> int:
         """The size that the estimate holds for."""
-        return self.requested or self.sizes.preferred or self.sizes.hi
+        return self.requested or self.sizes.wanted
 
     @property
     def work(self) -> float | None:

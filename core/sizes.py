@@ -42,6 +42,11 @@ class Sizes:
         return self.values[-1]
 
     @property
+    def wanted(self) -> int:
+        """The preferred size; without one the largest."""
+        return self.preferred or self.hi
+
+    @property
     def fixed(self) -> bool:
         """Whether there is only one size."""
         return len(self.values) == 1

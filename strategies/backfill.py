@@ -39,7 +39,7 @@ SHORTEST_S = 1e-3
 
 def preferred(job: WaitingJob) -> int:
     """What a job is started with if it fits: its preferred size, else its largest."""
-    return job.sizes.preferred or job.sizes.hi
+    return job.sizes.wanted
 
 
 def smallest(job: WaitingJob) -> int:

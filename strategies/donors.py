@@ -5,16 +5,11 @@ from heapq import heapify, heappop, heappush
 
 from pliant.core.ids import JobId
 from pliant.core.processors import NONE, ProcessorMap, of
-from pliant.core.scheduling import RunningJob, View, WaitingJob
+from pliant.core.scheduling import RunningJob, View
 from pliant.strategies.placing import Placer, usable
 
 #: The one with most of it gives first: (job, its size on paper).
 Wealth = Callable[[RunningJob, int], float]
-
-
-def prefer(job: RunningJob | WaitingJob) -> int:
-    """The preferred size; without one the largest."""
-    return job.sizes.preferred or job.sizes.hi
 
 
 def donors_of(view: View) -> list[RunningJob]:
@@ -79,7 +74,7 @@ class Ledger:
         self.donors = donors_of(view)
         self.sizes = {job.id: job.size for job in self.donors}
         self.minima = Floors(self.donors, [job.sizes.lo for job in self.donors], wealth)
-        self.preferred = Floors(self.donors, [prefer(job) for job in self.donors], wealth)
+        self.preferred = Floors(self.donors, [job.sizes.wanted for job in self.donors], wealth)
         #: Given, not yet promised to anybody.
         self.spare: ProcessorMap = NONE
         self.undo(self.sizes, self.spare)

@@ -32,6 +32,7 @@ from pliant.core.scheduling import (
 )
 from pliant.core.sizes import Sizes
 from pliant.strategies.base import Strategy
+from pliant.strategies.donors import donors_of
 from pliant.strategies.placing import clusters, usable
 
 Turn = Literal["first", "last"]
@@ -133,11 +134,7 @@ class _Desk:
         self._asked: dict[JobId, int] = {}
         asking = set(view.requests)
         self._donors = sorted(
-            (
-                job
-                for job in view.running
-                if job.resizable and not job.sizes.fixed and job.id not in asking
-            ),
+            (job for job in donors_of(view) if job.id not in asking),
             key=lambda job: (job.started, job.id),
         )
         #: Who is giving already, and how much of that nobody counts on.

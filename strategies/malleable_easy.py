@@ -20,7 +20,7 @@ from pliant.core.processors import count
 from pliant.core.scheduling import Availability, RunningJob, View, WaitingJob
 from pliant.strategies.agreements import Agreement, honour
 from pliant.strategies.composed import Composed, Resizing
-from pliant.strategies.donors import Floors, Ledger, donors_of, prefer
+from pliant.strategies.donors import Floors, Ledger, donors_of
 from pliant.strategies.placing import Placer
 
 
@@ -149,24 +149,24 @@ class Preference(Family):
 
     def wanted(self, job: WaitingJob) -> int:
         """Its preferred size."""
-        return prefer(job)
+        return job.sizes.wanted
 
     def _rules(self, job: WaitingJob, ledger: Ledger) -> Iterator[tuple[int, Floors]]:
-        yield prefer(job), ledger.preferred
+        yield job.sizes.wanted, ledger.preferred
         yield job.sizes.lo, ledger.preferred
         yield job.sizes.lo, ledger.minima
 
     def _wealth(self, job: RunningJob, size: int) -> float:
-        return size - prefer(job)
+        return size - job.sizes.wanted
 
     def _grow(self, ledger: Ledger, placer: Placer) -> None:
         jobs = _keepers(ledger)
         free, sizes = count(placer.free), {job.id: job.size for job in jobs}
-        below = [job for job in jobs if job.size < prefer(job)]
-        for job in sorted(below, key=lambda job: job.size - prefer(job)):
-            free -= _raise(sizes, job, min(prefer(job), job.size + free))
-        full = [job for job in jobs if sizes[job.id] >= prefer(job)]
-        for job in sorted(full, key=lambda job: sizes[job.id] - prefer(job)):
+        below = [job for job in jobs if job.size < job.sizes.wanted]
+        for job in sorted(below, key=lambda job: job.size - job.sizes.wanted):
+            free -= _raise(sizes, job, min(job.sizes.wanted, job.size + free))
+        full = [job for job in jobs if sizes[job.id] >= job.sizes.wanted]
+        for job in sorted(full, key=lambda job: sizes[job.id] - job.sizes.wanted):
             free -= _raise(sizes, job, sizes[job.id] + free)
         for job in jobs:
             if sizes[job.id] > job.size:

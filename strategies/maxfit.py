@@ -21,6 +21,7 @@ from pliant.core.scheduling import Availability, Plan, RunningJob, View, Waiting
 from pliant.strategies.availability import needs, with_job
 from pliant.strategies.base import Strategy
 from pliant.strategies.composed import BEHIND, Composed
+from pliant.strategies.donors import donors_of
 from pliant.strategies.placing import Placer, usable
 
 DonorOrder = Literal["earliest", "latest", "most-first", "longest-running", "shortest-running"]
@@ -46,7 +47,7 @@ class _Donors:
 
     def __init__(self, view: View, order: DonorOrder) -> None:
         #: In order of start.
-        self.jobs = [job for job in view.running if job.resizable and not job.sizes.fixed]
+        self.jobs = donors_of(view)
         self._order = sorted(self.jobs, key=_KEYS[order])
         self._usable = usable(view.nodes)
 

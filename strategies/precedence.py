@@ -108,7 +108,7 @@ class Round:
         if self._initial == "max":
             return job.sizes.hi
         if self._initial == "preferred":
-            return job.sizes.preferred or job.sizes.hi
+            return job.sizes.wanted
         return job.sizes.lo
 
     def _make_room(self, job: WaitingJob) -> bool:

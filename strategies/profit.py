@@ -138,7 +138,7 @@ class Cycle:
         )
 
 
-def checked(grace: float) -> float:
+def _checked(grace: float) -> float:
     """The option, if it makes sense.
 
     Raises:
@@ -160,7 +160,7 @@ def _in_time(job: WaitingJob, view: View) -> bool:
     return bool(claim_of(job, view).minimum(view.now))
 
 
-def answer(job: WaitingJob, view: View, plan: Plan) -> Availability:
+def _answer(job: WaitingJob, view: View, plan: Plan) -> Availability:
     """What a plan that was made with a job in the queue says of it."""
     for start in plan.starts:
         if start.job == job.id:
@@ -179,21 +179,25 @@ def answer(job: WaitingJob, view: View, plan: Plan) -> Availability:
     return Availability(True, None, job.sizes.lo, plan.reasons.get(job.id, ""))
 
 
-class ProfitSimple(Strategy):
+class ProfitDriven(Strategy):
+    """What Kumar's two strategies have in common."""
+
+    def __init__(self, *, grace: float = 10.0) -> None:
+        self._grace = _checked(grace)
+
+    def is_available(self, job: WaitingJob, view: View) -> Availability:
+        """What would become of it if it were submitted now."""
+        shown = with_job(view, job)
+        return _answer(job, shown, self.allocate_processors(shown))
+
+
+class ProfitSimple(ProfitDriven):
     """Kumar's simple profit-driven strategy: now or never.
 
     Args:
         grace: seconds after its start in which a job may register as malleable; until then nobody
             is rejected because of what it holds.
     """
-
-    def __init__(self, *, grace: float = 10.0) -> None:
-        self._grace = checked(grace)
-
-    def is_available(self, job: WaitingJob, view: View) -> Availability:
-        """What would become of it if it were submitted now."""
-        shown = with_job(view, job)
-        return answer(job, shown, self.allocate_processors(shown))
 
     def allocate_processors(self, view: View) -> Plan:
         """Accept and start, or reject, whoever is new; then share out what is idle."""

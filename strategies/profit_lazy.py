@@ -16,10 +16,8 @@ import math
 
 from pliant.core.ids import JobId
 from pliant.core.processors import count
-from pliant.core.scheduling import Availability, Plan, View, WaitingJob
-from pliant.strategies.availability import with_job
-from pliant.strategies.base import Strategy
-from pliant.strategies.profit import Cycle, answer, checked
+from pliant.core.scheduling import Plan, View, WaitingJob
+from pliant.strategies.profit import Cycle, ProfitDriven
 from pliant.strategies.worth import Claim, claim_of
 
 
@@ -141,21 +139,13 @@ def _remembered(memory: object) -> tuple[JobId | None, float, dict[JobId, int]]:
     return None, math.inf, {}
 
 
-class ProfitLazy(Strategy):
+class ProfitLazy(ProfitDriven):
     """Kumar's lazy profit-driven strategy: now, or at the lookahead, or never.
 
     Args:
         grace: seconds after its start in which a job may register as malleable; until then nobody
             is rejected because of what it holds.
     """
-
-    def __init__(self, *, grace: float = 10.0) -> None:
-        self._grace = checked(grace)
-
-    def is_available(self, job: WaitingJob, view: View) -> Availability:
-        """What would become of it if it were submitted now."""
-        shown = with_job(view, job)
-        return answer(job, shown, self.allocate_processors(shown))
 
     def allocate_processors(self, view: View) -> Plan:
         """Renew the lookahead, keep promises, decide about new jobs, share out what is idle."""

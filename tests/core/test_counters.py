@@ -12,28 +12,9 @@ from pliant.core.jobs import ResizeStage
 from pliant.core.lifecycle import JobState
 from pliant.core.negotiation import Direction, ItemStatus, TalkState, Verb
 from pliant.core.processors import NONE, count, of
-from testkit.corekit import Rig
+from testkit.corekit import Rig, growing
 
 S = ResizeStage
-
-
-@pytest.fixture
-def rig() -> Rig:
-    """One malleable job on all eight processors of two nodes."""
-    rig = Rig({"n1": 4, "n2": 4})
-    rig.run(1, "1-8")
-    rig.sent.clear()
-    return rig
-
-
-def growing(rig: Rig) -> None:
-    """Job 1 has half of the processors and is offered the others, too."""
-    rig.submit(2, "4")
-    rig.shrink_to_go(1)
-    rig.finish(1)
-    rig.sent.clear()
-    rig.exit(2)
-    assert rig.stage(1) is S.TALK
 
 
 def test_a_smaller_growth_takes_the_first_newcomers_and_frees_the_others(rig: Rig) -> None:

@@ -6,25 +6,7 @@ import pytest
 
 from pliant.core import commands, events
 from pliant.core.ids import JobId
-from testkit.corekit import Rig
-
-
-@pytest.fixture
-def rig() -> Rig:
-    """One malleable job on all eight processors of two nodes."""
-    rig = Rig({"n1": 4, "n2": 4})
-    rig.run(1, "1-8")
-    rig.sent.clear()
-    return rig
-
-
-def half(rig: Rig) -> None:
-    """Let the job run on processors 0 to 3, its size left to the strategy."""
-    rig.submit(2, "4")
-    rig.shrink_to_go(1)
-    rig.finish(1)
-    assert rig.job(1).ranks == (0, 1, 2, 3)
-    rig.sent.clear()
+from testkit.corekit import Rig, half
 
 
 def test_an_operator_fixes_a_size_and_gives_it_back(rig: Rig) -> None:

@@ -10,34 +10,9 @@ from pliant.core.jobs import Exit, ResizeStage
 from pliant.core.lifecycle import JobState
 from pliant.core.negotiation import Direction, TalkState, Template, Verb
 from pliant.core.processors import NONE, count, of
-from testkit.corekit import Rig
+from testkit.corekit import Rig, growing
 
 S = ResizeStage
-
-
-@pytest.fixture
-def rig() -> Rig:
-    """One malleable job on all eight processors of two nodes."""
-    rig = Rig({"n1": 4, "n2": 4})
-    rig.run(1, "1-8")
-    rig.sent.clear()
-    return rig
-
-
-def half(rig: Rig) -> None:
-    """Let the job run on processors 0 to 3, its size left to the strategy."""
-    rig.submit(2, "4")
-    rig.shrink_to_go(1)
-    rig.finish(1)
-    assert rig.job(1).ranks == (0, 1, 2, 3)
-    rig.sent.clear()
-
-
-def growing(rig: Rig) -> None:
-    """Offer the job all eight processors again."""
-    half(rig)
-    rig.exit(2)
-    assert rig.stage(1) is S.TALK
 
 
 def test_a_shrink_step_by_step(rig: Rig) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from pliant.core import commands, events
 from pliant.core.ids import JobId
 from pliant.core.jobs import ResizeStage
@@ -12,15 +10,6 @@ from pliant.core.processors import NONE
 from testkit.corekit import Rig
 
 S = ResizeStage
-
-
-@pytest.fixture
-def rig() -> Rig:
-    """One malleable job on all eight processors of two nodes."""
-    rig = Rig({"n1": 4, "n2": 4})
-    rig.run(1, "1-8")
-    rig.sent.clear()
-    return rig
 
 
 def no_safe_point(rig: Rig) -> None:

@@ -327,3 +327,19 @@ class Rig:
 
 
 __all__ = ["MOST_CYCLES", "NONE", "Rig"]
+
+
+def half(rig: Rig) -> None:
+    """Let the job run on processors 0 to 3, its size left to the strategy."""
+    rig.submit(2, "4")
+    rig.shrink_to_go(1)
+    rig.finish(1)
+    assert rig.job(1).ranks == (0, 1, 2, 3)
+    rig.sent.clear()
+
+
+def growing(rig: Rig) -> None:
+    """Offer the job all eight processors again."""
+    half(rig)
+    rig.exit(2)
+    assert rig.stage(1) is ResizeStage.TALK
