@@ -13,33 +13,52 @@ from pliant.appkit.library import MPI  # noqa: F401 - first: it says what helps 
 # isort: split
 
 from pliant.appkit.arrays import BlockArray
+from pliant.appkit.csr import CsrMatrix
+from pliant.appkit.custom import Custom
 from pliant.appkit.decorator import malleable
 from pliant.appkit.derived import DerivedComm
 from pliant.appkit.errors import (
     AppkitError,
+    CheckpointError,
+    DistributionError,
     DuplicateName,
     JobLeave,
     LateRegistration,
     LoopError,
     NoMPILibrary,
     NotJoined,
+    PendingRequests,
     RegistrationError,
     RegistrationMismatch,
+    RequestError,
     StaleHandle,
 )
+from pliant.appkit.grids import CyclicArray
+from pliant.appkit.items import Items
 from pliant.appkit.job import Job
-from pliant.appkit.messages import Offer
+from pliant.appkit.messages import Offer, RequestState
+from pliant.appkit.partition import PartitionedArray
 from pliant.appkit.replicated import ReplicatedArray
+from pliant.appkit.requests import Request
 from pliant.appkit.resize import Change
+from pliant.appkit.rootonly import RootArray
 from pliant.appkit.state import State
+from pliant.appkit.streams import RandomStreams
+from pliant.appkit.wishes import Wish
 from pliant.core.sizes import SizesError
 
 __all__ = [
     "AppkitError",
     "BlockArray",
     "Change",
+    "CheckpointError",
+    "CsrMatrix",
+    "Custom",
+    "CyclicArray",
     "DerivedComm",
+    "DistributionError",
     "DuplicateName",
+    "Items",
     "Job",
     "JobLeave",
     "LateRegistration",
@@ -47,11 +66,19 @@ __all__ = [
     "NoMPILibrary",
     "NotJoined",
     "Offer",
+    "PartitionedArray",
+    "PendingRequests",
+    "RandomStreams",
     "RegistrationError",
     "RegistrationMismatch",
     "ReplicatedArray",
+    "Request",
+    "RequestError",
+    "RequestState",
+    "RootArray",
     "SizesError",
     "StaleHandle",
     "State",
+    "Wish",
     "malleable",
 ]

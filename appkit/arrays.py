@@ -1,18 +1,25 @@
 """Arrays in blocks along one axis that follow the job through every resize."""
 
 import math
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Self
 
 import numpy as np
 from mpi4py import MPI
 from numpy.typing import DTypeLike
 
-from pliant.appkit.layout import BlockLayout
+from pliant.appkit.cells import End, carry_cells
+from pliant.appkit.csr import CsrMatrix
+from pliant.appkit.errors import CheckpointError
+from pliant.appkit.filling import fill
+from pliant.appkit.handles import Blocks, Handle
+from pliant.appkit.layout import Layout
 from pliant.appkit.membership import Membership
 from pliant.appkit.move import Array, Side, carry_out
-from pliant.appkit.plan import Crossing, Plan, plan_blocks
-from pliant.appkit.registry import Description, Entry
+from pliant.appkit.pieces import PieceReader, PieceWriter
+from pliant.appkit.plan import Crossing, Plan, Share, Traffic, plan_blocks, plan_layouts
+from pliant.appkit.registry import Description, Known
+from pliant.appkit.splits import EvenSplit, Split
 
 #: Gets the owned global ranges, one slice per axis, and returns that part.
 Init = Callable[[tuple[slice, ...]], Any]
@@ -21,8 +28,8 @@ Init = Callable[[tuple[slice, ...]], Any]
 class _Part:
     """This process's storage: the owned cells, with ``halo`` more on both sides of the axis."""
 
-    def __init__(self, array: "BlockArray", rank: int, size: int) -> None:
-        layout = BlockLayout(array.shape[array.axis], size)
+    def __init__(self, array: "BlockArray", layout: Layout, rank: int) -> None:
+        self.layout = layout
         self.start, self.stop = layout.start(rank), layout.stop(rank)
         lengths = list(array.shape)
         lengths[array.axis] = self.stop - self.start + 2 * array.halo
@@ -30,21 +37,41 @@ class _Part:
         inner = slice(array.halo, array.halo + self.stop - self.start)
         self.own: Array = self.whole[(slice(None),) * array.axis + (inner,)]
 
+    def rows(self, array: "BlockArray") -> Array:
+        """The owned cells with the distributed axis in front: a view."""
+        return np.moveaxis(self.own, array.axis, 0)
+
     def side(self, array: "BlockArray") -> Side:
-        return Side(self.whole, array.axis, self.start, array.halo)
+        """Of an array whose cells lie one after the other."""
+        return Side(self.whole.reshape(self.whole.shape[array.axis :]), self.start, array.halo)
+
+    def end(self, array: "BlockArray", begins: Mapping[int, int]) -> End:
+        """Of any other; ``begins`` says where what goes to, or comes from, a process begins."""
+
+        def course(other: int, first: int, stop: int) -> slice:
+            begin = begins[other] - self.start
+            return slice(begin + first, begin + stop)
+
+        return End(self.rows(array), course)
 
     def retire(self) -> None:
         """Make the views that the program may still hold read-only: a stale write then raises."""
-        self.whole.flags.writeable = False
-        self.own.flags.writeable = False
+        for array in self.storage():
+            array.flags.writeable = False
+
+    def storage(self) -> list[Array]:
+        """Both arrays; one is a view of the other."""
+        return [self.whole, self.own]
 
 
-class BlockArray(Entry):
+class BlockArray(Blocks[_Part]):
     """A handle that stays valid through every resize; its numpy arrays do not: fetch them anew.
 
     The halo is on both sides of the axis, also at the ends of the global array. Its cells are zero
     at the start and after every resize, until the program exchanges them.
     """
+
+    instead = "job.state"
 
     def __init__(
         self,
@@ -55,98 +82,123 @@ class BlockArray(Entry):
         axis: int,
         halo: int,
         dtype: DTypeLike,
+        split: Split | None = None,
     ) -> None:
-        """Describe an array; see ``Job.block``."""
+        """Describe an array; see ``Job.block``. ``split`` says who owns what; None: even blocks."""
         if not -len(shape) <= axis < len(shape):
             raise ValueError(f"array {name!r}: shape {shape} has no axis {axis}")
         if halo < 0 or any(length < 0 for length in shape):
             raise ValueError(f"array {name!r}: negative halo or length: {halo}, {shape}")
-        self.name = name
-        #: The global shape.
-        self.shape = shape
+        super().__init__(membership, name, shape, dtype)
+        #: The distributed axis, from 0.
         self.axis = axis % len(shape)
         #: Cells on each side of the axis.
         self.halo = halo
-        self.dtype = np.dtype(dtype)
-        if self.dtype.hasobject:
-            raise ValueError(f"array {name!r}: Python objects do not move; use job.state")
-        self._membership = membership
-        self._part: _Part | None = None
-        self._next: _Part | None = None
+        self._split = split or EvenSplit(shape[self.axis])
 
     def start_with(self, init: Init | None) -> None:
         """Make this process's part and fill it; for the first start."""
-        self._part = part = _Part(self, self._membership.rank, self._membership.size)
+        layout = self._split.now(self._membership.size)
+        self._part = part = _Part(self, layout, self._membership.rank)
         if init is not None:
             index = [slice(0, length) for length in self.shape]
             index[self.axis] = slice(part.start, part.stop)
-            part.own[...] = init(tuple(index))
+            fill(self.name, part.own, init(tuple(index)))
 
     @property
     def local(self) -> Array:
-        """This process's part without halo: a view, to be fetched anew after a safe point."""
+        """This process's part without halo: a view, to be fetched anew after a safe point.
+
+        Of the global shape, but ``stop - start`` long along the axis.
+        """
         return self._here().own
 
     @local.setter
     def local(self, values: Any) -> None:
+        self.check_change()
         self._here().own[...] = values
 
     @property
     def with_halo(self) -> Array:
-        """This process's part with halo: a view, to be fetched anew after a safe point."""
+        """This process's part with halo: a view, to be fetched anew after a safe point.
+
+        Of the global shape, but ``stop - start + 2 * halo`` long along the axis.
+        """
         return self._here().whole
 
-    @property
-    def start(self) -> int:
-        """First owned cell along the axis."""
-        return self._here().start
-
-    @property
-    def stop(self) -> int:
-        """One past the last owned cell along the axis."""
-        return self._here().stop
-
-    @property
-    def layout(self) -> BlockLayout:
-        """Which rank owns which cells now."""
-        self._membership.check()
-        return BlockLayout(self.shape[self.axis], self._membership.size)
-
-    def _here(self) -> _Part:
-        self._membership.check()
-        assert self._part is not None
-        return self._part
+    def twin(self, twins: Mapping[int, Handle]) -> Self:
+        """Like its matrix's twin, where it is like a matrix."""
+        twin = super().twin(twins)
+        matrix = twins.get(id(self._split))
+        if isinstance(matrix, CsrMatrix):
+            twin._split = matrix
+        return twin
 
     def describe(self) -> Description:
-        """Kind, name, shape, axis, halo and type."""
-        return ["block", self.name, list(self.shape), self.axis, self.halo, self.dtype.str]
+        """Kind, name, shape, axis, halo, type, and how it is split unless evenly."""
+        terms = [self.name, list(self.shape), self.axis, self.halo, self.type_terms]
+        return ["block", *terms, *self._split.terms]
 
-    def plan(self, crossing: Crossing) -> Plan:
+    def plan(self, crossing: Crossing, known: Known = ()) -> Plan:
         """Each cell straight to its new owner."""
-        others = [length for axis, length in enumerate(self.shape) if axis != self.axis]
-        cell_bytes = math.prod(others) * self.dtype.itemsize
-        return plan_blocks(self.shape[self.axis], crossing, cell_bytes)
+        return plan_layouts(*self._split.change(crossing), crossing, self._cell_bytes())
 
-    def prepare(self, crossing: Crossing, me: int) -> None:
-        """Allocate the new part."""
-        if me in crossing.new:
-            self._next = _Part(self, crossing.new.index(me), len(crossing.new))
+    def estimate(self, crossing: Crossing) -> int:
+        """As if it were in even blocks."""
+        return plan_blocks(self.shape[self.axis], crossing, self._cell_bytes()).bytes_moved
+
+    def _cell_bytes(self) -> int:
+        others = [length for axis, length in enumerate(self.shape) if axis != self.axis]
+        return math.prod(others) * self.dtype.itemsize
+
+    def make_room(self, size: int, rank: int) -> list[Array]:
+        """The block's memory, unless it depends on what a matrix holds."""
+        if not self._split.foreseen or self._next is not None:
+            return []
+        self._next = _Part(self, self._split.now(size), rank)
+        return [self._next.whole]
+
+    def prepare(self, crossing: Crossing, me: int, known: Known = ()) -> None:
+        """Allocate the new part, unless it is there."""
+        _, layout = self._split.change(crossing)
+        if me in crossing.new and self._next is None:
+            self._next = _Part(self, layout, crossing.new.index(me))
 
     def move(self, plan: Plan, comm: MPI.Intracomm, tag: int) -> None:
         """Send what goes, receive what comes, copy what stays."""
-        source = self._part.side(self) if self._part else None
-        target = self._next.side(self) if self._next else None
-        carry_out(plan, comm, source, target, tag)
+        old, new = self._part, self._next
+        if math.prod(self.shape[: self.axis]) == 1:
+            source, target = (part.side(self) if part else None for part in (old, new))
+            carry_out(plan, comm, source, target, tag)
+            return
+        # What goes to another process lies in many short stretches: packed, a little at a time.
+        to = {move.target: move.start for move in plan.moves if move.source == comm.rank}
+        of = {move.source: move.start for move in plan.moves if move.target == comm.rank}
+        ends = (old.end(self, to) if old else None, new.end(self, of) if new else None)
+        shares = tuple(Share(m.source, m.target, m.stop - m.start) for m in plan.moves)
+        carry_cells(Traffic(shares, plan.cell_bytes), comm, *ends, tag)
 
-    def commit(self) -> None:
-        """Use the new part."""
+    def save(self, out: PieceWriter) -> None:
+        """Write the owned cells, the distributed axis in front."""
         if self._part is not None:
-            self._part.retire()
-        self._part, self._next = self._next, None
+            out.write(self._part.rows(self), start=self._part.start)
 
-    def rollback(self) -> None:
-        """Keep the old part."""
-        self._next = None
+    def restore(self, source: PieceReader, rank: int, size: int) -> None:
+        """Read the cells of this process's block from the blocks that were written."""
+        part = _Part(self, self._split.now(size), rank)
+        rows = part.rows(self)
+        per_row = math.prod(rows.shape[1:])
+        missing = rows.size
+        for piece in source.pieces:
+            begin = int(piece.where["start"])
+            low, high = max(begin, part.start), min(begin + piece.shape[0], part.stop)
+            if low < high:
+                into = rows[low - part.start : high - part.start]
+                source.read(piece, (low - begin) * per_row, into)
+                missing -= into.size
+        if missing:
+            raise CheckpointError(f"array {self.name!r}: {missing} cells are not there")
+        self._part = part
 
     def __repr__(self) -> str:
         return f"<BlockArray {self.name!r} {self.shape} axis {self.axis} {self.dtype}>"

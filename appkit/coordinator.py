@@ -8,12 +8,13 @@ session's thread brings offers, GOs and withdrawals. One lock makes *begun* atom
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from pliant.appkit.environment import Environment
 from pliant.appkit.membership import Membership
 from pliant.appkit.messages import (
     Answer,
+    Asked,
     Begun,
     Decision,
     Hello,
@@ -25,8 +26,10 @@ from pliant.appkit.messages import (
     Withdrawn,
 )
 from pliant.appkit.plan import Crossing
-from pliant.appkit.rendezvous import Rendezvous
+from pliant.appkit.rendezvous import ENDED, Rendezvous
+from pliant.appkit.suspend import Suspensions
 from pliant.appkit.talks import Talks
+from pliant.core.demands import RequestAnswer
 from pliant.core.negotiation import Template
 
 #: Newcomers have to be at the active loop in this time after GO, seconds.
@@ -58,6 +61,10 @@ class Program:
     decide: Callable[[Offer], Answer]
     progress: Callable[[], Progress]
     once: Callable[[], list[bytes]]
+    #: The latest request of the program; None: it has made none.
+    asked: Callable[[], Asked | None] = lambda: None
+    #: Its size changes only when it asks for that.
+    on_request: bool = False
 
 
 class Coordinator:
@@ -75,14 +82,23 @@ class Coordinator:
         self.ready = False
         self.standby = standby is not None
         self._stands_by_for = standby or 0
-        self._talks = Talks(self._lock, self._refusal, program.decide, lambda: self.size)
+        #: The server's answer to a request, until the main thread takes it; read without the lock.
+        self.answer: RequestAnswer | None = None
+        self._talks = Talks(
+            self._lock, self._refusal, program.decide, lambda: self.size, program.asked
+        )
+        self.suspensions = Suspensions(self._lock, self._refusal_to_save, self._send)
         self._decision: Decision | None = None
         self._begun = False
         self._closed = False
         self._between_loops = False
         self._channel: Channel | None = None
         self.rendezvous = Rendezvous(
-            program.environment.node_address, self._gathered, self._lost, program.once
+            program.environment.node_address,
+            self._gathered,
+            self._lost,
+            lambda: self.size,
+            program.once,
         )
         self.rendezvous.enter(loop)
 
@@ -110,6 +126,7 @@ class Coordinator:
             if self._decision:
                 pending = self._decision.resize
             epoch, processors = program.membership.allocation
+            asked = None if self.standby else program.asked()
         return Hello(
             job=environment.job,
             run=environment.run,
@@ -122,6 +139,9 @@ class Coordinator:
             rendezvous=self.rendezvous.address,
             pending_resize=pending,
             begun=begun,
+            saving=self.suspensions.held(),
+            on_request=program.on_request,
+            asked=asked if asked is not None and not asked.heard else None,
         )
 
     def progress(self) -> Progress | None:
@@ -129,11 +149,15 @@ class Coordinator:
         return None if self.standby else self._program.progress()
 
     def heard(self, template: Template) -> Template | None:
-        """Take what the server says in a talk; the answer, where it asks for one.
-
-        Asks ``on_offer``, which may take its time.
-        """
+        """Take what the server says in a talk; the answer to what cannot be."""
         return self._talks.hear(template)
+
+    def considered(self, template: Template) -> Template | None:
+        """What the program says to a proposal that was heard; None: nothing (any more).
+
+        Asks ``on_offer``, which may take its time: nothing else may have to wait for it.
+        """
+        return self._talks.consider(template)
 
     def go(self, decision: Decision) -> None:
         """Take a GO in hand."""
@@ -166,6 +190,12 @@ class Coordinator:
             self._talks.end(resize)
             self._send(Withdrawn(resize))
 
+    def answered(self, answer: RequestAnswer) -> None:
+        """The server says what became of a request; the main thread takes it at a safe point."""
+        with self._lock:
+            if self.answer is None or self.answer.number <= answer.number:
+                self.answer = answer
+
     # ---------------------------------------------------------------- the rendezvous's thread
 
     def _gathered(self) -> None:
@@ -180,10 +210,37 @@ class Coordinator:
 
     # ---------------------------------------------------------------- the main thread
 
+    def ask(self, asked: Asked) -> None:
+        """Tell the server of a request, or of its end."""
+        with self._lock:
+            self._send(asked)
+
+    def take_answer(self) -> RequestAnswer | None:
+        """What the server answered since the last time."""
+        with self._lock:
+            answer, self.answer = self.answer, None
+            return answer
+
     def proposed(self) -> Decision | None:
         """The resize that is ready to begin; it may still be withdrawn."""
         with self._lock:
             return self._decision if self.ready else None
+
+    @property
+    def in_hand(self) -> int:
+        """The resize that has its GO, 0: none; from any thread, without the lock."""
+        decision = self._decision
+        return decision.resize if decision is not None else 0
+
+    def taken(self) -> Decision | None:
+        """The resize that has its GO, whether it can begin or not."""
+        return self._decision
+
+    def provide(self, resize: int, constant: dict[str, Any]) -> None:
+        """Have newcomers fetch constant data before the resize begins."""
+        with self._lock:
+            self.rendezvous.provide(resize, constant)
+            self._look()
 
     def begin(self, resize: int) -> Decision | None:
         """Begin a resize if it is still ready; from now on it cannot be withdrawn."""
@@ -192,7 +249,7 @@ class Coordinator:
             if decision is None or decision.resize != resize or not self.ready:
                 return None
             if decision.grows and not self.rendezvous.alive():
-                self._fail(decision.resize, "join", "a newcomer ended before it joined")
+                self._fail(decision.resize, "join", f"a newcomer {ENDED}")
                 return None
             self._begun, self.ready = True, False
             self._send(Begun(decision.resize))
@@ -226,6 +283,7 @@ class Coordinator:
         """End the session and the rendezvous; nothing is sent after it."""
         with self._lock:
             self._withdraw_open()
+            self.suspensions.close("the application is ending")
             self._closed = True
         if self._channel is not None:
             self._channel.stop(3.0)
@@ -242,6 +300,14 @@ class Coordinator:
                 return "the application is between its loops"
             if self._decision is not None:
                 return f"resize {self._decision.resize} is under way"
+        return ""
+
+    def _refusal_to_save(self) -> str:
+        """Why no suspension can be taken in hand now; between two loops it waits for the next."""
+        if self._closed:
+            return "the application is ending"
+        if self._decision is not None:
+            return f"resize {self._decision.resize} is under way"
         return ""
 
     def _expect(self, decision: Decision) -> None:

@@ -2,51 +2,78 @@
 
 import functools
 import sys
+import time
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
+import numpy as np
 from mpi4py import MPI
 
 from pliant.appkit.agent import Agent
 from pliant.appkit.contact import acquaint
-from pliant.appkit.environment import Environment, read_environment
+from pliant.appkit.environment import Environment, checkpoint_folder, read_environment
 from pliant.appkit.errors import AppkitError, JobLeave
 from pliant.appkit.job import Job
 from pliant.appkit.loops import Loops
 from pliant.appkit.membership import Membership, Phase
 from pliant.appkit.newcomer import end_now
 from pliant.appkit.resize import Belongings
+from pliant.appkit.saving import Checkpoints
 from pliant.core.sizes import Sizes, parse_sizes
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
+#: A starter such as mpiexec hands on what was said before an abort only if it comes to it first.
+_HAND_ON_S = 0.2
+
 
 def malleable(
-    sizes: str | None = None, prefer: int | None = None
+    sizes: str | None = None, prefer: int | None = None, *, evolving: bool = False
 ) -> Callable[[Callable[Concatenate[Job, P], R]], Callable[P, R]]:
     """Make a function the main function of a malleable program; it gets the job first.
 
     Args:
         sizes: how many processes the program can use, in the size grammar; None: any number.
         prefer: the number it runs best on.
+        evolving: its size changes only when it asks for that (``job.request``, ``job.release``).
 
     Raises:
         SizesError: ``sizes`` is not in the grammar, or does not hold ``prefer``.
+        TypeError: ``sizes`` is no text, or ``prefer`` no whole number.
+        ValueError: ``prefer`` is given without ``sizes``.
+
+    What it makes raises ``AppkitError`` when it is called a second time in a process that Pliant
+    started; an exception that leaves ``main`` ends all processes of the job.
     """
-    if sizes is None and prefer is not None:
-        raise ValueError("malleable: prefer= needs sizes=")
-    allowed = parse_sizes(sizes, prefer) if sizes is not None else None
+    allowed = _read_sizes(sizes, prefer)
 
     def decorate(main: Callable[Concatenate[Job, P], R]) -> Callable[P, R]:
         @functools.wraps(main)
         def run(*args: P.args, **kwargs: P.kwargs) -> R:
-            return _Run(read_environment(), allowed).call(lambda job: main(job, *args, **kwargs))
+            return _Run(read_environment(), allowed, evolving).call(
+                lambda job: main(job, *args, **kwargs)
+            )
 
         return run
 
     return decorate
+
+
+def _read_sizes(sizes: object, prefer: object) -> Sizes | None:
+    """What the decorator was given; None: any number."""
+    if callable(sizes):
+        raise TypeError("malleable: write it with parentheses, as in @malleable(sizes='1-8')")
+    if not isinstance(sizes, str | None):
+        raise TypeError(f"malleable: sizes={sizes!r} is no text; write sizes='{sizes}'")
+    if not isinstance(prefer, int | np.integer | None):
+        raise TypeError(f"malleable: prefer={prefer!r} is no whole number")
+    if sizes is None and prefer is not None:
+        raise ValueError("malleable: prefer= needs sizes=")
+    best = None if prefer is None else int(prefer)
+    return parse_sizes(sizes, best) if sizes is not None else None
 
 
 class _Run:
@@ -55,15 +82,20 @@ class _Run:
     #: A control socket is taken over once.
     _managed_before = False
 
-    def __init__(self, environment: Environment | None, sizes: Sizes | None) -> None:
+    def __init__(
+        self, environment: Environment | None, sizes: Sizes | None, evolving: bool
+    ) -> None:
         if environment is not None and _Run._managed_before:
             raise AppkitError("under Pliant a process runs one malleable main function, once")
         _Run._managed_before = _Run._managed_before or environment is not None
         self._environment = environment
         self._member = _membership(environment)
         loops = Loops()
-        belongings = Belongings(self._member)
-        self._agent = Agent(environment, belongings, loops, sizes)
+        folder = _checkpoint_folder(environment)
+        early = environment is not None and folder is not None
+        belongings = Belongings(self._member, early=early)
+        checkpoints = Checkpoints(belongings, folder, environment)
+        self._agent = Agent(environment, belongings, loops, sizes, checkpoints, evolving)
         self._job = Job(belongings, loops, self._agent)
 
     def call(self, main: Callable[[Job], R]) -> R:
@@ -77,9 +109,11 @@ class _Run:
         except SystemExit:
             self._finish(orderly=False)
             raise
-        except BaseException:
-            self._crash()
+        except BaseException as error:
+            self._crash(error)
             raise
+        if self._agent.returner is not None:
+            raise self._agent.returner.stray()
         if self._member.phase is Phase.JOINING:
             end_now(1, "a newcomer came to the end of main() without a loop to join in")
         self._finish(orderly=True)
@@ -93,14 +127,23 @@ class _Run:
             if orderly and comm is not None:
                 comm.Disconnect()  # nothing is under way when the processes finalize alone
 
-    def _crash(self) -> None:
+    def _crash(self, error: BaseException) -> None:
         """End all processes, which would wait for this one; alone, let Python report."""
         if self._environment is None and MPI.COMM_WORLD.size == 1:
             return
         traceback.print_exc()
+        self._agent.confess(error)
         sys.stdout.flush()
         sys.stderr.flush()
+        if self._environment is None:
+            time.sleep(_HAND_ON_S)
         MPI.COMM_WORLD.Abort(1)
+
+
+def _checkpoint_folder(environment: Environment | None) -> Path | None:
+    if environment is None:
+        return checkpoint_folder()
+    return Path(environment.checkpoint) if environment.checkpoint else None
 
 
 def _membership(environment: Environment | None) -> Membership:

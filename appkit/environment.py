@@ -4,6 +4,10 @@ import os
 import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
+
+#: Names the folder of a job's checkpoints.
+CHECKPOINT = "PLIANT_CHECKPOINT"
 
 _NEEDED = (
     "PLIANT_JOB",
@@ -35,6 +39,8 @@ class Environment:
     node_address: str
     #: Global processor of each rank of this process's world.
     processors: tuple[int, ...]
+    #: Folder of this job's checkpoints; empty: it takes none.
+    checkpoint: str = ""
 
     def token(self) -> bytes:
         """The application's secret for this (job, run).
@@ -78,7 +84,17 @@ def read_environment(environ: Mapping[str, str] = os.environ) -> Environment | N
         token_file=environ["PLIANT_TOKEN_FILE"],
         node_address=environ.get("PLIANT_NODE_ADDRESS", "127.0.0.1"),
         processors=tuple(int(part) for part in processors.split(",") if part),
+        checkpoint=environ.get(CHECKPOINT, ""),
     )
+
+
+def checkpoint_folder(environ: Mapping[str, str] = os.environ) -> Path | None:
+    """Where an ordinary MPI program is to save itself; None: nowhere.
+
+    Inside a job the folder is the job's, and not for programs that it starts.
+    """
+    folder = "" if environ.get("PLIANT_JOB") else environ.get(CHECKPOINT, "")
+    return Path(folder) if folder else None
 
 
 def _is_socket(descriptor: int) -> bool:

@@ -4,12 +4,16 @@
 
     AppkitError (Exception)
     ├── NotJoined             the communicator or the data were touched before they are there
-    ├── StaleHandle           a handle was used after main() ended
+    ├── StaleHandle           a handle was used after main() ended, a communicator after a resize
+    ├── PendingRequests       a request was pending at a safe point; ends the process
     ├── LoopError             loops are nested, or a safe point stands inside a loop
     ├── RegistrationError
     │   ├── DuplicateName     two arrays of one name
     │   ├── LateRegistration  registered inside a loop
     │   └── RegistrationMismatch  a newcomer registered something else than the others
+    ├── DistributionError     data cannot be distributed as the program says (a ValueError, too)
+    ├── CheckpointError       a checkpoint cannot be written, or not be gone on from
+    ├── RequestError          a request asks for what cannot be (a ValueError, too)
     ├── NoMPILibrary          mpi4py finds no MPI library (an ImportError, too)
     └── ResizeFailed          a resize was rolled back; internal, its text goes to the server
     JobLeave (BaseException)  this process leaves the job: unwinds main() and ends with code 0
@@ -30,7 +34,11 @@ class NotJoined(AppkitError):
 
 
 class StaleHandle(AppkitError):
-    """A handle was used after ``main`` ended."""
+    """A handle was used after ``main`` ended, or a communicator after a resize."""
+
+
+class PendingRequests(AppkitError):
+    """A request on ``job.comm`` was pending at a safe point, so that a resize cannot end."""
 
 
 class LoopError(AppkitError):
@@ -53,6 +61,14 @@ class RegistrationMismatch(RegistrationError):
     """A newcomer registered something else, or in another order, than the running processes."""
 
 
+class DistributionError(AppkitError, ValueError):
+    """What the program says about where its data belong makes no sense, or was asked elsewhere."""
+
+
+class RequestError(AppkitError, ValueError):
+    """A request for other sizes asks for what the program cannot have."""
+
+
 class ResizeFailed(AppkitError):
     """A resize that was rolled back.
 
@@ -65,6 +81,10 @@ class ResizeFailed(AppkitError):
         super().__init__(f"{stage}: {reason}")
         self.stage = stage
         self.reason = reason
+
+
+class CheckpointError(AppkitError):
+    """A checkpoint cannot be written, or is not one that this program can go on from."""
 
 
 class JobLeave(BaseException):

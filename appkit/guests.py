@@ -63,6 +63,9 @@ class Guest:
         self.admitted = False
         #: The loop at which it waits; 0: on its way.
         self.loop = 0
+        #: Whether it was told of constant data, and has them; None: it has not answered.
+        self.told = False
+        self.fetched: bool | None = None
         #: What it has against the resize.
         self.complaint = ""
 
@@ -77,10 +80,10 @@ class Guest:
             self._understand(message)
         return alive
 
-    def admit(self, once: list[bytes]) -> None:
-        """Welcome a newcomer with the results of ``job.once``."""
+    def admit(self, size: int, once: list[bytes]) -> None:
+        """Welcome a newcomer to ``size`` processes with the results of ``job.once``."""
         self.lines.limit = MESSAGE_BYTES
-        self.tell(once=[base64.b64encode(data).decode() for data in once])
+        self.tell(size=size, once=[base64.b64encode(data).decode() for data in once])
 
     def tell(self, **message: Any) -> None:
         """Send; who is gone is noticed by the next read."""
@@ -112,6 +115,8 @@ class Guest:
             raise ValueError("a newcomer waits for its welcome")
         elif "loop" in message:
             self.loop = _number(message, "loop")
+        elif "fetched" in message:
+            self.fetched = message["fetched"] is True
         elif "error" in message:
             self.complaint = str(message["error"])
 

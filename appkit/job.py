@@ -3,38 +3,40 @@
 import pickle
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from mpi4py import MPI
-from numpy.typing import DTypeLike
 
 from pliant.appkit.agent import Agent
-from pliant.appkit.arrays import BlockArray, Init
+from pliant.appkit.catalogue import Catalogue
 from pliant.appkit.decide import OnOffer
 from pliant.appkit.derived import Derive, DerivedComm
-from pliant.appkit.errors import LateRegistration, LoopError
+from pliant.appkit.errors import DistributionError, LoopError
+from pliant.appkit.handles import Handle
+from pliant.appkit.hooks import check_callable
 from pliant.appkit.loops import Loops, Position
-from pliant.appkit.membership import Phase
-from pliant.appkit.messages import Decision
-from pliant.appkit.replicated import ReplicatedArray
+from pliant.appkit.requests import Request
 from pliant.appkit.resize import Belongings, Change
-from pliant.appkit.state import State, StateEntry
+from pliant.appkit.speeds import site_of
+from pliant.appkit.word import Word
 
 T = TypeVar("T")
+#: Gets what is known of a resize; what it returns is not looked at.
 Hook = Callable[[Change], object]
 HookT = TypeVar("HookT", bound=Hook)
 OnOfferT = TypeVar("OnOfferT", bound=OnOffer)
 
 
-class Job:
-    """What ``@malleable`` hands to ``main``. Register data, then loop; see the package's text."""
+class Job(Catalogue):
+    """What ``@malleable`` hands to ``main``. Register data, then loop; see the package's text.
+
+    What may follow the job is in its base, the catalogue.
+    """
 
     def __init__(self, belongings: Belongings, loops: Loops, agent: Agent) -> None:
         """Wrap what decorator.py made; programs never make a job."""
-        self._all = belongings
-        self._member = belongings.membership
-        self._loops = loops
+        super().__init__(belongings, loops)
         self._agent = agent
         # The safe point's message: allocated once, because it is sent every few microseconds.
         self._flag = np.zeros(1, dtype=np.int64)  # bytes of a decision that follow
@@ -53,13 +55,6 @@ class Job:
         return self._member.communicator()
 
     @property
-    def joining(self) -> bool:
-        """Whether this process is a newcomer whose data have not arrived."""
-        if self._member.phase is Phase.LEFT:
-            self._member.check()
-        return self._member.phase is Phase.JOINING
-
-    @property
     def first(self) -> bool:
         """True on exactly one process of the running job, its rank 0; never on a newcomer.
 
@@ -67,148 +62,228 @@ class Job:
         """
         return not self.joining and self._member.rank == 0
 
-    # ---------------------------------------------------------------- what follows the job
+    def thaw(self, array: Handle) -> None:
+        """Let the program change an array that is ``constant``, until the next safe point.
 
-    def block(
-        self,
-        name: str,
-        shape: int | tuple[int, ...],
-        *,
-        axis: int = 0,
-        halo: int = 0,
-        dtype: DTypeLike = np.float64,
-        init: Init | None = None,
-    ) -> BlockArray:
-        """Register an array in blocks along ``axis``.
+        Call it on all processes alike. At the next resize it moves as if it were new.
 
         Args:
-            name: unique in the job.
-            shape: global, in cells.
-            axis: the distributed one.
-            halo: further cells on both sides of the axis.
-            dtype: of a cell.
-            init: gets the owned global ranges as a tuple of slices, returns that part; not called
-                on newcomers. Without it: zeros.
+            array: a handle that was registered with ``constant=True``.
 
         Raises:
-            DuplicateName: the name is taken.
-            LateRegistration: inside a loop.
-            ValueError: shape, axis, halo or dtype make no sense.
+            DistributionError: the array is not registered as constant.
         """
-        array = BlockArray(self._member, name, _shape(shape), axis=axis, halo=halo, dtype=dtype)
-        self._register(array)
-        if not self.joining:
-            with self._member.lend():
-                array.start_with(init)
-        return array
+        self._member.check()
+        for constant in self._all.constants:
+            if constant.handle is array:
+                constant.thaw()
+                return
+        raise DistributionError(f"{array.what} is not registered with constant=True")
 
-    def replicated(
-        self,
-        name: str,
-        shape: int | tuple[int, ...],
-        *,
-        dtype: DTypeLike = np.float64,
-        init: Callable[[], Any] | None = None,
-    ) -> ReplicatedArray:
-        """Register an array of which every process has a whole copy; newcomers are sent one.
-
-        Raises:
-            DuplicateName: the name is taken.
-            LateRegistration: inside a loop.
-        """
-        array = ReplicatedArray(self._member, name, _shape(shape), dtype)
-        self._register(array)
-        if not self.joining:
-            with self._member.lend():
-                array.start_with(init)
-        return array
-
-    def state(self, **values: Any) -> State:
-        """Register small picklable values, equal on all; at a resize those of rank 0 count.
-
-        Raises:
-            LateRegistration: inside a loop.
-        """
-        self._check_early("state")
-        state = State(self._member, values)
-        self._all.states.append(StateEntry(state))
-        return state
+    # ---------------------------------------------------------------- what else follows it
 
     def derive(self, make: Derive) -> DerivedComm:
         """Register a communicator made from ``job.comm``, made again after every resize.
 
+        Call it on all processes with the same functions in the same order.
+
+        Args:
+            make: gets ``job.comm``, returns a communicator made from it; collective. Called at the
+                start and after every resize; the communicator before is freed.
+
+        Returns:
+            A handle, whose ``comm`` is the present communicator.
+
         Raises:
             LateRegistration: inside a loop.
+            RegistrationError: what ``make`` returned is no communicator, or one that it did not
+                make: ``job.comm`` itself, one that MPI has, one that another ``make`` returned.
+            TypeError: ``make`` cannot be called.
         """
         self._check_early("derive")
-        derived = DerivedComm(self._member, make)
-        self._all.derived.append(derived)
+        check_callable("job.derive", make)
+        derived = DerivedComm(self._member, make, self._all.derived)
         if not self.joining:
             with self._member.lend():
                 derived.rebuild()
+        self._all.derived.append(derived)
         return derived
 
     def once(self, function: Callable[[], T]) -> T:
         """Run a function at the first start only; newcomers get its (picklable) result.
 
-        It runs on every process of the first start and may use ``job.comm``; the result of the
-        lowest rank that is still there is what newcomers get.
+        Args:
+            function: runs on every process of the first start and may use ``job.comm``. The result
+                of the lowest rank that is still there is what newcomers get.
+
+        Returns:
+            What the function returned, or the copy of that which a newcomer gets.
+
+        Raises:
+            LateRegistration: inside a loop.
+            PicklingError: the result cannot be pickled; or TypeError, AttributeError, as pickle has
+                it. Only where the job can be resized.
         """
         self._check_early("once")
         if self.joining:
-            data = self._agent.newcomer.once()
+            data = self._agent.earlier_result()
             self._agent.once.append(data)  # this process may be the coordinator one day
             received: T = pickle.loads(data)
             return received
         with self._member.lend():
             result = function()
-        if self._agent.managed:
+        if self._agent.watches:
             self._agent.once.append(pickle.dumps(result, pickle.HIGHEST_PROTOCOL))
         return result
 
     # ---------------------------------------------------------------- hooks
 
     def before_resize(self, hook: HookT) -> HookT:
-        """Call ``hook(change)`` on all processes before a resize; collective. A decorator."""
+        """Call ``hook(change)`` on all processes before a resize; collective. A decorator.
+
+        Args:
+            hook: gets a `Change`, whose ``leaving`` tells whether this process will leave.
+
+        Returns:
+            The hook, so that this may stand above a function as ``@job.before_resize``.
+
+        Raises:
+            TypeError: it cannot be called.
+        """
+        check_callable("job.before_resize", hook)
         self._agent.before.append(hook)
         return hook
 
     def after_resize(self, hook: HookT) -> HookT:
-        """Call ``hook(change)`` on all that go on, newcomers included, after it; collective."""
+        """Call ``hook(change)`` on all that go on, newcomers included, after it; collective.
+
+        Args:
+            hook: gets a `Change`, whose ``committed`` tells whether it was carried out. It is
+                called with a change of resize 0 where the job goes on from a checkpoint.
+
+        Returns:
+            The hook, so that this may stand above a function as ``@job.after_resize``.
+
+        Raises:
+            TypeError: it cannot be called.
+        """
+        check_callable("job.after_resize", hook)
         self._agent.after.append(hook)
         return hook
 
     def on_offer(self, hook: OnOfferT) -> OnOfferT:
-        """Let ``hook(offer)`` answer offers, in another thread: no MPI, no arrays. A decorator."""
+        """Let ``hook(offer)`` answer offers, in another thread: no MPI, no arrays. A decorator.
+
+        Args:
+            hook: gets an `Offer`. True accepts, False refuses, None leaves it to the library;
+                totals (a number, several, a text in the size grammar) or a `Wish` say what would
+                do. If it raises, or returns something else, the offer is refused for that reason.
+
+        Returns:
+            The hook, so that this may stand above a function as ``@job.on_offer``.
+
+        Raises:
+            TypeError: it cannot be called.
+        """
+        check_callable("job.on_offer", hook)
         self._agent.on_offer = hook
         return hook
 
+    # ---------------------------------------------------------------- asking
+
+    def request(
+        self,
+        sizes: int | str,
+        why: str = "",
+        deadline: float | None = None,
+        prefer: int | None = None,
+    ) -> Request:
+        """Ask for another number of processors; returns at once, and sends no message to others.
+
+        Call it on every process at the same place with the same arguments; what rank 0 says
+        counts. A later request takes the place of an earlier one. A newcomer's call asks for
+        nothing: once it has joined, what it got is the job's latest request.
+
+        Args:
+            sizes: the total wanted, or several in the size grammar, of which the largest is wanted.
+            why: for people.
+            deadline: seconds from now after which there is no use for it; None: it waits.
+            prefer: the total that is wanted, if it is not the largest.
+
+        Returns:
+            The request, whose ``state`` changes at safe points.
+
+        Raises:
+            RequestError: none of the sizes is one of the program's, or another argument is wrong.
+            SizesError: ``sizes`` is not in the size grammar.
+        """
+        return self._agent.requests.request(sizes, why, deadline, prefer)
+
+    def release(self, n: int = 1, *, to: int | None = None, why: str = "") -> Request:
+        """Give ``n`` processors back, or all but ``to``; otherwise as `request`.
+
+        Args:
+            n: processors, 1 or more; where the program's sizes have gaps, it goes down to the next
+                of them, and gives back more.
+            to: the total that is to be left; ``n`` does not count then.
+            why: for people.
+
+        Returns:
+            The request, whose ``state`` changes at safe points.
+
+        Raises:
+            RequestError: the program has no such size, or an argument is wrong.
+        """
+        return self._agent.requests.release(n, to, why)
+
+    @property
+    def requested(self) -> Request | None:
+        """The latest request, also on processes that came later; None: there was none."""
+        return self._agent.requests.latest
+
     # ---------------------------------------------------------------- safe points
 
-    def steps(self, n: int, every: int = 1) -> Iterator[int]:
+    def steps(self, n: int, every: int = 1, save_every: int = 0) -> Iterator[int]:
         """Count from 0 to ``n - 1``, with a safe point before every ``every``-th but the first.
 
         Newcomers continue at the present iteration; loops that were over yield nothing to them.
+        All processes must do the same steps.
+
+        Args:
+            n: steps in all.
+            every: steps between two safe points, 1 or more.
+            save_every: steps between two checkpoints, each as if `save` had been called; 0: the
+                program takes none by itself.
 
         Raises:
             JobLeave: this process leaves.
             LoopError: inside another ``steps`` loop.
-            ValueError: ``every`` is not positive.
+            TypeError: one of the three is no whole number.
+            ValueError: ``every`` is not positive, or ``save_every`` is negative.
         """
+        for name, value in {"n": n, "every": every, "save_every": save_every}.items():
+            if not isinstance(value, int | np.integer):
+                raise TypeError(f"job.steps: {name}={value!r} is no whole number")
         if every < 1:
             raise ValueError(f"job.steps: every={every} is not positive")
-        return self._steps(n, every)
+        if save_every < 0:
+            raise ValueError(f"job.steps: save_every={save_every} is negative")
+        return self._steps(n, every, save_every)
 
-    def _steps(self, n: int, every: int) -> Iterator[int]:
+    def _steps(self, n: int, every: int, save_every: int) -> Iterator[int]:
         loops = self._loops
         number = loops.begin(n)
+        self._agent.insight.speeds.enter(site_of(sys._getframe(1)))
         try:
             first = self._enter(number)
             if first is None:
                 return
             for it in range(first, n):
                 loops.iteration = it
-                if it > first and it % every == 0:
+                saves = save_every and it > first and it % save_every == 0
+                if saves:
+                    self.save()
+                if saves or (it > first and it % every == 0):
                     self._safe_point()
                 yield it
             loops.iteration = n
@@ -216,20 +291,38 @@ class Job:
             loops.end()
             self._agent.leave_loop()
 
+    def save(self) -> None:
+        """Have a checkpoint taken at the next safe point; call it on every process alike.
+
+        The job goes on from its last checkpoint when it is started again, on any of its sizes.
+        Where there is no folder for checkpoints, as in a program that runs alone, it does nothing.
+        If one cannot be taken, that is told on stderr once, and the job goes on.
+        """
+        self._member.check()
+        self._agent.checkpoints.request()
+
     def safe_point(self) -> None:
         """A place in a while-loop where the job may be resized.
 
-        Newcomers enter the job at the first call of the loop that is running then.
+        Newcomers enter the job at the first call of the loop that is running then. They skip
+        ``steps`` loops that were over, but not such a loop: it is to be the last one, and has one
+        such call.
 
         Raises:
             JobLeave: this process leaves.
-            LoopError: inside a ``steps`` loop.
+            LoopError: inside a ``steps`` loop, or when the first of several calls in a loop comes
+                again; on a newcomer also where the job is in a later loop.
         """
-        caller = sys._getframe(1)
-        if self._loops.at_site((caller.f_code, caller.f_lasti)):
+        site = site_of(sys._getframe(1))
+        if self._loops.at_site(site):
+            self._agent.insight.speeds.enter(site)
+            self._agent.insight.speeds.disturb()
             joins = self.joining
             if self._enter(self._loops.number) is None:
-                raise LoopError("a newcomer came to a while-loop that the job has left behind")
+                raise LoopError(
+                    "a newcomer came to a while-loop that the job has left behind: write all loops "
+                    "but the last with job.steps, which newcomers skip"
+                )
             if joins:
                 return
         self._safe_point()
@@ -243,6 +336,7 @@ class Job:
             self._loops.iteration = position.iteration
             return position.iteration
         self._member.check()
+        self._all.freeze()
         self._member.opened = True
         self._agent.enter_loop(number)
         return 0
@@ -250,42 +344,28 @@ class Job:
     def _safe_point(self) -> None:
         member, loops, agent = self._member, self._loops, self._agent
         member.check()
+        self._all.freeze()
         loops.passed()
-        if not agent.managed:
+        agent.insight.speeds.arrive(loops.iteration, member.size)
+        if not agent.watches:
             return
-        decision = agent.proposed() if agent.ready else None
+        word = agent.proposed() if agent.ready else None
         if member.size > 1:
-            decision = self._spread(decision)
-        if decision is not None:
-            agent.adapt(decision, Position(loops.number, loops.iteration))
+            word = self._spread(word)
+        if word is not None:
+            agent.obey(word, Position(loops.number, loops.iteration))
+        agent.insight.speeds.go_on(loops.iteration)
 
-    def _spread(self, decision: Decision | None) -> Decision | None:
-        """Tell all what rank 0 proposes. Nothing, as nearly always, costs one small Bcast."""
+    def _spread(self, word: Word | None) -> Word | None:
+        """Tell all what rank 0 says. Nothing, as nearly always, costs one small Bcast."""
         raw = self._member.raw
         assert raw is not None
-        text = pickle.dumps(decision) if decision is not None else b""
+        text = pickle.dumps(word) if word is not None else b""
         self._flag[0] = len(text)
         raw.Bcast(self._spec, 0)
         if not self._flag[0]:
             return None
         buffer = bytearray(text or int(self._flag[0]))
         raw.Bcast([buffer, MPI.BYTE], 0)
-        told: Decision = pickle.loads(buffer)
+        told: Word = pickle.loads(buffer)
         return told
-
-    # ---------------------------------------------------------------- internal
-
-    def _register(self, array: BlockArray | ReplicatedArray) -> None:
-        self._check_early(array.name)
-        self._all.registry.add(array)
-
-    def _check_early(self, what: str) -> None:
-        if self._member.phase is not Phase.JOINING:
-            self._member.check()
-        if self._loops.active:
-            raise LateRegistration(f"{what!r} is registered inside a loop: newcomers would miss it")
-
-
-def _shape(shape: int | tuple[int, ...]) -> tuple[int, ...]:
-    lengths = (shape,) if isinstance(shape, int | np.integer) else tuple(shape)
-    return tuple(int(length) for length in lengths)

@@ -1,7 +1,37 @@
 """Which process owns which part of an array: pure arithmetic, no MPI."""
 
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
+
+
+class Layout(Protocol):
+    """Consecutive blocks, one for each process in the order of ranks; some may be empty."""
+
+    @property
+    def extent(self) -> int:
+        """Cells along the distributed axis, >= 0."""
+
+    @property
+    def parts(self) -> int:
+        """Number of blocks, >= 1."""
+
+    def start(self, part: int) -> int:
+        """First cell of a block."""
+
+    def stop(self, part: int) -> int:
+        """One past the last cell of a block."""
+
+    def owner(self, cell: int) -> int:
+        """The block that holds a cell.
+
+        Raises:
+            IndexError: there is no such cell.
+        """
+
+    def blocks(self) -> Iterator[tuple[int, int]]:
+        """Yield (start, stop) of every block in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,3 +73,60 @@ class BlockLayout:
         """Yield (start, stop) of every block in order."""
         for part in range(self.parts):
             yield self.start(part), self.stop(part)
+
+
+@dataclass(frozen=True, slots=True)
+class UnevenLayout:
+    """Consecutive blocks of any lengths: block ``i`` is ``[borders[i], borders[i + 1])``."""
+
+    #: From 0 to the extent, never falling; one more than there are blocks.
+    borders: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        steps = zip(self.borders, self.borders[1:], strict=False)
+        if len(self.borders) < 2 or self.borders[0] != 0 or any(a > b for a, b in steps):
+            raise ValueError(f"borders {self.borders} do not rise from 0")
+
+    @classmethod
+    def of(cls, lengths: Sequence[int]) -> "UnevenLayout":
+        """Blocks of these lengths.
+
+        Raises:
+            ValueError: there is none, or one is negative.
+        """
+        borders = [0]
+        for length in lengths:
+            borders.append(borders[-1] + length)
+        return cls(tuple(borders))
+
+    @property
+    def extent(self) -> int:
+        """Cells of all blocks."""
+        return self.borders[-1]
+
+    @property
+    def parts(self) -> int:
+        """Number of blocks."""
+        return len(self.borders) - 1
+
+    def start(self, part: int) -> int:
+        """First cell of a block."""
+        return self.borders[part]
+
+    def stop(self, part: int) -> int:
+        """One past the last cell of a block."""
+        return self.borders[part + 1]
+
+    def owner(self, cell: int) -> int:
+        """The block that holds a cell.
+
+        Raises:
+            IndexError: there is no such cell.
+        """
+        if not 0 <= cell < self.extent:
+            raise IndexError(f"cell {cell} is outside 0..{self.extent - 1}")
+        return bisect_right(self.borders, cell) - 1
+
+    def blocks(self) -> Iterator[tuple[int, int]]:
+        """Yield (start, stop) of every block in order."""
+        return zip(self.borders, self.borders[1:], strict=False)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from pliant.appkit.errors import LoopError
 from pliant.appkit.messages import Progress
+from pliant.appkit.speeds import Measured
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,7 @@ class Loops:
         self.iterations = 0
         self.safe_points = 0
         self._last_safe_point = 0.0
-        self._site: object = None
+        self._sites: list[object] = []  # of safe points in while-loops, since the last `steps`
 
     def begin(self, iterations: int) -> int:
         """A ``steps`` loop begins; its number.
@@ -38,7 +39,7 @@ class Loops:
         """
         if self.active:
             raise LoopError("job.steps loops cannot be nested: a newcomer could not enter there")
-        self.active, self._site = True, None
+        self.active, self._sites = True, []
         self.iteration, self.iterations = 0, iterations
         self.number += 1
         return self.number
@@ -51,7 +52,7 @@ class Loops:
         """A ``safe_point`` call at this place of the program; whether it begins a loop.
 
         Raises:
-            LoopError: inside a ``steps`` loop.
+            LoopError: inside a ``steps`` loop, or after another one of the same loop.
         """
         if self.active:
             raise LoopError(
@@ -59,9 +60,15 @@ class Loops:
                 "continue there"
             )
         self.iteration += 1
-        if site == self._site:
+        if self._sites and site == self._sites[-1]:
             return False
-        self._site, self.number = site, self.number + 1
+        if site in self._sites:
+            raise LoopError(
+                "a loop has one job.safe_point(): this call comes again after another one, and "
+                "newcomers, which join at the first, could not go on at the second"
+            )
+        self._sites.append(site)
+        self.number += 1
         self.iteration, self.iterations = 0, 0
         return True
 
@@ -70,8 +77,13 @@ class Loops:
         self.safe_points += 1
         self._last_safe_point = time.monotonic()
 
-    def progress(self) -> Progress:
+    @property
+    def remaining(self) -> int:
+        """Iterations of the present loop that are left; 0: unknown."""
+        return max(0, self.iterations - self.iteration)
+
+    def progress(self, measured: tuple[Measured, ...] = ()) -> Progress:
         """For the server; read from the session's thread."""
         last = self._last_safe_point
         age = time.monotonic() - last if last else -1.0
-        return Progress(age, self.safe_points, self.iteration, self.iterations)
+        return Progress(age, self.safe_points, self.iteration, self.iterations, measured)

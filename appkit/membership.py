@@ -7,6 +7,7 @@ from enum import Enum, auto
 from mpi4py import MPI
 
 from pliant.appkit.errors import JobLeave, NotJoined, StaleHandle
+from pliant.appkit.parting import JobComm
 
 
 class Phase(Enum):
@@ -28,7 +29,7 @@ class Membership:
         self, comm: MPI.Intracomm | None, epoch: int = 0, processors: tuple[int, ...] = ()
     ) -> None:
         #: None: a newcomer, not yet joined.
-        self.raw = comm
+        self.raw: MPI.Intracomm | None = None if comm is None else JobComm(comm)
         #: Version and rank-ordered global processors, always replaced together.
         self.allocation: tuple[int, tuple[int, ...]] = (epoch, processors)
         self.phase = Phase.JOINING if comm is None else Phase.MEMBER
@@ -77,7 +78,7 @@ class Membership:
 
     def become(self, comm: MPI.Intracomm, epoch: int, processors: tuple[int, ...]) -> None:
         """Be a member of a new communicator."""
-        self.raw, self.rank, self.size = comm, comm.rank, comm.size
+        self.raw, self.rank, self.size = JobComm(comm), comm.rank, comm.size
         self.allocation = (epoch, processors)
         self.phase = Phase.MEMBER
 

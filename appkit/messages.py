@@ -1,28 +1,44 @@
 """What the coordinator and the server tell each other, as plain values (see protos/app.proto)."""
 
 from dataclasses import dataclass, field
+from enum import StrEnum
 
+from pliant.appkit.saves import SaveReport
+from pliant.appkit.speeds import Measured
 from pliant.core.negotiation import Template, Verb
+from pliant.core.sizes import Sizes
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
     """A proposal of the server to change the number of processors; what ``on_offer`` gets."""
 
-    #: The negotiation, and the resize it may lead to.
+    #: The number of the negotiation, and of the resize it may lead to.
     resize: int
-    #: Processors now and after it.
+    #: Processors that the job has.
     current: int
+    #: Processors that it would have.
     proposed: int
+    #: Version of the job's allocation: rises by one with each resize.
     epoch: int = 0
+    #: Number of this message in the negotiation, from 1.
     round: int = 0
     #: The server's last word: only yes or no may follow.
     final: bool = False
+    #: The job cannot keep what it has, as when its node is drained; what follows a refusal is a
+    #: setting of the server.
     mandatory: bool = False
+    #: What the application would pay for more processors, or get for giving some, for all of them
+    #: together, in the site's own unit.
     price: float = 0.0
     #: Seconds since the epoch; 0: until withdrawn.
     valid_until_s: float = 0.0
+    #: Seconds since the epoch before which it is not to happen; 0: at once.
+    not_before_s: float = 0.0
+    #: Why the server offers it; for people.
     reason: str = ""
+    #: Seconds that the move would stop the application, judged by those before; 0: unknown.
+    estimated_cost_s: float = 0.0
 
     @property
     def grows(self) -> bool:
@@ -36,8 +52,14 @@ class Answer:
 
     verb: Verb
     reason: str = ""
-    #: With COUNTER: the total asked for instead.
-    size: int = 0
+    #: With COUNTER: totals, each of which would do instead.
+    sizes: Sizes | None = None
+    #: With COUNTER: the price asked for; None: as it is.
+    price: float | None = None
+    #: Seconds since the epoch before which it cannot happen; 0: at once.
+    not_before: float = 0.0
+    #: Seconds that the application expects to lose.
+    cost_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +121,45 @@ class Progress:
     iteration: int
     #: Of the present loop; 0: unknown.
     iterations: int
+    #: How fast the present loop is, at the sizes that it has had.
+    measured: tuple[Measured, ...] = ()
+
+
+class RequestState(StrEnum):
+    """How far a request of the application is; the words of core's outcomes, and *pending*."""
+
+    #: Nobody has answered yet.
+    PENDING = "pending"
+    #: The job has what was wanted.
+    GRANTED = "granted"
+    #: It has more than before, one of the totals named, but less than was wanted.
+    PARTLY = "granted in part"
+    #: It cannot be; the request's ``reason`` says why.
+    REFUSED = "refused"
+    #: By the program, or by a later request that took its place.
+    CANCELLED = "cancelled"
+    #: Its deadline was over.
+    EXPIRED = "expired"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request of the application, and what it knows of the answer."""
+
+    #: From 1, rising.
+    number: int
+    #: Totals that would do; the preferred one, or else the largest, is what is wanted.
+    sizes: Sizes
+    reason: str
+    #: Seconds since the epoch; 0: none.
+    deadline_s: float
+    state: RequestState = RequestState.PENDING
+    #: Of the job when it was answered; 0: it was not.
+    size: int = 0
+    #: The reason of the answer.
+    answer: str = ""
+    #: Whether the server has answered; until then it is told again.
+    heard: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +178,12 @@ class Hello:
     pending_resize: int
     #: The pending resize has begun: a server that died may not have heard of it.
     begun: bool
+    #: How far the suspension in hand is; None: there is none.
+    saving: SaveReport | None = None
+    #: Its size changes only when it asks for that.
+    on_request: bool = False
+    #: The latest request, if its answer was not heard.
+    asked: Asked | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,4 +193,4 @@ class Said:
     template: Template
 
 
-Report = Begun | Withdrawn | Outcome | Hello | Said
+Report = Begun | Withdrawn | Outcome | Hello | Said | SaveReport | Asked

@@ -9,10 +9,12 @@ import os
 import select
 import socket
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from pliant.appkit.control import Lines
 from pliant.appkit.environment import Environment
+from pliant.faults import failpoint, message
 
 _CONNECT_TIMEOUT_S = 20.0
 
@@ -36,6 +38,7 @@ class Newcomer:
         self._rank = rank
         self._coordinator: Lines | None = None
         self._results: list[bytes] = []
+        self._before = 0
         self._asked = 0
 
     def once(self) -> bytes:
@@ -46,11 +49,25 @@ class Newcomer:
             end_now(1, "job.once: the running application has not come to this call")
         return self._results[self._asked - 1]
 
-    def arrive(self, loop: int) -> str | None:
-        """Wait at a loop: the MPI port to connect to, or None if the loop is over."""
+    def place(self) -> tuple[int, int]:
+        """How many processes the job will have, and which rank this one."""
+        self._meet()
+        return self._before + len(self._environment.processors), self._before + self._rank
+
+    def arrive(self, loop: int, fetch: Callable[[dict[str, Any]], bool]) -> str | None:
+        """Wait at a loop: the MPI port to connect to, or None if the loop is over.
+
+        Args:
+            loop: its number.
+            fetch: gets what is told of constant data, fetches them and returns whether it has them.
+        """
         coordinator = self._meet()
         self._tell(coordinator, loop=loop)
+        failpoint("appkit.newcomer.arrived")
         message = self._hear(coordinator)
+        if "constant" in message:
+            self._tell(coordinator, fetched=fetch(message["constant"]))
+            message = self._hear(coordinator)
         return None if message.get("skip") else str(message["port"])
 
     def complain(self, reason: str) -> None:
@@ -65,17 +82,17 @@ class Newcomer:
 
     def _meet(self) -> Lines:
         if self._coordinator is None:
-            self._tell(self._control, op="ready")
+            for _ in message("appkit.newcomer.ready"):
+                self._tell(self._control, op="ready")
             order = self._await_go()
+            failpoint("appkit.newcomer.go")
             self._coordinator = self._connect(str(order["address"]))
-            self._tell(
-                self._coordinator,
-                resize=int(order["resize"]),
-                rank=self._rank,
-                secret=str(order["secret"]),
-            )
-            results = self._hear(self._coordinator)["once"]
-            self._results = [base64.b64decode(text) for text in results]
+            greeting = {key: order[key] for key in ("resize", "secret")}
+            for _ in message("appkit.newcomer.hello"):
+                self._tell(self._coordinator, rank=self._rank, **greeting)
+            welcome = self._hear(self._coordinator)
+            self._before = int(welcome["size"])
+            self._results = [base64.b64decode(text) for text in welcome["once"]]
         return self._coordinator
 
     def _await_go(self) -> dict[str, Any]:

@@ -4,10 +4,12 @@ Processes are numbered as in the communicator over which the data move: at a gro
 (the old processes, then the newcomers), at a shrinkage the old one.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pliant.appkit.layout import BlockLayout
+from pliant.appkit.layout import BlockLayout, Layout
+from pliant.core.words import many
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +35,40 @@ class Crossing:
         """
         gone = set(leaving)
         if not gone <= set(range(before)) or len(gone) >= before:
-            raise ValueError(f"ranks {sorted(gone)} cannot leave {before} processes")
+            raise ValueError(
+                f"ranks {sorted(gone)} cannot leave {many(before, 'process', 'processes')}"
+            )
         return cls(tuple(range(before)), tuple(r for r in range(before) if r not in gone))
+
+    @classmethod
+    def among(cls, size: int) -> "Crossing":
+        """Nobody comes or goes: the data are distributed anew."""
+        return cls(tuple(range(size)), tuple(range(size)))
+
+
+class Volume(ABC):
+    """What every plan tells."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def bytes_moved(self) -> int:
+        """Bytes that change their process, over the whole job."""
+
+    @property
+    @abstractmethod
+    def messages(self) -> int:
+        """Pairs of different processes and ranges between them; long ones are cut further."""
+
+    def estimated_s(self, bytes_per_s: float) -> float:
+        """Seconds that it takes at a bandwidth, as ``Costs`` knows it of the moves before."""
+        return seconds_of(self.bytes_moved, bytes_per_s)
+
+
+def seconds_of(bytes_moved: int, bytes_per_s: float) -> float:
+    """Seconds that moving so much takes; 0: the bandwidth is not known."""
+    return bytes_moved / bytes_per_s if bytes_per_s else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +82,7 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Volume):
     """All moves of one array, those that stay on their process included."""
 
     moves: tuple[Move, ...]
@@ -78,15 +112,74 @@ class Plan:
         return tuple(m for m in self.moves if m.source == process == m.target)
 
 
-def plan_blocks(extent: int, crossing: Crossing, cell_bytes: int) -> Plan:
-    """The fewest bytes from one block layout to another: each cell goes straight to its new owner.
+@dataclass(frozen=True, slots=True)
+class Share:
+    """``cells`` cells, wherever they lie, go from ``source`` to ``target``."""
 
-    One sweep over both lists of borders: at most ``len(old) + len(new) - 1`` moves.
+    source: int
+    target: int
+    cells: int
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic(Volume):
+    """Who sends how many cells to whom, those that stay included; where they lie both ends know."""
+
+    shares: tuple[Share, ...]
+    cell_bytes: int
+
+    @property
+    def bytes_moved(self) -> int:
+        """Bytes that change their process, over the whole job."""
+        return self.cell_bytes * sum(s.cells for s in self.shares if s.source != s.target)
+
+    @property
+    def messages(self) -> int:
+        """Number of pairs of different processes."""
+        return sum(share.source != share.target for share in self.shares)
+
+    def sends(self, process: int) -> tuple[Share, ...]:
+        """What a process sends to others."""
+        return tuple(s for s in self.shares if s.source == process != s.target)
+
+    def receives(self, process: int) -> tuple[Share, ...]:
+        """What a process receives from others."""
+        return tuple(s for s in self.shares if s.target == process != s.source)
+
+    def copies(self, process: int) -> tuple[Share, ...]:
+        """What a process keeps: at most one."""
+        return tuple(s for s in self.shares if s.source == process == s.target)
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle(Volume):
+    """Several plans of one registered thing."""
+
+    plans: tuple[Plan, ...]
+
+    @property
+    def bytes_moved(self) -> int:
+        """Of all."""
+        return sum(plan.bytes_moved for plan in self.plans)
+
+    @property
+    def messages(self) -> int:
+        """Of all."""
+        return sum(plan.messages for plan in self.plans)
+
+
+def plan_layouts(old: Layout, new: Layout, crossing: Crossing, cell_bytes: int) -> Plan:
+    """The fewest bytes from one layout to another: each cell goes straight to its new owner.
+
+    One sweep over both lists of borders: at most ``old.parts + new.parts - 1`` moves.
+
+    Raises:
+        ValueError: the layouts are not of the same cells.
     """
-    old = BlockLayout(extent, len(crossing.old))
-    new = BlockLayout(extent, len(crossing.new))
+    if old.extent != new.extent:
+        raise ValueError(f"{old.extent} cells cannot become {new.extent}")
     moves, cell, here, there = [], 0, 0, 0
-    while cell < extent:
+    while cell < old.extent:
         while old.stop(here) <= cell:
             here += 1
         while new.stop(there) <= cell:
@@ -95,6 +188,13 @@ def plan_blocks(extent: int, crossing: Crossing, cell_bytes: int) -> Plan:
         moves.append(Move(crossing.old[here], crossing.new[there], cell, stop))
         cell = stop
     return Plan(tuple(moves), cell_bytes)
+
+
+def plan_blocks(extent: int, crossing: Crossing, cell_bytes: int) -> Plan:
+    """From even blocks to even blocks."""
+    old = BlockLayout(extent, len(crossing.old))
+    new = BlockLayout(extent, len(crossing.new))
+    return plan_layouts(old, new, crossing, cell_bytes)
 
 
 def plan_replicated(extent: int, crossing: Crossing, cell_bytes: int) -> Plan:

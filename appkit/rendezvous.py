@@ -1,18 +1,24 @@
 """Where newcomers wait for the application: a TCP listener of the coordinator.
 
-A newcomer sends ``{"resize", "rank", "secret"}``, gets the results of ``job.once`` so far, sends
-``{"loop": k}`` when it has reached its k-th loop, and then sleeps in a read until it is told
-``{"skip": true}`` (that loop is over) or ``{"port": …}`` (connect now). The end of the connection
-means that it is not needed any more.
+A newcomer sends ``{"resize", "rank", "secret"}``, gets the number of processes and the results of
+``job.once`` so far, sends ``{"loop": k}`` when it has reached its k-th loop, and then sleeps in a
+read until it is told ``{"skip": true}`` (that loop is over) or ``{"port": …}`` (connect now).
+Before that it may be told ``{"constant": …}``, what the files of constant data are (see `ahead`),
+and answers ``{"fetched": true}`` when it has them. The end of the connection means that it is not
+needed any more.
 """
 
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from pliant.appkit.door import Door
 from pliant.appkit.guests import Guest
+
+#: Of a newcomer; its own words, a traceback for instance, are where all the job's are.
+ENDED = "ended before it joined: see what it said in the job's output file"
 
 
 @dataclass
@@ -26,13 +32,16 @@ class _Gathering:
     members: dict[int, Guest] = field(default_factory=dict)
     #: What was last told about it.
     told: bool = False
+    #: What newcomers are to be told of constant data; None: nothing.
+    constant: dict[str, Any] | None = None
 
     def missing(self) -> list[int]:
         return sorted(set(range(self.count)) - set(self.members))
 
     def waits_at(self, loop: int) -> bool:
         return len(self.members) == self.count and all(
-            guest.loop == loop > 0 for guest in self.members.values()
+            guest.loop == loop > 0 and (self.constant is None or guest.fetched is not None)
+            for guest in self.members.values()
         )
 
     def forget(self, guest: Guest) -> int | None:
@@ -52,6 +61,7 @@ class Rendezvous:
         host: str,
         gathered: Callable[[], None],
         lost: Callable[[int, str], None],
+        size: Callable[[], int],
         once: Callable[[], list[bytes]],
     ) -> None:
         """Listen on a free port of ``host``. The thread calls the functions, without a lock.
@@ -61,6 +71,7 @@ class Rendezvous:
             gathered: called when ``complete`` has changed.
             lost: called with the resize and a reason when it cannot be: a newcomer is gone, time
                 is up, or this thread has failed.
+            size: processes of the job now.
             once: pickled results of ``job.once`` so far.
 
         Raises:
@@ -68,7 +79,8 @@ class Rendezvous:
         """
         self._door = Door(host)
         self.address = self._door.address
-        self._gathered, self._lost, self._once = gathered, lost, once
+        self._gathered, self._lost = gathered, lost
+        self._size, self._once = size, once
         self._lock = threading.RLock()
         self._gathering: _Gathering | None = None
         self._loop = 0
@@ -109,6 +121,22 @@ class Rendezvous:
         """Whether all newcomers wait at the active loop and their connections stand."""
         with self._lock:
             return self.complete() and all(guest.stands() for guest in self._members())
+
+    def provide(self, resize: int, constant: dict[str, Any]) -> None:
+        """Have the newcomers of a resize fetch constant data; until then nothing is complete."""
+        with self._lock:
+            gathering = self._gathering
+            if gathering is not None and gathering.resize == resize:
+                gathering.constant, gathering.told = constant, False
+        self._door.wake()
+
+    def provided(self) -> bool:
+        """Whether all newcomers have what they were told to fetch."""
+        with self._lock:
+            gathering = self._gathering
+            if gathering is None or gathering.constant is None:
+                return True
+            return all(guest.fetched for guest in gathering.members.values())
 
     def announce(self, port: str) -> None:
         """Send the MPI port to all newcomers.
@@ -191,7 +219,7 @@ class Rendezvous:
             rank = gathering.forget(guest) if gathering is not None else None
         self._door.see_off(guest)
         if gathering is not None and rank is not None:
-            reason = guest.complaint or f"newcomer {rank} ended before it joined"
+            reason = guest.complaint or f"newcomer {rank} {ENDED}"
             self._lost(gathering.resize, reason)
 
     def _settle(self, gathering: _Gathering, active: int) -> None:
@@ -203,6 +231,9 @@ class Rendezvous:
             if 0 < guest.loop < active:
                 guest.loop = 0
                 guest.tell(skip=True)
+            elif guest.loop == active > 0 and gathering.constant is not None and not guest.told:
+                guest.told = True
+                guest.tell(constant=gathering.constant)
         self._tell(gathering)
 
     def _admit(self, gathering: _Gathering, guest: Guest) -> bool:
@@ -219,7 +250,7 @@ class Rendezvous:
                 return False
             gathering.members[greeting.rank] = guest
             guest.admitted = True
-        guest.admit(self._once())
+        guest.admit(self._size(), self._once())
         return True
 
     def _tell(self, gathering: _Gathering) -> None:

@@ -5,74 +5,70 @@ from typing import Any
 
 import numpy as np
 from mpi4py import MPI
-from numpy.typing import DTypeLike
 
-from pliant.appkit.membership import Membership
-from pliant.appkit.move import Array, Side, carry_out
+from pliant.appkit.filling import fill
+from pliant.appkit.move import Array, carry_out
+from pliant.appkit.pieces import PieceReader, PieceWriter
 from pliant.appkit.plan import Crossing, Plan, plan_replicated
-from pliant.appkit.registry import Description, Entry
+from pliant.appkit.registry import Description, Known
+from pliant.appkit.whole import WholeArray
 
 
-class ReplicatedArray(Entry):
-    """The same array on every process. The program keeps the copies equal; nothing checks it."""
+class ReplicatedArray(WholeArray):
+    """The same array on every process, ``local``, through every resize.
 
-    def __init__(
-        self, membership: Membership, name: str, shape: tuple[int, ...], dtype: DTypeLike
-    ) -> None:
-        """Describe an array; see ``Job.replicated``."""
-        self.name = name
-        self.shape = shape
-        self.dtype = np.dtype(dtype)
-        if self.dtype.hasobject:
-            raise ValueError(f"array {name!r}: Python objects do not move; use job.state")
-        self._membership = membership
-        self._array: Array | None = None
-        self._next: Array | None = None
+    The program keeps the copies equal; nothing checks it.
+    """
 
     def start_with(self, init: Callable[[], Any] | None) -> None:
         """Make the copy of this process and fill it; for the first start."""
         self._array = np.zeros(self.shape, self.dtype)
         if init is not None:
-            self._array[...] = init()
+            fill(self.name, self._array, init())
 
     @property
-    def local(self) -> Array:
-        """This process's copy; the same array through every resize."""
-        self._membership.check()
-        assert self._array is not None
-        return self._array
-
-    @local.setter
-    def local(self, values: Any) -> None:
-        self.local[...] = values
+    def complete(self) -> bool:
+        """Whether it has its copy."""
+        return self._array is not None
 
     def describe(self) -> Description:
         """Kind, name, shape and type."""
-        return ["replicated", self.name, list(self.shape), self.dtype.str]
+        return ["replicated", self.name, list(self.shape), self.type_terms]
 
-    def plan(self, crossing: Crossing) -> Plan:
+    def plan(self, crossing: Crossing, known: Known = ()) -> Plan:
         """A copy for each newcomer."""
         return plan_replicated(int(np.prod(self.shape)), crossing, self.dtype.itemsize)
 
-    def prepare(self, crossing: Crossing, me: int) -> None:
-        """Allocate a newcomer's copy."""
-        if self._array is None and me in crossing.new:
+    def make_room(self, size: int, rank: int) -> list[Array]:
+        """A newcomer's copy."""
+        if self._array is not None or self._next is not None:
+            return []
+        self._next = np.empty(self.shape, self.dtype)
+        return [self._next]
+
+    def prepare(self, crossing: Crossing, me: int, known: Known = ()) -> None:
+        """Allocate a newcomer's copy, unless it is there."""
+        if self._array is None and self._next is None and me in crossing.new:
             self._next = np.empty(self.shape, self.dtype)
+
+    def estimate(self, crossing: Crossing) -> int:
+        """As planned."""
+        return self.plan(crossing).bytes_moved
 
     def move(self, plan: Plan, comm: MPI.Intracomm, tag: int) -> None:
         """Send copies to newcomers."""
-        source = None if self._array is None else Side(self._array.reshape(-1), 0, 0)
-        target = None if self._next is None else Side(self._next.reshape(-1), 0, 0)
-        carry_out(plan, comm, source, target, tag)
+        carry_out(plan, comm, *self._sides(), tag)
 
     def commit(self) -> None:
         """Use what arrived."""
         if self._next is not None:
             self._array, self._next = self._next, None
 
-    def rollback(self) -> None:
-        """Drop what arrived."""
-        self._next = None
+    def save(self, out: PieceWriter) -> None:
+        """Write one copy."""
+        if self._membership.rank == 0 and self._array is not None:
+            out.write(self._array)
 
-    def __repr__(self) -> str:
-        return f"<ReplicatedArray {self.name!r} {self.shape} {self.dtype}>"
+    def restore(self, source: PieceReader, rank: int, size: int) -> None:
+        """Read the copy."""
+        self._read(source)

@@ -10,27 +10,37 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 from mpi4py import MPI
 
+from pliant.appkit.census import in_words, survey
+from pliant.appkit.consent import agree, compare
+from pliant.appkit.constant import Constant
 from pliant.appkit.contact import meet
 from pliant.appkit.derived import DerivedComm
-from pliant.appkit.errors import JobLeave, RegistrationMismatch, ResizeFailed
+from pliant.appkit.errors import AppkitError, JobLeave, RegistrationMismatch, ResizeFailed
+from pliant.appkit.mail import NOT_ALIKE
 from pliant.appkit.membership import Membership, Phase
 from pliant.appkit.messages import Decision
 from pliant.appkit.newcomer import end_now
-from pliant.appkit.plan import Crossing
+from pliant.appkit.parting import part
+from pliant.appkit.plan import Crossing, Volume
 from pliant.appkit.registry import Description, Registry
 from pliant.appkit.state import StateEntry, pack, unpack
+from pliant.faults import failpoint
+
+#: Marks are reduced with their negatives, so that no bit may be lost.
+_MARK = (1 << 62) - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
     """What hooks are told about a resize."""
 
+    #: Its number; 0: the job goes on from a checkpoint.
     resize: int
-    #: Processes before and after (as planned, when it was not committed).
+    #: Processes before it.
     before: int
+    #: Processes after it, as planned if it was not committed.
     after: int
     #: In ``before_resize``: this process will leave.
     leaving: bool = False
@@ -46,11 +56,28 @@ class Belongings:
     registry: Registry = field(default_factory=Registry)
     states: list[StateEntry] = field(default_factory=list)
     derived: list[DerivedComm] = field(default_factory=list)
+    constants: list[Constant] = field(default_factory=list)
+    #: There is a place over which constants can move before a resize.
+    early: bool = False
+
+    def freeze(self) -> None:
+        """Constants do not change from here on."""
+        for constant in self.constants:
+            constant.freeze()
 
     def description(self) -> list[Description]:
-        """What must be the same on every process."""
+        """The data: what must be the same on every process, and as in a checkpoint."""
         states: list[Description] = [["state", *entry.names()] for entry in self.states]
         return [*self.registry.description(), *states]
+
+    def agreed(self) -> list[Description]:
+        """What must be the same on every process of a resize.
+
+        Communicators are made anew after it, collectively: who made another one, or one less, would
+        wait for ever. A checkpoint has none: a program that was edited may make others.
+        """
+        derived: list[Description] = [["derive", comm.name] for comm in self.derived]
+        return [*self.description(), *derived]
 
 
 @dataclass
@@ -83,17 +110,24 @@ class Header:
     states: bytes
     #: What a newcomer has to know about the loop; opaque here.
     position: Any
+    #: Exchanges of local facts before the plans can be made.
+    rounds: int
+    #: The new parts of constants are there on all processes.
+    ahead: bool
 
 
 class Executor:
     """Grows and shrinks the job of this process."""
 
-    def __init__(self, belongings: Belongings) -> None:
-        """Work on these belongings."""
-        self._all = belongings
+    def __init__(self, belongings: Belongings, confess: Callable[[BaseException], None]) -> None:
+        """Work on these belongings; ``confess`` is told for what error this process ends."""
+        self._all, self._confess = belongings, confess
         self._member = belongings.membership
+        #: The new parts of constants are there on all processes; on rank 0.
+        self.ahead = False
         self._port = ""  # where newcomers are expected, on rank 0
         self._values: list[dict[str, Any]] = []  # of the states, to be taken over by the commit
+        self._plans: list[Volume] = []  # for each entry, how it moves in this resize
 
     def invite(self, announce: Callable[[str], None]) -> None:
         """Open the port that `grow` accepts at and announce it; on rank 0 only, before `grow`.
@@ -123,7 +157,9 @@ class Executor:
         """
         old = self._communicator()
         processors = (*self._member.allocation[1], *decision.joining)
+        failpoint("appkit.grow.accept")
         merged = self._accept(old)
+        failpoint("appkit.grow.joined")
         report.lap("join")
         crossing = Crossing.growth(old.size, merged.size)
         try:
@@ -133,7 +169,7 @@ class Executor:
             merged.Free()  # not Disconnect, which would wait for newcomers that have ended
             raise
         self._commit(merged, decision.epoch, processors)
-        old.Disconnect()
+        part(old, self._confess)
         self._rebuild()
         report.lap("commit")
 
@@ -149,15 +185,15 @@ class Executor:
         processors = tuple(self._member.allocation[1][rank] for rank in crossing.new)
         self._transfer(old, old, crossing, self._header(decision, processors, None), report)
         stays = old.rank in crossing.new
+        failpoint("appkit.shrink.split")
         comm = old.Split(0 if stays else MPI.UNDEFINED, old.rank)
         if not stays:
-            self._free_derived()
-            old.Disconnect()
-            self._member.leave(Phase.LEFT)
+            self.leave()
+            failpoint("appkit.leave")
             raise JobLeave
         assert isinstance(comm, MPI.Intracomm)
         self._commit(comm, decision.epoch, processors)
-        old.Disconnect()
+        part(old, self._confess)
         self._rebuild()
         report.lap("commit")
 
@@ -168,7 +204,9 @@ class Executor:
             What rank 0 told.
         """
         try:
+            failpoint("appkit.newcomer.connect")
             merged = self._connect(port)
+            failpoint("appkit.newcomer.joined")
             header: Header | str = merged.bcast(None, root=0)
             before = header.before if isinstance(header, Header) else 1
             crossing = Crossing.growth(before, merged.size)
@@ -181,6 +219,13 @@ class Executor:
         self._rebuild()
         return header
 
+    def leave(self) -> None:
+        """Be no member any more; collective over the communicator that this process leaves."""
+        old = self._communicator()
+        self._free_derived()
+        part(old, self._confess)
+        self._member.leave(Phase.LEFT)
+
     def _communicator(self) -> MPI.Intracomm:
         assert self._member.raw is not None
         return self._member.raw
@@ -190,10 +235,11 @@ class Executor:
         try:
             merged = meet(lambda info: old.Accept(self._port, info, 0), high=False)
         except MPI.Exception as fault:
-            error = f"newcomers did not connect: {fault}"
-        finally:
-            self._close_port()
-        _agree("join", error, old, old)
+            # Its port stays open. The next one would get its tag, and what the newcomers then send
+            # would go to the receive of this Accept, which ucx leaves behind: it would fail, too.
+            error, self._port = f"newcomers did not connect: {fault}", ""
+        self._close_port()
+        agree("join", error, old, old)
         assert isinstance(merged, MPI.Intracomm)
         return merged
 
@@ -215,10 +261,16 @@ class Executor:
             states = pack(self._all.states)
         except Exception as error:  # whatever pickle raises
             return f"a value of job.state cannot be pickled: {error}"
-        description = self._all.description()
-        before = self._member.size
         return Header(
-            decision.resize, decision.epoch, processors, before, description, states, position
+            decision.resize,
+            decision.epoch,
+            processors,
+            self._member.size,
+            self._all.agreed(),
+            states,
+            position,
+            self._all.registry.rounds,
+            self.ahead,
         )
 
     def _transfer(
@@ -235,52 +287,92 @@ class Executor:
         Raises:
             ResizeFailed: the new parts are dropped.
         """
-        entries, joins = list(self._all.registry), self._member.raw is None
+        joins = self._member.raw is None
         try:
             if not joins:
                 header = comm.bcast(header, root=0)
             error = header if isinstance(header, str) else ""
             if isinstance(header, Header):
-                error = self._prepare(header, crossing, comm.rank)
+                error = self._prepare(header, crossing, comm)
             if error and complain is not None:
                 complain(error)
-            _agree("check", error, comm, home)
+            self._check(header, error, comm, home)
             report.lap("check")
-            error = self._move(comm, crossing, report)
+            failpoint("appkit.move.prepared")
+            error = self._move(comm, report)
+            if error and complain is not None:
+                complain(error)
             report.lap("move")
-            _agree("move", error, comm, home)
+            failpoint("appkit.move.moved")
+            agree("move", error, comm, home)
         except ResizeFailed:
-            for entry in entries:
-                entry.rollback()
+            self._forget()
             raise
 
-    def _prepare(self, header: Header, crossing: Crossing, me: int) -> str:
-        self._values = []
+    def _check(
+        self,
+        header: Header | str | None,
+        error: str,
+        comm: MPI.Intracomm,
+        home: MPI.Intracomm | None,
+    ) -> None:
+        """Go on if all are well and have made the same plans.
+
+        Raises:
+            ResizeFailed: nothing can be moved.
+        """
+        entries = list(self._all.registry)
+        marks = [0] * (len(header.description) if isinstance(header, Header) else 0)
+        if not error:
+            plans = zip(entries, self._plans, strict=True)
+            marks[: len(entries)] = [entry.mark(plan) & _MARK for entry, plan in plans]
+        differing = [entries[place].name for place in agree("check", error, comm, home, marks)]
+        if differing:
+            raise ResizeFailed("check", f"{', '.join(differing)}: {NOT_ALIKE}")
+
+    def _forget(self) -> None:
+        for entry in self._all.registry:
+            entry.rollback()
+
+    def _prepare(self, header: Header, crossing: Crossing, comm: MPI.Intracomm) -> str:
+        self._values, self._plans, registry, error = [], [], self._all.registry, ""
+        for constant in self._all.constants:
+            constant.ahead = header.ahead
         try:
             if self._member.raw is None:
-                _compare(self._all.description(), header.description)
-            for entry in self._all.registry:
-                entry.prepare(crossing, me)
-        except (RegistrationMismatch, MemoryError) as error:
-            return f"{type(error).__name__}: {error}"
+                compare(self._all.agreed(), header.description)
+        except RegistrationMismatch as mismatch:
+            error = f"RegistrationMismatch: {mismatch}"
+        known, error = survey(list(registry), crossing, comm, header.rounds, error)
+        if error:
+            return error
         try:
-            if me != 0:
+            for entry, told in zip(registry, known, strict=True):
+                entry.prepare(crossing, comm.rank, told)
+            pairs = zip(registry, known, strict=True)
+            self._plans = [entry.plan(crossing, told) for entry, told in pairs]
+        except (AppkitError, MemoryError) as fault:
+            return in_words(fault)
+        try:
+            if comm.rank != 0:
                 self._values = unpack(header.states)
-        except Exception as error:  # whatever the values' own code raises
-            return f"a value of job.state cannot be unpickled: {type(error).__name__}: {error}"
+        except Exception as fault:  # whatever the values' own code raises
+            return f"a value of job.state cannot be unpickled: {type(fault).__name__}: {fault}"
         return ""
 
-    def _move(self, comm: MPI.Intracomm, crossing: Crossing, report: Report) -> str:
+    def _move(self, comm: MPI.Intracomm, report: Report) -> str:
         try:
-            for tag, entry in enumerate(self._all.registry):
-                plan = entry.plan(crossing)
+            together = zip(self._all.registry, self._plans, strict=True)
+            for tag, (entry, plan) in enumerate(together):
                 report.bytes_moved += plan.bytes_moved
+                failpoint("appkit.move.array")
                 entry.move(plan, comm, tag)
-        except (MPI.Exception, MemoryError) as error:
+        except (MPI.Exception, AppkitError, MemoryError) as error:
             return str(error)
         return ""
 
     def _commit(self, comm: MPI.Intracomm, epoch: int, processors: tuple[int, ...]) -> None:
+        failpoint("appkit.commit")
         comm.Set_errhandler(MPI.ERRORS_RETURN)
         for entry in self._all.registry:
             entry.commit()
@@ -296,48 +388,3 @@ class Executor:
     def _rebuild(self) -> None:
         for derived in self._all.derived:
             derived.rebuild()
-
-
-def _agree(stage: str, error: str, comm: MPI.Intracomm, home: MPI.Intracomm | None) -> None:
-    """Decide together whether all is well.
-
-    Args:
-        stage: for the error.
-        error: what is wrong here, empty: nothing.
-        comm: all who take part.
-        home: the communicator of the old processes, which has the last word and on which reasons
-            are told; None on newcomers.
-
-    Raises:
-        ResizeFailed: somebody has an error; with the first text known here.
-    """
-    well = np.array([not error], dtype=np.int64)
-    try:
-        comm.Allreduce(MPI.IN_PLACE, well, op=MPI.MIN)
-    except MPI.Exception as fault:
-        well[0], error = 0, error or str(fault)
-    if home is not None and home is not comm:
-        home.Allreduce(MPI.IN_PLACE, well, op=MPI.MIN)
-    if well[0]:
-        return
-    if home is not None:
-        reasons = [reason for reason in home.allgather(error) if reason]
-        error = reasons[0] if reasons else ""
-    raise ResizeFailed(stage, error)
-
-
-def _compare(mine: list[Description], theirs: list[Description]) -> None:
-    """Check a newcomer's registrations.
-
-    Raises:
-        RegistrationMismatch: names the first difference.
-    """
-    for place, (here, there) in enumerate(zip(mine, theirs, strict=False), start=1):
-        if here != there:
-            raise RegistrationMismatch(
-                f"registration {place}: the newcomer has {here}, the job has {there}"
-            )
-    if len(mine) != len(theirs):
-        raise RegistrationMismatch(
-            f"the newcomer registered {len(mine)} things, the job has {len(theirs)}"
-        )

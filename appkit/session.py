@@ -13,12 +13,15 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+from pliant.appkit import clock
 from pliant.appkit.coordinator import Coordinator
-from pliant.appkit.messages import Hello, Report, Said
+from pliant.appkit.messages import Asked, Hello, Report, Said
+from pliant.faults import message
 
 if TYPE_CHECKING:
     import grpc
 
+    from pliant.core.negotiation import Template
     from pliant.protos import app_pb2
 
 log = logging.getLogger(__name__)
@@ -57,7 +60,7 @@ class Session:
         with self._lock:
             if self._stream is not None:
                 self._stream.outbox.put(report)
-            elif not isinstance(report, Said):
+            elif not isinstance(report, Said | Asked):  # what is asked for is said in Hello
                 self._backlog.append(report)
 
     def stop(self, timeout: float) -> None:
@@ -76,8 +79,10 @@ class Session:
         os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
         os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # the application's stderr is not ours
         wait = _FIRST_WAIT_S
+        desk = _Desk(self._coordinator)
+        desk.start()
         while not self._stopping.is_set():
-            stream = _Stream(self._coordinator)
+            stream = _Stream(self._coordinator, desk)
             with self._lock:
                 for report in self._backlog:
                     stream.outbox.put(report)
@@ -89,14 +94,45 @@ class Session:
                 self._backlog.extend(stream.undelivered())
             wait = _FIRST_WAIT_S if welcomed else min(2 * wait, _LONGEST_WAIT_S)
             self._stopping.wait(wait)
+        desk.stop()
+
+
+class _Desk:
+    """Where proposals wait for the program's word.
+
+    A program that takes its time, or never comes back, holds up nothing else on the stream.
+    """
+
+    def __init__(self, coordinator: Coordinator) -> None:
+        self._coordinator = coordinator
+        self._waiting: queue.SimpleQueue[tuple[_Stream, Template] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="pliant-offers", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Let the thread end when the program has answered; it is not waited for."""
+        self._waiting.put(None)
+
+    def put(self, stream: "_Stream", template: "Template") -> None:
+        self._waiting.put((stream, template))
+
+    def _run(self) -> None:
+        while (waiting := self._waiting.get()) is not None:
+            stream, template = waiting
+            reply = self._coordinator.considered(template)
+            if reply is not None:
+                stream.say(reply)
 
 
 class _Stream:
     """One connection, from Hello to its end."""
 
-    def __init__(self, coordinator: Coordinator) -> None:
+    def __init__(self, coordinator: Coordinator, desk: _Desk) -> None:
         self.outbox: queue.SimpleQueue[Report | None] = queue.SimpleQueue()
         self._coordinator = coordinator
+        self._desk = desk
         self._over = False
         self._call: grpc._CallIterator[app_pb2.AppOrder] | None = None
 
@@ -131,7 +167,7 @@ class _Stream:
         from pliant.protos import app_pb2_grpc
 
         hello = wire.hello_to_wire(self._coordinator.connect())
-        return app_pb2_grpc.AppServiceStub(channel).Session(self._reports(hello))
+        return app_pb2_grpc.AppServiceStub(channel).Session(_stamped(self._reports(hello)))
 
     def cancel(self) -> None:
         """End the call whatever the server does."""
@@ -143,7 +179,7 @@ class _Stream:
         left: list[Report] = []
         while not self.outbox.empty():
             report = self.outbox.get()
-            if report is not None and not isinstance(report, Hello | Said):
+            if report is not None and not isinstance(report, Hello | Said | Asked):
                 left.append(report)
         return left
 
@@ -167,23 +203,45 @@ class _Stream:
 
     def _obey(self, order: "app_pb2.AppOrder") -> None:
         from pliant.appkit import wire
+        from pliant.protos.codec import answer_from_proto
 
         match order.WhichOneof("body"):
             case "offer":
-                self._hear(order.offer)
+                for _ in message("appkit.offer.heard"):
+                    self._hear(order.offer)
             case "go":
-                self._coordinator.go(wire.decision_from_wire(order.go))
+                for _ in message("appkit.go.heard"):
+                    self._coordinator.go(wire.decision_from_wire(order.go))
             case "withdraw":
                 self._coordinator.withdraw(order.withdraw.resize)
+            case "suspend":
+                self._coordinator.suspensions.hear(*wire.suspension_from_wire(order.suspend))
+            case "request_answer":
+                self._coordinator.answered(answer_from_proto(order.request_answer))
             case "refused":
                 _give_up(order.refused.reason, self._coordinator.standby)
 
-    def _hear(self, message: "app_pb2.Template") -> None:
+    def _hear(self, offer: "app_pb2.Template") -> None:
         from pliant.protos.codec import template_from_proto
 
-        reply = self._coordinator.heard(template_from_proto(message))
-        if reply is not None:
+        template = template_from_proto(offer)
+        reply = self._coordinator.heard(template)
+        if reply is None:
+            self._desk.put(self, template)
+        else:
+            self.say(reply)
+
+    def say(self, reply: "Template") -> None:
+        """Answer a proposal; void when the stream breaks."""
+        for _ in message("appkit.offer.answered"):
             self.outbox.put(Said(reply))
+
+
+def _stamped(reports: Iterator["app_pb2.AppReport"]) -> Iterator["app_pb2.AppReport"]:
+    """Say with each when it was sent."""
+    for report in reports:
+        report.clock = clock.now()
+        yield report
 
 
 def _channel_options() -> list[tuple[str, int]]:

@@ -5,15 +5,26 @@ from typing import Any
 
 from pliant.appkit.membership import Membership
 
+#: Attributes of a state that are no values.
+_OWN = ("_membership", "_values")
+
 
 class State:
     """Named values: ``s.name`` reads and assigns. At a resize those of rank 0 count for all.
 
-    The names are those given to ``job.state``; the values must be picklable.
+    The names are those given to ``job.state``; another one raises ``AttributeError``. The values
+    must be picklable: one that is not makes the resize fail, and the job goes on at its size.
     """
 
     def __init__(self, membership: Membership, values: dict[str, Any]) -> None:
-        """Make a state; see ``Job.state``."""
+        """Make a state; see ``Job.state``.
+
+        Raises:
+            ValueError: a name is one of the handle's own.
+        """
+        for name in values:
+            if name in _OWN or name in dir(State):
+                raise ValueError(f"job.state: {name!r} is a name of its own: choose another one")
         object.__setattr__(self, "_membership", membership)
         object.__setattr__(self, "_values", dict(values))
 

@@ -5,14 +5,11 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 
-from pliant.appkit.messages import Answer, Offer
+from pliant.appkit.messages import Answer, Asked, Offer, RequestState
 from pliant.appkit.templates import offer_in, reply_to
-from pliant.core.negotiation import Side, Talk, TalkError, TalkState, Template, Verb
+from pliant.core.negotiation import PROPOSALS, Side, Talk, TalkError, TalkState, Template, Verb
 
 log = logging.getLogger(__name__)
-
-#: What asks for an answer.
-_PROPOSALS = frozenset({Verb.OFFER, Verb.COUNTER, Verb.FINAL})
 
 
 class Talks:
@@ -24,6 +21,7 @@ class Talks:
         refusal: Callable[[], str],
         decide: Callable[[Offer], Answer],
         size: Callable[[], int],
+        asked: Callable[[], Asked | None] = lambda: None,
     ) -> None:
         """Hold no talks yet.
 
@@ -32,24 +30,38 @@ class Talks:
             refusal: why nothing can be agreed on now, empty: it can.
             decide: the program's answer; may take its time and may raise anything.
             size: processes of the job now.
+            asked: the program's latest request.
         """
         self._lock, self._refusal, self._decide, self._size = lock, refusal, decide, size
+        self._asked = asked
         #: Open ones, and those that were agreed on and may lead to a GO.
         self._talks: dict[int, Talk] = {}
         self._newest = 0
 
     def hear(self, template: Template) -> Template | None:
-        """Take what the server says; the answer, where it asks for one."""
+        """Take what the server says; the answer to what cannot be, the program is not asked yet."""
         try:
             with self._lock:
-                self._keep(self._heard(template))
+                talk = self._talks.get(template.negotiation)
+                if talk is None or talk.table != template:  # else it was sent twice
+                    self._keep(self._heard(template))
         except TalkError as error:
             log.info("negotiation %d: %s", template.negotiation, error)
-            if template.verb in _PROPOSALS:  # its side waits for an answer
+            if template.verb in PROPOSALS:  # its side waits for an answer
                 return reply_to(template, Answer(Verb.REJECT, str(error)), self._size())
+        return None
+
+    def consider(self, template: Template) -> Template | None:
+        """The answer to what was heard; None: it asks for none, or is over by now.
+
+        Asks the program, which may take its time.
+        """
+        with self._lock:
+            talk = self._talks.get(template.negotiation)
+        if template.verb not in PROPOSALS or talk is None or talk.table != template:
             return None
-        if template.verb not in _PROPOSALS:
-            return None
+        if talk.closed:
+            return None  # it was answered
         answer = self._consider(template)
         with self._lock:
             return self._reply(template, answer)
@@ -95,10 +107,25 @@ class Talks:
         talk = self._talks.get(number)
         if talk is None and number <= self._newest:
             raise TalkError(f"negotiation {number} is over")
+        if talk is None and template.verb is Verb.ACCEPT and self._gives(template):
+            # The server took what a release gives: that release was our side's offer.
+            offer = replace(template, verb=Verb.OFFER)
+            return Talk(number).say(Side.APPLICATION, offer).say(Side.SERVER, template)
         talk = talk or Talk(number)
         if template.verb is Verb.EXPIRE:  # the word of the clock, which the server brings
             return talk.expire()
         return talk.say(Side.SERVER, template)
+
+    def _gives(self, template: Template) -> bool:
+        """Whether the program's open request gives the processors that a template takes."""
+        asked, size = self._asked(), self._size()
+        if asked is None or asked.state is not RequestState.PENDING:
+            return False
+        try:
+            total = offer_in(template, size).proposed
+        except ValueError:
+            return False
+        return total < size and total in asked.sizes
 
     def _say(self, template: Template) -> None:
         """Say something to the server.
@@ -125,7 +152,7 @@ class Talks:
         try:
             return self._decide(offer_in(template, self._size()))
         except BaseException as error:  # of the program; the thread that brought the offer goes on
-            return Answer(Verb.REJECT, f"{type(error).__name__}: {error}")
+            return Answer(Verb.REJECT, _told(error))
 
     def _reply(self, template: Template, answer: Answer) -> Template | None:
         """Say the answer, or what the machine allows instead."""
@@ -140,3 +167,11 @@ class Talks:
                 return None  # it is over already
             return self._reply(template, Answer(Verb.REJECT, str(error)))
         return reply
+
+
+def _told(error: BaseException) -> str:
+    """What is wrong with the program, also where its error has no words."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:  # of the error's own code
+        return type(error).__name__

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from pliant.appkit.messages import Answer, Offer
-from pliant.core.negotiation import Direction, Item, ItemStatus, Template, Verb
+from pliant.core.negotiation import Direction, Item, ItemStatus, Overall, Template, Verb, overall
 from pliant.core.sizes import SizesError, parse_sizes
 
 
@@ -25,31 +25,62 @@ def offer_in(template: Template, current: int) -> Offer:
                 mandatory=item.mandatory,
                 price=item.price,
                 valid_until_s=item.valid_until,
+                not_before_s=item.not_before,
                 reason=template.reason,
             )
     raise ValueError("the offer has no item of processors")
 
 
 def reply_to(template: Template, answer: Answer, current: int) -> Template:
-    """The answer as a template: the same items, with their status or another total."""
+    """The answer as a template: the same items, with their status or with other terms.
+
+    Processors are all that is agreed on: other items are refused, and so is an offer that needs
+    them.
+    """
     if answer.verb is Verb.COUNTER:
-        items = tuple(_counter(item, answer.size, current) for item in template.items)
+        items = tuple(_counter(item, answer, current) for item in template.items)
         return replace(
             template, verb=answer.verb, items=items, round=template.round + 1, reason=answer.reason
         )
-    status = ItemStatus.ACCEPTED if answer.verb is Verb.ACCEPT else ItemStatus.REJECTED
-    items = tuple(replace(item, status=status) for item in template.items)
-    return replace(template, verb=answer.verb, items=items, reason=answer.reason)
+    if answer.verb is Verb.ACCEPT:
+        items = tuple(_accepted(item, answer) for item in template.items)
+        if overall(items) is not Overall.REJECTED:
+            return replace(template, verb=answer.verb, items=items, reason=answer.reason)
+        answer = Answer(Verb.REJECT, "it needs more than processors, which this library cannot use")
+    items = tuple(replace(item, status=ItemStatus.REJECTED) for item in template.items)
+    return replace(template, verb=Verb.REJECT, items=items, reason=answer.reason)
 
 
-def _counter(item: Item, size: int, current: int) -> Item:
+def _accepted(item: Item, answer: Answer) -> Item:
     if item.kind != "processors":
-        return replace(item, status=ItemStatus.PENDING)
+        return replace(item, status=ItemStatus.REJECTED)
     return replace(
         item,
-        quantity=abs(size - current),
-        direction=Direction.RECEIVE if size > current else Direction.RELEASE,
-        sizes=str(size),
+        status=ItemStatus.ACCEPTED,
+        not_before=max(item.not_before, answer.not_before),
+        estimated_cost_s=answer.cost_s,
+    )
+
+
+def _counter(item: Item, answer: Answer, current: int) -> Item:
+    """The totals that would do instead; quantity and direction are those of the nearest one."""
+    if item.kind != "processors" or answer.sizes is None:
+        return replace(item, status=ItemStatus.REJECTED)
+    proposed = _total(item, current)
+    above, below = answer.sizes.up(proposed - 1), answer.sizes.down(proposed)
+    near = [size for size in (below, above) if size]
+    nearest = min(near, key=lambda size: abs(size - proposed))
+    quantity, offered = abs(nearest - current), abs(proposed - current)
+    return replace(
+        item,
+        quantity=quantity,
+        direction=Direction.RECEIVE if nearest > current else Direction.RELEASE,
+        sizes=str(answer.sizes),
+        # Who says nothing of the price has that of the offer for each processor.
+        price=item.price * quantity / offered if answer.price is None else answer.price,
+        valid_until=0.0,  # it names no time: that of the server's proposal was the server's
+        not_before=max(item.not_before, answer.not_before),
+        estimated_cost_s=answer.cost_s,
         status=ItemStatus.PENDING,
     )
 

@@ -1,0 +1,306 @@
+"""The arrays that may follow a job through its resizes: the registering half of ``Job``."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from pliant.appkit.arrays import BlockArray, Init
+from pliant.appkit.csr import CsrInit, CsrMatrix
+from pliant.appkit.cyclic import square_grid
+from pliant.appkit.errors import DistributionError
+from pliant.appkit.grids import CyclicArray, CyclicInit, Grid
+from pliant.appkit.items import ItemInit, Items
+from pliant.appkit.partition import PartitionedArray, PartitionInit, spread_parts
+from pliant.appkit.registrar import Registrar, as_counts, as_shape
+from pliant.appkit.replicated import ReplicatedArray
+from pliant.appkit.sharing import ByWeight, Evenly, Owner, Rule, ToOwners, Weight
+from pliant.appkit.splits import Lengths, LengthSplit, Split
+
+
+class Catalogue(Registrar):
+    """Registers arrays and values. Everything before the first loop, alike on every process.
+
+    All of these raise ``DuplicateName`` if the name is taken, ``LateRegistration`` inside a loop,
+    and ``ValueError`` if shape or type make no sense. What ``init`` functions return is used at the
+    first start only; newcomers are sent their part. An array that is ``constant`` does not change
+    from the first loop on, and moves before a resize, while the program computes (`Job.thaw`).
+    """
+
+    def block(  # noqa: PLR0913 - each is a keyword that most programs leave out
+        self,
+        name: str,
+        shape: int | tuple[int, ...],
+        *,
+        axis: int = 0,
+        halo: int = 0,
+        dtype: DTypeLike = np.float64,
+        init: Init | None = None,
+        lengths: Lengths | None = None,
+        like: CsrMatrix | None = None,
+        constant: bool = False,
+    ) -> BlockArray:
+        """Register an array in blocks along ``axis``.
+
+        Args:
+            name: unique in the job.
+            shape: global, in cells.
+            axis: the distributed one.
+            halo: further cells on both sides of the axis.
+            dtype: of a cell.
+            init: gets the owned global ranges as a tuple of slices, returns that part; not called
+                on newcomers. Without it: zeros.
+            lengths: gets the number of processes, returns the length of each one's block; without
+                it they differ by at most one.
+            like: a matrix; the blocks are those of its rows, whenever they change.
+            constant: it does not change from the first loop on.
+
+        Raises:
+            DuplicateName: the name is taken.
+            LateRegistration: inside a loop.
+            DistributionError: what ``init`` returned does not fit, ``lengths`` are not those of so
+                many blocks of the axis, or the axis is not as long as ``like`` has rows.
+            ValueError: shape, axis, halo or dtype make no sense.
+        """
+        full = as_shape(shape)
+        axis, halo = as_counts(f"array {name!r}", axis=axis, halo=halo)
+        extent = full[axis] if -len(full) <= axis < len(full) else 0
+        split: Split | None = like
+        if lengths is not None:
+            split = LengthSplit(name, extent, lengths)
+        if like is not None and (lengths is not None or extent != like.shape[0]):
+            raise DistributionError(
+                f"array {name!r}: with like={like.name!r} axis {axis} of shape {full} must be "
+                f"{like.shape[0]} long, and lengths= cannot be given"
+            )
+        array = BlockArray(self._member, name, full, axis=axis, halo=halo, dtype=dtype, split=split)
+        if constant and halo:
+            raise ValueError(f"array {name!r}: a halo is exchanged anew: with constant= none")
+        if constant and like is not None and not self._is_constant(like):
+            raise ValueError(
+                f"array {name!r}: with like={like.name!r} it is constant if the matrix is"
+            )
+        self._register(array, lambda: array.start_with(init), constant=constant)
+        if like is not None:
+            like.followers.append(array)
+        return array
+
+    def replicated(
+        self,
+        name: str,
+        shape: int | tuple[int, ...],
+        *,
+        dtype: DTypeLike = np.float64,
+        init: Callable[[], Any] | None = None,
+        constant: bool = False,
+    ) -> ReplicatedArray:
+        """Register an array of which every process has a whole copy; newcomers are sent one.
+
+        Args:
+            name: unique in the job.
+            shape: of the array, in cells.
+            dtype: of a cell.
+            init: returns the whole array, equal on all processes. Without it: zeros.
+            constant: it does not change from the first loop on.
+
+        Raises:
+            DuplicateName: the name is taken.
+            LateRegistration: inside a loop.
+            DistributionError: what ``init`` returned does not fit.
+            ValueError: shape or dtype make no sense.
+        """
+        array = ReplicatedArray(self._member, name, as_shape(shape), dtype)
+        return self._register(array, lambda: array.start_with(init), constant=constant)
+
+    def items(
+        self,
+        name: str,
+        dtype: DTypeLike,
+        shape: int | tuple[int, ...] = (),
+        *,
+        init: ItemInit | None = None,
+        weight: Weight | None = None,
+        owner: Owner | None = None,
+        constant: bool = False,
+    ) -> Items:
+        """Register particles, tasks or the like: every process has any number of them.
+
+        At a resize they are shared out evenly, and keep their order: those of rank 0, then those of
+        rank 1, and so on.
+
+        Args:
+            name: unique in the job.
+            dtype: of an item's cells; may be structured.
+            shape: of one item; ``(n, *shape)`` is that of ``local``.
+            init: gets rank and number of processes, returns this process's first items; without
+                it: none.
+            weight: gets items, returns the weight of each, >= 0: shares are of even weight.
+            owner: gets items and a number of processes, returns the rank that is to own each.
+            constant: it does not change from the first loop on.
+
+        Raises:
+            DuplicateName: the name is taken.
+            LateRegistration: inside a loop.
+            DistributionError: ``init`` returned items of another shape.
+            ValueError: shape or dtype make no sense, or both ``weight`` and ``owner`` are given.
+        """
+        if weight is not None and owner is not None:
+            raise ValueError(f"items {name!r}: either weight= or owner=, not both")
+        if constant and (weight is not None or owner is not None):
+            raise ValueError(
+                f"items {name!r}: constant= goes with even shares, not weight=, owner="
+            )
+        what = f"items {name!r}"
+        rule: Rule = Evenly(what)
+        if weight is not None:
+            rule = ByWeight(what, weight)
+        if owner is not None:
+            rule = ToOwners(what, owner)
+        items = Items(self._member, name, dtype, as_shape(shape), rule)
+        return self._register(items, lambda: items.start_with(init), constant=constant)
+
+    def csr(
+        self,
+        name: str,
+        shape: tuple[int, int],
+        *,
+        dtype: DTypeLike = np.float64,
+        balance: str = "rows",
+        init: CsrInit | None = None,
+        constant: bool = False,
+    ) -> CsrMatrix:
+        """Register a sparse matrix in blocks of rows.
+
+        Args:
+            name: unique in the job.
+            shape: rows and columns of the whole.
+            dtype: of a nonzero.
+            balance: "rows": as many rows for each process; "nnz": as many nonzeros.
+            init: gets the range of rows [start, stop), returns indptr (from 0), indices (global
+                columns) and data, or an object that has these attributes. Without it: no nonzeros.
+            constant: it does not change from the first loop on.
+
+        Raises:
+            DuplicateName: the name is taken.
+            LateRegistration: inside a loop.
+            DistributionError: ``init`` returned other arrays.
+            ValueError: shape, dtype or balance make no sense.
+        """
+        full = as_shape(shape)
+        if len(full) != 2:
+            raise ValueError(f"matrix {name!r}: {shape} is not (rows, columns)")
+        matrix = CsrMatrix(self._member, name, (full[0], full[1]), dtype, balance)
+        return self._register(matrix, lambda: matrix.start_with(init), constant=constant)
+
+    def cyclic(
+        self,
+        name: str,
+        shape: int | tuple[int, ...],
+        *,
+        axis: int = 0,
+        block: int = 1,
+        dtype: DTypeLike = np.float64,
+        init: CyclicInit | None = None,
+        constant: bool = False,
+    ) -> CyclicArray:
+        """Register an array whose cells along ``axis`` are dealt out in turn.
+
+        Args:
+            name: unique in the job.
+            shape: global, in cells.
+            axis: the distributed one.
+            block: cells that are dealt out together.
+            dtype: of a cell.
+            init: gets an index into the global array, slices and for ``axis`` the numbers of the
+                owned cells; returns that part. Without it: zeros.
+            constant: it does not change from the first loop on.
+
+        Raises:
+            DuplicateName: the name is taken.
+            LateRegistration: inside a loop.
+            DistributionError: what ``init`` returned does not fit.
+            ValueError: shape, axis, block or dtype make no sense.
+        """
+        axis, block = as_counts(f"array {name!r}", axis=axis, block=block)
+        array = CyclicArray(
+            self._member,
+            name,
+            as_shape(shape),
+            dtype,
+            axes=(axis,),
+            blocks=(block,),
+            grid=lambda size: (size,),
+        )
+        return self._register(array, lambda: array.start_with(init), constant=constant)
+
+    def block_cyclic(
+        self,
+        name: str,
+        shape: tuple[int, int],
+        *,
+        blocks: tuple[int, int] = (64, 64),
+        grid: Grid = square_grid,
+        dtype: DTypeLike = np.float64,
+        init: CyclicInit | None = None,
+        constant: bool = False,
+    ) -> CyclicArray:
+        """Register a matrix in ScaLAPACK's layout: blocks dealt out on a grid of processes.
+
+        Args:
+            name: unique in the job.
+            shape: rows and columns of the whole.
+            blocks: rows and columns of a block.
+            grid: gets the number of processes, returns rows and columns of processes; without it
+                as near to a square as possible. Rank ``r`` is at ``divmod(r, columns)``.
+            dtype: of a cell.
+            init: gets an index into the global matrix, the numbers of the owned rows ``(m, 1)``
+                and columns ``(1, n)``; returns that part. Without it: zeros.
+            constant: it does not change from the first loop on.
+
+        Raises:
+            DuplicateName: the name is taken.
+            LateRegistration: inside a loop.
+            DistributionError: ``grid`` does not make a grid of all processes, or what ``init``
+                returned does not fit.
+            ValueError: shape, blocks or dtype make no sense.
+        """
+        full, cut = as_shape(shape), as_shape(blocks, f"array {name!r}: blocks")
+        if len(full) != 2 or len(cut) != 2:
+            raise ValueError(f"array {name!r}: shape {shape} and blocks {blocks}: two of each")
+        array = CyclicArray(self._member, name, full, dtype, axes=(0, 1), blocks=cut, grid=grid)
+        return self._register(array, lambda: array.start_with(init), constant=constant)
+
+    def partition(
+        self,
+        name: str,
+        shape: int | tuple[int, ...],
+        *,
+        owner: Any,
+        dtype: DTypeLike = np.float64,
+        init: PartitionInit | None = None,
+        constant: bool = False,
+    ) -> PartitionedArray:
+        """Register an array of which a map says whose each cell is.
+
+        Args:
+            name: unique in the job.
+            shape: global; the first axis is that of cells.
+            owner: gets the number of processes, returns the rank that owns each cell, the same on
+                all processes. Or an array: of each cell the number of its part, as a partitioner
+                gives; parts are shared out in even blocks of their numbers.
+            dtype: of a cell.
+            init: gets the global numbers of the owned cells, returns their values. Without it:
+                zeros.
+            constant: it does not change from the first loop on.
+
+        Raises:
+            DuplicateName: the name is taken.
+            LateRegistration: inside a loop.
+            DistributionError: ``owner`` does not name a rank, or a part from 0 on, for each cell,
+                or what ``init`` returned does not fit.
+            ValueError: shape or dtype make no sense.
+        """
+        owners = owner if callable(owner) else spread_parts(name, owner)
+        array = PartitionedArray(self._member, name, as_shape(shape), dtype, owners)
+        return self._register(array, lambda: array.start_with(init), constant=constant)

@@ -1,0 +1,47 @@
+"""The program's hooks, called; and what is said of an exception that ends the job."""
+
+from collections.abc import Callable, Iterable
+
+from pliant.appkit.resize import Change
+
+#: Characters of an exception's own text that are repeated to people beside the traceback.
+LONGEST_TEXT = 300
+
+
+def call(kind: str, hooks: Iterable[Callable[[Change], object]], change: Change) -> None:
+    """Call hooks of one kind (``before_resize``, ``after_resize``).
+
+    Raises:
+        Exception: whatever a hook raises, with a note that names it and says what helps.
+    """
+    for hook in hooks:
+        try:
+            hook(change)
+        except Exception as error:
+            name = getattr(hook, "__qualname__", type(hook).__name__).rpartition("<locals>.")[2]
+            error.add_note(
+                f"raised by the {kind} hook {name!r} at a change from {change.before} to "
+                f"{change.after}: catch it there; a hook cannot stop a resize, on_offer can"
+            )
+            raise
+
+
+def check_callable(where: str, given: object) -> None:
+    """Pass what can be called.
+
+    Raises:
+        TypeError: it cannot; it would end the job when it is called for the first time.
+    """
+    if not callable(given):
+        raise TypeError(
+            f"{where}: {given!r} is no function: write the function's name, or a lambda"
+        )
+
+
+def last_words(error: BaseException) -> str:
+    """An exception in one line, for ``jobctl why``: its type, text and notes."""
+    text = " ".join(str(error).split())
+    if len(text) > LONGEST_TEXT:
+        text = f"{text[:LONGEST_TEXT]}..."
+    named = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    return "; ".join([named, *getattr(error, "__notes__", ())])
