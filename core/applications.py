@@ -3,7 +3,7 @@
 from pliant.core import ending, resizing, transaction
 from pliant.core.commands import SendWithdraw
 from pliant.core.events import ApplicationLeft, ApplicationRegistered, ResizeDecided
-from pliant.core.jobs import Job, ResizeStage
+from pliant.core.jobs import BEFORE_GO, Job, ResizeStage
 from pliant.core.lifecycle import JobState
 from pliant.core.state import State
 from pliant.core.words import many
@@ -15,6 +15,8 @@ def registered(state: State, event: ApplicationRegistered) -> None:
     """A coordinator opened its session."""
     job = state.jobs.get(event.job)
     if job is None or job.run != event.run or job.state not in _LIVE:
+        return
+    if _is_leaver(job, event):
         return
     again = job.connected or job.malleable
     job.connected = True
@@ -30,12 +32,20 @@ def registered(state: State, event: ApplicationRegistered) -> None:
     state.plan_due = True
 
 
+def _is_leaver(job: Job, event: ApplicationRegistered) -> bool:
+    """Whether this was the coordinator: it has left the job and lives on for a moment."""
+    resize = job.resize
+    if resize is None or resize.stage is not ResizeStage.RELEASE:
+        return False
+    return (event.epoch, event.processors) == (job.epoch - 1, resize.before)
+
+
 def _settle_open_resize(state: State, job: Job, event: ApplicationRegistered, again: bool) -> None:
     """What a (re)connected coordinator says decides an open transaction."""
     resize = job.resize
     if resize is None:
         return
-    if resize.stage in (ResizeStage.TALK, ResizeStage.PREPARE):
+    if resize.stage in BEFORE_GO:
         if again:
             transaction.withdraw(state, job, "the connection to the application was interrupted")
     elif resize.stage is ResizeStage.RELEASE:
@@ -91,6 +101,6 @@ def left(state: State, event: ApplicationLeft) -> None:
     job.connected = False
     state.touch(job)
     resize = job.resize
-    if resize is not None and resize.stage in (ResizeStage.TALK, ResizeStage.PREPARE):
+    if resize is not None and resize.stage in BEFORE_GO:
         transaction.withdraw(state, job, "the application's session closed")
     state.plan_due = True

@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple
 
+from pliant.core.checkpoints import SaveStep
+from pliant.core.demands import RequestOutcome
 from pliant.core.ids import CycleId, JobId, NodeName, ResizeId
-from pliant.core.jobs import RequestOutcome
 from pliant.core.negotiation import Template
 from pliant.core.processors import NONE, ProcessorMap
-from pliant.core.scheduling import View
+from pliant.core.scheduling import Outcome, View
 from pliant.core.timers import Timer
+from pliant.core.values import quick
 
 
 class Note(NamedTuple):
@@ -46,8 +48,11 @@ class RunStrategy(NamedTuple):
 
     cycle: CycleId
     view: View
+    #: How talks ended that its last plan led to; if there are any, it is to revise that plan.
+    outcomes: tuple[Outcome, ...] = ()
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class SendOffer:
     """Say this to the application."""
@@ -80,6 +85,7 @@ class SendWithdraw:
     reason: str
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class OpenStandby:
     """Have the rank on this processor open its session: it will be the coordinator."""
@@ -99,8 +105,11 @@ class Launch(NamedTuple):
     resize: ResizeId
     epoch: int
     processors: tuple[int, ...]
+    #: The only node that is to be told, because it has never heard of it; none: all of them.
+    only: NodeName | None = None
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class SendGo:
     """Hand the transaction to the application, and tell the newcomers where to meet it."""
@@ -111,6 +120,16 @@ class SendGo:
     epoch: int
     leaving_ranks: tuple[int, ...]
     joining_processors: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SendSuspend:
+    """Tell the application what is to be done about its suspension."""
+
+    job: JobId
+    run: int
+    number: ResizeId
+    step: SaveStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +174,7 @@ Command = (
     | OpenStandby
     | Launch
     | SendGo
+    | SendSuspend
     | Kill
     | SetTimer
     | Answer

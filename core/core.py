@@ -5,16 +5,22 @@ from typing import Any
 
 from pliant.core import (
     applications,
+    deals,
     ending,
+    evacuation,
     events,
+    fencing,
     lateness,
+    measuring,
     membership,
+    negotiator,
     planning,
     queueing,
     recovery,
     requests,
     resizing,
     roster,
+    suspension,
     transaction,
 )
 from pliant.core.commands import Command
@@ -23,6 +29,7 @@ from pliant.core.invariants import check
 from pliant.core.jobs import Job
 from pliant.core.limits import Limits
 from pliant.core.nodes import Node
+from pliant.core.policy import NegotiationPolicy
 from pliant.core.processors import count
 from pliant.core.state import State
 from pliant.core.timers import TimerKind
@@ -35,6 +42,9 @@ HANDLERS: dict[type, Handler] = {
     events.JobCancelled: queueing.cancelled,
     events.JobHeld: queueing.held,
     events.JobReleased: queueing.released,
+    events.JobSuspended: suspension.requested,
+    events.JobResumed: suspension.resumed,
+    events.JobRequeued: suspension.requeued,
     events.ResizeRequested: resizing.requested,
     events.NodeRegistered: membership.registered,
     events.NodeSuspected: membership.suspected,
@@ -48,12 +58,15 @@ HANDLERS: dict[type, Handler] = {
     events.ApplicationRegistered: applications.registered,
     events.ApplicationLeft: applications.left,
     events.StandbyReady: resizing.standby_ready,
-    events.OfferAnswered: resizing.answered,
+    events.OfferAnswered: negotiator.answered,
     events.SizesRequested: requests.requested,
     events.RequestCancelled: requests.cancelled,
+    events.SpeedMeasured: measuring.measured,
     events.ResizeBegun: resizing.begun,
     events.ResizeDecided: resizing.decided,
     events.ResizeWithdrawn: resizing.withdrawn,
+    events.SaveReported: suspension.reported,
+    events.SuspensionHeld: suspension.held,
 }
 
 
@@ -65,10 +78,11 @@ class Core:
         strategy: str = "equipartition",
         limits: Limits | None = None,
         *,
+        policy: NegotiationPolicy | None = None,
         silent: bool = False,
     ) -> None:
-        """Begin empty; ``silent``: nobody reads the history, only faults of plans are noted."""
-        self._state = State(strategy, limits or Limits(), silent)
+        """Begin empty; ``silent``: nothing is stored, and only faults of plans are noted."""
+        self._state = State(strategy, limits or Limits(), policy or NegotiationPolicy(), silent)
         self._cycle = 0
         self._own: dict[type, Callable[[Any], None]] = {
             events.PlanReady: self._plan_ready,
@@ -94,13 +108,25 @@ class Core:
                 self._own[type(event)](event)
         if state.ledger.draining:
             roster.emptied(state)
-        if state.requests:
-            requests.review(state)
+            evacuation.review(state)
+        self._review()
+        if state.plan_due and planning.gives_up(state):
+            self._review()
         commands = state.drain()
         if state.plan_due:
             self._cycle += 1
             commands.append(planning.run_strategy(state, CycleId(self._cycle)))
         return commands
+
+    def _review(self) -> None:
+        """See what the events of an instant mean for talks and requests."""
+        state = self._state
+        if state.cut_off:
+            fencing.review(state)
+        if state.talking or state.bereft:
+            deals.review(state)
+        if state.requests:
+            requests.review(state)
 
     def _plan_ready(self, event: events.PlanReady) -> None:
         """Commit a plan; one for an older view gives way to the one that is under way."""
@@ -108,11 +134,13 @@ class Core:
             return
         # What the commit itself changes is what the strategy wanted: no new cycle for that.
         due = self._state.plan_due
+        planning.planned(self._state)
+        self._state.plan_fault, self._state.plan_faults = "", 0
         planning.commit(self._state, event.plan)
         self._state.plan_due = due
 
     def _plan_failed(self, event: events.PlanFailed) -> None:
-        self._state.note("strategy.failed", f"{self._state.strategy}: {event.reason}")
+        planning.failed(self._state, event.reason)
 
     def _timer_fired(self, event: events.TimerFired) -> None:
         state, timer = self._state, event.timer
@@ -130,8 +158,16 @@ class Core:
             lateness.start_over(state, job)
         elif timer.kind is TimerKind.END:
             lateness.end_over(state, job)
+        elif timer.kind is TimerKind.CUT_OFF:
+            pass  # the review after each instant sees to it
+        elif timer.kind is TimerKind.STRAGGLERS:
+            lateness.stragglers_over(state, job)
+        elif timer.kind is TimerKind.SAVE:
+            suspension.timed_out(state, timer)
         elif timer.kind is TimerKind.REQUEST:
             requests.deadline_over(state, job)
+        elif timer.kind in (TimerKind.OFFER, TimerKind.RELEASE_TIME):
+            negotiator.timed_out(state, timer)
         else:
             resizing.timed_out(state, timer)
 
@@ -165,6 +201,7 @@ class Core:
     @strategy.setter
     def strategy(self, name: str) -> None:
         self._state.strategy = name
+        suspension.release_parked(self._state)
         self._state.plan_due = True
 
     @property
@@ -177,8 +214,8 @@ class Core:
         return count(self._state.usable())
 
     def largest(self) -> int:
-        """Processors of all known nodes: no job can ever have more."""
-        return sum(node.slots for node in self._state.nodes.values())
+        """Processors of all known nodes but spare ones: no job can ever have more."""
+        return sum(node.slots for node in self._state.nodes.values() if not node.spare)
 
     def check_invariants(self) -> None:
         """Raise InvariantError if the state contradicts itself."""
@@ -202,5 +239,8 @@ class Core:
         """After ``restore``: what must be said and armed again."""
         self._state.now = now
         recovery.recover(self._state)
+        requests.review(self._state)  # a resize that they waited for may have been taken back
+        suspension.recover(self._state)
+        fencing.recover(self._state)
         transaction.start_promised(self._state)
         return self._state.drain()

@@ -1,80 +1,175 @@
-"""Counter-offers: what an application would rather have, and whether it gets it.
+"""What an application says of an offer, read and weighed; what becomes of the processors."""
 
-Today's policy is the simplest one: whatever goes the way of the offer is taken at once. Rounds,
-prices and last words will be a ``NegotiationPolicy``'s, asked in ``weigh``.
-"""
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from pliant.core import transaction
 from pliant.core.jobs import Job, Resize
-from pliant.core.negotiation import Direction, Item, ItemStatus, Template
-from pliant.core.processors import of
-from pliant.core.sizes import SizesError, parse_sizes
+from pliant.core.negotiation import (
+    Direction,
+    Item,
+    ItemStatus,
+    Overall,
+    Template,
+    Verb,
+    overall,
+)
+from pliant.core.processors import NONE, ProcessorMap, of
+from pliant.core.sizes import Sizes, SizesError, parse_sizes
 from pliant.core.state import State
 from pliant.core.words import many
+
+#: Characters of an application's words that are repeated to people.
+LONGEST_TEXT = 80
 
 
 class UnusableCounterError(Exception):
     """A counter-offer that cannot be taken; the message says why, for people."""
 
 
-def weigh(job: Job, resize: Resize, template: Template) -> int:
-    """The total that a counter-offer asks for instead of the offered one, if it is to be had.
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What an application would rather have."""
+
+    #: Totals that would do, ascending; each goes the way of the offer.
+    totals: Sequence[int]
+    #: For all the processors; the server's own if it names none.
+    price: float
+    #: Seconds since the epoch; 0: at its next safe point.
+    not_before: float
+    #: When it lapses, seconds since the epoch; 0: the application names no time.
+    valid_until: float
+
+
+def read(job: Job, resize: Resize, template: Template, now: float) -> Wish:
+    """The wish in a counter-offer.
 
     Raises:
-        UnusableCounterError: it cannot be taken.
+        UnusableCounterError: nothing in it can be had.
     """
-    size = _total(job, template)
-    if size not in job.sizes:
-        raise UnusableCounterError(f"{size} is not one of its sizes {job.sizes}")
-    if size == job.size:
-        raise UnusableCounterError(f"it has {many(size, 'processor')} already")
-    if resize.grows and not job.size < size <= len(resize.after):
-        raise UnusableCounterError(f"{size} is no part of the {len(resize.after)} offered")
-    if not resize.grows and size > job.size:
-        raise UnusableCounterError(f"it was asked to give processors, and wants {size}")
-    return size
-
-
-def take(state: State, job: Job, resize: Resize, size: int) -> None:
-    """Let the resize lead to ``size`` processors, which ``weigh`` has found good.
-
-    Of a growth it takes the first of the offered newcomers. A shrink keeps the first of the ranks
-    that were to stay, then the first of those that were to leave: promises that the smaller
-    release satisfies stay, the others are dropped; what it gives beyond them will be free.
-    """
-    offered, leaving = resize.after, resize.leaving
-    if size <= len(offered):
-        resize.after = offered[:size]
-    else:
-        more = [p for p in resize.before if leaving >> p & 1][: size - len(offered)]
-        kept = of(offered) | of(more)
-        resize.after = tuple(p for p in resize.before if kept >> p & 1)
-    state.touch(job)
-    if resize.grows:
-        transaction.free_processors(state, job, of(offered[size:]))
-    reason = f"job {job.id} gives fewer processors than were promised; waits its turn"
-    transaction.drop_promises_on(state, leaving & ~resize.leaving, reason)
-
-
-def agreed(resize: Resize) -> tuple[Item, ...]:
-    """The item of processors that says what was agreed."""
-    change = len(resize.after) - len(resize.before)
-    direction = Direction.RECEIVE if change > 0 else Direction.RELEASE
-    total, status = str(len(resize.after)), ItemStatus.ACCEPTED
-    return (Item("processors", abs(change), direction, sizes=total, status=status),)
-
-
-def _total(job: Job, template: Template) -> int:
-    item = next((item for item in template.items if item.kind == "processors"), None)
+    item = _processors(template)
     if item is None:
         raise UnusableCounterError("it names no processors")
+    if item.price < 0:
+        raise UnusableCounterError(f"its price {item.price:g} is below 0")
+    if 0 < item.valid_until <= now:
+        raise UnusableCounterError(f"it lapsed {now - item.valid_until:.1f} s ago")
+    totals = _totals(job, item)
+    fitting = _fitting(job, resize, totals)
+    if fitting is None:
+        raise UnusableCounterError(_why_not(job, resize, totals))
+    return Wish(fitting.values, item.price, item.not_before, item.valid_until)
+
+
+def objection(resize: Resize, template: Template) -> str:
+    """Why an ACCEPT is none, for people; empty: it is one.
+
+    Its items have their own status: what is optional may be refused (PARTIAL). Terms that nobody
+    proposed cannot be accepted; who wants others makes a counter-offer.
+    """
+    decided = [item for item in template.items if item.status is not ItemStatus.PENDING]
+    refused = [item.kind for item in decided if item.status is not ItemStatus.ACCEPTED]
+    if (decided and overall(decided) is Overall.REJECTED) or "processors" in refused:
+        return f"it accepts without {', '.join(refused)}"
+    item = _processors(template)
+    if item is None:
+        return ""
+    total, change = str(len(resize.after)), abs(len(resize.after) - len(resize.before))
+    if item.sizes not in ("", total):
+        accepted = many(_short(item.sizes), "processor")
+        return f"it accepts {accepted}, proposed: {total}"
+    if item.quantity != change:
+        return f"it accepts a change by {item.quantity}, proposed was one by {change}"
+    if item.price != resize.price:
+        return f"it accepts for {item.price:g}, proposed was {resize.price:g}"
+    return ""
+
+
+def terms(template: Template) -> tuple[float, float]:
+    """``not_before`` (seconds since the epoch, 0: at once) and the cost that a word names."""
+    item = _processors(template)
+    return (item.not_before, item.estimated_cost_s) if item is not None else (0.0, 0.0)
+
+
+def told(template: Template) -> str:
+    """What a word of an application names, for people; empty: nothing."""
+    item = _processors(template)
+    if item is None:
+        return ""
+    parts = []
+    if template.verb in (Verb.COUNTER, Verb.FINAL):
+        parts.append(_short(item.sizes) or str(item.quantity))
+        if item.price:
+            parts.append(f"for {item.price:g}")
+    if item.not_before:
+        parts.append("at a later time")
+    return f" ({', '.join(parts)})" if parts else ""
+
+
+def covering(job: Job, totals: Sequence[int], need: int) -> int:
+    """Of the totals of a release the largest that gives what is needed, or 0."""
+    return Sizes(totals).down(job.size - need)
+
+
+def take(state: State, job: Job, resize: Resize, size: int, wanted: ProcessorMap = NONE) -> None:
+    """Let the resize lead to ``size`` processors.
+
+    Of a growth it takes the first of the offered newcomers. A release gives what is ``wanted``
+    first, then what it was asked for, then the last of the ranks: promises that it satisfies stay,
+    the others are dropped; what it gives beyond them will be free.
+    """
+    offered, leaving = resize.after, resize.leaving
+    if resize.grows:
+        resize.after = offered[:size]
+        transaction.free_processors(state, job, of(offered[size:]) & job.held)
+    else:
+        asked = [p for p in resize.before if leaving >> p & 1]
+        first = [p for p in asked if wanted >> p & 1]
+        then = [p for p in reversed(asked) if not wanted >> p & 1]
+        rest = [p for p in reversed(resize.before) if not leaving >> p & 1]
+        given = of((first + then + rest)[: job.size - size])
+        resize.after = tuple(p for p in resize.before if not given >> p & 1)
+        reason = f"job {job.id} gives fewer processors than were promised; waits its turn"
+        transaction.drop_promises_on(state, leaving & ~resize.leaving, reason)
+    resize.wishes = ()
+    state.touch(job)
+
+
+def _fitting(job: Job, resize: Resize, totals: Sizes) -> Sizes | None:
+    """Those that the job may have and that go the way of the offer."""
+    most = len(resize.after) if resize.grows else job.size - 1
+    mine = job.sizes.up_to(most)  # first, so that nobody has a machine of millions searched
+    if mine is not None and resize.grows:
+        mine = mine.above(job.size)
+    return mine and mine.intersect(totals)
+
+
+def _why_not(job: Job, resize: Resize, totals: Sizes) -> str:
+    if totals.fixed and totals.lo == job.size:
+        return f"it has {many(job.size, 'processor')} already"
+    if totals.fixed and totals.lo not in job.sizes:
+        return f"{totals} is not one of its sizes {job.sizes}"
+    if resize.grows:
+        return f"{_short(str(totals))} is no part of the {len(resize.after)} offered"
+    if totals.lo > job.size:
+        return f"it was asked to give processors, and wants {_short(str(totals))}"
+    return f"none of {_short(str(totals))} is a smaller one of its sizes {job.sizes}"
+
+
+def _short(text: str) -> str:
+    """As much of an application's words as people can read."""
+    return text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}..."
+
+
+def _processors(template: Template) -> Item | None:
+    return next((item for item in template.items if item.kind == "processors"), None)
+
+
+def _totals(job: Job, item: Item) -> Sizes:
     if not item.sizes:
         sign = 1 if item.direction is Direction.RECEIVE else -1
-        return job.size + sign * item.quantity
+        return Sizes((job.size + sign * item.quantity,))
     try:
-        sizes = parse_sizes(item.sizes)
+        return parse_sizes(item.sizes)
     except SizesError as error:
-        raise UnusableCounterError(str(error)) from error
-    if not sizes.fixed:
-        raise UnusableCounterError(f"{sizes} is not one size")
-    return sizes.lo
+        raise UnusableCounterError(_short(str(error))) from error

@@ -2,14 +2,18 @@
 
 from collections.abc import Sequence
 
-from pliant.core import overtime, transaction
+from pliant.core import overtime, saving, survival, transaction
 from pliant.core.commands import Ended, Kill
 from pliant.core.events import ProcessesExited
 from pliant.core.jobs import Exit, Job, Resize, ResizeStage
 from pliant.core.lifecycle import ACTIVE_STATES, JobState
-from pliant.core.processors import NONE, ProcessorMap, of
+from pliant.core.processors import NONE, ProcessorMap, count, indices, of
 from pliant.core.state import State
 from pliant.core.timers import Timer, TimerKind
+from pliant.core.words import many
+
+#: Ranks that are named where a job ends in part.
+MOST_RANKS = 8
 
 
 def exited(state: State, event: ProcessesExited) -> None:
@@ -22,7 +26,9 @@ def exited(state: State, event: ProcessesExited) -> None:
     if job is None or job.run != event.run or job.state not in ACTIVE_STATES:
         transaction.start_promised(state)
         return
-    if job.state is JobState.COMPLETING:
+    if saving.leaving(job):
+        saving.gone(state, job, gone)
+    elif job.state is JobState.COMPLETING:
         mine = job.allocation & job.held
         own = [exit for exit in event.exits if mine >> exit.processor & 1]
         _own_exits(state, job, own)
@@ -58,10 +64,16 @@ def arm_end(state: State, job: Job) -> None:
     state.timer(TimerKind.END, job, limits.kill_grace_s + limits.end_deadline_s)
 
 
+def arm_stragglers(state: State, job: Job) -> None:
+    """All ranks have ended by themselves; who was to leave, or never joined, may not stay on."""
+    if job.ending is None and not job.held & job.allocation:
+        state.timer(TimerKind.STRAGGLERS, job, state.limits.resize_deadline_s)
+
+
 def time_over(state: State, job: Job, timer: Timer) -> None:
     """Its limit or its estimate may have passed: end it, if that is so."""
     # Also one that ends by itself, but not yet whole: its other ranks may wait for ever.
-    if job.state in ACTIVE_STATES and job.ending is None:
+    if job.state in ACTIVE_STATES and job.ending is None and not saving.leaving(job):
         reason = overtime.verdict(state, job, timer)
         if reason:
             end(state, job, JobState.TIMEOUT, reason)
@@ -71,15 +83,23 @@ def left_early(state: State, job: Job, gone: ProcessorMap) -> None:
     """Ranks that were to leave exited with code 0, but nothing was resized: the job is ending."""
     if gone and job.state is not JobState.COMPLETING:
         job.exit_code = job.exit_code or 0
-        _complete(state, job, None, "its processes are ending")
+        _complete(state, job, None, _others(job, gone))
     transaction.free_processors(state, job, gone)
     close_if_gone(state, job)
 
 
 def close_if_gone(state: State, job: Job) -> None:
     """Close the books when the last process is gone."""
-    if job.state is not JobState.COMPLETING or job.held:
+    if job.state is not JobState.COMPLETING:
         return
+    if job.held:
+        arm_stragglers(state, job)
+        return
+    if job.again:
+        if not job.cut_off:  # else `fencing` comes back here
+            survival.next_run(state, job)
+        return
+    survival.drop(state, job)
     final = job.ending or JobState.COMPLETED
     if job.exit_code is None and final in (JobState.COMPLETED, JobState.FAILED):
         job.exit_code = int(final is JobState.FAILED)
@@ -124,11 +144,21 @@ def _sort_out(state: State, job: Job, exits: tuple[Exit, ...]) -> None:
             own.append(exit)
         else:
             back |= bit
+            _last_words(state, job, exit)
     transaction.free_processors(state, job, back)
     if own:
         _own_exits(state, job, own)
     else:
         transaction.finish_release(state, job)
+
+
+def _last_words(state: State, job: Job, exit: Exit) -> None:
+    """Tell for what a newcomer ended whose resize was rolled back: perhaps for that."""
+    if exit.reason and not exit.clean:
+        text = f"a newcomer on {state.place(exit.processor)} ended: {exit.reason}"
+        state.note("job.warning", text, job)
+        if job.state is JobState.RUNNING and job.reason.startswith("resize rolled back (join:"):
+            job.reason = f"{job.reason}; {text}"  # stored with the processors that come free
 
 
 def _leaver_gone(state: State, job: Job, resize: Resize, exit: Exit) -> bool:
@@ -148,12 +178,19 @@ def _leaver_gone(state: State, job: Job, resize: Resize, exit: Exit) -> bool:
 
 def _own_exits(state: State, job: Job, exits: Sequence[Exit]) -> None:
     """Ranks of the present allocation ended: the job's code is the highest of its last phase."""
+    cut_off = next((exit for exit in exits if exit.cut_off), None)
+    if cut_off is not None and _ended_apart(state, job, cut_off):
+        return
     if job.ending is not None or not exits:
         return
     bad = [exit for exit in exits if exit.code or exit.signal]
     if not bad:
         job.exit_code = job.exit_code or 0
-        _complete(state, job, None, "its processes are ending")
+        reason = _others(job, of([exit.processor for exit in exits]))
+        if job.state is JobState.COMPLETING:
+            job.reason = reason  # stored with the processors that come free
+        else:
+            _complete(state, job, None, reason)
         return
     job.exit_code = max(job.exit_code or 0, *(exit.code for exit in bad))
     worst = max(bad, key=lambda exit: (bool(exit.reason), exit.code, exit.signal))
@@ -163,17 +200,47 @@ def _own_exits(state: State, job: Job, exits: Sequence[Exit]) -> None:
     end(state, job, JobState.FAILED, what)
 
 
+def _ended_apart(state: State, job: Job, exit: Exit) -> bool:
+    """A node without a server has ended them, as their user wanted; False: it does not matter."""
+    what = f"{describe(exit)}, on {state.place(exit.processor)}"
+    if job.ending is JobState.FAILED and survival.goes_again(job):
+        job.again, job.reason = True, what  # its other ranks noticed first that these were gone
+        state.touch(job)
+    if job.ending is not None:
+        return False
+    job.exit_code = None
+    state.note("job.failed", what, job)
+    end(state, job, JobState.NODE_FAIL, what)
+    return True
+
+
+def _others(job: Job, gone: ProcessorMap) -> str:
+    """Of a job whose processes end well, but not together: the others may wait for ever."""
+    left = job.allocation & job.held & ~gone
+    if not left:
+        return "its processes have ended"
+    ended, ranks = job.size - count(left), ""
+    if count(left) <= MOST_RANKS:
+        numbers = sorted(job.ranks.index(processor) for processor in indices(left))
+        ranks = f" ({'rank' if len(numbers) == 1 else 'ranks'} {', '.join(map(str, numbers))})"
+    has = "has" if ended == 1 else "have"
+    total = many(job.size, "process", "processes")
+    return f"{ended} of {total} {has} ended with code 0, the others still run{ranks}"
+
+
 def _stage(job: Job) -> str:
     resize = job.resize
-    if resize is None or resize.stage is ResizeStage.TALK:
+    if resize is None or resize.stage in (ResizeStage.TALK, ResizeStage.AGREED):
         return ""
-    return f" in resize {resize.id} (stage {resize.stage})"
+    why = f", taken back: {resize.reason}" if resize.stage is ResizeStage.WITHDRAWING else ""
+    return f" in resize {resize.id} (stage {resize.reached}){why}"
 
 
 def _complete(state: State, job: Job, final: JobState | None, reason: str) -> None:
     if job.state is not JobState.COMPLETING:
         # Leavers that were faster than the coordinator's report, which will not matter any more.
         gone = job.resize.gone if job.resize else NONE
+        job.saving = None
         transaction.abandon(state, job, "the job ends")
         state.step(job, JobState.COMPLETING, reason)
         job.ending = final
@@ -181,3 +248,5 @@ def _complete(state: State, job: Job, final: JobState | None, reason: str) -> No
     elif job.ending is None and final is not None:
         job.ending, job.reason = final, reason
         state.touch(job)
+    job.again |= job.ending is JobState.NODE_FAIL and survival.goes_again(job)
+    survival.keep(state, job)

@@ -6,6 +6,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from pliant.core.checkpoints import SaveWord
 from pliant.core.ids import FIRST_START, CycleId, JobId, NodeName, ResizeId
 from pliant.core.jobs import Exit, JobSpec
 from pliant.core.negotiation import Template
@@ -13,10 +14,12 @@ from pliant.core.processors import NONE, ProcessorMap
 from pliant.core.scheduling import Plan
 from pliant.core.sizes import Sizes
 from pliant.core.timers import Timer
+from pliant.core.values import quick
 
 # ------------------------------------------------------------------ users
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class JobSubmitted:
     """A job was accepted and stored."""
@@ -46,6 +49,33 @@ class JobHeld:
 @dataclass(frozen=True, slots=True)
 class JobReleased:
     """Somebody lets a held job go."""
+
+    job: JobId
+    actor: str = ""
+    request: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class JobSuspended:
+    """Somebody wants a running job saved and out of the way."""
+
+    job: JobId
+    actor: str = ""
+    request: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class JobResumed:
+    """Somebody lets a suspended job go on."""
+
+    job: JobId
+    actor: str = ""
+    request: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class JobRequeued:
+    """Somebody wants a running job ended and started again."""
 
     job: JobId
     actor: str = ""
@@ -88,6 +118,8 @@ class NodeRegistered:
     address: str = "127.0.0.1"
     memory_bytes: int = 0
     worlds: tuple[LiveWorld, ...] = ()
+    #: Whether it is to wait until a node of its cluster is lost.
+    spare: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +169,7 @@ class NodeRemoved:
     request: int = 0
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class WorldReady:
     """All newcomers of a resize on this node sleep and wait to join."""
@@ -147,6 +180,7 @@ class WorldReady:
     node: NodeName
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class ProcessesExited:
     """Processes are gone from their processors."""
@@ -160,6 +194,7 @@ class ProcessesExited:
 # ------------------------------------------------------------------ applications
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class ApplicationRegistered:
     """A coordinator opened its session (also again, after any of the two restarted)."""
@@ -185,6 +220,7 @@ class ApplicationLeft:
     run: int
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class StandbyReady:
     """The next coordinator has its session open."""
@@ -195,6 +231,7 @@ class StandbyReady:
     resize: ResizeId
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class OfferAnswered:
     """The application said something in a talk."""
@@ -220,6 +257,16 @@ class SizesRequested:
 
 
 @dataclass(frozen=True, slots=True)
+class SpeedMeasured:
+    """The application says how fast its present loop is at the sizes that it has had."""
+
+    job: JobId
+    run: int
+    #: Seconds per iteration by size, above 0; replaces what was said before.
+    seconds: Mapping[int, float]
+
+
+@dataclass(frozen=True, slots=True)
 class RequestCancelled:
     """The application takes its open request back."""
 
@@ -228,6 +275,7 @@ class RequestCancelled:
     number: int
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class ResizeBegun:
     """The application is at its safe point and has begun."""
@@ -237,6 +285,7 @@ class ResizeBegun:
     resize: ResizeId
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class ResizeDecided:
     """The application committed or rolled back."""
@@ -263,9 +312,35 @@ class ResizeWithdrawn:
     resize: ResizeId
 
 
+@dataclass(frozen=True, slots=True)
+class SaveReported:
+    """What an application says of a checkpoint."""
+
+    job: JobId
+    run: int
+    #: The suspension that wanted it; 0: the program took it by itself.
+    number: ResizeId
+    word: SaveWord
+    reason: str = ""
+    #: Where it continues, how much was written, and how long that took.
+    iteration: int = 0
+    bytes: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class SuspensionHeld:
+    """What a coordinator that opened its session has in hand and has not begun; 0: nothing."""
+
+    job: JobId
+    run: int
+    number: ResizeId = FIRST_START
+
+
 # ------------------------------------------------------------------ the shell itself
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class PlanReady:
     """The strategy answered ``RunStrategy``."""
@@ -294,6 +369,9 @@ Event = (
     | JobCancelled
     | JobHeld
     | JobReleased
+    | JobSuspended
+    | JobResumed
+    | JobRequeued
     | ResizeRequested
     | NodeRegistered
     | NodeSuspected
@@ -310,9 +388,12 @@ Event = (
     | OfferAnswered
     | SizesRequested
     | RequestCancelled
+    | SpeedMeasured
     | ResizeBegun
     | ResizeDecided
     | ResizeWithdrawn
+    | SaveReported
+    | SuspensionHeld
     | PlanReady
     | PlanFailed
     | TimerFired

@@ -1,8 +1,11 @@
 """Why a job is where it is, in sentences a user can act on."""
 
 from collections.abc import Iterator, Mapping
+from math import inf
 from typing import TYPE_CHECKING, Any
 
+from pliant.core.checkpoints import SaveStage
+from pliant.core.cut_off import when_cut_off
 from pliant.core.ids import JobId
 from pliant.core.jobs import Job, JobClass, ResizeStage
 from pliant.core.lifecycle import JobState
@@ -15,11 +18,19 @@ if TYPE_CHECKING:
 
 _STAGES = {
     ResizeStage.TALK: "it was offered; the application has not answered",
+    ResizeStage.AGREED: "agreed; it waits for others of its deal, or for its time",
     ResizeStage.PREPARE: "agreed; newcomers start, or the next coordinator connects",
     ResizeStage.GO: "the application goes at its next safe point",
     ResizeStage.BEGUN: "the application is at its safe point and moves its data",
-    ResizeStage.WITHDRAWING: "taken back for want of a safe point; not confirmed yet",
+    ResizeStage.WITHDRAWING: "taken back; the application has not confirmed it yet",
     ResizeStage.RELEASE: "done; the leavers' processes are ending",
+}
+
+_SAVE_STAGES = {
+    SaveStage.ORDERED: "the application saves at its next safe point",
+    SaveStage.SAVING: "the application is at its safe point and saves",
+    SaveStage.WITHDRAWING: "taken back for want of a safe point; not confirmed yet",
+    SaveStage.LEAVING: "saved; its processes are ending",
 }
 
 
@@ -40,6 +51,10 @@ def _lines(state: State, job: Job, now: float, progress: Mapping[str, Any] | Non
     )
     if job.state is JobState.PENDING:
         yield from _waiting(state, job)
+        yield from _saved(job, now)
+    elif job.state is JobState.SUSPENDED:
+        yield from _saved(job, now)
+        yield f"`jobctl resume {job.id}` lets it go on"
     elif not job.final and job.state is not JobState.HELD:
         yield from _running(job, now)
         yield from _safe_point(job, progress)
@@ -48,21 +63,43 @@ def _lines(state: State, job: Job, now: float, progress: Mapping[str, Any] | Non
 
 def _waiting(state: State, job: Job) -> Iterator[str]:
     ahead = sum(1 for other in state.waiting.values() if other.spec.submit < job.spec.submit)
-    before = "1 job was submitted before it and waits"
-    if ahead != 1:
-        before = f"{ahead} jobs were submitted before it and wait"
     yield (
-        f"it wants {_wanted(job)}; {count(state.free())} of {count(state.usable())} usable "
-        f"ones are free; {before}"
+        f"it wants {many(str(job.sizes), 'processor')}; {count(state.free())} of "
+        f"{count(state.usable())} usable ones are free; {many(ahead, 'job')} submitted before it "
+        f"{'waits' if ahead == 1 else 'wait'}"
     )
-    if job.earmark:
+    if state.plan_fault:
+        yield f"the strategy failed ({state.plan_fault}): it is asked again soon"
+    if job.had:
+        yield f"{many(count(job.earmark), 'processor')} kept for it: it starts when all are free"
+    elif job.earmark:
         names = ", ".join(map(str, sorted(job.earmark_from)))
         donors = "job" if len(job.earmark_from) == 1 else "jobs"
         yield f"{many(count(job.earmark), 'processor')} promised to it, from {donors} {names}"
 
 
-def _wanted(job: Job) -> str:
-    return "1 processor" if job.sizes.hi == 1 else f"{job.sizes} processors"
+def _saved(job: Job, now: float) -> Iterator[str]:
+    checkpoint = job.checkpoint
+    if checkpoint is not None:
+        yield (
+            f"its last checkpoint was taken {now - checkpoint.time:.1f} s ago at iteration "
+            f"{checkpoint.iteration} on {many(checkpoint.size, 'processor')}"
+        )
+
+
+def _cut_off(job: Job, now: float) -> Iterator[str]:
+    """Nodes that were lost under it, where its processes end by themselves."""
+    policy = when_cut_off(job.spec.stop_after_s)
+    for name, entry in job.cut_off.items():
+        if entry.back:
+            yield f"node {name} is back and ends its processes: no other run of it starts before"
+        elif entry.until < inf:
+            yield (
+                f"its processes on node {name}, which was lost, end by themselves ({policy}): "
+                f"surely gone in {max(0.0, entry.until - now):.0f} s, no other run starts before"
+            )
+        else:
+            yield f"node {name} has not reported yet what became of its processes ({policy})"
 
 
 def _running(job: Job, now: float) -> Iterator[str]:
@@ -78,19 +115,36 @@ def _running(job: Job, now: float) -> Iterator[str]:
         yield f"it is not asked again for {job.quiet_until - now:.0f} s"
     if job.on_request:
         yield "its size changes only when its program asks for that"
+    yield from _saved(job, now)
+    if job.had:
+        yield (
+            f"{count(job.earmark)} of its {many(job.had, 'processor')} are kept for it until its "
+            "processes have ended: if a node was lost, it goes on there"
+        )
+    if job.spec.stop_after_s is not None:
+        policy = when_cut_off(job.spec.stop_after_s)
+        yield f"its processes on a node that is cut off from the server end there ({policy})"
+    yield from _cut_off(job, now)
+    mine = job.saving
+    if mine is not None:
+        yield (
+            f"suspension {mine.number}, asked {now - mine.since:.1f} s ago {mine.cause}: "
+            f"{_SAVE_STAGES[mine.stage]}"
+        )
     request = job.request
     if request is not None:
         until = "" if request.deadline is None else f", for {request.deadline - now:.0f} s more"
         why = f" ({request.reason})" if request.reason else ""
         yield (
             f"request {request.number}: its program asked {now - request.since:.1f} s ago for "
-            f"{request.sizes} processors{why}: {_waits(job)}{until}"
+            f"{many(str(request.sizes), 'processor')}{why}: {_waits(job)}{until}"
         )
     resize = job.resize
     if resize is not None:
         yield (
             f"resize {resize.id}: {len(resize.before)} -> {many(len(resize.after), 'processor')}, "
             f"asked {now - resize.since:.1f} s ago by {resize.cause}: {_STAGES[resize.stage]}"
+            + (f": {resize.reason}" if resize.reason else "")
         )
 
 
@@ -113,3 +167,9 @@ def _safe_point(job: Job, progress: Mapping[str, Any] | None) -> Iterator[str]:
         yield "it has not reached a safe point yet"
     else:
         yield f"its last safe point was {age:.1f} s ago"
+    speeds = (progress or {}).get("seconds_per_iteration")
+    if speeds:
+        *others, last = speeds
+        told = [f"{speeds[size]:.3g} s on {size}" for size in others]
+        told.append(f"{speeds[last]:.3g} s on {many(last, 'processor')}")
+        yield f"an iteration takes {', '.join(told)}, as it has measured"

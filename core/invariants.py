@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import fields
 
+from pliant.core.checkpoints import SaveStage
 from pliant.core.jobs import Job, ResizeStage
 from pliant.core.lifecycle import ACTIVE_STATES, JobState
 from pliant.core.nodes import NodeState
@@ -10,6 +11,9 @@ from pliant.core.processors import NONE, ProcessorMap, count, text
 from pliant.core.scheduling import View
 from pliant.core.state import State
 from pliant.core.views import fresh_view, view
+
+#: Talked about, or agreed on and not begun.
+_TALKED = (ResizeStage.TALK, ResizeStage.AGREED)
 
 
 class InvariantError(Exception):
@@ -21,6 +25,7 @@ def check(state: State) -> None:
     _processors_have_one_owner(state)
     _promises_have_one_owner(state)
     _sums_are_right(state)
+    _spares_stand_in_for_lost_nodes(state)
     _view_is_fresh(state)
     for job in state.jobs.values():
         problem = next(_problems(state, job), "")
@@ -43,9 +48,26 @@ def _processors_have_one_owner(state: State) -> None:
         raise InvariantError(f"processors {text(seen & ~everything)} belong to no node")
 
 
+def _spares_stand_in_for_lost_nodes(state: State) -> None:
+    seen: set[str] = set()
+    for node in state.nodes.values():
+        if node.state is NodeState.SPARE and (not node.spare or node.stands_in or node.drained):
+            raise InvariantError(f"node {node.name} is no spare that waits")
+        if node.state is NodeState.UP and not node.wanted:
+            raise InvariantError(f"node {node.name} is a spare that waits, and takes work")
+        if not node.stands_in:
+            continue
+        other = next((n for n in state.nodes.values() if n.name == node.stands_in), None)
+        if other is None or other.state is not NodeState.LOST or other.spare or not node.spare:
+            raise InvariantError(f"node {node.name} stands in for {node.stands_in}")
+        if node.stands_in in seen:
+            raise InvariantError(f"two nodes stand in for {node.stands_in}")
+        seen.add(node.stands_in)
+
+
 def _promises_have_one_owner(state: State) -> None:
     seen: ProcessorMap = NONE
-    for job in state.waiting.values():
+    for job in state.promised.values():
         if job.earmark & seen:
             raise InvariantError(f"processors {text(job.earmark & seen)} are promised twice")
         seen |= job.earmark
@@ -56,7 +78,8 @@ def _sums_are_right(state: State) -> None:
     usable, suspect, draining, held, earmarked = NONE, NONE, NONE, NONE, NONE
     for node in state.nodes.values():
         usable |= node.processors if node.usable else NONE
-        silent = node.state is NodeState.SUSPECT and not node.drained
+        idle = node.drained or (node.spare and not node.stands_in)
+        silent = node.state is NodeState.SUSPECT and not idle
         suspect |= node.processors if silent else NONE
         draining |= node.processors if node.state is NodeState.DRAINING else NONE
     for job in state.jobs.values():
@@ -100,14 +123,38 @@ def _problems(state: State, job: Job) -> Iterator[str]:
         yield f"holds processors {text(job.held)}"
     if (job.id in state.promised) != bool(job.earmark):
         yield "the index of promises is wrong"
-    if job.earmark and job.state is not JobState.PENDING:
+    if job.earmark and job.state is not JobState.PENDING and not _waits_later(job):
         yield "has a promise but does not wait"
+    if (job.id in state.talking) != (job.resize is not None and job.resize.stage in _TALKED):
+        yield "the index of talks is wrong"
     if job.resize is not None and job.state not in (JobState.RUNNING, JobState.ADAPTING):
         yield "has an open resize"
-    if job.state is JobState.ADAPTING and job.resize is None:
-        yield "adapts to nothing"
+    if (job.id in state.suspended) != (job.state is JobState.SUSPENDED):
+        yield "the index of suspended jobs is wrong"
+    if job.saving is not None and job.state is not JobState.ADAPTING:
+        yield "is saved in vain"
+    if job.state is JobState.ADAPTING and (job.resize is None) == (job.saving is None):
+        yield "adapts to nothing, or is resized and saved at once"
+    yield from _later_problems(job)
     yield from _allocation_problems(job)
     yield from _request_problems(state, job)
+
+
+def _waits_later(job: Job) -> bool:
+    if job.resize is None:
+        return job.state is JobState.COMPLETING and job.had > 0
+    return job.resize.grows and job.resize.stage in _TALKED
+
+
+def _later_problems(job: Job) -> Iterator[str]:
+    if job.again and job.state is not JobState.COMPLETING:
+        yield "is to be queued again, and does not end"
+    if job.had and job.state not in (JobState.COMPLETING, JobState.PENDING):
+        yield "is to go on, and has not ended"
+    if job.had and job.state is JobState.PENDING and not job.earmark:
+        yield "is to go on on nothing"
+    if job.parked and job.state is not JobState.SUSPENDED:
+        yield "is parked and not suspended"
 
 
 def _request_problems(state: State, job: Job) -> Iterator[str]:
@@ -122,7 +169,7 @@ def _request_problems(state: State, job: Job) -> Iterator[str]:
         yield f"asks for {request.sizes}, and its sizes are {job.sizes}"
     if answer is not None and answer.number >= request.number:
         yield f"request {request.number} comes after the answer to {answer.number}"
-    if job.resize is None and request.base is None:
+    if job.resize is None and job.saving is None and request.base is None:
         yield f"request {request.number} was not looked at"
 
 
@@ -131,7 +178,8 @@ def _allocation_problems(job: Job) -> Iterator[str]:
         return
     if len(set(job.ranks)) != len(job.ranks) or not job.ranks:
         yield f"ranks {job.ranks} are not an allocation"
-    if job.allocation & ~job.held:
+    leaves = job.saving is not None and job.saving.stage is SaveStage.LEAVING
+    if job.allocation & ~job.held and not leaves:
         yield "does not hold its own allocation"
     if job.size not in job.spec.sizes:
         yield f"size {job.size} is none of {job.spec.sizes}"
@@ -140,7 +188,9 @@ def _allocation_problems(job: Job) -> Iterator[str]:
         return
     if len(resize.after) not in job.sizes:
         yield f"is resized to {len(resize.after)}, none of {job.sizes}"
-    if not resize.gone and resize.newcomers & ~job.held:
+    if not resize.gone and resize.newcomers & ~job.held & ~job.earmark:
         yield "newcomers' processors are not reserved"
+    if resize.standing and (resize.stage not in _TALKED or resize.grows):
+        yield f"stands in stage {resize.stage}"
     if resize.stage is ResizeStage.RELEASE and job.ranks != resize.after:
         yield "releases without the new allocation"

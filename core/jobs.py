@@ -1,11 +1,15 @@
 """Jobs: what a user asked for, and what became of it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
+from pliant.core.checkpoints import Checkpoint, Saving
 from pliant.core.contract import Contract
-from pliant.core.ids import JobId, ResizeId
+from pliant.core.cut_off import CutOff
+from pliant.core.demands import Request, RequestAnswer
+from pliant.core.ids import JobId, NodeName, ResizeId
 from pliant.core.lifecycle import (
     FINAL_STATES,
     RESIZABLE_STATES,
@@ -17,6 +21,7 @@ from pliant.core.negotiation import Talk
 from pliant.core.processors import NONE, ProcessorMap, indices, of
 from pliant.core.sizes import Sizes
 from pliant.core.speedup import LINEAR, Speedup, expected_end
+from pliant.core.values import quick
 
 #: Steps of its history that a job keeps in memory; the database keeps all.
 STORY_LENGTH = 24
@@ -44,6 +49,7 @@ class JobType(StrEnum):
     SCRIPT = "script"
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class JobSpec:
     """What was asked for; never changes. The program itself stays in the database."""
@@ -65,6 +71,11 @@ class JobSpec:
     speedup: Speedup = LINEAR
     #: What its end is worth; None: nothing was agreed.
     contract: Contract | None = None
+    #: Whether it is started again when a node is lost under it; None: only if it is malleable and
+    #: has a checkpoint.
+    requeue: bool | None = None
+    #: Its processes on a node that is cut off end so long after the lease; None: they go on.
+    stop_after_s: float | None = None
 
     @property
     def estimated_for(self) -> int:
@@ -80,11 +91,13 @@ class Exit(NamedTuple):
     #: 0: it ended by itself.
     signal: int = 0
     reason: str = ""
+    #: Its node had lost the server, and the user wanted it to end then.
+    cut_off: bool = False
 
     @property
     def clean(self) -> bool:
         """Whether it ended by itself with code 0."""
-        return self.code == 0 and self.signal == 0
+        return self.code == 0 and self.signal == 0 and not self.cut_off
 
 
 class Step(NamedTuple):
@@ -103,7 +116,10 @@ class ResizeStage(StrEnum):
 
     #: Offered; the application has not answered. The server may end it alone.
     TALK = "talk"
-    #: Agreed; newcomers start, or the next coordinator connects. The server may end it alone.
+    #: Agreed, but others have a say in it: it waits for the talks of its deal, for the time the
+    #: application named, or for processors that others give. The server may end it alone.
+    AGREED = "agreed"
+    #: Newcomers start, or the next coordinator connects. The server may end it alone.
     PREPARE = "prepare"
     #: GO is durable: the application decides at its next safe point.
     GO = "go"
@@ -113,6 +129,10 @@ class ResizeStage(StrEnum):
     WITHDRAWING = "withdrawing"
     #: Committed; the leavers' processes are still there.
     RELEASE = "release"
+
+
+#: The server may still end such a transaction alone, and the application need not know why.
+BEFORE_GO = frozenset({ResizeStage.TALK, ResizeStage.AGREED, ResizeStage.PREPARE})
 
 
 @dataclass(slots=True)
@@ -138,6 +158,24 @@ class Resize:
     gone: ProcessorMap = NONE
     #: Why it was taken back; once it is committed: why its leavers are ended by force.
     reason: str = ""
+    #: Whether somebody waits for what it gives: no GO before that one's other donors agree, too.
+    serves: bool = False
+    #: What it serves is gone; the next plan may use what was agreed on, or it is withdrawn.
+    standing: bool = False
+    #: The totals that the counter-offer on the table names; empty: there is none.
+    wishes: Sequence[int] = ()
+    #: When what lies on the table lapses, seconds since the epoch.
+    until: float = 0.0
+    #: When the application can give, seconds since the epoch; 0: at its next safe point.
+    not_before: float = 0.0
+    #: For all its processors: asked of the application or, at a release, paid to it.
+    price: float = 0.0
+    #: Refusing it has consequences (``NegotiationPolicy.escalation``).
+    mandatory: bool = False
+    #: Its application gives fewer processors than it was asked for. Not kept over a restart.
+    gives_less: bool = field(default=False, compare=False)
+    #: The deal that it was for failed for want of processors. Not kept over a restart.
+    short: bool = field(default=False, compare=False)
     #: The allocation it leads to that was last made a set; the sets before and after.
     _mapped: tuple[tuple[int, ...], ProcessorMap, ProcessorMap] = field(
         default=((), NONE, NONE), init=False, repr=False, compare=False
@@ -171,53 +209,14 @@ class Resize:
         return before & ~after
 
     @property
+    def reached(self) -> ResizeStage:
+        """How far it got: what is being taken back had reached GO."""
+        return ResizeStage.GO if self.stage is ResizeStage.WITHDRAWING else self.stage
+
+    @property
     def moves_coordinator(self) -> bool:
         """Whether rank 0 leaves."""
         return self.before[0] != self.after[0]
-
-
-class RequestOutcome(StrEnum):
-    """What became of an application's request for other sizes."""
-
-    #: It has what it wanted.
-    GRANTED = "granted"
-    #: It has more than before, one of the sizes named, but less than it wanted.
-    PARTLY = "granted in part"
-    REFUSED = "refused"
-    CANCELLED = "cancelled"
-    #: Its deadline passed.
-    EXPIRED = "expired"
-
-
-class RequestAnswer(NamedTuple):
-    """The answer to a request; kept to be given again."""
-
-    number: int
-    outcome: RequestOutcome
-    #: What the job had then.
-    size: int
-    reason: str = ""
-
-
-@dataclass(slots=True)
-class Request:
-    """An open request of a running application."""
-
-    number: int
-    #: What would do and what the job may have, up to the size wanted.
-    sizes: Sizes
-    wanted: int
-    #: When it came, seconds since the epoch.
-    since: float
-    #: Whether it wanted less than it had when it asked.
-    release: bool = False
-    reason: str = ""
-    #: Seconds since the epoch; None: none.
-    deadline: float | None = None
-    #: The least it had since no resize of an earlier cause was open; None: one still is.
-    base: int | None = None
-    #: Whether its deadline passed while a resize for it was under way.
-    overdue: bool = False
 
 
 @dataclass(slots=True)
@@ -251,15 +250,41 @@ class Job:
     #: Nodes whose part of the first world has not reported yet.
     starting: set[str] = field(default_factory=set)
     resize: Resize | None = None
+    #: A suspension that is under way.
+    saving: Saving | None = None
+    #: The last checkpoint that its application reported, of this run or an earlier one.
+    checkpoint: Checkpoint | None = None
+    #: Suspended by a strategy, which may start it again.
+    parked: bool = False
+    #: When its processes are gone it goes back into the queue.
+    again: bool = False
+    #: How many processors it had when it lost a node, as long as its next run is to start at once
+    #: on what is left of them, which is earmarked for it; 0: nothing of the kind (core.survival).
+    had: int = 0
+    #: How long processes of this run may live on a node that is cut off, seconds; 0: for ever.
+    outlives_s: float = 0.0
+    #: Nodes that were lost, where they may live on for a while yet.
+    cut_off: dict[NodeName, CutOff] = field(default_factory=dict)
+    #: Seconds of its time limit that earlier runs have used.
+    used_s: float = 0.0
     #: What its application asks for now, and what it was told last.
     request: Request | None = None
     answered: RequestAnswer | None = None
+    #: Seconds per iteration by size, as its application last said.
+    measured: dict[int, float] = field(default_factory=dict)
     #: Its size changes only when its application asks for that.
     on_request: bool = False
     #: An operator fixed its size: no strategy resizes it.
     pinned: bool = False
     #: No new offer before this time: it refused one, or let one expire.
     quiet_until: float = 0.0
+    #: Offers of growth that came to nothing, one after the other. Not kept over a restart.
+    refusals: int = field(default=0, compare=False)
+    #: Talks since the last one that bore fruit which were ended through no doing of its own.
+    vain: int = field(default=0, compare=False)
+    #: Not offered more before this time: it gave less than it was asked for.
+    #: Not kept over a restart.
+    steady_until: float = field(default=0.0, compare=False)
     start: float | None = None
     #: Since when it computes in its present phase (between two adaptations).
     since: float = 0.0
@@ -326,6 +351,16 @@ class Job:
     def resizable(self, now: float) -> bool:
         """Whether a strategy may offer it another size now, without being asked."""
         return self.hears(now) and not self.on_request
+
+    def suspendable(self, now: float) -> bool:
+        """Whether a strategy may have it suspended now."""
+        return (
+            self.state is JobState.RUNNING
+            and self.malleable
+            and self.connected
+            and self.resize is None
+            and now >= self.quiet_until
+        )
 
     def hears(self, now: float) -> bool:
         """Whether an offer could be made to it now, at least one that it asked for."""

@@ -5,12 +5,12 @@ only a time limit ends it. Processes that outlive KILL cannot be helped from her
 no new work, and their processors stay with the job until they are gone.
 """
 
-from pliant.core import ending, membership
+from pliant.core import ending, membership, survival
 from pliant.core.commands import Kill
 from pliant.core.events import NodeDrained
 from pliant.core.jobs import Job
 from pliant.core.lifecycle import JobState
-from pliant.core.nodes import Node
+from pliant.core.nodes import Node, NodeState
 from pliant.core.processors import indices
 from pliant.core.state import State
 from pliant.core.timers import TimerKind
@@ -29,12 +29,22 @@ def start_over(state: State, job: Job) -> None:
     ending.end(state, job, JobState.FAILED, f"no start reported within {limit:g} s by {nodes}")
 
 
+def stragglers_over(state: State, job: Job) -> None:
+    """Who was to leave, or never joined, outlives the job: end what is left of it."""
+    if job.state is JobState.COMPLETING and job.ending is None and not job.held & job.allocation:
+        ending.end(state, job, JobState.COMPLETED, job.reason)
+
+
 def end_over(state: State, job: Job) -> None:
     """Processes were killed and are still there: say it again, and drain their nodes."""
-    if job.state is not JobState.COMPLETING or job.ending is None or not job.held:
+    if job.state is not JobState.COMPLETING or job.ending is None:
+        return
+    if not job.held & state.suspect():
+        survival.drop(state, job)  # it may take for ever, and others wait
+    if not job.held:
         return
     for node in state.ledger.nodes_of(job.held):
-        if node.usable:
+        if node.state in (NodeState.UP, NodeState.SPARE):
             _drain(state, job, node)
     state.emit(Kill(job.id, job.run, job.held, 0.0))
     state.timer(TimerKind.END, job, state.limits.end_deadline_s)

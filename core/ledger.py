@@ -51,6 +51,18 @@ class Ledger:
         if processors & ~self.usable:
             self._count()
 
+    @property
+    def all(self) -> int:
+        """How many processors there are, also on nodes that an operator keeps work off.
+
+        Spare nodes that stand in for none do not count.
+        """
+        known = self.held_by_jobs | self.orphaned
+        for node in self._nodes:
+            if node.state is not NodeState.LOST and (not node.spare or node.stands_in):
+                known |= node.processors
+        return count(known)
+
     def _count(self) -> None:
         known = self.usable | self.held_by_jobs | self.orphaned
         self.capacity = (count(known), count(known | self.suspect))
@@ -65,7 +77,7 @@ class Ledger:
             self._nodes.insert(place, node)
         mine = node.processors
         self.usable = self.usable | mine if node.usable else self.usable & ~mine
-        silent = node.state is NodeState.SUSPECT and not node.drained
+        silent = node.state is NodeState.SUSPECT and node.wanted
         self.suspect = self.suspect | mine if silent else self.suspect & ~mine
         draining = node.state is NodeState.DRAINING
         self.draining = self.draining | mine if draining else self.draining & ~mine

@@ -57,7 +57,7 @@ TRANSITIONS: dict[tuple[JobState, JobState], str] = {
     (_S.ADAPTING, _S.RUNNING): "committed or rolled back",
     (_S.ADAPTING, _S.COMPLETING): "ends or is ended",
     (_S.ADAPTING, _S.SUSPENDED): "saved and gone",
-    (_S.SUSPENDED, _S.STARTING): "resume",
+    (_S.SUSPENDED, _S.PENDING): "resume",
     (_S.SUSPENDED, _S.CANCELLED): "cancel",
     (_S.COMPLETING, _S.COMPLETED): "gone, code 0",
     (_S.COMPLETING, _S.FAILED): "gone, other code",

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from pliant.core import cut_off
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -16,13 +18,24 @@ class Limits:
     #: From the safe point to the application's decision, and from a withdrawal to its answer; then
     #: the job fails. Also for leavers to go; then they are killed.
     resize_deadline_s: float = 60.0
+    #: For an application that is suspended to save itself, from its safe point on; then the job
+    #: fails.
+    save_deadline_s: float = 600.0
     #: For the nodes of a job to report that its processes run; then the job fails.
     start_deadline_s: float = 120.0
     #: Between TERM and KILL.
     kill_grace_s: float = 5.0
+    #: Of silence until a node is lost.
+    lease_s: float = 60.0
     #: From KILL until the processes are gone; then their nodes are drained.
     end_deadline_s: float = 60.0
     #: For the rest of a job's processors once the first came free, so that one plan uses all.
     settle_s: float = 0.1
     #: Before a job that refused, or let an offer expire, is asked again.
     quiet_s: float = 30.0
+    #: How often that time doubles while one offer of growth after the other comes to nothing.
+    quiet_doublings: int = 5
+
+    def outlives_s(self, stop_after_s: float | None) -> float:
+        """How long processes may live without contact, see ``core.cut_off``; 0: for ever."""
+        return cut_off.outlives_s(stop_after_s, self.lease_s, self.kill_grace_s)

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from pliant.core import ending, roster, transaction
+from pliant.core import ending, fencing, roster, saving, spares, survival, transaction
 from pliant.core.commands import Answer, Kill, Launch
 from pliant.core.events import (
     LiveWorld,
@@ -15,7 +15,7 @@ from pliant.core.events import (
     WorldReady,
 )
 from pliant.core.ids import ResizeId
-from pliant.core.jobs import Job, Resize, ResizeStage
+from pliant.core.jobs import BEFORE_GO, Job, Resize, ResizeStage
 from pliant.core.lifecycle import ACTIVE_STATES, JobState
 from pliant.core.nodes import Node, NodeState
 from pliant.core.processors import NONE, ProcessorMap
@@ -24,26 +24,30 @@ from pliant.core.state import State
 from pliant.core.words import many
 
 #: Beats arrive.
-_ALIVE = (NodeState.UP, NodeState.DRAINING, NodeState.DRAINED)
+_ALIVE = (NodeState.UP, NodeState.DRAINING, NodeState.DRAINED, NodeState.SPARE)
 
 #: The server may still end such a transaction alone.
-_BEFORE_GO = (ResizeStage.TALK, ResizeStage.PREPARE)
 
 
 def registered(state: State, event: NodeRegistered) -> None:
     """A controller connected, for the first time or again: compare what both sides know."""
     node = roster.take_in(state, event)
     node.address, node.memory_bytes = event.address, event.memory_bytes
-    if node.state in (NodeState.LOST, NodeState.SUSPECT):
+    was_silent = node.state in (NodeState.LOST, NodeState.SUSPECT)
+    if was_silent or node.spare != event.spare:
+        node.spare = event.spare
+        node.stands_in = node.stands_in if event.spare else ""
         node.state, node.reason = roster.when_alive(state, node)
+        if node.state is NodeState.SPARE:
+            transaction.drop_promises_on(state, node.processors, f"node {node.name} is a spare one")
     state.touch_node(node)
     # The report says what lives there now; what it does not name is gone.
     state.ledger.clear(node.processors)
     # A node speaks for itself alone.
     own = tuple(replace(world, live=world.live & node.processors) for world in event.worlds)
     _compare(state, node, own)
-    transaction.start_promised(state)
-    state.plan_due = True
+    fencing.reported(state, node)
+    _reviewed(state)
 
 
 def _compare(state: State, node: Node, worlds: tuple[LiveWorld, ...]) -> None:
@@ -63,7 +67,8 @@ def _dismissed(state: State, node: Node, job: Job, worlds: tuple[LiveWorld, ...]
 
     These are newcomers of a resize that was taken back, and leavers that stayed too long.
     """
-    if job.state not in (JobState.RUNNING, JobState.ADAPTING):
+    ends = job.state is JobState.COMPLETING and job.ending is None
+    if job.state not in (JobState.RUNNING, JobState.ADAPTING) and not ends:
         return
     resize = job.resize
     awaited = resize.leaving | resize.newcomers if resize else NONE
@@ -76,6 +81,7 @@ def _dismissed(state: State, node: Node, job: Job, worlds: tuple[LiveWorld, ...]
     if (dismissed | overdue) & live:
         state.emit(Kill(job.id, job.run, (dismissed | overdue) & live, 0.0))
     transaction.free_processors(state, job, dismissed & ~live)
+    ending.close_if_gone(state, job)
 
 
 def _overdue(job: Job, resize: Resize | None) -> ProcessorMap:
@@ -107,34 +113,57 @@ def _unknown_to_node(state: State, node: Node, job: Job, known: set[ResizeId]) -
     """Processors that we hold there for worlds the node has never heard of."""
     resize = job.resize
     newcomers = NONE
-    if resize and resize.stage in _BEFORE_GO:
+    if resize and resize.stage in BEFORE_GO:
         newcomers = resize.newcomers
         again = resize.stage is ResizeStage.PREPARE and resize.id not in known
         if again and newcomers & node.processors:
-            state.emit(Launch(job.id, job.run, resize.id, job.epoch + 1, resize.joining))
-    if job.state is JobState.STARTING:
+            epoch = job.epoch + 1
+            state.emit(Launch(job.id, job.run, resize.id, epoch, resize.joining, node.name))
+    if job.state is JobState.STARTING or _owed(job, node):
         if ResizeId(0) not in known:
-            state.emit(Launch(job.id, job.run, ResizeId(0), job.epoch, job.ranks))
+            first = ResizeId(0)
+            state.emit(Launch(job.id, job.run, first, job.epoch, job.ranks, node.name))
     elif not known:
         reason = f"its processes on node {node.name} vanished"
         _taken_away(state, job, node.processors & ~newcomers, reason)
 
 
+def _owed(job: Job, node: Node) -> bool:
+    """Whether its processes there have yet to run, although others have ended by themselves."""
+    ends = job.state is JobState.COMPLETING and job.ending is None
+    return ends and node.name in job.starting
+
+
 def _taken_away(state: State, job: Job, processors: ProcessorMap, reason: str) -> None:
     """Processes that were there are not any more, and no exit will be reported."""
     resize = job.resize
-    if job.state is not JobState.COMPLETING and processors & job.allocation:
+    if saving.leaving(job):
+        saving.gone(state, job, processors)
+        return
+    own = processors & job.allocation & job.held
+    if own and job.ending is JobState.FAILED and survival.goes_again(job):
+        # Its other ranks noticed first that these were gone.
+        job.again, job.reason = True, reason
+    if job.ending is None and own:
+        job.exit_code = None  # that of those which have ended well already
         ending.end(state, job, JobState.NODE_FAIL, reason)
     elif resize and processors & resize.newcomers:
         resize.gone |= processors & resize.newcomers
         state.touch(job)
-        if resize.stage in _BEFORE_GO:
+        if resize.stage in BEFORE_GO:
             transaction.withdraw(state, job, reason)
     # From GO on, newcomers' processors stay reserved until the application has decided.
     undecided = job.resize.gone if job.resize else NONE
     transaction.free_processors(state, job, processors & ~undecided)
     transaction.finish_release(state, job)
     ending.close_if_gone(state, job)
+
+
+def _reviewed(state: State) -> None:
+    """Nodes have changed: see what that means for spare ones, and who waits for processors."""
+    spares.review(state)
+    survival.review(state)
+    state.plan_due = True
 
 
 def started(state: State, event: WorldReady) -> None:
@@ -169,8 +198,7 @@ def _set(state: State, node: Node, to: NodeState, reason: str) -> None:
     node.state, node.reason = to, reason
     state.touch_node(node)
     state.note("node.state", f"node {node.name} is {to}" + (f": {reason}" if reason else ""))
-    transaction.start_promised(state)
-    state.plan_due = True
+    _reviewed(state)
 
 
 def lost(state: State, event: NodeLost) -> None:
@@ -178,13 +206,15 @@ def lost(state: State, event: NodeLost) -> None:
     node = state.nodes.get(event.name)
     if node is None or node.state is NodeState.LOST:
         return
-    _set(state, node, NodeState.LOST, event.reason)
+    node.stands_in = ""
+    _set(state, node, NodeState.LOST, event.reason)  # and a spare one may take its place
     reason = f"node {node.name} was lost: {event.reason}"
+    fencing.lost(state, node)
     for job in [j for j in state.active.values() if j.held & node.processors]:
         # Nothing is started on a LOST node; what lives there is ended when it comes back.
         _taken_away(state, job, node.processors, reason)
     transaction.drop_promises_on(state, node.processors, f"node {node.name} was lost")
-    transaction.start_promised(state)
+    _reviewed(state)
 
 
 def drained(state: State, event: NodeDrained) -> None:
@@ -198,7 +228,7 @@ def drained(state: State, event: NodeDrained) -> None:
     if node.state in _ALIVE:
         _set(state, node, *roster.when_alive(state, node))
     transaction.drop_promises_on(state, node.processors, f"node {node.name} was drained")
-    state.plan_due = True
+    _reviewed(state)
     jobs = roster.jobs_on(state, node)
     done = f"drains: {roster.named(jobs)} still there" if jobs else "drained"
     state.emit(Answer(event.request, message=f"node {node.name} {done}"))

@@ -6,8 +6,10 @@ standing proposal WITHDRAWs it, the one it was made to REJECTs it, and the clock
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
+
+from pliant.core.values import quick
 
 
 class Verb(StrEnum):
@@ -20,6 +22,10 @@ class Verb(StrEnum):
     REJECT = "REJECT"
     WITHDRAW = "WITHDRAW"
     EXPIRE = "EXPIRE"
+
+
+#: What lays something on the table.
+PROPOSALS = frozenset({Verb.OFFER, Verb.COUNTER, Verb.FINAL})
 
 
 class Side(StrEnum):
@@ -121,6 +127,7 @@ class Overall(StrEnum):
     REJECTED = "REJECTED"
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Item:
     """One resource in a template, with its own terms and status."""
@@ -145,6 +152,7 @@ class Item:
     status: ItemStatus = ItemStatus.PENDING
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Template:
     """One message of a talk: the parties, the verb, the round, the items."""
@@ -155,6 +163,8 @@ class Template:
     epoch: int
     verb: Verb
     items: tuple[Item, ...] = ()
+    #: Of a proposal: its place among those of the talk, from 1; else: which one it is about. What
+    #: arrives twice or late is known by it.
     round: int = 0
     reason: str = ""
 
@@ -163,6 +173,7 @@ class TalkError(Exception):
     """A message that the machine does not allow; the talk is unchanged."""
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Talk:
     """A talk between two messages: an immutable value, advanced by ``say``."""
@@ -203,17 +214,14 @@ class Talk:
         following = TRANSITIONS.get((self.state, verb, speaker))
         if following is None:
             raise TalkError(f"{verb} by the {speaker} is not allowed in state {self.state}")
+        due = self.rounds if following in CLOSED else self.rounds + 1
+        if side is not None and template is not None and template.round != due:
+            raise TalkError(f"{verb} of round {template.round} comes in round {due}")
         history = (*self.history, (side, verb))
+        number = self.negotiation
         if following in CLOSED:
-            return replace(self, state=following, history=history)
-        return replace(
-            self,
-            state=following,
-            proposer=side,
-            table=template,
-            rounds=self.rounds + 1,
-            history=history,
-        )
+            return Talk(number, following, self.proposer, self.table, self.rounds, history)
+        return Talk(number, following, side, template, self.rounds + 1, history)
 
     def _role(self, side: Side | None) -> Speaker:
         if side is None:

@@ -20,6 +20,8 @@ class NodeState(StrEnum):
     DRAINING = "DRAINING"
     #: An operator keeps new work off it, and nothing is there any more.
     DRAINED = "DRAINED"
+    #: Beats arrive, but it is a spare node and stands in for none: nothing new is started there.
+    SPARE = "SPARE"
 
 
 @dataclass(slots=True)
@@ -38,11 +40,20 @@ class Node:
     reason: str = ""
     #: Why an operator keeps work off it; empty: nobody does. It outlives silence and loss.
     drained: str = ""
+    #: Whether it waits to take the place of a node that is lost.
+    spare: bool = False
+    #: The lost node whose place a spare one takes; empty: none.
+    stands_in: str = ""
     #: All its processors.
     processors: ProcessorMap = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         self.processors = block(self.first, self.slots)
+
+    @property
+    def wanted(self) -> bool:
+        """Whether new work may start there when its beats arrive."""
+        return not self.drained and (not self.spare or bool(self.stands_in))
 
     @property
     def usable(self) -> bool:

@@ -20,7 +20,8 @@ SILENCE_S = 1.0
 def arm(state: State, job: Job) -> None:
     """Have a job that holds processors ended when its time is over."""
     if job.spec.time_limit_s is not None and job.start is not None:
-        state.timer_at(TimerKind.LIMIT, job, job.start + job.spec.time_limit_s)
+        left = job.spec.time_limit_s - job.used_s
+        state.timer_at(TimerKind.LIMIT, job, job.start + left)
     arm_estimate(state, job)
 
 
@@ -62,7 +63,8 @@ def _estimate_is_over(state: State, job: Job) -> bool:
     due = _estimate_over(job)
     # While it moves data it uses nothing up; it is counted anew when it has decided.
     moves = job.resize is not None and job.resize.stage is ResizeStage.BEGUN
-    return due is not None and due <= state.now and not moves
+    saves = job.saving is not None and job.saving.begun is not None
+    return due is not None and due <= state.now and not (moves or saves)
 
 
 def _other_size(job: Job) -> bool:

@@ -4,7 +4,7 @@ The commit checks every part of the plan against the state as it is now and refu
 fits; a refused part costs a note, never the rest.
 """
 
-from pliant.core import queueing, transaction
+from pliant.core import deals, queueing, saving, suspension, transaction
 from pliant.core.commands import RunStrategy, SetTimer
 from pliant.core.ids import CycleId, JobId
 from pliant.core.jobs import Job
@@ -16,11 +16,40 @@ from pliant.core.timers import Timer, TimerKind
 from pliant.core.views import view
 from pliant.core.words import many
 
+#: How long a strategy that failed is left alone, at first and when it fails again and again.
+FIRST_RETRY_S, LAST_RETRY_S = 1.0, 60.0
+
+
+def gives_up(state: State) -> bool:
+    """Forget a plan that was revised often enough, and let go of what stood for it."""
+    if not state.outcomes or state.revisions < state.policy.revisions:
+        return False
+    deals.let_go(state)
+    state.outcomes.clear()
+    return True
+
 
 def run_strategy(state: State, cycle: CycleId) -> RunStrategy:
     """Ask for a plan for the state as it is."""
     state.plan_due = False
-    return RunStrategy(cycle, view(state))
+    state.told = len(state.outcomes)
+    return RunStrategy(cycle, view(state), tuple(state.outcomes))
+
+
+def planned(state: State) -> None:
+    """The strategy has answered: it knows how the talks ended that it was told about."""
+    state.revisions = state.revisions + 1 if state.told else 0
+    del state.outcomes[: state.told]
+    state.told = 0
+
+
+def failed(state: State, reason: str) -> None:
+    """There is no plan: the strategy is asked again in a while, also if nothing else happens."""
+    planned(state)
+    wait_s = min(FIRST_RETRY_S * 2**state.plan_faults, LAST_RETRY_S)
+    state.plan_fault, state.plan_faults = reason, state.plan_faults + 1
+    state.emit(SetTimer(Timer(TimerKind.WAKE, JobId(0), 0), state.now + wait_s))
+    state.note("strategy.failed", f"{state.strategy}: {reason}")
 
 
 def commit(state: State, plan: Plan) -> None:
@@ -28,16 +57,20 @@ def commit(state: State, plan: Plan) -> None:
     promised = NONE
     donors: dict[JobId, ProcessorMap] = {}
     for offer in plan.shrinks:
-        given = _shrink(state, offer)
+        given = _shrink(state, offer, plan)
         if given:
             donors[offer.job] = given
             promised |= given & state.usable()
+    for wish in plan.suspends:
+        suspension.planned(state, wish)
     for start in plan.starts:
         _free_promise(state, start)
+        _unpark(state, start)
     for start in plan.starts:
         _start(state, start, promised, donors)
     for offer in plan.expands:
-        _expand(state, offer)
+        _expand(state, offer, promised, donors)
+    deals.bind(state, donors)
     for rejection in plan.rejects:
         job = state.jobs.get(rejection.job)
         if job is not None and job.state is JobState.PENDING:
@@ -47,6 +80,7 @@ def commit(state: State, plan: Plan) -> None:
     if plan.wake_at is not None:
         state.emit(SetTimer(Timer(TimerKind.WAKE, JobId(0), 0), plan.wake_at))
     _explain(state, plan)
+    deals.let_go(state)
     if plan.memory != state.memory:
         state.memory, state.memory_changed = plan.memory, True
 
@@ -82,34 +116,56 @@ def _offerable(state: State, offer: Offer, what: str) -> Job | None:
     return job
 
 
-def _shrink(state: State, offer: Offer) -> ProcessorMap:
+def _shrink(state: State, offer: Offer, plan: Plan) -> ProcessorMap:
     """Offer a smaller allocation; the processors it will give."""
     what = f"shrink of job {offer.job}"
-    job = _offerable(state, offer, what)
+    job = state.jobs.get(offer.job)
+    stands = job is not None and job.resize is not None and job.resize.standing
+    job = job if stands else _offerable(state, offer, what)
     if job is None:
         return NONE
     if not offer.processors or offer.processors & ~job.allocation:
         _refuse(state, what, "not a part of its allocation")
         return NONE
     given = job.allocation & ~offer.processors
-    if given:
-        transaction.open_talk(state, job, offer.processors, state.strategy)
+    if stands and given and not deals.use(state, job, offer.processors):
+        _refuse(state, what, f"{count(offer.processors)} is not what it agreed to")
+        return NONE
+    if given and not stands:
+        cause, mandatory = _cause(state, plan, given), offer.mandatory
+        transaction.open_talk(state, job, offer.processors, cause, mandatory=mandatory)
     return given
 
 
-def _expand(state: State, offer: Offer) -> None:
+def _cause(state: State, plan: Plan, given: ProcessorMap) -> str:
+    """Who wants processors, and for whom: what the application and people are told."""
+    if state.silent:
+        return state.strategy
+    shares = [(to.job, to.processors) for to in plan.starts]
+    shares += [(to.job, to.processors) for to in plan.expands]
+    takers = sorted({job for job, processors in shares if processors & given})
+    return state.strategy + (f", for job {', '.join(map(str, takers))}" if takers else "")
+
+
+def _expand(
+    state: State, offer: Offer, promised: ProcessorMap, donors: dict[JobId, ProcessorMap]
+) -> None:
     what = f"expansion of job {offer.job}"
     job = _offerable(state, offer, what)
     if job is None:
         return
     added = offer.processors & ~job.allocation
+    later = added & promised & ~state.earmarked()
+    number = job.request.number if _asked(job, offer) and job.request else 0
+    cause = f"request {number} of the application" if number else state.strategy
     if job.allocation & ~offer.processors or not added:
         _refuse(state, what, "it does not contain its allocation")
-    elif added & ~state.free():
+    elif added & ~(state.free() | later):
         _refuse(state, what, "the processors are not free")
+    elif later:
+        givers = frozenset(donor for donor, given in donors.items() if given & later)
+        deals.await_growth(state, job, added & ~later, later, givers, cause)
     else:
-        number = job.request.number if _asked(job, offer) and job.request else 0
-        cause = f"request {number} of the application" if number else state.strategy
         transaction.open_talk(state, job, offer.processors, cause)
 
 
@@ -125,6 +181,13 @@ def _free_promise(state: State, start: Start) -> None:
     job = state.jobs.get(start.job)
     if job is not None and job.state is JobState.PENDING and job.earmark:
         state.unpromise(job)
+
+
+def _unpark(state: State, start: Start) -> None:
+    """Who suspended a job may start it again."""
+    job = state.jobs.get(start.job)
+    if job is not None and job.state is JobState.SUSPENDED and job.parked:
+        saving.back(state, job, "goes on from its checkpoint")
 
 
 def _accept(state: State, acceptance: Acceptance) -> None:

@@ -20,14 +20,19 @@ _FEW = 8
 def of(indices: Iterable[int]) -> ProcessorMap:
     """The map that holds exactly ``indices``."""
     wanted = tuple(indices)  # which is itself, if it is one
+    if len(wanted) >= _FEW:
+        row = range(wanted[0], wanted[0] + len(wanted))
+        if wanted[-1] == row[-1] and wanted == tuple(row):  # as they mostly are
+            return block(wanted[0], len(wanted))
+        if (last := max(wanted)) >= _NARROW:
+            return _wide(wanted, last)
     result = 0
-    if len(wanted) < _FEW or max(wanted) < _NARROW:
-        for index in wanted:
-            result |= 1 << index
-        return result
-    first, last = min(wanted), max(wanted)
-    if last - first + 1 == len(wanted) == len(set(wanted)):  # as they mostly are: all in a row
-        return block(first, len(wanted))
+    for index in wanted:
+        result |= 1 << index
+    return result
+
+
+def _wide(wanted: tuple[int, ...], last: int) -> ProcessorMap:
     # Bit by bit in one buffer: setting a bit of a wide integer copies all of it.
     cells = bytearray((last >> 3) + 1)
     for index in wanted:

@@ -1,6 +1,6 @@
 """What users ask: submit, cancel, hold, release."""
 
-from pliant.core import ending, transaction
+from pliant.core import ending, survival, transaction
 from pliant.core.commands import Answer, Ended
 from pliant.core.events import JobCancelled, JobHeld, JobReleased, JobSubmitted
 from pliant.core.ids import JobId
@@ -32,6 +32,8 @@ def cancelled(state: State, event: JobCancelled) -> None:
         state.emit(Answer(event.request, f"job {job.id} has already ended ({job.state})"))
         return
     by = f"cancelled by {event.actor}" if event.actor else "cancelled"
+    if job.again or (job.ending is JobState.FAILED and survival.goes_again(job)):
+        job.again, job.ending = False, None
     if job.state in ACTIVE_STATES:
         ending.end(state, job, JobState.CANCELLED, by)
     else:

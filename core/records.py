@@ -5,20 +5,15 @@ A talk is not kept: before its agreement a restart withdraws it, after it only t
 
 from collections.abc import Mapping
 from dataclasses import asdict
+from math import inf
 from typing import Any
 
+from pliant.core.checkpoints import Checkpoint, SaveStage, Saving
 from pliant.core.contract import Contract
+from pliant.core.cut_off import CutOff
+from pliant.core.demands import Request, RequestAnswer, RequestOutcome
 from pliant.core.ids import JobId, NodeName, ResizeId
-from pliant.core.jobs import (
-    Job,
-    JobSpec,
-    JobType,
-    Request,
-    RequestAnswer,
-    RequestOutcome,
-    Resize,
-    ResizeStage,
-)
+from pliant.core.jobs import Job, JobSpec, JobType, Resize, ResizeStage
 from pliant.core.lifecycle import JobState
 from pliant.core.negotiation import Talk, TalkState
 from pliant.core.nodes import Node, NodeState
@@ -49,6 +44,8 @@ def job_to_record(job: Job) -> Record:
         "requested": spec.requested,
         "speedup": str(spec.speedup),
         "contract": asdict(spec.contract) if spec.contract else None,
+        "requeue": spec.requeue,
+        "stop_after_s": spec.stop_after_s,
         "state": job.state.value,
         "reason": job.reason,
         "sizes_now": _sizes_to_record(job.sizes),
@@ -62,6 +59,14 @@ def job_to_record(job: Job) -> Record:
         "earmark_from": sorted(job.earmark_from),
         "starting": sorted(job.starting),
         "resize": _resize_to_record(job.resize) if job.resize else None,
+        "saving": asdict(job.saving) if job.saving else None,
+        "checkpoint": list(job.checkpoint) if job.checkpoint else None,
+        "parked": job.parked,
+        "again": job.again,
+        "had": job.had,
+        "used_s": job.used_s,
+        "outlives_s": job.outlives_s,
+        "cut_off": {name: entry.wait_s for name, entry in job.cut_off.items()},
         "request": _request_to_record(job.request) if job.request else None,
         "answered": list(job.answered) if job.answered else None,
         "on_request": job.on_request,
@@ -93,6 +98,8 @@ def job_from_record(record: Mapping[str, Any]) -> Job:
         requested=record.get("requested", 0),
         speedup=parse_speedup(record.get("speedup", "linear")),
         contract=Contract(**record["contract"]) if record.get("contract") else None,
+        requeue=record.get("requeue", False),  # before there were three, False forbade it, too
+        stop_after_s=record.get("stop_after_s"),
     )
     return Job(
         spec=spec,
@@ -109,6 +116,14 @@ def job_from_record(record: Mapping[str, Any]) -> Job:
         earmark_from=frozenset(map(JobId, record["earmark_from"])),
         starting=set(record["starting"]),
         resize=_resize_from_record(record["resize"]) if record["resize"] else None,
+        saving=_saving_from_record(record["saving"]) if record.get("saving") else None,
+        checkpoint=Checkpoint(*record["checkpoint"]) if record.get("checkpoint") else None,
+        parked=record.get("parked", False),
+        again=record.get("again", False),
+        had=record.get("had", 0),
+        used_s=record.get("used_s", 0.0),
+        outlives_s=record.get("outlives_s", 0.0),
+        cut_off=_cut_off_from_record(record.get("cut_off", {})),
         request=_request_from_record(record["request"]) if record.get("request") else None,
         answered=_answer_from_record(record["answered"]) if record.get("answered") else None,
         on_request=record.get("on_request", False),
@@ -138,6 +153,8 @@ def node_to_record(node: Node) -> Record:
         "state": node.state.value,
         "reason": node.reason,
         "drained": node.drained,
+        "spare": node.spare,
+        "stands_in": node.stands_in,
     }
 
 
@@ -153,6 +170,8 @@ def node_from_record(record: Mapping[str, Any]) -> Node:
         state=NodeState(record["state"]),
         reason=record["reason"],
         drained=record.get("drained", ""),
+        spare=record.get("spare", False),
+        stands_in=record.get("stands_in", ""),
     )
 
 
@@ -187,6 +206,15 @@ def _answer_from_record(record: list[Any]) -> RequestAnswer:
     return RequestAnswer(number, RequestOutcome(outcome), size, reason)
 
 
+def _cut_off_from_record(record: Mapping[str, float]) -> dict[NodeName, CutOff]:
+    """How long it takes is kept, not until when: the clock may have jumped since."""
+    return {NodeName(name): CutOff(inf, wait_s) for name, wait_s in record.items()}
+
+
+def _saving_from_record(record: Mapping[str, Any]) -> Saving:
+    return Saving(**{**record, "stage": SaveStage(record["stage"])})
+
+
 def _resize_to_record(resize: Resize) -> Record:
     return {
         "id": resize.id,
@@ -199,6 +227,11 @@ def _resize_to_record(resize: Resize) -> Record:
         "preparing": sorted(resize.preparing),
         "gone": list(indices(resize.gone)),
         "reason": resize.reason,
+        "serves": resize.serves,
+        "until": resize.until,
+        "not_before": resize.not_before,
+        "price": resize.price,
+        "mandatory": resize.mandatory,
     }
 
 
@@ -216,4 +249,9 @@ def _resize_from_record(record: Mapping[str, Any]) -> Resize:
         preparing=set(record["preparing"]),
         gone=of(record["gone"]),
         reason=record["reason"],
+        serves=record.get("serves", False),
+        until=record.get("until", 0.0),
+        not_before=record.get("not_before", 0.0),
+        price=record.get("price", 0.0),
+        mandatory=record.get("mandatory", False),
     )

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from pliant.core import ending, overtime, transaction
 from pliant.core.commands import Kill
-from pliant.core.jobs import Job, ResizeStage
+from pliant.core.jobs import BEFORE_GO, Job, ResizeStage
 from pliant.core.lifecycle import JobState
 from pliant.core.nodes import Node, NodeState
 from pliant.core.processors import NONE
@@ -21,7 +21,7 @@ def restore(
 ) -> None:
     """Fill an empty state."""
     for node in sorted(nodes, key=lambda node: node.first):
-        if node.state in (NodeState.UP, NodeState.DRAINING, NodeState.DRAINED):
+        if node.state is not NodeState.LOST:
             node.state, node.reason = NodeState.SUSPECT, "has not reported since the server started"
         state.put_node(node)
     for job in sorted(jobs, key=lambda job: (job.spec.submit, job.id)):
@@ -43,6 +43,8 @@ def recover(state: State) -> None:
         if job.state is JobState.COMPLETING and job.ending is not None:
             state.emit(Kill(job.id, job.run, NONE, state.limits.kill_grace_s))
             ending.arm_end(state, job)
+        elif job.state is JobState.COMPLETING:
+            ending.arm_stragglers(state, job)
         elif job.state is JobState.STARTING:
             state.timer(TimerKind.START, job, state.limits.start_deadline_s)
         _transaction(state, job)
@@ -52,8 +54,9 @@ def _transaction(state: State, job: Job) -> None:
     resize = job.resize
     if resize is None:
         return
-    if resize.stage in (ResizeStage.TALK, ResizeStage.PREPARE):
-        transaction.withdraw(state, job, "the server restarted before GO")
+    if resize.stage in BEFORE_GO:
+        again = f"; `jobctl resize {job.id} {len(resize.after)}` asks again" if job.pinned else ""
+        transaction.withdraw(state, job, f"the server restarted before GO{again}")
     elif resize.stage is ResizeStage.GO:
         state.timer(TimerKind.SAFE_POINT, job, state.limits.safe_point_timeout_s)
     elif resize.stage in (ResizeStage.BEGUN, ResizeStage.WITHDRAWING):

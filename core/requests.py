@@ -9,20 +9,19 @@ of that. Messages may come twice or in another order: numbers only grow, and a r
 answered is answered again in the same words.
 """
 
-from pliant.core import counters, resizing, transaction
+from pliant.core import proposals, resizing, transaction
 from pliant.core.commands import AnswerRequest, SendOffer
+from pliant.core.demands import Request, RequestAnswer, RequestOutcome
 from pliant.core.events import RequestCancelled, SizesRequested
-from pliant.core.jobs import Job, Request, RequestAnswer, RequestOutcome, Resize, ResizeStage
+from pliant.core.jobs import BEFORE_GO, Job, Resize, ResizeStage
 from pliant.core.lifecycle import JobState
-from pliant.core.negotiation import Side, Template, Verb
-from pliant.core.placement import keep_first
+from pliant.core.negotiation import Side, Verb
+from pliant.core.placement import after_resize, keep_first
 from pliant.core.state import State
 from pliant.core.timers import TimerKind
 from pliant.core.words import many
 
 _LIVE = (JobState.RUNNING, JobState.ADAPTING)
-#: The server may still end such a transaction alone.
-_BEFORE_GO = (ResizeStage.TALK, ResizeStage.PREPARE)
 _KINDS = {
     RequestOutcome.GRANTED: "request.granted",
     RequestOutcome.PARTLY: "request.granted",
@@ -64,7 +63,7 @@ def requested(state: State, event: SizesRequested) -> None:
         reason = f"none of {sizes} is one of its sizes {job.sizes}"
         _close(state, job, RequestOutcome.REFUSED, reason)
     else:
-        job.quiet_until = 0.0  # whoever asks wants to hear of it
+        job.quiet_until, job.refusals = 0.0, 0  # whoever asks wants to hear of it
         state.plan_due = True
         if event.deadline is not None:
             state.timer_at(TimerKind.REQUEST, job, event.deadline)
@@ -91,7 +90,7 @@ def deadline_over(state: State, job: Job) -> None:
     resize = _resize_for(job)
     if resize is None and job.resize is not None:
         _expire(state, job)
-    elif resize is not None and resize.stage is ResizeStage.TALK:
+    elif resize is not None and resize.stage in (ResizeStage.TALK, ResizeStage.AGREED):
         _expire(state, job)
         transaction.withdraw(state, job, "the time of the request is over")
 
@@ -104,7 +103,7 @@ def review(state: State) -> None:
             continue
         if job.state not in _LIVE:
             _close(state, job, RequestOutcome.CANCELLED, "the job ends", tell=False)
-        elif job.resize is None:
+        elif job.resize is None and job.saving is None:
             _review(state, job, request)
 
 
@@ -123,8 +122,8 @@ def _review(state: State, job: Job, request: Request) -> None:
         _expire(state, job)
     elif request.release:
         _release(state, job, request)
-    elif not 0 < request.sizes.up(size) <= state.ledger.capacity[1]:
-        there = many(state.ledger.capacity[1], "processor")
+    elif not 0 < request.sizes.up(size) <= state.ledger.all:
+        there = many(state.ledger.all, "processor")
         reason = f"none of {request.sizes} can be had: the cluster has {there}"
         _close(state, job, RequestOutcome.REFUSED, reason)
 
@@ -144,12 +143,10 @@ def _release(state: State, job: Job, request: Request) -> None:
         return  # it went wrong a moment ago, or nobody would hear of it
     kept = keep_first(job.ranks, request.sizes.hi)
     cause = f"request {request.number} of the application"
-    resize, offer = transaction.propose(state, job, kept, cause, Side.APPLICATION)
-    accept = Template(
-        resize.id, job.id, job.epoch, Verb.ACCEPT, counters.agreed(resize), 1, offer.reason
-    )
-    resize.talk = resize.talk.say(Side.SERVER, accept)
-    state.emit(SendOffer(job.id, job.run, accept))
+    resize = transaction.begin(state, job, after_resize(job.ranks, kept), cause)
+    proposals.propose(state, job, resize, Side.APPLICATION)
+    word = proposals.word(job, resize, Verb.ACCEPT, cause)
+    state.emit(SendOffer(job.id, job.run, word))
     state.note("offer.taken", f"gives {many(job.size - request.sizes.hi, 'processor')}", job)
     resizing.prepare(state, job, resize)
 
@@ -167,7 +164,7 @@ def _take_back(state: State, job: Job, reason: str) -> None:
     """Nobody asks any more: what was begun for it ends, if the server may still end it."""
     resize = _resize_for(job)
     _close(state, job, RequestOutcome.CANCELLED, reason)
-    if resize is not None and resize.stage in _BEFORE_GO:
+    if resize is not None and resize.stage in BEFORE_GO:
         transaction.withdraw(state, job, f"the request was cancelled: {reason}")
 
 

@@ -1,9 +1,8 @@
-"""The resize transaction, event by event: talk, prepare, go, begun, decided, released."""
+"""The resize transaction once both sides agree: prepare, go, begun, decided, released."""
 
-from pliant.core import counters, ending, overtime, transaction
-from pliant.core.commands import Answer, Kill, Launch, OpenStandby, SendGo, SendOffer, SendWithdraw
+from pliant.core import ending, overtime, transaction
+from pliant.core.commands import Answer, Kill, Launch, OpenStandby, SendGo
 from pliant.core.events import (
-    OfferAnswered,
     ResizeBegun,
     ResizeDecided,
     ResizeRequested,
@@ -11,10 +10,8 @@ from pliant.core.events import (
     StandbyReady,
     WorldReady,
 )
-from pliant.core.ids import ResizeId
 from pliant.core.jobs import Job, Resize, ResizeStage
 from pliant.core.lifecycle import JobState
-from pliant.core.negotiation import Side, TalkError, TalkState, Template, Verb
 from pliant.core.placement import grow, keep_first
 from pliant.core.processors import ProcessorMap, count
 from pliant.core.scheduling import NodeView
@@ -25,66 +22,11 @@ from pliant.core.words import many
 _UNDECIDED = (ResizeStage.GO, ResizeStage.BEGUN, ResizeStage.WITHDRAWING)
 
 
-def answered(state: State, event: OfferAnswered) -> None:
-    """The application said something about an offer."""
-    template = event.template
-    found = transaction.find(state, event.job, event.run, ResizeId(template.negotiation))
-    if found is None:
-        return
-    job, resize = found
-    if template.verb is Verb.ACCEPT and resize.talk.state is TalkState.AGREED:
-        return  # said again, or the echo of our own word
-    try:
-        resize.talk = resize.talk.say(Side.APPLICATION, template)
-    except TalkError as error:
-        state.note("offer.ignored", f"answer ignored: {error}", job, resize=resize.id)
-        return
-    state.note(
-        "offer.answered",
-        f"the application answered {template.verb}"
-        + (f": {template.reason}" if template.reason else ""),
-        job,
-        resize=resize.id,
-        answer=template.verb.value,
-        size=len(resize.after),
-        seconds=state.now - resize.since,
-    )
-    if resize.talk.state is TalkState.AGREED:
-        prepare(state, job, resize)
-    elif resize.talk.state is TalkState.REFUSED:
-        transaction.close(
-            state, job, f"refused: {template.reason or 'no reason given'}", quiet=True
-        )
-    else:
-        _countered(state, job, resize, template)
-
-
-def _countered(state: State, job: Job, resize: Resize, template: Template) -> None:
-    """The application would rather have another size: take it, or end the talk."""
-    try:
-        size = counters.weigh(job, resize, template)
-    except counters.UnusableCounterError as error:
-        _reply(state, job, resize, Verb.REJECT, str(error))
-        transaction.close(state, job, f"its counter-offer was declined: {error}", quiet=True)
-        return
-    counters.take(state, job, resize, size)
-    _reply(state, job, resize, Verb.ACCEPT)
-    state.note("offer.countered", f"its counter-offer of {size} was taken", job, resize=resize.id)
-    prepare(state, job, resize)
-
-
-def _reply(state: State, job: Job, resize: Resize, verb: Verb, reason: str = "") -> None:
-    """End the talk with the server's word on what the application proposed."""
-    items = counters.agreed(resize) if verb is Verb.ACCEPT else ()
-    word = Template(resize.id, job.id, job.epoch, verb, items, resize.talk.rounds, reason)
-    resize.talk = resize.talk.say(Side.SERVER, word)
-    state.emit(SendOffer(job.id, job.run, word))
-
-
 def prepare(state: State, job: Job, resize: Resize) -> None:
     """Begin what was agreed on: start newcomers, or connect the next coordinator."""
     state.step(job, JobState.ADAPTING, f"will run on {many(len(resize.after), 'processor')}")
     resize.stage = ResizeStage.PREPARE
+    state.talking.pop(job.id, None)
     if resize.grows:
         resize.preparing = set(state.node_names(resize.newcomers))
         state.emit(Launch(job.id, job.run, resize.id, job.epoch + 1, resize.joining))
@@ -192,6 +134,7 @@ def _commit(state: State, job: Job, resize: Resize, event: ResizeDecided) -> Non
     leaving, before = resize.leaving, job.size
     overtime.book_work(state, job, resize.begun)
     job.ranks, job.epoch = resize.after, event.epoch
+    job.refusals = job.vain = 0
     overtime.arm_estimate(state, job)
     state.note(
         "job.resized",
@@ -212,6 +155,11 @@ def _commit(state: State, job: Job, resize: Resize, event: ResizeDecided) -> Non
         state.step(job, JobState.RUNNING, f"runs on {many(job.size, 'processor')}")
         _lost_newcomers(state, job, resize)
         return
+    if resize.gives_less:
+        # Who waited may have to wait again. If it grew at once, donors that are not as fast would
+        # find it grown, be asked again, and so on for ever.
+        job.steady_until = state.now + state.limits.quiet_s
+        state.timer(TimerKind.QUIET, job, state.limits.quiet_s)
     resize.stage, resize.reason = ResizeStage.RELEASE, ""
     job.reason = f"runs on {many(job.size, 'processor')}, {count(leaving)} leaving"
     state.timer(TimerKind.RELEASE, job, state.limits.resize_deadline_s)
@@ -247,12 +195,6 @@ def timed_out(state: State, timer: Timer) -> None:
         return
     job, resize = found
     match timer.kind, resize.stage:
-        case TimerKind.OFFER, ResizeStage.TALK:
-            resize.talk = resize.talk.expire()
-            waited = f"no answer within {state.limits.offer_timeout_s:g} s"
-            state.emit(SendWithdraw(job.id, job.run, resize.id, waited))
-            state.note("offer.expired", waited, job, resize=resize.id)
-            transaction.close(state, job, waited, quiet=True)
         case TimerKind.PREPARE, ResizeStage.PREPARE:
             waited = f"not prepared within {state.limits.prepare_timeout_s:g} s"
             transaction.withdraw(state, job, waited, quiet=True)
@@ -353,7 +295,7 @@ def _why_not_this_size(state: State, job: Job, event: ResizeRequested) -> str:
     if more > 0 and event.release:
         return "release names processors to give back, but the new size is larger"
     if more > count(state.free()):
-        return f"{more} more processors are needed, {count(state.free())} are free"
+        return f"needed: {many(more, 'more processor')}, free: {count(state.free())}"
     if event.release & ~job.allocation:
         return f"job {job.id} does not have all of the processors named in release"
     if event.release and count(event.release) != -more:

@@ -1,6 +1,6 @@
 """The roll of the nodes: who joins where in the processor map, who leaves it, who is empty."""
 
-from pliant.core import transaction
+from pliant.core import spares, survival, transaction
 from pliant.core.commands import Answer
 from pliant.core.events import NodeRegistered, NodeRemoved
 from pliant.core.jobs import Job
@@ -21,7 +21,7 @@ def take_in(state: State, event: NodeRegistered) -> Node:
         _take_off(state, known, f"node {known.name} has {many(event.slots, 'slot')} now")
     node = Node(event.name, _place(state, event.slots), event.slots, event.cluster)
     if known is not None:
-        node.drained = known.drained
+        node.drained, node.spare = known.drained, known.spare
         node.state, node.reason = when_alive(state, node)
     state.note("node.registered", f"node {node.name} joined with {many(node.slots, 'slot')}")
     return node
@@ -49,6 +49,8 @@ def removed(state: State, event: NodeRemoved) -> None:
         return
     _take_off(state, node, f"node {node.name} was removed")
     state.note("node.removed", f"node {node.name} was removed")
+    spares.review(state)
+    survival.review(state)
     state.plan_due = True
     state.emit(Answer(event.request, message=f"node {node.name} removed"))
 
@@ -76,8 +78,10 @@ def named(jobs: list[Job]) -> str:
 
 def when_alive(state: State, node: Node) -> tuple[NodeState, str]:
     """The state of a node whose beats arrive."""
+    if node.wanted:
+        return NodeState.UP, f"stands in for {node.stands_in}" if node.stands_in else ""
     if not node.drained:
-        return NodeState.UP, ""
+        return NodeState.SPARE, ""
     return (NodeState.DRAINING if in_use(state, node) else NodeState.DRAINED), node.drained
 
 

@@ -8,6 +8,7 @@ from pliant.core.ids import JobId, NodeName
 from pliant.core.processors import NONE, ProcessorMap, count
 from pliant.core.sizes import Sizes
 from pliant.core.speedup import LINEAR, Speedup, expected_end
+from pliant.core.values import quick
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,7 @@ class NodeView:
     processors: ProcessorMap
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class WaitingJob:
     """A job in the queue, without processors promised to it."""
@@ -82,6 +84,7 @@ class OpenRequest:
     ready: bool
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class RunningJob:
     """A job that holds processors."""
@@ -115,6 +118,12 @@ class RunningJob:
     #: Its open request for more processors. It may be offered these sizes also if it is not
     #: resizable otherwise.
     request: OpenRequest | None = None
+    #: Whether it can be suspended now (``Plan.suspends``).
+    suspendable: bool = False
+    #: The speedup that its application has measured (``speedup_of``); None: it has said nothing.
+    measured: Speedup | None = None
+    #: Whether its application would not grow when it was last asked to.
+    reluctant: bool = False
     #: The least it counts with: the larger of its two sizes while a resize is open.
     lo: int = field(init=False, compare=False, repr=False)
     #: When it ends by its estimate if its size stays as it is; None: unknown.
@@ -148,6 +157,7 @@ class RunningJob:
         )
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class View:
     """The cluster at one instant: nodes by processor, waiting by arrival, running by start."""
@@ -165,6 +175,8 @@ class View:
     memory: object = None
     #: Who asks for more processors (``RunningJob.request``), in order of arrival.
     requests: tuple[JobId, ...] = ()
+    #: Jobs that this strategy has suspended (``Plan.suspends``), by arrival.
+    suspended: tuple[WaitingJob, ...] = ()
 
     @property
     def free_by_cluster(self) -> dict[str, ProcessorMap]:
@@ -175,6 +187,7 @@ class View:
         return dict(sorted(result.items()))
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Start:
     """Start a waiting job; processors that are not free now must come from this plan's shrinks.
@@ -197,12 +210,18 @@ class Acceptance:
     start: float | None = None
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """Offer a running job this allocation: more than it has, or less, never a mixture."""
+    """Offer a running job this allocation: more than it has, or less, never a mixture.
+
+    Processors to be added that are not free now must come from this plan's shrinks.
+    """
 
     job: JobId
     processors: ProcessorMap
+    #: Whether refusing it has consequences (``NegotiationPolicy.escalation``); shrinks only.
+    mandatory: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +232,19 @@ class Rejection:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class Suspension:
+    """Have a running job save itself at its next safe point, end, and free its processors.
+
+    It is in ``View.suspended`` from then on, and started again by a `Start` at any of its sizes.
+    """
+
+    job: JobId
+    #: For people.
+    reason: str = ""
+
+
+@quick
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What a strategy wants done. Carried out in the order shrinks, starts, expansions."""
@@ -230,6 +262,8 @@ class Plan:
     memory: object = None
     #: Why jobs wait that ``reasons`` does not name; empty: it says nothing about them.
     behind: str = ""
+    #: Carried out after the shrinks; what they free is there when they are gone.
+    suspends: tuple[Suspension, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

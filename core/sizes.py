@@ -12,8 +12,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-_RANGE = re.compile(r"(\d+)(?:-(\d+))?(?::(pow2|x(\d+)|\+(\d+)))?", re.ASCII)
-_SET = re.compile(r"\{\s*\d+(?:\s*,\s*\d+)*\s*\}", re.ASCII)
+_RANGE = re.compile(r"(\d{1,12})(?:-(\d{1,12}))?(?::(pow2|x(\d{1,12})|\+(\d{1,12})))?", re.ASCII)
+_SET = re.compile(r"\{\s*\d{1,12}(?:\s*,\s*\d{1,12})*\s*\}", re.ASCII)
 #: Larger sizes are typing errors, not machines.
 LARGEST = 1 << 24
 

@@ -5,7 +5,7 @@ work a second, so a job with W units of work ends after W / S(n) seconds on n pr
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 
@@ -116,6 +116,23 @@ def expected_end(
         return since + estimate_s
     work = estimate_s * speedup(estimated_for)
     return since + max(0.0, work - done) / speedup(size)
+
+
+def speedup_of(seconds: Mapping[int, float]) -> Table:
+    """The speedup of a job whose speed was measured at some sizes, at least one.
+
+    Linear up to the smallest of them, and in between; beyond the largest it is taken to be linear
+    for as much again, so that larger sizes get tried, and flat from there on.
+
+    Args:
+        seconds: per iteration, by size; above 0.
+    """
+    sizes = sorted(seconds)
+    least, most = sizes[0], sizes[-1]
+    points = {1: 1.0}
+    points.update((size, least * seconds[least] / seconds[size]) for size in sizes)
+    points[2 * most] = 2 * points[most]
+    return Table(tuple(points.items()))
 
 
 #: What is assumed of a job that does not say.

@@ -7,14 +7,17 @@ from dataclasses import dataclass, field
 from math import inf
 
 from pliant.core.commands import Command, Note, SetTimer, Store
+from pliant.core.demands import Request, RequestAnswer
 from pliant.core.ids import JobId, NodeName, ResizeId
-from pliant.core.jobs import Job, Request, RequestAnswer
+from pliant.core.jobs import BEFORE_GO, Job
 from pliant.core.ledger import Ledger
 from pliant.core.lifecycle import ACTIVE_STATES, JobState
 from pliant.core.limits import Limits
 from pliant.core.nodes import Node
+from pliant.core.policy import NegotiationPolicy
 from pliant.core.processors import NONE, ProcessorMap
 from pliant.core.rows import Rows
+from pliant.core.scheduling import Outcome
 from pliant.core.timers import Timer, TimerKind
 
 #: The kind of the note about a part of a plan that does not fit.
@@ -27,7 +30,8 @@ class State:
 
     strategy: str
     limits: Limits
-    #: Nobody reads the history; only faults of plans are noted.
+    policy: NegotiationPolicy = field(default_factory=NegotiationPolicy)
+    #: Nobody reads the history or stores anything; only faults of plans are noted.
     silent: bool = False
     jobs: dict[JobId, Job] = field(default_factory=dict)
     nodes: dict[NodeName, Node] = field(default_factory=dict)
@@ -35,8 +39,21 @@ class State:
     waiting: dict[JobId, Job] = field(default_factory=dict)
     #: Jobs that hold processors, in order of start.
     active: dict[JobId, Job] = field(default_factory=dict)
-    #: PENDING jobs with processors promised to them.
+    #: Jobs with processors promised to them: to start, or to grow as they asked.
     promised: dict[JobId, Job] = field(default_factory=dict)
+    #: Jobs with an open resize that is talked about, or agreed on and not begun.
+    talking: dict[JobId, Job] = field(default_factory=dict)
+    #: Jobs that gave for a promise which is gone, or kept.
+    bereft: dict[JobId, None] = field(default_factory=dict)
+    #: How talks of plans ended, and how many of these the strategy is told at the moment.
+    outcomes: list[Outcome] = field(default_factory=list)
+    told: int = 0
+    #: How often the last plan was revised.
+    revisions: int = 0
+    #: Jobs whose processes may live on, for a while, on nodes that are lost.
+    cut_off: dict[JobId, Job] = field(default_factory=dict)
+    #: SUSPENDED jobs.
+    suspended: dict[JobId, Job] = field(default_factory=dict)
     #: Jobs with an open request for other sizes, in order of arrival.
     requests: dict[JobId, Job] = field(default_factory=dict)
     ledger: Ledger = field(default_factory=Ledger)
@@ -50,6 +67,9 @@ class State:
     next_resize: int = 1
     #: Whether something changed that a strategy should see.
     plan_due: bool = False
+    #: What was wrong with the last plan, and how many were wrong one after the other.
+    plan_fault: str = ""
+    plan_faults: int = 0
     now: float = 0.0
     _commands: list[Command] = field(default_factory=list)
     _dirty_jobs: set[JobId] = field(default_factory=set)
@@ -65,7 +85,8 @@ class State:
 
     def touch(self, job: Job) -> None:
         """This job changed."""
-        self._dirty_jobs.add(job.id)
+        if not self.silent:
+            self._dirty_jobs.add(job.id)
         self.rows.stale[job.id] = None
 
     def touch_node(self, node: Node) -> None:
@@ -111,7 +132,7 @@ class State:
     def drain(self) -> list[Command]:
         """Everything since the last drain, the Store first."""
         commands = self._commands
-        if self._dirty_jobs or self._dirty_nodes or self._notes or self.memory_changed:
+        if self._notes or (not self.silent and self._unstored):
             store = Store(
                 frozenset(self._dirty_jobs),
                 frozenset(self._dirty_nodes),
@@ -125,6 +146,10 @@ class State:
             self.memory_changed = False
         self._commands = []
         return commands
+
+    @property
+    def _unstored(self) -> bool:
+        return bool(self._dirty_jobs or self._dirty_nodes or self.memory_changed)
 
     # ---------------------------------------------------------------- jobs
 
@@ -153,6 +178,8 @@ class State:
             self.promise(job, job.earmark, job.earmark_from)
         if job.request is not None:
             self.requests[job.id] = job
+        if job.resize is not None and job.resize.stage in BEFORE_GO:
+            self.talking[job.id] = job
 
     def ask(self, job: Job, request: Request) -> None:
         """This job asks for other sizes."""
@@ -168,6 +195,10 @@ class State:
 
     def _index(self, job: Job) -> None:
         """Put the job where its state belongs."""
+        if job.state is JobState.SUSPENDED:
+            self.suspended[job.id] = job
+        elif self.suspended:
+            self.suspended.pop(job.id, None)
         if job.state in ACTIVE_STATES:
             self.active.setdefault(job.id, job)
             self.waiting.pop(job.id, None)
@@ -208,7 +239,7 @@ class State:
         self.touch(job)
 
     def promise(self, job: Job, processors: ProcessorMap, donors: frozenset[JobId]) -> None:
-        """Earmark processors, which nobody else was promised, for a waiting job."""
+        """Earmark processors, which nobody else was promised, for a job that waits for them."""
         job.earmark, job.earmark_from = processors, donors
         self.promised[job.id] = job
         self.ledger.earmark(processors)
@@ -220,7 +251,10 @@ class State:
         if job.earmark:
             del self.promised[job.id]
             self.ledger.unmark(job.earmark)
-            self.rows.stale.update(dict.fromkeys(sorted(job.earmark_from)))
+            job.had = 0
+            donors = dict.fromkeys(sorted(job.earmark_from))
+            self.rows.stale.update(donors)
+            self.bereft.update(donors)
             job.earmark, job.earmark_from = NONE, frozenset()
             self.unexplained[job.id] = None
             self.touch(job)
@@ -243,7 +277,7 @@ class State:
         return self.ledger.held
 
     def earmarked(self) -> ProcessorMap:
-        """Processors promised to waiting jobs."""
+        """Processors promised to jobs that wait for them."""
         return self.ledger.earmarked
 
     def free(self) -> ProcessorMap:

@@ -11,6 +11,8 @@ class TimerKind(StrEnum):
 
     #: The application has not answered an offer.
     OFFER = "offer"
+    #: The time has come from which on the application can give.
+    RELEASE_TIME = "release_time"
     #: Newcomers have not come up, or the next coordinator has not connected.
     PREPARE = "prepare"
     #: The application has not reached a safe point since GO.
@@ -19,10 +21,16 @@ class TimerKind(StrEnum):
     DEADLINE = "deadline"
     #: Leavers of a committed shrink have not gone.
     RELEASE = "release"
+    #: A stage of a suspension is overdue.
+    SAVE = "save"
     #: A node has not reported that the job's processes run.
     START = "start"
     #: Processes of an ending job are still there after KILL.
     END = "end"
+    #: All ranks have ended by themselves, and leavers or newcomers are still there.
+    STRAGGLERS = "stragglers"
+    #: Processes on a node that is cut off have ended by themselves.
+    CUT_OFF = "cut_off"
     #: The job outlived its time limit.
     LIMIT = "limit"
     #: The job has used up its estimate.

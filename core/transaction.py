@@ -3,65 +3,69 @@
 Until GO the server may end a transaction alone; from GO on the application decides.
 """
 
-from pliant.core import overtime
+from pliant.core import overtime, proposals
 from pliant.core.commands import Kill, Launch, SendOffer, SendWithdraw
 from pliant.core.ids import JobId, ResizeId
-from pliant.core.jobs import Exit, Job, Resize, ResizeStage
+from pliant.core.jobs import BEFORE_GO, Exit, Job, Resize, ResizeStage
 from pliant.core.lifecycle import JobState
-from pliant.core.negotiation import (
-    Direction,
-    Item,
-    Side,
-    Talk,
-    TalkState,
-    Template,
-    Verb,
-)
+from pliant.core.negotiation import Side, Talk, TalkState, Verb
 from pliant.core.placement import after_resize
 from pliant.core.processors import ProcessorMap, indices
 from pliant.core.state import State
 from pliant.core.timers import TimerKind
 from pliant.core.words import many
 
+#: Talks with a job that may come to nothing before it is left alone for a while. The parties of a
+#: deal may each have a last word of their own; who is asked again at once could go round for ever.
+MOST_IN_VAIN = 3
 
-def propose(
-    state: State, job: Job, target: ProcessorMap, cause: str, by: Side
-) -> tuple[Resize, Template]:
-    """Open a transaction with a talk in which one side offers another allocation.
 
-    Processors to be added are reserved at once.
+def begin(
+    state: State, job: Job, after: tuple[int, ...], cause: str, *, mandatory: bool = False
+) -> Resize:
+    """Open a transaction that leads to an allocation, in rank order; nothing is said yet.
+
+    Processors to be added that are not promised to the job are reserved at once.
     """
     number = ResizeId(state.next_resize)
     state.next_resize += 1
-    after = after_resize(job.ranks, target)
-    grows = len(after) > job.size
-    until = state.now + state.limits.offer_timeout_s
-    item = Item(
-        kind="processors",
-        quantity=abs(len(after) - job.size),
-        direction=Direction.RECEIVE if grows else Direction.RELEASE,
-        valid_until=until,
-        sizes=str(len(after)),
+    job.resize = resize = Resize(
+        number, ResizeStage.TALK, Talk(number), state.now, job.ranks, after, cause
     )
-    template = Template(number, job.id, job.epoch, Verb.OFFER, (item,), round=1, reason=cause)
-    talk = Talk(number).say(by, template)
-    job.resize = Resize(number, ResizeStage.TALK, talk, state.now, job.ranks, after, cause)
-    state.hold(job, job.resize.newcomers)
-    return job.resize, template
+    resize.mandatory = mandatory
+    state.talking[job.id] = job
+    state.hold(job, resize.newcomers & ~job.earmark)
+    return resize
 
 
-def open_talk(state: State, job: Job, target: ProcessorMap, cause: str) -> None:
+def open_talk(
+    state: State, job: Job, target: ProcessorMap, cause: str, *, mandatory: bool = False
+) -> None:
     """Offer a running job another allocation."""
-    resize, template = propose(state, job, target, cause, Side.SERVER)
+    after = after_resize(job.ranks, target)
+    offer(state, job, begin(state, job, after, cause, mandatory=mandatory))
+
+
+def offer(state: State, job: Job, resize: Resize) -> None:
+    """Make the server's next proposal."""
+    opens = resize.talk.proposer is None
+    template = proposals.propose(state, job, resize)
+    item = template.items[0]
+    resize.wishes, resize.until = (), item.valid_until
     state.emit(SendOffer(job.id, job.run, template))
     state.timer(TimerKind.OFFER, job, state.limits.offer_timeout_s)
+    price = f" for {item.price:g}" if item.price else ""
+    last = ", a last word" if template.verb is Verb.FINAL else ""
     state.note(
-        "offer.sent",
-        f"offered {many(len(resize.after), 'processor')} instead of {job.size} ({cause})",
+        "offer.sent" if opens else "offer.repeated",
+        f"offered {many(len(resize.after), 'processor')} instead of {job.size}{price} "
+        f"({resize.cause}{last})",
         job,
         resize=resize.id,
-        direction=template.items[0].direction.value,
+        direction=item.direction.value,
         size=len(resize.after),
+        round=template.round,
+        price=item.price,
         **{"from": job.size},
     )
 
@@ -72,16 +76,17 @@ def close(state: State, job: Job, reason: str, *, quiet: bool = False) -> None:
     if resize is None:
         return
     job.resize = None
+    state.talking.pop(job.id, None)
+    state.unpromise(job)
     newcomers = resize.newcomers
     free_processors(state, job, resize.gone & ~job.allocation)
     if newcomers & job.held:
-        if resize.stage is ResizeStage.TALK:
+        if resize.stage in (ResizeStage.TALK, ResizeStage.AGREED):
             free_processors(state, job, newcomers)
         else:
             state.emit(Kill(job.id, job.run, newcomers & job.held, 0.0))
-    if quiet:
-        job.quiet_until = state.now + state.limits.quiet_s
-        state.timer(TimerKind.QUIET, job, state.limits.quiet_s)
+    if quiet or _in_vain(job, resize):
+        _be_quiet(state, job, resize)
     drop_promises_from(state, job)
     if job.state is JobState.ADAPTING:
         state.step(job, JobState.RUNNING, reason)
@@ -91,17 +96,38 @@ def close(state: State, job: Job, reason: str, *, quiet: bool = False) -> None:
     state.plan_due = True
 
 
+def _in_vain(job: Job, resize: Resize) -> bool:
+    """Whether a job was asked in vain so often that nothing would come of the next time either."""
+    if resize.talk.state is not TalkState.IDLE:  # else it never heard of it
+        job.vain += 1
+    return job.vain >= MOST_IN_VAIN
+
+
+def _be_quiet(state: State, job: Job, resize: Resize) -> None:
+    """Do not ask again for a while; who will not grow, time after time, is asked less and less.
+
+    Others may have to shrink for each offer of growth.
+    """
+    job.vain = 0
+    quiet_s = state.limits.quiet_s
+    if resize.grows:
+        quiet_s *= 1 << min(job.refusals, state.limits.quiet_doublings)
+        job.refusals += 1
+    job.quiet_until = state.now + quiet_s
+    state.timer(TimerKind.QUIET, job, quiet_s)
+
+
 def withdraw(state: State, job: Job, reason: str, *, quiet: bool = False) -> None:
     """Take an offer back that the server may still end alone."""
     resize = job.resize
     if resize is None:
         return
-    if resize.talk.state is TalkState.OFFERED:
-        resize.talk = resize.talk.say(
-            Side.SERVER, Template(resize.id, job.id, job.epoch, Verb.WITHDRAW)
-        )
-    state.emit(SendWithdraw(job.id, job.run, resize.id, reason))
-    state.note("offer.withdrawn", reason, job, resize=resize.id)
+    talk = resize.talk
+    if talk.proposer is Side.SERVER and not talk.closed:
+        proposals.word(job, resize, Verb.WITHDRAW, reason)
+    if talk.state is not TalkState.IDLE:  # else the application never heard of it
+        state.emit(SendWithdraw(job.id, job.run, resize.id, reason))
+        state.note("offer.withdrawn", reason, job, resize=resize.id)
     close(state, job, reason, quiet=quiet)
 
 
@@ -110,7 +136,7 @@ def abandon(state: State, job: Job, reason: str) -> None:
     resize = job.resize
     if resize is None:
         return
-    if resize.stage in (ResizeStage.TALK, ResizeStage.PREPARE, ResizeStage.GO):
+    if resize.stage in BEFORE_GO or resize.stage is ResizeStage.GO:
         state.emit(SendWithdraw(job.id, job.run, resize.id, reason))
         state.note("offer.withdrawn", reason, job, resize=resize.id)
     close(state, job, reason)
@@ -172,11 +198,15 @@ def free_processors(state: State, job: Job, gone: ProcessorMap) -> None:
 
 
 def drop_promise(state: State, job: Job, reason: str = "waits its turn") -> None:
-    """Forget the processors earmarked for a waiting job."""
-    if job.earmark:
-        state.unpromise(job)
-        state.explain(job, reason)
-        state.plan_due = True
+    """Forget the processors earmarked for a job that waits for them."""
+    if not job.earmark:
+        return
+    if job.resize is not None:
+        withdraw(state, job, reason)
+        return
+    state.unpromise(job)
+    state.explain(job, reason)
+    state.plan_due = True
 
 
 def drop_promises_from(state: State, donor: Job) -> None:
@@ -187,19 +217,22 @@ def drop_promises_from(state: State, donor: Job) -> None:
 
 
 def drop_promises_on(state: State, processors: ProcessorMap, reason: str) -> None:
-    """These processors will not come: whoever waited for one of them waits in the queue again."""
+    """These processors will not come: whoever waited for one of them waits in the queue again.
+
+    Not who is to go on at once on what is left to it: that is `survival.review`.
+    """
     for job in list(state.promised.values()):
-        if job.earmark & processors:
+        if job.earmark & processors and not job.had:
             drop_promise(state, job, reason)
 
 
 def start_promised(state: State) -> None:
-    """Start every waiting job whose earmarked processors are all free now."""
+    """Start every job in the queue whose earmarked processors are all free now."""
     if not state.promised:
         return
     unavailable = state.held() | ~state.usable()
     for job in list(state.promised.values()):
-        if not job.earmark & unavailable:
+        if job.state is JobState.PENDING and not job.earmark & unavailable:
             start(state, job, job.earmark)
 
 
@@ -210,8 +243,11 @@ def start(state: State, job: Job, processors: ProcessorMap) -> None:
     state.hold(job, processors)
     job.epoch += 1
     job.start = job.since = state.now
-    job.done = 0.0
+    job.done, job.used_s = 0.0, 0.0
+    if job.checkpoint is not None:  # what is in it need not be done again
+        job.done, job.used_s = job.checkpoint.done, job.checkpoint.used_s
     job.starting = set(state.node_names(processors))
+    job.outlives_s = state.limits.outlives_s(job.spec.stop_after_s)
     state.step(job, JobState.STARTING, f"starts on {many(job.size, 'processor')}")
     state.emit(Launch(job.id, job.run, ResizeId(0), job.epoch, job.ranks))
     state.timer(TimerKind.START, job, state.limits.start_deadline_s)

@@ -2,7 +2,7 @@
 
 from pliant.core.ids import JobId
 from pliant.core.jobs import Job, ResizeStage
-from pliant.core.processors import ProcessorMap
+from pliant.core.processors import NONE, ProcessorMap
 from pliant.core.scheduling import (
     NodeView,
     OpenRequest,
@@ -12,6 +12,7 @@ from pliant.core.scheduling import (
     WaitingJob,
 )
 from pliant.core.sizes import Sizes
+from pliant.core.speedup import speedup_of
 from pliant.core.state import State
 
 
@@ -38,6 +39,7 @@ def view(state: State) -> View:
         total=ledger.capacity[0],
         memory=state.memory,
         requests=_requests(state) if state.requests else (),
+        suspended=_suspended(state) if state.suspended else (),
     )
 
 
@@ -49,6 +51,14 @@ def _requests(state: State) -> tuple[JobId, ...]:
         if job.request is not None and _request(job, state.ledger.capacity[0], state.now)
     ]
     return tuple(job_id for _, job_id in sorted(asking))
+
+
+def _suspended(state: State) -> tuple[WaitingJob, ...]:
+    """Whom the strategy may start again."""
+    parked = [job for job in state.suspended.values() if job.parked]
+    parked.sort(key=lambda job: (job.spec.submit, job.id))
+    shown = [waiting(job, *state.ledger.capacity) for job in parked]
+    return tuple(job for job in shown if job is not None)
 
 
 def fresh_view(state: State) -> View:
@@ -71,6 +81,7 @@ def fresh_view(state: State) -> View:
         total=total,
         memory=state.memory,
         requests=_requests(state),
+        suspended=_suspended(state),
     )
 
 
@@ -95,8 +106,9 @@ def _renew(state: State, job_id: JobId) -> None:
     if job is not None:
         running_now = running(job, rows.capacity[0], state.ledger.earmarked, state.now)
         rows.put(rows.running, job.start or 0.0, job_id, running_now)
-        if job.quiet_until > state.now:
-            rows.quiet[job_id] = job.quiet_until
+        if job.quiet_until > state.now or job.steady_until > state.now:
+            ends = (job.quiet_until, job.steady_until)
+            rows.quiet[job_id] = min(at for at in ends if at > state.now)
         return
     job = state.waiting.get(job_id)
     shown = waiting(job, *rows.capacity) if job is not None and not job.earmark else None
@@ -121,13 +133,21 @@ def waiting(job: Job, total: int, expected: int) -> WaitingJob | None:
         id=job.id,
         arrival=spec.submit,
         sizes=sizes,
-        estimate_s=spec.estimate_s,
+        estimate_s=_estimate(job),
         user=spec.user,
         requested=spec.estimated_for,
         speedup=spec.speedup,
         contract=spec.contract,
         accepted=bool(job.promise),
     )
+
+
+def _estimate(job: Job) -> float | None:
+    """What a waiting job is expected to take, less what its checkpoint saves it."""
+    spec, checkpoint = job.spec, job.checkpoint
+    if spec.estimate_s is None or checkpoint is None:
+        return spec.estimate_s
+    return max(0.0, spec.estimate_s - checkpoint.done / spec.speedup(spec.estimated_for))
 
 
 def promised(job: Job) -> PromisedJob:
@@ -140,16 +160,20 @@ def promised(job: Job) -> PromisedJob:
 def running(job: Job, total: int, earmarked: ProcessorMap, now: float) -> RunningJob:
     """A job that holds processors."""
     spec, own = job.spec, job.sizes
-    sizes = own.up_to(total) if job.resizable(now) else None
-    here = own if own.fixed and own.lo == job.size else Sizes((job.size,))
+    sizes = own.up_to(total) if job.resizable(now) else _standing(job)
+    if sizes is not None and now < job.steady_until:
+        sizes = sizes.up_to(job.size)
+    resizable = sizes is not None
+    if sizes is None:
+        sizes = own if own.fixed and own.lo == job.size else Sizes((job.size,))
     return RunningJob(
         id=job.id,
         arrival=spec.submit,
         started=job.start or 0.0,
         ranks=job.ranks,
-        held=job.held & ~earmarked,
-        sizes=sizes or here,
-        resizable=sizes is not None,
+        held=job.held & ~earmarked | (job.earmark if job.had else NONE),
+        sizes=sizes,
+        resizable=resizable,
         estimate_s=spec.estimate_s,
         user=spec.user,
         requested=spec.estimated_for,
@@ -160,7 +184,10 @@ def running(job: Job, total: int, earmarked: ProcessorMap, now: float) -> Runnin
         malleable=job.malleable and not job.sizes.fixed,
         moldable=not spec.sizes.fixed,
         target=_target(job),
+        suspendable=job.suspendable(now),
         request=_request(job, total, now) if job.request is not None else None,
+        measured=speedup_of(job.measured) if job.measured else None,
+        reluctant=job.refusals > 0,
     )
 
 
@@ -174,9 +201,17 @@ def _request(job: Job, total: int, now: float) -> OpenRequest | None:
     return OpenRequest(sizes, request.since, job.hears(now)) if sizes else None
 
 
-def _target(job: Job) -> int:
-    """The size it is going to have; nothing can be promised of a resize that is asked back."""
+def _standing(job: Job) -> Sizes | None:
+    """The sizes of a job that agreed to give, or offered to, to nobody's use so far."""
     resize = job.resize
-    if resize is None or resize.stage is ResizeStage.WITHDRAWING:
+    if resize is None or not resize.standing:
+        return None
+    return Sizes((*(resize.wishes or (len(resize.after),)), job.size))
+
+
+def _target(job: Job) -> int:
+    """The size it is going to have; nothing can be promised of a resize that may be taken back."""
+    resize = job.resize
+    if resize is None or resize.standing or resize.stage is ResizeStage.WITHDRAWING:
         return job.size
     return len(resize.after)

@@ -1,6 +1,14 @@
 """Numbers in sentences."""
 
 
-def many(number: int, thing: str) -> str:
-    """``1 processor``, ``4 processors``."""
-    return f"{number} {thing}{'' if number == 1 else 's'}"
+def many(number: int | str, thing: str, things: str = "") -> str:
+    """``1 processor``, ``4 processors``, ``2-8 processors``.
+
+    Args:
+        number: how many; sizes are a number, too, if they are one (``str(sizes)``).
+        thing: what is counted, one of it.
+        things: more of it, where that is not ``thing`` with an s.
+    """
+    if number in (1, "1"):
+        return f"1 {thing}"
+    return f"{number} {things}" if things else f"{number} {thing}s"

@@ -41,6 +41,85 @@ ROLE_COORDINATOR: Role.ValueType  # 1
 ROLE_STANDBY: Role.ValueType  # 2
 Global___Role: _TypeAlias = Role  # noqa: Y015
 
+class _SaveWord:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _SaveWordEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_SaveWord.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    SAVE_WORD_UNSPECIFIED: _SaveWord.ValueType  # 0
+    SAVE_WORD_HELD: _SaveWord.ValueType  # 1
+    """in hand, waits for a safe point; only in a Hello"""
+    SAVE_WORD_BEGUN: _SaveWord.ValueType  # 2
+    SAVE_WORD_SAVED: _SaveWord.ValueType  # 3
+    """and the processes wait for SUSPEND_STEP_LEAVE"""
+    SAVE_WORD_FAILED: _SaveWord.ValueType  # 4
+    """the application goes on"""
+    SAVE_WORD_DECLINED: _SaveWord.ValueType  # 5
+    """it had not begun and will not"""
+
+class SaveWord(_SaveWord, metaclass=_SaveWordEnumTypeWrapper): ...
+
+SAVE_WORD_UNSPECIFIED: SaveWord.ValueType  # 0
+SAVE_WORD_HELD: SaveWord.ValueType  # 1
+"""in hand, waits for a safe point; only in a Hello"""
+SAVE_WORD_BEGUN: SaveWord.ValueType  # 2
+SAVE_WORD_SAVED: SaveWord.ValueType  # 3
+"""and the processes wait for SUSPEND_STEP_LEAVE"""
+SAVE_WORD_FAILED: SaveWord.ValueType  # 4
+"""the application goes on"""
+SAVE_WORD_DECLINED: SaveWord.ValueType  # 5
+"""it had not begun and will not"""
+Global___SaveWord: _TypeAlias = SaveWord  # noqa: Y015
+
+class _SuspendStep:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _SuspendStepEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_SuspendStep.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    SUSPEND_STEP_UNSPECIFIED: _SuspendStep.ValueType  # 0
+    SUSPEND_STEP_SAVE: _SuspendStep.ValueType  # 1
+    """at the next safe point"""
+    SUSPEND_STEP_KEEP: _SuspendStep.ValueType  # 2
+    """taken back, unless it has begun"""
+    SUSPEND_STEP_LEAVE: _SuspendStep.ValueType  # 3
+    """the server knows that all is saved"""
+
+class SuspendStep(_SuspendStep, metaclass=_SuspendStepEnumTypeWrapper): ...
+
+SUSPEND_STEP_UNSPECIFIED: SuspendStep.ValueType  # 0
+SUSPEND_STEP_SAVE: SuspendStep.ValueType  # 1
+"""at the next safe point"""
+SUSPEND_STEP_KEEP: SuspendStep.ValueType  # 2
+"""taken back, unless it has begun"""
+SUSPEND_STEP_LEAVE: SuspendStep.ValueType  # 3
+"""the server knows that all is saved"""
+Global___SuspendStep: _TypeAlias = SuspendStep  # noqa: Y015
+
+class _RequestOutcome:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _RequestOutcomeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RequestOutcome.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    REQUEST_OUTCOME_UNSPECIFIED: _RequestOutcome.ValueType  # 0
+    REQUEST_OUTCOME_GRANTED: _RequestOutcome.ValueType  # 1
+    REQUEST_OUTCOME_PARTLY: _RequestOutcome.ValueType  # 2
+    REQUEST_OUTCOME_REFUSED: _RequestOutcome.ValueType  # 3
+    REQUEST_OUTCOME_CANCELLED: _RequestOutcome.ValueType  # 4
+    REQUEST_OUTCOME_EXPIRED: _RequestOutcome.ValueType  # 5
+
+class RequestOutcome(_RequestOutcome, metaclass=_RequestOutcomeEnumTypeWrapper): ...
+
+REQUEST_OUTCOME_UNSPECIFIED: RequestOutcome.ValueType  # 0
+REQUEST_OUTCOME_GRANTED: RequestOutcome.ValueType  # 1
+REQUEST_OUTCOME_PARTLY: RequestOutcome.ValueType  # 2
+REQUEST_OUTCOME_REFUSED: RequestOutcome.ValueType  # 3
+REQUEST_OUTCOME_CANCELLED: RequestOutcome.ValueType  # 4
+REQUEST_OUTCOME_EXPIRED: RequestOutcome.ValueType  # 5
+Global___RequestOutcome: _TypeAlias = RequestOutcome  # noqa: Y015
+
 class _Verb:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -102,6 +181,12 @@ class AppReport(_message.Message):
     OUTCOME_FIELD_NUMBER: _builtins.int
     PROGRESS_FIELD_NUMBER: _builtins.int
     WITHDRAWN_FIELD_NUMBER: _builtins.int
+    REQUEST_FIELD_NUMBER: _builtins.int
+    CANCEL_FIELD_NUMBER: _builtins.int
+    SAVE_FIELD_NUMBER: _builtins.int
+    CLOCK_FIELD_NUMBER: _builtins.int
+    clock: _builtins.float
+    """seconds since the epoch as it is sent, by the sender's own clock"""
     @_builtins.property
     def hello(self) -> Global___Hello: ...
     @_builtins.property
@@ -116,6 +201,12 @@ class AppReport(_message.Message):
     def progress(self) -> Global___Progress: ...
     @_builtins.property
     def withdrawn(self) -> Global___Withdrawn: ...
+    @_builtins.property
+    def request(self) -> Global___RequestSizes: ...
+    @_builtins.property
+    def cancel(self) -> Global___CancelRequest: ...
+    @_builtins.property
+    def save(self) -> Global___SaveReport: ...
     def __init__(
         self,
         *,
@@ -125,12 +216,16 @@ class AppReport(_message.Message):
         outcome: Global___Outcome | None = ...,
         progress: Global___Progress | None = ...,
         withdrawn: Global___Withdrawn | None = ...,
+        request: Global___RequestSizes | None = ...,
+        cancel: Global___CancelRequest | None = ...,
+        save: Global___SaveReport | None = ...,
+        clock: _builtins.float = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "begun", b"begun", "body", b"body", "hello", b"hello", "outcome", b"outcome", "progress", b"progress", "withdrawn", b"withdrawn"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "begun", b"begun", "body", b"body", "cancel", b"cancel", "hello", b"hello", "outcome", b"outcome", "progress", b"progress", "request", b"request", "save", b"save", "withdrawn", b"withdrawn"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "begun", b"begun", "body", b"body", "hello", b"hello", "outcome", b"outcome", "progress", b"progress", "withdrawn", b"withdrawn"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "begun", b"begun", "body", b"body", "cancel", b"cancel", "clock", b"clock", "hello", b"hello", "outcome", b"outcome", "progress", b"progress", "request", b"request", "save", b"save", "withdrawn", b"withdrawn"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["hello", "answer", "begun", "outcome", "progress", "withdrawn"]  # noqa: Y015
+    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["hello", "answer", "begun", "outcome", "progress", "withdrawn", "request", "cancel", "save"]  # noqa: Y015
     _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_body) -> _WhichOneofReturnType_body | None: ...
 
@@ -153,6 +248,10 @@ class Hello(_message.Message):
     RENDEZVOUS_FIELD_NUMBER: _builtins.int
     PENDING_RESIZE_FIELD_NUMBER: _builtins.int
     BEGUN_FIELD_NUMBER: _builtins.int
+    ON_REQUEST_FIELD_NUMBER: _builtins.int
+    REQUEST_FIELD_NUMBER: _builtins.int
+    CANCELLED_FIELD_NUMBER: _builtins.int
+    SAVING_FIELD_NUMBER: _builtins.int
     job: _builtins.int
     run: _builtins.int
     epoch: _builtins.int
@@ -171,9 +270,22 @@ class Hello(_message.Message):
     """
     begun: _builtins.bool
     """the pending resize has begun: as if Begun followed"""
+    on_request: _builtins.bool
+    """its size changes only when it asks for that"""
+    cancelled: _builtins.bool
     @_builtins.property
     def processors(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """by rank of the current communicator"""
+
+    @_builtins.property
+    def request(self) -> Global___RequestSizes:
+        """The request that it made last and whose answer it may not have heard, and whether it was
+        cancelled since.
+        """
+
+    @_builtins.property
+    def saving(self) -> Global___SaveReport:
+        """of the suspension in hand; none: not set"""
 
     def __init__(
         self,
@@ -189,14 +301,115 @@ class Hello(_message.Message):
         rendezvous: _builtins.str = ...,
         pending_resize: _builtins.int = ...,
         begun: _builtins.bool = ...,
+        on_request: _builtins.bool = ...,
+        request: Global___RequestSizes | None = ...,
+        cancelled: _builtins.bool = ...,
+        saving: Global___SaveReport | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["request", b"request", "saving", b"saving"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["begun", b"begun", "epoch", b"epoch", "job", b"job", "pending_resize", b"pending_resize", "preferred", b"preferred", "processors", b"processors", "rendezvous", b"rendezvous", "role", b"role", "run", b"run", "sizes", b"sizes", "token", b"token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["begun", b"begun", "cancelled", b"cancelled", "epoch", b"epoch", "job", b"job", "on_request", b"on_request", "pending_resize", b"pending_resize", "preferred", b"preferred", "processors", b"processors", "rendezvous", b"rendezvous", "request", b"request", "role", b"role", "run", b"run", "saving", b"saving", "sizes", b"sizes", "token", b"token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Hello: _TypeAlias = Hello  # noqa: Y015
+
+@_typing.final
+class SaveReport(_message.Message):
+    """What has come of a checkpoint."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NUMBER_FIELD_NUMBER: _builtins.int
+    WORD_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    ITERATION_FIELD_NUMBER: _builtins.int
+    BYTES_FIELD_NUMBER: _builtins.int
+    SECONDS_FIELD_NUMBER: _builtins.int
+    number: _builtins.int
+    """of the suspension; 0: the program took it by itself"""
+    word: Global___SaveWord.ValueType
+    reason: _builtins.str
+    iteration: _builtins.int
+    """where it continues"""
+    bytes: _builtins.int
+    seconds: _builtins.float
+    """that it took"""
+    def __init__(
+        self,
+        *,
+        number: _builtins.int = ...,
+        word: Global___SaveWord.ValueType = ...,
+        reason: _builtins.str = ...,
+        iteration: _builtins.int = ...,
+        bytes: _builtins.int = ...,
+        seconds: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes", b"bytes", "iteration", b"iteration", "number", b"number", "reason", b"reason", "seconds", b"seconds", "word", b"word"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SaveReport: _TypeAlias = SaveReport  # noqa: Y015
+
+@_typing.final
+class RequestSizes(_message.Message):
+    """The application wants another number of processors: more, or fewer (a release)."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NUMBER_FIELD_NUMBER: _builtins.int
+    SIZES_FIELD_NUMBER: _builtins.int
+    PREFERRED_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    DEADLINE_S_FIELD_NUMBER: _builtins.int
+    number: _builtins.int
+    """rises with each request of a run, from 1; said again: the same"""
+    sizes: _builtins.str
+    """totals that would do, in the size grammar"""
+    preferred: _builtins.int
+    """of them; 0: the largest"""
+    reason: _builtins.str
+    deadline_s: _builtins.float
+    """seconds since the epoch; 0: none"""
+    def __init__(
+        self,
+        *,
+        number: _builtins.int = ...,
+        sizes: _builtins.str = ...,
+        preferred: _builtins.int = ...,
+        reason: _builtins.str = ...,
+        deadline_s: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deadline_s", b"deadline_s", "number", b"number", "preferred", b"preferred", "reason", b"reason", "sizes", b"sizes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RequestSizes: _TypeAlias = RequestSizes  # noqa: Y015
+
+@_typing.final
+class CancelRequest(_message.Message):
+    """The application has no use for its request any more."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NUMBER_FIELD_NUMBER: _builtins.int
+    number: _builtins.int
+    def __init__(
+        self,
+        *,
+        number: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["number", b"number"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CancelRequest: _TypeAlias = CancelRequest  # noqa: Y015
 
 @_typing.final
 class Begun(_message.Message):
@@ -294,12 +507,17 @@ class Progress(_message.Message):
     SAFE_POINTS_FIELD_NUMBER: _builtins.int
     ITERATION_FIELD_NUMBER: _builtins.int
     ITERATIONS_FIELD_NUMBER: _builtins.int
+    MEASURED_FIELD_NUMBER: _builtins.int
     safe_point_age_s: _builtins.float
     """since the last safe point; negative: none yet"""
     safe_points: _builtins.int
     iteration: _builtins.int
     iterations: _builtins.int
     """of the present loop; 0: unknown"""
+    @_builtins.property
+    def measured(self) -> _containers.RepeatedCompositeFieldContainer[Global___Measured]:
+        """of the present loop, at each size that it has had"""
+
     def __init__(
         self,
         *,
@@ -307,14 +525,44 @@ class Progress(_message.Message):
         safe_points: _builtins.int = ...,
         iteration: _builtins.int = ...,
         iterations: _builtins.int = ...,
+        measured: _abc.Iterable[Global___Measured] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["iteration", b"iteration", "iterations", b"iterations", "safe_point_age_s", b"safe_point_age_s", "safe_points", b"safe_points"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["iteration", b"iteration", "iterations", b"iterations", "measured", b"measured", "safe_point_age_s", b"safe_point_age_s", "safe_points", b"safe_points"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Progress: _TypeAlias = Progress  # noqa: Y015
+
+@_typing.final
+class Measured(_message.Message):
+    """How fast a loop was at one size."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SIZE_FIELD_NUMBER: _builtins.int
+    SECONDS_PER_ITERATION_FIELD_NUMBER: _builtins.int
+    ITERATIONS_FIELD_NUMBER: _builtins.int
+    size: _builtins.int
+    seconds_per_iteration: _builtins.float
+    """the median"""
+    iterations: _builtins.int
+    """that were seen"""
+    def __init__(
+        self,
+        *,
+        size: _builtins.int = ...,
+        seconds_per_iteration: _builtins.float = ...,
+        iterations: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["iterations", b"iterations", "seconds_per_iteration", b"seconds_per_iteration", "size", b"size"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Measured: _TypeAlias = Measured  # noqa: Y015
 
 @_typing.final
 class Withdrawn(_message.Message):
@@ -348,6 +596,8 @@ class AppOrder(_message.Message):
     OFFER_FIELD_NUMBER: _builtins.int
     GO_FIELD_NUMBER: _builtins.int
     WITHDRAW_FIELD_NUMBER: _builtins.int
+    REQUEST_ANSWER_FIELD_NUMBER: _builtins.int
+    SUSPEND_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def welcome(self) -> Global___AppWelcome: ...
     @_builtins.property
@@ -358,6 +608,10 @@ class AppOrder(_message.Message):
     def go(self) -> Global___Go: ...
     @_builtins.property
     def withdraw(self) -> Global___Withdraw: ...
+    @_builtins.property
+    def request_answer(self) -> Global___RequestAnswer: ...
+    @_builtins.property
+    def suspend(self) -> Global___Suspend: ...
     def __init__(
         self,
         *,
@@ -366,12 +620,14 @@ class AppOrder(_message.Message):
         offer: Global___Template | None = ...,
         go: Global___Go | None = ...,
         withdraw: Global___Withdraw | None = ...,
+        request_answer: Global___RequestAnswer | None = ...,
+        suspend: Global___Suspend | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "go", b"go", "offer", b"offer", "refused", b"refused", "welcome", b"welcome", "withdraw", b"withdraw"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "go", b"go", "offer", b"offer", "refused", b"refused", "request_answer", b"request_answer", "suspend", b"suspend", "welcome", b"welcome", "withdraw", b"withdraw"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "go", b"go", "offer", b"offer", "refused", b"refused", "welcome", b"welcome", "withdraw", b"withdraw"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "go", b"go", "offer", b"offer", "refused", b"refused", "request_answer", b"request_answer", "suspend", b"suspend", "welcome", b"welcome", "withdraw", b"withdraw"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["welcome", "refused", "offer", "go", "withdraw"]  # noqa: Y015
+    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["welcome", "refused", "offer", "go", "withdraw", "request_answer", "suspend"]  # noqa: Y015
     _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_body) -> _WhichOneofReturnType_body | None: ...
 
@@ -397,8 +653,34 @@ class AppWelcome(_message.Message):
 Global___AppWelcome: _TypeAlias = AppWelcome  # noqa: Y015
 
 @_typing.final
+class Suspend(_message.Message):
+    """A suspension: the application saves itself at its next safe point and ends."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NUMBER_FIELD_NUMBER: _builtins.int
+    STEP_FIELD_NUMBER: _builtins.int
+    number: _builtins.int
+    step: Global___SuspendStep.ValueType
+    def __init__(
+        self,
+        *,
+        number: _builtins.int = ...,
+        step: Global___SuspendStep.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["number", b"number", "step", b"step"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Suspend: _TypeAlias = Suspend  # noqa: Y015
+
+@_typing.final
 class AppRefused(_message.Message):
-    """The session is refused for good (wrong token, stale run, sizes with an empty intersection)."""
+    """The session is refused for good (stale run, sizes with an empty intersection). Who shows a wrong
+    token may have come to a server that is not its own: the call ends with UNAUTHENTICATED.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -477,6 +759,37 @@ class Withdraw(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Withdraw: _TypeAlias = Withdraw  # noqa: Y015
+
+@_typing.final
+class RequestAnswer(_message.Message):
+    """What became of a request; nothing more is said of it, unless it is said again."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NUMBER_FIELD_NUMBER: _builtins.int
+    OUTCOME_FIELD_NUMBER: _builtins.int
+    SIZE_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    number: _builtins.int
+    outcome: Global___RequestOutcome.ValueType
+    size: _builtins.int
+    """processors that the job had then"""
+    reason: _builtins.str
+    def __init__(
+        self,
+        *,
+        number: _builtins.int = ...,
+        outcome: Global___RequestOutcome.ValueType = ...,
+        size: _builtins.int = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["number", b"number", "outcome", b"outcome", "reason", b"reason", "size", b"size"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RequestAnswer: _TypeAlias = RequestAnswer  # noqa: Y015
 
 @_typing.final
 class Item(_message.Message):

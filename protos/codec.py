@@ -8,15 +8,21 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from pliant.core import events, negotiation
+from pliant.core import commands, events, negotiation
+from pliant.core.demands import RequestAnswer, RequestOutcome
 from pliant.core.ids import JobId, NodeName, ResizeId
 from pliant.core.jobs import Exit
 from pliant.core.processors import of
 from pliant.core.sizes import Sizes, SizesError, parse_sizes
 from pliant.protos import app_pb2, node_pb2
+from pliant.protos.texts import LONGEST_WHY, words
 
 #: A processor index beyond this is a mistake or an attack: it would make a bit set of megabytes.
 LARGEST_PROCESSOR = 1 << 24
+#: The same of sizes: a set of some hundred.
+LONGEST_SIZES = 4000
+#: Items of one message of a talk.
+MOST_ITEMS = 16
 
 
 class CodecError(ValueError):
@@ -38,6 +44,14 @@ _DIRECTIONS = {
     negotiation.Direction.RECEIVE: app_pb2.DIRECTION_RECEIVE,
 }
 _DIRECTIONS_BACK = {wire: direction for direction, wire in _DIRECTIONS.items()}
+_OUTCOMES = {
+    RequestOutcome.GRANTED: app_pb2.REQUEST_OUTCOME_GRANTED,
+    RequestOutcome.PARTLY: app_pb2.REQUEST_OUTCOME_PARTLY,
+    RequestOutcome.REFUSED: app_pb2.REQUEST_OUTCOME_REFUSED,
+    RequestOutcome.CANCELLED: app_pb2.REQUEST_OUTCOME_CANCELLED,
+    RequestOutcome.EXPIRED: app_pb2.REQUEST_OUTCOME_EXPIRED,
+}
+_OUTCOMES_BACK = {wire: outcome for outcome, wire in _OUTCOMES.items()}
 
 
 # ------------------------------------------------------------------ negotiation
@@ -52,7 +66,7 @@ def template_to_proto(template: negotiation.Template) -> app_pb2.Template:
         round=template.round,
         verb=_VERBS[template.verb],
         items=[_item_to_proto(item) for item in template.items],
-        reason=template.reason,
+        reason=words(template.reason),
     )
 
 
@@ -61,6 +75,8 @@ def template_from_proto(message: app_pb2.Template) -> negotiation.Template:
     verb = _VERBS_BACK.get(message.verb)
     if verb is None:
         raise CodecError(f"verb: {message.verb} is unknown")
+    if len(message.items) > MOST_ITEMS:
+        raise CodecError(f"items: {len(message.items)}, at most {MOST_ITEMS} are read")
     return negotiation.Template(
         negotiation=message.negotiation,
         job=message.job,
@@ -68,13 +84,13 @@ def template_from_proto(message: app_pb2.Template) -> negotiation.Template:
         verb=verb,
         items=tuple(_item_from_proto(item) for item in message.items),
         round=message.round,
-        reason=message.reason,
+        reason=message.reason[:LONGEST_WHY],
     )
 
 
 def _item_to_proto(item: negotiation.Item) -> app_pb2.Item:
     return app_pb2.Item(
-        kind=item.kind,
+        kind=words(item.kind),
         quantity=item.quantity,
         direction=_DIRECTIONS[item.direction],
         price=item.price,
@@ -95,17 +111,23 @@ def _item_from_proto(message: app_pb2.Item) -> negotiation.Item:
     try:
         status = negotiation.ItemStatus(message.status or negotiation.ItemStatus.PENDING)
     except ValueError:
-        raise CodecError(f"status: {message.status!r} is unknown") from None
+        raise CodecError(f"status: {message.status[:80]!r} is unknown") from None
+    for field, text, most in (
+        ("kind", message.kind, LONGEST_WHY),
+        ("sizes", message.sizes, LONGEST_SIZES),
+    ):
+        if len(text) > most:
+            raise CodecError(f"{field}: longer than {most} characters")
     return negotiation.Item(
         kind=message.kind,
         quantity=message.quantity,
         direction=direction,
-        price=_finite("price", message.price),
-        not_before=_finite("not_before_s", message.not_before_s),
-        valid_until=_finite("valid_until_s", message.valid_until_s),
+        price=finite("price", message.price),
+        not_before=finite("not_before_s", message.not_before_s),
+        valid_until=finite("valid_until_s", message.valid_until_s),
         mandatory=message.mandatory,
         required=message.required,
-        estimated_cost_s=_finite("estimated_cost_s", message.estimated_cost_s),
+        estimated_cost_s=finite("estimated_cost_s", message.estimated_cost_s),
         sizes=message.sizes,
         status=status,
     )
@@ -123,6 +145,7 @@ def registration_from_proto(message: app_pb2.Hello) -> events.ApplicationRegiste
         processors=_processors(message.processors),
         sizes=_sizes(message.sizes, message.preferred),
         pending=ResizeId(message.pending_resize),
+        on_request=message.on_request,
     )
 
 
@@ -142,16 +165,82 @@ def decision_from_proto(job: JobId, run: int, message: app_pb2.Outcome) -> event
         committed=message.committed,
         epoch=message.epoch,
         processors=_processors(message.processors),
-        stage=message.stage,
-        reason=message.reason,
-        seconds={name: _finite(name, value) for name, value in message.seconds.items()},
+        stage=message.stage[:LONGEST_WHY],
+        reason=message.reason[:LONGEST_WHY],
+        seconds={name: finite(name, value) for name, value in message.seconds.items()},
         bytes_moved=message.bytes_moved,
     )
+
+
+def request_from_proto(
+    job: JobId, run: int, message: app_pb2.RequestSizes
+) -> events.SizesRequested:
+    """Read what an application asks for, or raise CodecError."""
+    if not message.number:
+        raise CodecError("number: requests count from 1")
+    sizes = _sizes(message.sizes, message.preferred)
+    if sizes is None:
+        raise CodecError("sizes: a request names some")
+    if len(message.reason) > LONGEST_WHY:
+        raise CodecError(f"reason: longer than {LONGEST_WHY} characters")
+    deadline = finite("deadline_s", message.deadline_s)
+    return events.SizesRequested(
+        job=job,
+        run=run,
+        number=message.number,
+        sizes=sizes,
+        reason=message.reason,
+        deadline=deadline or None,
+    )
+
+
+def asked_from_proto(
+    message: app_pb2.Hello,
+) -> events.SizesRequested | events.RequestCancelled | None:
+    """What a Hello says of its last request, None: nothing. May raise CodecError."""
+    if not message.HasField("request"):
+        return None
+    job, run = JobId(message.job), message.run
+    request = request_from_proto(job, run, message.request)
+    return events.RequestCancelled(job, run, request.number) if message.cancelled else request
+
+
+def answer_to_proto(answer: commands.AnswerRequest) -> app_pb2.RequestAnswer:
+    """Put the answer to a request on the wire."""
+    return app_pb2.RequestAnswer(
+        number=answer.number,
+        outcome=_OUTCOMES[answer.outcome],
+        size=answer.size,
+        reason=words(answer.reason),
+    )
+
+
+def answer_from_proto(message: app_pb2.RequestAnswer) -> RequestAnswer:
+    """Read the answer to a request, or raise CodecError."""
+    outcome = _OUTCOMES_BACK.get(message.outcome)
+    if outcome is None:
+        raise CodecError(f"outcome: {message.outcome} is unknown")
+    return RequestAnswer(message.number, outcome, message.size, message.reason)
+
+
+def speeds_from_proto(
+    job: JobId, run: int, message: app_pb2.Progress
+) -> events.SpeedMeasured | None:
+    """Read how fast an application is, None: it does not say. May raise CodecError."""
+    seconds: dict[int, float] = {}
+    for each in message.measured:
+        value = finite("seconds_per_iteration", each.seconds_per_iteration)
+        if not 1 <= each.size <= LARGEST_PROCESSOR or value <= 0:
+            raise CodecError(f"measured: {value} s per iteration on {each.size} processors")
+        seconds[each.size] = value
+    return events.SpeedMeasured(job, run, seconds) if seconds else None
 
 
 def _sizes(text: str, preferred: int) -> Sizes | None:
     if not text:
         return None
+    if len(text) > LONGEST_SIZES:
+        raise CodecError(f"sizes: longer than {LONGEST_SIZES} characters")
     try:
         return parse_sizes(text, preferred or None)
     except SizesError as error:
@@ -174,6 +263,7 @@ def node_from_proto(message: node_pb2.Register) -> events.NodeRegistered:
         address=message.address or "127.0.0.1",
         memory_bytes=message.memory_bytes,
         worlds=tuple(_live_world(world) for world in message.worlds),
+        spare=message.spare,
     )
 
 
@@ -184,7 +274,7 @@ def exits_from_proto(message: node_pb2.RanksExited) -> events.ProcessesExited:
         run=message.run,
         resize=ResizeId(message.resize),
         exits=tuple(
-            Exit(_processors([end.processor])[0], end.code, end.signal, end.reason)
+            Exit(_processors([end.processor])[0], end.code, end.signal, end.reason, end.cut_off)
             for end in message.exits
         ),
     )
@@ -215,7 +305,8 @@ def _processors(values: Iterable[int]) -> tuple[int, ...]:
     return result
 
 
-def _finite(field: str, value: float) -> float:
+def finite(field: str, value: float) -> float:
+    """A number that is one, or CodecError."""
     if not math.isfinite(value):
         raise CodecError(f"{field}: expected a finite number, got {value}")
     return value

@@ -77,6 +77,8 @@ class Register(_message.Message):
     MEMORY_BYTES_FIELD_NUMBER: _builtins.int
     GENERATION_FIELD_NUMBER: _builtins.int
     WORLDS_FIELD_NUMBER: _builtins.int
+    SPARE_FIELD_NUMBER: _builtins.int
+    LIFE_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     cluster: _builtins.str
     slots: _builtins.int
@@ -87,6 +89,10 @@ class Register(_message.Message):
     """physical memory of the node"""
     generation: _builtins.int
     """highest server generation this controller has obeyed; 0 = none"""
+    spare: _builtins.bool
+    """it waits until a node of its cluster is lost"""
+    life: _builtins.str
+    """of the server with that generation; empty = not known"""
     @_builtins.property
     def worlds(self) -> _containers.RepeatedCompositeFieldContainer[Global___LiveWorld]: ...
     def __init__(
@@ -100,10 +106,12 @@ class Register(_message.Message):
         memory_bytes: _builtins.int = ...,
         generation: _builtins.int = ...,
         worlds: _abc.Iterable[Global___LiveWorld] | None = ...,
+        spare: _builtins.bool = ...,
+        life: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "boot_id", b"boot_id", "cluster", b"cluster", "generation", b"generation", "memory_bytes", b"memory_bytes", "name", b"name", "slots", b"slots", "worlds", b"worlds"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "boot_id", b"boot_id", "cluster", b"cluster", "generation", b"generation", "life", b"life", "memory_bytes", b"memory_bytes", "name", b"name", "slots", b"slots", "spare", b"spare", "worlds", b"worlds"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -155,8 +163,20 @@ class Beat(_message.Message):
     SEQUENCE_FIELD_NUMBER: _builtins.int
     IDLE_MEMORY_BYTES_FIELD_NUMBER: _builtins.int
     JOBS_FIELD_NUMBER: _builtins.int
+    REPORTS_FIELD_NUMBER: _builtins.int
+    ORDERS_FIELD_NUMBER: _builtins.int
+    CONFIRM_FIELD_NUMBER: _builtins.int
     sequence: _builtins.int
     idle_memory_bytes: _builtins.int
+    reports: _builtins.int
+    """On this stream, so that whoever has missed something notices: the stream is then closed, and
+    the registration on the next one tells all again.
+    sent before this one, without beats
+    """
+    orders: _builtins.int
+    """carried out, without Welcome"""
+    confirm: _builtins.bool
+    """answer with BeatHeard: something here may only run in contact"""
     @_builtins.property
     def jobs(self) -> _containers.RepeatedCompositeFieldContainer[Global___JobUsage]: ...
     def __init__(
@@ -165,12 +185,22 @@ class Beat(_message.Message):
         sequence: _builtins.int = ...,
         idle_memory_bytes: _builtins.int = ...,
         jobs: _abc.Iterable[Global___JobUsage] | None = ...,
+        reports: _builtins.int | None = ...,
+        orders: _builtins.int | None = ...,
+        confirm: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_orders", b"_orders", "_reports", b"_reports", "orders", b"orders", "reports", b"reports"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["idle_memory_bytes", b"idle_memory_bytes", "jobs", b"jobs", "sequence", b"sequence"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_orders", b"_orders", "_reports", b"_reports", "confirm", b"confirm", "idle_memory_bytes", b"idle_memory_bytes", "jobs", b"jobs", "orders", b"orders", "reports", b"reports", "sequence", b"sequence"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__orders: _TypeAlias = _typing.Literal["orders"]  # noqa: Y015
+    _WhichOneofArgType__orders: _TypeAlias = _typing.Literal["_orders", b"_orders"]  # noqa: Y015
+    _WhichOneofReturnType__reports: _TypeAlias = _typing.Literal["reports"]  # noqa: Y015
+    _WhichOneofArgType__reports: _TypeAlias = _typing.Literal["_reports", b"_reports"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__orders) -> _WhichOneofReturnType__orders | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__reports) -> _WhichOneofReturnType__reports | None: ...
 
 Global___Beat: _TypeAlias = Beat  # noqa: Y015
 
@@ -327,6 +357,7 @@ class RankExit(_message.Message):
     SIGNAL_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     AT_FIELD_NUMBER: _builtins.int
+    CUT_OFF_FIELD_NUMBER: _builtins.int
     rank: _builtins.int
     """in its world"""
     processor: _builtins.int
@@ -338,6 +369,8 @@ class RankExit(_message.Message):
     """launch failures, aborts: text for the user"""
     at: _builtins.float
     """seconds since the epoch, the node's clock"""
+    cut_off: _builtins.bool
+    """ended, or not started, because the node had lost its server"""
     def __init__(
         self,
         *,
@@ -347,10 +380,11 @@ class RankExit(_message.Message):
         signal: _builtins.int = ...,
         reason: _builtins.str = ...,
         at: _builtins.float = ...,
+        cut_off: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["at", b"at", "code", b"code", "processor", b"processor", "rank", b"rank", "reason", b"reason", "signal", b"signal"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at", b"at", "code", b"code", "cut_off", b"cut_off", "processor", b"processor", "rank", b"rank", "reason", b"reason", "signal", b"signal"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -369,6 +403,7 @@ class NodeOrder(_message.Message):
     CONTROL_FIELD_NUMBER: _builtins.int
     KILL_FIELD_NUMBER: _builtins.int
     EXIT_ACK_FIELD_NUMBER: _builtins.int
+    BEAT_HEARD_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def welcome(self) -> Global___Welcome: ...
     @_builtins.property
@@ -383,6 +418,8 @@ class NodeOrder(_message.Message):
     def kill(self) -> Global___Kill: ...
     @_builtins.property
     def exit_ack(self) -> Global___ExitAck: ...
+    @_builtins.property
+    def beat_heard(self) -> Global___BeatHeard: ...
     def __init__(
         self,
         *,
@@ -393,12 +430,13 @@ class NodeOrder(_message.Message):
         control: Global___Control | None = ...,
         kill: Global___Kill | None = ...,
         exit_ack: Global___ExitAck | None = ...,
+        beat_heard: Global___BeatHeard | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "control", b"control", "exit_ack", b"exit_ack", "fence_done", b"fence_done", "kill", b"kill", "refused", b"refused", "start_world", b"start_world", "welcome", b"welcome"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["beat_heard", b"beat_heard", "body", b"body", "control", b"control", "exit_ack", b"exit_ack", "fence_done", b"fence_done", "kill", b"kill", "refused", b"refused", "start_world", b"start_world", "welcome", b"welcome"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "control", b"control", "exit_ack", b"exit_ack", "fence_done", b"fence_done", "kill", b"kill", "refused", b"refused", "start_world", b"start_world", "welcome", b"welcome"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["beat_heard", b"beat_heard", "body", b"body", "control", b"control", "exit_ack", b"exit_ack", "fence_done", b"fence_done", "kill", b"kill", "refused", b"refused", "start_world", b"start_world", "welcome", b"welcome"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["welcome", "refused", "start_world", "fence_done", "control", "kill", "exit_ack"]  # noqa: Y015
+    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["welcome", "refused", "start_world", "fence_done", "control", "kill", "exit_ack", "beat_heard"]  # noqa: Y015
     _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_body) -> _WhichOneofReturnType_body | None: ...
 
@@ -411,21 +449,25 @@ class Welcome(_message.Message):
     GENERATION_FIELD_NUMBER: _builtins.int
     BEAT_INTERVAL_S_FIELD_NUMBER: _builtins.int
     FIRST_PROCESSOR_FIELD_NUMBER: _builtins.int
+    LIFE_FIELD_NUMBER: _builtins.int
     generation: _builtins.int
     """of the server; an order from a lower one is ignored"""
     beat_interval_s: _builtins.float
     first_processor: _builtins.int
     """global index of this node's slot 0"""
+    life: _builtins.str
+    """of this start of the server: two of one generation differ"""
     def __init__(
         self,
         *,
         generation: _builtins.int = ...,
         beat_interval_s: _builtins.float = ...,
         first_processor: _builtins.int = ...,
+        life: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["beat_interval_s", b"beat_interval_s", "first_processor", b"first_processor", "generation", b"generation"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["beat_interval_s", b"beat_interval_s", "first_processor", b"first_processor", "generation", b"generation", "life", b"life"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -481,6 +523,10 @@ class StartWorld(_message.Message):
     NODE_LIST_FIELD_NUMBER: _builtins.int
     KILL_GRACE_S_FIELD_NUMBER: _builtins.int
     PROCESSORS_FIELD_NUMBER: _builtins.int
+    CHECKPOINT_FIELD_NUMBER: _builtins.int
+    STOP_AFTER_S_FIELD_NUMBER: _builtins.int
+    LEASE_S_FIELD_NUMBER: _builtins.int
+    HEARD_FIELD_NUMBER: _builtins.int
     world: _builtins.str
     """globally unique: also the PMI kvs name"""
     job: _builtins.int
@@ -513,6 +559,15 @@ class StartWorld(_message.Message):
     node_list: _builtins.bytes
     """one line "host:slots" per node of the job"""
     kill_grace_s: _builtins.float
+    checkpoint: _builtins.bytes
+    """folder of the job's checkpoints; empty: it takes none"""
+    stop_after_s: _builtins.float
+    """End the ranks when no contact with the server was confirmed for lease_s and this many seconds;
+    absent: never.
+    """
+    lease_s: _builtins.float
+    heard: _builtins.int
+    """the last beat of this stream that has arrived; 0: Register"""
     @_builtins.property
     def ranks(self) -> _containers.RepeatedCompositeFieldContainer[Global___Placement]:
         """those on this node"""
@@ -553,12 +608,18 @@ class StartWorld(_message.Message):
         node_list: _builtins.bytes = ...,
         kill_grace_s: _builtins.float = ...,
         processors: _abc.Iterable[_builtins.int] | None = ...,
+        checkpoint: _builtins.bytes = ...,
+        stop_after_s: _builtins.float | None = ...,
+        lease_s: _builtins.float = ...,
+        heard: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_stop_after_s", b"_stop_after_s", "stop_after_s", b"stop_after_s"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address_file", b"address_file", "application_address", b"application_address", "argv", b"argv", "directory", b"directory", "environment", b"environment", "epoch", b"epoch", "job", b"job", "kill_grace_s", b"kill_grace_s", "node_list", b"node_list", "process_mapping", b"process_mapping", "processors", b"processors", "ranks", b"ranks", "resize", b"resize", "run", b"run", "spans_nodes", b"spans_nodes", "stderr", b"stderr", "stdin", b"stdin", "stdout", b"stdout", "token", b"token", "type", b"type", "umask", b"umask", "world", b"world", "world_size", b"world_size"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_stop_after_s", b"_stop_after_s", "address_file", b"address_file", "application_address", b"application_address", "argv", b"argv", "checkpoint", b"checkpoint", "directory", b"directory", "environment", b"environment", "epoch", b"epoch", "heard", b"heard", "job", b"job", "kill_grace_s", b"kill_grace_s", "lease_s", b"lease_s", "node_list", b"node_list", "process_mapping", b"process_mapping", "processors", b"processors", "ranks", b"ranks", "resize", b"resize", "run", b"run", "spans_nodes", b"spans_nodes", "stderr", b"stderr", "stdin", b"stdin", "stdout", b"stdout", "stop_after_s", b"stop_after_s", "token", b"token", "type", b"type", "umask", b"umask", "world", b"world", "world_size", b"world_size"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__stop_after_s: _TypeAlias = _typing.Literal["stop_after_s"]  # noqa: Y015
+    _WhichOneofArgType__stop_after_s: _TypeAlias = _typing.Literal["_stop_after_s", b"_stop_after_s"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__stop_after_s) -> _WhichOneofReturnType__stop_after_s | None: ...
 
 Global___StartWorld: _TypeAlias = StartWorld  # noqa: Y015
 
@@ -694,6 +755,27 @@ class Kill(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Kill: _TypeAlias = Kill  # noqa: Y015
+
+@_typing.final
+class BeatHeard(_message.Message):
+    """This beat has arrived: a lease begins at the time at which the node sent it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SEQUENCE_FIELD_NUMBER: _builtins.int
+    sequence: _builtins.int
+    def __init__(
+        self,
+        *,
+        sequence: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["sequence", b"sequence"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BeatHeard: _TypeAlias = BeatHeard  # noqa: Y015
 
 @_typing.final
 class ExitAck(_message.Message):

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from pliant.core.processors import count
 from pliant.core.scheduling import Availability, View, WaitingJob
+from pliant.core.words import many
 
 
 def now_or_later(job: WaitingJob, view: View, within_reach: int) -> Availability:
@@ -15,8 +16,7 @@ def now_or_later(job: WaitingJob, view: View, within_reach: int) -> Availability
         within_reach: processors that the strategy could give a new job now.
     """
     if job.sizes.lo > view.total:
-        reason = f"needs {job.sizes.lo} processors, the cluster has {view.total}"
-        return Availability(False, None, 0, reason)
+        return Availability(False, None, 0, too_wide(job, view.total))
     if job.sizes.lo <= within_reach:
         return Availability(
             True, view.now, job.sizes.down(within_reach), "processors are available"
@@ -31,9 +31,14 @@ def now_or_later(job: WaitingJob, view: View, within_reach: int) -> Availability
     return Availability(True, None, job.sizes.lo, "the running jobs state no estimates")
 
 
+def too_wide(job: WaitingJob, most: int, whose: str = "cluster") -> str:
+    """Why a job can never run, for people: ``whose`` has no more than ``most`` processors."""
+    return f"needs {many(job.sizes.lo, 'processor')}, the {whose} has {most}"
+
+
 def needs(job: WaitingJob, reach: int) -> str:
     """Why a job waits, for people."""
-    return f"needs at least {job.sizes.lo} processors, {reach} can be given to it now"
+    return f"needs at least {many(job.sizes.lo, 'processor')}, {reach} can be given to it now"
 
 
 def promised_total(view: View) -> int:

@@ -70,8 +70,10 @@ def _from_head(queue: Sequence[WaitingJob], free: int, wanted: Wanted) -> tuple[
 
 def _seconds(job: WaitingJob, size: int) -> float:
     """How long it is planned to run; infinite if it does not say."""
-    time = job.time_on(size)
-    return math.inf if time is None else max(time, SHORTEST_S)
+    time = job.estimate_s if size == job.requested else job.time_on(size)
+    if time is None:
+        return math.inf
+    return time if time > SHORTEST_S else SHORTEST_S
 
 
 def _coming(view: View, chosen: Sequence[Choice]) -> list[Release]:
@@ -98,12 +100,14 @@ def easy(
     shadow, extra = _shadow(queue[blocked].sizes.lo, free, _coming(view, chosen))
     if shadow == math.inf:
         return chosen
+    now = view.now
     for job in rest:
-        if job.sizes.values[0] > free:
+        values = job.sizes.values
+        if values[0] > free:
             continue
-        size = job.sizes.down(min(wanted(job), free))
-        if view.now + _seconds(job, size) > shadow:
-            size = job.sizes.down(min(size, extra))
+        size = values[0] if len(values) == 1 else job.sizes.down(min(wanted(job), free))
+        if now + _seconds(job, size) > shadow:
+            size = job.sizes.down(extra) if size > extra else size
             extra -= size
         if size:
             chosen.append((job, size))

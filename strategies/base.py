@@ -23,6 +23,15 @@ class Strategy(ABC):
         """What to do now."""
 
     def revise(self, view: View, outcomes: Sequence[Outcome]) -> Plan:
-        """Plan again after talks; by default, whoever refused is not resizable in ``view``."""
+        """Plan again after talks that did not go as planned.
+
+        Who refused is not resizable in ``view`` for a while. Who agreed, or would give another
+        number, to nobody's use so far can be shrunk to just these sizes without being asked again;
+        what the plan does not use of that is withdrawn. The default is to plan as ever.
+        """
         del outcomes
         return self.allocate_processors(view)
+
+    def plan(self, view: View, outcomes: Sequence[Outcome] = ()) -> Plan:
+        """What ``RunStrategy`` asks for: a plan, or the last one revised."""
+        return self.revise(view, outcomes) if outcomes else self.allocate_processors(view)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from pliant.core.processors import count
 from pliant.core.scheduling import Availability, Plan, View, WaitingJob
-from pliant.strategies.availability import needs
+from pliant.strategies.availability import needs, too_wide
 from pliant.strategies.backfill import WALKS, Backfill, plan, preferred
 from pliant.strategies.base import Strategy
 from pliant.strategies.orders import Dynp, DynpMemory, Policy, in_order
@@ -70,8 +70,7 @@ class Composed(Strategy):
         free = count(placer.free)
         if self._resizing is not None:
             self._resizing.after(view, placer)
-        started = {start.job for start in placer.starts}
-        first = next((job for job in queue if job.id not in started), None)
+        first = _first_left(queue, placer)
         present = self._under(policy)
         reasons = {} if first is None else {first.id: needs(first, free) + present}
         return placer.plan(reasons, memory.to_memory() if memory else None, BEHIND + present)
@@ -84,8 +83,7 @@ class Composed(Strategy):
         changes.
         """
         if job.sizes.lo > view.total:
-            reason = f"needs {job.sizes.lo} processors, the cluster has {view.total}"
-            return Availability(False, None, 0, reason)
+            return Availability(False, None, 0, too_wide(job, view.total))
         _, policy = self._policy(view)
         others = [other for other in view.waiting if other.id != job.id]
         line = sorted([*others, job], key=lambda each: (each.arrival, each.id))
@@ -119,3 +117,11 @@ class Composed(Strategy):
 
     def _under(self, policy: Policy) -> str:
         return f" (under the present policy, {policy})" if isinstance(self._order, Dynp) else ""
+
+
+def _first_left(queue: Sequence[WaitingJob], placer: Placer) -> WaitingJob | None:
+    """The first of the queue that does not start."""
+    if not placer.starts:
+        return queue[0] if queue else None
+    started = {start.job for start in placer.starts}
+    return next((job for job in queue if job.id not in started), None)

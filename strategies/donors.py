@@ -6,7 +6,7 @@ from heapq import heapify, heappop, heappush
 from pliant.core.ids import JobId
 from pliant.core.processors import NONE, ProcessorMap, of
 from pliant.core.scheduling import RunningJob, View
-from pliant.strategies.placing import Placer, usable
+from pliant.strategies.placing import Placer
 
 #: The one with most of it gives first: (job, its size on paper).
 Wealth = Callable[[RunningJob, int], float]
@@ -18,45 +18,59 @@ def donors_of(view: View) -> list[RunningJob]:
 
 
 class Floors:
-    """How far down donors may go for somebody, and who is the richest above that."""
+    """How far down donors may go for somebody, and who is the richest above that.
 
-    def __init__(self, donors: Sequence[RunningJob], least: Sequence[int], wealth: Wealth) -> None:
+    Mostly nobody waits for processors, so donors are counted when somebody asks.
+    """
+
+    def __init__(
+        self, donors: Sequence[RunningJob], keeps: Callable[[RunningJob], int], wealth: Wealth
+    ) -> None:
         self._donors = donors
+        self._keeps = keeps
         self._wealth = wealth
-        self._places = {job.id: place for place, job in enumerate(donors)}
+        self._places: dict[JobId, int] = {}
         #: By job, the size that it keeps.
-        self.least = dict(zip(self._places, least, strict=True))
-        #: How many processors all donors together have above it.
-        self.above = 0
-        #: (-wealth, place, size): also entries of sizes that are no longer true.
-        self._heap: list[tuple[float, int, int]] = []
+        self.least: dict[JobId, int] = {}
+        self._above = 0
+        #: (-wealth, place, size): also entries of sizes that are no longer true; None: not counted.
+        self._heap: list[tuple[float, int, int]] | None = None
 
-    def count(self, sizes: dict[JobId, int]) -> None:
-        """Begin with these sizes."""
-        self.above, self._heap = 0, []
-        for job in self._donors:
-            self._count(job, sizes[job.id])
-        heapify(self._heap)
+    def above(self, sizes: dict[JobId, int]) -> int:
+        """How many processors all donors together have above what they keep."""
+        self._counted(sizes)
+        return self._above
 
-    def _count(self, job: RunningJob, size: int) -> None:
-        more = size - self.least[job.id]
-        if more > 0:
-            self.above += more
-            self._heap.append(self._entry(job, size))
+    def forget(self) -> None:
+        """Other sizes are true now."""
+        self._heap = None
+
+    def _counted(self, sizes: dict[JobId, int]) -> list[tuple[float, int, int]]:
+        if not self._places:
+            self._places = {job.id: place for place, job in enumerate(self._donors)}
+            self.least = {job.id: self._keeps(job) for job in self._donors}
+        if self._heap is None:
+            more = [(job, sizes[job.id] - self.least[job.id]) for job in self._donors]
+            self._above = sum(number for _, number in more if number > 0)
+            self._heap = [self._entry(job, sizes[job.id]) for job, number in more if number > 0]
+            heapify(self._heap)
+        return self._heap
 
     def _entry(self, job: RunningJob, size: int) -> tuple[float, int, int]:
         return -self._wealth(job, size), self._places[job.id], size
 
     def lowered(self, job: RunningJob, before: int, size: int) -> None:
         """A donor's size has changed."""
+        if self._heap is None:
+            return
         least = self.least[job.id]
-        self.above += max(0, size - least) - max(0, before - least)
+        self._above += max(0, size - least) - max(0, before - least)
         if size > least:
             heappush(self._heap, self._entry(job, size))
 
     def richest(self, sizes: dict[JobId, int]) -> RunningJob | None:
         """Who gives next, the first started of equals; None: nobody is above its floor."""
-        heap = self._heap
+        heap = self._counted(sizes)
         while heap:
             _, place, size = heap[0]
             job = self._donors[place]
@@ -69,12 +83,12 @@ class Floors:
 class Ledger:
     """Sizes and processors on paper, until all of it is offered."""
 
-    def __init__(self, view: View, wealth: Wealth) -> None:
-        self._usable = usable(view.nodes)
+    def __init__(self, view: View, usable: ProcessorMap, wealth: Wealth) -> None:
+        self._usable = usable
         self.donors = donors_of(view)
         self.sizes = {job.id: job.size for job in self.donors}
-        self.minima = Floors(self.donors, [job.sizes.lo for job in self.donors], wealth)
-        self.preferred = Floors(self.donors, [job.sizes.wanted for job in self.donors], wealth)
+        self.minima = Floors(self.donors, lambda job: job.sizes.lo, wealth)
+        self.preferred = Floors(self.donors, lambda job: job.sizes.wanted, wealth)
         #: Given, not yet promised to anybody.
         self.spare: ProcessorMap = NONE
         self.undo(self.sizes, self.spare)
@@ -92,7 +106,7 @@ class Ledger:
         """Go back to what was on paper before."""
         self.sizes, self.spare = sizes, spare
         for floors in (self.minima, self.preferred):
-            floors.count(sizes)
+            floors.forget()
 
     def offer(self, placer: Placer) -> None:
         """Ask every donor for what it shall give."""

@@ -5,21 +5,21 @@ spare, then a part of what was asked for, this module does so for every strategy
 the strategy and who asks for plans. A view without requests goes to the strategy as it is.
 
 Requests are served in order of arrival. ``first``: before the strategy plans, which then sees the
-cluster without what was taken. A request gets the largest of its sizes that what is idle and what
-malleable jobs have above their minima amount to; the earliest started give first. While donors have
-not given yet, what is idle is kept for the request: nothing is remembered, each pass finds anew
-what was begun. Jobs that ask for more themselves give nothing. ``last``: the strategy plans first,
-and requests get what it leaves idle; nobody is asked to give. In both a request that can get
-nothing stays open. A job within one of several clusters grows in that one only.
+cluster without what was taken. A request is offered the largest of its sizes that what is idle and
+what malleable jobs have above their minima amount to; the earliest started are asked first, and
+nobody gives before the application has said how much of it it takes (core/deals.py). Jobs that ask
+for more themselves give nothing. ``last``: the strategy plans first, and requests get what it
+leaves idle; nobody is asked to give. In both a request that can get nothing stays open. A job
+within one of several clusters grows in that one only.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
 from pliant.core.ids import JobId
 from pliant.core.placement import grow, keep_first
-from pliant.core.processors import NONE, ProcessorMap, count, of
+from pliant.core.processors import NONE, ProcessorMap, count, lowest, of
 from pliant.core.scheduling import (
     Availability,
     Offer,
@@ -90,8 +90,9 @@ def _last(inner: Strategy, view: View) -> Plan:
     for offer in plan.expands:
         free &= ~offer.processors
     expands = []
+    parts = clusters(view.nodes)
     for job, request in _asking(view):
-        idle = free & _within(job, view)
+        idle = free & _within(job, parts)
         size = request.sizes.down(job.size + count(idle))
         if size > job.size and job.id not in offered:
             added = grow(job.ranks, idle, size - job.size, view.nodes)
@@ -112,9 +113,8 @@ def _asking(view: View) -> list[tuple[RunningJob, OpenRequest]]:
     return [(job, request) for job, request in found if request is not None and request.ready]
 
 
-def _within(job: RunningJob, view: View) -> ProcessorMap:
-    """Where a job may grow."""
-    parts = clusters(view.nodes)
+def _within(job: RunningJob, parts: Mapping[str, ProcessorMap]) -> ProcessorMap:
+    """Where a job may grow: in its cluster, if it is within one of several."""
     own = of(job.ranks)
     home = [part for part in parts.values() if part & own]
     return home[0] if len(parts) > 1 and len(home) == 1 and not own & ~home[0] else ~NONE
@@ -126,9 +126,10 @@ class _Desk:
     def __init__(self, view: View) -> None:
         self._view = view
         self._usable = usable(view.nodes)
+        self._parts = clusters(view.nodes)
         self._free = view.free
         self.expands: list[Offer] = []
-        #: What is taken from the free processors for whom: given, or kept until donors have given.
+        #: What is taken from the free processors for whom.
         self._taken: dict[JobId, ProcessorMap] = {}
         #: Sizes that donors are asked to shrink to.
         self._asked: dict[JobId, int] = {}
@@ -137,78 +138,51 @@ class _Desk:
             (job for job in donors_of(view) if job.id not in asking),
             key=lambda job: (job.started, job.id),
         )
-        #: Who is giving already, and how much of that nobody counts on.
-        self._coming = {
-            job.id: coming
-            for job in view.running
-            if job.target < job.size and (coming := self._leaving(job)) > 0
-        }
-        #: Jobs whose release requests count on.
-        self._awaited: set[JobId] = set()
 
     @property
     def changed(self) -> bool:
         """Whether the strategy's view differs."""
-        return bool(self._taken or self._asked)
-
-    def _leaving(self, job: RunningJob) -> int:
-        return count(job.held & self._usable) - job.target
+        return bool(self._taken)
 
     # ---------------------------------------------------------------- serving
 
     def serve(self, job: RunningJob, request: OpenRequest) -> None:
-        """Give a job the largest size that can be had, or begin to gather it."""
-        within = _within(job, self._view)
+        """Offer a job the largest size that can be had, with what others are asked to give."""
+        within = _within(job, self._parts)
         idle = self._free & within
-        coming = self._reach_of_coming(within)
         spare = sum(count(self._given(donor, donor.sizes.lo) & within) for donor in self._donors)
-        size = request.sizes.down(job.size + count(idle) + coming + spare)
+        size = request.sizes.down(job.size + count(idle) + spare)
         need = size - job.size
         if need <= 0:
             return
-        if need <= count(idle):
-            added = grow(job.ranks, idle, need, self._view.nodes)
-            self.expands.append(Offer(job.id, of(job.ranks) | added))
-        else:
-            added = idle
-            self._gather(need - count(idle), within)
+        added = grow(job.ranks, idle, min(need, count(idle)), self._view.nodes)
+        given = self._gather(need - count(added), within)
         self._free &= ~added
         self._taken[job.id] = added
+        self.expands.append(Offer(job.id, of(job.ranks) | added | given))
 
-    def _reach_of_coming(self, within: ProcessorMap) -> int:
-        jobs = {job.id: job for job in self._view.running}
-        return sum(
-            min(number, count(jobs[job_id].held & within))
-            for job_id, number in self._coming.items()
-        )
-
-    def _gather(self, need: int, within: ProcessorMap) -> None:
-        """Count on what is coming, and ask for the rest."""
-        for job in self._view.running:
-            if need > 0 and job.id in self._coming and job.held & within:
-                used = min(need, self._coming[job.id])
-                self._coming[job.id] -= used
-                self._awaited.add(job.id)
-                need -= used
+    def _gather(self, need: int, within: ProcessorMap) -> ProcessorMap:
+        """Ask donors for so many processors; which ones."""
+        given = NONE
         for donor in self._donors:
-            if need <= 0:
-                return
-            need -= self._ask(donor, need, within)
+            lacking = need - count(given)
+            if lacking <= 0:
+                break
+            part = self._ask(donor, lacking, within)
+            given |= lowest(part, min(lacking, count(part)))
+        return given
 
-    def _ask(self, donor: RunningJob, need: int, within: ProcessorMap) -> int:
-        """Have a donor give what is needed, or as much as it can; how much that is."""
+    def _ask(self, donor: RunningJob, need: int, within: ProcessorMap) -> ProcessorMap:
+        """Have a donor give what is needed, or as much as it can; what that is."""
         before = self._asked.get(donor.id, donor.size)
         size = donor.sizes.down(before - need) or donor.sizes.lo
         # With processors that are of no use among them it takes more to give what is needed.
         while size > donor.sizes.lo and count(self._given(donor, size) & within) < need:
             size = donor.sizes.down(size - 1)
-        given = self._given(donor, size)
-        if not given & within:
-            return 0
-        self._asked[donor.id] = size
-        if spare := count(given) - need:
-            self._coming[donor.id] = max(0, spare)
-        return count(given & within)
+        given = self._given(donor, size) & within
+        if given:
+            self._asked[donor.id] = size
+        return given
 
     def _given(self, donor: RunningJob, size: int) -> ProcessorMap:
         """What a donor gives beyond what it was asked for already; nobody has drained nodes."""
@@ -226,13 +200,13 @@ class _Desk:
         ]
 
     def rest(self) -> View:
-        """What the strategy sees: all that was taken is held, and nobody is coming."""
+        """What the strategy sees: all that was taken is held, and nobody else is asked."""
         running = tuple(self._shown(job) for job in self._view.running)
         return replace(self._view, running=running, free=self._free, requests=())
 
     def _shown(self, job: RunningJob) -> RunningJob:
         taken = self._taken.get(job.id)
-        if taken is None and job.id not in self._asked and job.id not in self._awaited:
+        if taken is None and job.id not in self._asked:
             return job
         return replace(
             job,

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pliant.core.ids import JobId
 from pliant.core.processors import count
 from pliant.core.scheduling import Availability, Plan, Rejection, RunningJob, View, WaitingJob
+from pliant.strategies.availability import too_wide
 from pliant.strategies.base import Strategy
 from pliant.strategies.placing import cluster_of, clusters
 from pliant.strategies.precedence import Initial, Precedence, Round
@@ -58,8 +59,7 @@ class Koala(Strategy):
         """Now, if this round would start it or shrink others for it; else by estimated ends."""
         largest = max(map(count, clusters(view.nodes).values()), default=0)
         if job.sizes.lo > largest:
-            reason = f"needs {job.sizes.lo} processors, the largest cluster has {largest}"
-            return Availability(False, None, 0, reason)
+            return Availability(False, None, 0, too_wide(job, largest, "largest cluster"))
         line = sorted([*view.waiting, job], key=lambda each: (each.arrival, each.id))
         done = self._round(replace(view, waiting=tuple(line)))
         for start in done.placer.starts:

@@ -5,6 +5,12 @@ those that still wait, all or nothing for each; what is left over goes to runnin
 agreement is a promise of processors that donors will give; a refusal ends the agreements it was
 for. The families differ in the size a job starts with, in who gives and in who gets.
 
+Nothing is promised to a wide job. EASY's reservation for the head of the queue holds in the walk
+only: running jobs then shrink for any later job for which that suffices, which they cannot do for
+one that is wider than all that is free or above the minima, and what is idle makes running jobs
+grow. A job as wide as the machine waits as long as small jobs keep coming; if all are rigid, it
+starts as under ``fcfs+easy``.
+
 Choices where the source is silent: a job that fits, but that EASY holds back, gets no agreement
 (shrinking has nothing to pay for); the third rule of ``easy-pref`` takes from those most above
 their preference, too; above their preferences those grow first that are least above.
@@ -41,7 +47,7 @@ class Family(Resizing):
 
     def after(self, view: View, placer: Placer) -> None:
         """Shrink for those that wait, then let the others grow."""
-        ledger = Ledger(view, self._wealth)
+        ledger = Ledger(view, placer.usable, self._wealth)
         if ledger.donors:
             self._shrink(view, placer, ledger)
             self._grow(ledger, placer)
@@ -49,14 +55,16 @@ class Family(Resizing):
     def _shrink(self, view: View, placer: Placer, ledger: Ledger) -> None:
         started = {start.job for start in placer.starts}
         free, agreed = placer.free, []
+        idle = count(free)
         for job in view.waiting:
-            if job.id in started or job.sizes.lo <= count(free):
+            if job.id in started or job.sizes.lo <= idle:
                 continue
-            size = self._pay(job, count(free), ledger)
+            size = self._pay(job, idle, ledger)
             if size:
-                now = first_fit(free, min(size, count(free)))
+                now = first_fit(free, min(size, idle))
                 later = first_fit(ledger.spare, size - count(now))
                 free, ledger.spare = free & ~now, ledger.spare & ~later
+                idle = count(free)
                 agreed.append((job.id, now | later))
         ledger.offer(placer)
         for job_id, processors in agreed:
@@ -65,7 +73,7 @@ class Family(Resizing):
     def _pay(self, job: WaitingJob, free: int, ledger: Ledger) -> int:
         """Lower donors until the job has what it needs; its size, or 0 and nothing is changed."""
         for need, floors in self._rules(job, ledger):
-            if free + count(ledger.spare) + floors.above < need:
+            if free + count(ledger.spare) + floors.above(ledger.sizes) < need:
                 continue
             sizes, spare = dict(ledger.sizes), ledger.spare
             while (short := need - free - count(ledger.spare)) > 0:

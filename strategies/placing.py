@@ -46,7 +46,7 @@ class Placer:
     """Turns the decisions of one plan into offers and starts, in the order they are made.
 
     Decide shrinks first, then starts in order of preference, then growth: starts may use what the
-    shrinks give, growth only what is free now.
+    shrinks give, growth only what is free now, unless the job is asked first.
     """
 
     def __init__(self, view: View, rule: Rule = "first-fit") -> None:
@@ -56,24 +56,29 @@ class Placer:
         self._usable: ProcessorMap | None = None
         #: Free now and not used by this plan.
         self.free = view.free
-        #: What each donor will give and no start of this plan has taken.
-        self.coming: dict[JobId, ProcessorMap] = {}
-        #: All of it together.
+        #: What each donor will give.
+        self._given: dict[JobId, ProcessorMap] = {}
+        #: What of it nobody in this plan has taken.
         self._pool = NONE
         self.shrinks: list[Offer] = []
         self.starts: list[Start] = []
         self.expands: list[Offer] = []
+
+    @property
+    def usable(self) -> ProcessorMap:
+        """All processors that new work may have, free or not."""
+        if self._usable is None:
+            self._usable = usable(self._view.nodes)
+        return self._usable
 
     # ---------------------------------------------------------------- decisions
 
     def shrink(self, job: RunningJob, size: int) -> Offer:
         """Ask a job to keep its first ``size`` ranks; it becomes a donor."""
         kept = keep_first(job.ranks, size)
-        if self._usable is None:
-            self._usable = usable(self._view.nodes)
         # What a drained node gives back nobody may have.
-        given = of(job.ranks[size:]) & self._usable
-        self.coming[job.id] = given
+        given = of(job.ranks[size:]) & self.usable
+        self._given[job.id] = given
         self._pool |= given
         offer = Offer(job.id, kept)
         self.shrinks.append(offer)
@@ -97,11 +102,16 @@ class Placer:
         coming = self._coming(donors)
         within = self._within(size, coming, cluster)
         free, coming = self.free & within, coming & within
-        size = job.sizes.down(min(size, count(free) + count(coming)))
+        idle = count(free)
+        reach = idle + count(coming)
+        if size > reach or size not in job.sizes.values:
+            size = job.sizes.down(min(size, reach))
         if not size:
             return None
-        now = min(size, count(free))
-        taken = first_fit(free, now) | first_fit(coming, size - now)
+        now = min(size, idle)
+        taken = first_fit(free, now)
+        if size > now:
+            taken |= first_fit(coming, size - now)
         self._use(taken)
         start = Start(job.id, taken)
         self.starts.append(start)
@@ -117,18 +127,29 @@ class Placer:
         self.starts.append(start)
         return start
 
-    def grow(self, job: RunningJob, size: int) -> Offer | None:
+    def grow(self, job: RunningJob, size: int, *, asked_first: bool = False) -> Offer | None:
         """Offer a job growth to ``size`` or as near below as can be; None: nothing for it is free.
 
         Its own nodes come first, so that it stays together.
+
+        Args:
+            job: the job.
+            size: what it should get.
+            asked_first: it may also get what shrinks of this plan give; nobody gives before it has
+                said that it takes it (core/deals.py).
         """
-        free = self.free
+        free, coming = self.free, self._pool if asked_first else NONE
         if self._rule == "worst-fit":
-            free &= self._parts().get(cluster_of(job, self._view), NONE)
-        size = job.sizes.down(min(size, job.size + count(free)))
+            within = self._parts().get(cluster_of(job, self._view), NONE)
+            free, coming = free & within, coming & within
+        idle = count(free)
+        size = job.sizes.down(min(size, job.size + idle + count(coming)))
         if size <= job.size:
             return None
-        added = grow(job.ranks, free, size - job.size, self._view.nodes)
+        need = size - job.size
+        added = grow(job.ranks, free, min(need, idle), self._view.nodes)
+        if need > idle:
+            added |= grow(job.ranks, coming, need - idle, self._view.nodes)
         self._use(added)
         offer = Offer(job.id, of(job.ranks) | added)
         self.expands.append(offer)
@@ -163,20 +184,12 @@ class Placer:
             return self._pool
         result = NONE
         for donor in donors:
-            result |= self.coming.get(donor, NONE)
-        return result
+            result |= self._given.get(donor, NONE)
+        return result & self._pool
 
     def _use(self, taken: ProcessorMap) -> None:
         self.free &= ~taken
-        left = taken & self._pool
-        self._pool ^= left
-        for donor, given in self.coming.items():
-            if not left:
-                break
-            part = given & left
-            if part:
-                self.coming[donor] = given ^ part
-                left ^= part
+        self._pool &= ~taken
 
     def _parts(self) -> dict[str, ProcessorMap]:
         if self._clusters is None:
@@ -223,5 +236,6 @@ def place(
         placer.start(waiting, size)
     for job in movable:
         if targets[job.id] > job.size:
-            placer.grow(job, targets[job.id])
+            # For one that would not grow nobody gives in vain; the others take what came free.
+            placer.grow(job, targets[job.id], asked_first=job.reluctant)
     return placer

@@ -21,7 +21,8 @@ from typing import Literal
 from pliant.core.ids import JobId
 from pliant.core.processors import count
 from pliant.core.scheduling import View, WaitingJob
-from pliant.strategies.availability import needs
+from pliant.core.words import many
+from pliant.strategies.availability import needs, too_wide
 from pliant.strategies.placing import Placer
 from pliant.strategies.resize_rules import Policy
 from pliant.strategies.sites import Site, sites
@@ -144,9 +145,10 @@ class Round:
     def _wait(self, job: WaitingJob, reason: str | None = None, *, tried: bool = True) -> None:
         """Say why a job waits, in a text that seldom changes: each change is stored."""
         if job.sizes.lo > self._widest:
-            reason = f"needs {job.sizes.lo} processors, the largest cluster has {self._widest}"
+            reason = too_wide(job, self._widest, "largest cluster")
         if reason is None and self.failed:
-            reason = f"needs at least {job.sizes.lo} processors, fewer can be given to it now"
+            least = many(job.sizes.lo, "processor")
+            reason = f"needs at least {least}, fewer can be given to it now"
         self.reasons[job.id] = reason or needs(job, self.idle())
         if tried:
             self.failed.append(job.id)

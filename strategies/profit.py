@@ -27,7 +27,7 @@ from pliant.core.scheduling import (
     View,
     WaitingJob,
 )
-from pliant.strategies.availability import needs, with_job
+from pliant.strategies.availability import needs, too_wide, with_job
 from pliant.strategies.base import Strategy
 from pliant.strategies.placing import place
 from pliant.strategies.worth import Book, Claim, claim_of
@@ -174,8 +174,7 @@ def _answer(job: WaitingJob, view: View, plan: Plan) -> Availability:
             least = claim_of(job, view).minimum(view.now if start_at is None else start_at)
             return Availability(True, start_at, least, acceptance.reason)
     if job.sizes.lo > view.total:
-        reason = f"needs {job.sizes.lo} processors, the cluster has {view.total}"
-        return Availability(False, None, 0, reason)
+        return Availability(False, None, 0, too_wide(job, view.total))
     return Availability(True, None, job.sizes.lo, plan.reasons.get(job.id, ""))
 
 

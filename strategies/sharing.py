@@ -1,13 +1,12 @@
 """Equal shares on top of the minima (Kumar 3.2.2), in any size grammar."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from pliant.core.ids import JobId
 from pliant.core.sizes import Sizes
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(NamedTuple):
     """A job that takes part in the sharing."""
 
     id: JobId

@@ -2,8 +2,9 @@
 
 The greedy rule of accumulated speedup (Hungershoefer, as told in Ghafoor 2007, 2.2): everybody who
 fits at the smallest size is admitted by first fit in order of arrival; then one step at a time goes
-to the job whose speedup rises most per processor. It uses the jobs' speedup models. With concave
-models, and sizes without gaps, no other allocation has a larger sum of speedups.
+to the job whose speedup rises most per processor. It uses the jobs' speedup models, and of running
+jobs what their applications have measured, if they have. With concave models, and sizes without
+gaps, no other allocation has a larger sum of speedups.
 
 A change costs something, so running jobs are left alone unless a job starts or the sum of their
 speedups rises by more than ``min-improvement``.
@@ -106,7 +107,7 @@ class SteepestAscent(Strategy):
             else:
                 reasons[job.id] = needs(job, max(0, left))
         running = [
-            Climber(job.id, job.sizes, job.speedup, job.size)
+            Climber(job.id, job.sizes, job.measured or job.speedup, job.size)
             for job in view.running
             if job.resizable
         ]

@@ -1,0 +1,70 @@
+"""Checkpoints and suspensions on the wire <-> the values of ``pliant.core``; see codec.py."""
+
+from __future__ import annotations
+
+from pliant.core.checkpoints import SaveStep, SaveWord
+from pliant.core.events import SaveReported, SuspensionHeld
+from pliant.core.ids import JobId, ResizeId
+from pliant.protos import app_pb2
+from pliant.protos.codec import CodecError, finite
+
+_WORDS = {
+    SaveWord.HELD: app_pb2.SAVE_WORD_HELD,
+    SaveWord.BEGUN: app_pb2.SAVE_WORD_BEGUN,
+    SaveWord.SAVED: app_pb2.SAVE_WORD_SAVED,
+    SaveWord.FAILED: app_pb2.SAVE_WORD_FAILED,
+    SaveWord.DECLINED: app_pb2.SAVE_WORD_DECLINED,
+}
+_WORDS_BACK = {wire: word for word, wire in _WORDS.items()}
+_STEPS = {
+    SaveStep.SAVE: app_pb2.SUSPEND_STEP_SAVE,
+    SaveStep.KEEP: app_pb2.SUSPEND_STEP_KEEP,
+    SaveStep.LEAVE: app_pb2.SUSPEND_STEP_LEAVE,
+}
+_STEPS_BACK = {wire: step for step, wire in _STEPS.items()}
+#: An application's own words; longer ones are cut.
+_LONGEST_REASON = 1000
+
+
+def save_word_to_proto(word: SaveWord) -> app_pb2.SaveWord.ValueType:
+    """Put an application's word on the wire."""
+    return _WORDS[word]
+
+
+def suspend_step_to_proto(step: SaveStep) -> app_pb2.SuspendStep.ValueType:
+    """Put the server's wish on the wire."""
+    return _STEPS[step]
+
+
+def suspend_step_from_proto(step: app_pb2.SuspendStep.ValueType) -> SaveStep:
+    """Read the server's wish, or raise CodecError."""
+    found = _STEPS_BACK.get(step)
+    if found is None:
+        raise CodecError(f"step: {step} is unknown")
+    return found
+
+
+def save_from_proto(job: JobId, run: int, message: app_pb2.SaveReport) -> SaveReported:
+    """Read what has come of a checkpoint, or raise CodecError."""
+    word = _WORDS_BACK.get(message.word)
+    if word is None:
+        raise CodecError(f"word: {message.word} is unknown")
+    return SaveReported(
+        job=job,
+        run=run,
+        number=ResizeId(message.number),
+        word=word,
+        reason=message.reason[:_LONGEST_REASON],
+        iteration=message.iteration,
+        bytes=message.bytes,
+        seconds=finite("seconds", message.seconds),
+    )
+
+
+def suspension_from_proto(message: app_pb2.Hello) -> SuspensionHeld | SaveReported:
+    """What a coordinator's Hello says of a suspension in hand. May raise CodecError."""
+    job, run = JobId(message.job), message.run
+    if not message.HasField("saving"):
+        return SuspensionHeld(job, run)
+    said = save_from_proto(job, run, message.saving)
+    return SuspensionHeld(job, run, said.number) if said.word is SaveWord.HELD else said
