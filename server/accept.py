@@ -19,6 +19,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from pliant.protos.sockets import take_connections
 from pliant.server.actions import Actions, Peer
 from pliant.server.requests import RequestError
 from pliant.server.threads import start_thread
@@ -28,6 +29,8 @@ log = logging.getLogger(__name__)
 LINE_BYTES = 4 << 20
 #: Answers in flight get this long at the end.
 STOP_GRACE_S = 2.0
+#: Users who have connected and were not yet taken.
+BACKLOG = 512
 
 
 class Accept:
@@ -68,12 +71,17 @@ class Accept:
 
     async def _serve(self, listener: socket.socket) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-        server = await asyncio.start_unix_server(
-            self._connection, sock=listener, limit=LINE_BYTES, backlog=512
+        taking = self._loop.create_task(
+            take_connections(listener, self._connection, limit=LINE_BYTES)
         )
         self._ready.set()
-        await self._stop.wait()
-        server.close()
+        await asyncio.wait(
+            [taking, self._loop.create_task(self._stop.wait())], return_when=asyncio.FIRST_COMPLETED
+        )
+        if taking.done():
+            taking.result()  # how it broke
+        taking.cancel()
+        listener.close()
         self._path.unlink(missing_ok=True)
         self._actions.release_waiters()
         if self._busy:
@@ -136,14 +144,21 @@ def _request(line: bytes) -> Mapping[str, Any]:
 
 
 def listen(path: Path) -> socket.socket:
-    """Bind the users' socket, which only its owner may use."""
-    path.unlink(missing_ok=True)  # left by a server that was killed; the lock says it is not alive
+    """Bind the users' socket, which only its owner may use.
+
+    It has its name only when a user who finds it can connect; it takes the place of one that was
+    left by a server that was killed (the lock says that it is not alive).
+    """
+    draft = path.with_name(f"{path.name}.new")
+    draft.unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     umask = os.umask(0o177)
     try:
         # A path of a socket has at most 107 bytes; this one is short wherever the folder is.
-        listener.bind(f"/proc/self/fd/{folder}/{path.name}")
+        listener.bind(f"/proc/self/fd/{folder}/{draft.name}")
+        listener.listen(BACKLOG)
+        draft.rename(path)
     finally:
         os.umask(umask)
         os.close(folder)

@@ -76,6 +76,9 @@ class Actions:
             "cancel": self._cancel,
             "hold": self._hold,
             "release": self._release,
+            "suspend": self._suspend,
+            "resume_job": self._resume_job,
+            "requeue": self._requeue,
             "resize": self._resize,
             "why": self._why,
             "history": self._history,
@@ -106,12 +109,14 @@ class Actions:
         ids = request.get("ids")
         if ids is None:
             since = self._clock.now() - KEPT_S if request.get("all") else None
-            return {"jobs": self._board.jobs(ended_since=since), "missing": []}
+            jobs = self._board.jobs(ended_since=since)
+            return {"jobs": jobs, "missing": [], "now": self._clock.now()}
         wanted = _numbers(request, "ids")
         found = await self._find(wanted)
         return {
             "jobs": [found[job] for job in wanted if job in found],
             "missing": [job for job in wanted if job not in found],
+            "now": self._clock.now(),
         }
 
     async def _find(self, ids: Sequence[int]) -> dict[int, Mapping[str, Any]]:
@@ -131,7 +136,12 @@ class Actions:
             "started": identity.started,
             "address": identity.address,
         }
-        return {"nodes": self._board.nodes(), "strategy": self._board.strategy, "server": server}
+        return {
+            "nodes": self._board.nodes(),
+            "strategy": self._board.strategy,
+            "server": server,
+            "now": self._clock.now(),
+        }
 
     async def _ping(self, request: Request, peer: Peer) -> Answer:
         identity = self._identity
@@ -155,6 +165,8 @@ class Actions:
         except KeyError:  # its books are closed
             last = (await self._read(lambda: self._reader.history(job)))[-3:]
             text = [f"job {job} ({info['name']}) is {info['state']}", *(e["text"] for e in last)]
+        if info["state"] not in ("PENDING", "HELD") and info["stdout"]:
+            text.append(f"what it prints is in {info['stdout']}")
         return {"text": text, "facts": info}
 
     async def _history(self, request: Request, peer: Peer) -> Answer:
@@ -215,24 +227,36 @@ class Actions:
     async def _cancel_one(self, job: JobId, peer: Peer) -> Answer:
         try:
             self._authorise(job, peer)
-            await self._ask(events.JobCancelled(job, peer.user))
+            await self._ask_of(job, peer, events.JobCancelled(job, peer.user))
         except RequestError as error:
             return {"id": job, "ok": False, "error": str(error)}
         return {"id": job, "ok": True}
 
     async def _hold(self, request: Request, peer: Peer) -> Answer:
         job = self._authorise(JobId(_number(request, "id")), peer)
-        return await self._ask(events.JobHeld(job, peer.user))
+        return await self._ask_of(job, peer, events.JobHeld(job, peer.user))
 
     async def _release(self, request: Request, peer: Peer) -> Answer:
         job = self._authorise(JobId(_number(request, "id")), peer)
-        return await self._ask(events.JobReleased(job, peer.user))
+        return await self._ask_of(job, peer, events.JobReleased(job, peer.user))
+
+    async def _suspend(self, request: Request, peer: Peer) -> Answer:
+        job = self._authorise(JobId(_number(request, "id")), peer)
+        return await self._ask_of(job, peer, events.JobSuspended(job, peer.user))
+
+    async def _resume_job(self, request: Request, peer: Peer) -> Answer:
+        job = self._authorise(JobId(_number(request, "id")), peer)
+        return await self._ask_of(job, peer, events.JobResumed(job, peer.user))
+
+    async def _requeue(self, request: Request, peer: Peer) -> Answer:
+        job = self._authorise(JobId(_number(request, "id")), peer)
+        return await self._ask_of(job, peer, events.JobRequeued(job, peer.user))
 
     async def _resize(self, request: Request, peer: Peer) -> Answer:
         job = self._authorise(JobId(_number(request, "id")), peer)
         release = self._places(request.get("release") or [])
         size = _number(request, "size", default=0)
-        return await self._ask(events.ResizeRequested(job, size, release, peer.user))
+        return await self._ask_of(job, peer, events.ResizeRequested(job, size, release, peer.user))
 
     async def _drain(self, request: Request, peer: Peer) -> Answer:
         self._operator(peer)
@@ -266,6 +290,14 @@ class Actions:
         if answer.refusal:
             raise RequestError(answer.refusal, kind="refused")
         return {"message": answer.message}
+
+    async def _ask_of(self, job: JobId, peer: Peer, event: UserEvent) -> Answer:
+        """Ask about a job; one that has ended since it was looked up is told as such."""
+        try:
+            return await self._ask(event)
+        except RequestError:
+            self._authorise(job, peer)
+            raise
 
     async def _read(self, work: Callable[[], T]) -> T:
         """Read the database without holding up the other users."""

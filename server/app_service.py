@@ -7,56 +7,82 @@ import logging
 from collections.abc import AsyncIterator
 from typing import Any
 
+import grpc
+
 from pliant.core.events import (
     ApplicationLeft,
     OfferAnswered,
+    RequestCancelled,
     ResizeBegun,
     ResizeWithdrawn,
     StandbyReady,
 )
 from pliant.core.ids import JobId, ResizeId
+from pliant.core.measuring import differ
+from pliant.faults import message
 from pliant.protos import app_pb2, app_pb2_grpc
 from pliant.protos.codec import (
     CodecError,
+    asked_from_proto,
     begun_from_proto,
     decision_from_proto,
     registration_from_proto,
+    request_from_proto,
+    speeds_from_proto,
     template_from_proto,
 )
+from pliant.protos.codec_saves import save_from_proto, suspension_from_proto
+from pliant.protos.texts import words
+from pliant.server.app_times import in_our_time
 from pliant.server.board import Board
+from pliant.server.clock import HybridClock
 from pliant.server.execute import Execute
 from pliant.server.keyring import Keyring
 from pliant.server.node_service import HELLO_TIMEOUT_S
+from pliant.server.rates import Rates
 from pliant.server.streams import AppSession, Hub, Stream
 
 log = logging.getLogger(__name__)
 
-#: Messages a second that a session may send; a flood waits, others do not.
-RATE = 500
+WRONG_TOKEN = "wrong token"
 
 
 class AppService(app_pb2_grpc.AppServiceServicer):
     """Runs in the gRPC loop."""
 
     def __init__(
-        self, execute: Execute, hub: Hub, board: Board, keyring: Keyring, *, generation: int
+        self,
+        execute: Execute,
+        hub: Hub,
+        board: Board,
+        keyring: Keyring,
+        clock: HybridClock,
+        *,
+        generation: int,
+        rates: Rates | None = None,
     ) -> None:
         self._execute, self._hub, self._board = execute, hub, board
-        self._keyring, self._generation = keyring, generation
+        self._rates = rates or Rates()
+        self._keyring, self._clock, self._generation = keyring, clock, generation
 
     async def Session(self, request_iterator: Any, context: Any) -> AsyncIterator[Any]:
         """Serve one coordinator (or the one that will be) until either side ends the stream."""
         reports = aiter(request_iterator)
         try:
-            first = await asyncio.wait_for(anext(reports), HELLO_TIMEOUT_S)
+            async with asyncio.timeout(HELLO_TIMEOUT_S):
+                first = await anext(reports)
         except (TimeoutError, StopAsyncIteration):
             return
+        if not self._knows(first):
+            # Perhaps it looks for the server that had this port before: it is to look again.
+            log.warning("session for job %d: %s", first.hello.job, WRONG_TOKEN)
+            await context.abort(grpc.StatusCode.UNAUTHENTICATED, WRONG_TOKEN)
         reason = self._refusal(first)
         if reason is not None:
             log.warning("session for job %d refused: %s", first.hello.job, reason)
-            yield app_pb2.AppOrder(refused=app_pb2.AppRefused(reason=reason))
+            yield app_pb2.AppOrder(refused=app_pb2.AppRefused(reason=words(reason)))
             return
-        hello = first.hello
+        hello = in_our_time(first, self._clock.now()).hello
         loop = asyncio.get_running_loop()
         session = AppSession(
             JobId(hello.job), hello.run, Stream(loop, f"job {hello.job}"), hello.rendezvous
@@ -66,57 +92,79 @@ class AppService(app_pb2_grpc.AppServiceServicer):
         try:
             async for order in session.stream.messages():
                 yield order
+            if reader.done() and (excess := reader.result()):
+                await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, excess)
         finally:
             reader.cancel()
             if self._hub.detach_coordinator(session):
                 self._execute.post(ApplicationLeft(session.job, session.run))
+
+    def _knows(self, first: app_pb2.AppReport) -> bool:
+        """Whether who says Hello has the token of a job of this cluster."""
+        hello = first.hello
+        if first.WhichOneof("body") != "hello":
+            return True
+        return self._keyring.verify(hello.token, hello.job, hello.run)
 
     def _refusal(self, first: app_pb2.AppReport) -> str | None:
         """Why this session may not be; None: it may."""
         if first.WhichOneof("body") != "hello":
             return "the first message must be Hello"
         hello = first.hello
-        if not self._keyring.verify(hello.token, hello.job, hello.run):
-            return "wrong token"
         if not self._board.alive(JobId(hello.job), hello.run):
             return f"run {hello.run} of job {hello.job} is over"
         try:
             registration_from_proto(hello)
+            asked_from_proto(hello)
         except CodecError as error:
             return str(error)
         return None
 
-    async def _read(self, session: AppSession, hello: app_pb2.Hello, reports: Any) -> None:
-        loop = asyncio.get_running_loop()
-        window, taken = loop.time(), 0
+    async def _read(self, session: AppSession, hello: app_pb2.Hello, reports: Any) -> str:
+        """Take what it says until the end; why it has said too much, empty: it has not."""
         try:
             self._take_hello(session, hello)
             async for report in reports:
-                self._take(session, report)
-                taken += 1
-                if taken >= RATE:
-                    await asyncio.sleep(max(0.0, window + 1.0 - loop.time()))
-                    window, taken = loop.time(), 0
+                if excess := self._excess(session):
+                    return excess
+                self._take(session, in_our_time(report, self._clock.now()))
         except CodecError as error:
             log.warning("job %d sent nonsense, session closed: %s", session.job, error)
         finally:
             session.stream.close()
+        return ""
+
+    def _excess(self, session: AppSession) -> str:
+        now = asyncio.get_running_loop().time()
+        excess = self._rates.exceeded(session.job, session.run, now)
+        if excess:
+            log.warning("%s: session closed", excess)
+        return excess
 
     def _take(self, session: AppSession, report: app_pb2.AppReport) -> None:
         job, run = session.job, session.run
         match report.WhichOneof("body"):
             case "answer":
-                self._answer(session, report.answer)
+                for _ in message("server.answer.in"):
+                    self._answer(session, report.answer)
             case "begun":
-                self._execute.post(ResizeBegun(job, run, ResizeId(report.begun.resize)))
+                begun = ResizeBegun(job, run, ResizeId(report.begun.resize))
+                self._execute.post(*(begun for _ in message("server.begun.in")))
             case "outcome":
-                # Whoever reports is the coordinator now: the role may have moved in this resize.
-                self._hub.attach_coordinator(session)
-                self._execute.post(decision_from_proto(job, run, report.outcome))
+                for _ in message("server.outcome.in"):
+                    # Whoever reports is the coordinator now: the role may have moved.
+                    self._hub.attach_coordinator(session)
+                    self._execute.post(decision_from_proto(job, run, report.outcome))
             case "progress":
-                self._progress(job, report.progress)
+                self._progress(session, report.progress)
             case "withdrawn":
                 self._execute.post(ResizeWithdrawn(job, run, ResizeId(report.withdrawn.resize)))
+            case "request":
+                self._execute.post(request_from_proto(job, run, report.request))
+            case "cancel":
+                self._execute.post(RequestCancelled(job, run, report.cancel.number))
+            case "save":
+                self._execute.post(save_from_proto(job, run, report.save))
             case "hello":
                 self._take_hello(session, report.hello)
             case other:
@@ -130,11 +178,16 @@ class AppService(app_pb2_grpc.AppServiceServicer):
             resize = ResizeId(hello.pending_resize)
             self._execute.post(StandbyReady(session.job, session.run, resize))
             return
-        self._hub.attach_coordinator(session)
-        self._execute.post(registration_from_proto(hello))
-        begun = begun_from_proto(hello)
-        if begun is not None:
-            self._execute.post(begun)
+        if not self._is_former(hello):
+            self._hub.attach_coordinator(session)
+        said = (registration_from_proto(hello), begun_from_proto(hello), asked_from_proto(hello))
+        self._execute.post(*[event for event in said if event is not None])
+        self._execute.post(suspension_from_proto(hello))
+
+    def _is_former(self, hello: app_pb2.Hello) -> bool:
+        """Whether it speaks of a time before the last resize: another is the coordinator now."""
+        entry = self._board.entry(JobId(hello.job))
+        return entry is not None and hello.epoch < entry.info["epoch"]
 
     def _answer(self, session: AppSession, message: app_pb2.Template) -> None:
         template = template_from_proto(message)
@@ -142,13 +195,19 @@ class AppService(app_pb2_grpc.AppServiceServicer):
             raise CodecError("answer: another job than this session's")
         self._execute.post(OfferAnswered(session.job, session.run, template))
 
-    def _progress(self, job: JobId, message: app_pb2.Progress) -> None:
+    def _progress(self, session: AppSession, message: app_pb2.Progress) -> None:
+        speeds = speeds_from_proto(session.job, session.run, message)
+        seconds = speeds.seconds if speeds is not None else {}
+        if speeds is not None and differ(session.measured, seconds):
+            session.measured = seconds
+            self._execute.post(speeds)
         self._board.put_progress(
-            job,
+            session.job,
             {
                 "iteration": message.iteration,
                 "iterations": message.iterations or None,
                 "safe_point_age_s": message.safe_point_age_s,
                 "safe_points": message.safe_points,
+                "seconds_per_iteration": {str(size): value for size, value in seconds.items()},
             },
         )

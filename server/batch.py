@@ -5,17 +5,18 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 
-from pliant.core.commands import Command, Note, RunStrategy, Store
+from pliant.core.commands import Command, Note, RunStrategy, SendOffer, SendWithdraw, Store
 from pliant.core.core import Core
 from pliant.core.ids import JobId, NodeName
+from pliant.core.negotiation import PROPOSALS
 from pliant.server.database.changes import (
     Change,
     add_note,
     drop_node,
     put_meta,
     put_node,
-    update_job,
 )
+from pliant.server.database.standing import Standing
 
 
 @dataclass(slots=True)
@@ -37,9 +38,36 @@ class Batch:
         self.notes += command.notes
         self.memory |= command.memory
 
-    def rows(self, core: Core, stored_resize: int) -> list[Change]:
+    def follow(self, held: Batch) -> None:
+        """Take up what an earlier one has left to be stored."""
+        self.jobs |= held.jobs
+        self.notes[:0] = held.notes
+
+    @property
+    def binds(self) -> bool:
+        """Whether somebody outside will rely on it: then it is durable first.
+
+        The end of a job does by its command ``Ended``.
+        """
+        return bool(self.effects or self.changes or self.nodes or self.memory)
+
+    def proposals(self) -> list[Command]:
+        """Take out what the server proposes in talks; not where a talk is withdrawn first."""
+        withdrawn = {each.job for each in self.effects if isinstance(each, SendWithdraw)}
+        found: list[Command] = [
+            each
+            for each in self.effects
+            if isinstance(each, SendOffer)
+            and each.template.verb in PROPOSALS
+            and each.job not in withdrawn
+        ]
+        taken = set(map(id, found))
+        self.effects = [each for each in self.effects if id(each) not in taken]
+        return found
+
+    def rows(self, core: Core, standing: Standing, stored_resize: int) -> list[Change]:
         """The rows of this batch, equal statements next to each other."""
-        rows = [update_job(core.jobs[job]) for job in sorted(self.jobs) if job in core.jobs]
+        rows = [standing.update(core.jobs[job]) for job in sorted(self.jobs) if job in core.jobs]
         rows += [put_node(core.nodes[node]) for node in sorted(self.nodes) if node in core.nodes]
         rows += [drop_node(node) for node in sorted(self.nodes) if node not in core.nodes]
         rows += [add_note(note) for note in self.notes]

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pliant.core.cut_off import when_cut_off
 from pliant.core.ids import JobId, NodeName
 from pliant.core.jobs import Job
 from pliant.core.nodes import Node
@@ -85,6 +86,7 @@ class Board:
                 "memory_bytes": node.memory_bytes,
                 "address": node.address,
                 "processors": node.processors,
+                "spare": node.spare,
             }
             for node in ordered
         )
@@ -94,20 +96,27 @@ class Board:
 
     def put_jobs(self, jobs: Iterable[Job]) -> list[JobId]:
         """Put up jobs as they stand; return those that have just ended."""
+        return self.put(self.draw(jobs))
+
+    def draw(self, jobs: Iterable[Job]) -> dict[JobId, JobEntry]:
+        """Jobs as they stand, to be put up later."""
+        return {job.id: self._entry(job) for job in jobs}
+
+    def put(self, drawn: Mapping[JobId, JobEntry]) -> list[JobId]:
+        """Put up what was drawn; return the jobs that have just ended."""
         ended = []
-        for job in jobs:
-            entry = self._entry(job)
+        for job, entry in drawn.items():
             with self._lock:
-                before = self._jobs.get(job.id)
-                self._jobs[job.id] = entry
+                before = self._jobs.get(job)
+                self._jobs[job] = entry
                 if not entry.final:
-                    self._open[job.id] = entry
+                    self._open[job] = entry
                     continue
-                self._open.pop(job.id, None)
-                self._progress.pop(job.id, None)
+                self._open.pop(job, None)
+                self._progress.pop(job, None)
                 if before is None or not before.final:
-                    heapq.heappush(self._ended, (entry.end or 0.0, job.id))
-                    ended.append(job.id)
+                    heapq.heappush(self._ended, (entry.end or 0.0, job))
+                    ended.append(job)
         return ended
 
     def put_progress(self, job: JobId, progress: Mapping[str, Any]) -> None:
@@ -133,8 +142,8 @@ class Board:
 
     @property
     def processors(self) -> int:
-        """Processors of all known nodes: no job can ever have more."""
-        return sum(host.slots for host in self.node_map.hosts)
+        """Processors of all known nodes but spare ones: no job can ever have more."""
+        return sum(node["slots"] for node in self._nodes if not node["spare"])
 
     def entry(self, job: JobId) -> JobEntry | None:
         """A job, if it is on the board."""
@@ -229,9 +238,11 @@ def _info(job: Job, summary: Summary, nodes: list[NodeName]) -> Info:
         "user": job.spec.user,
         "class": job.job_class.value,
         "type": job.spec.type.value,
+        "when_cut_off": when_cut_off(job.spec.stop_after_s),
         "state": job.state.value,
         "reason": job.reason,
-        "processors": count(job.held),
+        "processors": count(job.held & job.allocation),
+        "held": count(job.held),
         "size": job.size,
         "nodes": list(nodes),
         "sizes": str(job.sizes),

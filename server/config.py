@@ -7,15 +7,19 @@ import ipaddress
 import math
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 import yaml
 
 from pliant.core.limits import Limits
+from pliant.core.policy import Escalation, NegotiationPolicy, Take
+from pliant.server.rates import MESSAGES_AT_ONCE, MESSAGES_PER_S
 
 _DEFAULT = Limits()
+#: Half a minute becomes a year.
+MOST_DOUBLINGS = 20
 DEFAULT_STATE_DIR = "~/.local/state/pliant"
 
 
@@ -46,8 +50,16 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     safe_point_timeout_s: float = _DEFAULT.safe_point_timeout_s
     #: An application has this long to report once it has begun, or to answer a withdrawal.
     resize_deadline_s: float = _DEFAULT.resize_deadline_s
+    #: An application that is suspended has this long to save itself, from its safe point on.
+    save_deadline_s: float = _DEFAULT.save_deadline_s
+    #: Folder of the jobs' checkpoints, shared by all nodes; empty: in the state folder.
+    checkpoints: str = ""
     #: An application that refused, or did not answer, is left alone this long.
     quiet_s: float = _DEFAULT.quiet_s
+    #: How often that doubles while an application refuses one growth after the other.
+    quiet_doublings: int = _DEFAULT.quiet_doublings
+    #: How talks with applications converge, by key.
+    negotiation: NegotiationPolicy = NegotiationPolicy()
     #: Nodes have this long to report that the processes of a job were started.
     start_deadline_s: float = _DEFAULT.start_deadline_s
     #: Between TERM and KILL.
@@ -56,9 +68,14 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     end_deadline_s: float = _DEFAULT.end_deadline_s
     #: When the first processors of an ending job are free, the next plan waits this long for more.
     settle_s: float = _DEFAULT.settle_s
+    #: Messages a second that an application may send in the long run, and at a time.
+    session_rate: float = MESSAGES_PER_S
+    session_burst: float = MESSAGES_AT_ONCE
     #: A node that was silent this long is lost.
     lease_s: float = 60.0
     beat_interval_s: float = 2.0
+    #: A change waits this long while another process has the job database locked.
+    database_timeout_s: float = 10.0
     #: Check every invariant after every event.
     debug: bool = False
 
@@ -73,6 +90,13 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         """Folder of sockets, addresses and pid files."""
         text = self.run_dir or os.environ.get("PLIANT_RUN_DIR")
         return Path(text).expanduser().absolute() if text else self.state / "run"
+
+    @property
+    def checkpoint_folder(self) -> Path:
+        """Folder of the jobs' checkpoints."""
+        if not self.checkpoints:
+            return self.state / "checkpoints"
+        return Path(self.checkpoints).expanduser().absolute()
 
     @property
     def host_and_port(self) -> tuple[str, int]:
@@ -136,18 +160,23 @@ def _add_options(settings: dict[str, object], said: dict[str, object]) -> None:
 
 def check_config(settings: dict[str, object]) -> Config:
     """Turn settings into a configuration, or raise ConfigError."""
-    known = Config.__struct_fields__
-    for key in settings:
-        if key not in known:
-            close = difflib.get_close_matches(str(key), known, n=1)
-            hint = f", did you mean {close[0]}?" if close else f"; known: {', '.join(known)}"
-            raise ConfigError(f"{key}: unknown key{hint}")
+    _check_keys(settings, Config.__struct_fields__)
+    if isinstance(policy := settings.get("negotiation"), dict):
+        _check_keys(policy, tuple(NegotiationPolicy.__dataclass_fields__), "negotiation.")
     try:
         config = msgspec.convert(settings, Config)
     except msgspec.ValidationError as error:
         raise ConfigError(_readable(str(error))) from None
     _check_values(config)
     return config
+
+
+def _check_keys(settings: Mapping[str, object], known: Sequence[str], where: str = "") -> None:
+    for key in settings:
+        if key not in known:
+            close = difflib.get_close_matches(str(key), known, n=1)
+            hint = f", did you mean {close[0]}?" if close else f"; known: {', '.join(known)}"
+            raise ConfigError(f"{where}{key}: unknown key{hint}")
 
 
 def _read(path: Path) -> dict[str, object]:
@@ -169,6 +198,9 @@ def _readable(text: str) -> str:
     match = re.fullmatch(r"(.*) - at `\$\.?(.*)`", text)
     message, key = (match[1], match[2]) if match else (text, "")
     message = message.replace("`", "")
+    choices = {"negotiation.take": Take, "negotiation.escalation": Escalation}.get(key)
+    if choices is not None:
+        message += f", expected one of {', '.join(choices)}"
     return f"{key}: {message[:1].lower()}{message[1:]}"
 
 
@@ -183,6 +215,11 @@ def _check_values(config: Config) -> None:
     for name, value in config.strategy_options.items():
         if not isinstance(value, str | int | float | None):
             raise ConfigError(f"strategy_options: {name}: expected one value, got {value}")
+    if not 0 <= config.quiet_doublings <= MOST_DOUBLINGS:
+        raise ConfigError(f"quiet_doublings: expected 0 to {MOST_DOUBLINGS}")
+    for key in ("session_rate", "session_burst"):
+        if not 1 <= getattr(config, key) < math.inf:
+            raise ConfigError(f"{key}: expected a number of messages >= 1")
     if config.lease_s <= config.beat_interval_s:
         raise ConfigError("lease_s: must be longer than beat_interval_s")
     if config.transport not in {"", "ofi", "ucx"}:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import resource
 import signal
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from pliant.server.config import Config, ConfigError, load_config, parse_options
-from pliant.server.lock import AlreadyRunningError, ServerLock, write_atomically
+from pliant.server.lock import AlreadyRunningError, ServerLock, started_ticks, write_atomically
 from pliant.server.logs import log_to_stderr
 
 log = logging.getLogger(__name__)
@@ -43,13 +44,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("the configuration is good")
         return 0
     log_to_stderr(debug=config.debug)
-    return run(config)
+    return run(config, _recover if options.recover else _serve)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="pliant server", description="Run the Pliant server.")
     parser.add_argument("--config", type=Path, metavar="FILE", help="configuration (YAML)")
     parser.add_argument("--check", action="store_true", help="check the configuration and leave")
+    parser.add_argument(
+        "--recover",
+        action="store_true",
+        help="put what can be read of a damaged job database in its place, and leave",
+    )
     parser.add_argument("--strategy", metavar="NAME", help="scheduling strategy")
     parser.add_argument(
         "--strategy-option",
@@ -98,8 +104,8 @@ def _check_strategy(config: Config) -> None:
         raise ConfigError(f"strategy: {name}: {error}") from None
 
 
-def run(config: Config) -> int:
-    """Serve until a signal comes or a thread breaks."""
+def run(config: Config, work: Callable[[Config], int]) -> int:
+    """Do the work of the one who owns the state folder."""
     try:
         for folder in (config.state, config.run):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -109,16 +115,36 @@ def run(config: Config) -> int:
         print(f"pliant server: {error}", file=sys.stderr)
         return 1
     try:
-        return _run_locked(config)
+        return work(config)
     finally:
         lock.release()
 
 
-def _run_locked(config: Config) -> int:
+def _recover(config: Config) -> int:
+    """Put what can be read of a damaged database in its place."""
+    import sqlite3
+
+    from pliant.server.database.engine import DatabaseUnusableError
+    from pliant.server.database.recovery import recover
+
+    path = config.state / "pliant.db"
+    try:
+        kept, found = recover(path)
+    except (DatabaseUnusableError, OSError, sqlite3.Error) as error:
+        print(f"pliant server: {path} cannot be recovered: {error}", file=sys.stderr)
+        return 1
+    rows = ", ".join(f"{number} of {table}" for table, number in found.items())
+    print(f"read: {rows}; the damaged file is kept as {kept}")
+    return 0
+
+
+def _serve(config: Config) -> int:
+    """Serve until a signal comes or a thread breaks."""
     # A fork beside gRPC can hang both sides; nothing here forks, and gRPC must not try to help.
     os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
     # Threads hand work to each other all the time: 5 ms, the default, would be felt at every hop.
-    sys.setswitchinterval(0.0005)
+    sys.setswitchinterval(0.00001)
+    _raise_descriptor_limit()
     from pliant.server.database.engine import DatabaseUnusableError
     from pliant.server.house import House
 
@@ -132,7 +158,7 @@ def _run_locked(config: Config) -> int:
         print(f"pliant server: {error}", file=sys.stderr)
         return 1
     pid_file = config.run / "server.pid"
-    write_atomically(pid_file, f"{os.getpid()}\n")
+    write_atomically(pid_file, f"{os.getpid()} {started_ticks()}\n")
     _say_ready(config, house.address)
     end.wait()
     if end.fault:
@@ -143,6 +169,15 @@ def _run_locked(config: Config) -> int:
     house.stop()
     pid_file.unlink(missing_ok=True)
     return 0
+
+
+def _raise_descriptor_limit() -> None:
+    """Take what the administrator allows: each controller, application and user is a descriptor.
+
+    The limit that a shell gives, often 1024, is for programs that use select().
+    """
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _say_ready(config: Config, address: str) -> None:

@@ -8,15 +8,18 @@ from collections import OrderedDict
 from collections.abc import Sequence
 
 from pliant.core import commands
+from pliant.core.cut_off import parse_when_cut_off
 from pliant.core.ids import JobId, NodeName
 from pliant.core.processors import indices
 from pliant.protos import app_pb2, node_pb2
-from pliant.protos.codec import template_to_proto
+from pliant.protos.codec import answer_to_proto, template_to_proto
+from pliant.protos.codec_saves import suspend_step_to_proto
+from pliant.protos.texts import words
 from pliant.server.board import Board
 from pliant.server.database.changes import Change, add_world
 from pliant.server.database.reader import Reader
 from pliant.server.keyring import Keyring
-from pliant.server.launch import Surroundings, start_orders
+from pliant.server.launch import Surroundings, end_when_cut_off, start_orders
 from pliant.server.program import Program
 from pliant.server.streams import Hub
 from pliant.server.worlds import World, WorldBook
@@ -60,9 +63,11 @@ class Effects:
         self._carry = {
             commands.Launch: self._launch,
             commands.SendOffer: self._offer,
+            commands.AnswerRequest: self._answer,
             commands.SendWithdraw: self._withdraw,
             commands.OpenStandby: self._standby,
             commands.SendGo: self._go,
+            commands.SendSuspend: self._suspend,
             commands.Kill: self._kill,
         }
 
@@ -107,8 +112,11 @@ class Effects:
             self.around,
             may_grow=entry.info["class"] != "rigid",
         )
+        stop_after_s = parse_when_cut_off(entry.info["when_cut_off"])
+        end_when_cut_off(orders.values(), stop_after_s, self.around)
         for node, order in orders.items():
-            self._hub.order(node, node_pb2.NodeOrder(start_world=order))
+            if command.only in (None, node):
+                self._hub.order(node, node_pb2.NodeOrder(start_world=order))
 
     def _kill(self, command: commands.Kill) -> None:
         parts: list[tuple[NodeName, list[int]]]
@@ -142,8 +150,12 @@ class Effects:
             command.job, command.run, app_pb2.AppOrder(offer=template_to_proto(command.template))
         )
 
+    def _answer(self, command: commands.AnswerRequest) -> None:
+        order = app_pb2.AppOrder(request_answer=answer_to_proto(command))
+        self._hub.tell(command.job, command.run, order)
+
     def _withdraw(self, command: commands.SendWithdraw) -> None:
-        order = app_pb2.Withdraw(resize=command.resize, reason=command.reason)
+        order = app_pb2.Withdraw(resize=command.resize, reason=words(command.reason))
         self._hub.tell(command.job, command.run, app_pb2.AppOrder(withdraw=order))
 
     def _standby(self, command: commands.OpenStandby) -> None:
@@ -153,6 +165,11 @@ class Effects:
             return
         world, rank = place
         self._control(world, {"op": "standby", "resize": command.resize}, rank)
+
+    def _suspend(self, command: commands.SendSuspend) -> None:
+        step = suspend_step_to_proto(command.step)
+        order = app_pb2.Suspend(number=command.number, step=step)
+        self._hub.tell(command.job, command.run, app_pb2.AppOrder(suspend=order))
 
     def _go(self, command: commands.SendGo) -> None:
         secret = self._keyring.join_secret(command.job, command.run, command.resize)

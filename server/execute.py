@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from pliant.core.commands import Answer, Command, Note, RunStrategy, SetTimer, Store
@@ -21,36 +22,52 @@ from pliant.core.events import (
     JobCancelled,
     JobHeld,
     JobReleased,
+    JobRequeued,
+    JobResumed,
     JobSubmitted,
+    JobSuspended,
     NodeDrained,
     NodeRemoved,
     NodeResumed,
     ResizeRequested,
     TimerFired,
 )
+from pliant.core.ids import JobId
+from pliant.faults import active
+from pliant.server import steps
 from pliant.server.batch import Batch
 from pliant.server.board import Board
 from pliant.server.clock import HybridClock
 from pliant.server.database.changes import Change
-from pliant.server.database.faults import is_passing
-from pliant.server.database.writer import Writer, WriterStoppedError
+from pliant.server.database.standing import Standing
+from pliant.server.database.writer import Writer
+from pliant.server.durable import Durable
 from pliant.server.effects import Effects
 from pliant.server.planner import Planner
-from pliant.server.threads import start_thread
+from pliant.server.threads import promise, start_thread
 from pliant.server.timers import Timers
 
 log = logging.getLogger(__name__)
 
 #: Plans made in one batch at most; then others get their turn.
 PLANS_PER_BATCH = 4
+#: What binds nobody is stored when it is this old, with all that has come since.
+HELD_S = 0.01
 #: A round of submissions that took this long is followed by a pause as long as itself.
 LONG_BATCH_S = 0.005
 LONGEST_PAUSE_S = 0.05
-#: Between tries to write when the disk is full or the database is locked.
-RETRY_S = 0.5
 
 UserEvent = (
-    JobCancelled | JobHeld | JobReleased | ResizeRequested | NodeDrained | NodeResumed | NodeRemoved
+    JobCancelled
+    | JobHeld
+    | JobReleased
+    | JobSuspended
+    | JobResumed
+    | JobRequeued
+    | ResizeRequested
+    | NodeDrained
+    | NodeResumed
+    | NodeRemoved
 )
 
 
@@ -67,10 +84,6 @@ class Entry:
     error: BaseException | None = None
 
 
-class StateLostError(Exception):
-    """What the core decided cannot be made durable."""
-
-
 class Execute:
     """The core's only caller."""
 
@@ -85,7 +98,8 @@ class Execute:
         *,
         debug: bool = False,
     ) -> None:
-        self._core, self._planner, self._writer = core, planner, writer
+        self._core, self._planner = core, planner
+        self._durable = Durable(writer, lambda: self._stopping)
         self._clock, self._effects, self._board = clock, effects, board
         self._debug = debug
         self._timers = Timers()
@@ -93,12 +107,16 @@ class Execute:
         self._inbox: list[Entry] = []
         self._stopping = False
         self._pending_plan: RunStrategy | None = None
+        self._held: Batch | None = None  # what binds nobody and is not stored yet
+        self._held_until = 0.0
+        #: What the database says of the jobs.
+        self.standing = Standing()
         self._stored_resize = -1  # the number of the next resize in the database
         self._requests: dict[int, Future[Answer]] = {}
         self._next_request = 0
         self._thread: threading.Thread | None = None
         #: Called with the numbers of jobs whose end has just become durable.
-        self.on_ended: Callable[[Sequence[int]], None] = lambda _: None
+        self.on_ended: Callable[[Sequence[JobId]], None] = lambda _: None
 
     # ---------------------------------------------------------------- any thread
 
@@ -113,19 +131,19 @@ class Execute:
         read: Callable[[Core], Any] | None = None,
     ) -> Future[Any]:
         """Hand over an event; the future is done when its consequences are durable."""
-        future: Future[Any] = Future()
+        future: Future[Any] = promise()
         self._put(Entry(event, changes, read, future))
         return future
 
     def call(self, read: Callable[[Core], Any]) -> Future[Any]:
         """Ask the core something between two events."""
-        future: Future[Any] = Future()
+        future: Future[Any] = promise()
         self._put(Entry(None, (), read, future))
         return future
 
     def ask(self, event: UserEvent) -> Future[Answer]:
         """Hand over a user's request; the future holds the core's answer."""
-        future: Future[Answer] = Future()
+        future: Future[Answer] = promise()
         with self._flag:
             self._next_request += 1
             request = self._next_request
@@ -167,6 +185,7 @@ class Execute:
             self._handle(entries, batch)
             self._finish(batch, entries)
             self._breathe(entries, time.thread_time() - begin)
+        self._durable.settle()
 
     @staticmethod
     def _breathe(entries: list[Entry], spent: float) -> None:
@@ -178,15 +197,23 @@ class Execute:
         """Sleep until something arrived or a timer is due; None: the end."""
         with self._flag:
             while True:
-                due = self._timers.due(self._clock.now())
-                if self._inbox or due or self._pending_plan:
+                now = self._clock.now()
+                due = self._timers.due(now)
+                stale = self._held is not None and (self._stopping or now >= self._held_until)
+                if self._inbox or due or self._pending_plan or stale:
                     entries = [*self._inbox, *(Entry(TimerFired(timer)) for timer in due)]
                     self._inbox.clear()
                     return entries
                 if self._stopping:
                     return None
-                at = self._timers.next_time()
+                at = self._next_time()
                 self._flag.wait(None if at is None else max(0.0, at - self._clock.now()))
+
+    def _next_time(self) -> float | None:
+        at = self._timers.next_time()
+        if self._held is None:
+            return at
+        return self._held_until if at is None else min(at, self._held_until)
 
     # ---------------------------------------------------------------- one batch
 
@@ -202,6 +229,8 @@ class Execute:
             batch.changes += entry.changes
             if entry.event is not None:
                 run.append(entry)
+            if isinstance(entry.event, JobSubmitted):
+                self.standing.submitted(entry.event.spec, held=entry.event.held)
             if entry.read is not None or self._debug:
                 self._handle_run(run, batch)
                 run = []
@@ -276,51 +305,65 @@ class Execute:
         self._pending_plan = batch.plan
 
     def _finish(self, batch: Batch, entries: list[Entry]) -> None:
-        """Plan, commit, show, act, answer - in this order."""
+        """Plan, propose, commit, show, act, answer - in this order.
+
+        Only what the server proposes in a talk leaves before the commit: it binds nobody before
+        GO, a server that dies forgets it and so does the application when the stream breaks, and
+        the application thinks. A round that does nothing else leaves what is to be stored to the
+        next one, but not for long: work on it would hold up the answer.
+        """
         self._plan(batch)
+        steps.before_commit(batch)
+        for proposal in batch.proposals():
+            self._act(proposal)
+        steps.proposed(batch)
+        if self._hold(batch, entries):
+            return
         jobs = [self._core.jobs[job] for job in sorted(batch.jobs) if job in self._core.jobs]
         if batch.nodes:  # first: a launch in this batch asks the board who has which processor
             self._board.put_nodes(self._core.nodes.values())
         next_resize = self._core.next_resize
-        rows = batch.rows(self._core, self._stored_resize)
+        rows = batch.rows(self._core, self.standing, self._stored_resize)
         for command in batch.effects:
             rows += self._effects.prepare(command)
-        if not self._write(rows):
+        if rows and not _binds(batch, entries):
+            self._stored_resize = next_resize
+            show = partial(self._board.put, self._board.draw(jobs))  # as they stand now
+            if self._durable.write_behind(rows, show) and active():
+                self._durable.settle()
+                steps.after_commit(batch)
             return
+        if not self._durable.write(rows):
+            return
+        steps.after_commit(batch)
         self._stored_resize = next_resize
         self._board.strategy = self._core.strategy
         ended = self._board.put_jobs(jobs)
         for command in batch.effects:
             self._act(command)
+        steps.sent(batch)
         for entry in entries:
             self._resolve(entry)
         if ended:
             for job in ended:
                 self._timers.drop(job, self._core.jobs[job].run)
                 self._core.forget(job)
+                self.standing.forget(job)
             self.on_ended(ended)
 
-    def _write(self, rows: Sequence[Change]) -> bool:
-        """Commit, and try again while that may help: nothing happens before it is durable.
-
-        Raises:
-            StateLostError: the database will never take it. What is in memory is ahead of it for
-                good, so the server must end; the next one goes on from what is durable.
-        """
-        while rows:
-            try:
-                self._writer.commit(rows).result()
-                return True
-            except WriterStoppedError:
-                return False
-            except Exception as error:
-                if not is_passing(error):
-                    log.critical("the database refuses the state, the server ends: %s", error)
-                    raise StateLostError(str(error)) from error
-                log.error("cannot store the state, trying again: %s", error)
-                if self._stopping:
-                    return False
-                time.sleep(RETRY_S)
+    def _hold(self, batch: Batch, entries: list[Entry]) -> bool:
+        """Have a batch that binds nobody wait for others; one that does takes it along."""
+        held, self._held = self._held, None
+        if held is not None:
+            batch.follow(held)
+        now = self._clock.now()
+        if _binds(batch, entries) or active() or not (batch.jobs or batch.notes):
+            return False
+        if held is None:
+            self._held_until = now + HELD_S
+        if self._stopping or now >= self._held_until:
+            return False
+        self._held = batch
         return True
 
     def _act(self, command: Command) -> None:
@@ -342,3 +385,7 @@ class Execute:
             entry.future.set_exception(entry.error)
         else:
             entry.future.set_result(entry.result)
+
+
+def _binds(batch: Batch, entries: list[Entry]) -> bool:
+    return batch.binds or any(entry.future is not None for entry in entries)

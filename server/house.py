@@ -19,23 +19,28 @@ from pliant.server.accept import Accept
 from pliant.server.actions import Actions, Identity
 from pliant.server.app_service import AppService
 from pliant.server.board import KEPT_S, Board
-from pliant.server.clock import HybridClock
+from pliant.server.checkpoints import CheckpointFolders
+from pliant.server.clock import CLOCK_KEY, resumed
 from pliant.server.config import Config
 from pliant.server.credence import Credence
 from pliant.server.database.changes import add_note, put_meta
-from pliant.server.database.engine import open_database, open_reader
+from pliant.server.database.engine import checkpoint, open_database, open_reader
 from pliant.server.database.reader import Reader
 from pliant.server.database.writer import Writer, apply_changes
 from pliant.server.effects import Effects, Programs
 from pliant.server.execute import Execute
 from pliant.server.fence_relay import FenceRelay
 from pliant.server.fences import Fences
+from pliant.server.generation import FILE_NAME as GENERATION_FILE
+from pliant.server.generation import GIVEN_KEY, next_generation, write_used
 from pliant.server.keyring import Keyring
 from pliant.server.launch import Surroundings
-from pliant.server.lock import write_atomically
+from pliant.server.lock import boot_id, write_atomically
 from pliant.server.node_service import Greeting, NodeService
 from pliant.server.nodelist import NodeList
+from pliant.server.numbers import Numbers
 from pliant.server.planner import Planner
+from pliant.server.rates import Rates
 from pliant.server.remove import Remove
 from pliant.server.rpc import RpcServer
 from pliant.server.secret import FILE_NAME, load_secret
@@ -53,20 +58,29 @@ class House:
         self, config: Config, stop: Callable[[], None], on_fault: Callable[[str], None]
     ) -> None:
         self._config, self._stop_server, self._on_fault = config, stop, on_fault
-        self._clock = HybridClock()
         path = config.state / "pliant.db"
-        self._engine: Engine = open_database(path)
+        self._engine: Engine = open_database(
+            path,
+            locked_s=config.database_timeout_s,
+            known=(config.state / FILE_NAME).exists(),
+        )
         self._reader_engine: Engine = open_reader(path)
         self._reader = Reader(self._reader_engine)
-        self._meta = self._new_generation()
+        meta = self._reader.meta()
+        self._clock = resumed(meta, boot_id(), self._reader.last_time())
+        self._meta = self._new_generation(meta)
         self._generation = int(self._meta["generation"])
+        given = int(self._meta.get(GIVEN_KEY, "0"))
+        self._numbers = Numbers(self._reader.last_job(), given)
         self._board, self._hub, self._rpc = Board(), Hub(), RpcServer()
         self._writer = Writer(self._engine)
         self._secret = load_secret(config.state / FILE_NAME)
         self._keyring = Keyring(bytes.fromhex(self._meta["key"]))
-        self._book = WorldBook(self._meta["cluster"].replace("-", "")[:8])
+        short = self._meta["cluster"].replace("-", "")[:8]
+        self._book = WorldBook(short)
+        self._folders = CheckpointFolders(config.checkpoint_folder, short)
         self._programs = Programs(self._reader)
-        self._core = Core(config.strategy, config.limits())
+        self._core = Core(config.strategy, config.limits(), policy=config.negotiation)
         self._effects = Effects(self._hub, self._book, self._board, self._programs, self._keyring)
         self._execute = Execute(
             self._core,
@@ -97,7 +111,7 @@ class House:
         self._effects.around = self._surroundings()
         self._execute.on_ended = self._remove.ended
         self._accept = self._make_accept()
-        self._remove.on_closed.append(self._accept.closed)
+        self._remove.on_closed += [self._accept.closed, self._folders.closed]
         self._remove.start(self._on_fault)
         self._execute.start(commands, self._on_fault)
         self._nodelist.start(self._on_fault)
@@ -118,13 +132,14 @@ class House:
         self._reader_engine.dispose()
         self._engine.dispose()
 
-    def _new_generation(self) -> Mapping[str, str]:
+    def _new_generation(self, meta: Mapping[str, str]) -> Mapping[str, str]:
         """Count the starts, and give a new cluster its name and its key; durable before any use."""
-        meta = self._reader.meta()
+        used = self._config.state / GENERATION_FILE
         fresh = {
+            **next_generation(meta, used, self._reader.last_job()),
             "cluster": meta.get("cluster") or str(uuid.uuid4()),
             "key": meta.get("key") or secrets.token_hex(32),
-            "generation": str(int(meta.get("generation", "0")) + 1),
+            CLOCK_KEY: self._clock.record(boot_id()),
         }
         note = Note(
             self._clock.now(), "server.started", f"server started, generation {fresh['generation']}"
@@ -132,6 +147,8 @@ class House:
         changes = [put_meta(key, value) for key, value in fresh.items()]
         with self._engine.begin() as connection:
             apply_changes(connection, [*changes, add_note(note)])
+        checkpoint(self._engine)  # whoever removes the log takes no more than this life's changes
+        write_used(used, fresh["generation"])  # last: ahead of the database it means an old copy
         return {**meta, **fresh}
 
     def _restore(self) -> Sequence[Command]:
@@ -140,6 +157,8 @@ class House:
         ended = self._reader.recent_jobs(self._clock.now() - KEPT_S)
         memory = json.loads(self._meta.get("memory", "null"))
         next_resize = int(self._meta.get("next_resize", "1"))
+        for job, _ in open_jobs:
+            self._execute.standing.read(job)
         self._core.restore(nodes, [job for job, _ in open_jobs], memory, next_resize)
         commands = self._core.recover(self._clock.now())
         self._board.put_nodes(self._core.nodes.values())
@@ -149,6 +168,7 @@ class House:
             self._board.put_jobs([job])
         self._nodelist.restore(nodes)
         self._restore_worlds([job.id for job, _ in open_jobs])
+        self._folders.sweep({job.id for job, _ in open_jobs})
         log.info("%d nodes, %d jobs that have not ended", len(nodes), len(open_jobs))
         return commands
 
@@ -172,6 +192,7 @@ class House:
 
     def _listen(self) -> str:
         """Open the gRPC port: the configured one, or that of the last start, or any."""
+        rates = Rates(self._config.session_rate, self._config.session_burst)
         relay = FenceRelay(self._hub, self._book, self._fences, self._writer)
         nodes = NodeService(
             self._execute,
@@ -180,12 +201,21 @@ class House:
             self._remove,
             relay,
             self._credence,
-            Greeting(self._secret, self._generation, self._config.beat_interval_s),
+            Greeting(
+                self._secret, self._generation, secrets.token_hex(8), self._config.beat_interval_s
+            ),
         )
+        nodes.on_registered.append(self._numbers.registered)
         apps = AppService(
-            self._execute, self._hub, self._board, self._keyring, generation=self._generation
+            self._execute,
+            self._hub,
+            self._board,
+            self._keyring,
+            self._clock,
+            generation=self._generation,
+            rates=rates,
         )
-        self._remove.on_closed.append(relay.forget)
+        self._remove.on_closed += [relay.forget, lambda jobs, _: rates.forget(jobs)]
         host, port = self._config.host_and_port
         ports = [port] if port else [int(self._meta.get("port", "0")), 0]
         port = self._rpc.start(nodes, apps, host, ports, self._on_fault)
@@ -198,8 +228,10 @@ class House:
             application_address=self.address,
             address_file=str(config.run / "server.address"),
             kill_grace_s=config.kill_grace_s,
+            lease_s=config.lease_s,
             transport=config.transport,
             interface=config.interface,
+            checkpoints=self._folders,
         )
 
     def _make_accept(self) -> Accept:
@@ -218,7 +250,7 @@ class House:
             self._reader,
             self._programs,
             self._clock,
-            self._reader.last_job(),
+            self._numbers,
         )
         actions = Actions(
             self._execute,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
 from pliant.core.ids import NodeName
 from pliant.protos import node_pb2
+from pliant.server.checkpoints import CheckpointFolders
 from pliant.server.nodemap import Host, NodeMap
 from pliant.server.program import Program
 from pliant.server.worlds import World
@@ -36,8 +37,11 @@ class Surroundings:
     application_address: str
     address_file: str
     kill_grace_s: float
+    lease_s: float = 0.0
     transport: str = ""
     interface: str = ""
+    #: Where jobs save themselves; None: nowhere.
+    checkpoints: CheckpointFolders | None = None
 
 
 def start_orders(
@@ -56,16 +60,27 @@ def start_orders(
         "FI_TCP_IFACE": around.interface,
         **(FLAT_COLLECTIVES if may_grow else {}),
     }
-    environment = program.environment(**settings)
     hosts = [nodes.host(processor) for processor in world.processors]
+    # Made once: what is as long as there are nodes would take the square of them in all.
+    common = _common(world, job_type, program, hosts, token, around)
+    common.environment.extend(program.environment(**settings))
     orders: dict[NodeName, node_pb2.StartWorld] = {}
     for rank, (host, processor) in enumerate(zip(hosts, world.processors, strict=True)):
         order = orders.get(host.name)
         if order is None:
-            order = orders[host.name] = _common(world, job_type, program, hosts, token, around)
-            order.environment.extend(environment)
+            order = orders[host.name] = node_pb2.StartWorld()
+            order.CopyFrom(common)
         order.ranks.add(rank=rank, processor=processor)
     return orders
+
+
+def end_when_cut_off(
+    orders: Iterable[node_pb2.StartWorld], stop_after_s: float | None, around: Surroundings
+) -> None:
+    """Have nodes end what they start when they are cut off for so long; None: it goes on."""
+    if stop_after_s is not None:
+        for order in orders:
+            order.stop_after_s, order.lease_s = stop_after_s, around.lease_s
 
 
 def _common(
@@ -98,6 +113,7 @@ def _common(
         address_file=os.fsencode(around.address_file),
         node_list=node_list(hosts),
         kill_grace_s=around.kill_grace_s,
+        checkpoint=os.fsencode(around.checkpoints.of(world.job)) if around.checkpoints else b"",
     )
 
 

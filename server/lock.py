@@ -49,6 +49,12 @@ def boot_id() -> str:
         return "unknown"
 
 
+def started_ticks() -> int:
+    """Return when this process began, in ticks since boot: a pid is used again, both are not."""
+    stat = Path("/proc/self/stat").read_bytes()
+    return int(stat[stat.rindex(b")") :].split()[20])
+
+
 def write_atomically(path: Path, text: str) -> None:
     """Replace a small file so that readers see the old or the new text, never a part."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")

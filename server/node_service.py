@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import grpc
 
+from pliant.core.events import NodeRegistered
 from pliant.core.ids import NodeName
+from pliant.faults import message
 from pliant.protos import node_pb2, node_pb2_grpc
 from pliant.protos.codec import CodecError, exits_from_proto, node_from_proto, ready_from_proto
+from pliant.protos.texts import words
 from pliant.server.credence import Credence
 from pliant.server.execute import Execute
 from pliant.server.fence_relay import FenceRelay
-from pliant.server.nodelist import NodeList
+from pliant.server.nodelist import NodeList, stale
 from pliant.server.remove import EndReport, Remove
 from pliant.server.secret import FILE_NAME, knows
 from pliant.server.streams import Hub, NodeStream, Stream
+from pliant.server.tally import Tally
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +33,12 @@ NEEDS_SECRET = (
     f"this server wants the secret of its cluster: the file {FILE_NAME} in its state folder, or a "
     "copy of it that is named with --secret-file"
 )
+#: The places where reports arrive, by kind.
+_ARRIVED = {
+    "world_ready": "server.ready.in",
+    "fence": "server.fence.in",
+    "ranks_exited": "server.exits.in",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +47,8 @@ class Greeting:
 
     secret: str = field(repr=False)
     generation: int
+    #: Of this start: a server on a copy of the database may have the same generation.
+    life: str
     beat_interval_s: float
 
 
@@ -56,6 +68,8 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
         self._execute, self._hub, self._nodelist = execute, hub, nodelist
         self._remove, self._relay, self._credence = remove, relay, credence
         self._greeting = greeting
+        #: Called with each node that comes, before anything of it is taken over.
+        self.on_registered: list[Callable[[NodeRegistered], None]] = []
 
     async def Connect(self, request_iterator: Any, context: Any) -> AsyncIterator[Any]:
         """Serve one controller until either side ends the stream."""
@@ -64,7 +78,8 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
             await context.abort(grpc.StatusCode.UNAUTHENTICATED, NEEDS_SECRET)
         reports = aiter(request_iterator)
         try:
-            first = await asyncio.wait_for(anext(reports), HELLO_TIMEOUT_S)
+            async with asyncio.timeout(HELLO_TIMEOUT_S):
+                first = await anext(reports)
             event = node_from_proto(first.register)
         except (TimeoutError, StopAsyncIteration):
             return
@@ -72,13 +87,13 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
             yield _refused(str(error))
             return
         taken = self._nodelist.taken(event.name)
-        reason = taken or self._nodelist.refusal(
-            event, self._greeting.generation, first.register.generation
-        )
+        reason = taken or self._nodelist.refusal(event, self._stale(first.register))
         if reason is not None:
             log.warning("node %s refused: %s", event.name, reason)
             yield _refused(reason, taken=taken is not None)
             return
+        for call in self.on_registered:
+            call(event)
         stream: NodeStream = Stream(asyncio.get_running_loop(), f"node {event.name}")
         # Attached before the core knows: the orders that follow from the registration wait here.
         self._hub.attach_node(event.name, stream)
@@ -91,6 +106,8 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
             log.info("node %s connected with %d slots", name, event.slots)
             reader = asyncio.create_task(self._read(name, reports, stream))
             async for order in stream.messages():
+                if order.HasField("start_world"):
+                    order.start_world.heard = stream.heard
                 yield order
         finally:
             self._hub.detach_node(event.name, stream)
@@ -98,37 +115,55 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
                 reader.cancel()
             log.info("node %s: stream closed", event.name)
 
+    def _stale(self, register: node_pb2.Register) -> str | None:
+        greeting = self._greeting
+        return stale((greeting.generation, greeting.life), (register.generation, register.life))
+
     def _welcome(self, first_processor: int) -> node_pb2.NodeOrder:
         return node_pb2.NodeOrder(
             welcome=node_pb2.Welcome(
                 generation=self._greeting.generation,
                 beat_interval_s=self._greeting.beat_interval_s,
                 first_processor=first_processor,
+                life=self._greeting.life,
             )
         )
 
     async def _read(self, node: NodeName, reports: Any, stream: NodeStream) -> None:
         """Take reports until the controller ends the stream or says something impossible."""
+        tally = Tally()
         try:
             async for report in reports:
-                self._take(node, report)
+                if not report.HasField("beat"):
+                    self._take(node, report, tally)
+                    continue
+                if self._nodelist.beat(node, report.beat):
+                    _heard(report.beat, stream)
+                if lost := _lost(report.beat, tally, stream):
+                    log.warning("node %s: %s: it is to register anew", node, lost)
+                    return
         except CodecError as error:
             log.warning("node %s sent nonsense, stream closed: %s", node, error)
         finally:
             stream.close()
 
-    def _take(self, node: NodeName, report: node_pb2.NodeReport) -> None:
+    def _take(self, node: NodeName, report: node_pb2.NodeReport, tally: Tally) -> None:
+        kind = report.WhichOneof("body")
+        if kind not in _ARRIVED:
+            raise CodecError(f"{kind} is not expected here")
+        times = message(_ARRIVED[kind])
+        for _ in times:
+            self._hear(node, report)
+        tally.reports += bool(times)
+
+    def _hear(self, node: NodeName, report: node_pb2.NodeReport) -> None:
         match report.WhichOneof("body"):
-            case "beat":
-                self._nodelist.beat(node, report.beat)
             case "world_ready":
                 self._ready(node, report.world_ready)
             case "fence":
                 self._relay.take(node, report.fence)
             case "ranks_exited":
                 self._exits(node, report.ranks_exited)
-            case other:
-                raise CodecError(f"{other} is not expected here")
 
     def _ready(self, node: NodeName, message: node_pb2.WorldReady) -> None:
         event = ready_from_proto(node, message)
@@ -149,5 +184,17 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
         self._remove.report(EndReport(node, message.world, ranks, times, event))
 
 
+def _heard(beat: node_pb2.Beat, stream: NodeStream) -> None:
+    """Let the node know since when its lease runs, if anything there depends on it."""
+    stream.heard = beat.sequence
+    if beat.confirm:
+        heard = node_pb2.BeatHeard(sequence=beat.sequence)
+        stream.send(node_pb2.NodeOrder(beat_heard=heard))
+
+
+def _lost(beat: node_pb2.Beat, tally: Tally, stream: NodeStream) -> str:
+    return tally.missing(beat, stream.sent, asyncio.get_running_loop().time())
+
+
 def _refused(reason: str, *, taken: bool = False) -> node_pb2.NodeOrder:
-    return node_pb2.NodeOrder(refused=node_pb2.Refused(reason=reason, taken=taken))
+    return node_pb2.NodeOrder(refused=node_pb2.Refused(reason=words(reason), taken=taken))

@@ -27,6 +27,24 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 SHORTEST_SLEEP_S = 0.05
 
 
+def stale(own: tuple[int, str], obeyed: tuple[int, str]) -> str | None:
+    """Why a node must not obey this server; None: it may.
+
+    Args:
+        own: generation and life of this server.
+        obeyed: those of the last one that the node has obeyed; an empty life is not known.
+    """
+    (generation, life), (last, other) = own, obeyed
+    copied = last == generation and other not in ("", life)
+    if last > generation or copied:
+        return (
+            f"this server has generation {generation}, but the node has obeyed generation "
+            f"{last}{' of another server' if copied else ''}: this server runs on an old copy of "
+            "the database"
+        )
+    return None
+
+
 class NodeList:
     """Leases of all nodes. A stream that closes is no sign of death; silence is."""
 
@@ -46,15 +64,12 @@ class NodeList:
             if node.state is not NodeState.LOST:
                 self._leases.open(node.name, time.monotonic())
 
-    def refusal(self, event: NodeRegistered, generation: int, obeyed: int) -> str | None:
+    def refusal(self, event: NodeRegistered, stale: str | None) -> str | None:
         """Why a controller may not register; None: it may."""
         if not _NAME.fullmatch(event.name):
             return f"{event.name!r} is no name for a node"
-        if obeyed > generation:
-            return (
-                f"this server has generation {generation}, but the node has obeyed generation "
-                f"{obeyed}: this server runs on an old copy of the database"
-            )
+        if stale is not None:
+            return stale
         host = self._board.node_map.by_name.get(event.name)
         busy = any(world.live for world in event.worlds) or self._in_use(event.name)
         if host is not None and host.slots != event.slots and busy:
@@ -81,8 +96,8 @@ class NodeList:
             self._leases.open(node, time.monotonic())
             self._flag.notify()
 
-    def beat(self, node: NodeName, beat: node_pb2.Beat) -> None:
-        """Note a sign of life and what the node says of its jobs."""
+    def beat(self, node: NodeName, beat: node_pb2.Beat) -> bool:
+        """Note a sign of life and what the node says of its jobs; False: it has no lease now."""
         with self._flag:
             before = self._leases.beat(node, time.monotonic())
         if before is Health.SUSPECT:
@@ -92,6 +107,7 @@ class NodeList:
             self._hub.close_node(node)
         usage = {JobId(j.job): Usage(j.resident_bytes, j.major_faults) for j in beat.jobs}
         self._board.put_usage(node, beat.idle_memory_bytes, usage)
+        return before in (Health.GOOD, Health.SUSPECT)
 
     def start(self, on_fault: Callable[[str], None]) -> None:
         """Start the thread."""
@@ -111,11 +127,16 @@ class NodeList:
                 if self._stopping:
                     return
                 self._flag.wait(self._sleep())
-                overdue = self._leases.overdue(time.monotonic())
-            for node, health in overdue:
-                self._execute.post(self._event(node, health))
-                if health is Health.LOST:
-                    self._hub.close_node(node)
+            self.look()
+
+    def look(self) -> None:
+        """See whose lease is over."""
+        with self._flag:
+            overdue = self._leases.overdue(time.monotonic())
+        for node, health in overdue:
+            self._execute.post(self._event(node, health))
+            if health is Health.LOST:
+                self._hub.close_node(node)
 
     def _sleep(self) -> float | None:
         deadline = self._leases.next_deadline()

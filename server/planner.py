@@ -13,10 +13,10 @@ from collections.abc import Mapping
 from pliant.core.commands import RunStrategy
 from pliant.core.events import PlanFailed, PlanReady
 from pliant.core.ids import CycleId
-from pliant.core.scheduling import Plan, View
-from pliant.server.plan_check import find_fault
+from pliant.core.scheduling import Plan
 from pliant.server.strategy_process import StrategyFaultError, StrategyProcess
 from pliant.strategies import Strategy, is_own, load_strategy
+from pliant.strategies.plan_check import find_fault
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ class Planner:
         """Ask for a plan; whatever goes wrong becomes PlanFailed."""
         begin = time.monotonic()
         try:
-            plan, fault = self._plan(order.view)
+            plan, fault = self._plan(order)
         except StrategyFaultError as error:
             fault = str(error)
         except Exception as error:
@@ -80,15 +80,16 @@ class Planner:
         log.error("strategy %s, fault %d in a row: %s", self.name, self._faults, fault)
         return PlanFailed(cycle, fault)
 
-    def _plan(self, view: View) -> tuple[object, str | None]:
+    def _plan(self, order: RunStrategy) -> tuple[object, str | None]:
         """A plan, and what is wrong with it."""
+        view = order.view
         if self._process is not None:
-            plan = self._process.plan(view, self._deadline_s)
+            plan = self._process.plan(view, self._deadline_s, order.outcomes)
             fault = find_fault(view, plan)
             if fault is not None:
                 self._process.restart()
             return plan, fault
-        own: object = self._strategy.allocate_processors(view)
+        own: object = self._strategy.plan(view, order.outcomes)
         if not isinstance(own, Plan):
             return own, f"returned {type(own).__name__}, no Plan"
         if own.memory != view.memory:

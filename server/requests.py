@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from pliant.core.cut_off import KEEP, parse_when_cut_off
 from pliant.core.ids import JobId
 from pliant.core.jobs import JobSpec, JobType
 from pliant.core.sizes import Sizes, SizesError, parse_sizes
@@ -51,6 +52,9 @@ class JobRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     stderr: str = ""
     umask: int = 0o022
     hold: bool = False
+    requeue: bool | None = None
+    #: ``keep``, or ``stop-after=SECONDS``.
+    when_cut_off: str = KEEP
     time_limit_s: float | None = None
     estimate_s: float | None = None
     #: The client's own name for this submission: sent again, it gives the same job.
@@ -77,6 +81,8 @@ class Submission:
             uid=uid,
             estimate_s=request.estimate_s,
             time_limit_s=request.time_limit_s,
+            requeue=request.requeue,
+            stop_after_s=parse_when_cut_off(request.when_cut_off),
         )
 
     def program(self, spec: JobSpec) -> Program:
@@ -105,6 +111,7 @@ def check_submission(raw: object, processors: int) -> Submission:
         raise _from_msgspec(str(error)) from None
     _check_program(request)
     _check_times(request)
+    _check_policy(request)
     return Submission(request, _check_sizes(request, processors))
 
 
@@ -171,6 +178,13 @@ def _check_times(request: JobRequest) -> None:
                 f"{field}: expected more than 0 and at most {LONGEST_S:g} seconds, got {value}",
                 field=field,
             )
+
+
+def _check_policy(request: JobRequest) -> None:
+    try:
+        parse_when_cut_off(request.when_cut_off)
+    except ValueError as error:
+        raise RequestError(f"when_cut_off: {error}", field="when_cut_off") from None
 
 
 def _check_sizes(request: JobRequest, processors: int) -> Sizes:

@@ -28,13 +28,15 @@ def load_secret(path: Path) -> str:
     """
     if not path.exists():
         _make(path)
-    with path.open(encoding="ascii") as file:
+    with path.open(encoding="ascii", errors="replace") as file:
         mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
         text = file.read().strip()
     if mode & 0o077:
         raise OSError(f"{path}: others may use it (mode {mode:04o}); remove it, a new one is made")
     if not text:
         raise OSError(f"{path} is empty; remove it, a new one is made")
+    if not (text.isascii() and text.isprintable()):
+        raise OSError(f"{path} is damaged; remove it, a new one is made")
     return text
 
 

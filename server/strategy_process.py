@@ -16,12 +16,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from pliant.core.scheduling import Plan, View
+from pliant.core.scheduling import Outcome, Plan, View
 from pliant.server.strategy_worker import LENGTH_BYTES, frame
 
 log = logging.getLogger(__name__)
@@ -87,14 +87,16 @@ class StrategyProcess:
         """
         self._guarded(self._await_ready, within_s)
 
-    def plan(self, view: View, within_s: float) -> Plan:
-        """Ask for a plan.
+    def plan(self, view: View, within_s: float, outcomes: Sequence[Outcome] = ()) -> Plan:
+        """Ask for a plan; with ``outcomes`` of talks the last one is to be revised.
 
         Raises:
             StrategyFaultError: there is none within ``within_s`` seconds, or it is no plan.
         """
         try:
-            answer = self._guarded(lambda deadline: self._ask(view, deadline), within_s)
+            answer = self._guarded(
+                lambda deadline: self._ask((view, tuple(outcomes)), deadline), within_s
+            )
         except StrategyRefusedError as error:
             self.restart()
             raise StrategyFaultError(str(error)) from None
@@ -146,8 +148,8 @@ class StrategyProcess:
         self.restart()
         raise StrategyFaultError(why)
 
-    def _ask(self, view: View, deadline: float) -> Any:
-        self._send(frame(view), deadline)
+    def _ask(self, question: tuple[View, tuple[Outcome, ...]], deadline: float) -> Any:
+        self._send(frame(question), deadline)
         if not self._ready:
             self._await_ready(deadline)
         return self._receive(deadline)

@@ -21,12 +21,15 @@ from typing import BinaryIO
 
 import msgspec
 
-from pliant.core.scheduling import Plan, View
+from pliant.core.scheduling import Outcome, Plan, View
 from pliant.strategies import OptionError, Strategy, UnknownStrategyError, load_strategy
 
 #: Every message begins with its length, so many bytes with the highest first.
 LENGTH_BYTES = 8
 _PR_SET_PDEATHSIG = 1
+
+#: A view, and how talks ended, if the last plan is to be revised.
+Question = tuple[View, tuple[Outcome, ...]]
 
 
 def frame(message: object) -> bytes:
@@ -55,10 +58,10 @@ def main() -> int:
         text = f"strategy {name!r} cannot be made: {type(error).__name__}: {error}"
         return _say(answers, "refused", "strategy", text) or 1
     _say(answers, "ready")
-    views: queue.SimpleQueue[View] = queue.SimpleQueue()
-    threading.Thread(target=_read, args=(requests, views), daemon=True).start()
+    questions: queue.SimpleQueue[Question] = queue.SimpleQueue()
+    threading.Thread(target=_read, args=(requests, questions), daemon=True).start()
     while True:
-        _say(answers, *_answer(strategy, views.get()))
+        _say(answers, *_answer(strategy, *questions.get()))
 
 
 def _end_with_the_server() -> None:
@@ -85,21 +88,21 @@ def _say(answers: BinaryIO, *message: object) -> int:
     return 0
 
 
-def _read(requests: BinaryIO, views: queue.SimpleQueue[View]) -> None:
-    """Take views as they come; end the process when there will be none."""
+def _read(requests: BinaryIO, questions: queue.SimpleQueue[Question]) -> None:
+    """Take questions as they come; end the process when there will be none."""
     while True:
         head = requests.read(LENGTH_BYTES)
         data = requests.read(int.from_bytes(head))
         if len(head) < LENGTH_BYTES or len(data) < int.from_bytes(head):
             os._exit(0)
         # From the server, who made us.
-        views.put(pickle.loads(data))
+        questions.put(pickle.loads(data))
 
 
-def _answer(strategy: Strategy, view: View) -> tuple[object, ...]:
+def _answer(strategy: Strategy, view: View, outcomes: tuple[Outcome, ...]) -> tuple[object, ...]:
     """A plan, or what went wrong."""
     try:
-        plan: object = strategy.allocate_processors(view)
+        plan: object = strategy.plan(view, outcomes)
         if not isinstance(plan, Plan):
             return "fault", f"returned {type(plan).__name__}, no Plan"
         json.dumps(plan.memory)  # which the server will store

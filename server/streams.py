@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from pliant.core.ids import JobId, NodeName
@@ -28,6 +28,10 @@ class Stream(Generic[M]):
         self._loop = loop
         self._queue: asyncio.Queue[M | None] = asyncio.Queue(QUEUE_LENGTH)
         self._closed = False
+        #: Messages that were queued so far.
+        self.sent = 0
+        #: The number of the last sign of life that its peer gave on it.
+        self.heard = 0
 
     def send(self, message: M) -> None:
         """Queue a message, from any thread."""
@@ -59,6 +63,7 @@ class Stream(Generic[M]):
             while not self._queue.empty():
                 self._queue.get_nowait()
             message = None
+        self.sent += message is not None
         self._queue.put_nowait(message)
 
 
@@ -73,6 +78,8 @@ class AppSession:
     run: int
     stream: Stream[app_pb2.AppOrder]
     rendezvous: str = ""
+    #: Seconds per iteration by size, as it last said to the core.
+    measured: Mapping[int, float] = field(default_factory=dict)
 
 
 class Hub:

@@ -12,18 +12,19 @@ from pliant.core.events import JobSubmitted
 from pliant.core.ids import JobId
 from pliant.core.jobs import Job
 from pliant.core.lifecycle import JobState
+from pliant.faults import failpoint
 from pliant.server.board import Board
 from pliant.server.clock import HybridClock
 from pliant.server.database.changes import Change, insert_job
+from pliant.server.database.faults import is_locked, words
 from pliant.server.database.reader import Reader
 from pliant.server.database.writer import Writer
 from pliant.server.effects import Programs
 from pliant.server.execute import Execute
+from pliant.server.numbers import Numbers
 from pliant.server.program import Program
 from pliant.server.requests import RequestError, check_submission
 
-#: A submission that is not durable by then is answered with "try again".
-STORE_TIMEOUT_S = 30.0
 #: Submissions stored together at most.
 TOGETHER = 256
 
@@ -50,11 +51,11 @@ class Submissions:
         reader: Reader,
         programs: Programs,
         clock: HybridClock,
-        last_job: int,
+        numbers: Numbers,
     ) -> None:
         self._execute, self._board, self._writer = execute, board, writer
         self._reader, self._programs, self._clock = reader, programs, clock
-        self._last = last_job
+        self._numbers = numbers
         self._waiting: list[_New] = []
         self._storing: asyncio.Task[None] | None = None
 
@@ -62,8 +63,7 @@ class Submissions:
         """Take a job; when this returns, it survives whatever happens to the server."""
         submission = check_submission(raw, self._board.processors)
         request = submission.request
-        self._last += 1
-        spec = submission.spec(JobId(self._last), user, uid, self._clock.now())
+        spec = submission.spec(JobId(self._numbers.next()), user, uid, self._clock.now())
         program = submission.program(spec)
         job = new_job(Job(spec, JobState.HELD if request.hold else JobState.PENDING))
         stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -73,7 +73,7 @@ class Submissions:
         if self._storing is None:
             self._storing = asyncio.create_task(self._store_waiting())
         try:
-            await asyncio.wait_for(stored, STORE_TIMEOUT_S)
+            await stored  # without a limit of its own: what was refused is not stored afterwards
         except IntegrityError:
             known = self._reader.job_with_key(uid, request.key) if request.key else None
             if known is None:
@@ -81,7 +81,7 @@ class Submissions:
             return known
         except Exception as error:
             raise RequestError(
-                f"the job database cannot be written ({error}): try again later",
+                f"the job database cannot be written ({words(error)}): try again later",
                 kind="unavailable",
             ) from error
         return spec.id
@@ -98,13 +98,17 @@ class Submissions:
     async def _store(self, together: list[_New]) -> None:
         try:
             changes = [new.change for new in together]
+            failpoint("server.submit.before_commit")
             await asyncio.wrap_future(self._writer.commit(changes))
+            failpoint("server.submit.after_commit")
         except Exception as error:
-            if len(together) > 1:  # one bad job must not take the others with it
-                for new in together:
+            if len(together) > 1 and not is_locked(error):
+                for new in together:  # one bad job must not take the others with it
                     await self._store([new])
-            elif not together[0].stored.done():
-                together[0].stored.set_exception(error)
+                return
+            for new in together:
+                if not new.stored.done():
+                    new.stored.set_exception(error)
             return
         self._hand_over(together)
 

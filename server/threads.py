@@ -5,9 +5,25 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
+from typing import Any
 
 log = logging.getLogger(__name__)
+
+
+class ToldError(Exception):
+    """Ends a thread; what it means has been logged where it was found."""
+
+
+def promise() -> Future[Any]:
+    """A future that cannot be cancelled.
+
+    A loop that ends under one who waits would cancel it, and break the thread that keeps it.
+    """
+    future: Future[Any] = Future()
+    future.set_running_or_notify_cancel()
+    return future
 
 
 def start_thread(
@@ -19,6 +35,8 @@ def start_thread(
         _name_in_kernel(name)
         try:
             work()
+        except ToldError:
+            on_fault(name)
         except BaseException:
             log.critical("thread %s ended by an error", name, exc_info=True)
             on_fault(name)

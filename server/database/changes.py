@@ -29,6 +29,19 @@ class Change(NamedTuple):
     values: Mapping[str, Any]
 
 
+class Row(NamedTuple):
+    """What tells whether a job's row is as it was left."""
+
+    state: str
+    run: int
+    epoch: int
+
+    @classmethod
+    def of(cls, job: Job) -> Row:
+        """What the row of a job says, once it is stored."""
+        return cls(job.state.value, job.run, job.epoch)
+
+
 _JOB_COLUMNS = (
     "state",
     "start",
@@ -43,7 +56,12 @@ _JOB_COLUMNS = (
 _INSERT_JOB = plain_insert(tables.job)
 _UPDATE_JOB = (
     update(tables.job)
-    .where(tables.job.c.id == bindparam("which"))
+    .where(
+        tables.job.c.id == bindparam("which"),
+        tables.job.c.state == bindparam("was_state"),
+        tables.job.c.run == bindparam("was_run"),
+        tables.job.c.epoch == bindparam("was_epoch"),
+    )
     .values({name: bindparam(f"new_{name}") for name in _JOB_COLUMNS})
 )
 _PUT_META = insert(tables.meta)
@@ -63,6 +81,10 @@ _ADD_WORLD = insert(tables.world).on_conflict_do_nothing()
 _ADD_EXIT = insert(tables.rank_exit).on_conflict_do_nothing()
 _ADD_FENCE = insert(tables.fence).on_conflict_do_nothing()
 _DROP_FENCES = delete(tables.fence).where(tables.fence.c.world == bindparam("which"))
+
+
+#: Statements of which each must find its row as it was.
+COMPARING = frozenset({_UPDATE_JOB})
 
 
 def _job_values(job: Job) -> dict[str, Any]:
@@ -99,10 +121,11 @@ def insert_job(job: Job, program: Program, key: str | None) -> Change:
     )
 
 
-def update_job(job: Job) -> Change:
-    """A job as it stands now."""
+def update_job(job: Job, was: Row) -> Change:
+    """A job as it stands now, if its row is as it was."""
     values = {f"new_{name}": value for name, value in _job_values(job).items()}
-    return Change(_UPDATE_JOB, {"which": job.id, **values})
+    before = {f"was_{name}": value for name, value in was._asdict().items()}
+    return Change(_UPDATE_JOB, {"which": job.id, **before, **values})
 
 
 def put_node(node: Node) -> Change:

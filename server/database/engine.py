@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sqlite3
 from pathlib import Path
 
@@ -10,29 +11,47 @@ from sqlalchemy import Connection, Engine, create_engine, event, inspect
 from sqlalchemy.exc import DatabaseError
 from sqlalchemy.pool import ConnectionPoolEntry, QueuePool
 
+from pliant.faults import active, writing
+from pliant.server.database.faults import full_disk, is_locked
 from pliant.server.database.tables import HEAD
 
-BUSY_TIMEOUT_MS = 10_000
+#: A change waits this long while another process has the database locked.
+LOCKED_S = 10.0
+
+
+_CHANGES = ("INSERT", "UPDATE", "DELETE")
 
 
 class DatabaseUnusableError(Exception):
     """The server must not start on this file; the message says why and what to do."""
 
 
-def open_database(path: Path) -> Engine:
+def open_database(path: Path, *, locked_s: float = LOCKED_S, known: bool = False) -> Engine:
     """Open or create the database for its one writer.
+
+    Args:
+        path: the file.
+        locked_s: a change waits this long while another process has the database locked.
+        known: there was one before; an empty one is not taken for it.
 
     Raises:
         DatabaseUnusableError: damaged, not ours to write, or made by a newer version.
     """
     _create_private(path)
-    engine = _engine(path, begin="BEGIN IMMEDIATE")
+    engine = _engine(path, "BEGIN IMMEDIATE", locked_s)
+    if active():
+        event.listen(engine, "do_execute", _writing)
+        event.listen(engine, "do_executemany", _writing)
     try:
         with engine.connect() as connection:
             _check(connection, path)
-        _bring_up_to_date(engine, path)
+        _bring_up_to_date(engine, path, known=known)
     except DatabaseError as error:
         engine.dispose()
+        if is_locked(error):
+            raise DatabaseUnusableError(
+                f"{path}: another process has it locked; end that one (fuser {path})"
+            ) from error
         raise DatabaseUnusableError(f"{path}: {error.orig}; {_recovery(path)}") from error
     except DatabaseUnusableError:
         engine.dispose()
@@ -40,9 +59,18 @@ def open_database(path: Path) -> Engine:
     return engine
 
 
+def checkpoint(engine: Engine) -> None:
+    """Bring all that is committed into the database's own file, in no transaction."""
+    connection = engine.raw_connection()
+    try:
+        connection.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    finally:
+        connection.close()
+
+
 def open_reader(path: Path) -> Engine:
     """Return an engine whose connections cannot write and never wait for the writer."""
-    engine = _engine(path, begin="BEGIN")
+    engine = _engine(path, "BEGIN", LOCKED_S)
 
     @event.listens_for(engine, "connect")
     def _read_only(connection: sqlite3.Connection, _: ConnectionPoolEntry) -> None:
@@ -60,12 +88,12 @@ def _create_private(path: Path) -> None:
         raise DatabaseUnusableError(f"{path}: {error.strerror}") from None
 
 
-def _engine(path: Path, begin: str) -> Engine:
+def _engine(path: Path, begin: str, locked_s: float) -> Engine:
     engine = create_engine(
         f"sqlite:///{path}",
         poolclass=QueuePool,
         pool_size=2,
-        connect_args={"check_same_thread": False, "timeout": BUSY_TIMEOUT_MS / 1000},
+        connect_args={"check_same_thread": False, "timeout": locked_s},
     )
 
     @event.listens_for(engine, "connect")
@@ -74,13 +102,22 @@ def _engine(path: Path, begin: str) -> Engine:
         connection.isolation_level = None
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=FULL")
-        connection.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
+        connection.execute(f"PRAGMA busy_timeout={round(locked_s * 1000)}")
 
     @event.listens_for(engine, "begin")
     def _begin(connection: Connection) -> None:
         connection.exec_driver_sql(begin)
 
     return engine
+
+
+def _writing(_cursor: object, statement: str, *_others: object) -> None:
+    """A statement that changes something, on a disk that was told to be full."""
+    if statement.startswith(_CHANGES):
+        try:
+            writing()
+        except OSError as error:
+            raise full_disk() from error
 
 
 def _check(connection: Connection, path: Path) -> None:
@@ -91,13 +128,11 @@ def _check(connection: Connection, path: Path) -> None:
 
 
 def _recovery(path: Path) -> str:
-    return (
-        f"recover what can be read with: sqlite3 {path} .recover | sqlite3 {path}.recovered, "
-        "then put that file in its place"
-    )
+    folder = shlex.quote(str(path.parent))
+    return f"recover what can be read with: pliant server --recover --state-dir {folder}"
 
 
-def _bring_up_to_date(engine: Engine, path: Path) -> None:
+def _bring_up_to_date(engine: Engine, path: Path, *, known: bool) -> None:
     with engine.connect() as connection:
         tables = inspect(connection).get_table_names()
         version = None
@@ -107,6 +142,11 @@ def _bring_up_to_date(engine: Engine, path: Path) -> None:
         return
     if version is None and "job" in tables:
         raise DatabaseUnusableError(f"{path} has tables but no version: not a Pliant database")
+    if known and version is None:
+        raise DatabaseUnusableError(
+            f"{path} is empty, but {path.parent} had a cluster: put a copy of the database back, "
+            "or remove node.secret there to begin anew"
+        )
     from pliant.server.migrations.run import UnknownVersionError, upgrade
 
     try:

@@ -53,6 +53,15 @@ class Reader:
         """Jobs that have not ended, in order of submission."""
         return self._jobs(tables.job.c.state.not_in(_FINAL))
 
+    def last_time(self) -> float | None:
+        """The time of the latest line of history, if a job is open."""
+        table = tables.job
+        if not self._rows(select(table.c.id).where(table.c.state.not_in(_FINAL)).limit(1)):
+            return None
+        event = tables.job_event.c
+        rows = self._rows(select(event.time).order_by(event.seq.desc()).limit(1))
+        return float(rows[0].time) if rows else None
+
     def recent_jobs(self, since: float) -> list[tuple[Job, Summary]]:
         """Jobs that ended after a time."""
         return self._jobs(tables.job.c.state.in_(_FINAL), tables.job.c.end >= since)

@@ -16,8 +16,9 @@ from sqlalchemy import ClauseElement, Connection, Dialect, Engine
 from sqlalchemy.sql.base import Executable
 from sqlalchemy.sql.compiler import SQLCompiler
 
-from pliant.server.database.changes import Change
-from pliant.server.threads import start_thread
+from pliant.server.database.changes import COMPARING, Change
+from pliant.server.database.faults import is_locked
+from pliant.server.threads import promise, start_thread
 
 log = logging.getLogger(__name__)
 
@@ -27,6 +28,10 @@ GROUP = 256
 
 class WriterStoppedError(Exception):
     """The writer has stopped: nothing more becomes durable."""
+
+
+class ChangedElsewhereError(Exception):
+    """A row is not as this server left it: somebody else has written."""
 
 
 class _Item(NamedTuple):
@@ -50,7 +55,7 @@ class Writer:
 
     def commit(self, changes: Sequence[Change]) -> Future[None]:
         """Write these changes in one transaction; the future fails when that is impossible."""
-        future: Future[None] = Future()
+        future: Future[None] = promise()
         with self._lock:
             if self._stopped:
                 future.set_exception(WriterStoppedError("the server stops"))
@@ -101,20 +106,32 @@ class Writer:
 
     def _write_apart(self, connection: Connection, group: list[_Item], error: Exception) -> None:
         """One bad item must not take the others with it."""
-        if len(group) == 1:
+        if len(group) == 1 or is_locked(error):  # each by itself would wait as long again
             log.warning("the job database refused a change: %s", error)
-            group[0].future.set_exception(error)
+            for item in group:
+                item.future.set_exception(error)
             return
         for item in group:
             self._write(connection, [item])
 
 
 def apply_changes(connection: Connection, changes: Sequence[Change]) -> None:
-    """Execute changes in order; neighbours with the same statement go to the driver together."""
+    """Execute changes in order; neighbours with the same statement go to the driver together.
+
+    Raises:
+        ChangedElsewhereError: a row that was to be compared is not as it should be; the
+            transaction must not be committed.
+    """
     for statement, same in groupby(changes, key=attrgetter("statement")):
         rows = [change.values for change in same]
         prepared = prepare(statement, connection.dialect, tuple(rows[0]))
-        connection.exec_driver_sql(prepared.text, prepared.parameters(rows))
+        done = connection.exec_driver_sql(prepared.text, prepared.parameters(rows))
+        if statement in COMPARING and done.rowcount != len(rows):
+            numbers = ", ".join(str(row["which"]) for row in rows)
+            raise ChangedElsewhereError(
+                f"not all of these jobs are in the database as this server left them: {numbers}; "
+                "does something else write to it?"
+            )
 
 
 class Prepared(NamedTuple):

@@ -1,0 +1,157 @@
+"""What can still be read of a damaged job database, in a new one: ``pliant server --recover``.
+
+SQLite's own ``.recover`` needs a part that distributions leave out of the command. Here the order
+of the rows is used instead: behind a page that cannot be read, the next one that can be is looked
+for by number.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from pliant.server.database.engine import open_database
+from pliant.server.database.tables import metadata
+
+#: No row has a number of more bits.
+REACH = 40
+_MAGIC = b"SQLite format 3\0"
+_PAGE = 4096
+#: First bytes of a page that begins the list of tables: a leaf, or an inner page.
+_OF_A_TREE = (5, 13)
+
+
+def recover(path: Path) -> tuple[Path, dict[str, int]]:
+    """Put what can be read of a database in its place; nothing is thrown away.
+
+    Nobody else may have it open.
+
+    Returns:
+        Where the damaged file is now, and how many rows of each table were read.
+
+    Raises:
+        DatabaseUnusableError: the new database cannot be made.
+        OSError: a file cannot be read or written.
+        sqlite3.Error: the new database cannot be written.
+    """
+    fresh, copy = (path.with_name(f"{path.name}.{what}") for what in ("recovered", "copy"))
+    for file in (*_all_of(fresh), *_all_of(copy)):
+        file.unlink(missing_ok=True)
+    open_database(fresh).dispose()
+    _copy_mended(path, copy, fresh.read_bytes())
+    with closing(sqlite3.connect(copy)) as source, closing(sqlite3.connect(fresh)) as target:
+        found = {table: _read(source, target, table) for table in metadata.tables}
+        _forget_strays(target)
+        target.commit()
+    for file in _all_of(copy):
+        file.unlink(missing_ok=True)
+    return _exchange(path, fresh), found
+
+
+def _all_of(path: Path) -> list[Path]:
+    """A database and what SQLite keeps beside it."""
+    return [path, *(path.with_name(path.name + end) for end in ("-wal", "-shm"))]
+
+
+def _copy_mended(path: Path, copy: Path, fresh: bytes) -> None:
+    """Copy a database with a header that SQLite accepts; migrations make the same pages always."""
+    content = bytearray(path.read_bytes())
+    content += bytes(max(-len(content) % _PAGE, _PAGE - len(content)))
+    if content[100] not in _OF_A_TREE:
+        content[:_PAGE] = fresh[:_PAGE]
+    if content[:16] != _MAGIC:
+        content[:100] = fresh[:100]
+    content[28:32] = (len(content) // _PAGE).to_bytes(4, "big")
+    content[32:40] = bytes(8)  # no free pages
+    content[92:96] = content[24:28]  # else the number of pages is not believed
+    _write_private(copy, content)
+    log = path.with_name(f"{path.name}-wal")
+    if log.exists():
+        _write_private(copy.with_name(f"{copy.name}-wal"), log.read_bytes())
+
+
+def _write_private(path: Path, content: bytes | bytearray) -> None:
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(content)
+
+
+def _read(source: sqlite3.Connection, target: sqlite3.Connection, table: str) -> int:
+    """Take the readable rows of a table over; return how many there were."""
+    names = ", ".join(f'"{column.name}"' for column in metadata.tables[table].columns)
+    places = ", ".join("?" * len(metadata.tables[table].columns))
+    insert = f'INSERT OR IGNORE INTO "{table}" ({names}) VALUES ({places})'
+    select = f'SELECT rowid, {names} FROM "{table}" WHERE rowid > ? ORDER BY rowid LIMIT 1'
+    return sum(target.execute(insert, row).rowcount for row in _rows(source, select))
+
+
+def _rows(source: sqlite3.Connection, select: str) -> Iterator[tuple[Any, ...]]:
+    """Read one by one: the driver looks ahead, and would lose the row before a damaged page."""
+    last: int | None = 0
+    while last is not None:
+        try:
+            row = _next(source, select, last)
+        except sqlite3.DatabaseError:
+            last = _behind(source, select, last)
+            continue
+        if row is None:
+            return
+        last, *values = row
+        # A zeroed page in the middle of a long text is no error to SQLite.
+        if not any(isinstance(value, str) and "\0" in value for value in values):
+            yield tuple(values)
+
+
+def _next(source: sqlite3.Connection, select: str, last: int) -> tuple[Any, ...] | None:
+    row: tuple[Any, ...] | None = source.execute(select, (last,)).fetchone()
+    if row is not None and row[0] <= last:  # a page of which a part is zero
+        raise sqlite3.DatabaseError("rows are out of order")
+    return row
+
+
+def _behind(source: sqlite3.Connection, select: str, last: int) -> int | None:
+    """Find the number behind which rows can be read again; None: there is none."""
+    for power in range(REACH):
+        if _readable(source, select, last + (1 << power)):
+            break
+    else:
+        return None
+    low, high = last + (1 << power) // 2, last + (1 << power)
+    while high - low > 1:
+        middle = (low + high) // 2
+        if _readable(source, select, middle):
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+def _readable(source: sqlite3.Connection, select: str, last: int) -> bool:
+    try:
+        _next(source, select, last)
+    except sqlite3.DatabaseError:
+        return False
+    return True
+
+
+def _forget_strays(target: sqlite3.Connection) -> None:
+    """The number of a lost job is given again: nothing of the first one may be in its way."""
+    target.execute("DELETE FROM world WHERE job NOT IN (SELECT id FROM job)")
+    for table in ("rank_exit", "fence"):
+        target.execute(f"DELETE FROM {table} WHERE world NOT IN (SELECT name FROM world)")
+
+
+def _exchange(path: Path, fresh: Path) -> Path:
+    """Put the new database in the place of the old one, which is kept under another name."""
+    number = 1
+    while (kept := path.with_name(f"{path.name}.damaged{number}")).exists():
+        number += 1
+    os.link(path, kept)
+    for old, new in zip(_all_of(path)[1:], _all_of(kept)[1:], strict=True):
+        if old.exists():
+            old.rename(new)
+    fresh.replace(path)
+    return kept

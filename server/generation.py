@@ -1,0 +1,81 @@
+"""The generation of the server: it grows with each start, whichever copy of the database it has.
+
+It is in the database, and once more in a file beside it. Where the file is ahead, somebody has put
+an older copy of the database back: what was given since that copy must not be given again.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from pliant.server.numbers import MOST_LOST
+
+log = logging.getLogger(__name__)
+
+FILE_NAME = "server.generation"
+#: The last number of a job that may have been given, where jobs of the database do not say so.
+GIVEN_KEY = "last_number"
+
+
+def next_generation(meta: Mapping[str, str], path: Path, last_job: int) -> Mapping[str, str]:
+    """Return single values to store for this start: its generation, and numbers to leave out.
+
+    Args:
+        meta: single values as they are stored.
+        path: the file.
+        last_job: the highest number in the database.
+
+    Raises:
+        OSError: the file cannot be read, or is damaged.
+    """
+    stored, used = int(meta.get("generation", "0")), read_used(path)
+    fresh = {"generation": str(max(stored, used) + 1)}
+    if used > stored and (stored or last_job):  # one that was begun anew has names of its own
+        last = max(last_job, int(meta.get(GIVEN_KEY, "0"))) + MOST_LOST
+        fresh[GIVEN_KEY] = str(last)
+        log.error(
+            "the job database has generation %d, but this server has had generation %d: it is an "
+            "older copy; jobs submitted since that copy are lost, new ones are numbered from %d",
+            stored,
+            used,
+            last + 1,
+        )
+    return fresh
+
+
+def read_used(path: Path) -> int:
+    """Return the last generation that was used; 0: none.
+
+    Raises:
+        OSError: it cannot be read, or is damaged.
+    """
+    try:
+        text = path.read_text(encoding="ascii").strip()
+        if not text.isdecimal():
+            raise ValueError(text)
+        return int(text)
+    except FileNotFoundError:
+        return 0
+    except ValueError:
+        raise OSError(
+            f"{path} does not hold the generation of the server: if the job database is the "
+            "newest, remove the file; else put into it a number above all that nodes have in theirs"
+        ) from None
+
+
+def write_used(path: Path, generation: str) -> None:
+    """Put it on the disk, whole or not at all, before it is used."""
+    draft = path.with_name(f".{path.name}.new")
+    with open(draft, "w", encoding="ascii") as file:
+        file.write(f"{generation}\n")
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -1,0 +1,56 @@
+"""The numbers of jobs: each is given once, also when the database has lost some."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+from pliant.core.events import NodeRegistered
+
+log = logging.getLogger(__name__)
+
+#: Numbers that may have been lost at once.
+MOST_LOST = 1_000_000
+
+
+class Numbers:
+    """Counts on from the last one; safe from any thread."""
+
+    def __init__(self, stored: int, last: int = 0) -> None:
+        """``stored``: the last in the database; ``last``: the last that may have been given."""
+        self._last = max(stored, last)
+        #: Of these some may have been given in an earlier life, and none is known or given here.
+        self._skipped = [range(stored + 1, self._last + 1)]
+        self._told: set[int] = set()
+        self._lock = threading.Lock()
+
+    def next(self) -> int:
+        """Give a number."""
+        with self._lock:
+            self._last += 1
+            return self._last
+
+    def registered(self, event: NodeRegistered) -> None:
+        """See whether a node knows jobs that the database has lost; they were acknowledged."""
+        for world in event.worlds:
+            if self.lost(world.job):
+                log.error(
+                    "node %s has processes of job %d, which the job database does not know: what "
+                    "was acknowledged in the last life of the server is lost; they are ended",
+                    event.name,
+                    world.job,
+                )
+
+    def lost(self, number: int) -> bool:
+        """Take a number for given; whether it was not known here, the first time it is named.
+
+        One that is much higher than the last was never given: whoever names it is wrong.
+        """
+        with self._lock:
+            if self._last < number <= self._last + MOST_LOST:
+                self._skipped.append(range(self._last + 1, number + 1))
+                self._last = number
+            fresh = number not in self._told and any(number in gap for gap in self._skipped)
+            if fresh:
+                self._told.add(number)
+            return fresh
