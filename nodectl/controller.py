@@ -17,21 +17,25 @@ from typing import Any
 
 import psutil
 
-from pliant.nodectl import procfs, shim_segments
+from pliant.faults import failpoint, message
+from pliant.nodectl import contact, control_group, procfs
+from pliant.nodectl.controller_kills import Kills
 from pliant.nodectl.controller_launcher import LauncherHandle, Listener
 from pliant.nodectl.controller_link import Link, StaleServerError, server_finder
 from pliant.nodectl.controller_orders import OrderError, make_request
 from pliant.nodectl.controller_shims import ShimServer
-from pliant.nodectl.controller_usage import job_usage
+from pliant.nodectl.controller_usage import job_usage, too_many
 from pliant.nodectl.controller_worlds import (
-    SHIM_KILLED,
     World,
-    end_orphans,
+    bury,
+    discard,
     load_world,
     note_missing,
+    refusal,
     spool_folder,
     watch,
 )
+from pliant.nodectl.generation import Obeyed, read_generation, write_generation
 from pliant.nodectl.settings import Settings
 from pliant.nodectl.shim_exec import NOT_USABLE
 from pliant.nodectl.spool import Exit, Spool, spools
@@ -43,6 +47,9 @@ SOCKET_NAME = "node.sock"
 
 #: How long the shims of an earlier controller may take to call before this one registers.
 _ADOPTION_S = 2.0
+
+#: The same for those of which there is no record, so that they cannot be asked: they try as often.
+_UNTRACED_S = 5.0
 
 #: An order that comes late must not start again what has ended: so many names are remembered.
 _REMEMBERED = 10_000
@@ -60,6 +67,7 @@ class Controller:
         self._worlds: dict[str, World] = {}
         self._past: OrderedDict[str, None] = OrderedDict()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._kills = Kills()
         self._called = asyncio.Event()
         self._shims = ShimServer(state, SOCKET_NAME, self._on_shim)
         self._launcher = LauncherHandle(
@@ -69,11 +77,11 @@ class Controller:
         )
         secret = Path(settings.secret_file or state.parent / "node.secret").expanduser()
         self._link = Link(self, server_finder(settings.server, address_file), secret)
-        self._generation = _read_number(state / "generation")
+        self._obeyed = read_generation(state / "generation")
 
     async def run(self) -> None:
         """Serve until cancelled, or until the server refuses this node."""
-        self._load()
+        await self._load()
         await self._shims.open()
         launcher = asyncio.create_task(self._launcher.run())
         try:
@@ -94,14 +102,15 @@ class Controller:
 
     # ------------------------------------------------------------------ taking over
 
-    def _load(self) -> None:
+    async def _load(self) -> None:
         spool_folder(self._state).mkdir(mode=0o700, exist_ok=True)
+        control_group.sweep()
         for spool in spools(spool_folder(self._state)):
             try:
                 world = load_world(spool, self._boot)
             except (OSError, ValueError, TypeError, KeyError) as error:
                 logger.error("%s is unreadable and removed: %s", spool.directory, error)
-                spool.remove()
+                await discard(spool)
                 continue
             self._worlds[world.name] = world
 
@@ -115,13 +124,16 @@ class Controller:
                 os.kill(world.shim.pid, signal.SIGUSR1)
             else:
                 self._on_shim_ended(world)
+        unasked = any(world.untraced for world in self._worlds.values())
         try:
-            async with asyncio.timeout(_ADOPTION_S):
+            async with asyncio.timeout(_UNTRACED_S if unasked else _ADOPTION_S):
                 while self._uncalled():
                     self._called.clear()
                     await self._called.wait()
         except TimeoutError:
             logger.warning("shims do not answer: %s", ", ".join(self._uncalled()))
+        for world in [world for world in self._worlds.values() if world.untraced]:
+            self._on_shim_ended(world)
         if self._worlds:
             logger.info("took over %s", ", ".join(self._worlds))
 
@@ -129,13 +141,13 @@ class Controller:
         return [
             world.name
             for world in self._worlds.values()
-            if not world.ended and world.shim is not None and world.channel is None
+            if not world.ended and world.channel is None and (world.shim or world.untraced)
         ]
 
     def _start_unstarted(self) -> None:
         """Tell a new launcher what an earlier one may not have heard; a second shim gives way."""
         for world in self._worlds.values():
-            if not world.ended and world.shim is None:
+            if not world.ended and world.shim is None and not world.untraced:
                 self._launcher.start_world(str(world.spool.directory))
 
     # ------------------------------------------------------------------ the server
@@ -149,29 +161,41 @@ class Controller:
             boot_id=self._boot,
             address=self._settings.address,
             memory_bytes=psutil.virtual_memory().total,
-            generation=self._generation,
+            generation=self._obeyed.generation,
+            life=self._obeyed.life,
             worlds=[world.live() for world in self._worlds.values()],
+            spare=self._settings.spare,
         )
 
     def welcomed(self, welcome: wire.Welcome) -> list[wire.NodeReport]:
         """Accept a server, unless one that came later has been obeyed."""
-        if welcome.generation < self._generation:
-            raise StaleServerError(
-                f"generation {welcome.generation} is older than {self._generation}"
-            )
-        if welcome.generation > self._generation:
-            self._generation = welcome.generation
-            _write_number(self._state / "generation", self._generation)
+        server = Obeyed(welcome.generation, welcome.life)
+        if why := self._obeyed.stale(server):
+            raise StaleServerError(why)
+        if server != self._obeyed:
+            self._obeyed = server
+            write_generation(self._state / "generation", server)
         return [report for world in self._worlds.values() for report in world.unacknowledged()]
 
     def usage(self) -> list[wire.JobUsage]:
         """Return what the jobs use."""
         self._look_after_shims()
-        return job_usage(
-            (world.request.job, world.shim.pid)
-            for world in self._worlds.values()
-            if world.shim is not None and not world.ended
-        )
+        here = [each for each in self._worlds.values() if each.shim is not None and not each.ended]
+        used = job_usage((each.request.job, each.shim.pid) for each in here if each.shim)
+        for job, reason in too_many(used, self._settings.most_processes):
+            logger.warning("job %d is ended: %s", job, reason)
+            for world in here:
+                if world.request.job == job:
+                    self._kills.order(world, [], 0, reason)
+        return used
+
+    def needs_contact(self) -> bool:
+        """Return whether something here may only run while the server hears of this node."""
+        return any(map(contact.depends, self._worlds.values()))
+
+    def in_contact(self, at: float) -> None:
+        """The server has heard what was sent at this time."""
+        contact.tell(self._worlds.values(), at)
 
     def obey(self, order: wire.NodeOrder) -> None:
         """Carry out an order; each may come twice."""
@@ -195,19 +219,28 @@ class Controller:
             for report in known.unacknowledged():
                 self._link.report(report)
             return
-        if order.world in self._past:
+        if order.world in self._past:  # said twice, or by a server on an old copy
+            ended = "a world of this name has ended here already"
+            self._link.report(refusal(order, f"{self._settings.name}: {ended}"))
+            return
+        if late := contact.too_late(order, self._link.contact.at):
+            logger.error("not started: %s: %s", order.world, late)
+            self._link.report(refusal(order, f"{self._settings.name}: {late}", cut_off=True))
             return
         folder = spool_folder(self._state)
         try:
             request = make_request(order, self._settings, folder, self._boot)
+            request.contact = self._link.contact.at or 0.0
             spool = Spool.create(folder, request, order.token, order.node_list)
         except (OrderError, OSError, ValueError) as error:
             logger.error("cannot start %s: %s", order.world, error)
-            self._link.report(_refusal(order, f"{self._settings.name}: {error}"))
+            self._link.report(refusal(order, f"{self._settings.name}: {error}"))
             return
         logger.info("start %s: %d ranks of job %d", order.world, len(order.ranks), order.job)
         self._worlds[order.world] = World(request, spool)
+        failpoint("controller.start.spooled")
         self._launcher.start_world(str(spool.directory))
+        failpoint("controller.start.told")
 
     def _fence_done(self, order: wire.FenceDone) -> None:
         world = self._worlds.get(order.world)
@@ -230,8 +263,7 @@ class Controller:
                 mine = {processor for _, processor in world.request.ranks}
                 if not processors or mine & set(processors):
                     logger.info("kill %s: %s", world.name, processors or "all")
-                    grace = order.grace_s
-                    world.send({"op": "kill", "processors": processors, "grace_s": grace})
+                    self._kills.order(world, processors, order.grace_s)
 
     def _acknowledged(self, order: wire.ExitAck) -> None:
         world = self._worlds.get(order.world)
@@ -241,47 +273,51 @@ class Controller:
 
     # ------------------------------------------------------------------ shims
 
-    def _on_shim(self, message: dict[str, Any], writer: asyncio.StreamWriter) -> None:
-        if message["op"] == "hello":
-            self._on_hello(message, writer)
+    def _on_shim(self, told: dict[str, Any], writer: asyncio.StreamWriter) -> None:
+        if told["op"] == "hello":
+            self._on_hello(told, writer)
             return
         world = next((w for w in self._worlds.values() if w.channel is writer), None)
         if world is None:
             return
-        match message["op"]:
+        match told["op"]:
             case "ready":
-                world.ready = True
-                self._link.report(world.ready_report())
+                for _ in message("controller.ready.in"):
+                    world.ready = True
+                    self._link.report(world.ready_report())
             case "fence":
-                self._on_fence(world, message)
+                self._on_fence(world, told)
             case "exits":
-                self._report_exits(world, message["exits"])
+                for _ in message("controller.exits.in"):
+                    self._report_exits(world, told["exits"])
 
-    def _on_hello(self, message: dict[str, Any], writer: asyncio.StreamWriter) -> None:
-        world = self._worlds.get(message["world"])
-        if world is None:
+    def _on_hello(self, told: dict[str, Any], writer: asyncio.StreamWriter) -> None:
+        world = self._worlds.get(told["world"])
+        if world is None or not world.takes(told["pid"]):
+            logger.warning("process %d keeps nothing of %s: ended", told["pid"], told["world"])
             line = json.dumps({"op": "kill", "processors": [], "grace_s": 0})
             writer.write(line.encode() + b"\n")
             return
-        world.channel = writer
         if world.shim is None:
-            world.shim = procfs.Identity.of(message["pid"])
+            world.shim = procfs.Identity.of(told["pid"], sure=True)
+            world.trace()
             self._watch_shim(world)
-        if message["ready"] and not world.ready:
+        world.channel = writer
+        if told["ready"] and not world.ready:
             world.ready = True
             self._link.report(world.ready_report())
-        if message["fence"] is not None:
-            self._on_fence(world, message["fence"])
-        self._report_exits(world, message["exits"])
+        if told["fence"] is not None:
+            self._on_fence(world, told["fence"])
+        self._report_exits(world, told["exits"])
+        contact.tell((world,), self._link.contact.at)
         writer.writelines(world.waiting)
         world.waiting.clear()
         self._called.set()
 
-    def _on_fence(self, world: World, message: dict[str, Any]) -> None:
-        world.fence = wire.Fence(
-            world=world.name, sequence=message["sequence"], pairs=message["pairs"]
-        )
-        self._link.report(wire.NodeReport(fence=world.fence))
+    def _on_fence(self, world: World, told: dict[str, Any]) -> None:
+        world.fence = wire.Fence(world=world.name, sequence=told["sequence"], pairs=told["pairs"])
+        for _ in message("controller.fence.in"):
+            self._link.report(wire.NodeReport(fence=world.fence))
 
     def _report_exits(self, world: World, exits: list[dict[str, Any]]) -> None:
         new = world.add_exits(Exit(**end) for end in exits)
@@ -338,15 +374,7 @@ class Controller:
             task.add_done_callback(self._tasks.discard)
 
     async def _bury(self, world: World) -> None:
-        logger.error("the shim of %s was killed; ending what is left of it", world.name)
-        await end_orphans(world)
-        request = world.request
-        if request.is_mpi:
-            rank = request.ranks[0][0]
-            shim_segments.unlink(shim_segments.named(request.world, request.mapping, rank))
-        new = note_missing(world, SHIM_KILLED)
-        world.spool.remove_secrets()
-        self._link.report(world.exits_report(new))
+        self._link.report(world.exits_report(await bury(world)))
         self._end(world)
 
     def _end(self, world: World) -> None:
@@ -357,7 +385,7 @@ class Controller:
     def _look_after_shims(self) -> None:
         """Find shims that have ended unseen, as when they and their launcher die together."""
         for world in list(self._worlds.values()):
-            if world.channel is None and not world.ended:
+            if (world.channel is None or world.watch is None) and not world.ended:
                 who = world.shim or world.spool.shim()
                 if who is not None and not who.alive():
                     self._on_shim_ended(world)
@@ -368,32 +396,3 @@ class Controller:
             self._past[world.name] = None
             if len(self._past) > _REMEMBERED:
                 self._past.popitem(last=False)
-
-
-def _refusal(order: wire.StartWorld, reason: str) -> wire.NodeReport:
-    """Return the ends of ranks that could not even be handed to a shim."""
-    exits = [
-        wire.RankExit(rank=place.rank, processor=place.processor, code=126, reason=reason)
-        for place in order.ranks
-    ]
-    return wire.NodeReport(
-        ranks_exited=wire.RanksExited(
-            world=order.world, job=order.job, run=order.run, resize=order.resize, exits=exits
-        )
-    )
-
-
-def _read_number(path: Path) -> int:
-    try:
-        return int(path.read_text(encoding="ascii"))
-    except (FileNotFoundError, ValueError):
-        return 0
-
-
-def _write_number(path: Path, number: int) -> None:
-    draft = path.with_suffix(".new")
-    with open(draft, "w", encoding="ascii") as file:
-        file.write(f"{number}\n")
-        file.flush()
-        os.fsync(file.fileno())
-    draft.rename(path)

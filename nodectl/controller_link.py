@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import logging
 import random
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
@@ -13,6 +14,8 @@ from typing import Protocol
 import grpc
 import psutil
 
+from pliant.faults import message
+from pliant.nodectl.contact import Contact
 from pliant.protos import node_pb2 as wire
 from pliant.protos.metadata import NODE_SECRET
 from pliant.protos.node_pb2_grpc import NodeServiceStub
@@ -34,6 +37,15 @@ _OPTIONS = [
     ("grpc.max_send_message_length", 64 << 20),
     ("grpc.enable_http_proxy", 0),
 ]
+
+#: The places where orders arrive, by kind.
+_ARRIVED = {
+    "start_world": "controller.start.in",
+    "fence_done": "controller.fence_done.in",
+    "control": "controller.control.in",
+    "kill": "controller.kill.in",
+    "exit_ack": "controller.ack.in",
+}
 
 
 class RefusedError(Exception):
@@ -71,6 +83,12 @@ class Node(Protocol):
     def obey(self, order: wire.NodeOrder) -> None:
         """Carry out an order."""
 
+    def needs_contact(self) -> bool:
+        """Return whether something here may only run while the server hears of this node."""
+
+    def in_contact(self, at: float) -> None:
+        """The server has heard what was sent at this time, monotonic seconds."""
+
     def usage(self) -> list[wire.JobUsage]:
         """Return what the jobs use."""
 
@@ -83,6 +101,8 @@ class Link:
         self._find_server = find_server
         self._secret_file = secret_file
         self._outbox: asyncio.Queue[wire.NodeReport] | None = None
+        self._reports = self._orders = 0  # of this stream, as a beat tells
+        self.contact = Contact()
 
     def report(self, report: wire.NodeReport) -> None:
         """Send when there is a stream. When there is none, the next one starts with all of it."""
@@ -111,18 +131,24 @@ class Link:
     async def _session(self) -> None:
         address = self._find_server()
         async with grpc.aio.insecure_channel(address, options=_OPTIONS) as channel:
-            await asyncio.wait_for(channel.channel_ready(), _CONNECT_S)
+            # Not wait_for: up to Python 3.11 it loses a cancellation that comes with the answer.
+            async with asyncio.timeout(_CONNECT_S):
+                await channel.channel_ready()
             stream = NodeServiceStub(channel).Connect(metadata=_credentials(self._secret_file))
             register = self._node.registration()
+            self.contact.begin(time.monotonic())
             await stream.write(wire.NodeReport(register=register))
-            first = await asyncio.wait_for(stream.read(), _WELCOME_S)
+            async with asyncio.timeout(_WELCOME_S):
+                first = await stream.read()
             if not isinstance(first, wire.NodeOrder):
                 return
             if first.HasField("refused"):
                 _refused(first.refused, known=register.generation > 0)
             again = self._node.welcomed(first.welcome)
+            self._heard(0)
             logger.info("registered with %s, generation %d", address, first.welcome.generation)
             self._outbox = asyncio.Queue()
+            self._reports = self._orders = 0
             for report in again:
                 self._outbox.put_nowait(report)
             await self._exchange(stream, first.welcome.beat_interval_s or 2.0)
@@ -146,11 +172,34 @@ class Link:
     async def _send(self, stream: Stream) -> None:
         assert self._outbox is not None
         while True:
-            await stream.write(await self._outbox.get())
+            report = await self._outbox.get()
+            if report.HasField("beat"):
+                report.beat.reports, report.beat.orders = self._reports, self._orders
+                report.beat.confirm = self._node.needs_contact()
+                self.contact.sent(report.beat.sequence, time.monotonic())
+            else:
+                self._reports += 1
+            await stream.write(report)
 
     async def _receive(self, stream: Stream) -> None:
         while isinstance(order := await stream.read(), wire.NodeOrder):
-            self._node.obey(order)
+            point = _ARRIVED.get(order.WhichOneof("body") or "")
+            times = message(point) if point else range(1)
+            for _ in times:
+                self._take(order)
+            self._orders += bool(times)
+
+    def _take(self, order: wire.NodeOrder) -> None:
+        if order.HasField("beat_heard"):
+            self._heard(order.beat_heard.sequence)
+            return
+        if order.HasField("start_world"):
+            self._heard(order.start_world.heard)
+        self._node.obey(order)
+
+    def _heard(self, number: int) -> None:
+        if self.contact.heard(number) and self.contact.at is not None:
+            self._node.in_contact(self.contact.at)
 
     async def _beat(self, interval: float) -> None:
         for sequence in itertools.count(1):
@@ -178,7 +227,7 @@ def server_finder(server: str, address_file: Path) -> Callable[[], str]:
 
     def read() -> str:
         try:
-            address = address_file.read_text(encoding="utf-8").strip()
+            address = address_file.read_text(encoding="utf-8", errors="replace").strip()
         except OSError as error:
             raise OSError(f"{address_file}: {error.strerror}") from error
         if not address:

@@ -51,6 +51,8 @@ def make_request(
         spans_nodes=order.spans_nodes,
         grace_s=order.kill_grace_s or DEFAULT_GRACE_S,
         boot=boot,
+        stop_after_s=order.stop_after_s if order.HasField("stop_after_s") else None,
+        lease_s=order.lease_s,
     )
 
 
@@ -75,6 +77,7 @@ def make_environment(order: wire.StartWorld, settings: Settings, folder: Path) -
         "PLIANT_WORLD": order.world,
         "PLIANT_APPLICATION_ADDRESS": order.application_address,
         "PLIANT_ADDRESS_FILE": to_text(order.address_file),
+        "PLIANT_CHECKPOINT": to_text(order.checkpoint),
         "PLIANT_TOKEN_FILE": str(folder / "token"),
         "PLIANT_NODE": settings.name,
         "PLIANT_NODE_ADDRESS": settings.address,

@@ -10,7 +10,9 @@ import socket
 import struct
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
+
+from pliant.protos.sockets import take_connections
 
 logger = logging.getLogger("pliant.nodectl")
 
@@ -31,28 +33,30 @@ class ShimServer:
     def __init__(self, node: Path, name: str, on_message: OnMessage) -> None:
         self._path = node / name
         self._on_message = on_message
-        self._server: asyncio.Server | None = None
+        self._taking: asyncio.Task[NoReturn] | None = None
+        self._listener: socket.socket | None = None
         self._writers: set[asyncio.StreamWriter] = set()
 
     async def open(self) -> None:
         """Take the place of an earlier controller's socket, and listen."""
         self._path.unlink(missing_ok=True)
-        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        sock = self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         # Name the socket from its open folder: the whole path may be longer than allowed.
         folder = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             sock.bind(f"/proc/self/fd/{folder}/{self._path.name}")
+            sock.listen(_BACKLOG)
         finally:
             os.close(folder)
         os.chmod(self._path, 0o600)
-        self._server = await asyncio.start_unix_server(
-            self._serve, sock=sock, limit=_MAX_LINE, backlog=_BACKLOG
-        )
+        self._taking = asyncio.create_task(take_connections(sock, self._serve, limit=_MAX_LINE))
 
     async def close(self) -> None:
         """Close all connections; shims try again until the next controller is there."""
-        if self._server is not None:
-            self._server.close()
+        if self._taking is not None:
+            self._taking.cancel()
+        if self._listener is not None:
+            self._listener.close()
         for writer in self._writers:
             writer.close()
         self._path.unlink(missing_ok=True)

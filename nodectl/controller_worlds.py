@@ -9,14 +9,16 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pliant.nodectl import procfs
+from pliant.nodectl import control_group, procfs, shim_segments
 from pliant.nodectl.procfs import Identity
 from pliant.nodectl.spool import Exit, Request, Spool
 from pliant.protos import node_pb2 as wire
+from pliant.protos.texts import words
 
 logger = logging.getLogger("pliant.nodectl")
 
@@ -24,6 +26,7 @@ logger = logging.getLogger("pliant.nodectl")
 ORPHANS_S, _ORPHANS_EVERY_S = 10.0, 0.02
 
 SHIM_KILLED = "its shim was killed"
+SHIM_UNTRACED = "the record of its shim was lost"
 REBOOTED = "the node was restarted"
 
 
@@ -48,12 +51,14 @@ class Watch:
 
 
 def watch(pid: int, call: Callable[[], None]) -> Watch | None:
-    """Call when a process has ended; at once when it has already."""
+    """Call when a process has ended; at once when it has already; None: it cannot be watched."""
     try:
         return Watch(pid, call)
     except ProcessLookupError:
         asyncio.get_running_loop().call_soon(call)
-        return None
+    except OSError as error:  # no descriptor: it is looked after with each beat
+        logger.warning("cannot watch process %d: %s", pid, error.strerror)
+    return None
 
 
 @dataclass(slots=True)
@@ -69,6 +74,7 @@ class World:
     acknowledged: set[int] = field(default_factory=set)
     ended: bool = False  # its shim is gone, or done with it, and every end is known
     burying: bool = False
+    untraced: bool = False  # it was begun by a shim of which there is no record
     watch: Watch | None = None  # of its shim
     channel: asyncio.StreamWriter | None = None
     waiting: list[bytes] = field(default_factory=list)  # for a shim that has not called yet
@@ -77,6 +83,17 @@ class World:
     def name(self) -> str:
         """Return its globally unique name."""
         return self.request.world
+
+    def takes(self, pid: int) -> bool:
+        """Return whether a process that calls as its shim may be that."""
+        return not self.burying if self.shim is None else self.shim.pid == pid
+
+    def trace(self) -> None:
+        """Write its shim down again, if there was no record of it."""
+        if self.untraced and self.shim is not None:
+            self.untraced = False
+            with suppress(OSError):  # the next controller waits for its call, too
+                self.spool.claim(self.shim)
 
     @property
     def complete(self) -> bool:
@@ -168,8 +185,28 @@ def _wire_exit(end: Exit) -> wire.RankExit:
         processor=end.processor,
         code=end.code,
         signal=end.signal,
-        reason=end.reason.encode("utf-8", "backslashreplace").decode(),
+        reason=words(end.reason),
         at=end.at,
+        cut_off=end.cut_off,
+    )
+
+
+def refusal(order: wire.StartWorld, reason: str, *, cut_off: bool = False) -> wire.NodeReport:
+    """Return the ends of ranks that could not even be handed to a shim."""
+    exits = [
+        wire.RankExit(
+            rank=place.rank,
+            processor=place.processor,
+            code=126,
+            reason=words(reason),
+            cut_off=cut_off,
+        )
+        for place in order.ranks
+    ]
+    return wire.NodeReport(
+        ranks_exited=wire.RanksExited(
+            world=order.world, job=order.job, run=order.run, resize=order.resize, exits=exits
+        )
     )
 
 
@@ -182,6 +219,9 @@ def load_world(spool: Spool, boot: str) -> World:
     if world.request.boot != boot:
         note_missing(world, REBOOTED)
     world.ended = world.complete
+    if not world.ended and world.shim is None and (spool.begun() or orphans_of(spool, None)):
+        world.shim = spool.shim()  # it may have become that just now
+        world.untraced = world.shim is None
     return world
 
 
@@ -200,24 +240,32 @@ def note_missing(world: World, reason: str, code: int = 1) -> list[Exit]:
     return world.add_exits(missing)
 
 
-def orphans_of(world: World) -> list[int]:
-    """Return the processes of a world whose shim is gone, by what they inherited."""
-    mark = f"PLIANT_TOKEN_FILE={world.spool.token}".encode("utf-8", "surrogateescape")
-    recorded = {who.pid for who in world.spool.ranks().values() if who.alive()}
+def orphans_of(spool: Spool, shim: Identity | None) -> list[int]:
+    """Return the processes of a world whose shim is gone, by what they inherited.
+
+    All that is left in a shim's group is of its last world.
+    """
+    mark = f"PLIANT_TOKEN_FILE={spool.token}".encode("utf-8", "surrogateescape")
+    recorded = {who.pid for who in spool.ranks().values() if who.alive()}
     marked = {
         pid for pid in procfs.processes() if mark in procfs.environment(pid) and pid != os.getpid()
     }
-    return sorted(recorded | marked)
+    born = control_group.members(shim) if shim is not None else set()
+    return sorted(recorded | marked | born)
 
 
-async def end_orphans(world: World, patience_s: float = ORPHANS_S) -> list[int]:
+async def end_orphans(
+    spool: Spool, shim: Identity | None, patience_s: float = ORPHANS_S
+) -> list[int]:
     """Kill what is left of a world whose shim is gone, and wait until it is gone, too.
 
     Returns:
         What does not go: somebody else's, or stuck in the kernel.
     """
     deadline = time.monotonic() + patience_s
-    while pids := [pid for pid in orphans_of(world) if _runs(pid)]:
+    if shim is not None:
+        control_group.kill(shim)
+    while pids := [pid for pid in orphans_of(spool, shim) if _runs(pid)]:
         for pid in pids:
             try:
                 os.kill(pid, signal.SIGKILL)
@@ -227,10 +275,38 @@ async def end_orphans(world: World, patience_s: float = ORPHANS_S) -> list[int]:
                 pass  # not ours to end: it is waited for, and named in the end
         if time.monotonic() >= deadline:
             named = ", ".join(map(str, pids))
-            logger.error("%s: processes %s do not end: given up", world.name, named)
+            logger.error("%s: processes %s do not end: given up", spool.directory.name, named)
             return pids
         await asyncio.sleep(_ORPHANS_EVERY_S)
+    if shim is not None:
+        control_group.remove(shim)
     return []
+
+
+async def bury(world: World) -> list[Exit]:
+    """End what the shim of a world has left behind, and return the ends that are new by that."""
+    if world.untraced:
+        logger.error("there is no record of the shim of %s; ending what is left of it", world.name)
+    else:
+        logger.error("the shim of %s was killed; ending what is left of it", world.name)
+    await end_orphans(world.spool, world.shim)
+    request = world.request
+    if request.is_mpi:
+        rank = request.ranks[0][0]
+        shim_segments.unlink(shim_segments.named(request.world, request.mapping, rank))
+    new = note_missing(world, SHIM_UNTRACED if world.untraced else SHIM_KILLED)
+    world.spool.remove_secrets()
+    return new
+
+
+async def discard(spool: Spool) -> None:
+    """End what there is of a world that cannot be read, its shim first, and forget it."""
+    shim = spool.shim()
+    if shim is not None and shim.alive():
+        with suppress(ProcessLookupError):
+            os.kill(shim.pid, signal.SIGKILL)
+    await end_orphans(spool, shim)
+    spool.remove()
 
 
 def _runs(pid: int) -> bool:

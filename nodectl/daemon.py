@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from pliant.faults import identify
+from pliant.nodectl.procfs import Identity
 from pliant.nodectl.settings import Settings, SettingsError, load, run_folder, state_folder
 
 logger = logging.getLogger("pliant.nodectl")
@@ -40,7 +42,8 @@ def main(argv: list[str]) -> int:
         print(f"pliant nodectl: {f'{path}: ' if path else ''}{error}", file=sys.stderr)
         return _USAGE
     if check:
-        print(f"node {settings.name}: {settings.slots} slots, settings are right")
+        kind = "spare node" if settings.spare else "node"
+        print(f"{kind} {settings.name}: {settings.slots} slots, settings are right")
         return _OK
     logging.basicConfig(
         stream=sys.stderr,
@@ -63,8 +66,14 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--secret-file", metavar="FILE", help="holds the secret of the cluster")
     parser.add_argument("--address", help="where other nodes reach this one")
     parser.add_argument("--cluster", help="to which this node belongs")
+    parser.add_argument(
+        "--spare",
+        action=argparse.BooleanOptionalAction,
+        help="it waits, and takes the place of a node of its cluster that is lost",
+    )
     parser.add_argument("--transport", choices=["ofi", "ucx"], help="of MPI messages")
     parser.add_argument("--interface", help="network interface of MPI messages")
+    parser.add_argument("--most-processes", type=int, help="of a job on this node")
     parser.add_argument("--log-level", choices=["debug", "info", "warning", "error"])
     return parser
 
@@ -72,6 +81,7 @@ def _parser() -> argparse.ArgumentParser:
 def _serve(settings: Settings) -> int:
     state = state_folder() / f"node-{settings.name}"
     run = run_folder()
+    identify(node=settings.name)
     try:
         for folder in (state, run):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -127,7 +137,9 @@ def _only_one(state: Path, name: str) -> Iterator[None]:
 @contextmanager
 def _pid_file(path: Path) -> Iterator[None]:
     draft = path.with_name(f".{path.name}.new")
-    draft.write_text(f"{os.getpid()}\n", encoding="ascii")
+    me = Identity.of(os.getpid())
+    assert me is not None
+    draft.write_text(f"{me.pid} {me.start}\n", encoding="ascii")
     draft.rename(path)
     try:
         yield

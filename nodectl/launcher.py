@@ -19,7 +19,9 @@ import sys
 import traceback
 from typing import NoReturn
 
-from pliant.nodectl import procfs, shim
+from pliant.faults import message
+from pliant.nodectl import control_group, procfs, shim
+from pliant.nodectl.procfs import Identity
 from pliant.nodectl.shim_loop import Channel, Lines, Loop
 
 #: The launcher ends with its controller and not before; a young shim is not to be killed by a call.
@@ -38,8 +40,14 @@ class _Shim:
 
     def __init__(self, pid: int, orders: Channel) -> None:
         self.pid = pid
+        self.identity = Identity.of(pid)
         self.orders = orders
         self.directory = ""  # empty: it waits
+
+    def forget(self) -> None:
+        """Clear away what is left of it: it has been reaped."""
+        if self.identity is not None:
+            control_group.remove(self.identity)
 
 
 class Launcher:
@@ -59,9 +67,15 @@ class Launcher:
             # It would end by itself, but a moment after this process.
             os.kill(spare.pid, signal.SIGKILL)
             os.waitpid(spare.pid, 0)
+            spare.forget()
 
     def _on_line(self, line: bytes) -> None:
         directory = json.loads(line)["start"]
+        for _ in message("launcher.start.in"):
+            self._give(directory)
+
+    def _give(self, directory: str) -> None:
+        """Have a shim take a world."""
         try:
             chosen = self._spare.pop() if self._spare else self._fork()
         except OSError as error:
@@ -110,6 +124,7 @@ class Launcher:
                 return
             gone = self._shims.pop(pid)
             gone.orders.close()
+            gone.forget()
             if gone in self._spare:
                 self._spare.remove(gone)
             self._report(gone)
@@ -129,6 +144,7 @@ def _become_shim(orders: socket.socket) -> NoReturn:
         orders = socket.socket(fileno=os.dup2(orders.detach(), _ORDERS, inheritable=False))
         os.closerange(_ORDERS + 1, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        control_group.enter()
         shim.main(orders)
         code = 0
     except BaseException:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from functools import cache
@@ -13,6 +14,9 @@ PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 #: Positions in ``/proc/PID/stat``, counted after the parenthesised command name.
 _STATE, _PARENT, _SESSION, _MAJOR_FAULTS, _START, _RESIDENT = 0, 1, 3, 9, 19, 21
+
+#: What opening a file fails with although it is there.
+_SCARCE = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
 #: States of a process that runs no more.
 DEAD = frozenset("ZXx")
@@ -26,14 +30,21 @@ class Identity(NamedTuple):
     start: int
 
     @classmethod
-    def of(cls, pid: int) -> Identity | None:
-        """Return the identity of a running process."""
-        stat = read_stat(pid)
+    def of(cls, pid: int, *, sure: bool = False) -> Identity | None:
+        """Return the identity of a running process.
+
+        Raises:
+            OSError: one has to be sure, and cannot, for there is no descriptor left.
+        """
+        stat = read_stat(pid, sure=sure)
         return cls(boot_id(), pid, stat.start) if stat is not None else None
 
     def alive(self) -> bool:
-        """Return whether exactly this process still runs."""
-        stat = read_stat(self.pid)
+        """Return whether exactly this process still runs; whoever cannot tell takes it for so."""
+        try:
+            stat = read_stat(self.pid, sure=True)
+        except OSError:
+            return True
         return (
             stat is not None
             and stat.state not in DEAD
@@ -59,14 +70,17 @@ def boot_id() -> str:
         return file.read().strip()
 
 
-def _read(pid: int, name: str) -> bytes:
+def _read(pid: int, name: str, *, sure: bool = False) -> bytes:
     """Return a file of a process; empty when the process is gone or somebody else's.
 
+    When there is no descriptor left it is empty, too, or, if one has to be sure, that is raised.
     Without the layers of `open`, which a process that was just forked would have to copy.
     """
     try:
         handle = os.open(f"/proc/{pid}/{name}", os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
+    except OSError as error:
+        if error.errno in _SCARCE and sure:
+            raise
         return b""
     try:
         data = chunk = os.read(handle, _CHUNK)
@@ -80,9 +94,9 @@ def _read(pid: int, name: str) -> bytes:
         os.close(handle)
 
 
-def read_stat(pid: int) -> Stat | None:
+def read_stat(pid: int, *, sure: bool = False) -> Stat | None:
     """Return the state of a process, or None when there is none."""
-    text = _read(pid, "stat")
+    text = _read(pid, "stat", sure=sure)
     if not text:
         return None
     fields = text[text.rindex(b")") + 2 :].split()

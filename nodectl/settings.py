@@ -26,6 +26,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     cluster: str = "main"
     #: How many processes of jobs run here at a time.
     slots: int = msgspec.field(default_factory=lambda: len(os.sched_getaffinity(0)))
+    #: Whether it has no work until a node of its cluster is lost, and then takes its place.
+    spare: bool = False
     #: Where other nodes reach this one: a host name or an address.
     address: str = "127.0.0.1"
     #: The server as HOST:PORT; empty: read it from `address_file`.
@@ -38,6 +40,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     transport: Literal["ofi", "ucx"] = "ofi"
     #: The network interface on which they do.
     interface: str = "lo"
+    #: A job with more processes here is ended; 0: half of those for which the kernel has ids.
+    most_processes: int = 0
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
 
@@ -98,6 +102,8 @@ def _check(settings: Settings) -> None:
         raise SettingsError("name: expected letters, digits, '.', '_' and '-', at most 64")
     if not 1 <= settings.slots <= 1_000_000:
         raise SettingsError("slots: expected a number from 1 to 1000000")
+    if settings.most_processes < 0:
+        raise SettingsError("most_processes: expected a number above 0, or 0 for half of all")
     if not settings.address:
         raise SettingsError("address: expected a host name or an address")
     _, colon, port = settings.server.rpartition(":")

@@ -12,7 +12,6 @@ import json
 import os
 import signal
 import socket
-import sys
 import time
 from collections.abc import Iterable
 from dataclasses import asdict
@@ -20,8 +19,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from pliant.faults import failpoint, identify, message
 from pliant.nodectl import procfs, shim_ranks, shim_segments
+from pliant.nodectl.complaints import complain
+from pliant.nodectl.memory_kills import MemoryKills
 from pliant.nodectl.shim_exec import become_subreaper, read_failures, show_as
+from pliant.nodectl.shim_lease import Lease
 from pliant.nodectl.shim_loop import Channel, Lines, Loop, Timer, connect_unix, open_directory
 from pliant.nodectl.shim_pmi import Abort, Barrier, Effect, Finalized, PmiServer, Reply
 from pliant.nodectl.shim_ranks import Rank
@@ -55,6 +58,8 @@ class Shim:
         self._request = request
         self._node = node  # the open state folder of the node
         self._loop = Loop()
+        self._memory = MemoryKills()
+        self._lease = Lease(self._loop, request, self._on_cut_off)
         self._ranks: dict[int, Rank] = {}
         self._exits: dict[int, Exit] = {}
         self._leaving: dict[int, Timer | None] = {}  # ended ranks whose leftovers are not gone
@@ -83,17 +88,21 @@ class Shim:
                 signal.SIGHUP: lambda: None,
             }
         )
-        self._ranks = shim_ranks.start_ranks(
-            self._loop,
-            self._spool,
-            self._request,
-            self._failure_end,
-            (self._on_pmi, self._on_control),
-        )
+        failpoint("shim.claimed")
+        if late := self._lease.over():
+            self._ranks = shim_ranks.not_started(self._request, late)
+        else:
+            lines = (self._on_pmi, self._on_control)
+            self._ranks = shim_ranks.start_ranks(
+                self._loop, self._spool, self._request, self._failure_end, lines
+            )
+        self._lease.watch()
         self._leaving |= {rank.rank: None for rank in self._ranks.values() if not rank.live}
+        failpoint("shim.started")
         self._attach()
         self._report_ends()
         self._loop.run()
+        self._collect()  # what has ended since: whoever waits for a world has no zombies
         self._leave()
 
     # ------------------------------------------------------------------ ranks
@@ -123,11 +132,16 @@ class Shim:
         for other in self._ranks.values():
             if other.live and not other.asked:
                 other.abort_code = code or 1
+        asks = self._ranks[rank]
+        if asks.control is not None:
+            asks.control.drain()  # what it said there first
+        message = asks.last_words or message
         text = f" ({message})" if message not in {"", "abort"} else ""
         self._kill((), self._request.grace_s, f"rank {rank} aborted with code {code}{text}")
 
     def _on_barrier(self, sequence: int, pairs: dict[str, str]) -> None:
         self._scan_segments()
+        failpoint("shim.barrier")
         if self._request.spans_nodes:
             self._fence = {"op": "fence", "sequence": sequence, "pairs": pairs}
             self._tell(self._fence)
@@ -139,11 +153,14 @@ class Shim:
             message = json.loads(line)
         except ValueError:
             return  # a program that writes there does harm to itself only
+        if isinstance(message, dict) and message.get("op") == "failed":
+            self._ranks[rank].last_words = shim_ranks.in_a_line(message.get("text"))
         if not isinstance(message, dict) or message.get("op") != "ready":
             return
         self._ranks[rank].ready = True
         if self._ready():
             self._scan_segments()
+            failpoint("shim.ready")
             self._tell({"op": "ready"})
 
     def _ready(self) -> bool:
@@ -160,6 +177,10 @@ class Shim:
     # ------------------------------------------------------------------ ends
 
     def _reap(self) -> None:
+        self._collect()
+        self._report_ends()
+
+    def _collect(self) -> None:
         by_pid = {rank.pid: rank for rank in self._ranks.values() if rank.live}
         while True:
             try:
@@ -170,7 +191,6 @@ class Shim:
                 break
             if pid in by_pid:
                 self._note_end(by_pid[pid], status)
-        self._report_ends()
 
     def _note_end(self, rank: Rank, status: int) -> None:
         for channel in (rank.pmi, rank.control):
@@ -189,14 +209,17 @@ class Shim:
                 timer = self._leaving.pop(number)
                 if timer is not None:
                     timer.cancel()
-                done.append(self._exit_of(self._ranks[number]))
+                self._failed |= read_failures(self._failures)
+                done.append(shim_ranks.exit_of(self._ranks[number], self._failed, self._memory))
             elif self._leaving[number] is None:
                 self._end_leftovers(number, left)
         if len(self._exits) + len(done) == len(self._ranks):
             self._clean()
         if done:
+            failpoint("shim.exits.before_save")
             self._unsaved += done
             self._save()
+            failpoint("shim.exits.saved")
             self._exits |= {end.rank: end for end in done}
             self._tell({"op": "exits", "exits": [asdict(end) for end in done]})
         self._stop_if_done()
@@ -212,7 +235,7 @@ class Shim:
         except OSError as error:
             if self._saving is None:
                 world = self._request.world
-                print(f"{world}: cannot note ends, trying on: {error}", file=sys.stderr, flush=True)
+                complain(f"{world}: cannot note ends, trying on: {error}")
             else:
                 self._saving.cancel()
             self._saving = self._loop.after(SAVE_RETRY_S, self._save_again)
@@ -236,26 +259,12 @@ class Shim:
 
     def _kill_leftovers(self, number: int) -> None:
         """Kill until nothing is left: what they start meanwhile is found in the next round."""
-        left = shim_ranks.leftovers(self._ranks.values(), self._ranks[number])
+        left = shim_ranks.frozen_leftovers(self._ranks.values(), self._ranks[number])
         for pid in left:
             shim_ranks.send_signal(pid, signal.SIGKILL)
         if left:
             self._leaving[number] = self._loop.after(0.1, lambda: self._kill_leftovers(number))
         self._report_ends()
-
-    def _exit_of(self, rank: Rank) -> Exit:
-        assert rank.status is not None
-        self._failed |= read_failures(self._failures)
-        number = os.WTERMSIG(rank.status) if os.WIFSIGNALED(rank.status) else 0
-        code = os.WEXITSTATUS(rank.status) if not number else 0
-        reason = rank.end_reason
-        if rank.pid in self._failed:
-            code, reason = self._failed[rank.pid]
-        elif rank.abort_code is not None and rank.status:
-            code, number = rank.abort_code, 0
-        elif number == signal.SIGKILL and not rank.asked:
-            reason = "killed by signal 9 from outside, perhaps because the memory was exhausted"
-        return Exit(rank.rank, rank.processor, code, number, reason, time.time())
 
     def _kill(self, processors: Iterable[int], grace_s: float, reason: str = "") -> None:
         """End ranks: ask, and after a grace time kill."""
@@ -275,6 +284,11 @@ class Shim:
                 if rank.kill_at is not None:
                     rank.kill_at.cancel()
                 rank.kill_at = self._loop.after(grace_s, partial(self._kill_now, rank))
+
+    def _on_cut_off(self, reason: str) -> None:
+        for rank in self._ranks.values():
+            rank.cut_off |= rank.live and not rank.asked
+        self._kill((), self._request.grace_s, reason)
 
     def _kill_now(self, rank: Rank) -> None:
         if rank.live:
@@ -323,9 +337,13 @@ class Shim:
                     self._fence = None
                     self._apply(self._pmi.release(order["pairs"]))
             case "control":
-                self._control(order["ranks"], order["message"])
+                for _ in message("shim.control"):
+                    self._control(order["ranks"], order["message"])
+            case "contact":
+                self._lease.renew(order["at"])
             case "kill":
-                self._kill(order["processors"], order["grace_s"], order.get("reason", ""))
+                for _ in message("shim.kill"):
+                    self._kill(order["processors"], order["grace_s"], order.get("reason", ""))
 
     def _control(self, ranks: list[int], message: str) -> None:
         for number in ranks or list(self._ranks):
@@ -374,6 +392,8 @@ def _keep(spool: Spool, identity: procfs.Identity) -> None:
         return  # an order that was sent again
     node = open_directory(spool.directory.parent.parent)
     try:
-        Shim(spool, spool.request(), node).run()
+        request = spool.request()
+        identify(job=request.job, role="join" if request.resize else "start")
+        Shim(spool, request, node).run()
     finally:
         os.close(node)

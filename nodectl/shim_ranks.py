@@ -5,17 +5,23 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import sys
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from pliant.nodectl import procfs
+from pliant.nodectl.complaints import complain
+from pliant.nodectl.memory_kills import MemoryKills
 from pliant.nodectl.procfs import Identity
 from pliant.nodectl.shim_exec import NOT_USABLE, Program, start
 from pliant.nodectl.shim_loop import Channel, Lines, Loop, Timer
-from pliant.nodectl.spool import Request, Spool
+from pliant.nodectl.spool import Exit, Request, Spool
 
 OnLine = Callable[[int, bytes], None]
+#: Characters of what a rank says of its end that are passed on.
+_LONGEST_WORDS = 1000
+#: Looks at processes that are to end and start others, before the kill.
+_LOOKS = 100
 
 
 @dataclass(slots=True)
@@ -32,6 +38,8 @@ class Rank:
     asked: bool = False  # to end, by an order
     abort_code: int | None = None  # given to MPI_Abort, by it or by the rank for which it ended
     end_reason: str = ""  # why it is being ended, for the user
+    last_words: str = ""  # why it will abort, as it says itself
+    cut_off: bool = False  # it is being ended because its node has lost its server
     kill_at: Timer | None = None
 
     @property
@@ -46,6 +54,12 @@ class Rank:
                 channel.close()
         if self.kill_at is not None:
             self.kill_at.cancel()
+
+
+def in_a_line(said: object) -> str:
+    """What a rank says of itself, as one line that people can read."""
+    text = "".join(c if c.isprintable() else " " for c in said) if isinstance(said, str) else ""
+    return text if len(text) <= _LONGEST_WORDS else f"{text[:_LONGEST_WORDS]}..."
 
 
 def start_ranks(
@@ -77,7 +91,7 @@ def start_ranks(
         spool.note_ranks((rank, who) for rank, who in found if who is not None)
     except OSError as error:
         # Whoever looks for them without this note finds them by their environment.
-        print(f"{request.world}: cannot note its ranks: {error}", file=sys.stderr, flush=True)
+        complain(f"{request.world}: cannot note its ranks: {error}")
     return ranks
 
 
@@ -88,6 +102,36 @@ def _start(program: Program, rank: int, processor: int) -> Rank:
     except OSError as error:
         reason = f"cannot start: fork: {error.strerror}"
         return Rank(rank, processor, 0, status=NOT_USABLE << 8, end_reason=reason)
+
+
+def not_started(request: Request, reason: str) -> dict[int, Rank]:
+    """Return the ranks of a world that came too late to be started: all have ended at once."""
+    status = NOT_USABLE << 8
+    return {
+        rank: Rank(rank, processor, 0, status=status, end_reason=reason, cut_off=True)
+        for rank, processor in request.ranks
+    }
+
+
+def exit_of(rank: Rank, failed: Mapping[int, tuple[int, str]], memory: MemoryKills) -> Exit:
+    """Return how a rank has ended.
+
+    Args:
+        rank: one whose process is gone.
+        failed: code and reason of launches that failed, by process id.
+        memory: whether the kernel has ended some for want of it.
+    """
+    assert rank.status is not None
+    number = os.WTERMSIG(rank.status) if os.WIFSIGNALED(rank.status) else 0
+    code = os.WEXITSTATUS(rank.status) if not number else 0
+    reason = rank.end_reason or (rank.last_words if rank.status else "")
+    if rank.pid in failed:
+        code, reason = failed[rank.pid]
+    elif rank.abort_code is not None and rank.status:
+        code, number = rank.abort_code, 0
+    elif number == signal.SIGKILL and not rank.asked:
+        reason = memory.reason()
+    return Exit(rank.rank, rank.processor, code, number, reason, time.time(), rank.cut_off)
 
 
 def mpi_variables(request: Request, rank: int, local: int, handle: int) -> dict[str, str]:
@@ -115,8 +159,31 @@ def ask_to_end(rank: Rank) -> None:
 
 def kill(rank: Rank) -> None:
     """End a rank and all below it."""
-    for pid in (*procfs.descendants(rank.pid), rank.pid):
+    for pid in frozen(lambda: [*procfs.descendants(rank.pid), rank.pid]):
         send_signal(pid, signal.SIGKILL)
+
+
+def frozen(find: Callable[[], Iterable[int]]) -> set[int]:
+    """Stop processes until none of them can start another; return all.
+
+    Who kills one after the other may never be done with those that fork meanwhile. Stopped ones
+    fork no more, so each look finds fewer that run, or the kernel has no more ids to give.
+    """
+    found: set[int] = set()
+    for _ in range(_LOOKS):
+        fresh = set(find()) - found
+        if not fresh:
+            break
+        for pid in fresh:
+            send_signal(pid, signal.SIGSTOP)
+        found |= fresh
+    return found
+
+
+def frozen_leftovers(ranks: Iterable[Rank], gone: Rank) -> set[int]:
+    """Stop what a rank has left behind; return it."""
+    every = list(ranks)
+    return frozen(lambda: leftovers(every, gone))
 
 
 def send_signal(pid: int, number: int) -> bool:
@@ -144,17 +211,29 @@ def leftovers(ranks: Iterable[Rank], gone: Rank) -> list[int]:
     session, or, when it has made one of its own, in its environment.
     """
     live = {rank.pid for rank in ranks if rank.live}
-    orphans = [pid for pid in procfs.children(os.getpid()) if pid not in live]
-    if not orphans:
-        return []
-    found = [pid for orphan in orphans for pid in (orphan, *procfs.descendants(orphan))]
-    stats = {pid: procfs.read_stat(pid) for pid in found}
-    running = {pid: stat for pid, stat in stats.items() if stat and stat.state not in "ZX"}
+    stats = _running_orphans(live)
     if not live:
-        return list(running)
+        return list(stats)
     mark = f"PLIANT_PROCESSOR={gone.processor}".encode()
     return [
         pid
-        for pid, stat in running.items()
+        for pid, stat in stats.items()
         if stat.session == gone.pid or mark in procfs.environment(pid)
     ]
+
+
+def _running_orphans(live: set[int]) -> dict[int, procfs.Stat]:
+    """Return the processes below this one that are neither ranks nor below one.
+
+    One that ended while it was looked at may have handed its children to this process after those
+    were listed. So nothing is there only when a look finds none but those that had ended before.
+    """
+    ended: set[int] = set()
+    while True:
+        orphans = [pid for pid in procfs.children(os.getpid()) if pid not in live]
+        found = [pid for orphan in orphans for pid in (orphan, *procfs.descendants(orphan))]
+        stats = {pid: procfs.read_stat(pid) for pid in found}
+        running = {pid: stat for pid, stat in stats.items() if stat and stat.state not in "ZX"}
+        if running or ended >= set(orphans):
+            return running
+        ended = set(orphans)

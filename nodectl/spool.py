@@ -1,7 +1,7 @@
 """The folder of a world on a node: what was ordered, who carries it out, how its ranks ended.
 
 It lives until the server has acknowledged every end, and is what lets a restarted controller take
-over worlds it did not start. Standard library only: shims use it, too.
+over worlds it did not start. Nothing heavy is imported: shims use it, too.
 
 ==============  =========  =================================================================
 file            writer     content
@@ -27,6 +27,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from pliant.faults import writing
 from pliant.nodectl.procfs import Identity
 
 #: What a world may be called: its name is a folder here and the name of its PMI key space.
@@ -68,6 +69,11 @@ class Request:
     spans_nodes: bool = False
     grace_s: float = 5.0
     boot: str = ""
+    #: End the ranks when no contact with the server was confirmed for both together; None: never.
+    stop_after_s: float | None = None
+    lease_s: float = 0.0
+    #: The last one that was, when it was ordered, on the monotonic clock of ``boot``.
+    contact: float = 0.0
     uid: int = field(default_factory=os.getuid)
 
     @property
@@ -86,6 +92,8 @@ class Exit:
     signal: int
     reason: str
     at: float
+    #: Because the node had lost its server.
+    cut_off: bool = False
 
 
 class Spool:
@@ -142,22 +150,30 @@ class Spool:
         """Return who became the shim of this world, dead or alive."""
         try:
             boot, pid, start = os.readlink(self._shim).split()
-        except FileNotFoundError:
+            return Identity(boot, int(pid), int(start))
+        except (OSError, ValueError):  # none, or something else has taken its place
             return None
-        return Identity(boot, int(pid), int(start))
+
+    def begun(self) -> bool:
+        """Return whether something is noted of its ranks, readable or not."""
+        return any((self.directory / name).exists() for name in ("ranks", "exits"))
 
     def note_ranks(self, ranks: Iterable[tuple[int, Identity]]) -> None:
         """Remember the processes of ranks, should the shim be killed."""
         lines = [f"{rank} {who.boot} {who.pid} {who.start}\n" for rank, who in ranks]
         with open(self.directory / "ranks", "a", encoding="ascii") as file:
+            writing()
             file.write("".join(lines))
 
     def ranks(self) -> dict[int, Identity]:
         """Return the processes of the ranks that were started."""
         found = {}
         for line in self._lines("ranks"):
-            rank, boot, pid, start = line.split()
-            found[int(rank)] = Identity(boot, int(pid), int(start))
+            try:
+                rank, boot, pid, start = line.split()
+                found[int(rank)] = Identity(boot, int(pid), int(start))
+            except ValueError:
+                continue  # damaged: whoever looks for them finds them by what they inherited
         return found
 
     def note_exits(self, exits: Iterable[Exit]) -> None:
@@ -201,7 +217,7 @@ class Spool:
     def _lines(self, name: str) -> Iterator[str]:
         """Yield the complete lines of a file; one that was cut short by a crash is none."""
         try:
-            text = (self.directory / name).read_text(encoding="utf-8")
+            text = (self.directory / name).read_text(encoding="utf-8", errors="replace")
         except FileNotFoundError:
             return
         for line in text.splitlines(keepends=True):
@@ -241,6 +257,7 @@ def _write(path: Path, data: bytes, mode: int) -> None:
 
 
 def _write_all(handle: int, data: bytes) -> None:
+    writing()
     view: Any = memoryview(data)
     while view:
         view = view[os.write(handle, view) :]

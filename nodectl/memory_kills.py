@@ -1,0 +1,69 @@
+"""Whether the kernel has ended processes of this control group for want of memory: it counts them.
+
+Nothing heavy is imported: shims use it.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+#: By version of control groups: the file of a group, and how a line of it begins.
+_FILES = {1: "memory.oom_control", 2: "memory.events"}
+_LINE = "oom_kill "
+
+#: What is said of an end by signal 9 that nobody here has sent.
+PERHAPS = "killed by signal 9 from outside, perhaps because the memory was exhausted"
+COUNTED = "killed by signal 9: the memory that its control group may have was exhausted"
+
+
+class MemoryKills:
+    """The count as it was when a world began, to be compared with."""
+
+    def __init__(self) -> None:
+        self._before = count()
+
+    def reason(self) -> str:
+        """Why a process may have been killed that nobody here has killed."""
+        return COUNTED if count() > self._before else PERHAPS
+
+
+def count() -> int:
+    """Return how many processes of the group of this one were ended so; 0 if nobody counts."""
+    try:
+        with open(_counter(), encoding="ascii") as file:
+            return sum(int(line[len(_LINE) :]) for line in file if line.startswith(_LINE))
+    except (OSError, ValueError):
+        return 0
+
+
+@lru_cache(maxsize=1)
+def _counter() -> str:
+    """Return the file with the count; empty: there is none."""
+    try:
+        with open("/proc/self/cgroup", encoding="utf-8", errors="surrogateescape") as file:
+            groups = [line.rstrip("\n").split(":", 2) for line in file]
+        with open("/proc/self/mounts", encoding="utf-8", errors="surrogateescape") as file:
+            mounts = [line.split() for line in file]
+    except OSError:
+        return ""
+    return counter_of(groups, mounts)
+
+
+def counter_of(groups: list[list[str]], mounts: list[list[str]]) -> str:
+    """Return the file with the count of a group.
+
+    Args:
+        groups: number, controllers and path of each group of a process.
+        mounts: device, folder, type and options of each mount.
+    """
+    for _, controllers, path in groups:
+        if "memory" in controllers.split(","):
+            for _, folder, kind, options, *_ in mounts:
+                if kind == "cgroup" and "memory" in options.split(","):
+                    return f"{folder}{path.rstrip('/')}/{_FILES[1]}"
+    for number, _, path in groups:
+        if number == "0":
+            for _, folder, kind, *_ in mounts:
+                if kind == "cgroup2":
+                    return f"{folder}{path.rstrip('/')}/{_FILES[2]}"
+    return ""
