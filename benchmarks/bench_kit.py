@@ -2,25 +2,54 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from pliant.client.api import Client
+from pliant.client.errors import NoServerError
 
 #: Programs that the benchmarks submit.
 APPS = Path(__file__).parent / "apps"
 
 
 @contextmanager
-def cluster(nodes: int, slots: int, *options: str) -> Iterator[tuple[Client, Path]]:
-    """A cluster of its own on this machine and a folder for output; both are gone afterwards."""
+def cluster(
+    nodes: int, slots: int, *options: str, **settings: object
+) -> Iterator[tuple[Client, Path]]:
+    """A cluster of its own on this machine and a folder for output; both are gone afterwards.
+
+    Args:
+        nodes: how many.
+        slots: processors of each.
+        options: of ``pliant up``.
+        settings: of the server's configuration.
+    """
+    with folders() as base:
+        if settings:
+            config = base / "server.yaml"
+            config.write_text(json.dumps(settings))  # JSON is YAML, too
+            options = (*options, "--config", str(config))
+        try:
+            _pliant("up", "--nodes", str(nodes), "--slots", str(slots), "--detach", *options)
+            (base / "out").mkdir()
+            with Client() as client:
+                yield client, base / "out"
+        finally:
+            _pliant("down")
+
+
+@contextmanager
+def folders() -> Iterator[Path]:
+    """A folder, gone afterwards, with the state and the run folder of a cluster of its own."""
     base = Path(tempfile.mkdtemp(prefix="pliant-bench-"))
     env = {"PLIANT_STATE_DIR": str(base / "state"), "PLIANT_RUN_DIR": str(base / "run")}
     # As installed: commands that compile their modules each time take a third longer.
@@ -28,18 +57,33 @@ def cluster(nodes: int, slots: int, *options: str) -> Iterator[tuple[Client, Pat
     old = {name: os.environ.get(name) for name in env}
     os.environ.update(env)
     try:
-        _pliant("up", "--nodes", str(nodes), "--slots", str(slots), "--detach", *options)
-        (base / "out").mkdir()
-        with Client() as client:
-            yield client, base / "out"
+        yield base
     finally:
-        _pliant("down")
         for name, value in old.items():
             if value is None:
                 del os.environ[name]
             else:
                 os.environ[name] = value
         shutil.rmtree(base, ignore_errors=True)
+
+
+def answering(client: Client, within_s: float = 60.0) -> float:
+    """Wait until the server answers a request; the moment, on the wall clock, seconds."""
+    deadline = time.monotonic() + within_s
+    while True:
+        try:
+            client.nodes()
+            return time.time()
+        except NoServerError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.005)
+
+
+def busy() -> str:
+    """What else this machine was doing, for whoever reads figures: load and processors."""
+    load = os.getloadavg()
+    return f"load {load[0]:.1f} {load[1]:.1f} {load[2]:.1f} on {os.cpu_count()} processors"
 
 
 def _pliant(*arguments: str) -> None:

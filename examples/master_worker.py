@@ -10,7 +10,6 @@ does not depend on the number of processes::
 import hashlib
 import itertools
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,8 @@ import numpy as np
 import yaml
 from mpi4py import MPI
 
-from pliant.appkit import Change, Job, malleable
+from pliant.appkit import Job, malleable
+from pliant.examples import common
 
 #: (decay, frequency) of one integral.
 Task = tuple[float, float]
@@ -33,7 +33,7 @@ def read_settings(path: Path) -> Settings:
 def integrate(task: Task, settings: Settings) -> float:
     """Simpson's rule for exp(-decay x) cos(frequency x) over the settings' interval."""
     decay, frequency = task
-    time.sleep(settings["pause_s"])
+    common.pause(settings["pause_s"])
     x = np.linspace(settings["low"], settings["high"], 2 * settings["panels"] + 1)
     y = np.exp(-decay * x) * np.cos(frequency * x)
     weights = np.full(x.size, 2.0)
@@ -76,11 +76,7 @@ def main(job: Job, path: Path) -> None:
     settings = job.once(lambda: read_settings(path))
     tasks: list[Task] = list(itertools.product(settings["decays"], settings["frequencies"]))
     state = job.state(done=0, results=[])
-
-    @job.after_resize
-    def report(change: Change) -> None:
-        if job.first and change.committed:
-            print(f"{change.before} -> {change.after} processes, {state.done} done", flush=True)
+    common.tell_resizes(job)
 
     while True:
         job.safe_point()  # between batches: nothing is under way
@@ -95,6 +91,7 @@ def main(job: Job, path: Path) -> None:
         else:
             work(comm, settings)
         state.done += len(batch)
+        job.save()  # a few numbers: worth it after every batch
 
     if job.first:
         digest = hashlib.sha256(np.array(state.results).tobytes()).hexdigest()

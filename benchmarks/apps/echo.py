@@ -1,0 +1,30 @@
+"""Says again whatever arrives on one gRPC stream: the least that a word and its answer take."""
+
+from __future__ import annotations
+
+import queue
+import sys
+from collections.abc import Iterator
+
+import grpc
+
+
+def same(data: bytes) -> bytes:
+    """Messages are bytes already."""
+    return data
+
+
+def main(address: str) -> None:
+    """Go on until the server ends the stream."""
+    outbox: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+
+    def replies() -> Iterator[bytes]:
+        while True:
+            yield outbox.get()
+
+    with grpc.insecure_channel(address) as channel:
+        for word in channel.stream_stream("/echo/Session", same, same)(replies()):
+            outbox.put(word)
+
+
+main(sys.argv[1])

@@ -1,0 +1,46 @@
+"""One rank that haggles over every offer and meanwhile does what its first argument says."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+os.environ["OPENBLAS_NUM_THREADS"] = "1"  # a rank has one processor
+
+import numpy as np
+
+from pliant.appkit import Wish, malleable
+
+
+def sleep() -> None:
+    """Wait, as for a message or a file."""
+    time.sleep(0.2)
+
+
+MATRIX = np.random.default_rng(1).random((400, 400))
+
+
+def compute() -> None:
+    """Some 100 ms in numpy, which lets other threads run meanwhile."""
+    for _ in range(20):
+        MATRIX.dot(MATRIX)
+
+
+def loop() -> None:
+    """Python alone: other threads run when the interpreter changes over, every 5 ms."""
+    until = time.monotonic() + 0.2
+    while time.monotonic() < until:
+        pass
+
+
+@malleable(sizes="1-4")
+def main(job):  # type: ignore[no-untyped-def]
+    """Go on until it is cancelled."""
+    job.on_offer(lambda _: Wish(price=0.5))  # never enough
+    work = {"sleep": sleep, "numpy": compute, "python": loop}[sys.argv[1]]
+    for _ in job.steps(10**9, every=1):
+        work()
+
+
+main()

@@ -1,0 +1,104 @@
+"""The steps of ``stall_managed.py`` as a plain mpi4py program that changes its size by itself.
+
+Arguments: how many numbers, the log, and what to do: ``save FILE`` steps, saves and ends; ``load
+FILE`` goes on from there; ``spawn N`` steps, starts N more processes with MPI_Comm_spawn, merges,
+gives everyone its share, and goes on. Newcomers are started with ``child``.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+from numpy.typing import NDArray
+
+STEPS = 20
+Array = NDArray[np.float64]
+
+
+def share(total: int, rank: int, size: int) -> tuple[int, int]:
+    """First and last + 1 of the numbers of a rank."""
+    return total * rank // size, total * (rank + 1) // size
+
+
+def steps(comm: Any, data: Array, first: int, total: int, log: str) -> None:
+    """STEPS steps from number ``first`` on."""
+    start, stop = share(total, comm.rank, comm.size)
+    with open(log, "a", buffering=1) as file:
+        for it in range(first, first + STEPS):
+            begin = time.monotonic()
+            data += 1.0
+            if (data[0], data[-1]) != (start + it + 1, stop + it):
+                print(f"wrong data in step {it}", file=sys.stderr, flush=True)
+                comm.Abort(3)
+            comm.Allreduce(MPI.IN_PLACE, np.zeros(1), MPI.MAX)
+            if comm.rank == 0:
+                file.write(f"{begin!r} {time.monotonic()!r} {comm.size}\n")
+
+
+def save(comm: Any, data: Array, total: int, path: str) -> None:
+    """Each rank writes its part of one file and waits until it is on the disk."""
+    start, _ = share(total, comm.rank, comm.size)
+    target = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
+    view = memoryview(data).cast("B")
+    done = 0
+    while done < len(view):
+        done += os.pwrite(target, view[done:], 8 * start + done)
+    os.fsync(target)
+    os.close(target)
+    comm.Barrier()
+
+
+def load(comm: Any, total: int, path: str) -> Array:
+    """Read the part of this rank."""
+    start, stop = share(total, comm.rank, comm.size)
+    return np.fromfile(path, float, stop - start, offset=8 * start)
+
+
+def deal(comm: Any, data: Array, old: int, total: int) -> Array:
+    """Everyone's share among all, when the first ``old`` ranks had all of it before."""
+
+    def overlaps(mine: tuple[int, int], sizes: int) -> tuple[list[int], list[int]]:
+        counts, places = [], []
+        for rank in range(comm.size):
+            start, stop = share(total, rank, sizes) if rank < sizes else (total, total)
+            low, high = max(start, mine[0]), min(stop, mine[1])
+            counts.append(max(0, high - low))
+            places.append(low - mine[0] if high > low else 0)
+        return counts, places
+
+    had = share(total, comm.rank, old) if comm.rank < old else (0, 0)
+    gets = share(total, comm.rank, comm.size)
+    new = np.empty(gets[1] - gets[0])
+    comm.Alltoallv(
+        [data, *overlaps(had, comm.size), MPI.DOUBLE], [new, *overlaps(gets, old), MPI.DOUBLE]
+    )
+    return new
+
+
+def main(total: int, log: str, what: str, word: str = "") -> None:
+    """Do what the command line says."""
+    comm: Any = MPI.COMM_WORLD
+    if what == "child":
+        comm = MPI.Comm.Get_parent().Merge(high=True)
+        steps(comm, deal(comm, np.empty(0), int(word), total), STEPS, total, log)
+        return
+    if what == "load":
+        steps(comm, load(comm, total, word), STEPS, total, log)
+        return
+    start, stop = share(total, comm.rank, comm.size)
+    data = np.arange(start, stop, dtype=float)
+    steps(comm, data, 0, total, log)
+    if what == "save":
+        save(comm, data, total, word)
+        return
+    arguments = [__file__, str(total), log, "child", str(comm.size)]
+    merged = comm.Spawn(sys.executable, arguments, maxprocs=int(word)).Merge(high=False)
+    steps(merged, deal(merged, data, comm.size, total), STEPS, total, log)
+
+
+main(int(sys.argv[1]), *sys.argv[2:])

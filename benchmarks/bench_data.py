@@ -1,0 +1,149 @@
+"""What moving an array to its new owners takes, and what a safe point costs when nothing is due.
+
+*Moving*: 64 MiB and 1 GiB in rows, 4 -> 8 -> 4 ranks on 4 nodes of 2 processors, by transport; the
+step "move" of each resize as the application reports it, as a multiple of the memory-copy floor.
+The floor is one copy of the bytes that change their process, by two processes at once with no MPI
+rank alive (beside ranks that wait, a copy takes several times as long and flatters the ratio).
+Budgets: 1 GiB 4 -> 8 at <= 3.5 x the floor on the default transport, <= 2.5 x on the fastest.
+
+*Idle*: the same loop with and without ``job.steps(n, every=20)`` on 4 ranks, in a cluster; the
+difference of the medians. Budget: <= 10 us per iteration.
+
+``python benchmarks/bench_data.py [ofi] [ucx] [idle]``; ucx runs in a network namespace of its own,
+which needs root.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from bench_kit import APPS, cluster, figures, verdict
+from bench_resize import resized
+
+CYCLES = 5
+VOLUMES = (64, 1024)
+MOVED = 7 / 8
+IDLE_US = 10.0
+#: Of 1 GiB, 4 -> 8: multiples of the floor.
+BUDGETS = {"ofi": 3.5, "ucx": 2.5}
+COPY = """
+import sys, time
+import numpy as np
+source = np.ones(int(sys.argv[1]) // 8)
+target = np.zeros_like(source)
+sys.stdin.readline()
+start = time.perf_counter()
+target[...] = source
+print(time.perf_counter() - start)
+"""
+
+
+def floor(volume: int) -> float:
+    """Seconds that two processes need to copy what moves of so many MiB, half each: the median."""
+    size = str(int(volume * (1 << 20) * MOVED) // 2)
+    took = []
+    for _ in range(7):
+        pair = [
+            subprocess.Popen(
+                [sys.executable, "-c", COPY, size],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            for _ in range(2)
+        ]
+        time.sleep(0.5 + volume / 1000)  # both have their arrays
+        for process in pair:
+            assert process.stdin is not None
+            process.stdin.write("\n")
+            process.stdin.flush()
+        took.append(max(float(process.communicate()[0]) for process in pair))
+    return statistics.median(took)
+
+
+def moves(transport: str, volume: int) -> dict[str, list[float]]:
+    """Seconds of the step "move", by direction."""
+    with cluster(4, 2, "--strategy", "fcfs", "--transport", transport) as (client, out):
+        stop, log = out / "stop", out / "log"
+        program = [sys.executable, str(APPS / "mover.py"), str(volume), str(stop)]
+        job = client.submit(*program, sizes="4-8", prefer=4, chdir=str(out), stdout=str(log))
+        while client.job(job).class_ != "malleable":
+            time.sleep(0.05)
+        time.sleep(1.0 + volume / 500)  # its array is filled
+        for done, size in enumerate([8, 4] * CYCLES, 1):
+            client.resize(job, size)
+            deadline = time.monotonic() + 120
+            while len(resized(client, job)) < done or client.job(job).state != "RUNNING":
+                if time.monotonic() > deadline:
+                    raise SystemExit(client.why(job).text)
+                time.sleep(0.05)
+        stop.touch()
+        if client.wait(job).exit_code != 0:
+            raise SystemExit(f"the job failed: {log.read_text()}")
+        found: dict[str, list[float]] = {"grow": [], "shrink": []}
+        for event in resized(client, job):
+            found[event.data["direction"]].append(event.data["seconds"]["move"])
+        return found
+
+
+def measure_moves(transport: str) -> bool:
+    """Every volume on one transport."""
+    good = True
+    for volume in VOLUMES:
+        least = floor(volume)
+        print(f"{transport}, {volume} MiB: floor {1e3 * least:.1f} ms")
+        for direction, samples in moves(transport, volume).items():
+            times = statistics.median(samples) / least
+            ratio = f"{times:.1f} x the floor"
+            print(f"  {direction:6}, ms: {figures(samples)}  {ratio}")
+            if volume == max(VOLUMES) and direction == "grow":
+                name = f"{transport}, {volume} MiB, 4 -> 8"
+                good &= verdict(name, times, BUDGETS[transport], "x the floor")
+    return good
+
+
+def measure_idle() -> bool:
+    """The cost of a safe point with nothing to do."""
+    with cluster(2, 2, "--strategy", "fcfs") as (client, out):
+        log = out / "log"
+        program = [sys.executable, str(APPS / "looper.py"), "20"]
+        job = client.submit(*program, sizes=4, chdir=str(out), stdout=str(log))
+        if client.wait(job).exit_code != 0:
+            raise SystemExit(f"the job failed: {log.read_text()}")
+        lines = [line.split() for line in log.read_text().splitlines()]
+        found = {name: [float(value) for value in values] for name, *values in lines}
+    for name, (median, low, high) in found.items():
+        print(f"{name:5} loop, us per iteration: p50 {median:.2f} [{low:.2f}-{high:.2f}]")
+    cost = found["safe"][0] - found["plain"][0]
+    return verdict("idle safe point, 4 ranks, every=20", cost, IDLE_US, "us per iteration")
+
+
+def main(names: list[str]) -> int:
+    """Measure all, or those named; ucx in a network namespace of its own."""
+    if os.environ.get("PLIANT_BENCH_INSIDE"):
+        return 0 if measure_moves(names[0]) else 1
+    codes = []
+    for name in names or ["ofi", "ucx", "idle"]:
+        if name == "idle":
+            codes.append(0 if measure_idle() else 1)
+            continue
+        command = [sys.executable, __file__, name]
+        if name == "ucx":
+            if os.geteuid() != 0:
+                print("ucx: skipped, a network namespace of its own needs root")
+                continue
+            helper = str(Path(__file__).parent / "loopback_up.py")
+            script = '"$0" "$1" && shift && exec "$@"'
+            command = ["unshare", "-n", "sh", "-c", script, sys.executable, helper, *command]
+        inside = {**os.environ, "PLIANT_BENCH_INSIDE": "1"}
+        codes.append(subprocess.run(command, check=False, env=inside).returncode)
+    return max(codes, default=0)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

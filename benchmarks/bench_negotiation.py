@@ -1,0 +1,255 @@
+"""What talking costs: one round, 200 applications in one cycle, and one that says nothing.
+
+*One round*: the server proposes, the program says what it thinks of it; from the moment the core
+makes the proposal until the core has the answer, on the server's clock. In between: the server's
+threads, gRPC both ways, and appkit's session thread in the program, which sleeps, computes in
+numpy, or loops in Python (reported, without a budget: there the thread waits for the interpreter to
+change over). The program haggles over the price until the server's last word, ten rounds in a talk.
+The first round of a talk finds everybody asleep and is reported apart; it holds the operator's
+request, too. Beside it, in the same run: a word and its echo on a bare gRPC stream between two
+processes, at once and after as long a pause, and the least that a durable commit takes on this
+disk. Budget (DESIGN 13): p50 <= 1.5 ms.
+
+*200 applications*: as many jobs of two processors each, and a job arrives that needs one of each.
+Server, controllers, jobs, their processes, tokens and gRPC sessions are real; what is not is the
+program: the processes sleep, and one other process speaks for all of them (200 ranks with MPI would
+measure this machine's memory). It accepts and never reaches a safe point; the arriving job is
+cancelled and all that was agreed on is taken back, so that it can be done again. Budget: <= 0.5 s
+from the plan to the last answer.
+
+*Silence*: a job waits for processors of an application that does not answer. Meanwhile others are
+submitted that need none of these: how long until their first instruction, beside the same before
+the talk was opened. Budget: p50 no more than 5 ms later (the offer stands for minutes).
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent import futures
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import grpc
+from bench_kit import APPS, cluster, figures, verdict
+from bench_start import first_instruction
+
+from pliant.client.api import Client, Event
+
+TALKS, ROUNDS, APPLICATIONS, CYCLES = 30, 10, 200, 10
+#: Between two talks, or two words, for everybody to fall asleep.
+PAUSE_S = 0.05
+BUDGET_MS, CYCLE_BUDGET_S, DELAY_MS = 1.5, 0.5, 5.0
+
+
+def until(done: Callable[[], bool], what: str, pause: float = 0.05) -> None:
+    """Look after each pause; a look costs the server time that what is measured would need."""
+    deadline = time.monotonic() + 120
+    while True:
+        time.sleep(pause)
+        if done():
+            return
+        if time.monotonic() > deadline:
+            raise SystemExit(f"not within two minutes: {what}")
+
+
+def of_kind(client: Client, kind: str, job: int | None = None) -> list[Event]:
+    """The events of one kind, oldest first."""
+    return [event for event in client.history(job) if event.kind == kind]
+
+
+# ------------------------------------------------------------------ one round
+
+
+def rounds(client: Client, out: Path, work: str) -> tuple[list[float], list[float]]:
+    """Seconds of the first rounds, and of all others, with a program that does this meanwhile."""
+    program = [sys.executable, str(APPS / "listener.py"), work]
+    job = client.submit(*program, sizes="1-4", prefer=1, chdir=str(out), stdout=str(out / work))
+    until(lambda: client.job(job).class_ == "malleable", "the program registers")
+    time.sleep(1.0)  # it is past its first safe points
+    for number in range(1, TALKS + 1):
+        client.resize(job, 2)
+        until(partial(_over, client, job, number), "the end of the talk", PAUSE_S)
+    history = client.history(job)
+    client.cancel(job)
+    client.wait(job)
+    first, further, asked = [], [], 0.0
+    for event in history:
+        if event.kind in ("offer.sent", "offer.repeated"):
+            asked = event.time
+        elif event.kind == "offer.answered":
+            (first if event.data["round"] <= 2 else further).append(event.time - asked)
+    return first, further
+
+
+def _over(client: Client, job: int, talks: int) -> bool:
+    return len(of_kind(client, "offer.answered", job)) >= talks * ROUNDS
+
+
+def echoes(pause: float) -> list[float]:
+    """Seconds of a word and its echo on a bare stream, each after a pause."""
+    took: list[float] = []
+    done = threading.Event()
+
+    def session(replies: Iterator[bytes], _: object) -> Iterator[bytes]:
+        for _round in range(TALKS * ROUNDS):
+            time.sleep(pause)
+            began = time.perf_counter()
+            yield b"x" * 100
+            next(replies)
+            took.append(time.perf_counter() - began)
+        done.set()
+
+    with futures.ThreadPoolExecutor(1) as pool:
+        server = grpc.server(pool)
+        handler = grpc.stream_stream_rpc_method_handler(session, None, None)
+        service = grpc.method_handlers_generic_handler("echo", {"Session": handler})
+        server.add_generic_rpc_handlers((service,))
+        port = server.add_insecure_port("127.0.0.1:0")
+        server.start()
+        with subprocess.Popen(
+            [sys.executable, str(APPS / "echo.py"), f"127.0.0.1:{port}"], stderr=subprocess.DEVNULL
+        ) as process:
+            done.wait(60)
+            process.kill()
+        server.stop(None)
+    return took
+
+
+def commits(out: Path) -> list[float]:
+    """Seconds of a small durable commit, with the settings of the server's database."""
+    took = []
+    with sqlite3.connect(out / "probe.db", isolation_level=None) as database:
+        database.execute("PRAGMA journal_mode = WAL")
+        database.execute("PRAGMA synchronous = FULL")
+        database.execute("CREATE TABLE probe (text)")
+        for _ in range(100):
+            start = time.perf_counter()
+            database.execute("INSERT INTO probe VALUES (?)", ("x" * 500,))
+            took.append(time.perf_counter() - start)
+            time.sleep(0.02)
+    return took
+
+
+def measure_rounds() -> bool:
+    """One round with each kind of program."""
+    good = True
+    haggling = {"rounds": ROUNDS, "price": 100.0, "floor": 1.0}
+    settings = {"quiet_s": 0.0, "settle_s": 0.0, "negotiation": haggling}
+    print(f"a bare echo, ms:                   {figures(echoes(0.0))}")
+    print(f"  after {1e3 * PAUSE_S:.0f} ms of silence, ms:      {figures(echoes(PAUSE_S))}")
+    with cluster(1, 4, "--strategy", "fcfs", **settings) as (client, out):
+        print(f"a durable commit alone, ms:        {figures(commits(out))}")
+        for work in ("sleep", "numpy", "python"):
+            first, further = rounds(client, out, work)
+            print(f"one round, program in {work:6}, ms:   {figures(further)}")
+            print(f"  the first of a talk, ms:         {figures(first)}")
+            if work != "python":
+                name = f"round p50, program in {work}"
+                good &= verdict(name, 1e3 * statistics.median(further), BUDGET_MS, "ms")
+    return good
+
+
+# ------------------------------------------------------------------ many at once
+
+
+@contextmanager
+def chorus(client: Client, out: Path, jobs: list[int], *words: str) -> Iterator[None]:
+    """Speak for these jobs, whose processes have written down their environments."""
+    files = [out / f"{job}.env" for job in jobs]
+    until(lambda: all(file.exists() for file in files), "the jobs' processes run")
+    command = [sys.executable, str(APPS / "chorus.py"), *words]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdin is not None
+            process.stdin.write("".join(f"{file}\n" for file in files))
+            process.stdin.close()
+            until(lambda: _registered(client, jobs), "all applications register")
+            yield
+        finally:
+            process.kill()
+
+
+def _registered(client: Client, jobs: list[int]) -> bool:
+    return all(job.class_ == "malleable" for job in client.jobs(jobs))
+
+
+def sleeper(client: Client, out: Path, sizes: str | int) -> int:
+    """A job whose first process writes down its environment; all sleep until they are ended."""
+    write = f'env -0 > "{out}/$$" && mv "{out}/$$" "{out}/$PLIANT_JOB.env"'
+    script = f'[ "$PMI_RANK" = 0 ] && {write}; exec sleep 100000'
+    return client.submit("/bin/sh", "-c", script, sizes=sizes, chdir=str(out), stdout="/dev/null")
+
+
+def cycle(client: Client, out: Path, jobs: list[int]) -> tuple[float, float]:
+    """Seconds from the plan to the last answer, and from the submission to the plan."""
+    before = len(of_kind(client, "offer.answered"))
+    wanted = before + len(jobs)
+    submitted = time.time()
+    taker = sleeper(client, out, len(jobs))
+    until(lambda: len(of_kind(client, "offer.answered")) >= wanted, "all answers", 2.0)
+    history = client.history()
+    sent = [event.time for event in history if event.kind == "offer.sent"][before:]
+    answers = [event.time for event in history if event.kind == "offer.answered"][before:]
+    client.cancel(taker)
+    until(lambda: all(job.state == "RUNNING" for job in client.jobs(jobs)), "all is taken back")
+    return answers[-1] - sent[0], sent[0] - submitted
+
+
+def measure_cycles() -> bool:
+    """Many applications answer in one cycle."""
+    settings = {"quiet_s": 0.1, "settle_s": 0.0, "offer_timeout_s": 60.0}
+    slots = APPLICATIONS // 2
+    with cluster(4, slots, "--strategy", "equipartition", **settings) as (client, out):
+        jobs = [sleeper(client, out, "1-2") for _ in range(APPLICATIONS)]
+        with chorus(client, out, jobs):
+            found = []
+            for _ in range(CYCLES):
+                time.sleep(0.5)  # longer than they are left alone
+                found.append(cycle(client, out, jobs))
+    took, plans = zip(*found, strict=True)
+    print(f"{APPLICATIONS} applications, plan -> last answer, ms: {figures(took)}")
+    print(f"  submission -> plan, ms:                {figures(plans)}")
+    name = f"{APPLICATIONS} applications in one cycle, p50"
+    return verdict(name, statistics.median(took), CYCLE_BUDGET_S, "s")
+
+
+# ------------------------------------------------------------------ silence
+
+
+def measure_silence() -> bool:
+    """Starts beside a talk in which the application says nothing."""
+    settings = {"offer_timeout_s": 600.0, "quiet_s": 600.0}
+    with cluster(2, 4, "--strategy", "equipartition", **settings) as (client, out):
+        silent = sleeper(client, out, "1-4")
+        other = sleeper(client, out, 2)
+        with chorus(client, out, [silent], "silent"):
+            before = first_instruction(client, out)
+            waiting = sleeper(client, out, 3)
+            until(lambda: bool(of_kind(client, "offer.sent", silent)), "the offer")
+            client.cancel(other)
+            client.wait(other)
+            beside = first_instruction(client, out)
+            if client.job(waiting).state != "PENDING" or of_kind(client, "offer.expired"):
+                raise SystemExit("the talk was not open all the time")
+    print(f"first instruction, no talk open, ms:  {figures(before)}")
+    print(f"first instruction, silent talk, ms:   {figures(beside)}")
+    later = 1e3 * (statistics.median(beside) - statistics.median(before))
+    return verdict("a silent application delays others, p50", later, DELAY_MS, "ms")
+
+
+def main(names: list[str]) -> int:
+    """Measure all three, or those named."""
+    parts = {"rounds": measure_rounds, "cycles": measure_cycles, "silence": measure_silence}
+    good = [parts[name]() for name in names or parts]
+    return 0 if all(good) else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

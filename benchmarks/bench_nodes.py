@@ -1,0 +1,167 @@
+"""Many nodes: what their controllers cost the server, and a job that is on all of them.
+
+The server is the real one, with the settings that it has by itself. One other process speaks the
+protocol of all controllers (`apps/nodes.py`): a connection and a stream each, registration, a beat
+every two seconds, readiness and ends; it starts no processes. So what is measured is the server.
+
+*memory*: resident, of the server's process, empty, with all nodes, and after the jobs.
+*idle*: processor time that it uses, in percent of one processor, over a while in which nothing
+happens but beats. *registered*: from the start of the other process, which has to import gRPC, to
+the last welcome. *last order*: one job of as many processors as there are nodes, one on each: from
+the acknowledgement of its submission until the last node has its order; *running*: until the server
+has from all that it was started. *ended*: from the order to cancel it until the server has from all
+that it has ended. Every start is durable before its orders leave, as always.
+
+Budget (DESIGN 13): 1000 controllers without TLS in < 200 MB and < 20 threads.
+
+``python benchmarks/bench_nodes.py [NODES...]``
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+from bench_kit import APPS, answering, busy, figures, folders, verdict
+
+from pliant.client.api import Client
+
+NODES, ROUNDS, IDLE_S = (500, 1000), 10, 20.0
+BUDGET_MB, BUDGET_THREADS = 200, 20
+
+Samples = dict[str, float]
+
+
+@contextmanager
+def server(base: Path) -> Iterator[psutil.Process]:
+    """A server without nodes that answers."""
+    command = [sys.executable, "-m", "pliant.server", "--strategy", "fcfs"]
+    with (
+        (base / "server.log").open("wb") as log,
+        subprocess.Popen(command, stdout=log, stderr=log) as process,
+    ):
+        try:
+            with Client() as client:
+                answering(client)
+            yield psutil.Process(process.pid)
+        finally:
+            process.terminate()
+
+
+@contextmanager
+def nodes(base: Path, number: int) -> Iterator[Words]:
+    """So many nodes; what their process says."""
+    address = (base / "run" / "server.address").read_text().strip()
+    command = [sys.executable, str(APPS / "nodes.py"), address]
+    command += [str(base / "state" / "node.secret"), str(number)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield Words(process)
+        finally:
+            process.kill()
+
+
+class Words:
+    """What the process of all nodes says, line by line."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+
+    def next(self, kind: str) -> list[float]:
+        """Wait for its next line, which is of this kind; the numbers in it."""
+        assert self._process.stdout is not None
+        words = self._process.stdout.readline().split()
+        if words[:1] != [kind]:
+            raise SystemExit(f"expected {kind!r} from the nodes, and they said {words}")
+        return [float(word) for word in words[1:]]
+
+
+def memory(process: psutil.Process) -> str:
+    """Resident, shared out, in MB; threads; open descriptors."""
+    full = process.memory_full_info()
+    return (
+        f"{full.rss / 2**20:.0f} MB resident, {full.pss / 2**20:.0f} MB shared out, "
+        f"{process.num_threads()} threads, {process.num_fds()} descriptors"
+    )
+
+
+def idle(process: psutil.Process) -> float:
+    """Percent of a processor that it uses while nothing happens."""
+    time.sleep(2.0)  # what came before has ended
+    before, began = used(process), time.monotonic()
+    time.sleep(IDLE_S)
+    return 100 * (used(process) - before) / (time.monotonic() - began)
+
+
+def used(process: psutil.Process) -> float:
+    """Seconds of processor time."""
+    times = process.cpu_times()
+    return float(times.user + times.system)
+
+
+def reached(client: Client, job: int, states: set[str]) -> None:
+    """Wait until a job is in one of these states."""
+    deadline = time.monotonic() + 120
+    while client.job(job).state not in states:
+        if time.monotonic() > deadline:
+            raise SystemExit(f"job {job} is {client.job(job).state}, not {states}")
+        time.sleep(0.02)
+
+
+def one_job(client: Client, words: Words, process: psutil.Process, number: int) -> Samples:
+    """A job on all nodes, from its submission to its end; seconds of each part of it."""
+    before = used(process)
+    job = client.submit("/bin/true", sizes=number, type="mpi", stdout="/dev/null")
+    submitted = time.time()
+    told, first, last = words.next("started")
+    if int(told) != job:
+        raise SystemExit(f"the orders are for job {told:.0f}, not for {job}")
+    reached(client, job, {"RUNNING"})
+    cancelled = time.time()
+    client.cancel(job)
+    client.wait(job)
+    history = {event.kind: event.time for event in client.history(job)}
+    return {
+        "submitted -> first order": first - submitted,
+        "submitted -> last order": last - submitted,
+        "submitted -> running": history["job.running"] - submitted,
+        "cancelled -> ended": history["job.ended"] - cancelled,
+        "processor time of the server": used(process) - before,
+    }
+
+
+def measure(number: int) -> bool:
+    """One cluster with so many nodes."""
+    with folders() as base, server(base) as process, Client() as client:
+        print(f"{number} nodes; {busy()}\n  alone:           {memory(process)}", flush=True)
+        began = time.monotonic()
+        with nodes(base, number) as words:
+            words.next("up")
+            print(f"  registered:      all within {time.monotonic() - began:.1f} s")
+            percent = idle(process)
+            print(f"  with all nodes:  {memory(process)}")
+            print(f"  idle:            {percent:.1f} % of a processor")
+            rounds = [one_job(client, words, process, number) for _ in range(ROUNDS)]
+            print(f"  after {ROUNDS} jobs:   {memory(process)}")
+            resident, threads = process.memory_info().rss / 2**20, process.num_threads()
+    for name in rounds[0]:
+        print(f"  {name + ', ms:':33} {figures([samples[name] for samples in rounds])}")
+    good = verdict(f"memory of the server with {number} nodes", resident, BUDGET_MB, "MB")
+    return verdict("its threads", threads, BUDGET_THREADS, "") and good
+
+
+def main(words: list[str]) -> int:
+    """Measure with so many nodes each."""
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    good = [measure(int(word)) for word in words or map(str, NODES)]
+    return 0 if all(good) else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

@@ -1,0 +1,135 @@
+"""A server that is killed while 10,000 jobs wait, and is started again: how long until it is back.
+
+The cluster has one node with one processor. One job holds it, all others were submitted like any
+job and wait. In each round the server is killed (SIGKILL), then the process of the job that runs,
+and the server is started anew on its database. Measured, from the start of its process:
+
+*answer*: until it has answered a request of a user (which nodes are there?). Budget (DESIGN 13):
+< 3 s; beside it the processor time that the server has used by then, which says more of a machine
+that others use, too. *end*: until the server has heard from the controller, which was there all the
+time and looks for a server every two seconds at most, that the former job has ended. *first
+instruction*: until the next of the jobs that wait says that it runs; the first plan after the
+restart lies between these two. *running*: until the server has that from the node.
+
+``python benchmarks/bench_restart.py [JOBS]``
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import psutil
+from bench_kit import answering, busy, cluster, figures, verdict
+
+from pliant.client.api import Client
+
+JOBS, ROUNDS, SUBMITTERS = 10_000, 7, 4
+BUDGET_S = 3.0
+#: Says who it is and since when, by a rename, and holds its processor.
+PROGRAM = 'echo "$$ $(date +%s.%N)" > new && mv new first; exec sleep 100000'
+
+
+def submit(out: Path, number: int) -> float:
+    """Submit so many jobs; how many a second."""
+
+    def some(number: int) -> None:
+        with Client() as client:
+            for _ in range(number):
+                client.submit("/bin/sh", "-c", PROGRAM, chdir=str(out), stdout="/dev/null")
+
+    began = time.perf_counter()
+    with ThreadPoolExecutor(SUBMITTERS) as pool:
+        list(pool.map(some, [number // SUBMITTERS] * SUBMITTERS))
+    return number / (time.perf_counter() - began)
+
+
+def said(out: Path) -> tuple[int, float]:
+    """Wait for the word of the job that runs now, and forget it: its process, and when it began."""
+    file = out / "first"
+    deadline = time.monotonic() + 120
+    while not file.exists():
+        if time.monotonic() > deadline:
+            raise SystemExit("no job was started within two minutes")
+        time.sleep(0.01)
+    pid, moment = file.read_text().split()
+    file.unlink()
+    return int(pid), float(moment)
+
+
+def kill(server: psutil.Process) -> list[str]:
+    """Kill the server; its command line."""
+    words = server.cmdline()
+    server.kill()
+    psutil.wait_procs([server], timeout=30)
+    return words
+
+
+class Rounds:
+    """What was measured, by name, seconds."""
+
+    def __init__(self, client: Client, out: Path) -> None:
+        self._client, self._out = client, out
+        self._server = psutil.Process(
+            int((out.parent / "run" / "server.pid").read_text().split()[0])
+        )
+        self.took: dict[str, list[float]] = {}
+        self.resident: list[float] = []
+
+    def one(self, holder: int) -> int:
+        """Do it once, where this process holds the processor; who holds it then."""
+        words = kill(self._server)
+        os.kill(holder, signal.SIGKILL)
+        began = time.time()
+        with (self._out.parent / "state" / "server.log").open("ab") as log:
+            process = subprocess.Popen(words, stdout=log, stderr=log, start_new_session=True)
+        self._server = psutil.Process(process.pid)
+        self._note("answer", answering(self._client) - began)
+        times = self._server.cpu_times()
+        self._note("processor time of it", times.user + times.system)
+        holder, moment = said(self._out)
+        self._note("first instruction", moment - began)
+        for name, kind in (("end", "job.failed"), ("running", "job.running")):
+            self._note(name, self._told(kind, began) - began)
+        self.resident.append(self._server.memory_info().rss / 2**20)
+        return holder
+
+    def _told(self, kind: str, since: float) -> float:
+        """Wait for an event of a kind; its moment."""
+        while True:
+            for event in self._client.history():
+                if event.kind == kind and event.time >= since:
+                    return event.time
+            time.sleep(0.2)
+
+    def _note(self, name: str, seconds: float) -> None:
+        self.took.setdefault(name, []).append(seconds)
+
+
+def main(words: list[str]) -> int:
+    """Measure and compare with the budget."""
+    number = int(words[0]) if words else JOBS
+    with cluster(1, 1, "--strategy", "fcfs") as (client, out):
+        print(f"{number} jobs, {submit(out, number):.0f} a second; {busy()}", flush=True)
+        holder, _ = said(out)
+        rounds = Rounds(client, out)
+        for _ in range(ROUNDS):
+            holder = rounds.one(holder)
+        waiting = sum(job.state == "PENDING" for job in client.jobs())
+    print(f"{waiting} jobs wait after {ROUNDS} restarts; {busy()}")
+    for name, samples in rounds.took.items():
+        print(f"process started -> {name + ', ms:':26} {figures(samples)}")
+    print(f"the server's memory, MB:                   {figures(rounds.resident, 1.0)}")
+    name = f"restart with {number} pending, p50"
+    good = verdict(name, statistics.median(rounds.took["answer"]), BUDGET_S, "s")
+    return 0 if good and waiting == number - 1 - ROUNDS else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

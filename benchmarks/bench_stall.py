@@ -1,0 +1,205 @@
+"""How long an application stands still when it grows from 2 to 4 ranks, beside other ways.
+
+The same steps on the same 64 MiB of numbers, and the same measure for all: from the end of the last
+step at the old size to the beginning of the first one at the new size, as rank 0 writes them down.
+Data are checked in every step.
+
+- *pliant, resize*: ``jobctl resize`` of a running job; and the pause as the server reports it.
+- *pliant, suspend and resume*: saved at a safe point, resumed at the new size at once.
+- *save and restart*: a plain mpi4py program writes its numbers (fsync), ends, and ``mpiexec``
+  starts it anew at the new size. There is no queue to wait in, and what is read is still in the
+  page cache: the least that such a restart can cost.
+- *spawn and merge*: a plain mpi4py program calls MPI_Comm_spawn, merges and redistributes by
+  MPI_Alltoallv; once as MPICH is, and once with MPIR_CVAR_ENABLE_HEAVY_YIELD, with which parents
+  that wait leave the processors to their children.
+
+Budget: the pause is at least 5 times smaller than that of each of the others.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from pathlib import Path
+
+from bench_kit import APPS, cluster, figures, verdict
+
+from pliant.client.api import Client
+from pliant.client.errors import RequestError
+from pliant.server.launch import FLAT_COLLECTIVES
+
+SMALL, LARGE, NUMBERS, ROUNDS, RATIO = 2, 4, 64 << 17, 7, 5.0
+#: One host; collectives that are safe on merged communicators, as Pliant's jobs have them.
+PLAIN = {"FI_TCP_IFACE": "lo", "FI_PROVIDER": "^sockets", **FLAT_COLLECTIVES}
+
+
+def stalls(log: Path) -> list[float]:
+    """Seconds between the last step at the small size and the first at the large one, each time."""
+    lines = [line.split() for line in log.read_text().splitlines()]
+    steps = [(float(begin), float(end), int(size)) for begin, end, size in lines]
+    return [
+        after[0] - before[1]
+        for before, after in pairwise(steps)
+        if (before[2], after[2]) == (SMALL, LARGE)
+    ]
+
+
+def until(done: Callable[[], bool], what: str) -> None:
+    """Wait; a look takes a millisecond or so, of which the suspension is not to suffer."""
+    deadline = time.monotonic() + 60
+    while not done():
+        if time.monotonic() > deadline:
+            raise SystemExit(f"not within a minute: {what}")
+        time.sleep(0.01)
+
+
+class Managed:
+    """A job under Pliant, on two nodes of two processors."""
+
+    def __init__(self, client: Client, out: Path) -> None:
+        self._client, self._log = client, out / "steps"
+        program = [sys.executable, str(APPS / "stall_managed.py"), str(NUMBERS), str(self._log)]
+        self._output = out / "log"
+        self.job = client.submit(
+            *program, sizes=f"{SMALL}-{LARGE}", chdir=str(out), stdout=str(self._output)
+        )
+        self.steps(LARGE)
+
+    def steps(self, size: int) -> None:
+        """Wait until it steps at this size, and for some steps more."""
+        before = self._count()
+        until(lambda: self._at(size, before), f"steps at size {size}")
+
+    def _count(self) -> int:
+        return len(self._log.read_text().splitlines()) if self._log.exists() else 0
+
+    def _at(self, size: int, before: int) -> bool:
+        job = self._client.job(self.job)
+        if job.final:
+            raise SystemExit(f"{job.state}: {job.reason}\n{self._output.read_text()}")
+        if self._count() < before + 10:
+            return False
+        last = self._log.read_text().splitlines()[-10:]
+        return job.state == "RUNNING" and {line.split()[2] for line in last} == {str(size)}
+
+    def resize(self, size: int) -> None:
+        """Have an operator change its size."""
+        until(lambda: self._accepted(self._client.resize, size), f"an offer of {size}")
+        self.steps(size)
+
+    def _accepted(self, ask: Callable[..., str], *arguments: int) -> bool:
+        """Ask for something; False: a job that is just starting is not connected yet."""
+        try:
+            ask(self.job, *arguments)
+        except RequestError:
+            return False
+        return True
+
+    def suspend_and_resume(self) -> None:
+        """Save it, and start it again at once: it takes all there is."""
+        self._client.resize(self.job, 0)
+        until(lambda: self._accepted(self._client.suspend), "the order to be taken")
+        until(lambda: self._client.job(self.job).state == "SUSPENDED", "the suspension")
+        self._client.resume_job(self.job)
+        self.steps(LARGE)
+
+    def end(self) -> tuple[list[float], list[float]]:
+        """Its stalls, and the pauses as the server reports them."""
+        events = self._client.history(self.job)
+        self._client.cancel(self.job)
+        self._client.wait(self.job)
+        reported = [
+            event.data["seconds"]["total"]
+            for event in events
+            if event.kind == "job.resized" and event.data["direction"] == "grow"
+        ]
+        return stalls(self._log), reported
+
+
+def managed() -> tuple[list[float], list[float], list[float]]:
+    """Stalls of resizes, the same as reported, and stalls of suspensions."""
+    with cluster(2, 2, "--strategy", "fcfs") as (client, out):
+        job = Managed(client, out)
+        for _ in range(ROUNDS):
+            job.resize(SMALL)
+            job.resize(LARGE)
+            job.resize(SMALL)
+            job.suspend_and_resume()
+        found, reported = job.end()
+    if len(found) != 2 * ROUNDS:
+        raise SystemExit(f"{len(found)} stalls seen instead of {2 * ROUNDS}")
+    return found[::2], reported, found[1::2]
+
+
+def mpiexec(size: int, log: Path, *words: str, **settings: str) -> None:
+    """Run the plain program to its end."""
+    launcher = str(Path(sysconfig.get_path("scripts")) / "mpiexec")
+    command = [launcher, "-n", str(size), sys.executable]
+    program = [str(APPS / "stall_plain.py"), str(NUMBERS), str(log), *words]
+    done = subprocess.run(
+        [*command, *program],
+        env={**os.environ, **PLAIN, **settings},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    if done.returncode:
+        raise SystemExit(f"{' '.join(words)} ended with {done.returncode}: {done.stderr}")
+
+
+def restarted(out: Path) -> list[float]:
+    """Stalls of a plain program that is saved and started anew."""
+    saved = out / "saved"
+    for _ in range(ROUNDS):
+        mpiexec(SMALL, out / "restarts", "save", str(saved))
+        mpiexec(LARGE, out / "restarts", "load", str(saved))
+        saved.unlink()
+    return stalls(out / "restarts")
+
+
+def spawned(out: Path, **settings: str) -> list[float]:
+    """Stalls of a plain program that spawns."""
+    log = out / f"spawns-{len(settings)}"
+    for _ in range(ROUNDS):
+        mpiexec(SMALL, log, "spawn", str(LARGE - SMALL), **settings)
+    return stalls(log)
+
+
+def table(rows: dict[str, Sequence[float]], ours: float) -> None:
+    """Medians, spread and ratio."""
+    for name, samples in rows.items():
+        ratio = statistics.median(samples) / ours
+        print(f"{name:28} ms: {figures(samples)}  {ratio:6.1f} x")
+
+
+def main() -> int:
+    """Measure all ways, one after the other."""
+    resized, reported, suspended = managed()
+    with tempfile.TemporaryDirectory(prefix="pliant-bench-") as folder:
+        out = Path(folder)
+        others = {
+            "pliant, suspend and resume": suspended,
+            "save and restart": restarted(out),
+            "spawn and merge": spawned(out),
+            "spawn and merge, heavy yield": spawned(out, MPIR_CVAR_ENABLE_HEAVY_YIELD="1"),
+        }
+    ours = statistics.median(resized)
+    print(f"an application with {NUMBERS >> 17} MiB stands still, {SMALL} -> {LARGE} ranks")
+    table({"pliant, resize": resized, "  the pause as reported": reported, **others}, ours)
+    good = [
+        verdict(f"{name} / resize", statistics.median(them) / ours, RATIO, "x", at_least=True)
+        for name, them in others.items()
+    ]
+    return 0 if all(good) else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

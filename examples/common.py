@@ -1,0 +1,84 @@
+"""What the examples share: results that do not depend on who computed what, and their options."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import math
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from mpi4py import MPI
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from pliant.appkit import Change, Job
+
+
+def exact_sum(comm: MPI.Intracomm, values: NDArray[np.float64]) -> float:
+    """Sum all processes' values; bitwise the same however they are spread over processes.
+
+    Floating-point sums depend on their order, sums of integers do not. So each value is written
+    as a multiple of 2^-62 of a power of two above the largest one (which rounds off nothing that
+    counts), and the multiples are added, for at most 2^31 values a process.
+    """
+    largest: float = comm.allreduce(float(np.abs(values).max(initial=0.0)), MPI.MAX)
+    if not math.isfinite(largest):
+        return math.nan
+    exponent = math.frexp(largest)[1]
+    scaled = np.ldexp(values, 31 - exponent)
+    high = np.rint(scaled)
+    low = np.rint(np.ldexp(scaled - high, 31))
+    here = (int(high.astype(np.int64).sum()) << 31) + int(low.astype(np.int64).sum())
+    return math.ldexp(float(comm.allreduce(here)), exponent - 62)
+
+
+def digest(comm: MPI.Intracomm, part: NDArray[Any]) -> str:
+    """Return the SHA-256 of all processes' parts, in order of ranks; on rank 0, elsewhere empty."""
+    if comm.rank != 0:
+        comm.send(part.tobytes(), 0)
+        return ""
+    whole = hashlib.sha256(part.tobytes())
+    for rank in range(1, comm.size):
+        whole.update(comm.recv(source=rank))
+    return whole.hexdigest()
+
+
+def tell_resizes(job: Job) -> None:
+    """Print a line after each resize."""
+
+    @job.after_resize
+    def tell(change: Change) -> None:
+        if job.first and change.committed:
+            print(f"{change.before} -> {change.after} processes", flush=True)
+
+
+def options(description: str | None, steps: int, every: int = 1) -> argparse.ArgumentParser:
+    """Return a parser with the options that all have; the numbers are defaults."""
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--steps", type=positive, default=steps, help="steps (%(default)s)")
+    parser.add_argument(
+        "--every", type=positive, default=every, help="steps between safe points (%(default)s)"
+    )
+    parser.add_argument(
+        "--save-every", type=positive, default=100, help="steps between checkpoints (%(default)s)"
+    )
+    parser.add_argument(
+        "--pause", type=float, default=0.0, help="seconds to sleep in each step, to watch it"
+    )
+    return parser
+
+
+def positive(text: str) -> int:
+    """Read a whole number from 1 on."""
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a whole number from 1 on")
+    return int(text)
+
+
+def pause(seconds: float) -> None:
+    """Sleep, to make a demonstration slow enough to watch."""
+    time.sleep(seconds)

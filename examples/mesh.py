@@ -1,0 +1,135 @@
+"""The mesh of `amr`: blocks of cells on levels, each with half the width of the one before.
+
+Every process knows of every block where it is, and decides alike on what is split and joined. The
+blocks have a global order, in which the parts of a block follow each other, so that it does not
+matter who has which.
+"""
+
+from itertools import product
+
+import numpy as np
+from mpi4py import MPI
+from numpy.typing import NDArray
+
+#: Level, and place among the blocks of this level.
+Key = tuple[int, int, int]
+#: Where each block of the mesh is.
+Where = dict[Key, int]
+#: Cells along an edge of a block, and blocks of level 0 along an edge of the domain.
+N, ROOTS = 8, 4
+BLOCK = np.dtype([("key", "i8", 3), ("u", "f8", (N, N))])
+Blocks = NDArray[np.void]
+#: Jumps from cell to cell at which a block is split, and below which four are joined.
+STEEP, SMOOTH = 0.15, 0.1
+#: Axis and direction.
+SIDES = tuple(product((0, 1), (-1, 1)))
+CORNERS = tuple(product((0, 1), (0, 1)))
+
+
+def keys(blocks: Blocks) -> list[Key]:
+    return [(level, i, j) for level, i, j in blocks["key"].tolist()]
+
+
+def parent(key: Key) -> Key:
+    level, i, j = key
+    return level - 1, i // 2, j // 2
+
+
+def children(key: Key) -> list[Key]:
+    level, i, j = key
+    return [(level + 1, 2 * i + di, 2 * j + dj) for di, dj in CORNERS]
+
+
+def across(key: Key, axis: int, step: int, where: Where) -> list[Key]:
+    """Return the neighbour on a side of a block: one, or two that are finer."""
+    level, *at = key
+    at[axis] = (at[axis] + step) % (ROOTS << level)
+    same = (level, at[0], at[1])
+    for found in (same, parent(same)):
+        if found in where:
+            return [found]
+    return [fine for fine in children(same) if fine[1 + axis] % 2 == (step < 0)]
+
+
+def around(key: Key, where: Where) -> list[Key]:
+    return [other for axis, step in SIDES for other in across(key, axis, step, where)]
+
+
+def to_split(jumps: dict[Key, float], where: Where, levels: int) -> set[Key]:
+    """Return the blocks that are steep or beside a steep one, and those that must follow them."""
+    split = {
+        key
+        for key in where
+        if key[0] < levels and max(jumps[near] for near in [key, *around(key, where)]) > STEEP
+    }
+    follow = list(split)
+    while follow:
+        key = follow.pop()
+        coarser = {near for near in around(key, where) if near[0] < key[0]} - split
+        split |= coarser
+        follow += coarser
+    return split
+
+
+def to_join(jumps: dict[Key, float], where: Where, split: set[Key]) -> set[Key]:
+    """Return the parents of fours that are smooth, and are not held by finer neighbours."""
+
+    def may_go(key: Key) -> bool:
+        return (
+            key in where
+            and jumps[key] < SMOOTH
+            and all(
+                jumps[near] < STEEP and near[0] + (near in split) <= key[0]
+                for near in around(key, where)
+            )
+        )
+
+    parents = {parent(key) for key in where if key[0] > 0}
+    return {key for key in parents if all(may_go(child) for child in children(key))}
+
+
+def remesh(blocks: Blocks, comm: MPI.Intracomm, levels: int) -> Blocks:
+    """Return the blocks of this process after splitting and joining, in the global order."""
+    where = directory(blocks, comm)
+    steps = [np.abs(np.diff(blocks["u"], axis=axis)).max(axis=(1, 2)) for axis in (1, 2)]
+    here = dict(zip(keys(blocks), np.maximum(*steps).tolist(), strict=True))
+    jumps = {key: jump for part in comm.allgather(here) for key, jump in part.items()}
+    split = to_split(jumps, where, levels)
+    join = to_join(jumps, where, split)
+    # Four that are joined meet where the first of them is.
+    go = [where[children(up)[0]] if (up := parent(k)) in join else comm.rank for k in keys(blocks)]
+    blocks = np.concatenate(
+        comm.alltoall([blocks[np.array(go, int) == rank] for rank in range(comm.size)])
+    )
+    made = []
+    for place, key in enumerate(keys(blocks)):
+        if key in split:
+            made.append(quarters(blocks[place]))
+        elif parent(key) not in join:
+            made.append(blocks[place : place + 1])
+        elif key == children(parent(key))[0]:
+            made.append(joined(blocks[place : place + 4]))
+    return np.concatenate([blocks[:0], *made])
+
+
+def quarters(block: np.void) -> Blocks:
+    four = np.empty(4, BLOCK)
+    level, i, j = block["key"].tolist()
+    four["key"] = children((level, i, j))
+    fine = block["u"].repeat(2, axis=0).repeat(2, axis=1)
+    four["u"] = fine.reshape(2, N, 2, N).swapaxes(1, 2).reshape(4, N, N)
+    return four
+
+
+def joined(four: Blocks) -> Blocks:
+    one = np.empty(1, BLOCK)
+    one["key"] = parent(keys(four)[0])
+    fine = four["u"].reshape(2, 2, N, N).swapaxes(1, 2).reshape(2 * N, 2 * N)
+    pairs = fine[::2] + fine[1::2]
+    one["u"] = 0.25 * (pairs[:, ::2] + pairs[:, 1::2])
+    return one
+
+
+def directory(blocks: Blocks, comm: MPI.Intracomm) -> Where:
+    everything = enumerate(comm.allgather(keys(blocks)))
+    return {key: rank for rank, part in everything for key in part}
