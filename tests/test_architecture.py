@@ -14,20 +14,21 @@ from testkit import PARTS, ROOT, fresh_modules, part_files, source_files
 
 #: The parts each part may import besides itself.
 MAY_IMPORT = {
+    "faults": set[str](),
     "core": set[str](),
     "strategies": {"core"},
     "simulator": {"core", "strategies"},
     "protos": {"core"},
-    "appkit": {"core", "protos"},
-    "nodectl": {"core", "protos"},
+    "appkit": {"core", "protos", "faults"},
+    "nodectl": {"core", "protos", "faults"},
     "client": {"core", "protos"},
-    "server": {"core", "strategies", "protos"},
+    "server": {"core", "strategies", "protos", "faults"},
     "deploy": {"core", "protos"},
     "examples": {"core", "strategies", "simulator", "protos", "appkit", "client"},
 }
 
 #: Parts that hold to the standard library.
-PURE = ("core", "strategies", "simulator")
+PURE = ("faults", "core", "strategies", "simulator")
 
 #: In its reports (modules `report*`), and to read experiments, the simulator may use more.
 MORE = {"simulator/report": {"numpy"}, "simulator/experiments/": {"yaml"}}

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 import pliant.appkit as kit
+from pliant.core.policy import NegotiationPolicy
 from pliant.nodectl.controller_orders import make_environment
 from pliant.nodectl.settings import Settings
 from pliant.nodectl.settings import load as load_settings
@@ -42,6 +43,8 @@ def shown(value: object) -> str:
 
 
 def as_json(value: object) -> str:
+    if isinstance(value, NegotiationPolicy):
+        return "{}" if value == NegotiationPolicy() else str(value)
     return f"{value:g}" if isinstance(value, float) else json.dumps(value)
 
 
@@ -49,6 +52,12 @@ def test_every_key_of_the_server_has_its_row_and_default() -> None:
     default = Config()
     expected = {name: shown(getattr(default, name)) for name in Config.__struct_fields__}
     assert rows(section("configuration.md", "The server")) == expected
+
+
+def test_every_key_of_the_policy_has_its_row_and_default() -> None:
+    names = NegotiationPolicy.__dataclass_fields__
+    expected = {name: shown(getattr(NegotiationPolicy(), name)) for name in names}
+    assert rows(section("configuration.md", "How talks converge")) == expected
 
 
 def test_every_key_of_a_controller_has_its_row_and_default() -> None:
@@ -60,10 +69,11 @@ def test_every_key_of_a_controller_has_its_row_and_default() -> None:
 
 
 def test_the_files_on_the_page_are_right(tmp_path: Path) -> None:
-    server, node = fenced((DOCS / "configuration.md").read_text(), "yaml")
-    for name, text in [("server.yaml", server), ("node.yaml", node)]:
+    server, policy, node = fenced((DOCS / "configuration.md").read_text(), "yaml")
+    for name, text in [("server.yaml", server), ("talks.yaml", policy), ("node.yaml", node)]:
         (tmp_path / name).write_text(text)
     assert load_config(tmp_path / "server.yaml").strategy == yaml.safe_load(server)["strategy"]
+    assert load_config(tmp_path / "talks.yaml").negotiation.rounds == 4
     assert load_settings(str(tmp_path / "node.yaml"), {}).slots == 16
 
 
@@ -83,7 +93,7 @@ def test_every_error_and_method_that_there_is_and_no_other() -> None:
     exported = {name: getattr(kit, name) for name in kit.__all__}
     errors = [n for n, e in exported.items() if isinstance(e, type) and issubclass(e, Exception)]
     assert [name for name in errors if f"`{name}" not in text] == []
-    public = {name for name in vars(kit.Job) if not name.startswith("_")}
+    public = {name for name in dir(kit.Job) if not name.startswith("_")}
     assert set(re.findall(r"\bjob\.(\w+)", text)) == public
 
 

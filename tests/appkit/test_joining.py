@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
@@ -13,44 +11,7 @@ from standin import Application
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(120)]
 
-HEAD = """
-import atexit, os, sys, time
-import numpy as np
-from mpi4py import MPI
-from pliant.appkit import *
-import pliant.appkit.resize
-
-STOP = sys.argv[1]
-def say(*words):  # one write, which other ranks cannot split
-    os.write(1, (" ".join(map(str, words)) + "\\n").encode())
-def stop(job):
-    time.sleep(0.002)
-    return job.comm.bcast(os.path.exists(STOP) if job.comm.rank == 0 else None)
-
-@malleable(sizes="1-8")
-def main(job):
-"""
-
 Run = Callable[..., Application]
-
-
-@pytest.fixture
-def run(tmp_path: Path) -> Iterator[Run]:
-    """Run the body of a main function under the stand-in."""
-    started: list[Application] = []
-
-    def begin(body: str, end: str = "", size: int = 2, after: str = "") -> Application:
-        path = tmp_path / "program.py"
-        main = textwrap.indent(textwrap.dedent(body) + end, "    ")
-        path.write_text(f"{HEAD}{main}\nmain()\n{textwrap.dedent(after)}")
-        app = Application(tmp_path, [str(path), str(tmp_path / "stop")], size)
-        started.append(app)
-        return app
-
-    yield begin
-    for app in started:
-        app.close()
-        print(app.text())
 
 
 def finish(app: Application) -> str:
@@ -114,6 +75,41 @@ def test_while_loops_have_safe_points(run: Run) -> None:
     assert app.shrink([0]).committed
     assert app.grow(2).committed
     finish(app)
+
+
+def test_newcomers_come_into_a_loop_whose_condition_is_a_state(run: Run) -> None:
+    app = run(
+        """
+        state = job.state(error=1.0, steps=0)
+        while job.joining or state.error > 0:
+            job.safe_point()
+            state.error = job.comm.allreduce(0.0 if stop(job) else 1.0, MPI.MIN)
+            state.steps += 1
+        say("end", job.comm.allgather(state.steps).count(state.steps))
+        """
+    )
+    assert app.grow(1).committed
+    assert app.shrink([0]).committed
+    assert app.grow(2).committed
+    assert finish(app).count("end 4") == 4
+
+
+def test_a_while_loop_before_another_loop_keeps_newcomers_out(run: Run) -> None:
+    app = run(
+        """
+        state = job.state(steps=0)
+        while job.joining or state.steps < 3:
+            job.safe_point()
+            state.steps += 1
+        """,
+        LOOP,
+    )
+    app.server.next("progress")
+    outcome = app.grow(1)
+    assert not outcome.committed
+    assert "ended before it joined" in outcome.reason
+    forget_newcomers(app, 1)
+    assert "a while-loop that the job has left behind" in finish(app)
 
 
 def test_who_waits_with_patience_sleeps(run: Run) -> None:
@@ -214,6 +210,52 @@ def test_another_registration_is_refused_and_the_job_goes_on(run: Run) -> None:
     assert "registration 1" in finish(app)
 
 
+def test_another_kind_is_refused_where_facts_are_exchanged_first(run: Run) -> None:
+    app = run(
+        """
+        items = job.items("p", "f8", init=lambda rank, _: np.ones(rank + 1))
+        more = job.items("q", "f8") if job.joining else job.csr("A", (4, 4), balance="nnz")
+        """,
+        LOOP,
+    )
+    outcome = app.grow(1)
+    assert not outcome.committed
+    assert outcome.stage == "check"
+    assert "registration 2" in outcome.reason
+    forget_newcomers(app, 1)
+    assert app.shrink([1]).committed
+    finish(app)
+
+
+@pytest.mark.parametrize(
+    ("registered", "reason"),
+    [
+        (
+            "job.items('p', 'f8', init=lambda *_: np.ones(4), "
+            "owner=lambda items, size: np.full(len(items), 1 // (3 - size)))",
+            "items 'p': owner raised ZeroDivisionError",
+        ),
+        ("job.block('u', 8, lengths=lambda n: [8 // n] * n)", "lengths(3) gave [2, 2, 2]"),
+        ("job.partition('u', 8, owner=lambda n: [n // 3] * 8)", ""),
+        (
+            "job.custom('v', init=lambda *_: 0, pack=lambda v, n: [b'1'] * n, "
+            "unpack=lambda parts, rank, n: 1 // (rank - 2))",
+            "unpack(parts, 2, 3) raised ZeroDivisionError",
+        ),
+    ],
+)
+def test_a_function_that_fails_at_a_size_is_rolled_back(
+    run: Run, registered: str, reason: str
+) -> None:
+    app = run(registered, LOOP)
+    outcome = app.grow(1)
+    assert outcome.committed is not bool(reason), outcome.reason
+    assert reason in outcome.reason
+    if reason:
+        forget_newcomers(app)
+    finish(app)
+
+
 def test_a_state_that_cannot_be_sent_is_rolled_back(run: Run) -> None:
     app = run("state = job.state(f=lambda: 0)", LOOP)
     outcome = app.grow(1)
@@ -274,7 +316,7 @@ def test_messages_are_cut_and_axes_may_be_any(run: Run) -> None:
         """
         import pliant.appkit.move
         pliant.appkit.move.CHUNK_BYTES = 64
-        shapes = [((50, 7), 0), ((7, 50), 1), ((3, 40, 5), 1), ((2, 3, 30), 2)]
+        shapes = [((50, 7), 0), ((7, 50), 1), ((3, 40, 5), 1), ((2, 3, 30), 2), ((1, 40, 2), 1)]
         def values(index, shape):
             return np.arange(np.prod(shape)).reshape(shape)[index]
         arrays = [

@@ -10,7 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pliant.appkit.layout import BlockLayout
-from pliant.appkit.plan import Crossing, Plan, plan_blocks, plan_replicated
+from pliant.appkit.plan import (
+    Bundle,
+    Crossing,
+    Plan,
+    Share,
+    Traffic,
+    plan_blocks,
+    plan_replicated,
+)
 
 PAIRS = list(itertools.product(range(1, 18), repeat=2))
 EXTENTS = (0, 1, 5, 16, 17, 100, 1000)
@@ -107,3 +115,12 @@ def test_impossible_layouts() -> None:
         BlockLayout(-1, 1)
     with pytest.raises(ValueError, match="no layout"):
         BlockLayout(1, 0)
+
+
+def test_every_plan_tells_bytes_messages_and_seconds() -> None:
+    blocks = plan_blocks(8, Crossing.growth(1, 2), 25)
+    traffic = Traffic((Share(0, 1, 4), Share(0, 0, 4)), 25)
+    for plan, times in ((blocks, 1), (traffic, 1), (Bundle((blocks, blocks)), 2)):
+        assert (plan.bytes_moved, plan.messages) == (100 * times, times)
+        assert plan.estimated_s(50.0) == 2.0 * times
+        assert plan.estimated_s(0.0) == 0.0, "nothing is known"

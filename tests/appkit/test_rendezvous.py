@@ -11,7 +11,7 @@ import pytest
 
 from pliant.appkit import door
 from pliant.appkit.guests import GREETING_BYTES
-from pliant.appkit.rendezvous import Rendezvous
+from pliant.appkit.rendezvous import ENDED, Rendezvous
 from testkit import wait_until
 
 SECRET = "secret"
@@ -24,7 +24,7 @@ class Desk:
         self.gathered = 0
         self.lost: list[tuple[int, str]] = []
         self.fault: Exception | None = None
-        self.place = Rendezvous("127.0.0.1", self._gathered, self._lost, self._once)
+        self.place = Rendezvous("127.0.0.1", self._gathered, self._lost, lambda: 4, self._once)
         self.place.enter(1)
 
     def _gathered(self) -> None:
@@ -130,14 +130,14 @@ def test_nonsense_of_a_newcomer_fails_its_resize_only(desk: Desk) -> None:
             say(newcomer, loop="one")
             assert is_closed(newcomer)
         wait_until(desk.heard_of(resize))
-        assert desk.lost[-1] == (resize, "newcomer 0 ended before it joined")
+        assert desk.lost[-1] == (resize, f"newcomer 0 {ENDED}")
         desk.place.dismiss()
 
 
 def test_who_comes_before_the_go_is_admitted_with_it(desk: Desk) -> None:
     with desk.newcomer(0) as early:
         desk.place.expect(1, SECRET, 1, 60)
-        assert hear(early) == {"once": ["cmVzdWx0"]}
+        assert hear(early) == {"size": 4, "once": ["cmVzdWx0"]}
 
 
 def test_a_rank_is_taken_once(desk: Desk) -> None:

@@ -208,3 +208,44 @@ def test_progress_is_reported(start: Start, stop: Path) -> None:
     assert progress[2].iterations == 1_000_000
     assert all(each.safe_point_age_s >= 0 for each in progress)
     finish(app, stop)
+
+
+def test_measured_speeds_go_with_the_role_of_the_coordinator(start: Start, stop: Path) -> None:
+    app = start("verify", 2, str(stop))
+
+    def measured(size: int) -> set[int]:
+        """Wait until a size is measured; all that are."""
+        while True:
+            found = {each.size: each for each in app.server.next("progress").progress.measured}
+            if size in found:
+                assert all(each.seconds_per_iteration > 0.001 for each in found.values())
+                assert all(each.iterations >= 15 for each in found.values())
+                return set(found)
+
+    assert measured(2) == {2}
+    assert app.shrink([0]).committed
+    assert measured(1) == {1, 2}
+    assert app.grow(2).committed
+    assert measured(3) == {1, 2, 3}
+    assert app.shrink([0]).committed
+    assert app.server.next("progress").progress.measured
+    answer = app.offer(3)
+    assert answer.items[0].estimated_cost_s > 0
+    finish(app, stop)
+
+
+def test_a_growth_that_was_no_gain_is_refused_the_next_time(start: Start, stop: Path) -> None:
+    app = start("flat", 1, str(stop))
+
+    def wait_measured(size: int) -> None:
+        wait_until(lambda: size in {m.size for m in app.server.next("progress").progress.measured})
+
+    wait_measured(1)
+    assert app.grow(1).committed, "it was never tried"
+    wait_measured(2)
+    assert app.shrink([0]).committed
+    answer = app.offer(2)
+    assert answer.verb == pb.VERB_REJECT
+    assert "iterations that are left would take" in answer.reason
+    stop.touch()
+    assert set(app.wait()) == {0}, app.text()

@@ -63,10 +63,42 @@ except {error} as error:
         ("LateRegistration", "for _ in job.steps(1): job.state(a=1)"),
         ("LoopError", "for _ in job.steps(1): next(job.steps(1))"),
         ("LoopError", "for _ in job.steps(1): job.safe_point()"),
+        ("LoopError", "for _ in range(2): job.safe_point(); job.safe_point()"),
         ("ValueError", "job.steps(1, every=0)"),
+        ("TypeError", "job.steps(10.0)"),
+        ("TypeError", "job.steps(10, every='5')"),
+        ("ValueError", "job.block('u', 10.5)"),
+        ("ValueError", "job.block('u', (10.5, 3))"),
         ("ValueError", "job.block('u', (2, 2), axis=2)"),
         ("ValueError", "job.block('u', (2, 2), halo=-1)"),
         ("ValueError", "job.block('u', (2, 2), dtype=object)"),
+        ("DistributionError", "job.block('u', 5, init=lambda index: np.zeros(4))"),
+        ("DistributionError", "job.block('u', 5, init=lambda index: 'text')"),
+        ("DistributionError", "job.replicated('u', 5, init=lambda: [1, 2])"),
+        ("DistributionError", "job.root_only('u', 5, init=lambda: [1, 2])"),
+        ("DistributionError", "job.cyclic('u', 5, init=lambda index: np.zeros((5, 5)))"),
+        ("DistributionError", "job.partition('u', 2, owner=[0, 0], init=lambda own: own[:0])"),
+        ("DistributionError", "job.items('u', 'f8', init=lambda *_: np.zeros((5, 5)))"),
+        ("DistributionError", "job.block('u', 5, lengths=lambda size: [4])"),
+        ("DistributionError", "job.block('u', 5, lengths=lambda size: 1 / 0)"),
+        ("DistributionError", "job.block('u', 5, like=job.csr('A', (4, 4)))"),
+        ("ValueError", "job.items('p', 'f8', weight=len, owner=len)"),
+        ("ValueError", "job.csr('A', (4, 4, 4))"),
+        ("ValueError", "job.cyclic('u', 5, axis=1)"),
+        ("ValueError", "job.block_cyclic('u', (5, 5), blocks=(0, 1))"),
+        ("ValueError", "job.block_cyclic('u', (5, 5, 5))"),
+        ("DistributionError", "job.block_cyclic('u', (5, 5), grid=lambda size: (size, 2))"),
+        ("DistributionError", "job.partition('u', 5, owner=lambda size: [0])"),
+        ("DistributionError", "job.partition('u', 2, owner=lambda size: [0, 1])"),
+        ("ValueError", "job.rng('r', -1)"),
+        ("ValueError", "job.root_only('l', 1, dtype=object)"),
+        ("DuplicateName", "job.rng('r', 1), job.root_only('r', 1)"),
+        ("ValueError", "job.block('u', 5, halo=1, constant=True)"),
+        ("ValueError", "job.block('u', 4, like=job.csr('A', (4, 4)), constant=True)"),
+        ("ValueError", "job.items('p', 'f8', weight=len, constant=True)"),
+        ("DistributionError", "job.thaw(job.block('u', 5))"),
+        ("NotJoined", "job.items('p', 'f8').counts()"),
+        ("NotJoined", "job.csr('A', (4, 4)).rebalance()"),
         ("AttributeError", "job.state(a=1).b"),
         ("AttributeError", "job.state(a=1).b = 2"),
     ],
@@ -84,6 +116,37 @@ def test_the_communicator_is_lent_to_initialisation() -> None:
     """
     expected = "[[1.0], [1.0]] float64 [0.0, 0.0, 0.0] 1 True False"
     assert alone(body).strip() == expected
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "lambda comm: comm",
+        "lambda comm: MPI.COMM_WORLD",
+        "lambda comm: MPI.COMM_SELF",
+        "lambda comm: kept.comm_now",
+        "lambda comm: None",
+    ],
+)
+def test_a_derived_communicator_is_one_of_its_own(given: str) -> None:
+    body = f"""
+    class kept: pass
+    def first(comm):
+        kept.comm_now = comm.Dup()
+        return kept.comm_now
+    job.derive(first)
+    try:
+        job.derive({given})
+    except RegistrationError as error:
+        print(error)
+    left_out = job.derive(lambda comm: comm.Split(MPI.UNDEFINED))
+    for _ in job.steps(1):
+        print(left_out.comm == MPI.COMM_NULL, len(job._all.derived))
+    """
+    refusal, rest = alone(body).splitlines()
+    assert refusal.startswith("job.derive: the function returned")
+    assert "lambda comm: comm.Dup()" in refusal
+    assert rest == "True 2", "what was refused is not registered"
 
 
 def test_handles_are_stale_after_main() -> None:
@@ -107,6 +170,34 @@ def test_loops_count_and_break() -> None:
     print(seen)
     """
     assert alone(body).strip() == "[0, 1, 2, 3, 1, 1, -1, -1]"
+
+
+def test_constants_are_frozen_from_the_first_loop_on() -> None:
+    body = """
+    u = job.block("u", 3, constant=True)
+    p = job.items("p", "f8", init=lambda *_: np.zeros(2), constant=True)
+    u.local = 1
+    u.local[0] = 5
+    def refusals():
+        found = []
+        for change in ("u.local[0] = 6", "u.local = 7", "p.local = [1.0]"):
+            try:
+                exec(change, {"u": u, "p": p})
+            except (ValueError, AppkitError) as error:
+                found.append(type(error).__name__)
+        return found
+    for it in job.steps(4, every=2):
+        if it == 1:
+            job.thaw(u), job.thaw(p)
+        print(*refusals(), "|", *u.local, len(p))
+    """
+    refused = "ValueError DistributionError DistributionError"
+    assert alone(body).splitlines() == [
+        f"{refused} | 5.0 1.0 1.0 2",
+        "| 7.0 7.0 7.0 1",
+        f"{refused} | 7.0 7.0 7.0 1",
+        f"{refused} | 7.0 7.0 7.0 1",
+    ]
 
 
 def test_views_and_ranges() -> None:
@@ -144,6 +235,22 @@ def test_an_error_on_one_rank_ends_all() -> None:
     assert "KeyError: 'one rank'" in done.stderr
 
 
+@pytest.mark.parametrize("kind", ["before_resize", "after_resize"])
+def test_a_hook_that_raises_is_named(kind: str, tmp_path: Path) -> None:
+    body = f"""
+    @job.{kind}
+    def look(change):
+        raise KeyError("no such field")
+    for _ in job.steps(3, save_every=1): pass
+    """
+    environment = {"PLIANT_CHECKPOINT": str(tmp_path)}
+    done = run_python("-c", program(body), env=environment, check=False)
+    assert done.returncode == 1
+    assert "KeyError: 'no such field'" in done.stderr
+    said = f"raised by the {kind} hook 'look' at a change from 1 to 1: catch it there"
+    assert said in done.stderr
+
+
 def test_any_number_of_processes_is_an_ordinary_program() -> None:
     body = """
     u = job.block("u", 7, init=lambda index: np.arange(7)[index])
@@ -163,6 +270,9 @@ def test_any_number_of_processes_is_an_ordinary_program() -> None:
         ('sizes="4-2"', "minimum 4 is above"),
         ('sizes="1-8:pow2", prefer=3', "preferred size 3"),
         ("prefer=3", "needs sizes="),
+        ("sizes=4", "sizes=4 is no text; write sizes='4'"),
+        ("sizes='1-8', prefer='2'", "prefer='2' is no whole number"),
+        ("print", "write it with parentheses, as in @malleable(sizes='1-8')"),
     ],
 )
 def test_wrong_sizes_are_found_at_import(arguments: str, message: str) -> None:

@@ -6,16 +6,21 @@ import queue
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import grpc
 import pytest
 
 from pliant.appkit import session as module
 from pliant.appkit.control import Lines, serve
-from pliant.appkit.messages import Begun, Decision, Hello, Progress, Said, Withdrawn
+from pliant.appkit.messages import Asked, Begun, Decision, Hello, Outcome, Progress, Said, Withdrawn
+from pliant.appkit.saves import SaveReport
 from pliant.appkit.session import Session
+from pliant.core.checkpoints import SaveWord
 from pliant.core.negotiation import Template, Verb
+from pliant.core.sizes import parse_sizes
 from pliant.protos import app_pb2 as pb
+from pliant.protos.texts import words
 from standin import Server
 from testkit import wait_until
 
@@ -28,6 +33,9 @@ class Desk:
     def __init__(self) -> None:
         self.heard_last: Template | None = None
         self.reply: Template | None = None
+        #: Not set: the program has not made up its mind.
+        self.thinks = threading.Event()
+        self.thinks.set()
         self.orders: queue.SimpleQueue[Decision] = queue.SimpleQueue()
 
     def connect(self) -> Hello:
@@ -38,7 +46,11 @@ class Desk:
 
     def heard(self, template: Template) -> Template | None:
         self.heard_last = template
-        return self.reply
+        return None
+
+    def considered(self, template: Template) -> Template | None:
+        self.thinks.wait(30)
+        return self.reply if self.heard_last == template else None
 
     def go(self, decision: Decision) -> None:
         if not decision.resize:
@@ -149,6 +161,30 @@ def test_a_server_that_does_not_welcome_is_given_up(
     wait_until(lambda: len(relay.connections) >= 2)
 
 
+class Stranger(Server):
+    """The server of another cluster, which has the port that ours had."""
+
+    def Session(
+        self, request_iterator: Iterator[pb.AppReport], context: object
+    ) -> Iterator[pb.AppOrder]:
+        self.hellos.put(next(request_iterator).hello)
+        assert isinstance(context, grpc.ServicerContext)
+        context.abort(grpc.StatusCode.UNAUTHENTICATED, "wrong token")
+        raise AssertionError("unreachable")
+
+
+def test_who_came_to_another_clusters_server_looks_on_for_its_own(
+    relay: Relay, server: Server, open_session: Open
+) -> None:
+    stranger = Stranger()
+    relay.target = stranger.address
+    open_session(relay.address)
+    stranger.hellos.get(timeout=40)
+    relay.target = server.address
+    server.hellos.get(timeout=40)
+    stranger.stop()
+
+
 def test_only_what_the_coordinator_says_is_answered(server: Server, open_session: Open) -> None:
     session, desk = open_session(server.address)
     end = Template(1, 7, 0, Verb.REJECT, reason="no counters")
@@ -163,6 +199,18 @@ def test_only_what_the_coordinator_says_is_answered(server: Server, open_session
     assert server.reports["answer"].empty()
 
 
+def test_a_program_that_thinks_holds_up_nothing_else(server: Server, open_session: Open) -> None:
+    _, desk = open_session(server.address)
+    desk.reply = Template(1, 7, 0, Verb.REJECT, reason="at last")
+    desk.thinks.clear()
+    server.send(pb.AppOrder(offer=pb.Template(negotiation=1, job=7, verb=pb.VERB_OFFER)))
+    server.send(pb.AppOrder(go=pb.Go(resize=5)))
+    assert desk.orders.get(timeout=40).resize == 5
+    assert server.reports["answer"].empty()
+    desk.thinks.set()
+    assert server.next("answer").answer.reason == "at last"
+
+
 def test_an_order_that_fails_does_not_end_the_session(server: Server, open_session: Open) -> None:
     session, desk = open_session(server.address)
     server.send(pb.AppOrder(go=pb.Go(resize=0)))
@@ -174,6 +222,33 @@ def test_an_order_that_fails_does_not_end_the_session(server: Server, open_sessi
     server.hellos.get(timeout=40)
     server.send(pb.AppOrder(go=pb.Go(resize=5)))
     assert desk.orders.get(timeout=40).resize == 5
+
+
+@pytest.mark.parametrize("text", ["grid of file \udcff", "x" * (5 << 20)])
+def test_whatever_a_program_says_the_stream_stands(
+    server: Server, open_session: Open, text: str
+) -> None:
+    session, desk = open_session(server.address)
+    server.hellos.get(timeout=40)
+    desk.reply = Template(1, 7, 0, Verb.REJECT, reason=f"ValueError: {text}")
+    server.send(pb.AppOrder(offer=pb.Template(negotiation=1, job=7, verb=pb.VERB_OFFER)))
+    told = [server.next("answer").answer.reason]
+    session.send(Outcome(1, False, 0, (0,), "check", text))
+    told.append(server.next("outcome").outcome.reason)
+    session.send(Asked(1, parse_sizes("4"), text, 0.0))
+    told.append(server.next("request").request.reason)
+    assert all(reason.endswith(("\\udcff", "...")) for reason in told)
+    assert server.hellos.empty(), "it did not connect again"
+
+
+@pytest.mark.parametrize("text", ["grid of file \udcff", "x" * (5 << 20)])
+def test_what_a_hello_and_a_save_report_say_can_be_sent(text: str) -> None:
+    from pliant.appkit import wire
+
+    saving = SaveReport(1, SaveWord.FAILED, text)
+    hello = replace(Desk().connect(), saving=saving, asked=Asked(1, parse_sizes("4"), text, 0.0))
+    sent = pb.AppReport.FromString(wire.report_to_wire(hello).SerializeToString()).hello
+    assert sent.request.reason == sent.saving.reason == words(text)
 
 
 def test_reports_wait_for_the_next_stream_and_answers_do_not(open_session: Open) -> None:

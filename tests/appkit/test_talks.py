@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from pliant.appkit.decide import OnOffer, decide
 from pliant.appkit.environment import Environment
 from pliant.appkit.membership import Membership
 from pliant.appkit.messages import (
+    Asked,
     Begun,
     Decision,
     Hello,
@@ -20,11 +23,14 @@ from pliant.appkit.messages import (
     Outcome,
     Progress,
     Report,
+    RequestState,
     Said,
     Withdrawn,
 )
+from pliant.appkit.wishes import Wish
+from pliant.core.demands import RequestAnswer, RequestOutcome
 from pliant.core.negotiation import Direction, Item, ItemStatus, Template, Verb
-from pliant.core.sizes import parse_sizes
+from pliant.core.sizes import Sizes, parse_sizes
 
 SIZES = parse_sizes("1-8")
 
@@ -57,6 +63,7 @@ class Desk:
         member.size = 4
         self.on_offer: OnOffer | None = None
         self.sees: Callable[[Offer], Offer] = lambda offer: offer
+        self.asked: Asked | None = None
         program = Program(
             environment=environment,
             membership=member,
@@ -65,6 +72,8 @@ class Desk:
             decide=lambda offer: decide(self.sees(offer), SIZES, self.on_offer),
             progress=lambda: Progress(0.0, 0, 0, 0),
             once=list,
+            asked=lambda: self.asked,
+            on_request=True,
         )
         self.coordinator = Coordinator(program)
         self.wire = Wire()
@@ -72,14 +81,15 @@ class Desk:
         self.coordinator.connect()
         self.coordinator.enter_loop(1)
 
-    def hear(self, verb: Verb, size: int = 2, number: int = 1) -> Template | None:
-        """The server says something; the answer."""
+    def hear(self, verb: Verb, size: int = 2, number: int = 1, place: int = 1) -> Template | None:
+        """The server says something, or about something, of a round; the answer."""
         direction = Direction.RECEIVE if size > 4 else Direction.RELEASE
         item = Item("processors", abs(size - 4), direction, sizes=str(size))
-        return self.coordinator.heard(Template(number, 7, 0, verb, (item,), round=1))
+        template = Template(number, 7, 0, verb, (item,), round=place)
+        return self.coordinator.heard(template) or self.coordinator.considered(template)
 
-    def answer(self, verb: Verb, size: int = 2, number: int = 1) -> Template:
-        reply = self.hear(verb, size, number)
+    def answer(self, verb: Verb, size: int = 2, number: int = 1, place: int = 1) -> Template:
+        reply = self.hear(verb, size, number, place)
         assert reply is not None
         return reply
 
@@ -120,7 +130,7 @@ def test_the_servers_word_on_a_counter_ends_the_talk(desk: Desk, end: Verb, goes
     desk.hear(Verb.WITHDRAW, number=1)
     desk.on_offer = lambda _: 3
     assert desk.answer(Verb.OFFER, number=2).verb is Verb.COUNTER
-    assert desk.hear(end, size=3, number=2) is None
+    assert desk.hear(end, size=3, number=2, place=2) is None
     assert desk.go(2, leaving=(3,)) is goes
 
 
@@ -133,8 +143,8 @@ def test_counters_go_on_until_a_last_word(desk: Desk) -> None:
 
     desk.on_offer = wish
     assert desk.answer(Verb.OFFER, 1).verb is Verb.COUNTER
-    assert desk.answer(Verb.COUNTER, 2).verb is Verb.COUNTER
-    last = desk.answer(Verb.FINAL, 2)
+    assert desk.answer(Verb.COUNTER, 2, place=3).verb is Verb.COUNTER
+    last = desk.answer(Verb.FINAL, 2, place=5)
     assert (last.verb, last.reason) == (Verb.REJECT, "the program wants 3 processors")
     assert seen == [False, False, True]
     assert not desk.go()
@@ -153,14 +163,27 @@ def test_a_program_that_counters_a_last_word_refuses_it(desk: Desk) -> None:
     assert "not allowed" in reply.reason
 
 
-def test_an_offer_that_is_said_again_is_refused_with_a_reason(desk: Desk) -> None:
+def test_an_offer_that_is_made_again_is_refused_with_a_reason(desk: Desk) -> None:
     desk.on_offer = lambda _: False
     assert desk.answer(Verb.OFFER).reason == "the program refused"
     assert desk.answer(Verb.OFFER).reason == "negotiation 1 is over"
     desk.on_offer = None
     assert desk.answer(Verb.OFFER, number=2).verb is Verb.ACCEPT
-    assert "not allowed" in desk.answer(Verb.OFFER, number=2).reason
+    assert "not allowed" in desk.answer(Verb.OFFER, size=3, number=2).reason
     assert desk.go(2), "what was agreed on stands"
+
+
+def test_an_offer_that_comes_twice_is_answered_once(desk: Desk) -> None:
+    item = Item("processors", 2, Direction.RELEASE, sizes="2")
+    template = Template(1, 7, 0, Verb.OFFER, (item,), round=1)
+    assert desk.coordinator.heard(template) is None
+    assert desk.coordinator.heard(template) is None, "the program has not been asked yet"
+    answer = desk.coordinator.considered(template)
+    assert answer is not None
+    assert answer.verb is Verb.ACCEPT
+    assert desk.coordinator.considered(template) is None
+    assert desk.hear(Verb.OFFER) is None, "nor when it was answered"
+    assert desk.go()
 
 
 def test_a_withdrawn_offer_cannot_go(desk: Desk) -> None:
@@ -215,13 +238,29 @@ def leave(_: object) -> None:
     raise SystemExit
 
 
+class Wordless(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+def fail_without_words(_: object) -> None:
+    raise Wordless
+
+
 @pytest.mark.parametrize(
     ("wish", "text"),
     [
-        (lambda _: "many", "TypeError"),
+        (lambda _: "many", "SizesError"),
+        (lambda _: [2, "3"], "TypeError"),
+        (lambda _: [], "1 to 4096 totals"),
+        (lambda _: count(1), "1 to 4096 totals"),
+        (lambda _: Wish(price=-1.0), "price=-1.0"),
+        (lambda _: Wish(not_before_s=math.inf), "not_before_s=inf"),
         (lambda _: 1.5, "TypeError"),
         (lambda _: 1 // 0, "ZeroDivisionError"),
         (leave, "SystemExit"),
+        (fail_without_words, "Wordless"),
+        (lambda _: Wish(reason=5), "reason=5"),  # type: ignore[arg-type]
         (lambda _: 0, "wants 0"),
         (lambda _: 4, "wants 4"),
         (lambda _: 9, "wants 9"),
@@ -237,7 +276,8 @@ def test_a_program_that_answers_nonsense_refuses(desk: Desk, wish: OnOffer, text
 def test_an_offer_that_cannot_be_read_is_refused(desk: Desk) -> None:
     for items in ((), (Item("processors", 1, Direction.RELEASE, sizes="many"),)):
         number = 1 + len(items)
-        reply = desk.coordinator.heard(Template(number, 7, 0, Verb.OFFER, items))
+        offer = Template(number, 7, 0, Verb.OFFER, items, round=1)
+        reply = desk.coordinator.heard(offer) or desk.coordinator.considered(offer)
         assert reply is not None
         assert (reply.verb, "ValueError" in reply.reason) == (Verb.REJECT, True)
 
@@ -266,3 +306,60 @@ def test_newcomers_that_cannot_meet_fail_the_growth(desk: Desk) -> None:
     assert isinstance(outcome, Outcome)
     assert (outcome.stage, outcome.reason) == ("join", "the rendezvous is closed")
     assert desk.answer(Verb.OFFER, number=2).verb is Verb.ACCEPT
+
+
+# -------------------------------------------------------------------- what the program asks for
+
+
+def asked(total: int, state: RequestState = RequestState.PENDING) -> Asked:
+    return Asked(3, Sizes((total,)), "", 0.0, state)
+
+
+def test_a_release_goes_as_the_server_takes_it(desk: Desk) -> None:
+    desk.asked = asked(2)
+    assert desk.hear(Verb.ACCEPT) is None
+    assert desk.go()
+
+
+@pytest.mark.parametrize(
+    ("request_", "taken"),
+    [
+        (None, 2),
+        (asked(2, RequestState.CANCELLED), 2),
+        (asked(3), 2),
+        (asked(6), 6),
+    ],
+)
+def test_the_server_takes_nothing_that_was_not_given(
+    desk: Desk, request_: Asked | None, taken: int
+) -> None:
+    desk.asked = request_
+    assert desk.hear(Verb.ACCEPT, taken) is None
+    assert not desk.go()
+    assert desk.wire.sent == [Withdrawn(1)]
+
+
+def test_a_release_between_loops_is_withdrawn(desk: Desk) -> None:
+    desk.asked = asked(2)
+    desk.hear(Verb.ACCEPT)
+    desk.coordinator.leave_loop()
+    assert not desk.go()
+    assert desk.wire.sent == [Withdrawn(1), Withdrawn(1)]
+
+
+def test_hello_says_what_was_asked_for_until_that_is_answered(desk: Desk) -> None:
+    assert desk.coordinator.connect().on_request
+    for state in (RequestState.PENDING, RequestState.CANCELLED):
+        desk.asked = asked(2, state)
+        assert desk.coordinator.connect().asked == desk.asked
+    desk.asked = replace(asked(2), heard=True)
+    assert desk.coordinator.connect().asked is None
+
+
+def test_the_answer_waits_for_the_safe_point(desk: Desk) -> None:
+    answers = [RequestAnswer(n, RequestOutcome.GRANTED, 4) for n in (1, 2)]
+    assert desk.coordinator.answer is None
+    for answer in (answers[1], answers[0]):
+        desk.coordinator.answered(answer)
+    assert desk.coordinator.take_answer() == answers[1], "the latest request's counts"
+    assert desk.coordinator.answer is None

@@ -25,6 +25,7 @@ def job(number: int = 1, **changes: Any) -> dict[str, Any]:
         "state": "RUNNING",
         "reason": "",
         "processors": 4,
+        "held": 4,
         "nodes": ["n1"],
         "sizes": "1-8",
         "prefer": None,

@@ -264,7 +264,8 @@ def test_down_ends_the_processes_of_jobs_without_a_server(state: Path, capsys: C
     mark = {"PLIANT_JOB": "1", "PLIANT_TOKEN_FILE": f"{state}/node-n1/spool/w/token"}
     job = subprocess.Popen(["sleep", "60"], env={**os.environ, **mark})
     other = subprocess.Popen(["sleep", "60"])
-    try:
+    try:  # a process that has just begun shows its environment a moment later
+        wait_until(lambda: "PLIANT_JOB" in procs.environment(job.pid))
         assert down(["--keep-jobs"]) == 0
         said = capsys.readouterr().out
         assert said == "down: 1 job goes on (1); the next `pliant up` has them\n"

@@ -27,6 +27,17 @@ def test_table(server: Any, make_job: MakeJob, capsys: Capture) -> None:
     assert second.endswith("  4 of 8 are free")
 
 
+@pytest.mark.parametrize(
+    ("processors", "held", "shown"), [(4, 4, "4"), (4, 6, "4+2"), (0, 0, "-"), (4, None, "4")]
+)
+def test_what_is_held_besides_is_told_apart(
+    server: Any, make_job: MakeJob, capsys: Capture, processors: int, held: int, shown: str
+) -> None:
+    server.answers["jobs"] = {"jobs": [make_job(3, processors=processors, held=held)]}
+    assert main([]) == 0
+    assert capsys.readouterr().out.splitlines()[1].split()[5] == shown
+
+
 def test_names_cannot_steer_the_terminal(server: Any, make_job: MakeJob, capsys: Capture) -> None:
     server.answers["jobs"] = {"jobs": [make_job(name="\x1b]0;owned\x07\nx")]}
     assert main([]) == 0
@@ -44,6 +55,15 @@ def test_json(server: Any, make_job: MakeJob, capsys: Capture) -> None:
     assert list(found)[: len(FIELDS)] == list(FIELDS)
     assert found["signal"] is None
     assert server.last["all"] is True
+
+
+def test_case_35_spans_are_of_the_servers_clock(
+    server: Any, make_job: MakeJob, capsys: Capture
+) -> None:
+    start = time.time() + 3600
+    server.answers["jobs"] = {"jobs": [make_job(1, start=start)], "now": start + 125}
+    assert main([]) == 0
+    assert "  2m05s  " in capsys.readouterr().out
 
 
 def test_named_jobs(server: Any, make_job: MakeJob, capsys: Capture) -> None:

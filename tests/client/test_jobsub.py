@@ -43,7 +43,8 @@ def test_json(capsys: Capture) -> None:
 def test_everything_that_was_said_is_sent(accepting: Any, tmp_path: Path) -> None:
     (tmp_path / "in").touch()
     words = ["-n", "1-8", "--prefer", "4", "--type", "uni", "--name", "x", "--time", "2h"]
-    words += ["--estimate", "90s", "--hold", "-i", "in", "-o", "%x.o", "-e", "%j.e"]
+    words += ["--estimate", "90s", "--hold", "--requeue", "-i", "in", "-o", "%x.o", "-e", "%j.e"]
+    words += ["--when-cut-off", "stop-after=30"]
     assert main([*words, "--export", "ALL,Q=1", "--", "true", "-n", "3", "--wait"]) == 0
     job = accepting.last["job"]
     assert job["argv"][1:] == ["-n", "3", "--wait"]
@@ -59,19 +60,47 @@ def test_everything_that_was_said_is_sent(accepting: Any, tmp_path: Path) -> Non
         "stdout": f"{tmp_path}/%x.o",
         "stderr": f"{tmp_path}/%j.e",
         "hold": True,
+        "requeue": True,
+        "when_cut_off": "stop-after=30",
         "time_limit_s": 7200.0,
         "estimate_s": 90.0,
     }
 
 
+@pytest.mark.parametrize(
+    ("words", "script", "said"),
+    [
+        ([], "", None),
+        (["--requeue"], "", True),
+        (["--no-requeue"], "", False),
+        ([], "--no-requeue", False),
+        (["--requeue"], "--no-requeue", True),
+    ],
+)
+def test_whether_it_may_be_started_again_need_not_be_said(
+    accepting: Any, tmp_path: Path, words: list[str], script: str, said: bool | None
+) -> None:
+    (tmp_path / "run.sh").write_text(f"#!/bin/sh\n#JOB {script}\ntrue\n")
+    assert main([*words, "run.sh"]) == 0
+    assert accepting.last["job"]["requeue"] is said
+
+
 def test_directives_and_the_command_line_wins(accepting: Any, tmp_path: Path) -> None:
-    lines = ["#!/bin/sh", "#JOB -n 4 --name script --export A=1", "#JOB --time 10", "true", ""]
+    lines = [
+        "#!/bin/sh",
+        "#JOB -n 4 --name script --export A=1",
+        "#JOB --time 10",
+        "#JOB --when-cut-off stop-after=5",
+        "true",
+        "",
+    ]
     (tmp_path / "run.sh").write_text("\n".join(lines))
     assert main(["-n", "2", "--export", "B=2", "run.sh", "arg"]) == 0
     job = accepting.last["job"]
     assert (job["sizes"], job["name"], job["time_limit_s"]) == ("2", "script", 600.0)
     assert (job["env"].get("A"), job["env"]["B"]) == (None, "2")
     assert (job["type"], job["argv"][-1]) == ("script", "arg")
+    assert job["when_cut_off"] == "stop-after=5"
 
 
 @pytest.mark.parametrize(
@@ -80,6 +109,7 @@ def test_directives_and_the_command_line_wins(accepting: Any, tmp_path: Path) ->
         ("#JOB --bogus", "run.sh:3: #JOB --bogus: unrecognized arguments: --bogus; write options"),
         ("#JOB other.sh", "run.sh:3: #JOB other.sh: 'other.sh' is no option"),
         ("#JOB --time never", "run.sh:3: #JOB --time never: argument --time: 'never' is not"),
+        ("#JOB --when-cut-off no", "argument --when-cut-off: 'no' is no policy; write keep, or"),
     ],
 )
 def test_bad_directives(line: str, says: str, tmp_path: Path, capsys: Capture) -> None:
@@ -105,6 +135,7 @@ def exit_code(words: list[str]) -> int:
         ["--prefer", "0", "true"],
         ["--time", "soon", "true"],
         ["--type", "charm", "true"],
+        ["--when-cut-off", "stop-after=-1", "true"],
         ["--siz", "4", "true"],
         ["--bogus", "true"],
     ],

@@ -9,7 +9,7 @@ from pliant.core.ids import JobId, ResizeId
 from pliant.core.jobs import JobClass, ResizeStage
 from pliant.core.lifecycle import JobState
 from pliant.core.negotiation import Verb
-from pliant.core.processors import NONE, of
+from pliant.core.processors import NONE, indices, of
 from pliant.core.sizes import parse_sizes
 from testkit.corekit import Rig
 
@@ -64,6 +64,23 @@ def test_another_allocation_than_ours_fails_the_job(
     assert "but it has epoch 1 on [0, 1]" in rig.job(1).reason
     rig.exit(1, signal=15)
     assert rig.state(1) is JobState.FAILED
+
+
+def test_a_leaver_that_speaks_once_more_is_not_heard(rig: Rig) -> None:
+    """It was the coordinator; its connection was cut when the next one had reported."""
+    rig.run(1, "1-6")
+    before = rig.job(1).ranks
+    rig.ask_for(1, 3)
+    rig.shrink_to_go(1)
+    rig.begin(1)
+    rig.decide(1)
+    leaving = rig.resize(1).leaving
+    rig.do(events.ApplicationRegistered(JobId(1), 1, rig.job(1).epoch - 1, before))
+    assert (rig.stage(1), rig.job(1).connected) == (ResizeStage.RELEASE, True)
+    rig.exit(1, *indices(leaving))
+    assert rig.state(1) is JobState.RUNNING
+    rig.do(events.ApplicationRegistered(JobId(1), 1, rig.job(1).epoch - 1, before))
+    assert "the application says epoch 1" in rig.job(1).reason
 
 
 def test_whoever_speaks_for_another_run_or_no_job_is_not_heard(rig: Rig) -> None:

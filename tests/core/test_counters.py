@@ -57,12 +57,26 @@ def promised(rig: Rig) -> Rig:
 def test_a_smaller_release_drops_the_promise_that_it_breaks(promised: Rig) -> None:
     rig = promised
     rig.counter(1, "6")
-    assert rig.one(commands.SendGo).leaving_ranks == (6, 7)
-    assert (rig.job(2).earmark, rig.job(3).earmark) == (NONE, of((6, 7)))
-    assert (rig.state(1), rig.state(2)) == (JobState.ADAPTING, JobState.PENDING)
+    assert rig.one(commands.SendGo).leaving_ranks == (4, 5)
+    assert (rig.job(2).earmark, rig.job(3).earmark) == (of((4, 5)), NONE)
+    assert (rig.state(1), rig.state(3)) == (JobState.ADAPTING, JobState.PENDING)
     rig.finish(1)
-    assert rig.state(3) is JobState.STARTING
+    assert rig.state(2) is JobState.STARTING
     assert rig.stage(1) is S.TALK  # asked again, for the other one
+
+
+def test_who_gave_less_is_not_offered_more_for_a_while(rig: Rig) -> None:
+    rig.submit(2, "1-4")
+    rig.counter(1, "6")
+    rig.begin(1)
+    rig.do(events.JobCancelled(JobId(2)))
+    rig.decide(1)
+    rig.exit(1, 6, 7)
+    assert (rig.stage(1), rig.free(), rig.job(1).size) == (None, of((6, 7)), 6)
+    rig.wait(29)
+    assert rig.stage(1) is None
+    rig.wait(1)
+    assert (rig.stage(1), len(rig.resize(1).after)) == (S.TALK, 8)
 
 
 def test_a_larger_release_keeps_its_promises_and_frees_the_rest(promised: Rig) -> None:
@@ -117,7 +131,7 @@ def test_the_echo_of_an_agreement_changes_nothing(rig: Rig) -> None:
     [
         ("8", "it has 8 processors already"),
         ("9", "9 is not one of its sizes 1-8"),
-        ("2-6", "2-6 is not one size"),
+        ("9-12", "it was asked to give processors, and wants 9-12"),
         ("many", "sizes 'many'"),
     ],
 )

@@ -33,6 +33,27 @@ def test_all_ranks_end_well(rig: Rig) -> None:
     assert not rig.take(commands.Kill)
 
 
+def test_a_job_that_ends_in_part_says_who_still_runs(rig: Rig) -> None:
+    rig.exit(1, 1)
+    assert rig.job(1).reason == (
+        "1 of 4 processes has ended with code 0, the others still run (ranks 0, 2, 3)"
+    )
+    rig.exit(1, 0, 3)
+    assert rig.job(1).reason == (
+        "3 of 4 processes have ended with code 0, the others still run (rank 2)"
+    )
+    rig.exit(1, 2)
+    assert (rig.state(1), rig.job(1).reason) == (JobState.COMPLETED, "")
+
+
+def test_of_a_large_job_ranks_are_not_named() -> None:
+    rig = Rig({"n1": 32})
+    rig.submit(1, "32")
+    rig.up(1)
+    rig.exit(1, *range(20))
+    assert rig.job(1).reason == "20 of 32 processes have ended with code 0, the others still run"
+
+
 def test_processors_are_used_again_as_they_come_free(rig: Rig) -> None:
     rig.submit(2, "6")
     rig.exit(1, 0)

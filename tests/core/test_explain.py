@@ -34,8 +34,7 @@ def test_a_job_that_waits(rig: Rig) -> None:
     rig.submit(3, "9-12")
     assert why(rig, 3).splitlines() == [
         "job 3 (job3) is PENDING: waits its turn",
-        "it wants 9-12 processors; 0 of 8 usable ones are free; "
-        "1 job was submitted before it and waits",
+        "it wants 9-12 processors; 0 of 8 usable ones are free; 1 job submitted before it waits",
         "strategy: test",
     ]
 
@@ -48,7 +47,7 @@ def test_a_malleable_job_in_a_talk(rig: Rig) -> None:
     rig.now += 2
     text = why(rig, 1)
     assert "it is malleable on 8 processors, sizes 1-8, epoch 1" in text
-    assert "resize 1: 8 -> 4 processors, asked 2.0 s ago by test: it was offered" in text
+    assert "resize 1: 8 -> 4 processors, asked 2.0 s ago by test, for job 2: it was offered" in text
     assert "has not reported any progress" in text
     assert "has not reached a safe point yet" in why(rig, 1, -1.0)
     assert "its last safe point was 3.5 s ago" in why(rig, 1, 3.5)
@@ -88,3 +87,12 @@ def test_held_and_ended_jobs_say_why_in_one_line(rig: Rig) -> None:
     assert why(rig, 3) == "job 3 (job3) is HELD: held by its user\nstrategy: test"
     rig.exit(1)
     assert why(rig, 1) == "job 1 (job1) is COMPLETED\nstrategy: test"
+
+
+def test_one_processor_is_one(rig: Rig) -> None:
+    rig.now += 1
+    rig.submit(3, "1")
+    text = why(rig, 3)
+    assert "needs at least 1 processor, " in text
+    assert "it wants 1 processor; " in text
+    assert "1 job submitted before it waits" in text

@@ -154,3 +154,28 @@ def test_leavers_are_killed_until_they_are_gone() -> None:
     rig.exit(1, 7, signal=9)
     rig.wait(100)
     assert not rig.take(commands.Kill)
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_leaver_that_outlives_its_job_is_ended(restart: bool) -> None:
+    rig = Rig({"n1": 4, "n2": 4})
+    rig.run(1, "1-8")
+    rig.submit(2, "4")
+    rig.shrink_to_go(1)
+    rig.begin(1)
+    rig.decide(1)
+    rig.exit(1, 0, 1, 2, 3, 4, 5, 6)
+    rig.wait(29)
+    if restart:
+        rig.restart()
+        live = LiveWorld(JobId(1), 1, FIRST_START, of([7]), True)
+        rig.do(events.NodeRegistered(N1, 4), events.NodeRegistered(N2, 4, worlds=(live,)))
+        assert rig.one(commands.Kill).processors == of([7])
+        rig.wait(29)
+    assert not rig.take(commands.Kill)
+    rig.wait(2)
+    assert rig.one(commands.Kill).job == 1
+    rig.wait(66)
+    assert rig.core.nodes[N2].drained == "processes of job 1 do not end: n2/3"
+    rig.exit(1, 7, signal=9)
+    assert (rig.state(1), rig.job(1).exit_code) == (JobState.COMPLETED, 0)

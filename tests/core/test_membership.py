@@ -156,8 +156,36 @@ def test_a_node_that_never_got_the_start_gets_it_again(rig: Rig) -> None:
     rig.submit(1, "6")
     first = rig.one(commands.Launch)
     back(rig, N1)
-    assert rig.one(commands.Launch) == first
+    assert rig.one(commands.Launch) == first._replace(only=N1)
     assert rig.state(1) is JobState.STARTING
+
+
+def test_a_node_that_never_got_the_start_gets_it_when_others_have_ended_already(rig: Rig) -> None:
+    rig.submit(1, "6")
+    first = rig.one(commands.Launch)
+    rig.do(events.WorldReady(JobId(1), 1, FIRST_START, N1))
+    rig.exit(1, 0, 1, 2, 3)
+    back(rig, N1)
+    assert not rig.take(commands.Launch)
+    back(rig, N2)
+    assert rig.one(commands.Launch) == first._replace(only=N2)
+    assert rig.state(1) is JobState.COMPLETING
+    rig.do(events.WorldReady(JobId(1), 1, FIRST_START, N2))
+    rig.exit(1, 4, 5)
+    assert (rig.state(1), rig.job(1).exit_code) == (JobState.COMPLETED, 0)
+
+
+@pytest.mark.parametrize("how", ["lost", "vanished"])
+def test_a_job_is_not_complete_when_some_of_it_was_lost(rig: Rig, how: str) -> None:
+    rig.submit(1, "6")
+    rig.up(1)
+    rig.exit(1, 0, 1, 2, 3)
+    if how == "lost":
+        rig.do(events.NodeLost(N2, "no beat for 30 s"))
+    else:
+        back(rig, N2)
+    assert (rig.state(1), rig.job(1).exit_code) == (JobState.NODE_FAIL, None)
+    assert how in rig.job(1).reason
 
 
 def test_a_node_that_missed_the_kill_gets_it_again(rig: Rig) -> None:
@@ -248,7 +276,7 @@ def test_newcomers_that_a_node_never_heard_of_are_started_again(rig: Rig) -> Non
     rig.answer(1, Verb.ACCEPT)
     first = rig.one(commands.Launch)
     back(rig, N2)
-    assert rig.one(commands.Launch) == first
+    assert rig.one(commands.Launch) == first._replace(only=N2)
     back(rig, N2, world(1, of(range(4, 8)), first.resize))
     assert rig.stage(1) is ResizeStage.GO
 

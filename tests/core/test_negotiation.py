@@ -31,7 +31,8 @@ ENDS = {V.ACCEPT: S.AGREED, V.REJECT: S.REFUSED, V.WITHDRAW: S.WITHDRAWN, V.EXPI
 
 
 def say(talk: Talk, side: Side, verb: Verb) -> Talk:
-    return talk.say(side, Template(talk.negotiation, 1, 1, verb))
+    place = talk.rounds + (verb in PROPOSALS)
+    return talk.say(side, Template(talk.negotiation, 1, 1, verb, round=place))
 
 
 def reach(state: TalkState, proposer: Side) -> Talk:
@@ -112,6 +113,15 @@ def test_the_clock_ends_what_is_open(state: TalkState) -> None:
 def test_a_message_of_another_negotiation_is_refused() -> None:
     with pytest.raises(TalkError, match=r"negotiation 6 is not this one \(5\)"):
         Talk(5).say(Side.SERVER, Template(6, 1, 1, V.OFFER))
+
+
+@pytest.mark.parametrize("late", [V.COUNTER, V.FINAL, V.ACCEPT, V.REJECT])
+def test_what_is_about_another_round_is_refused(late: Verb) -> None:
+    talk = say(say(Talk(5), Side.SERVER, V.OFFER), Side.APPLICATION, V.COUNTER)
+    talk = say(talk, Side.SERVER, V.COUNTER)
+    place = 2 if late in PROPOSALS else 1
+    with pytest.raises(TalkError, match=f"{late} of round {place} comes in round {place + 2}"):
+        talk.say(Side.APPLICATION, Template(5, 1, 1, late, round=place))
 
 
 @given(st.lists(st.tuples(st.sampled_from(Side), st.sampled_from(Verb)), max_size=30))

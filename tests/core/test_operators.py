@@ -44,7 +44,7 @@ def test_what_an_operator_cannot_have(rig: Rig, size: int, release: list[int], s
 
 def test_an_operator_cannot_have_more_than_is_free(rig: Rig) -> None:
     half(rig)
-    assert "2 more processors are needed, 0 are free" in rig.ask_for(1, 6).refusal
+    assert "needed: 2 more processors, free: 0" in rig.ask_for(1, 6).refusal
     assert "the new size is larger" in rig.ask_for(1, 6, [1]).refusal
 
 

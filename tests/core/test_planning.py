@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from pliant.core import Core, commands, events
+from pliant.core.explain import explain
 from pliant.core.ids import CycleId, JobId, NodeName
 from pliant.core.jobs import JobSpec, ResizeStage
 from pliant.core.lifecycle import JobState
@@ -263,8 +264,23 @@ def test_a_plan_and_a_change_of_the_same_instant() -> None:
     assert not [command for command in made if isinstance(command, commands.Launch)]
 
 
+def test_a_strategy_that_fails_is_asked_again() -> None:
+    rig = Rig({"n1": 2})
+    rig.core.handle(events.JobSubmitted(replace(_spec(rig), id=J2)), rig.now)
+    timers = []
+    for _ in range(8):
+        _, command = rig.core.handle(events.PlanFailed(CycleId(1), "boom"), rig.now)
+        assert isinstance(command, commands.SetTimer)
+        timers.append(command)
+    assert [each.at - rig.now for each in timers] == [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0]
+    assert "it is asked again soon" in "".join(explain(rig.core, J2, rig.now))
+    order = rig.core.handle(events.TimerFired(timers[-1].timer), rig.now)[-1]
+    assert isinstance(order, commands.RunStrategy)
+    rig.core.handle(events.PlanReady(order.cycle, Plan()), rig.now)
+    assert "it is asked again soon" not in "".join(explain(rig.core, J2, rig.now))
+
+
 def test_a_strategy_that_fails_costs_one_cycle(rig: Rig) -> None:
-    assert rig.core.handle(events.PlanFailed(CycleId(1), "boom"), rig.now)[1:] == []
     rig.core.strategy = "fcfs"
     made = rig.core.handle(events.PlanFailed(CycleId(1), "boom"), rig.now)
     store = made[0]

@@ -184,7 +184,7 @@ def test_a_start_that_a_node_never_got_is_ordered_again(rig: Rig) -> None:
     rig.restart()
     rig.do(events.NodeRegistered(NodeName("n1"), 4))
     rig.do(events.NodeRegistered(NodeName("n2"), 4))
-    assert first[0] in rig.take(commands.Launch)
+    assert first[0]._replace(only=NodeName("n2")) in rig.take(commands.Launch)
     rig.up(3)
     assert rig.state(3) is JobState.RUNNING
 
@@ -246,3 +246,12 @@ def test_resize_numbers_are_never_used_again(rig: Rig) -> None:
     before = rig.core.next_resize
     rig.restart()
     assert rig.core.next_resize == before > 1
+
+
+def test_who_asked_for_a_resize_is_told_how_to_ask_again() -> None:
+    rig = Rig({"n1": 4}, "fcfs")
+    rig.run(1, "1-4")
+    rig.do(events.ResizeRequested(JobId(1), 2))
+    assert rig.stage(1) is ResizeStage.TALK
+    rig.restart()
+    assert rig.job(1).reason.endswith("`jobctl resize 1 2` asks again")

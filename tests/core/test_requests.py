@@ -7,9 +7,10 @@ from collections.abc import Callable
 import pytest
 
 from pliant.core import commands, events
+from pliant.core.demands import RequestOutcome
 from pliant.core.explain import explain
 from pliant.core.ids import FIRST_START, JobId, NodeName
-from pliant.core.jobs import RequestOutcome, ResizeStage
+from pliant.core.jobs import ResizeStage
 from pliant.core.lifecycle import JobState
 from pliant.core.negotiation import Verb
 from pliant.core.timers import Timer, TimerKind
@@ -80,11 +81,13 @@ def test_donors_shrink_for_a_request_and_nobody_else_gets_it() -> None:
     made = rig(others="1-4", on_request=True)
     made.request(1, "6-8", prefer=6)
     made.submit(3, "1")  # would start on whatever is free
-    made.shrink_to_go(2)
-    assert made.stage(1) is None
+    made.answer(2, Verb.ACCEPT)
+    assert made.stage(2) is ResizeStage.AGREED
+    made.answer(1, Verb.ACCEPT)
+    assert (made.stage(1), made.stage(2)) == (ResizeStage.AGREED, ResizeStage.GO)
     made.finish(2)
     assert made.state(3) is JobState.PENDING
-    made.grow_to_go(1)
+    made.ready(1)
     made.finish(1)
     assert answer(made) == (1, RequestOutcome.GRANTED, 6)
     assert made.job(2).size == 2
@@ -382,3 +385,33 @@ def test_a_view_shows_who_asks() -> None:
     assert job.request is not None
     assert (str(job.request.sizes), job.request.since, job.request.ready) == ("5-8", 1000.0, True)
     assert not job.resizable
+
+
+def test_a_request_that_waited_for_a_talk_is_looked_at_when_a_restart_ends_that() -> None:
+    made = rig(others="2")
+    made.ask_for(1, 4)
+    made.request(1, "8")
+    request = made.job(1).request
+    assert request is not None
+    assert request.base is None
+    made.restart()
+    assert made.job(1).resize is None
+    answered = made.job(1).answered
+    assert answered is not None
+    assert (answered.outcome, answered.reason) == (
+        RequestOutcome.REFUSED,
+        "an operator fixed its size",
+    )
+
+
+def test_a_request_outlives_a_drain() -> None:
+    made = rig(others="2", slots=4)
+    made.do(events.NodeRegistered(NodeName("n2"), 4))
+    made.do(events.NodeDrained(NodeName("n2")))
+    made.request(1, "6")
+    assert made.job(1).request is not None
+    made.do(events.NodeResumed(NodeName("n2")))
+    assert made.job(1).request is not None
+    made.request(1, "9", 2)
+    outcomes = [said.outcome for said in made.take(commands.AnswerRequest)]
+    assert outcomes == [RequestOutcome.CANCELLED, RequestOutcome.REFUSED]

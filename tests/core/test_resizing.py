@@ -280,6 +280,19 @@ def test_after_a_newcomers_death_past_go_the_application_is_asked_back(rig: Rig)
     assert rig.job(1).epoch == 2
 
 
+def test_for_what_a_newcomer_ended_is_told_also_after_the_rollback(rig: Rig) -> None:
+    growing(rig)
+    rig.grow_to_go(1)
+    rig.begin(1)
+    number = rig.resize(1).id
+    rig.decide(1, committed=False, stage="join")
+    before, words = rig.job(1).reason, "rank 1 aborted with code 1 (LoopError: behind)"
+    exits = (Exit(4, 0, 9), Exit(5, 1, reason=words))
+    rig.do(events.ProcessesExited(JobId(1), 1, number, exits))
+    assert rig.job(1).reason == f"{before}; a newcomer on n2/1 ended: {words}"
+    assert f"a newcomer on n2/1 ended: {words}" in [note.text for note in rig.notes]
+
+
 def test_a_newcomer_that_dies_between_commit_and_report_fails_the_job(rig: Rig) -> None:
     growing(rig)
     rig.grow_to_go(1)

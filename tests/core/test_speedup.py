@@ -14,6 +14,7 @@ from pliant.core.speedup import (
     SpeedupError,
     Table,
     parse_speedup,
+    speedup_of,
 )
 
 MODELS: st.SearchStrategy[Speedup] = st.one_of(
@@ -68,3 +69,11 @@ def test_downey_known_value() -> None:
 def test_what_is_not_a_model_is_refused_with_the_form(text: str) -> None:
     with pytest.raises(SpeedupError, match="speedup"):
         parse_speedup(text)
+
+
+def test_measured_speedup_is_linear_up_to_the_least_and_as_far_again_beyond() -> None:
+    table = speedup_of({4: 1.0, 2: 1.5})
+    assert [table(size) for size in (1, 2, 4, 6, 8, 100)] == [1.0, 2.0, 3.0, 4.5, 6.0, 6.0]
+    assert speedup_of({1: 0.5}) == Table(((1, 1.0), (2, 2.0)))
+    slower = speedup_of({1: 1.0, 2: 2.0})
+    assert [slower(size) for size in (1, 2, 4, 8)] == [1.0, 0.5, 1.0, 1.0]

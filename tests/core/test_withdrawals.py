@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import pytest
+
 from pliant.core import commands, events
-from pliant.core.ids import JobId
+from pliant.core.events import LiveWorld
+from pliant.core.explain import explain
+from pliant.core.ids import JobId, NodeName, ResizeId
 from pliant.core.jobs import ResizeStage
 from pliant.core.lifecycle import JobState
-from pliant.core.processors import NONE
-from testkit.corekit import Rig
+from pliant.core.negotiation import Verb
+from pliant.core.processors import NONE, ProcessorMap, of
+from testkit.corekit import Rig, growing
 
 S = ResizeStage
 
@@ -61,3 +66,43 @@ def test_a_withdrawal_nobody_heard_is_said_again(rig: Rig) -> None:
     rig.do(events.ApplicationLeft(JobId(1), 1))
     rig.register(1, pending=rig.resize(1).id)
     assert rig.one(commands.SendWithdraw).resize == 1
+
+
+@pytest.mark.parametrize("newcomer_first", [True, False])
+def test_a_rank_that_dies_after_go_names_the_stage_in_which_that_began(
+    rig: Rig, *, newcomer_first: bool
+) -> None:
+    growing(rig)
+    rig.grow_to_go(1)
+    if newcomer_first:
+        rig.exit(1, 5, signal=9)
+        assert rig.stage(1) is S.WITHDRAWING
+        why = "\n".join(explain(rig.core, JobId(1), rig.now))
+        assert "taken back; the application has not confirmed it yet: a newcomer on n2" in why
+    rig.exit(1, 0, signal=11)
+    reason = rig.job(1).reason
+    assert reason.startswith("killed by signal 11 on n1")
+    assert " in resize 2 (stage go)" in reason
+    taken_back = "taken back: a newcomer on n2/1 ended: killed by signal 9"
+    assert reason.endswith(taken_back) == newcomer_first
+
+
+@pytest.mark.parametrize("live", [of([4, 5, 6, 7]), of([5]), NONE])
+def test_newcomers_that_missed_their_end_do_not_outlive_their_job(
+    rig: Rig, live: ProcessorMap
+) -> None:
+    growing(rig)
+    rig.answer(1, Verb.ACCEPT)
+    number = rig.resize(1).id
+    rig.do(events.ResizeWithdrawn(JobId(1), 1, number))
+    assert rig.one(commands.Kill).processors == of([4, 5, 6, 7])
+    rig.exit(1, 0, 1, 2, 3)
+    worlds = (
+        LiveWorld(JobId(1), 1, ResizeId(0), NONE, True),
+        LiveWorld(JobId(1), 1, number, live, False),
+    )
+    rig.do(events.NodeRegistered(NodeName("n2"), 4, worlds=worlds))
+    if live:
+        assert rig.one(commands.Kill).processors == live
+        rig.exit(1, signal=9)
+    assert (rig.state(1), rig.job(1).exit_code) == (JobState.COMPLETED, 0)

@@ -83,6 +83,20 @@ def test_a_program_that_raises(cluster: Cluster, tmp_path: Path) -> None:
     job = end(cluster, number)
     assert (job.state, job.exit_code) == ("FAILED", 1)
     assert "ValueError: the eleventh step is too much" in Path(job.stdout).read_text()
+    assert "aborted with code 1 (ValueError: the eleventh step is too much)" in job.reason
+
+
+def test_a_hook_that_raises_is_named(cluster: Cluster, tmp_path: Path) -> None:
+    number = faulty(cluster, tmp_path, "hook")
+    cluster.wait_malleable(number)
+    cluster.client.resize(number, 1)
+    job = end(cluster, number)
+    assert (job.state, job.exit_code) == ("FAILED", 1)
+    named = "KeyError: 'no such field'; raised by the before_resize hook 'die' at a change from 2"
+    assert named in job.reason
+    assert "on_offer can" in why(cluster, number)
+    output = Path(job.stdout).read_text()
+    assert "raised by the before_resize hook 'die'" in output
 
 
 def test_sizes_that_do_not_meet(cluster: Cluster, tmp_path: Path) -> None:
@@ -148,7 +162,8 @@ def test_a_rank_that_dies_in_the_resize(
     job = end(cluster, number)
     assert job.state == "FAILED"
     # A coordinator that dies at once takes its word of having begun with it.
-    assert "(stage begun)" in job.reason or "(stage go)" in job.reason, job.reason
+    stages = ("(stage begun)", "(stage go)")
+    assert any(stage in job.reason for stage in stages), job.reason
 
 
 def test_a_newcomer_that_is_killed_while_it_starts(cluster: Cluster, counter: Counter) -> None:
@@ -162,7 +177,7 @@ def test_a_newcomer_that_is_killed_while_it_starts(cluster: Cluster, counter: Co
     newcomers[0].process.send_signal(signal.SIGKILL)
     wait_note(cluster, counter.id, "offer.withdrawn")
     job = cluster.wait_for(counter.id, lambda job: job.state == "RUNNING", "the job to go on")
-    assert job.processors == 2
+    assert job.held == 2
     assert "a newcomer on" in job.reason
     assert "killed by signal 9" in job.reason
     counter.open("hold-join")
@@ -226,7 +241,7 @@ def test_an_application_that_reaches_no_safe_point(
     assert "no safe point within 4 s" in text
     assert last_safe_point(text) >= 3.0
     job = cluster.client.job(counter.id)
-    assert (job.state, job.processors) == ("RUNNING", 2)
+    assert (job.state, job.held) == ("RUNNING", 2)
     counter.open("hold")
     cluster.resize(counter.id, size)
     counter.finish()

@@ -118,7 +118,7 @@ def test_a_server_killed_before_go_takes_the_resize_back(
     counter.open(gate)
     cluster.wait_for(
         counter.id,
-        lambda job: (job.state, job.processors, job.epoch) == ("RUNNING", 2, 1),
+        lambda job: (job.state, job.held, job.epoch) == ("RUNNING", 2, 1),
         "the job to be as it was",
     )
     wait_until(lambda: pids(counter) == before, what="newcomers to be gone")

@@ -1,44 +1,22 @@
-"""The malleable examples: alone, under mpiexec and while they are resized, one result."""
+"""The malleable examples: alone, under mpiexec, while they are resized and killed, one result."""
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
-import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
-import yaml
 
+from pliant.client.demo_checks import segments_of
 from standin import Application
-from testkit import ROOT, run_python
+from testkit import MPIEXEC, ROOT, mpiexec, run_python, wait_until
+from testkit.applications import NAMES, checksum, paced, plain
 
-pytestmark = [pytest.mark.mpi, pytest.mark.timeout(120)]
-
-NAMES = ["heat", "master_worker"]
-SMALL = {
-    "heat": {"rows": 64, "columns": 32, "iterations": 400, "every": 10},
-    "master_worker": {"panels": 100},
-}
-#: Slow enough for a few resizes on any machine; the pauses end when they are done.
-SLOW: dict[str, dict[str, object]] = {
-    "heat": {"pause_s": 0.1},
-    "master_worker": {"pause_s": 0.1, "batch": 4, "frequencies": list(range(50))},
-}
-PACED = ROOT / "tests" / "examples" / "paced.py"
-
-
-def settings(name: str, folder: Path, **changes: object) -> str:
-    values = yaml.safe_load((ROOT / "examples" / f"{name}.yaml").read_text())
-    path = folder / f"{name}-{changes.get('pause_s')}.yaml"
-    path.write_text(yaml.safe_dump({**values, **SMALL[name], **changes}))
-    return str(path)
-
-
-def checksum(text: str) -> str:
-    (line,) = [line for line in text.splitlines() if line.startswith("checksum ")]
-    return line
+pytestmark = [pytest.mark.mpi, pytest.mark.timeout(180)]
 
 
 @pytest.fixture
@@ -51,28 +29,19 @@ def applications() -> Iterator[list[Application]]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_result_does_not_depend_on_the_number_of_processes(name: str, tmp_path: Path) -> None:
-    path = settings(name, tmp_path)
-    alone = run_python("-m", f"pliant.examples.{name}", path)
-    mpiexec = Path(sysconfig.get_path("scripts")) / "mpiexec"
-    three = subprocess.run(
-        [mpiexec, "-n", "3", sys.executable, ROOT / "examples" / f"{name}.py", path],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
-    )
-    assert checksum(three.stdout) == checksum(alone.stdout)
+    argv = plain(name, tmp_path)
+    alone = run_python(*argv).stdout
+    for size in (2, 3, 5):
+        assert mpiexec(size, argv) == alone, f"on {size} processes"
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ["heat", "master_worker"])
 def test_the_result_does_not_depend_on_resizes(
     name: str, tmp_path: Path, applications: list[Application]
 ) -> None:
-    fast = settings(name, tmp_path, **(SLOW[name] | {"pause_s": 0.0}))
-    alone = run_python("-m", f"pliant.examples.{name}", fast)
+    alone = run_python(*plain(name, tmp_path, 3))
     hurry = tmp_path / "hurry"
-    argv = [str(PACED), name, str(hurry), settings(name, tmp_path, **SLOW[name])]
-    app = Application(tmp_path, argv, 2)
+    app = Application(tmp_path, paced(name, tmp_path, hurry, 3), 2)
     applications.append(app)
     assert app.grow(2).committed
     assert app.shrink([0]).committed
@@ -81,6 +50,31 @@ def test_the_result_does_not_depend_on_resizes(
     assert set(app.wait()) == {0}, app.text()
     assert checksum(app.text()) == checksum(alone.stdout)
     assert "4 -> 3 processes" in app.text()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_who_is_killed_goes_on_at_another_size(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone = run_python(*plain(name, tmp_path, 3)).stdout
+    saved = tmp_path / "save"
+    monkeypatch.setenv("PLIANT_CHECKPOINT", str(saved))
+    argv = [MPIEXEC, "-n", "2", sys.executable, *paced(name, tmp_path, tmp_path / "hurry", 3)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as first:
+        wait_until((saved / "manifest.json").exists, timeout=60, what="a checkpoint")
+        ranks = psutil.Process(first.pid).children(recursive=True)
+        segments = segments_of(rank.pid for rank in ranks)
+        victim = [rank for rank in ranks if "paced.py" in " ".join(rank.cmdline())][-1]
+        victim.send_signal(signal.SIGKILL)
+        out, _ = first.communicate(timeout=60)
+    for segment in segments:  # which nobody removes who was killed
+        (Path("/dev/shm") / segment).unlink(missing_ok=True)
+    assert first.returncode != 0
+    assert b"checksum" not in out
+    (tmp_path / "hurry").touch()
+    again = mpiexec(3, paced(name, tmp_path, tmp_path / "hurry", 3))
+    assert "2 -> 3 processes" in again, "it began anew"
+    assert checksum(again) == checksum(alone)
 
 
 def test_the_shipped_input_is_the_default() -> None:

@@ -20,8 +20,8 @@ def server(state_dir: Path) -> Iterator[FakeServer]:
     fake.stop()
 
 
-def _run(name: str, server: FakeServer, state_dir: Path) -> Iterator[Node]:
-    node = Node(name, server, state_dir)
+def _run(name: str, server: FakeServer, state_dir: Path, *options: str) -> Iterator[Node]:
+    node = Node(name, server, state_dir, *options)
     node.start()
     yield node
     if node.process is not None and node.process.poll() is None:
@@ -38,8 +38,9 @@ def _live_shims(node: Node) -> list[str]:
 
 
 @pytest.fixture
-def node(server: FakeServer, state_dir: Path) -> Iterator[Node]:
-    yield from _run("n1", server, state_dir)
+def node(server: FakeServer, state_dir: Path, request: pytest.FixtureRequest) -> Iterator[Node]:
+    """Return a controller; more options of its command line are the fixture's parameter."""
+    yield from _run("n1", server, state_dir, *getattr(request, "param", ()))
 
 
 @pytest.fixture

@@ -122,6 +122,27 @@ def test_an_abort_ends_the_local_ranks(server: FakeServer, tmp_path: Path) -> No
     assert first.reason == second.reason == "rank 1 aborted with code 5"
 
 
+@pytest.mark.mpi
+@pytest.mark.usefixtures("node")
+@pytest.mark.parametrize("ranks", [1, 2])  # a single one aborts without a word to PMI
+def test_who_aborts_may_say_why(server: FakeServer, tmp_path: Path, ranks: int) -> None:
+    code = """
+import json, os, socket
+control = socket.socket(fileno=int(os.environ["PLIANT_CONTROL_FD"]))
+for words in (7, "KeyError:\\n\\x1b[2J" + "x" * 2000):
+    control.sendall(json.dumps({"op": "failed", "text": words}).encode() + b"\\n")
+from mpi4py import MPI
+MPI.COMM_WORLD.Abort(1)
+"""
+    placement = {"n1": [*range(ranks)]}
+    world = World([sys.executable, "-c", code], tmp_path / "out", placement=placement)
+    world.start(server)
+    first = world.ends(server)[0]
+    assert "KeyError:  [2Jxxx" in first.reason
+    assert "xxx..." in first.reason
+    assert (first.code, len(first.reason) < 1100) == (1, True)
+
+
 @pytest.mark.usefixtures("node")
 def test_what_a_rank_finds(server: FakeServer, tmp_path: Path) -> None:
     world = World(
@@ -316,11 +337,26 @@ def test_an_order_that_comes_twice_is_carried_out_once(server: FakeServer, tmp_p
     for _ in range(3):
         world.start(server)
     world.ends(server)
-    world.start(server)
     other = World(["true"], tmp_path / "out", type="uni")
     other.start(server)
     other.ends(server)
     assert (tmp_path / "out").read_text() == "once\n"
+
+
+def test_an_order_to_start_what_has_ended_is_answered_and_not_carried_out(
+    server: FakeServer, node: Node, tmp_path: Path
+) -> None:
+    world = World(["echo", "once"], tmp_path / "out", type="uni")
+    world.start(server)
+    assert world.ends(server)[0].code == 0
+    wait_until(lambda: node.worlds() == [])
+    said = (world.name, f"{node.name}: a world of this name has ended here already")
+    assert said not in server.reasons
+    for _ in range(2):
+        world.start(server)
+    wait_until(lambda: server.reasons.count(said) == 2)
+    assert (tmp_path / "out").read_text() == "once\n"
+    assert node.worlds() == []
 
 
 def test_many_short_worlds_end_and_leave_nothing(

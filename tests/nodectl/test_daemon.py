@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from nodekit import FakeServer, Node, World
+from pliant.client.procs import started
 from pliant.nodectl.daemon import main
 from pliant.nodectl.settings import run_folder, state_folder
 from testkit import fresh_modules, run_python, wait_until
@@ -25,6 +26,7 @@ def check(tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str]) -> tupl
     ("text", "fault"),
     [
         ("slots: four", "slots: expected int, got str"),
+        ("spare: perhaps", "spare: expected bool, got str"),
         ("slots: 0", "slots: expected a number from 1 to 1000000"),
         ("slotz: 4", "slotz: there is no such key"),
         ("transport: tcp", "transport: invalid enum value 'tcp'"),
@@ -51,6 +53,24 @@ def test_the_command_line_overrides_the_file(
     (tmp_path / "node.yaml").write_text("name: n7\nslots: 3\n")
     assert main(["--config", str(tmp_path / "node.yaml"), "--slots", "9", "--check"]) == 0
     assert capsys.readouterr().out.startswith("node n7: 9 slots")
+
+
+@pytest.mark.parametrize(
+    ("text", "given", "spare"),
+    [
+        ("", [], False),
+        ("spare: true\n", [], True),
+        ("", ["--spare"], True),
+        ("spare: true\n", ["--no-spare"], False),
+    ],
+)
+def test_a_node_may_be_a_spare_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, given: list[str], *, spare: bool
+) -> None:
+    (tmp_path / "node.yaml").write_text(f"name: n7\nslots: 3\n{text}")
+    assert main(["--config", str(tmp_path / "node.yaml"), *given, "--check"]) == 0
+    kind = "spare node" if spare else "node"
+    assert capsys.readouterr().out.startswith(f"{kind} n7: 3 slots")
 
 
 def test_a_file_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -116,7 +136,8 @@ def test_a_tilde_is_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_the_pid_file_tells_the_truth(node: Node) -> None:
     file = Path(os.environ["PLIANT_RUN_DIR"]) / "node-n1.pid"
     assert node.process is not None
-    assert file.read_text() == f"{node.process.pid}\n"
+    pid = node.process.pid
+    assert file.read_text() == f"{pid} {started(pid)}\n"
     assert node.stop() == 0
     assert not file.exists()
     assert "jobs go on" in node.log.read_text()

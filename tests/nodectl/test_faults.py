@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import socket
 import sys
 from pathlib import Path
 
@@ -12,6 +14,7 @@ import pytest
 
 from nodekit import FakeServer, Node, World
 from pliant.nodectl import procfs
+from pliant.nodectl.controller import SOCKET_NAME
 from pliant.nodectl.spool import Spool
 from pliant.protos import node_pb2 as wire
 from testkit import wait_until
@@ -44,12 +47,6 @@ def launcher_of(node: Node) -> psutil.Process:
     return launcher
 
 
-def shim_of(node: Node, world: World) -> procfs.Identity:
-    shim = Spool(node.spool / world.name).shim()
-    assert shim is not None
-    return shim
-
-
 @pytest.mark.parametrize("end", ["kill", "stop"])
 def test_a_new_controller_takes_over(
     server: FakeServer, node: Node, tmp_path: Path, end: str
@@ -70,7 +67,7 @@ def test_ends_without_a_controller_are_not_lost(
     server: FakeServer, node: Node, tmp_path: Path
 ) -> None:
     world = start_waiting(server, tmp_path)
-    shim = shim_of(node, world)
+    shim = node.shim(world)
     node.kill()
     let_go(tmp_path, 5)
     wait_until(lambda: not shim.alive())
@@ -141,6 +138,26 @@ def test_orders_of_an_earlier_server_are_not_obeyed(
     world.ends(server)
 
 
+def test_case_31_orders_of_another_server_of_the_same_generation_are_not_obeyed(
+    server: FakeServer, node: Node
+) -> None:
+    server.stop()
+    server.generation, server.life = 5, "one"
+    server.start()
+    wait_until(lambda: node.name in server.nodes)
+    server.stop()
+    server.life = "other"
+    seen = len(server.registrations)
+    server.start()
+    wait_until(lambda: len(server.registrations) > seen + 1)
+    assert {(each.generation, each.life) for each in server.registrations[seen:]} == {(5, "one")}
+    assert "generation 5 is of another server than" in node.log.read_text()
+    server.stop()
+    server.generation = 6
+    server.start()
+    wait_until(lambda: node.log.read_text().count("registered with") == 3)
+
+
 def test_a_killed_shim_is_noticed_and_nothing_is_left(
     server: FakeServer, node: Node, tmp_path: Path
 ) -> None:
@@ -154,7 +171,7 @@ def test_a_killed_shim_is_noticed_and_nothing_is_left(
     world.start(server)
     wait_until(lambda: (tmp_path / "out").exists() and (tmp_path / "out").read_text())
     (rank,) = wait_until(Spool(node.spool / world.name).ranks).values()
-    os.kill(shim_of(node, world).pid, signal.SIGKILL)
+    os.kill(node.shim(world).pid, signal.SIGKILL)
     (end,) = world.ends(server)
     assert (end.code, end.signal, end.reason) == (1, 0, "its shim was killed")
     assert not rank.alive()
@@ -167,7 +184,7 @@ def test_a_shim_that_is_killed_without_a_controller(
     server: FakeServer, node: Node, tmp_path: Path
 ) -> None:
     world = start_waiting(server, tmp_path)
-    shim = shim_of(node, world)
+    shim = node.shim(world)
     node.kill()
     os.kill(shim.pid, signal.SIGKILL)
     wait_until(lambda: not shim.alive())
@@ -194,7 +211,7 @@ def test_worlds_of_an_earlier_boot_are_reported_as_ended(
     server: FakeServer, node: Node, tmp_path: Path
 ) -> None:
     world = start_waiting(server, tmp_path)
-    shim = shim_of(node, world)
+    shim = node.shim(world)
     (rank,) = wait_until(Spool(node.spool / world.name).ranks).values()
     node.kill()
     # After a real reboot no shim is there to call, so keep this one from calling.
@@ -244,7 +261,7 @@ def test_a_barrier_across_nodes_outlives_a_controller(
 
 def test_a_term_to_the_shim_ends_its_ranks(server: FakeServer, node: Node, tmp_path: Path) -> None:
     world = start_waiting(server, tmp_path)
-    os.kill(shim_of(node, world).pid, signal.SIGTERM)
+    os.kill(node.shim(world).pid, signal.SIGTERM)
     (end,) = world.ends(server)
     assert (end.signal, end.reason) == (signal.SIGTERM, "its shim was told to end")
 
@@ -257,7 +274,7 @@ def forget_files(tmp_path: Path) -> None:
 def run_one(server: FakeServer, node: Node, tmp_path: Path) -> procfs.Identity:
     """Run a world to its end; return its shim."""
     world = start_waiting(server, tmp_path)
-    shim = shim_of(node, world)
+    shim = node.shim(world)
     let_go(tmp_path, 0)
     assert world.ends(server)[0].code == 0
     forget_files(tmp_path)
@@ -297,12 +314,12 @@ def test_a_shim_may_have_another_world_when_a_controller_takes_over(
 ) -> None:
     server.acknowledge = False
     world = start_waiting(server, tmp_path)
-    shim = shim_of(node, world)
+    shim = node.shim(world)
     let_go(tmp_path, 3)
     assert world.ends(server)[0].code == 3
     forget_files(tmp_path)
     second = start_waiting(server, tmp_path)
-    assert shim_of(node, second) == shim
+    assert node.shim(second) == shim
     node.kill()
     server.acknowledge = True
     node.start()
@@ -312,3 +329,70 @@ def test_a_shim_may_have_another_world_when_a_controller_takes_over(
     let_go(tmp_path, 4)
     assert second.ends(server)[0].code == 4
     wait_until(lambda: node.worlds() == [])
+
+
+def start_counted(server: FakeServer, node: Node, tmp_path: Path) -> tuple[World, procfs.Identity]:
+    """A world that counts its starts; return its rank as well."""
+    world = World(
+        ["sh", "-c", f"echo start >> starts; {WAITING}"],
+        tmp_path / "out",
+        type="uni",
+        directory=str(tmp_path),
+    )
+    world.start(server)
+    wait_until(lambda: (tmp_path / "out").exists() and "up" in (tmp_path / "out").read_text())
+    (rank,) = wait_until(Spool(node.spool / world.name).ranks).values()
+    return world, rank
+
+
+@pytest.mark.parametrize("noted", [True, False], ids=["ranks noted", "ranks unknown"])
+def test_a_shim_whose_record_is_lost_is_known_again_when_it_calls(
+    server: FakeServer, node: Node, tmp_path: Path, noted: bool
+) -> None:
+    world, rank = start_counted(server, node, tmp_path)
+    shim, folder = node.shim(world), node.spool / world.name
+    node.kill()
+    (folder / "shim").unlink()
+    if not noted:
+        (folder / "ranks").unlink()
+    node.start()
+    assert node.shim(world) == shim
+    (live,) = server.nodes["n1"].register.worlds
+    assert list(live.live_processors) == [0]
+    assert rank.alive()
+    let_go(tmp_path, 6)
+    assert world.ends(server)[0].code == 6
+    assert (tmp_path / "starts").read_text() == "start\n"
+    wait_until(lambda: node.worlds() == [])
+
+
+def test_what_a_killed_shim_without_a_record_has_left_is_ended_and_not_started_again(
+    server: FakeServer, node: Node, tmp_path: Path
+) -> None:
+    world, rank = start_counted(server, node, tmp_path)
+    shim = node.shim(world)
+    node.kill()
+    os.kill(shim.pid, signal.SIGKILL)
+    wait_until(lambda: not shim.alive())
+    (node.spool / world.name / "shim").unlink()
+    node.start()
+    (end,) = world.ends(server)
+    assert (end.code, end.reason) == (1, "the record of its shim was lost")
+    assert not rank.alive()
+    assert (tmp_path / "starts").read_text() == "start\n"
+    wait_until(lambda: node.worlds() == [])
+
+
+def test_a_second_shim_of_a_world_is_told_to_end(
+    server: FakeServer, node: Node, tmp_path: Path
+) -> None:
+    world, rank = start_counted(server, node, tmp_path)
+    told = {"op": "hello", "world": world.name, "pid": os.getpid(), "ready": True}
+    with socket.socket(socket.AF_UNIX) as second:
+        second.connect(str(node.spool.parent / SOCKET_NAME))
+        second.sendall(json.dumps(told | {"fence": None, "exits": []}).encode() + b"\n")
+        answer = json.loads(second.makefile().readline())
+    assert (answer["op"], answer["processors"]) == ("kill", [])
+    assert rank.alive()
+    let_go(tmp_path, 4)
+    assert world.ends(server)[0].code == 4

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
+from typing import Self
 
-from pliant.nodectl.controller_link import _credentials
+import grpc
+import pytest
+
+from pliant.nodectl import controller_link
+from pliant.nodectl.controller_link import Link, _credentials
+from pliant.protos import node_pb2 as wire
 from pliant.protos.metadata import NODE_SECRET
 
 
@@ -15,3 +22,74 @@ def test_the_secret_is_read_anew_for_each_stream(tmp_path: Path) -> None:
     assert _credentials(path) == ((NODE_SECRET, "abc"),)
     path.write_bytes(b"\xff")
     assert _credentials(path) == ()
+
+
+class _Node:
+    """A controller with nothing to say."""
+
+    def registration(self) -> wire.Register:
+        return wire.Register(name="n1")
+
+    def welcomed(self, welcome: wire.Welcome) -> list[wire.NodeReport]:
+        return []
+
+    def obey(self, order: wire.NodeOrder) -> None:
+        raise AssertionError(order)
+
+    def needs_contact(self) -> bool:
+        return False
+
+    def in_contact(self, at: float) -> None:
+        pass
+
+    def usage(self) -> list[wire.JobUsage]:
+        return []
+
+
+class _Server:
+    """A channel, a stub and a stream in one: cancels the link as it welcomes the node."""
+
+    def __init__(self) -> None:
+        self.link: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        pass
+
+    async def channel_ready(self) -> None:
+        pass
+
+    def Connect(self, metadata: object) -> Self:
+        return self
+
+    async def write(self, report: wire.NodeReport) -> None:
+        pass
+
+    async def read(self) -> wire.NodeOrder:
+        if self.link is None:
+            await asyncio.Event().wait()
+        else:
+            asyncio.get_running_loop().call_soon(self.link.cancel)
+            self.link = None
+        return wire.NodeOrder(welcome=wire.Welcome(generation=1))
+
+    def cancel(self) -> None:
+        pass
+
+
+def test_a_link_that_is_cancelled_while_it_is_welcomed_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = _Server()
+    monkeypatch.setattr(grpc.aio, "insecure_channel", lambda *_, **__: server)
+    monkeypatch.setattr(controller_link, "NodeServiceStub", lambda _: server)
+
+    async def run() -> None:
+        link = Link(_Node(), lambda: "nowhere:1", tmp_path / "secret")
+        server.link = running = asyncio.create_task(link.run())
+        done, _ = await asyncio.wait([running], timeout=5)
+        assert done
+
+    asyncio.run(run())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import sys
 
@@ -62,3 +63,22 @@ def test_processes_that_are_not_there() -> None:
     assert procfs.children(pid) == procfs.descendants(pid) == []
     assert procfs.maps(pid) == []
     assert procfs.environment(pid) == {b""}
+
+
+def test_case_47_who_has_no_descriptor_takes_nobody_for_dead() -> None:
+    me = Identity.of(os.getpid())
+    assert me is not None
+    another = me._replace(start=me.start + 1)
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
+    try:
+        alive, of, unknown = another.alive(), Identity.of(me.pid), None
+        try:
+            Identity.of(me.pid, sure=True)
+        except OSError as error:
+            unknown = error
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert alive
+    assert of is None
+    assert unknown is not None

@@ -18,6 +18,7 @@ from pliant.nodectl import controller_worlds, shim, shim_ranks
 from pliant.nodectl.controller import Controller
 from pliant.nodectl.controller_worlds import SHIM_KILLED, World, end_orphans, note_missing
 from pliant.nodectl.launcher import Launcher
+from pliant.nodectl.memory_kills import MemoryKills
 from pliant.nodectl.procfs import Identity
 from pliant.nodectl.settings import Settings
 from pliant.nodectl.shim import Shim
@@ -116,7 +117,7 @@ def test_a_world_without_a_shim_ends_with_the_reason(controller: Controller, wor
 def test_what_nobody_can_end_is_given_up(
     world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(controller_worlds, "orphans_of", lambda _: [os.getpid()])
+    monkeypatch.setattr(controller_worlds, "orphans_of", lambda *_: [os.getpid()])
     monkeypatch.setattr(os, "kill", fail(errno.EPERM))
     turns = 0
 
@@ -128,7 +129,7 @@ def test_what_nobody_can_end_is_given_up(
 
     async def scene() -> list[int]:
         other = asyncio.create_task(others_have_turns())
-        left = await end_orphans(world, 0.1)
+        left = await end_orphans(world.spool, world.shim, 0.1)
         other.cancel()
         return left
 
@@ -203,6 +204,27 @@ def test_a_shim_keeps_ends_until_the_disk_has_room(
     assert {rank: e.code for rank, e in spool.exits().items()} == {0: 0, 1: 1}
 
 
+def test_a_shim_lives_on_where_not_even_its_complaint_finds_room(
+    keeper: Shim, spool: Spool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shim_ranks, "leftovers", lambda *_: [])
+    monkeypatch.setattr(shim, "SAVE_RETRY_S", 0.01)
+    write, left = os.write, itertools.count(-4)
+    said: list[int] = []
+
+    def full(handle: int, data: bytes) -> int:
+        if next(left) < 0:
+            said.append(handle)
+            fail(errno.ENOSPC)()
+        return write(handle, data)
+
+    monkeypatch.setattr(os, "write", full)
+    end(keeper, 0, 1, status=256)
+    keeper._loop.run()
+    assert 2 in said
+    assert {rank: e.code for rank, e in spool.exits().items()} == {0: 1, 1: 1}
+
+
 def test_a_shim_whose_world_is_forgotten_need_not_note_its_ends(
     keeper: Shim, spool: Spool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -220,7 +242,7 @@ def test_the_code_of_an_abort_is_that_of_all_who_end_for_it(
     for rank in keeper._ranks.values():
         rank.status = signal.SIGTERM
         rank.close()
-    found = [keeper._exit_of(rank) for rank in keeper._ranks.values()]
+    found = [shim_ranks.exit_of(rank, {}, MemoryKills()) for rank in keeper._ranks.values()]
     assert [(e.code, e.signal, e.reason) for e in found] == [
         (1, 0, "rank 1 aborted with code 1")
     ] * 2

@@ -9,6 +9,7 @@ import pytest
 
 from nodekit import FakeServer, Node, World
 from testkit import wait_until
+from testkit.cluster import zombies_below
 from testkit.leaks import SPARE_SHIM
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
@@ -27,3 +28,19 @@ def test_a_controller_that_has_stopped_has_left_no_spare_shim(
     wait_until(lambda: {shim.name() for shim in shims} == {SPARE_SHIM})
     node.stop()
     assert not any(shim.is_running() for shim in shims)
+
+
+def test_what_a_rank_left_behind_is_collected_before_a_shim_waits(
+    server: FakeServer, node: Node, tmp_path: Path
+) -> None:
+    # The orphans end at about the moment at which the shim looks whether any are left.
+    leave = "for i in 1 2 3 4 5 6 7 8 9; do (sleep 0.00$i & exec true) ; done; exit 0"
+    for _ in range(25):
+        world = World(["sh", "-c", leave], tmp_path / "out", type="uni")
+        world.start(server)
+        world.ends(server)
+    assert node.process is not None
+    controller = psutil.Process(node.process.pid)
+    (launcher,) = controller.children()
+    wait_until(lambda: {shim.name() for shim in launcher.children()} == {SPARE_SHIM})
+    assert zombies_below([controller]) == []

@@ -8,14 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pliant.core.events import ResizeBegun
+from pliant.core.commands import AnswerRequest
+from pliant.core.demands import RequestAnswer, RequestOutcome
+from pliant.core.events import RequestCancelled, ResizeBegun, SizesRequested
 from pliant.core.ids import JobId, ResizeId
 from pliant.core.jobs import Exit
 from pliant.core.negotiation import Direction, Item, ItemStatus, Template, Verb
 from pliant.core.processors import of
+from pliant.core.sizes import parse_sizes
 from pliant.protos import app_pb2, node_pb2
 from pliant.protos.codec import (
     CodecError,
+    answer_from_proto,
+    answer_to_proto,
+    asked_from_proto,
     begun_from_proto,
     decision_from_proto,
     exits_from_proto,
@@ -24,6 +30,7 @@ from pliant.protos.codec import (
     template_from_proto,
     template_to_proto,
 )
+from pliant.protos.texts import LONGEST_WHY, words
 
 numbers = st.floats(allow_nan=False, allow_infinity=False)
 counts = st.integers(0, 2**32 - 1)
@@ -87,6 +94,19 @@ def test_unknown_words_are_errors() -> None:
         template_from_proto(offer)
 
 
+@pytest.mark.parametrize("field", ["kind", "sizes", "items"])
+def test_words_have_a_limit(field: str) -> None:
+    item = app_pb2.Item(kind="processors", direction=app_pb2.DIRECTION_RELEASE)
+    offer = app_pb2.Template(verb=app_pb2.VERB_COUNTER, items=[item], reason="x" * 5000)
+    assert len(template_from_proto(offer).reason) == 1000
+    if field == "items":
+        offer.items.extend([item] * 20)
+    else:
+        setattr(offer.items[0], field, "1" * 5000)
+    with pytest.raises(CodecError, match=field):
+        template_from_proto(offer)
+
+
 def test_hello_has_the_sizes_of_the_program() -> None:
     hello = app_pb2.Hello(job=3, run=1, epoch=2, processors=[4, 2], sizes="1-8:pow2", preferred=4)
     event = registration_from_proto(hello)
@@ -123,8 +143,48 @@ def test_nodes_and_ends() -> None:
     event = node_from_proto(register)
     assert (event.cluster, event.address) == ("default", "127.0.0.1")
     assert event.worlds[0].live == of([1, 3])
+    assert not event.spare
+    assert node_from_proto(node_pb2.Register(name="n", slots=2, spare=True)).spare
     for wrong in (node_pb2.Register(slots=1), node_pb2.Register(name="n")):
         with pytest.raises(CodecError):
             node_from_proto(wrong)
     ends = node_pb2.RanksExited(job=1, exits=[node_pb2.RankExit(processor=3, code=2, signal=9)])
     assert exits_from_proto(ends).exits == (Exit(3, 2, 9),)
+
+
+@pytest.mark.parametrize("outcome", list(RequestOutcome))
+def test_answers_to_requests_come_back_as_they_were(outcome: RequestOutcome) -> None:
+    command = AnswerRequest(JobId(7), 1, 3, outcome, 16, "because")
+    message = app_pb2.RequestAnswer.FromString(answer_to_proto(command).SerializeToString())
+    assert answer_from_proto(message) == RequestAnswer(3, outcome, 16, "because")
+
+
+def test_an_unknown_outcome_is_an_error() -> None:
+    with pytest.raises(CodecError, match="outcome"):
+        answer_from_proto(app_pb2.RequestAnswer(number=1))
+
+
+def test_hello_says_what_was_asked_for_last() -> None:
+    request = app_pb2.RequestSizes(number=2, sizes="4-8", preferred=6, reason="why", deadline_s=5.0)
+    hello = app_pb2.Hello(job=7, run=1, request=request)
+    sizes = parse_sizes("4-8", 6)
+    assert asked_from_proto(hello) == SizesRequested(JobId(7), 1, 2, sizes, "why", 5.0)
+    hello.cancelled = True
+    assert asked_from_proto(hello) == RequestCancelled(JobId(7), 1, 2)
+    assert asked_from_proto(app_pb2.Hello(job=7, run=1, cancelled=True)) is None
+    hello.request.deadline_s = 0.0
+    hello.cancelled = False
+    asked = asked_from_proto(hello)
+    assert isinstance(asked, SizesRequested)
+    assert asked.deadline is None
+
+
+@pytest.mark.parametrize("text", ["grid of file \udcff", "\ud800" * 5000, "x" * (5 << 20)])
+def test_words_from_outside_can_be_sent_whatever_they_are(text: str) -> None:
+    template = Template(1, 7, 0, Verb.REJECT, reason=text)
+    sent = app_pb2.Template.FromString(template_to_proto(template).SerializeToString())
+    assert template_from_proto(sent).reason == words(text)
+    answer = AnswerRequest(JobId(7), 1, 3, RequestOutcome.REFUSED, 16, text)
+    assert answer_to_proto(answer).reason == words(text)
+    assert len(words(text)) <= LONGEST_WHY
+    assert words(text)[:13] == text.encode("utf-8", "backslashreplace").decode()[:13]

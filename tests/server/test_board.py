@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from pliant.core.ids import JobId, NodeName
 from pliant.core.jobs import Job, JobSpec, JobType
 from pliant.core.lifecycle import JobState
@@ -52,6 +54,27 @@ def test_a_job_ends_once() -> None:
     board.drop_old(KEPT_S + 6.0)
     board.drop_old(KEPT_S + 6.0)
     assert board.entry(JobId(1)) is None
+
+
+@pytest.mark.parametrize(
+    ("ranks", "held", "shown"),
+    [
+        ((0, 1), (0, 1), (2, 2)),
+        ((0, 1), (0, 1, 2, 3), (2, 4)),  # offered more, or its leavers have not gone
+        ((0, 1), (1,), (1, 1)),  # it is ending
+        ((0, 1), (), (0, 0)),
+        ((), (), (0, 0)),
+    ],
+)
+def test_what_a_job_runs_on_is_not_all_that_it_holds(
+    ranks: tuple[int, ...], held: tuple[int, ...], shown: tuple[int, int]
+) -> None:
+    board, mine = Board(), job(1)
+    mine.ranks, mine.held = ranks, of(held)
+    board.put_jobs([mine])
+    info = board.job(JobId(1))
+    assert info is not None
+    assert (info["processors"], info["held"]) == shown
 
 
 def test_ended_jobs_cost_nothing() -> None:

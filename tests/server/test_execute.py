@@ -1,4 +1,7 @@
-"""The execute thread outlives a strategy, waits for a full disk, and gives up in time."""
+"""The execute thread outlives a strategy, waits for a full disk, and gives up in time.
+
+What binds nobody it writes behind; what binds is done when it is durable, and not before.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +14,15 @@ from typing import cast
 import pytest
 
 from pliant.core import planning
-from pliant.core.commands import Command
+from pliant.core.commands import Command, Launch
 from pliant.core.core import Core
-from pliant.core.events import JobSubmitted, NodeRegistered
-from pliant.core.ids import JobId, NodeName
-from pliant.core.jobs import JobSpec, JobType
+from pliant.core.events import JobSubmitted, NodeRegistered, ProcessesExited
+from pliant.core.ids import FIRST_START, JobId, NodeName
+from pliant.core.jobs import Exit, JobSpec, JobType
 from pliant.core.scheduling import Plan, Start, View
 from pliant.core.sizes import Sizes
 from pliant.core.state import State
-from pliant.server import execute as module
+from pliant.server import durable, execute
 from pliant.server.board import Board
 from pliant.server.clock import HybridClock
 from pliant.server.database.changes import Change
@@ -31,28 +34,42 @@ from testkit import wait_until
 
 
 class Outside:
-    """A writer that fails as it is told, and effects that do nothing."""
+    """A writer that fails or waits as it is told, and effects that are only noted."""
 
     def __init__(self) -> None:
         self.faults: list[Exception] = []
         self.rows: list[Change] = []
         self.tries = 0
+        #: Commits that end when the test says so; None: they end at once.
+        self.held: list[tuple[Sequence[Change], Future[None]]] | None = None
+        self.done: list[Command] = []
 
     def commit(self, rows: Sequence[Change]) -> Future[None]:
         self.tries += 1
         future: Future[None] = Future()
-        if self.faults:
+        if self.held is not None:
+            self.held.append((rows, future))
+        elif self.faults:
             future.set_exception(self.faults.pop(0))
         else:
-            self.rows += rows
-            future.set_result(None)
+            self._write(rows, future)
         return future
+
+    def _write(self, rows: Sequence[Change], future: Future[None]) -> None:
+        self.rows += rows
+        future.set_result(None)
+
+    def flush(self) -> None:
+        """The disk is there again."""
+        held, self.held = self.held or [], None
+        for rows, future in held:
+            self._write(rows, future)
 
     def prepare(self, _: Command) -> Sequence[Change]:
         return ()
 
-    def carry_out(self, _: Command) -> None:
-        pass
+    def carry_out(self, command: Command) -> None:
+        self.done.append(command)
 
     def notes(self, kind: str) -> list[str]:
         return [str(row.values["text"]) for row in self.rows if row.values.get("kind") == kind]
@@ -65,25 +82,37 @@ class Server:
         self.outside, self.planner = Outside(), Planner("equipartition")
         self.core = Core("equipartition")
         self.broken = threading.Event()
+        self.board = Board()
+        self.ended: list[JobId] = []
         self.execute = Execute(
             self.core,
             self.planner,
             cast(Writer, self.outside),
             HybridClock(),
             cast(Effects, self.outside),
-            Board(),
+            self.board,
         )
+        self.execute.on_ended = self.ended.extend
         self.execute.start((), lambda _: self.broken.set())
         self.execute.commit(NodeRegistered(NodeName("n1"), 4)).result(30)
 
     def submit(self, number: int) -> Future[object]:
-        spec = JobSpec(JobId(number), "job", "ann", JobType.MPI, Sizes((1,)), float(number))
-        return self.execute.commit(JobSubmitted(spec))
+        return self.execute.commit(JobSubmitted(self.spec(number)))
+
+    @staticmethod
+    def spec(number: int, size: int = 1) -> JobSpec:
+        sizes = Sizes((size,))
+        return JobSpec(JobId(number), "job", "ann", JobType.MPI, sizes, float(number))
+
+    def hold(self) -> list[tuple[Sequence[Change], Future[None]]]:
+        """Let commits wait for ``flush``."""
+        self.outside.held = []
+        return self.outside.held
 
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    monkeypatch.setattr(module, "RETRY_S", 0.001)
+    monkeypatch.setattr(durable, "RETRY_S", 0.001)
     server = Server()
     yield server
     server.execute.stop()
@@ -93,7 +122,11 @@ class Wrong:
     """A strategy whose plans look like plans."""
 
     def __init__(self, plan: Callable[[View], Plan]) -> None:
-        self.allocate_processors = plan
+        self._plan = plan
+
+    def plan(self, view: View, outcomes: object = ()) -> Plan:
+        """What it says, whatever became of talks."""
+        return self._plan(view)
 
 
 def not_json(_: View) -> Plan:
@@ -169,3 +202,73 @@ def test_what_will_not_pass_ends_the_server(
     assert server.broken.wait(30)
     assert server.outside.tries == tries + 1
     assert f"the database refuses the state, the server ends: {error}" in caplog.text
+
+
+def test_what_binds_nobody_is_shown_when_it_is_durable(server: Server) -> None:
+    held = server.hold()
+    server.execute.post(JobSubmitted(server.spec(1, size=9)))  # it cannot start
+    wait_until(lambda: held)
+    assert server.board.entry(JobId(1)) is None
+    # The round is over: nobody waits for the disk yet, and the next one can be handled.
+    server.execute.post(JobSubmitted(server.spec(2, size=9)))
+    wait_until(lambda: JobId(2) in server.core.jobs)
+    server.outside.flush()
+    wait_until(lambda: server.board.entry(JobId(2)))
+    assert server.board.entry(JobId(1)) is not None
+
+
+def test_what_was_written_behind_last_is_not_lost_when_the_server_stops(server: Server) -> None:
+    server.outside.faults[:] = [fault(sqlite3.SQLITE_FULL)]
+    server.execute.post(JobSubmitted(server.spec(1, size=9)))
+    wait_until(lambda: not server.outside.faults)
+    assert server.outside.notes("job.submitted") == []
+    server.execute.stop()
+    assert len(server.outside.notes("job.submitted")) == 1
+
+
+def test_what_binds_nobody_is_stored_with_what_does(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(execute, "HELD_S", 600.0)
+    tries = server.outside.tries
+    for number in (1, 2):
+        server.execute.post(JobSubmitted(server.spec(number, size=9)))
+    wait_until(lambda: JobId(2) in server.core.jobs)
+    assert server.outside.notes("job.submitted") == []
+    server.submit(3).result(30)
+    assert server.outside.tries == tries + 1
+    stored = [row.values.get("job") for row in server.outside.rows]
+    assert stored.index(1) < stored.index(2) < stored.index(3)
+    server.execute.post(JobSubmitted(server.spec(4, size=9)))
+    server.execute.stop()
+    assert len(server.outside.notes("job.submitted")) == 4
+
+
+def test_a_launch_waits_for_the_disk(server: Server) -> None:
+    held = server.hold()
+    server.execute.post(JobSubmitted(server.spec(1)))
+    wait_until(lambda: held)
+    assert server.outside.done == []
+    server.outside.flush()
+    wait_until(lambda: server.outside.done)
+    assert [type(command) for command in server.outside.done] == [Launch]
+
+
+def test_the_end_of_a_job_is_known_when_it_is_durable(server: Server) -> None:
+    server.submit(1).result(30)
+    wait_until(lambda: server.outside.done)
+    (processor,) = server.execute.call(lambda core: core.jobs[JobId(1)].ranks).result(30)
+    held = server.hold()
+    ends = (Exit(processor, 0, 0),)
+    server.execute.post(ProcessesExited(JobId(1), 1, FIRST_START, ends))
+    wait_until(lambda: held)
+    entry = server.board.entry(JobId(1))
+    assert entry is not None
+    assert (entry.final, server.ended) == (False, [])
+    server.outside.flush()
+    wait_until(lambda: server.ended)
+    entry = server.board.entry(JobId(1))
+    assert entry is not None
+    assert (entry.final, server.ended) == (True, [1])
+    known = server.execute.call(lambda core: JobId(1) in core.jobs).result(30)
+    assert not known

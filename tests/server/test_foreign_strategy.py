@@ -26,6 +26,15 @@ class Hangs(Composed):
             pass
 
 
+class Stumbles(Composed):
+    def allocate_processors(self, view):
+        seen = __file__ + ".seen"
+        if view.waiting and not os.path.exists(seen):
+            open(seen, "w").close()
+            raise ValueError("stumbled")
+        return super().allocate_processors(view)
+
+
 class Dies(Composed):
     def allocate_processors(self, view):
         os._exit(9)
@@ -82,6 +91,20 @@ def test_a_bad_one_delays_and_is_replaced(
     wait_until(lambda: not workers(server))
     node.close()
     assert server.stop(signal.SIGTERM) == 0
+
+
+def test_one_that_stumbles_is_asked_again_if_nothing_else_happens(
+    make_server: Callable[..., Server],
+) -> None:
+    server = make_server(strategy="theirs:Stumbles", strategy_deadline_s=60.0).start()
+    node = server.controller(slots=4).welcome()
+    with server.user() as user:
+        job = user.submit(sizes="2")
+        assert node.expect("start_world").job == job
+        assert user.do("nodes")["strategy"] == "theirs:Stumbles"
+    assert "stumbled" in server.log()
+    node.close()
+    server.stop()
 
 
 def test_options_reach_the_strategy(make_server: Callable[..., Server]) -> None:

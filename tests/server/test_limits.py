@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, fields
+from dataclasses import asdict
 
 from pliant.core.limits import Limits
 from pliant.server.config import Config, check_config
@@ -13,5 +13,7 @@ def test_the_defaults_are_those_of_the_core() -> None:
 
 
 def test_every_limit_can_be_configured() -> None:
-    changed = Limits(*(float(place) for place, _ in enumerate(fields(Limits), 1)))
+    default = asdict(Limits())
+    values = {name: type(default[name])(place) for place, name in enumerate(default, 1)}
+    changed = Limits(**values)
     assert check_config(asdict(changed)).limits() == changed

@@ -11,7 +11,7 @@ from pliant.core.events import PlanFailed, PlanReady
 from pliant.core.ids import CycleId, JobId, NodeName, ResizeId
 from pliant.core.nodes import Node
 from pliant.core.processors import of
-from pliant.core.scheduling import View
+from pliant.core.scheduling import Availability, Plan, View, WaitingJob
 from pliant.core.timers import Timer, TimerKind
 from pliant.server.fences import Fences
 from pliant.server.keyring import Keyring
@@ -24,6 +24,7 @@ from pliant.server.program import Program, expand
 from pliant.server.requests import RequestError, check_submission
 from pliant.server.timers import SPARE, Timers
 from pliant.server.worlds import World, WorldBook
+from pliant.strategies import Strategy
 
 A, B = NodeName("a"), NodeName("b")
 BOTH = frozenset({A, B})
@@ -224,11 +225,14 @@ def test_leases_judge_by_silence() -> None:
 def test_a_strategy_that_keeps_failing_is_replaced() -> None:
     planner = Planner("equipartition")
 
-    class Broken:
-        def allocate_processors(self, view: View) -> object:
+    class Broken(Strategy):
+        def is_available(self, job: WaitingJob, view: View) -> Availability:
+            raise NotImplementedError
+
+        def allocate_processors(self, view: View) -> Plan:
             raise RuntimeError("no idea")
 
-    planner._strategy = Broken()  # type: ignore[assignment]
+    planner._strategy = Broken()
     order = RunStrategy(CycleId(1), View(0.0, (), (), (), (), 0, 0))
     for _ in range(FAULTS_ALLOWED):
         assert planner.fall_back() is None
@@ -266,6 +270,8 @@ def test_a_strategy_that_keeps_failing_is_replaced() -> None:
         ({"time_limit_s": 0}, "time_limit_s", "more than 0"),
         ({"time_limit_s": float("nan")}, "time_limit_s", "more than 0"),
         ({"estimate_s": float("inf")}, "estimate_s", "more than 0"),
+        ({"when_cut_off": "stop"}, "when_cut_off", "write keep, or stop-after=SECONDS"),
+        ({"when_cut_off": 30}, "when_cut_off", "got int"),
         ({"nonsense": 1}, "nonsense", "unknown field"),
     ],
 )

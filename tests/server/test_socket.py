@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import resource
+import socket
 import stat
 import time
 from collections.abc import Callable
@@ -12,6 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from pliant.server.accept import listen
 from serverkit import Server, User
 from testkit import wait_until
 
@@ -92,6 +95,14 @@ def test_a_long_path_is_no_obstacle(make_server: Callable[..., Server], tmp_path
         user.do("ping")
 
 
+def test_a_socket_that_can_be_seen_can_be_connected_to(tmp_path: Path) -> None:
+    path = tmp_path / "server.sock"
+    path.touch()  # left by a server that was killed
+    with listen(path), socket.socket(socket.AF_UNIX) as user:
+        user.connect(str(path))
+    assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
+
+
 def test_a_second_server_is_refused(server: Server) -> None:
     assert server.process is not None
     assert server.spawn().wait(30) == 1
@@ -138,6 +149,20 @@ def test_many_connections_at_once(server: Server) -> None:
     users = [server.user() for _ in range(300)]
     for user in users:
         assert user.do("ping")["ok"]
+    for user in users:
+        user.close()
+
+
+def test_a_low_soft_limit_of_descriptors_is_no_limit(make_server: Callable[..., Server]) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    server = make_server()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (100, hard))
+    try:
+        server.start()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    users = [server.user() for _ in range(150)]
+    assert all(user.do("ping")["ok"] for user in users)
     for user in users:
         user.close()
 

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import csv
 import json
+import re
+from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
+from pliant.core.commands import Note
 from pliant.simulator.cli import main
+from pliant.simulator.errors import SimulationError
 from testkit import ROOT
 
 #: Number, submit, -, run, allocated, -, -, requested, estimate, then nothing that matters.
@@ -63,6 +68,55 @@ def test_the_csv_of_the_jobs(capsys: pytest.CaptureFixture[str], log: Path, tmp_
         "2,2,10,14,4,rigid,12,8,0",
         "4,5,10,20,2,rigid,15,5,0",
     ]
+
+
+def test_the_csv_of_several_runs_says_which(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    table = tmp_path / "jobs.csv"
+    words = ["--workload", "kumar:jobs=3", "--strategy", "fcfs", "--seed", 7, "--jobs-out", table]
+    assert call(capsys, *words, "--replications", 2)[0] == 0
+    head, *lines = table.read_text().splitlines()
+    assert head == "seed,id,submit,start,end,processors,class,turnaround,wait,resizes"
+    assert [line.split(",")[:2] for line in lines] == [[s, n] for s in "78" for n in "123"]
+    assert call(capsys, *words[:4], "--seed", 8, "--jobs-out", table)[0] == 0
+    assert [f"8,{line}" for line in table.read_text().splitlines()[1:]] == lines[3:]
+
+
+def test_who_refused_is_asked_again_after_the_quiet_time(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = ["--workload", "kumar:jobs=3,gap=1,minpe=1-4", "--strategy", "fpsma+pwa"]
+    words += ["--answers", "random:0.3", "--json", "--seed", "3"]
+    idle, asked = (json.loads(call(capsys, *words, *more)[1]) for more in ([], ["--quiet", "5"]))
+    assert asked["negotiations"] > idle["negotiations"]
+    assert asked["utilization"] > 0.9
+    assert idle["utilization"] < 0.2
+
+
+def test_jobs_wider_than_the_machine_are_counted(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "wide.swf"
+    path.write_text("1 0 -1 5 4\n2 1 -1 5 9\n3 2 -1 -1 4\n4 3 -1 5 64\n4 3 -1 5 64\n")
+    words = ["--workload", path, "--strategy", "fcfs", "--processors", 8]
+    code, out, _ = call(capsys, *words, "--json")
+    values = json.loads(out)
+    assert (code, values["jobs"], values["skipped"], values["skipped_too_wide"]) == (0, 1, 4, 2)
+    assert values["skipped_reasons"] == {
+        "wider than the machine": {
+            "records": 2, "line": 2, "reason": "needs 9 processors, the machine has 8",
+        },
+        "without a run time": {"records": 1, "line": 3, "reason": "run time -1"},
+        "of a job that has one already": {
+            "records": 1, "line": 5, "reason": "job number 4 has been used in line 4",
+        },
+    }  # fmt: skip
+    said = (
+        ", 4 records skipped (2 wider than the machine, line 2 and on; "
+        "1 without a run time, line 3; 1 of a job that has one already, line 5)\n"
+    )
+    assert said in call(capsys, *words)[1]
 
 
 def test_malleable_jobs_costs_and_pictures(
@@ -121,6 +175,19 @@ def test_clusters(capsys: pytest.CaptureFixture[str], log: Path) -> None:
     assert json.loads(out)["processors"] == 12
 
 
+def test_clusters_alone_are_the_machine_of_the_workload(
+    capsys: pytest.CaptureFixture[str], log: Path
+) -> None:
+    """As if their sum had been named as well: of models, of malleable sizes, and of logs."""
+    model = ("downey:jobs=20", "--malleable", 100, "--clusters", "a:128,b:128")
+    narrow = (log, "--clusters", "a:3,b:2")
+    for words, processors in ((model, 256), (narrow, 5)):
+        alone = call(capsys, "--json", "--workload", *words)
+        assert alone[0] == 0
+        assert alone == call(capsys, "--json", "--workload", *words, "--processors", processors)
+    assert json.loads(alone[1])["skipped_too_wide"] == 1
+
+
 @pytest.mark.parametrize(
     ("words", "code", "text"),
     [
@@ -143,8 +210,8 @@ def test_clusters(capsys: pytest.CaptureFixture[str], log: Path) -> None:
         (["--workload", "LOG", "--malleable", "101"], 2, "--malleable: expected a share"),
         (["--workload", "LOG", "--malleable", "50", "--sizes", "8-2"], 2, "--sizes: sizes '8-2'"),
         (["--workload", "LOG", "--clusters", "a"], 2, "--clusters: clusters 'a': write"),
-        (["--workload", "LOG", "--clusters", "a:4", "--processors", "8"], 2, "leave one"),
-        (["--workload", "LOG", "--clusters", "a:4"], 1, "job 1 needs 8 processors"),
+        (["--workload", "LOG", "--clusters", "a:4", "--processors", "8"], 2, "leave processors"),
+        (["--workload", "LOG", "--clusters", "a:1"], 1, "needs 8 processors, the machine has 1"),
         (["--workload", "LOG", "--node-failures", "x"], 2, "node-failures 'x': write"),
         (["--workload", "LOG", "--backfill", "all"], 2, "--backfill"),
         (["--workload", "LOG", "--strategy", "fcfs+easy", "--backfill", "none"], 2, "--backfill"),
@@ -162,7 +229,7 @@ def test_clusters(capsys: pytest.CaptureFixture[str], log: Path) -> None:
         (["--workload", "LOG", "--gantt", "/dev/full"], 1, "--gantt /dev/full: cannot be written"),
         (["--workload", "LOG", "--strategy", "os:system"], 2, "cannot be made: TypeError"),
         (["--workload", "LOG", "--strategy", "no.such:thing"], 2, "cannot be loaded: Module"),
-        (["--workload", "LOG", "--strategy", "builtins:print"], 2, "is not a pliant Strategy"),
+        (["--workload", "LOG", "--strategy", "builtins:list"], 2, "is not a pliant Strategy"),
         (["--workload", "LOG", "--strategy", ""], 2, "known are: "),
         (["--workload", "LOG", "--strategy-option", "=1"], 2, "write NAME=VALUE"),
         (["--workload", "LOG", "--strategy", "dynp", "--strategy-option", "lower=nan"], 2, "lower"),
@@ -183,6 +250,11 @@ def test_clusters(capsys: pytest.CaptureFixture[str], log: Path) -> None:
         (["--workload", "LOG", "--clusters", "a:4,a:4"], 2, "clusters: two have the same name"),
         (["--workload", "LOG", "--adaptation-cost", "1-inf"], 2, "both bounds are numbers"),
         (["--workload", "LOG", "--shrinking-factor", "nan"], 2, "expected a factor > 0"),
+        (["--workload", "LOG", "--shrinking-factor", "1e308"], 1, "shrinking factor 1e+308: job 2"),
+        (["--workload", "LOG", "--adaptation-cost", "1e308"], 2, "seconds from 0 to 1e+30"),
+        (["--workload", "LOG", "--negotiation-cost", "0-1e308"], 2, "seconds from 0 to 1e+30"),
+        (["--workload", "kumar:jobs=5,profit=1e308,deadline=9"], 1, "profit: expected a number"),
+        (["--workload", "kumar:jobs=5,base_time=1e308"], 1, "work: expected a number from 0"),
         (["--workload", "LOG", "--evolving", "500"], 2, "--evolving: expected a share"),
     ],
 )  # fmt: skip
@@ -194,6 +266,46 @@ def test_wrong_input_is_one_line(
     assert text in err
     assert err.count("\n") == (code != 0)
     assert "Traceback" not in err
+
+
+def test_no_file_is_written_over_by_another(
+    capsys: pytest.CaptureFixture[str], log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    same = tmp_path / "same"
+    (tmp_path / "link").symlink_to(log)
+    for words, text in (
+        (("--jobs-out", same, "--events-out", same), "--events-out .*same: is the file of --jobs"),
+        (("--gantt", tmp_path / "link"), "--gantt .*link: is the file of --workload as well"),
+    ):
+        code, _, err = call(capsys, "--workload", log, *words)
+        assert code == 2
+        assert re.search(text, err)
+    assert log.read_text() == SWF
+    assert not same.exists()
+    # The name of a model is no file.
+    monkeypatch.chdir(tmp_path)
+    assert call(capsys, "--workload", "kumar:jobs=2", "--jobs-out", "kumar:jobs=2")[0] == 0
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SimulationError("broken")])
+def test_a_simulation_that_is_broken_off_leaves_no_empty_files(
+    error: type[BaseException] | BaseException,
+    capsys: pytest.CaptureFixture[str],
+    log: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def stop(*_: object, on_note: Callable[[Note], None], **__: object) -> None:
+        on_note(Note(0.0, "job.started", "so far"))
+        raise error
+
+    monkeypatch.setattr(import_module("pliant.simulator.simulate"), "simulate", stop)
+    kept = tmp_path / "kept"
+    kept.touch()
+    words = ["--workload", log, "--jobs-out", tmp_path / "jobs", "--utilization", kept]
+    code = call(capsys, *words, "--events-out", tmp_path / "events")[0]
+    assert code == (130 if error is KeyboardInterrupt else 1)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["events", "kept", "small.swf"]
 
 
 def test_the_command_is_registered() -> None:

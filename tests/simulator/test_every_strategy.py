@@ -26,7 +26,7 @@ from testkit.simkit import by_id, job, rigid, run
 PROMISE = ["fcfs", "fcfs+easy", "fcfs+conservative", "max-fit"]
 PROCESSORS = 8
 SIZES = ("1", "3", "8", "1-8", "2-6", "1-8:pow2", "{1,2,5}", "4-8")
-ANSWERS = ("always", "pow2", "reluctant", "random:0.5", "random:0.8:partial")
+ANSWERS = ("always", "pow2", "reluctant", "countering", "random:0.5", "random:0.8:partial")
 every = pytest.mark.parametrize("name", known_strategies())
 
 

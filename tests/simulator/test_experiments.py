@@ -13,6 +13,7 @@ import yaml
 from pliant.simulator.confidence import Interval
 from pliant.simulator.experiments import command, pool, results
 from pliant.simulator.experiments.definitions import (
+    Claim,
     Experiment,
     ExperimentError,
     Metric,
@@ -22,7 +23,7 @@ from pliant.simulator.experiments.definitions import (
     read_experiment,
 )
 from pliant.simulator.experiments.pool import Task
-from pliant.simulator.experiments.tasks import workload_of
+from pliant.simulator.experiments.tasks import run_task, workload_of
 from pliant.simulator.experiments.theory import theory_value
 from pliant.strategies.registry import known_strategies
 
@@ -192,6 +193,51 @@ def test_one_verdict_for_a_line(
     assert results.summary(verdicts, claims) == expected
 
 
+@pytest.mark.parametrize(
+    ("above", "mine", "other", "holds", "pairs", "told_apart"),
+    [
+        (True, (0.5, 0.7), (0.5 - 1e-12, 0.7 - 1e-12), True, 2, True),  # not of rounded values
+        (True, (0.5, 0.7), (0.5, 0.7), False, 0, False),
+        (True, (0.4, 0.9), (0.5, 0.7), True, 1, False),
+        (False, (0.4, 0.9), (0.5, 0.7), False, 1, False),
+        (False, (40.0, 90.0), (41.0, 91.0), True, 2, True),
+    ],
+)
+def test_claims_are_judged_in_pairs_of_one_seed(
+    above: bool,
+    mine: Sequence[float],
+    other: Sequence[float],
+    holds: bool,
+    pairs: int,
+    told_apart: bool,
+) -> None:
+    cells = {
+        "a": [{"source": value} for value in mine],
+        "b": [{"source": value} for value in other],
+    }
+    found = results.compare(Claim("m", "a", "b", above), "source", cells)
+    assert (found.holds, found.pairs, found.of) == (holds, pairs, 2)
+    assert found.told_apart is told_apart
+    # The spread is that of the differences, not that of the values.
+    if mine[0] - other[0] == pytest.approx(mine[1] - other[1]):
+        assert found.by.high - found.by.low < 1e-9
+
+
+def test_both_classes_have_the_same_work_and_adaptive_jobs_are_done_first() -> None:
+    experiment = find_experiment("kumar-4.2")
+    spec = [experiment.spec(experiment.rows[2], name) for name in ("adaptive", "traditional")]
+    for seed in (1, 2, 3):
+        adaptive, traditional = (workload_of({**each, "jobs": 200}, seed).jobs for each in spec)
+        pairs = list(zip(adaptive, traditional, strict=True))
+        assert all((a.submit, a.work) == (t.submit, t.work) for a, t in pairs)
+        assert all(a.sizes.lo == t.sizes.lo == t.sizes.hi and a.sizes.hi == 64 for a, t in pairs)
+        metrics = ["schedule_span_s", "utilization", "mean_response_s"]
+        shared, rigid = (run_task({**each, "jobs": 200}, seed, metrics) for each in spec)
+        assert shared["schedule_span_s"] < rigid["schedule_span_s"]
+        assert shared["utilization"] > rigid["utilization"]
+        assert shared["mean_response_s"] < rigid["mean_response_s"]
+
+
 def pretend(tasks: Sequence[Task], _: int, progress: pool.Progress) -> list[dict[str, Any]]:
     """Instead of simulations: numbers that depend on the class and on the seed."""
     found = []
@@ -221,7 +267,9 @@ def test_a_result_has_a_line_for_each_variant_of_each_row(
     assert adaptive.ours["utilization"].mean == pytest.approx(0.51)
     assert adaptive.theory == {"mean_response_s": 129.0}
     assert adaptive.verdicts == {"mean_response_s": "as theory", "utilization": "as printed"}
-    assert adaptive.claims == {"utilization above fast": True}
+    found = adaptive.claims["utilization above fast"]
+    assert (found.holds, found.pairs, found.of) == (True, 3, 3)
+    assert found.by.mean == pytest.approx(0.41)
     assert (adaptive.verdict, traditional.verdict) == ("as theory", "reported")
 
 
@@ -243,9 +291,36 @@ def test_the_command_prints_tables(
     assert command.main(["run", str(small(tmp_path))]) == 0
     out, err = capsys.readouterr()
     assert "All 2 lines agree, or are only reported." in out
+    assert "- mean_interarrival_s 129, class adaptive: utilization above fast, by 0.4" in out
+    assert "in 3 of 3 pairs\n" in out
     assert "small: 9 of 9 runs" in err
     assert command.main(["report", str(small(tmp_path)), "--out", str(tmp_path / "r.md")]) == 0
     assert "| 129 | adaptive | utilization | 0.5000 |" in (tmp_path / "r.md").read_text()
+
+
+def test_a_claim_that_chance_may_have_decided_is_counted_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def close(tasks: Sequence[Task], _: int, progress: pool.Progress) -> list[dict[str, Any]]:
+        found = pretend(tasks, _, progress)
+        return [{**run, "utilization": 0.505 if run["utilization"] == 0.1 else run["utilization"]}
+                for run in found]  # fmt: skip
+
+    monkeypatch.setattr(results, "run_all", close)
+    assert command.main(["run", str(small(tmp_path))]) == 0
+    out = capsys.readouterr().out
+    assert "class adaptive: utilization above fast, by 0.005 (" in out
+    assert "in 2 of 3 pairs, of sides not to be told apart (0 is within the interval)\n" in out
+    assert "only reported. Of 1 claims 1 are of sides not to be told apart" in out
+
+
+def test_a_report_that_cannot_be_written_is_not_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(results, "run_all", lambda *_: pytest.fail("begun"))
+    words = ["report", str(small(tmp_path)), "--out", str(tmp_path / "none" / "x.md")]
+    assert command.main(words) == 1
+    assert "x.md: cannot be written: No such file" in capsys.readouterr().err
 
 
 def test_the_command_lists(capsys: pytest.CaptureFixture[str]) -> None:
@@ -294,6 +369,14 @@ def test_transformations_and_logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         workload_of({**spec, "transform": {"colour": 1}}, 1)
 
 
+def test_clusters_alone_are_the_machine_of_a_run() -> None:
+    spec = {"workload": "downey", "jobs": 9, "settings": {"clusters": "a:12,b:8"}}
+    assert workload_of(spec, 1).processors == 20
+    assert run_task(spec, 1, ["utilization"]) == run_task(
+        {**spec, "processors": 20}, 1, ["utilization"]
+    )
+
+
 def test_definitions_are_plain_yaml() -> None:
     for path in known_experiments().values():
         assert isinstance(yaml.safe_load(path.read_text(encoding="utf-8")), dict)
@@ -309,5 +392,5 @@ def test_a_small_experiment_runs_in_processes_of_its_own(tmp_path: Path) -> None
     again, _ = results.run_experiment(experiment, processes=1, progress=seen.append, seeds=2)
     assert again == adaptive
     assert adaptive.ours["utilization"].mean > 0.3
-    assert adaptive.claims == {"utilization above fast": True}
+    assert adaptive.claims["utilization above fast"].pairs == 2
     assert traditional.ours["mean_response_s"].mean > adaptive.ours["mean_response_s"].mean

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from itertools import islice, pairwise
 from pathlib import Path
 from random import Random
+from statistics import fmean, stdev
 
 import pytest
 from hypothesis import given
@@ -232,6 +234,21 @@ def test_lists_of_failures_that_make_no_sense(tmp_path: Path, text: str, what: s
     file.write_text(text)
     with pytest.raises(SettingsError, match=what):
         parse_failures(str(file))
+
+
+def test_random_failures_and_repairs_are_exponential() -> None:
+    outages = [(1000.0, 1000.0), *islice(Failures(100, 20).of_node("a", 1000, 7), 4000)]
+    up = [down - before for (_, before), (down, _) in pairwise(outages)]
+    repair = [after - down for down, after in outages[1:]]
+    for times, expected in ((up, 100), (repair, 20)):
+        assert min(times) >= 0
+        assert fmean(times) == pytest.approx(expected, rel=0.05)
+        assert stdev(times) == pytest.approx(expected, rel=0.05)
+        # Of e^-1 and e^-2: no other law of these moments has both.
+        for many in (1, 2):
+            longer = sum(time > many * expected for time in times) / len(times)
+            assert longer == pytest.approx(math.exp(-many), abs=0.02)
+    assert next(Failures(100).of_node("b", 0, 7)) != next(Failures(100).of_node("a", 0, 7))
 
 
 @pytest.mark.parametrize("text", ["", "0/5", "a/b", "-1/2", "none", "5/inf"])

@@ -5,17 +5,20 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 from pliant.core.contract import Contract
 from pliant.core.lifecycle import JobState
+from pliant.core.scheduling import WaitingJob
 from pliant.core.sizes import parse_sizes
 from pliant.core.speedup import LINEAR, Amdahl, Table
 from pliant.simulator import Settings, SimJob, simulate
 from pliant.simulator.costs import Cost
 from pliant.simulator.models import kumar
-from testkit.simkit import job, run
+from pliant.strategies.profit_lazy import LazyCycle
+from pliant.strategies.worth import Claim
+from testkit.simkit import by_id, job, run
 
 PROCESSORS = 8
 SIZES = ("1", "3", "8", "1-8", "2-6", "1-8:pow2", "{1,2,5}", "4-8")
@@ -71,6 +74,103 @@ def test_no_accepted_job_is_late(name: str) -> None:
         assert result.metrics["profit"] <= sum(j.contract.profit for j in jobs if j.contract) + 1e-6
 
     kept()
+
+
+# ---------------------------------------------------------------- forced starts
+#
+# A job is forced if it was put off and, when the lookahead job has ended, neither pays nor can be
+# put off to the next lookahead. Its processors are free only if nobody has grown onto them, and it
+# does not pay if those who have would lose more than it brings: so one job ends first, others are
+# malleable and lose profit with every second, and those that come meanwhile bring little.
+
+
+@st.composite
+def crowded(draw: st.DrawFn) -> tuple[int, list[SimJob]]:
+    """Processors, and jobs of which most are put off and then have to be forced."""
+    processors = draw(st.integers(4, 16))
+    first_ends = draw(st.integers(4, 20))
+    size = draw(st.integers(1, processors // 2))
+    jobs = [priced(1, 0.0, str(size), size * first_ends, first_ends + draw(st.integers(0, 6)))]
+    for _ in range(draw(st.integers(1, 3))):
+        deadline = draw(st.integers(60, 400))
+        work = deadline * draw(st.integers(1, processors)) / 3
+        curve, soft = draw(st.sampled_from(CURVES)), draw(st.sampled_from((0.0, 0.3)))
+        more = {"profit": 1000.0, "soft": soft, "speedup": curve}
+        submit = draw(st.integers(0, 4)) / 4
+        jobs.append(priced(len(jobs) + 1, submit, f"1-{processors}", work, deadline, **more))
+    for _ in range(draw(st.integers(1, 4))):
+        submit = draw(st.integers(4, 4 * first_ends)) / 4
+        least, seconds = draw(st.integers(1, processors)), draw(st.integers(1, 30))
+        most = draw(st.sampled_from((least, processors)))
+        deadline = first_ends + seconds + draw(st.integers(0, 30))
+        more = {"profit": draw(st.sampled_from((0.0, 1.0, 50.0)))}
+        sizes = f"{least}-{most}"
+        jobs.append(priced(len(jobs) + 1, submit, sizes, least * seconds, deadline, **more))
+    return processors, jobs
+
+
+@pytest.fixture
+def forced(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, int, bool]]:
+    """When which jobs were forced to start, and whether that succeeded."""
+    found: list[tuple[float, int, bool]] = []
+    force = LazyCycle.force
+
+    def watched(self: LazyCycle, job: WaitingJob, claim: Claim) -> bool:
+        done = force(self, job, claim)
+        found.append((self.view.now, job.id, done))
+        return done
+
+    monkeypatch.setattr(LazyCycle, "force", watched)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("profit", "deadline", "start", "expected"),
+    [
+        (1.0, 40, 10.0, [(10.0, 3, True)]),  # job 2 loses more than it brings
+        (900.0, 40, 1.0, []),  # it pays at once
+        (1.0, 13, 10.0, None),  # it could not end in time after the lookahead: rejected
+    ],
+)
+def test_a_job_that_was_put_off_is_forced_when_the_lookahead_ends(
+    forced: list[tuple[float, int, bool]],
+    profit: float,
+    deadline: float,
+    start: float,
+    expected: list[tuple[float, int, bool]] | None,
+) -> None:
+    jobs = [
+        priced(1, 0.0, "1", 10, 12),
+        priced(2, 0.5, "1-8", 300, 150, profit=1000.0, soft=0.0),
+        priced(3, 1.0, "4", 40, deadline, profit=profit),
+    ]
+    result = run(jobs, 8, strategy="profit-lazy")
+    third = by_id(result)[3]
+    if expected is None:
+        assert third.state is JobState.REJECTED
+    else:
+        assert (third.state, third.start) == (JobState.COMPLETED, start)
+    assert forced == (expected or [])
+    assert result.metrics["late"] == 0
+
+
+def test_a_forced_start_never_fails(forced: list[tuple[float, int, bool]]) -> None:
+    reached = []
+
+    @settings(quick, max_examples=60)
+    @given(crowded())
+    def succeeds(scene: tuple[int, list[SimJob]]) -> None:
+        forced.clear()
+        result = run(scene[1], scene[0], strategy="profit-lazy", check=False)
+        event("forced" if forced else "not forced")
+        reached.append(bool(forced))
+        assert all(done for _, _, done in forced)
+        assert result.metrics["late"] == 0
+        assert all(r.state in (JobState.COMPLETED, JobState.REJECTED) for r in result.jobs)
+
+    succeeds()
+    # Otherwise the above says nothing.
+    assert sum(reached) >= len(reached) / 10
 
 
 @both

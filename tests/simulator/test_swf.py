@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pliant.simulator.swf import read_swf
-from pliant.simulator.workload import Skipped, WorkloadError
+from pliant.simulator.workload import TOO_WIDE, Skipped, WorkloadError
 
+NO_NUMBER = "with what is no number"
 HEADER = "; Version: 2.2\n; MaxProcs: 128\n; UnixStartTime: 893466664\n"
 
 
@@ -54,26 +55,30 @@ def test_sizes_and_estimates(tmp_path: Path, text: str, size: int, estimate: flo
 
 
 @pytest.mark.parametrize(
-    ("text", "reason"),
+    ("text", "reason", "kind"),
     [
-        (line(1, 0, -1), "run time -1"),
-        (line(1, 0, 10, -1), "no processors"),
-        (line(1, -1, 10), "submit time -1"),
-        (line(-1, 0, 10), "no job number"),
-        (line(1, 0, 10, 129), "needs 129 processors, the machine has 128"),
-        (line(1, 0, "abc"), "field 4 (run time): expected a number, not 'abc'"),
-        (line(1, "nan", 10), "field 2 (submit time): expected a number, not 'nan'"),
-        (line(1, 0, 10, 4, time="inf"), "field 9 (requested time): expected a number, not 'inf'"),
-        (line(2, 5, 10), "job number 2 has been used in line 4"),
-        ("1 0 -1 10", "4 of 18 fields"),
+        (line(1, 0, -1), "run time -1", "without a run time"),
+        (line(1, 0, 10, -1), "no processors", "without processors"),
+        (line(1, -1, 10), "submit time -1", "without a submit time"),
+        (line(-1, 0, 10), "no job number", "without a job number"),
+        (line(1, 0, 10, 129), "needs 129 processors, the machine has 128", TOO_WIDE),
+        (line(1, 0, "abc"), "field 4 (run time): expected a number, not 'abc'", NO_NUMBER),
+        (line(1, "nan", 10), "field 2 (submit time): expected a number, not 'nan'", NO_NUMBER),
+        (
+            line(1, 0, 10, 4, time="inf"),
+            "field 9 (requested time): expected a number, not 'inf'",
+            NO_NUMBER,
+        ),
+        (line(2, 5, 10), "job number 2 has been used in line 4", "of a job that has one already"),
+        ("1 0 -1 10", "4 of 18 fields", "with too few fields"),
     ],
 )
 def test_what_is_not_usable_is_told_with_line_and_reason(
-    tmp_path: Path, text: str, reason: str
+    tmp_path: Path, text: str, reason: str, kind: str
 ) -> None:
     workload = read_swf(log(tmp_path, line(2, 0, 10), text))
     assert [job.id for job in workload.jobs] == [2]
-    assert workload.skipped == [Skipped(5, reason)]
+    assert workload.skipped == [Skipped(5, reason, kind)]
 
 
 def test_oddities_of_archived_logs_are_read(tmp_path: Path) -> None:

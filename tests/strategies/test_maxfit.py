@@ -86,22 +86,21 @@ def test_never_both_in_one_cycle() -> None:
     assert not plan.expands
 
 
-def test_in_the_core_a_partial_release_starts_whoever_it_suffices_for() -> None:
+def test_in_the_core_a_partial_release_is_used_by_whoever_it_suffices_for() -> None:
     rig = Rig({"n1": 8}, "max-fit")
     rig.run(1, "1-8")
     assert rig.job(1).size == 8
-    rig.submit(2, "4")
-    rig.submit(3, "2")
+    rig.submit(2, "2")
+    rig.submit(3, "4")
     rig.counter(1, "6")
+    # For both in the queue six would be needed; two are enough for the first.
+    assert rig.one(commands.SendOffer).template.verb is Verb.ACCEPT
     rig.finish(1)
-    assert rig.job(1).size == 6
-    # Two came: for both in the queue four more are needed.
-    taken, offer = rig.take(commands.SendOffer)
-    assert taken.template.verb is Verb.ACCEPT
-    assert offer.template.items[0].sizes == "2"
-    rig.answer(1, Verb.REJECT, offer.template)
-    rig.exit(1)
-    assert {rig.state(2), rig.state(3)} == {JobState.STARTING}
+    assert (rig.job(1).size, rig.state(2), rig.state(3)) == (
+        6,
+        JobState.STARTING,
+        JobState.PENDING,
+    )
 
 
 # ---------------------------------------------------------------- options
@@ -126,6 +125,14 @@ def test_who_gives_first(order: str, expected: dict[int, int]) -> None:
     strategy = load_strategy("max-fit", {"donor-order": order})
     view = make_view(15, (waiting(9, "2"),), active)
     assert sizes_after(view, decide(strategy, view)) == expected | {9: 2}
+
+
+@pytest.mark.parametrize(("order", "giver"), [("earliest", 1), ("latest", 3), ("most-first", 1)])
+def test_who_gives_first_of_those_that_started_together(order: str, giver: int) -> None:
+    active = tuple(replace(running(n, 4 * (n - 1), 4, "1-8"), started=500.0) for n in (1, 2, 3))
+    strategy = load_strategy("max-fit", {"donor-order": order})
+    view = make_view(12, (waiting(9, "2"),), active)
+    assert sizes_after(view, decide(strategy, view)) == {1: 4, 2: 4, 3: 4, 9: 2} | {giver: 2}
 
 
 def test_an_unknown_order_is_a_usage_error() -> None:

@@ -102,6 +102,13 @@ def test_with_fewer_than_five_the_policy_stays_what_it_is() -> None:
     assert (again.policy, again.since) == ("sjf", 1300.0)
 
 
+def test_other_jobs_are_others_whatever_their_numbers() -> None:
+    before = tuple(waiting(n, "1", 8000.0) for n in (1, 3, 5, 7, 10))
+    since = tuple(waiting(n, "1", 1.0) for n in (2, 3, 5, 7, 9))  # as many, of the same sum
+    first = after(make_view(8, before), None)
+    assert after(make_view(8, since, now=1100.0), first).policy == "sjf"
+
+
 def test_nothing_is_remembered_before_the_first_submission() -> None:
     assert Dynp().decide(make_view(8)) is None
     assert Dynp().decide(make_view(8, memory=("passed", ()))) is None

@@ -41,7 +41,9 @@ def test_only_the_donors_that_are_named() -> None:
     assert start is not None
     assert start.processors == of([6, 7])
     assert placer.start(waiting(9, "2"), 2, donors=[second.id]) is None
-    assert placer.coming == {first.id: of([2, 3]), second.id: NONE}
+    third = placer.start(waiting(10, "2"), 2, donors=[first.id])
+    assert third is not None
+    assert third.processors == of([2, 3])
 
 
 def test_what_a_drained_node_gives_back_nobody_gets() -> None:

@@ -174,7 +174,7 @@ def test_an_accepted_job_is_started_whatever_that_costs() -> None:
     assert sizes_after(view, decide(SIMPLE, replace(view, waiting=(late,)))) == {1: 4, 2: 4}
     full = make_view(8, (job,), (busy(1, 0, 8, None, 80, 20),), now=NOW)
     assert decide(SIMPLE, full).reasons == {
-        2: "needs at least 1 processors, 0 can be given to it now"
+        2: "needs at least 1 processor, 0 can be given to it now"
     }
 
 

@@ -69,6 +69,15 @@ def test_promises_leave_less_for_others_at_the_lookahead() -> None:
         assert plan.memory == ("lazy", 1, 1100.0, (2, 3) if put_off else (2,))
 
 
+def test_who_must_end_when_the_lookahead_job_does_is_not_put_off_to_it() -> None:
+    # Not even if there is nothing to do: the lookahead job may end as late as this.
+    for deadline, accepted in ((100, []), (101, [2])):
+        view = make_view(8, (new(2, "4", 0, deadline),), (busy(1, 0, 8, 400, 100),), now=NOW)
+        plan = decide(LAZY, view)
+        assert [each.job for each in plan.accepts] == accepted
+        assert len(plan.rejects) == 1 - len(accepted)
+
+
 def test_a_start_may_not_break_a_promise() -> None:
     # At 1100 job 5 has 2 and job 2 needs 6: nothing is left, though 4 are free until then.
     promise = replace(new(2, "6", 600, 300), accepted=True)

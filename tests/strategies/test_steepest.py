@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import permutations, product
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from pliant.core.ids import JobId
 from pliant.core.scheduling import View
 from pliant.core.sizes import Sizes, parse_sizes
-from pliant.core.speedup import LINEAR, Amdahl, Downey, Speedup, Table
+from pliant.core.speedup import LINEAR, Amdahl, Downey, Speedup, Table, speedup_of
 from pliant.strategies import OptionError, load_strategy
 from pliant.strategies.steepest import Climber, SteepestAscent, ascend
 from testkit.plans import check, decide, sizes_after, views
@@ -138,3 +139,12 @@ def test_available_now_beside_the_minima() -> None:
 @given(views())
 def test_plans_fit_the_machine_and_are_the_same_again(view: View) -> None:
     check(view, decide(STEEPEST, view))
+
+
+def test_what_applications_have_measured_goes_before_models() -> None:
+    flat, steep = speedup_of({4: 1.0, 2: 1.01}), speedup_of({4: 1.0, 2: 2.0})
+    jobs = (running(1, 0, 4, "1-8"), running(2, 4, 4, "1-8"))
+    measured = (replace(jobs[0], measured=flat), replace(jobs[1], measured=steep))
+    for active, sizes in ((jobs, {1: 4, 2: 4}), (measured, {1: 2, 2: 4})):
+        view = make_view(8, active=active)
+        assert sizes_after(view, decide(STEEPEST, view)) == sizes

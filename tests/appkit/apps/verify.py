@@ -26,6 +26,7 @@ def expected(array: BlockArray, it: int) -> Any:
 
 @malleable(sizes="1-64")
 def main(job: Job, stop: str) -> None:
+    job.on_offer(lambda _: True)  # also where more processors gain nothing
     arrays = [
         job.block(name, shape, axis=axis, halo=halo, dtype=dtype, init=partial(values, shape=shape))
         for name, shape, axis, halo, dtype in (

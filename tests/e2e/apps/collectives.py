@@ -28,6 +28,7 @@ KINDS: dict[str, Callable[[MPI.Intracomm], object]] = {
 
 @malleable(sizes="1-8")
 def main(job: Job) -> None:
+    job.on_offer(lambda _: True)  # also where more processors gain nothing
     known = 0
     for _ in job.steps(10**9):
         if job.comm.size != known:

@@ -29,8 +29,12 @@ def loop(job: Job) -> None:
 
 @malleable(sizes=SIZES)
 def main(job: Job) -> None:
+    job.on_offer(lambda _: True)  # also where more processors gain nothing
+
     @job.before_resize
     def die(change: Change) -> None:
+        if job.comm.rank == job.comm.size - 1 and job.comm.size == 2 and FAULT == "hook":
+            raise KeyError("no such field")
         if FAULT in (f"die={job.comm.rank}", f"die={'leaver' if change.leaving else 'stayer'}"):
             os.kill(os.getpid(), signal.SIGKILL)
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from nodekit.server import FakeServer
+from pliant.nodectl.procfs import Identity
+from pliant.nodectl.spool import Spool
 from pliant.protos import node_pb2 as wire
 from testkit import wait_until
 
@@ -33,6 +35,8 @@ class World:
     stderr: str = ""
     stdin: str = ""
     name: str = ""
+    lease_s: float = 0.0
+    stop_after_s: float | None = None
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -69,6 +73,8 @@ class World:
                 node_list=b"".join(f"{n}:{len(p)}\n".encode() for n, p in self.placement.items()),
                 kill_grace_s=self.grace_s,
                 processors=processors,
+                lease_s=self.lease_s,
+                stop_after_s=self.stop_after_s,
             )
         return orders
 
@@ -90,8 +96,8 @@ class World:
 class Node:
     """One controller."""
 
-    def __init__(self, name: str, server: FakeServer, state: Path) -> None:
-        self.name = name
+    def __init__(self, name: str, server: FakeServer, state: Path, *options: str) -> None:
+        self.name, self._options = name, options
         self.server = server
         self.state = state / f"node-{name}"
         self.log = state / f"{name}.log"
@@ -108,7 +114,7 @@ class Node:
         command = [sys.executable, "-m", "pliant.nodectl", "--name", self.name, "--slots", "4"]
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(
-                [*command, "--address-file", str(self.server.address_file)],
+                [*command, "--address-file", str(self.server.address_file), *self._options],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -131,6 +137,12 @@ class Node:
         self.process.kill()
         self.process.wait(timeout=30)
         self.server.nodes.pop(self.name, None)
+
+    def shim(self, world: World) -> Identity:
+        """Who keeps a world that was started."""
+        shim = Spool(self.spool / world.name).shim()
+        assert shim is not None, f"{world.name} has no shim yet"
+        return shim
 
     def worlds(self) -> list[str]:
         """Return the worlds that are not forgotten yet."""

@@ -20,6 +20,7 @@ class Connection:
     def __init__(self, register: wire.Register) -> None:
         self.register = register
         self.orders: queue.SimpleQueue[wire.NodeOrder | None] = queue.SimpleQueue()
+        self.heard = 0  # the last beat
 
 
 class FakeServer(NodeServiceServicer):
@@ -27,9 +28,10 @@ class FakeServer(NodeServiceServicer):
 
     def __init__(self, address_file: Path) -> None:
         self.address_file = address_file
-        self.generation = 1
+        self.generation, self.life = 1, ""
         self.beat_interval_s = 0.2
         self.acknowledge = True
+        self.confirm = True  # that beats arrive
         self.refusal = ""
         self.taken = False  # as a reason for the refusal
         self.nodes: dict[str, Connection] = {}
@@ -38,6 +40,7 @@ class FakeServer(NodeServiceServicer):
         self.ready: list[tuple[str, str]] = []  # (node, world)
         self.exits: dict[tuple[str, int], wire.RankExit] = {}
         self.exit_reports = 0
+        self.reasons: list[tuple[str, str]] = []  # (world, why it ended), of all reports
         self.fence_parts: dict[str, int] = {}  # by world: on how many nodes it is
         self.fences: dict[tuple[str, int], dict[str, wire.Fence]] = {}
         self._lock = threading.Lock()
@@ -80,7 +83,11 @@ class FakeServer(NodeServiceServicer):
             return
         connection = Connection(register)
         yield wire.NodeOrder(
-            welcome=wire.Welcome(generation=self.generation, beat_interval_s=self.beat_interval_s)
+            welcome=wire.Welcome(
+                generation=self.generation,
+                beat_interval_s=self.beat_interval_s,
+                life=self.life,
+            )
         )
         self.nodes[register.name] = connection
         reader = threading.Thread(
@@ -88,6 +95,8 @@ class FakeServer(NodeServiceServicer):
         )
         reader.start()
         while (order := connection.orders.get()) is not None:
+            if order.HasField("start_world"):
+                order.start_world.heard = connection.heard
             yield order
 
     def _read(self, node: str, reports: Iterator[wire.NodeReport], connection: Connection) -> None:
@@ -103,6 +112,7 @@ class FakeServer(NodeServiceServicer):
         match report.WhichOneof("body"):
             case "beat":
                 self.beats.append((node, report.beat))
+                self._take_beat(report.beat, connection)
             case "world_ready":
                 self.ready.append((node, report.world_ready.world))
             case "fence":
@@ -110,9 +120,17 @@ class FakeServer(NodeServiceServicer):
             case "ranks_exited":
                 self._take_exits(report.ranks_exited, connection)
 
+    def _take_beat(self, beat: wire.Beat, connection: Connection) -> None:
+        if self.confirm:
+            connection.heard = beat.sequence
+        if self.confirm and beat.confirm:
+            heard = wire.BeatHeard(sequence=beat.sequence)
+            connection.orders.put(wire.NodeOrder(beat_heard=heard))
+
     def _take_exits(self, exited: wire.RanksExited, connection: Connection) -> None:
         self.exit_reports += 1
         for end in exited.exits:
+            self.reasons.append((exited.world, end.reason))
             self.exits.setdefault((exited.world, end.rank), end)
         if self.acknowledge:
             ranks = [end.rank for end in exited.exits]

@@ -174,6 +174,12 @@ class Peer:
             pass
         return getattr(message, body)
 
+    def failure(self, timeout: float = 30.0) -> str:
+        """Why the server ended the call."""
+        assert self.ended.wait(timeout)
+        assert isinstance(self.error, grpc.Call)
+        return str(self.error.details())
+
     def close(self) -> None:
         self._outbox.put(None)
         self._call.cancel()
@@ -214,8 +220,8 @@ class Controller(Peer):
         )
         self.say(node_pb2.NodeReport(world_ready=ready))
 
-    def beat(self) -> None:
-        self.say(node_pb2.NodeReport(beat=node_pb2.Beat(idle_memory_bytes=1)))
+    def beat(self, **fields: Any) -> None:
+        self.say(node_pb2.NodeReport(beat=node_pb2.Beat(idle_memory_bytes=1, **fields)))
 
 
 class Application(Peer):
@@ -232,6 +238,9 @@ class Application(Peer):
         )
         hello.token = fields.pop("token", start.token)
         for name, value in fields.items():
-            setattr(hello, name, value)
+            if name == "request":
+                hello.request.CopyFrom(value)
+            else:
+                setattr(hello, name, value)
         report = app_pb2.AppReport(hello=hello)
         super().__init__(start.application_address, report, "app")

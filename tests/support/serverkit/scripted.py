@@ -32,10 +32,12 @@ from pliant.server.execute import Execute
 from pliant.server.keyring import Keyring
 from pliant.server.launch import Surroundings
 from pliant.server.node_service import Greeting, NodeService
+from pliant.server.numbers import Numbers
 from pliant.server.planner import Planner
 from pliant.server.remove import Remove
 from pliant.server.streams import AppSession, Hub, Stream
 from pliant.server.submissions import Submissions
+from pliant.server.tally import Tally
 from pliant.server.worlds import WorldBook
 
 
@@ -106,14 +108,16 @@ class Shell:
         self.remove = Remove(self.execute, self.hub, self.book, self.board, self._writer, credence)
         self.execute.on_ended = self.remove.ended
         self._submissions = Submissions(
-            self.execute, self.board, self._writer, self.reader, programs, self.clock, 0
+            self.execute, self.board, self._writer, self.reader, programs, self.clock, Numbers(0)
         )
         unused = cast(Any, None)  # beats and barriers, which nobody sends here
-        greeting = Greeting("", 1, 1.0)
+        greeting = Greeting("", 1, "", 1.0)
         self.nodes = NodeService(
             self.execute, self.hub, unused, self.remove, unused, credence, greeting
         )
-        self.apps = AppService(self.execute, self.hub, self.board, self.keyring, generation=1)
+        self.apps = AppService(
+            self.execute, self.hub, self.board, self.keyring, self.clock, generation=1
+        )
         self.execute.stop()  # from now on its loop ends when it has handled what arrived
 
     @staticmethod
@@ -193,7 +197,7 @@ class Shell:
 
     def hear_node(self, node: str, **report: Any) -> None:
         """Take what a node says."""
-        self.nodes._take(NodeName(node), node_pb2.NodeReport(**report))
+        self.nodes._take(NodeName(node), node_pb2.NodeReport(**report), Tally())
 
     def hear_app(self, session: AppSession, **report: Any) -> None:
         """Take what an application says, beginning with its Hello."""

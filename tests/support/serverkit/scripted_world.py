@@ -21,7 +21,7 @@ from pliant.protos import app_pb2, node_pb2
 from pliant.protos.codec import template_from_proto, template_to_proto
 from pliant.server.streams import AppSession
 from pliant.simulator import SimJob
-from pliant.simulator.applications import answer, parse_answers
+from pliant.simulator.applications import answer, consider, parse_answers
 from pliant.simulator.runs import Run, next_safe_point
 from serverkit.scripted import Shell
 
@@ -187,9 +187,9 @@ class World:
         if template.verb in (Verb.ACCEPT, Verb.REJECT) or job not in self._runs:
             return
         run = self._runs[job]
-        now, offered = len(run.ranks), int(template.items[0].sizes)
+        now = len(run.ranks)
         model = parse_answers(run.job.answer or "always")
-        said = answer(template, now, model(now, offered, run.job.sizes, Random(0)))
+        said = answer(template, now, consider(model, template, now, run.job.sizes, Random(0)))
         self.said[said.verb.name] += 1
         self._shell.hear_app(self._sessions[job], answer=template_to_proto(said))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,12 @@ class Application:
     """Starts worlds, and carries out grow and shrink as the server would."""
 
     def __init__(
-        self, folder: Path, argv: list[str], size: int, server: Server | None = None
+        self,
+        folder: Path,
+        argv: list[str],
+        size: int,
+        server: Server | None = None,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         self.server = server or Server()
         self.output = folder / "output"
@@ -26,7 +32,7 @@ class Application:
         #: By rank.
         self.processors: list[int] = []
         self.epoch = 0
-        self._argv = argv
+        self._argv, self._environment = argv, environment or {}
         self._resize = 0
         self._next_processor = 0
         self._token = folder / "token"
@@ -51,6 +57,7 @@ class Application:
             "PLIANT_TOKEN_FILE": str(self._token),
             "PLIANT_NODE_ADDRESS": "127.0.0.1",
             "PLIANT_PROCESSORS": ",".join(map(str, processors)),
+            **self._environment,
         }
         world = World(self._argv, size, env, self.output)
         for rank, processor in enumerate(processors):

@@ -26,7 +26,16 @@ class Server(app_pb2_grpc.AppServiceServicer):
         self.hellos: queue.SimpleQueue[pb.Hello] = queue.SimpleQueue()
         self.reports: dict[str, queue.SimpleQueue[pb.AppReport]] = {
             kind: queue.SimpleQueue()
-            for kind in ("answer", "begun", "hello", "outcome", "progress", "withdrawn")
+            for kind in (
+                "answer",
+                "begun",
+                "cancel",
+                "hello",
+                "outcome",
+                "progress",
+                "request",
+                "withdrawn",
+            )
         }
         self._coordinator: Orders | None = None
         self._present = threading.Condition()

@@ -33,6 +33,8 @@ class World:
         self.size = size
         self.name = uuid.uuid4().hex  # two worlds of one name cannot be joined
         self.ready = threading.Semaphore(0)
+        #: For what ranks have said that they end.
+        self.confessions: list[str] = []
         self.controls: list[socket.socket] = []
         self.processes: list[subprocess.Popen[bytes]] = []
         self._pairs = {"PMI_process_mapping": f"(vector,(0,1,{size}))"}
@@ -109,7 +111,11 @@ class World:
                     handle(sock, line)
 
     def _control(self, _: socket.socket, line: str) -> None:
-        assert json.loads(line) == {"op": "ready"}
+        message = json.loads(line)
+        if message["op"] == "failed":
+            self.confessions.append(message["text"])
+            return
+        assert message == {"op": "ready"}
         self.ready.release()
 
     def _pmi(self, sock: socket.socket, line: str) -> None:

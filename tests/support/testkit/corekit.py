@@ -16,6 +16,7 @@ from pliant.core.ids import FIRST_START, JobId, NodeName, ResizeId
 from pliant.core.jobs import Exit, Job, JobSpec, JobType, Resize, ResizeStage
 from pliant.core.lifecycle import JobState
 from pliant.core.negotiation import Template, Verb
+from pliant.core.policy import NegotiationPolicy
 from pliant.core.processors import NONE, ProcessorMap, indices, of
 from pliant.core.records import (
     job_from_record,
@@ -54,10 +55,12 @@ class Rig:
         nodes: Mapping[str, int] | None = None,
         strategy: str | Strategy = "equipartition",
         limits: Limits | None = None,
+        policy: NegotiationPolicy | None = None,
     ) -> None:
         self.limits = limits or LIMITS
+        self.policy = policy
         self.strategy = load_strategy(strategy) if isinstance(strategy, str) else strategy
-        self.core = Core("test", self.limits)
+        self.core = Core("test", self.limits, policy=self.policy)
         self.now = 1000.0
         self.sent: list[commands.Command] = []
         self.notes: list[commands.Note] = []
@@ -79,7 +82,7 @@ class Rig:
             view = self._sort(made)
             if view is None:
                 return
-            plan = self.strategy.allocate_processors(view.view)
+            plan = self.strategy.plan(view.view, view.outcomes)
             self.plans.append(plan)
             made = self.core.handle(events.PlanReady(view.cycle, plan), self.now)
         raise AssertionError(f"still planning after {MOST_CYCLES} rounds without an event")
@@ -111,7 +114,7 @@ class Rig:
     def restart(self) -> None:
         """End the server and start it again from what it stored."""
         old = self.core
-        self.core = Core("test", self.limits)
+        self.core = Core("test", self.limits, policy=self.policy)
         self.sent, self._timers = [], []
         self.core.restore(
             [node_from_record(node_to_record(node)) for node in old.nodes.values()],
@@ -138,6 +141,10 @@ class Rig:
     def kinds(self, job: int | None = None) -> list[str]:
         """The kinds of the notes, of one job or of all."""
         return [note.kind for note in self.notes if job is None or note.job == job]
+
+    def texts(self, job: int) -> list[str]:
+        """The notes about a job in words."""
+        return [note.text for note in self.notes if note.job == job]
 
     # ---------------------------------------------------------------- reading
 
@@ -176,6 +183,8 @@ class Rig:
         prefer: int | None = None,
         estimate_s: float | None = None,
         requested: int = 0,
+        requeue: bool | None = None,
+        stop_after_s: float | None = None,
     ) -> None:
         """Submit a job."""
         spec = JobSpec(
@@ -188,6 +197,8 @@ class Rig:
             estimate_s=estimate_s,
             time_limit_s=limit_s,
             requested=requested,
+            requeue=requeue,
+            stop_after_s=stop_after_s,
         )
         self.do(events.JobSubmitted(spec, held))
 
@@ -223,12 +234,16 @@ class Rig:
         """Have the application answer."""
         template = offer or self.offer(number)
         job = self.job(number)
-        answer = replace(template, verb=verb, reason="said the test")
+        place = template.round + (verb in (Verb.COUNTER, Verb.FINAL))
+        answer = replace(template, verb=verb, round=place, reason="said the test")
         self.do(events.OfferAnswered(job.id, job.run, answer))
 
     def counter(self, number: int, total: str, quantity: int = 0) -> None:
         """Have the application counter the offer that lies on the table with another total."""
-        offer = self.offer(number)
+        self.counter_to(number, self.offer(number), total, quantity)
+
+    def counter_to(self, number: int, offer: Template, total: str, quantity: int = 0) -> None:
+        """The same for an offer that was taken before."""
         item = replace(offer.items[0], sizes=total, quantity=quantity or offer.items[0].quantity)
         self.answer(number, Verb.COUNTER, replace(offer, items=(item,)))
 

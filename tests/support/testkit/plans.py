@@ -139,7 +139,7 @@ def check(view: View, plan: Plan) -> None:
         assert rejection.reason
         assert not queue.pop(rejection.job).accepted, "a promise is kept"
     assert plan.behind or set(plan.reasons) == set(queue), "all who wait are told why"
-    free = view.free & pool
+    free = pool
     for offer in plan.expands:
         job = growing.pop(offer.job)
         assert count(offer.processors) in (job.sizes if job.resizable else asked[job.id])

@@ -5,8 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+import sysconfig
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+#: Of the MPI library that the ranks of tests use.
+MPIEXEC = str(Path(sysconfig.get_path("scripts")) / "mpiexec")
 
 
 def run_python(
@@ -31,6 +35,20 @@ def run_python(
             f"python {' '.join(args)} ended with {done.returncode}\n{done.stdout}\n{done.stderr}"
         )
     return done
+
+
+def mpiexec(size: int, argv: Sequence[str], timeout: float = 100.0) -> str:
+    """Run a Python program on so many ranks; return what it prints."""
+    done = subprocess.run(
+        [MPIEXEC, "-n", str(size), sys.executable, *argv],
+        timeout=timeout,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode != 0:
+        raise AssertionError(f"{' '.join(argv)} ended with {done.returncode}\n{done.stderr}")
+    return done.stdout
 
 
 def fresh_modules(code: str) -> set[str]:

@@ -9,6 +9,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 #: The folders that become ``pliant.<part>``, from the lowest to the highest.
 PARTS = (
+    "faults",
     "core",
     "strategies",
     "protos",

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from pliant.core.ids import JobId
 from pliant.core.processors import block
-from pliant.core.scheduling import Offer, Plan, PromisedJob, Start, View
+from pliant.core.scheduling import Offer, Plan, PromisedJob, Start, Suspension, View
 from pliant.core.sizes import Sizes, parse_sizes
-from pliant.server.plan_check import find_fault
 from pliant.strategies import load_strategy
+from pliant.strategies.plan_check import find_fault
 from testkit.replay import Job, Replay
 from testkit.views import make_view, running, waiting
 
@@ -32,6 +32,19 @@ def start(job: int, processors: int) -> Start:
 
 def offer(job: int, processors: int) -> Offer:
     return Offer(JobId(job), processors)
+
+
+def test_suspensions() -> None:
+    able = replace(VIEW.running[1], suspendable=True)
+    view = replace(VIEW, running=(VIEW.running[0], able), suspended=(waiting(5, "1-4"),))
+    fits = Plan(suspends=(Suspension(JobId(2), "later"),), starts=(start(5, block(6, 3)),))
+    assert find_fault(view, fits) is None
+    for suspends, fault in (
+        ((Suspension(JobId(1)),), "suspends job 1, which cannot be"),
+        ((Suspension(JobId(2)), Suspension(JobId(2))), "suspends a job twice"),
+        ((Suspension(JobId(2), "\ud800"),), "no text"),
+    ):
+        assert fault in (find_fault(view, Plan(suspends=suspends)) or "")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,98 @@
+"""What a program gives that makes no sense: the error that is promised, which names it. No MPI."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pliant.appkit.decorator import malleable
+from pliant.appkit.errors import DistributionError
+from pliant.appkit.job import Job
+from pliant.appkit.loops import Loops
+from pliant.appkit.resize import Belongings
+from rankkit import member
+
+
+@pytest.fixture
+def job() -> Any:
+    agent: Any = SimpleNamespace(before=[], after=[], on_offer=None)
+    return Job(Belongings(member(1, 3)), Loops(), agent)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda job: job.block("u", 5, halo=1.5), "array 'u': halo=1.5 is no whole number"),
+        (lambda job: job.block("u", 5, halo="1"), "array 'u': halo='1' is no whole number"),
+        (lambda job: job.block("u", 5, axis="0"), "array 'u': axis='0' is no whole number"),
+        (lambda job: job.block("u", 5, axis=None), "array 'u': axis=None is no whole number"),
+        (lambda job: job.cyclic("u", 5, block=1.5), "array 'u': block=1.5 is no whole number"),
+        (lambda job: job.cyclic("u", 5, axis=0.0), "array 'u': axis=0.0 is no whole number"),
+        (lambda job: job.block_cyclic("u", (5, 5), blocks=2), "blocks 2: two of each"),
+        (lambda job: job.block_cyclic("u", (5, 5), blocks=(2, 1.5)), "'u': blocks .2, 1.5.: write"),
+        (lambda job: job.block_cyclic("u", (5, 5), blocks=None), "'u': blocks None: write"),
+        (lambda job: job.rng("r", seed="a"), "rng 'r': seed='a' is no whole number"),
+        (lambda job: job.rng("r", seed=1.0), "rng 'r': seed=1.0 is no whole number"),
+        (lambda job: job.rng("r", seed=-1), "rng 'r': seed -1 is negative"),
+        (lambda job: job.items("p", "nonsense"), "items 'p': dtype='nonsense' is no type"),
+        (lambda job: job.csr("A", (4, 4), dtype="S"), "matrix 'A': dtype='S' has cells"),
+        (lambda job: job.state(_values=3), "'_values' is a name of its own"),
+        (lambda job: job.state(a=1, _membership=4), "'_membership' is a name of its own"),
+        (lambda job: job.state(__class__=4), "'__class__' is a name of its own"),
+    ],
+)
+def test_a_value_is_refused_by_its_name(job: Job, call: Callable[[Job], Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        call(job)
+    assert job._all.description() == [], "nothing is registered"
+
+
+@pytest.mark.parametrize("integer", [int, np.int32, np.uint8])
+def test_whole_numbers_of_any_type_do(job: Job, integer: Callable[[int], int]) -> None:
+    one, two = integer(1), integer(2)
+    job.block("u", (two, integer(9)), axis=one, halo=two)
+    job.cyclic("c", (two, integer(9)), axis=one, block=two)
+    job.block_cyclic("b", (5, 5), blocks=(two, one), grid=lambda size: (1, size))
+    job.rng("r", seed=two)
+    plain = Job(Belongings(member(1, 3)), Loops(), job._agent)
+    plain.block("u", (2, 9), axis=1, halo=2)
+    plain.cyclic("c", (2, 9), axis=1, block=2)
+    plain.block_cyclic("b", (5, 5), blocks=(2, 1), grid=lambda size: (1, size))
+    plain.rng("r", seed=2)
+    assert repr(job._all.description()) == repr(plain._all.description())
+    malleable("1-4", prefer=two)
+
+
+@pytest.mark.parametrize(
+    ("owner", "words"),
+    [
+        ([0, 1, -1, 2], "gave part -1: parts are numbered from 0"),
+        ([0, 1, -5, 9], "gave part -5"),
+        ([[0, 1], [2]], "owner= is no array"),
+        ([0.0, 1.0, 2.0, 3.0], "type float64"),
+        (None, "type object"),
+    ],
+)
+def test_parts_are_looked_at_when_they_are_registered(job: Job, owner: Any, words: str) -> None:
+    with pytest.raises(DistributionError, match=f"array 'u': .*{words}"):
+        job.partition("u", 4, owner=owner)
+
+
+@pytest.mark.parametrize("hook", [5, "x", None, (print,)])
+@pytest.mark.parametrize("kind", ["before_resize", "after_resize", "on_offer", "derive"])
+def test_a_hook_can_be_called(job: Job, kind: str, hook: Any) -> None:
+    with pytest.raises(TypeError, match=rf"job\.{kind}: .* is no function"):
+        getattr(job, kind)(hook)
+    kept = job._agent
+    assert (kept.before, kept.after, kept.on_offer, job._all.derived) == ([], [], None, [])
+
+
+def test_any_other_name_is_one_of_a_state(job: Job) -> None:
+    state = job.state(self=1, values=2, check=3, names=4, mro=5)
+    state.self += 10
+    assert (state.self, state.values, state.check, state.names, state.mro) == (11, 2, 3, 4, 5)
+    assert "self=11" in repr(state)

@@ -1,0 +1,278 @@
+"""Checkpoints as files: every pair of sizes, what is damaged, what is interrupted. No MPI."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pliant.appkit import pieces
+from pliant.appkit.arrays import BlockArray
+from pliant.appkit.checkpoint import MANIFEST, Manifest, Shelf, compare
+from pliant.appkit.errors import CheckpointError
+from pliant.appkit.loops import Position
+from pliant.appkit.membership import Membership, Phase
+from pliant.appkit.pieces import Piece, PieceReader, PieceWriter
+from pliant.appkit.registry import Entry
+from pliant.appkit.replicated import ReplicatedArray
+
+SIZES = range(1, 10)
+
+
+def member(rank: int, size: int) -> Membership:
+    """Stand in for a process of a job, without a communicator."""
+    membership = Membership(None)
+    membership.rank, membership.size, membership.phase = rank, size, Phase.MEMBER
+    return membership
+
+
+def kinds(membership: Membership) -> list[Any]:
+    return [
+        BlockArray(membership, "rows", (11, 3), axis=0, halo=1, dtype="f8"),
+        BlockArray(membership, "columns", (2, 7), axis=-1, halo=0, dtype="i2"),
+        BlockArray(membership, "few", (4,), axis=0, halo=2, dtype="c16"),
+        BlockArray(membership, "none", (0, 3), axis=0, halo=0, dtype="f8"),
+        ReplicatedArray(membership, "table", (5, 2), "f4"),
+    ]
+
+
+def whole(entry: Any) -> Any:
+    """One value for each cell of the global array."""
+    return np.arange(1, np.prod(entry.shape) + 1).reshape(entry.shape).astype(entry.dtype)
+
+
+def start(entry: Any) -> None:
+    if isinstance(entry, BlockArray):
+        entry.start_with(lambda index: whole(entry)[index])
+    else:
+        entry.start_with(lambda: whole(entry))
+
+
+def owned(entry: Any) -> Any:
+    """What this process should have."""
+    if not isinstance(entry, BlockArray):
+        return whole(entry)
+    index = [slice(None)] * len(entry.shape)
+    index[entry.axis] = slice(entry.start, entry.stop)
+    return whole(entry)[tuple(index)]
+
+
+def write(folder: Path, size: int) -> list[list[Piece]]:
+    """Have all processes of a job save; what they wrote of each thing."""
+    written: list[list[Piece]] = []
+    for rank in range(size):
+        for place, entry in enumerate(kinds(member(rank, size))):
+            start(entry)
+            out = PieceWriter(folder, f"{rank}-{place}", rank)
+            entry.save(out)
+            out.close()
+            if rank == 0:
+                written.append([])
+            written[place] += out.pieces
+    return written
+
+
+def check(folder: Path, written: list[list[Piece]], before: int, after: int) -> None:
+    for rank in range(after):
+        for entry, own in zip(kinds(member(rank, after)), written, strict=True):
+            entry.restore(PieceReader(folder, own, before), rank, after)
+            assert np.array_equal(entry.local, owned(entry)), (entry, rank, before, after)
+            if isinstance(entry, BlockArray):
+                assert entry.local.size == entry.with_halo.size - _halo_cells(entry)
+
+
+def _halo_cells(entry: BlockArray) -> int:
+    row: int = entry.with_halo.size // max(1, entry.with_halo.shape[entry.axis])
+    return 2 * entry.halo * row
+
+
+@pytest.mark.parametrize("chunk", [pieces.CHUNK_BYTES, 24])
+@pytest.mark.parametrize("before", SIZES)
+def test_all_pairs_of_sizes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: int, chunk: int
+) -> None:
+    monkeypatch.setattr(pieces, "CHUNK_BYTES", chunk)
+    written = write(tmp_path, before)
+    assert sum(piece.bytes for own in written for piece in own) == sum(
+        path.stat().st_size for path in tmp_path.iterdir()
+    )
+    for after in SIZES:
+        check(tmp_path, written, before, after)
+
+
+@given(
+    shape=st.lists(st.integers(0, 9), min_size=1, max_size=3),
+    axis=st.integers(0, 2),
+    sizes=st.tuples(st.integers(1, 9), st.integers(1, 9)),
+    chunk=st.integers(1, 200),
+)
+def test_any_shape_and_axis(
+    tmp_path_factory: pytest.TempPathFactory,
+    shape: list[int],
+    axis: int,
+    sizes: tuple[int, int],
+    chunk: int,
+) -> None:
+    folder = tmp_path_factory.mktemp("save")
+    before, after = sizes
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pieces, "CHUNK_BYTES", chunk)
+        make = {"axis": axis % len(shape), "halo": 1, "dtype": "f8"}
+        written: list[Piece] = []
+        for rank in range(before):
+            array = BlockArray(member(rank, before), "a", tuple(shape), **make)  # type: ignore[arg-type]
+            start(array)
+            out = PieceWriter(folder, str(rank), rank)
+            array.save(out)
+            out.close()
+            written += out.pieces
+        for rank in range(after):
+            array = BlockArray(member(rank, after), "a", tuple(shape), **make)  # type: ignore[arg-type]
+            array.restore(PieceReader(folder, written, before), rank, after)
+            assert np.array_equal(array.local, owned(array))
+
+
+def test_only_what_is_owned_is_read(tmp_path: Path) -> None:
+    written = write(tmp_path, 4)
+    for path in tmp_path.glob("[123]-*"):
+        path.unlink()
+    rows = kinds(member(0, 4))[0]
+    rows.restore(PieceReader(tmp_path, written[0], 4), 0, 4)
+    assert np.array_equal(rows.local, owned(rows))
+    last = kinds(member(3, 4))[0]
+    with pytest.raises(CheckpointError, match=r"1-0 cannot be read|3-0 cannot be read"):
+        last.restore(PieceReader(tmp_path, written[0], 4), 3, 4)
+
+
+def _flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+
+
+def _cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+@pytest.mark.parametrize(("harm", "text"), [(_flip, "is damaged near"), (_cut, "is cut off")])
+@pytest.mark.parametrize("place", [0, 4])
+def test_damage_is_found(tmp_path: Path, harm: Any, text: str, place: int) -> None:
+    written = write(tmp_path, 1)
+    harm(tmp_path / f"0-{place}")
+    entry: Entry = kinds(member(0, 1))[place]
+    with pytest.raises(CheckpointError, match=text):
+        entry.restore(PieceReader(tmp_path, written[place], 1), 0, 1)
+
+
+def test_what_is_missing_is_named(tmp_path: Path) -> None:
+    written = write(tmp_path, 3)
+    entries = kinds(member(0, 1))
+    with pytest.raises(CheckpointError, match="array 'rows': 12 cells are not there"):
+        entries[0].restore(PieceReader(tmp_path, written[0][:2], 3), 0, 1)
+    with pytest.raises(CheckpointError, match="array 'table' is not in the checkpoint"):
+        entries[4].restore(PieceReader(tmp_path, [], 3), 0, 1)
+    with pytest.raises(CheckpointError, match="does not hold"):
+        entries[0].restore(PieceReader(tmp_path, written[1], 3), 0, 1)
+
+
+# ------------------------------------------------------------------ the shelf
+
+
+def manifest(shelf: Shelf, number: int) -> Manifest:
+    own = tuple(map(tuple, write(shelf.data(number), 2)))
+    described = [entry.describe() for entry in kinds(member(0, 2))]
+    return Manifest(
+        number, 7, 1, 3, 2, 12.5, Position(2, 40), described, b"\x80s", (b"a", b"b"), own
+    )
+
+
+def test_a_manifest_comes_back_as_it_was(tmp_path: Path) -> None:
+    shelf = Shelf(tmp_path / "deep" / "job")
+    assert shelf.read() is None
+    made = manifest(shelf, shelf.begin())
+    shelf.publish(made)
+    assert shelf.read() == made
+    assert oct(shelf.folder.stat().st_mode & 0o777) == "0o700"
+
+
+def test_the_former_one_counts_until_the_next_is_published(tmp_path: Path) -> None:
+    shelf = Shelf(tmp_path)
+    shelf.publish(manifest(shelf, shelf.begin()))
+    for _ in range(2):  # interrupted, and tried again
+        number = shelf.begin()
+        assert number == 2
+        (shelf.data(number) / "0-0").write_text("half")
+        found = shelf.read()
+        assert found is not None
+        assert found.number == 1
+        check(shelf.data(1), [list(own) for own in found.pieces], 2, 3)
+    shelf.publish(manifest(shelf, shelf.begin()))
+    assert sorted(path.name for path in tmp_path.iterdir()) == [MANIFEST, "save-2"]
+
+
+def test_a_run_that_another_has_replaced_touches_nothing(tmp_path: Path) -> None:
+    old, new, third = (Shelf(tmp_path / "job", run) for run in (1, 2, 3))
+    old.publish(manifest(old, old.begin()))
+    half = old.begin()
+    stale = manifest(old, half)
+    new.claim()
+    found = new.read()
+    assert found is not None
+    assert found.number == 1
+    with pytest.raises(OSError, match="run 2 of the job has gone on from its last checkpoint"):
+        old.publish(stale)
+    number = new.begin()
+    assert number != half
+    for refused in (old.begin, lambda: old.publish(stale)):
+        with pytest.raises(OSError, match="run 2"):
+            refused()
+    old.drop(number)
+    new.publish(made := manifest(new, number))
+    assert new.read() == made
+    third.claim()
+    with pytest.raises(OSError, match="run 3"):
+        new.begin()
+    assert third.begin() == number + 1
+
+
+def test_a_run_claims_a_folder_that_is_not_there_yet(tmp_path: Path) -> None:
+    Shelf(tmp_path / "job", 2).claim()
+    with pytest.raises(OSError, match="run 2"):
+        Shelf(tmp_path / "job", 1).begin()
+    (tmp_path / "file").touch()
+    Shelf(tmp_path / "file" / "job", 2).claim()  # nobody can save itself here
+
+
+def test_a_checkpoint_of_no_use_says_what_helps(tmp_path: Path) -> None:
+    shelf = Shelf(tmp_path)
+    shelf.publish(manifest(shelf, shelf.begin()))
+    file = tmp_path / MANIFEST
+    whole_text = file.read_bytes()
+    for text in (whole_text[:-1], b"", b"00000000\n{}", whole_text.replace(b'"job":7', b'"job":8')):
+        file.write_bytes(text)
+        with pytest.raises(CheckpointError, match=r"is damaged.*remove that folder"):
+            shelf.read()
+    number = shelf.begin()  # a new one takes its place
+    assert number == 2
+    shelf.publish(manifest(shelf, number))
+    found = shelf.read()
+    assert found is not None
+    assert found.number == 2
+
+
+def test_another_programs_checkpoint_is_told_by_the_first_difference() -> None:
+    mine = [entry.describe() for entry in kinds(member(0, 2))]
+    assert compare(mine, mine) == ""
+    assert "registration 2: the checkpoint has" in compare(mine, [mine[0], *mine[:4]])
+    assert compare(mine, mine[:4]) == "the checkpoint has 5 registrations, the program 4"
+
+
+def test_sizes_are_all_that_may_differ() -> None:
+    for before, after in itertools.product(SIZES, SIZES):
+        there = [entry.describe() for entry in kinds(member(0, before))]
+        assert not compare(there, [entry.describe() for entry in kinds(member(0, after))])

@@ -1,0 +1,256 @@
+"""Items: each is there once, in order or at its owner, and the fewest bytes move. No MPI."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pliant.appkit import cells, move, pieces
+from pliant.appkit.census import redistribute, survey
+from pliant.appkit.errors import CheckpointError, DistributionError
+from pliant.appkit.items import Items
+from pliant.appkit.membership import Membership
+from pliant.appkit.plan import Crossing, Traffic
+from pliant.appkit.sharing import ByWeight, Change, Evenly, Rule, ToOwners
+from rankkit import Parts, crossing, load, member, resize, run_ranks, save
+
+KIND = np.dtype([("id", "i8"), ("x", "f4", 3)])
+PAIRS = list(itertools.product(range(1, 18), repeat=2))
+
+
+def spread(items: Any, size: int) -> Any:
+    """An owner for each item that has nothing to do with where it is."""
+    return items["id"] * 7 // 3 % size
+
+
+def heavy(items: Any) -> Any:
+    return items["id"] % 5
+
+
+RULES: dict[str, Callable[[], Rule]] = {
+    "even": lambda: Evenly("items"),
+    "weight": lambda: ByWeight("items", heavy),
+    "owner": lambda: ToOwners("items", spread),
+}
+
+
+def make(kind: str) -> Any:
+    return lambda membership: [Items(membership, "p", KIND, (), RULES[kind]())]
+
+
+def begin(kind: str, counts: list[int]) -> Parts:
+    """Processes with so many items each, numbered in order."""
+    parts, number = [], 0
+    for rank, count in enumerate(counts):
+        entries = make(kind)(member(rank, len(counts)))
+        items = np.zeros(count, KIND)
+        items["id"] = np.arange(number, number + count)
+        items["x"] = items["id"][:, None] + [0.25, 0.5, 0.75]
+        number += count
+        entries[0].start_with(lambda *_, items=items: items)
+        parts.append(entries)
+    return parts
+
+
+def numbers(parts: Parts) -> list[list[int]]:
+    for entries in parts:
+        items = entries[0].local
+        assert (items["x"] == items["id"][:, None] + [0.25, 0.5, 0.75]).all()
+    return [entries[0].local["id"].tolist() for entries in parts]
+
+
+def uneven(total: int, parts: int) -> list[int]:
+    """Some way to have ``total`` items on so many processes."""
+    rng = np.random.default_rng(total * 31 + parts)
+    return [int(n) for n in rng.multinomial(total, rng.dirichlet(np.ones(parts)))]
+
+
+def even_shares(total: int, parts: int) -> list[list[int]]:
+    return [list(range(total * p // parts, total * (p + 1) // parts)) for p in range(parts)]
+
+
+def fewest(old: list[list[int]], new: list[list[int]], way: Crossing) -> int:
+    """Bytes of the items whose process is another one afterwards."""
+    was = {item: way.old[rank] for rank, own in enumerate(old) for item in own}
+    will = {item: way.new[rank] for rank, own in enumerate(new) for item in own}
+    assert was.keys() == will.keys()
+    return KIND.itemsize * sum(was[item] != will[item] for item in was)
+
+
+@pytest.mark.parametrize("kind", RULES)
+@pytest.mark.parametrize("leave_first", [False, True])
+def test_all_pairs_of_sizes(kind: str, leave_first: bool) -> None:
+    for before, after in PAIRS:
+        if leave_first and after >= before:
+            continue
+        way = crossing(before, after, first=leave_first)
+        start = begin(kind, uneven(43, before))
+        old = numbers(start)
+        parts, sent = resize(make(kind), start, way)
+        new = numbers(parts)
+        assert sorted(itertools.chain(*new)) == list(range(43))
+        assert sent == fewest(old, new, way)
+        check(kind, new)
+
+
+def check(kind: str, new: list[list[int]]) -> None:
+    """Everybody has what the rule says."""
+    total = sum(map(len, new))
+    if kind == "even":
+        assert new == even_shares(total, len(new))
+    elif kind == "weight":
+        assert list(itertools.chain(*new)) == list(range(total)), "the order stays"
+        weights = [sum(item % 5 for item in own) for own in new]
+        assert max(weights) <= sum(weights) / len(weights) + 4, "by the heaviest at most"
+    else:
+        for rank, own in enumerate(new):
+            assert all(item * 7 // 3 % len(new) == rank for item in own)
+
+
+@given(
+    counts=st.lists(st.integers(0, 9), min_size=2, max_size=9),
+    leaving=st.sets(st.integers(0, 8)),
+    kind=st.sampled_from(sorted(RULES)),
+    stage=st.integers(1, 400),
+)
+def test_any_ranks_may_leave(counts: list[int], leaving: set[int], kind: str, stage: int) -> None:
+    gone = sorted(rank for rank in leaving if rank < len(counts))[: len(counts) - 1]
+    way = Crossing.shrinkage(len(counts), gone)
+    start = begin(kind, counts)
+    old = numbers(start)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cells, "STAGE_BYTES", stage)
+        patch.setattr(move, "CHUNK_BYTES", stage)
+        parts, sent = resize(make(kind), start, way)
+    new = numbers(parts)
+    check(kind, new)
+    assert sent == fewest(old, new, way)
+
+
+@pytest.mark.parametrize("kind", RULES)
+def test_a_rollback_leaves_all_as_it_was(kind: str) -> None:
+    start = begin(kind, [5, 0, 9])
+    old = numbers(start)
+    parts, _ = resize(make(kind), start, Crossing.growth(3, 5), commit=False)
+    assert numbers(parts) == old
+    parts[0][0].local["id"] += 0  # and can be changed
+
+
+def test_more_than_two_to_the_31_items() -> None:
+    way = Crossing.growth(2, 3)
+    plan = Evenly("items").plan(Change(way, 0, ((3 << 32, 3 << 32, None),)), 10)
+    assert plan.bytes_moved == 10 * (3 << 32), "a third of the first half, two of the second"
+    sends = ToOwners("items", spread).plan(Change(way, 0, (([0, 1 << 33, 5], [1, 2, 0], None),)), 3)
+    assert sends.bytes_moved == 3 * ((1 << 33) + 5 + 1)
+    assert cells.cells_per_piece(sends, 3) * 3 <= cells.STAGE_BYTES // 3
+    assert cells.cells_per_piece(Traffic((), 1 << 40), 3) == 1
+
+
+def test_weightless_items_go_by_number() -> None:
+    rule: Rule = ByWeight("items", lambda items: np.zeros(len(items)))
+
+    def one(membership: Membership) -> list[Any]:
+        return [Items(membership, "p", KIND, (), rule)]
+
+    parts, _ = resize(one, begin("even", [7]), Crossing.growth(1, 1))
+    start = begin("even", [7])
+    start[0][0] = Items(member(0, 1), "p", KIND, (), rule)
+    start[0][0].start_with(lambda *_: parts[0][0].local)
+    grown, _ = resize(one, start, Crossing.growth(1, 3))
+    assert numbers(grown) == even_shares(7, 3)
+
+
+@pytest.mark.parametrize("kind", RULES)
+@pytest.mark.parametrize("chunk", [pieces.CHUNK_BYTES, 40])
+def test_saved_at_a_size_and_restored_at_another(
+    kind: str, chunk: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pieces, "CHUNK_BYTES", chunk)
+    for before in (1, 3, 4):
+        folder = tmp_path / str(before)
+        folder.mkdir()
+        written = save(begin(kind, uneven(29, before)), folder)
+        for after in (1, 2, 3, 7):
+            new = numbers(load(make(kind), folder, written, before, after))
+            assert sorted(itertools.chain(*new)) == list(range(29))
+            if kind != "weight":
+                check(kind, new)
+
+
+def test_rebalance_is_a_resize_of_the_same_processes() -> None:
+    start = begin("owner", [4, 0, 11])
+    old = numbers(start)
+
+    def one(comm: Any) -> int:
+        return redistribute(start[comm.rank], comm)
+
+    moved, world = run_ranks(3, one)
+    new = numbers(start)
+    check("owner", new)
+    assert moved == [sum(world.bytes_sent)] * 3 == [fewest(old, new, Crossing.among(3))] * 3
+    again, _ = run_ranks(3, one)
+    assert again == [0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("rule", "text"),
+    [
+        (ToOwners("items 'p'", lambda items, _: items["id"]), "gave rank 2: there are ranks 0"),
+        (ToOwners("items 'p'", lambda items, _: items["id"] - 1), "gave rank -1"),
+        (ToOwners("items 'p'", lambda *_: [0]), r"shape \(1,\) and type int64 for"),
+        (ToOwners("items 'p'", lambda items, _: items["x"]), "one rank for each"),
+        (ToOwners("items 'p'", lambda *_: 1 / 0), "owner raised ZeroDivisionError"),
+        (ByWeight("items 'p'", lambda items: -items["id"]), "not negative, for each"),
+        (ByWeight("items 'p'", lambda items: items["id"] + np.nan), "finite number"),
+        (ByWeight("items 'p'", lambda _: [1.0]), r"shape \(1,\) for 3"),
+        (ByWeight("items 'p'", lambda items: items["y"]), "weight raised ValueError"),
+    ],
+)
+def test_wrong_functions_are_told_on_all_and_change_nothing(rule: Rule, text: str) -> None:
+    start = begin("even", [3, 3])
+    old = numbers(start)
+    start[1][0]._rule = rule
+    start[0][0]._rule = rule
+    for entries in start:
+        entries[0].rounds = rule.rounds
+
+    def one(comm: Any) -> None:
+        with pytest.raises(DistributionError, match=text):
+            redistribute(start[comm.rank], comm)
+        _, error = survey(start[comm.rank], Crossing.among(2), comm, rule.rounds, "")
+        assert error.startswith("items 'p'")
+
+    run_ranks(2, one)
+    assert numbers(start) == old
+
+
+def test_what_is_not_an_item_is_refused() -> None:
+    items = Items(member(0, 1), "p", "f8", (3,), Evenly("items"))
+    items.start_with(None)
+    assert items.local.shape == (0, 3)
+    with pytest.raises(DistributionError, match=r"items of shape \(3,\) need \(n, 3\)"):
+        items.local = np.zeros((3, 4))
+    mine = np.ones((2, 3))
+    items.local = mine
+    mine[:] = 7
+    assert items.local.sum() == 6, "what the program goes on using is not shared"
+    items.local = [[1, 2, 3]]
+    assert len(items) == 1
+    with pytest.raises(ValueError, match="Python objects do not move"):
+        Items(member(0, 1), "p", object, (), Evenly("items"))
+    with pytest.raises(ValueError, match="negative length"):
+        Items(member(0, 1), "p", "f8", (-1,), Evenly("items"))
+
+
+def test_damage_is_found(tmp_path: Path) -> None:
+    written = save(begin("owner", [5, 5]), tmp_path)
+    (tmp_path / "1-0").write_bytes(b"")
+    with pytest.raises(CheckpointError, match="is cut off"):
+        load(make("owner"), tmp_path, written, 2, 3)

@@ -1,0 +1,131 @@
+"""While data move, a job has the old share and the new share of it, and little more. No MPI."""
+
+from __future__ import annotations
+
+import math
+import mmap
+import resource
+import tracemalloc
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pliant.appkit import cells
+from pliant.appkit.arrays import BlockArray
+from pliant.appkit.csr import CsrMatrix
+from pliant.appkit.cyclic import square_grid
+from pliant.appkit.filling import provide
+from pliant.appkit.grids import CyclicArray
+from pliant.appkit.items import Items
+from pliant.appkit.membership import Membership
+from pliant.appkit.partition import PartitionedArray
+from pliant.appkit.replicated import ReplicatedArray
+from pliant.appkit.sharing import Evenly, ToOwners
+from rankkit import Parts, crossing, member, resize
+
+#: Of all data, which is that of 4 KiB cells.
+CELLS = 6000
+TOTAL = CELLS * 4096
+#: Bytes that all may have packed together, and for numbers of cells and what Python needs.
+STAGE = TOTAL // 16
+MORE = TOTAL // 8 + 4 * STAGE
+
+
+def block(membership: Membership) -> Any:
+    return BlockArray(membership, "a", (CELLS, 512), axis=0, halo=0, dtype="f8")
+
+
+def columns(membership: Membership) -> Any:
+    return BlockArray(membership, "a", (512, CELLS), axis=1, halo=0, dtype="f8")
+
+
+def cyclic(membership: Membership) -> Any:
+    grid = {"axes": (0,), "blocks": (3,), "grid": lambda size: (size,)}
+    return CyclicArray(membership, "a", (CELLS, 512), "f8", **grid)  # type: ignore[arg-type]
+
+
+def matrix(membership: Membership) -> Any:
+    grid = {"axes": (0, 1), "blocks": (16, 16), "grid": square_grid}
+    return CyclicArray(membership, "a", (CELLS, 512), "f8", **grid)  # type: ignore[arg-type]
+
+
+def partition(membership: Membership) -> Any:
+    def owner(size: int) -> Any:
+        return np.arange(CELLS) * 7 % 13 % size
+
+    return PartitionedArray(membership, "a", (CELLS, 512), "f8", owner)
+
+
+def items(membership: Membership) -> Any:
+    return Items(membership, "a", "f8", (512,), Evenly("a"))
+
+
+def owned(membership: Membership) -> Any:
+    rule = ToOwners("a", lambda own, size: np.arange(len(own)) % size)
+    return Items(membership, "a", "f8", (512,), rule)
+
+
+def csr(membership: Membership) -> Any:
+    return CsrMatrix(membership, "a", (CELLS, CELLS), "f8", "rows")
+
+
+def begin(make: Any, size: int) -> Parts:
+    parts = []
+    for rank in range(size):
+        entry = make(member(rank, size))
+        if make in (items, owned):
+            count = CELLS * (rank + 1) // size - CELLS * rank // size
+            entry.start_with(lambda *_, count=count: [[1.0] * 512] * count)
+        elif make is csr:  # 256 nonzeros of 16 bytes in each row
+            entry.start_with(lambda start, stop: rows(stop - start))
+        else:
+            entry.start_with(None)
+        parts.append([entry])
+    return parts
+
+
+def rows(count: int) -> Any:
+    return np.arange(count + 1) * 256, np.tile(np.arange(256), count), np.ones(256 * count)
+
+
+@pytest.mark.parametrize("make", [block, columns, cyclic, matrix, partition, items, owned, csr])
+@pytest.mark.parametrize(("before", "after"), [(2, 3), (3, 2)])
+def test_old_and_new_share_and_little_more(
+    make: Any, before: int, after: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cells, "STAGE_BYTES", STAGE // 3)
+    tracemalloc.start()
+    try:
+        parts = begin(make, before)
+        held, _ = tracemalloc.get_traced_memory()
+        assert held >= TOTAL
+        tracemalloc.reset_peak()
+        resize(lambda membership: [make(membership)], parts, crossing(before, after))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak - held <= TOTAL + MORE
+    assert not math.isclose(peak, held), "something was moved"
+
+
+def faults() -> int:
+    """How many pages this process has been given so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+
+def copies(membership: Membership) -> Any:
+    return ReplicatedArray(membership, "a", (CELLS, 512), "f8")
+
+
+@pytest.mark.parametrize("make", [block, cyclic, matrix, copies])
+def test_a_newcomer_has_its_pages_before_the_pause(make: Any) -> None:
+    """Nothing is given when data arrive: not one page in ten."""
+    way, newcomer = crossing(1, 2), make(Membership(None))
+    provide(newcomer.make_room(2, 1))
+    newcomer.prepare(way, 1, ())
+    newcomer.commit()
+    (array, *_) = newcomer.storage()
+    before = faults()
+    array[...] = 1
+    assert faults() - before < array.nbytes // mmap.PAGESIZE // 10

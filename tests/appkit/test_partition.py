@@ -1,0 +1,165 @@
+"""Arrays by an owner map: every cell at its owner, the fewest bytes move. No MPI."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pliant.appkit import cells, pieces
+from pliant.appkit.errors import CheckpointError, DistributionError
+from pliant.appkit.membership import Membership
+from pliant.appkit.partition import PartitionedArray, spread_parts
+from pliant.appkit.pieces import PieceReader
+from pliant.appkit.plan import Crossing
+from rankkit import Parts, crossing, load, member, resize, save
+
+PAIRS = list(itertools.product(range(1, 18), repeat=2))
+N = 47
+
+
+def scattered(size: int) -> Any:
+    """Uneven: the first ranks have most."""
+    cell = np.arange(N)
+    return cell * cell % 29 % (2 * size) % size
+
+
+def make(owner: Any, shape: tuple[int, ...] = (N, 2)) -> Any:
+    return lambda membership: [PartitionedArray(membership, "a", shape, "f4", owner)]
+
+
+def whole(shape: tuple[int, ...]) -> Any:
+    return np.arange(1, np.prod(shape) + 1).reshape(shape)
+
+
+def begin(make_one: Any, size: int) -> Parts:
+    parts = [make_one(member(rank, size)) for rank in range(size)]
+    for (array,) in parts:
+        array.start_with(whole(array.shape).__getitem__)
+    return parts
+
+
+def check(owner: Any, parts: Parts) -> None:
+    owners = np.asarray(owner(len(parts)))
+    for rank, (array,) in enumerate(parts):
+        assert array.cells.tolist() == np.flatnonzero(owners == rank).tolist()
+        assert np.array_equal(array.local, whole(array.shape)[owners == rank])
+        assert np.array_equal(array.owners, owners)
+
+
+def fewest(owner: Any, way: Crossing, cell_bytes: int = 8) -> int:
+    was = np.array(way.old)[owner(len(way.old))]
+    will = np.array(way.new)[owner(len(way.new))]
+    return cell_bytes * int((was != will).sum())
+
+
+def test_all_pairs_of_sizes() -> None:
+    for before, after in PAIRS:
+        way = crossing(before, after, first=bool((before + after) % 2))
+        parts, sent = resize(make(scattered), begin(make(scattered), before), way)
+        check(scattered, parts)
+        assert sent == fewest(scattered, way)
+
+
+@given(
+    seed=st.integers(0, 99),
+    size=st.integers(2, 9),
+    leaving=st.sets(st.integers(0, 8)),
+    stage=st.integers(1, 300),
+)
+def test_any_map_and_any_leavers(seed: int, size: int, leaving: set[int], stage: int) -> None:
+    def owner(size: int) -> Any:
+        return np.random.default_rng([seed, size]).integers(0, size, N)
+
+    way = Crossing.shrinkage(size, sorted(r for r in leaving if r < size)[: size - 1])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cells, "STAGE_BYTES", stage)
+        parts, sent = resize(make(owner), begin(make(owner), size), way)
+    check(owner, parts)
+    assert sent == fewest(owner, way)
+
+
+def test_parts_with_numbers_are_shared_out() -> None:
+    numbers = np.arange(N) % 6
+    owner = spread_parts("a", numbers)
+    assert owner(6).tolist() == owner(9).tolist() == numbers.tolist()
+    assert [set(np.unique(numbers[owner(4) == rank])) for rank in range(4)] == [
+        {0},
+        {1, 2},
+        {3},
+        {4, 5},
+    ]
+    assert set(owner(1)) == {0}
+    for before, after in ((1, 4), (4, 6), (6, 8), (8, 3)):
+        parts, sent = resize(make(owner), begin(make(owner), before), crossing(before, after))
+        check(owner, parts)
+        assert sent == fewest(owner, crossing(before, after))
+
+
+@pytest.mark.parametrize("chunk", [pieces.CHUNK_BYTES, 24])
+def test_saved_at_a_size_and_restored_at_another(
+    chunk: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pieces, "CHUNK_BYTES", chunk)
+    for before in (1, 4, 6):
+        folder = tmp_path / str(before)
+        folder.mkdir()
+        written = save(begin(make(scattered), before), folder)
+        for after in (1, 2, 5, 9):
+            check(scattered, load(make(scattered), folder, written, before, after))
+
+
+def test_what_is_missing_or_does_not_fit_is_told(tmp_path: Path) -> None:
+    written = save(begin(make(scattered), 3), tmp_path)
+    (array,) = make(scattered)(member(0, 2))
+    missing = int(((scattered(3) == 2) & (scattered(2) == 0)).sum())
+    assert missing > 0
+    with pytest.raises(CheckpointError, match=f"array 'a': {missing} cells are not there"):
+        array.restore(PieceReader(tmp_path, written[0][:2], 3), 0, 2)
+    (other,) = make(lambda size: np.arange(N) % size)(member(0, 2))
+    with pytest.raises(CheckpointError, match=r"owner\(3\) gives rank 0 16 cells, it had"):
+        other.restore(PieceReader(tmp_path, written[0], 3), 0, 2)
+
+
+def test_a_rollback_leaves_all_as_it_was() -> None:
+    parts, _ = resize(
+        make(scattered), begin(make(scattered), 3), Crossing.growth(3, 5), commit=False
+    )
+    check(scattered, parts)
+
+
+@pytest.mark.parametrize(
+    ("owner", "text"),
+    [
+        (lambda _: [0] * 3, rf"shape \(3,\) and type int64: .* each of {N} cells"),
+        (lambda _: np.zeros(N), "type float64"),
+        (lambda _: np.full(N, 2), "gave rank 2: there are ranks 0 to 1"),
+        (lambda _: np.full(N, -1), "gave rank -1"),
+        (lambda _: 1 / 0, r"owner\(2\) raised ZeroDivisionError"),
+        (spread_parts("a", np.zeros(N)), "type float64"),
+    ],
+)
+def test_wrong_maps_are_refused(owner: Any, text: str) -> None:
+    with pytest.raises(DistributionError, match=text):
+        begin(make(owner), 2)
+
+
+def test_wrong_terms_are_refused() -> None:
+    for shape in ((), (-1,)):
+        with pytest.raises(ValueError, match="is not a shape with cells"):
+            PartitionedArray(member(0, 1), "a", shape, "f4", scattered)
+    with pytest.raises(ValueError, match="Python objects do not move"):
+        PartitionedArray(member(0, 1), "a", (1,), object, scattered)
+
+
+def test_no_cells() -> None:
+    nobody = make(lambda _: [], (0,))
+    parts, sent = resize(nobody, begin(nobody, 2), Crossing.growth(2, 3))
+    assert sent == 0
+    assert isinstance(parts[2][0]._membership, Membership)
+    assert parts[2][0].local.shape == (0,)

@@ -1,0 +1,103 @@
+"""Memory for a growth is made before the resize, for this one, and by nobody who does not grow."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+
+from pliant.appkit.arrays import BlockArray
+from pliant.appkit.coordinator import Coordinator
+from pliant.appkit.messages import Decision
+from pliant.appkit.registry import Registry
+from pliant.appkit.replicated import ReplicatedArray
+from pliant.appkit.room import MakeRoom, Room
+from pliant.appkit.splits import LengthSplit
+from rankkit import crossing, member
+
+GROWTH = Decision(7, 2, leaving=(), joining=(2, 3), secret="")
+SHRINKAGE = Decision(8, 2, leaving=(1,), joining=(), secret="")
+
+
+def coordinator(decision: Decision | None, *, ready: bool = False) -> Coordinator:
+    """Stand in for one that has this in hand."""
+    return cast(Coordinator, SimpleNamespace(taken=lambda: decision, ready=ready))
+
+
+def lengths(size: int) -> list[int]:
+    if size > 2:
+        raise RuntimeError("not for so many")
+    return [4] * size
+
+
+def make(*more: Any) -> tuple[Room, BlockArray, ReplicatedArray]:
+    """Rank 0 of 2."""
+    me, registry = member(0, 2), Registry()
+    block = BlockArray(me, "a", (8, 2), axis=0, halo=0, dtype="f8")
+    copy = ReplicatedArray(me, "b", (3,), "f8")
+    block.start_with(None)
+    copy.start_with(lambda: np.ones(3))
+    for entry in (block, copy, *more):
+        registry.add(entry)
+    return Room(registry, me), block, copy
+
+
+def test_a_growth_is_told_once_and_before_it_can_begin() -> None:
+    room, _, _ = make()
+    assert not room.stirs(0)
+    assert room.stirs(7)
+    order = room.due(coordinator(GROWTH))
+    assert order == MakeRoom(7, 4)
+    room.obey(order)
+    assert not room.stirs(7)
+    assert room.due(coordinator(GROWTH, ready=True)) is None
+    room.clear()
+    assert room.due(coordinator(GROWTH, ready=True)) is None
+    assert room.due(coordinator(SHRINKAGE)) is None
+
+
+def test_what_it_was_made_for_is_off() -> None:
+    for other in (None, SHRINKAGE):
+        room, block, _ = make()
+        room.obey(MakeRoom(7, 4))
+        assert block._next is not None
+        order = room.due(coordinator(other, ready=True))
+        assert order == MakeRoom()
+        room.obey(order)
+        assert block._next is None
+        assert room.due(coordinator(None)) is None
+
+
+def test_a_resize_finds_the_room_that_was_made_for_it() -> None:
+    room, block, copy = make()
+    room.obey(MakeRoom(7, 4))
+    room.settle(7)
+    part = block._next
+    block.prepare(crossing(2, 4), 0)
+    assert part is not None
+    assert block._next is part
+    assert part.stop == 2
+    copy.prepare(crossing(2, 4), 0)
+    copy.commit()
+    assert np.array_equal(copy.local, np.ones(3))
+
+
+def test_room_for_another_resize_is_of_no_use() -> None:
+    room, block, _ = make()
+    room.obey(MakeRoom(7, 4))
+    room.settle(8)
+    assert block._next is None
+    block.prepare(crossing(2, 1), 0)
+    assert block._next is not None
+    assert block._next.stop == 8
+
+
+def test_what_cannot_be_made_is_left_to_the_resize() -> None:
+    split = LengthSplit("u", 8, lengths)
+    uneven = BlockArray(member(0, 2), "u", (8,), axis=0, halo=0, dtype="i4", split=split)
+    room, block, _ = make(uneven)
+    room.obey(MakeRoom(7, 4))
+    assert block._next is None
+    assert uneven._next is None
+    assert room.due(coordinator(GROWTH)) is None, "once is enough"

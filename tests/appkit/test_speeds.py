@@ -1,0 +1,224 @@
+"""Measured speeds, estimated costs, and what the library says to offers because of them."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from pliant.appkit import speeds as module
+from pliant.appkit.costs import Costs, Move
+from pliant.appkit.gain import refusal
+from pliant.appkit.insight import Insight
+from pliant.appkit.loops import Loops
+from pliant.appkit.messages import Asked, Offer, RequestState
+from pliant.appkit.plan import Crossing, plan_blocks
+from pliant.appkit.registry import Registry
+from pliant.appkit.resize import Report
+from pliant.appkit.speeds import Measured, Site, Speeds, site_of
+from pliant.core.sizes import Sizes
+
+HERE: Site = ("program.py", 1, 10)
+THERE: Site = ("program.py", 1, 20)
+
+
+class Clock:
+    """A clock that the test sets."""
+
+    now = 0.0
+
+    def perf_counter(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(module, "time", clock)
+    return clock
+
+
+class Loop:
+    """A loop that is driven by hand."""
+
+    def __init__(self, clock: Clock, size: int = 2) -> None:
+        self.clock, self.size = clock, size
+        self.speeds, self.iteration = Speeds(), 0
+        self.speeds.enter(HERE)
+
+    def run(self, stretches: int, seconds: float, iterations: int = 10) -> None:
+        for _ in range(stretches):
+            self.clock.now += seconds
+            self.iteration += iterations
+            self.safe_point()
+
+    def safe_point(self, pause: float = 0.0, *, resized: int = 0) -> None:
+        self.speeds.arrive(self.iteration, self.size)
+        self.clock.now += pause
+        if resized:
+            self.speeds.disturb()
+            self.size = resized
+        self.speeds.go_on(self.iteration)
+
+
+def test_the_median_counts_and_the_first_stretch_does_not(clock: Clock) -> None:
+    loop = Loop(clock)
+    loop.run(1, 99.0)
+    assert loop.speeds.measured() == ()
+    loop.run(2, 2.0)
+    assert loop.speeds.measured() == (), "two are too few"
+    loop.run(2, 3.0)
+    loop.run(1, 50.0)
+    assert loop.speeds.measured() == (Measured(2, 0.3, 50),)
+
+
+def test_resizes_and_waiting_are_left_out(clock: Clock) -> None:
+    loop = Loop(clock)
+    loop.run(1, 1.0)
+    for _ in range(4):
+        loop.run(1, 2.0)
+        loop.safe_point(pause=70.0)  # nothing was done since the last one
+    loop.safe_point(pause=70.0, resized=4)
+    loop.run(1, 30.0)
+    loop.run(4, 1.0)
+    assert loop.speeds.measured() == (Measured(2, 0.2, 40), Measured(4, 0.1, 40))
+
+
+def test_old_stretches_are_forgotten(clock: Clock) -> None:
+    loop = Loop(clock)
+    loop.run(1 + module.KEPT, 5.0)
+    loop.run(module.KEPT, 1.0)
+    assert loop.speeds.measured() == (Measured(2, 0.1, 2 * 10 * module.KEPT),)
+
+
+def test_each_loop_has_its_own(clock: Clock) -> None:
+    loop = Loop(clock)
+    loop.run(5, 1.0)
+    loop.speeds.enter(THERE)
+    assert loop.speeds.measured() == ()
+    loop.run(5, 4.0)
+    assert loop.speeds.measured() == (Measured(2, 0.4, 40),)
+    loop.speeds.enter(HERE)
+    assert loop.speeds.measured() == (Measured(2, 0.1, 40),)
+
+
+def test_a_place_is_told_by_file_and_line() -> None:
+    frame = sys._getframe()
+    site = site_of(frame)
+    assert site[:2] == (__file__, frame.f_code.co_firstlineno)
+    assert site != site_of(frame), "another place of the same function"
+
+
+# -------------------------------------------------------------------- costs
+
+
+class Array:
+    """An entry of the registry, as far as it is asked."""
+
+    name = "array"
+
+    def estimate(self, crossing: Crossing) -> int:
+        return plan_blocks(100, crossing, 8).bytes_moved
+
+
+def registry() -> Registry:
+    entries = Registry()
+    entries.add(Array())  # type: ignore[arg-type]  # as much as is needed
+    return entries
+
+
+def test_a_cost_is_what_moves_at_the_measured_bandwidth_and_the_rest_of_the_pause() -> None:
+    costs = Costs()
+    assert costs.estimate(registry(), 1, 2) == 0.0, "nothing is known"
+    costs.remember(Move(grows=True, bytes_moved=800, move_s=2.0, pause_s=2.5))
+    assert costs.estimate(registry(), 1, 2) == pytest.approx(0.5 + 400 * 2.0 / 800)
+    assert costs.estimate(registry(), 2, 1) == pytest.approx(0.5 + 400 * 2.0 / 800)
+    plan = plan_blocks(100, Crossing.growth(1, 2), 8)
+    assert plan.estimated_s(costs.bytes_per_s) == pytest.approx(400 * 2.0 / 800)
+    costs.remember(Move(grows=False, bytes_moved=800, move_s=2.0, pause_s=2.1))
+    assert costs.estimate(registry(), 2, 1) == pytest.approx(0.1 + 400 * 4.0 / 1600)
+    assert costs.estimate(registry(), 1, 2) == pytest.approx(0.5 + 400 * 4.0 / 1600)
+
+
+def test_a_job_without_data_has_a_pause_only() -> None:
+    costs = Costs()
+    costs.remember(Move(grows=True, bytes_moved=0, move_s=0.0, pause_s=0.2))
+    assert costs.estimate(Registry(), 1, 2) == pytest.approx(0.2)
+
+
+# -------------------------------------------------------------------- the default answer
+
+
+def offer(current: int, proposed: int, cost: float = 0.0, **terms: bool) -> Offer:
+    return Offer(1, current, proposed, estimated_cost_s=cost, **terms)  # type: ignore[arg-type]
+
+
+FAST = (Measured(2, 0.4, 100), Measured(4, 0.2, 100))
+FLAT = (Measured(2, 0.4, 100), Measured(4, 0.39, 100))
+
+
+def test_a_growth_has_to_be_worth_its_cost() -> None:
+    assert refusal(offer(2, 4, cost=19.9), 100, FAST) == ""
+    assert refusal(offer(2, 4, cost=20.1), 100, FAST) == (
+        "the 100 iterations that are left would take 20 s on 4 processors instead of 40 s, "
+        "moving costs 20.1 s"
+    )
+    assert refusal(offer(2, 4, cost=0.9), 100, FLAT) == ""
+    assert "moving costs 1.1 s" in refusal(offer(2, 4, cost=1.1), 100, FLAT)
+
+
+def test_what_was_never_tried_is_taken_to_be_linear() -> None:
+    once = (Measured(2, 0.4, 100),)
+    assert refusal(offer(2, 4, cost=19.0), 100, once) == ""
+    assert "instead of 40 s" in refusal(offer(2, 4, cost=21.0), 100, once)
+    assert refusal(offer(2, 3, cost=13.0), 100, once) == ""
+
+
+@pytest.mark.parametrize(
+    ("made", "remaining", "measured"),
+    [
+        (offer(4, 2, 1e9), 1, FLAT),
+        (offer(2, 4, 1e9, mandatory=True), 1, FLAT),
+        (offer(2, 4, 1e9), 0, FLAT),
+        (offer(2, 4, 1e9), 1, ()),
+        (offer(3, 4, 1e9), 1, FLAT),
+    ],
+    ids=["a shrink", "mandatory", "unknown end", "unknown speed", "unknown here"],
+)
+def test_what_cannot_be_judged_is_not_refused(
+    made: Offer, remaining: int, measured: tuple[Measured, ...]
+) -> None:
+    assert refusal(made, remaining, measured) == ""
+
+
+def test_what_was_asked_for_is_not_refused(clock: Clock) -> None:
+    loop = Loop(clock)
+    loops = Loops()
+    loops.begin(100)
+    insight = Insight(registry(), loops)
+    insight.speeds = loop.speeds
+    loop.run(5, 1.0)
+    loop.safe_point(resized=4)
+    loop.run(5, 1.0)
+    growth = offer(2, 4)
+    assert "would take" in insight.refusal(growth, None)
+    asked = Asked(1, Sizes((4,)), "", 0.0)
+    assert insight.refusal(growth, asked) == ""
+    over = Asked(1, Sizes((4,)), "", 0.0, RequestState.EXPIRED)
+    other = Asked(1, Sizes((8,)), "", 0.0)
+    assert insight.refusal(growth, over)
+    assert insight.refusal(growth, other)
+
+
+def test_what_is_known_goes_with_the_role(clock: Clock) -> None:
+    loop = Loop(clock)
+    loop.run(5, 1.0)
+    first, second = Insight(registry(), Loops()), Insight(registry(), Loops())
+    first.speeds = loop.speeds
+    report = Report()
+    report.seconds, report.bytes_moved = {"move": 2.0, "total": 2.5}, 800
+    first.moved(True, report)
+    second.speeds.enter(HERE)
+    second.learn(first.known())
+    assert second.progress().measured == (Measured(2, 0.1, 40),)
+    assert second.valued(offer(1, 2)).estimated_cost_s == pytest.approx(1.5)

@@ -1,0 +1,132 @@
+"""Blocks of uneven lengths: as the program says, and the fewest bytes move. No MPI."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pliant.appkit.arrays import BlockArray
+from pliant.appkit.cuts import cuts_by_weight, cuts_evenly, layout_of
+from pliant.appkit.errors import DistributionError
+from pliant.appkit.layout import BlockLayout, UnevenLayout
+from pliant.appkit.membership import Membership
+from pliant.appkit.plan import Crossing, plan_layouts
+from pliant.appkit.splits import LengthSplit
+from rankkit import Parts, crossing, load, member, resize, save
+
+PAIRS = list(itertools.product(range(1, 18), repeat=2))
+N = 40
+
+
+def growing(size: int) -> list[int]:
+    """Ever longer blocks, the first of which may be empty."""
+    borders = [N * rank * rank // (size * size) for rank in range(size + 1)]
+    return [b - a for a, b in itertools.pairwise(borders)]
+
+
+def make(membership: Membership) -> list[Any]:
+    split = LengthSplit("u", N, growing)
+    return [BlockArray(membership, "u", (N, 3), axis=0, halo=2, dtype="i2", split=split)]
+
+
+def begin(size: int) -> Parts:
+    parts = [make(member(rank, size)) for rank in range(size)]
+    for (array,) in parts:
+        array.start_with(np.arange(N * 3).reshape(N, 3).__getitem__)
+    return parts
+
+
+def check(parts: Parts) -> Any:
+    """Everybody has the block that it should; the rank of each cell."""
+    owner = np.repeat(np.arange(len(parts)), growing(len(parts)))
+    for rank, (array,) in enumerate(parts):
+        mine = np.flatnonzero(owner == rank)
+        assert array.stop - array.start == len(mine)
+        assert np.array_equal(array.local, np.arange(N * 3).reshape(N, 3)[mine])
+        assert len(array.with_halo) == len(mine) + 4
+        assert all(array.layout.owner(int(cell)) == rank for cell in mine)
+    return owner
+
+
+def test_all_pairs_of_sizes() -> None:
+    for before, after in PAIRS:
+        way = crossing(before, after, first=bool((before + after) % 2))
+        start = begin(before)
+        old = np.array(way.old)[check(start)]
+        parts, sent = resize(make, start, way)
+        new = np.array(way.new)[check(parts)]
+        assert sent == 6 * int((old != new).sum())
+
+
+def test_saved_at_a_size_and_restored_at_another(tmp_path: Path) -> None:
+    for before in (1, 3):
+        folder = tmp_path / str(before)
+        folder.mkdir()
+        written = save(begin(before), folder)
+        for after in (1, 2, 6):
+            check(load(make, folder, written, before, after))
+
+
+@pytest.mark.parametrize(
+    ("lengths", "text"),
+    [
+        (lambda _: [20, 10], r"lengths\(2\) gave \[20, 10\]: it must be 2 lengths"),
+        (lambda _: [40], "must be 2 lengths"),
+        (lambda _: [41, -1], "none negative, of 40 cells"),
+        (lambda _: None, "raised TypeError"),
+    ],
+)
+def test_wrong_lengths_are_refused(lengths: Any, text: str) -> None:
+    with pytest.raises(DistributionError, match=text):
+        LengthSplit("u", N, lengths).now(2)
+
+
+@given(lengths=st.lists(st.integers(0, 5), min_size=1, max_size=9))
+def test_owner_and_borders_agree(lengths: list[int]) -> None:
+    layout = UnevenLayout.of(lengths)
+    assert (layout.parts, layout.extent) == (len(lengths), sum(lengths))
+    assert [stop - start for start, stop in layout.blocks()] == lengths
+    for cell in range(layout.extent):
+        part = layout.owner(cell)
+        assert layout.start(part) <= cell < layout.stop(part)
+    with pytest.raises(IndexError):
+        layout.owner(layout.extent)
+
+
+def test_impossible_layouts() -> None:
+    for borders in ((0,), (1, 2), (0, 3, 2)):
+        with pytest.raises(ValueError, match="do not rise from 0"):
+            UnevenLayout(borders)
+    with pytest.raises(ValueError, match="5 cells cannot become 4"):
+        plan_layouts(BlockLayout(5, 1), BlockLayout(4, 1), Crossing.among(1), 8)
+
+
+@given(
+    weights=st.lists(st.lists(st.integers(0, 20), max_size=8), min_size=1, max_size=6),
+    parts=st.integers(1, 9),
+)
+def test_cuts_by_weight(weights: list[list[int]], parts: int) -> None:
+    totals = [float(sum(own)) for own in weights]
+    cuts = [
+        cuts_by_weight(np.array(own, float), totals, mine, parts)
+        for mine, own in enumerate(weights)
+    ]
+    layout = layout_of(cuts, [len(own) for own in weights], parts)
+    everything = list(itertools.chain(*weights))
+    assert (layout.extent, layout.parts) == (len(everything), parts)
+    shares = [sum(everything[start:stop]) for start, stop in layout.blocks()]
+    assert max(shares) <= sum(shares) / parts + max(everything, default=0)
+
+
+@given(counts=st.lists(st.integers(0, 9), min_size=1, max_size=6), parts=st.integers(1, 9))
+def test_cuts_evenly(counts: list[int], parts: int) -> None:
+    layout = UnevenLayout.of(counts)
+    cuts = [cuts_evenly(*block, layout.extent, parts) for block in layout.blocks()]
+    even = BlockLayout(layout.extent, parts)
+    assert list(layout_of(cuts, counts, parts).blocks()) == list(even.blocks())

@@ -1,0 +1,177 @@
+"""What a node knows of its lease, and what its shims do when it is over."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pliant.nodectl import contact, shim_lease
+from pliant.nodectl.contact import Contact
+from pliant.nodectl.shim_lease import Lease
+from pliant.nodectl.shim_loop import Timer
+from pliant.nodectl.spool import Request
+from pliant.protos import node_pb2 as wire
+
+
+class FakeLoop:
+    """Timers, and a clock that goes when it is told to."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.timers: list[tuple[float, int, Callable[[], None]]] = []
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def after(self, seconds: float, call: Callable[[], None]) -> Timer:
+        heapq.heappush(self.timers, (self.now + seconds, len(self.timers), call))
+        return Timer(self.now + seconds, call)
+
+    def wait(self, seconds: float) -> None:
+        until = self.now + seconds
+        while self.timers and self.timers[0][0] <= until:
+            self.now, _, call = heapq.heappop(self.timers)
+            call()
+        self.now = until
+
+
+@pytest.fixture
+def loop(monkeypatch: pytest.MonkeyPatch) -> FakeLoop:
+    loop = FakeLoop()
+    monkeypatch.setattr(shim_lease, "time", loop)
+    return loop
+
+
+def request(stop_after_s: float | None, at: float) -> Request:
+    return Request(
+        *("w", 1, 1, 0, "mpi", 1, [(0, 0)], ["true"], {}, "/", ""),
+        stop_after_s=stop_after_s,
+        lease_s=60.0,
+        contact=at,
+    )
+
+
+def lease_of(loop: FakeLoop, stop_after_s: float | None, at: float) -> tuple[Lease, list[str]]:
+    said: list[str] = []
+    lease = Lease(loop, request(stop_after_s, at), said.append)  # type: ignore[arg-type]
+    lease.watch()
+    return lease, said
+
+
+# ------------------------------------------------------------------ what the server has heard
+
+
+def test_contact_began_when_the_sign_of_life_was_sent() -> None:
+    mine = Contact()
+    mine.begin(10.0)
+    assert mine.at is None
+    assert mine.heard(0)
+    mine.sent(1, 12.0)
+    mine.sent(2, 14.0)
+    mine.sent(3, 16.0)
+    assert mine.heard(2)
+    assert mine.at == 14.0
+    assert not mine.heard(2)
+    assert not mine.heard(1)
+    assert mine.at == 14.0
+
+
+def test_a_new_stream_does_not_confirm_what_was_sent_on_the_last_one() -> None:
+    mine = Contact()
+    mine.begin(10.0)
+    mine.heard(0)
+    mine.sent(1, 12.0)
+    mine.begin(20.0)
+    assert not mine.heard(-1)
+    assert mine.at == 10.0
+    mine.sent(1, 22.0)
+    assert mine.heard(1)
+    assert mine.at == 22.0
+
+
+def test_a_number_that_was_never_sent_confirms_nothing() -> None:
+    mine = Contact()
+    mine.begin(10.0)
+    assert not mine.heard(7)
+    assert mine.at is None
+
+
+@given(
+    steps=st.lists(
+        st.tuples(st.booleans(), st.floats(0.0, 10.0), st.integers(0, 5)), min_size=1, max_size=60
+    )
+)
+def test_contact_is_never_younger_than_what_the_server_has_heard(
+    steps: list[tuple[bool, float, int]],
+) -> None:
+    """Signs of life and answers are under way for any time, and may be lost."""
+    mine, now, number = Contact(), 0.0, 0
+    mine.begin(now)
+    under_way, arrived, heard_at = [0], [0], -1.0
+    for beats, passes, delay in steps:
+        now += passes
+        if beats:
+            number += 1
+            mine.sent(number, now)
+            under_way.append(number)
+        elif delay < len(under_way):
+            sign = under_way.pop(delay)  # whatever was sent, in any order
+            heard_at = now
+            arrived.append(sign)
+            mine.heard(arrived[delay % len(arrived)])
+        if mine.at is not None:
+            assert mine.at <= max(heard_at, 0.0)
+
+
+# ------------------------------------------------------------------ orders that come late
+
+
+def test_an_order_is_carried_out_while_the_lease_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = FakeLoop()
+    monkeypatch.setattr(shim_lease, "time", loop)
+    order = wire.StartWorld(stop_after_s=30.0, lease_s=60.0)
+    assert contact.too_late(order, loop.now - 89.0) == ""
+    late = contact.too_late(order, loop.now - 90.0)
+    assert late == "cut off from the server for 90 s (stop-after=30)"
+    assert "has not confirmed any contact" in contact.too_late(order, None)
+    assert contact.too_late(wire.StartWorld(lease_s=60.0), None) == ""
+
+
+# ------------------------------------------------------------------ the shim
+
+
+def test_a_lease_is_over_when_it_was_not_renewed(loop: FakeLoop) -> None:
+    lease, said = lease_of(loop, 30.0, loop.now)
+    loop.wait(50.0)
+    lease.renew(loop.now - 1.0)
+    loop.wait(88.9)
+    assert said == []
+    assert lease.over() == ""
+    loop.wait(0.2)
+    assert said == ["cut off from the server for 90 s (stop-after=30)"]
+    loop.wait(1000.0)
+    assert len(said) == 1
+
+
+def test_a_contact_of_long_ago_renews_nothing(loop: FakeLoop) -> None:
+    lease, said = lease_of(loop, 0.0, loop.now)
+    loop.wait(59.0)
+    lease.renew(loop.now - 59.5)
+    loop.wait(1.0)
+    assert len(said) == 1
+
+
+def test_a_lease_that_was_over_before_the_start_is_noticed_at_once(loop: FakeLoop) -> None:
+    lease, said = lease_of(loop, 5.0, loop.now - 65.0)
+    assert lease.over()
+    assert len(said) == 1
+
+
+def test_who_keeps_its_processes_never_ends_them(loop: FakeLoop) -> None:
+    lease, said = lease_of(loop, None, 0.0)
+    loop.wait(1e9)
+    assert (said, lease.over(), loop.timers) == ([], "", [])

@@ -1,0 +1,77 @@
+"""What leaves session, parent and environment behind does not outlive a shim that is killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from nodekit import FakeServer, Node, World
+from pliant.nodectl import control_group, procfs
+from testkit import wait_until
+
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.skipif(not control_group.home(), reason="no control groups (v2) can be made here"),
+]
+
+#: Leaves a grandchild in a session of its own, with an environment of its own.
+DAEMON = "setsid env -i /bin/sh -c 'sleep 70 & echo $! > daemon.new; mv daemon.new daemon' & wait"
+STAYS = f"{DAEMON}; exec sleep 70"
+GOES = f"{DAEMON}; while [ ! -e go ]; do sleep 0.02; done"
+
+
+def groups() -> list[str]:
+    return [name for name in os.listdir(control_group.home()) if name.startswith("pliant-shim-")]
+
+
+def start(server: FakeServer, tmp_path: Path, code: str) -> tuple[World, procfs.Identity]:
+    """A world, and the daemon that it leaves."""
+    world = World(["sh", "-c", code], tmp_path / "out", type="uni", directory=str(tmp_path))
+    world.start(server)
+    wait_until((tmp_path / "daemon").exists)
+    daemon = procfs.Identity.of(int((tmp_path / "daemon").read_text()))
+    assert daemon is not None
+    return world, daemon
+
+
+@pytest.mark.parametrize("controller", ["lives", "is started again"])
+def test_case_44_a_daemon_that_leaves_everything_behind_does_not_outlive_its_shim(
+    server: FakeServer, node: Node, tmp_path: Path, controller: str
+) -> None:
+    world, daemon = start(server, tmp_path, STAYS)
+    shim = node.shim(world)
+    assert daemon.pid in control_group.members(shim)
+    if controller != "lives":
+        node.kill()
+    os.kill(shim.pid, signal.SIGKILL)
+    if controller != "lives":
+        wait_until(lambda: not shim.alive())
+        node.start()
+    (end,) = world.ends(server)
+    assert end.reason == "its shim was killed"
+    assert not daemon.alive()
+    wait_until(lambda: not control_group.members(shim) and node.worlds() == [])
+
+
+@pytest.mark.usefixtures("node")
+def test_case_44_a_daemon_is_ended_with_its_job(server: FakeServer, tmp_path: Path) -> None:
+    world, daemon = start(server, tmp_path, GOES)
+    (tmp_path / "go").touch()
+    (end,) = world.ends(server)
+    assert (end.code, end.signal) == (0, 0)
+    assert not daemon.alive()
+
+
+def test_groups_go_with_their_shims(server: FakeServer, node: Node, tmp_path: Path) -> None:
+    world, _ = start(server, tmp_path, STAYS)
+    shim = node.shim(world)
+    (group,) = [name for name in groups() if name.endswith(f"-{shim.pid}-{shim.start}")]
+    node.stop()
+    node.start()  # a new one sweeps; the shim lives, and so does its group
+    assert group in groups()
+    os.kill(shim.pid, signal.SIGKILL)
+    world.ends(server)
+    wait_until(lambda: group not in groups())

@@ -1,0 +1,49 @@
+"""What a node remembers of the last server that it has obeyed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pliant.nodectl.generation import Obeyed, read_generation, write_generation
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "generation"
+
+
+@pytest.mark.parametrize("obeyed", [Obeyed(3), Obeyed(3, "life")])
+def test_what_was_written_is_read(path: Path, obeyed: Obeyed) -> None:
+    assert read_generation(path) == Obeyed()
+    write_generation(path, obeyed)
+    assert read_generation(path) == obeyed
+
+
+def test_a_file_without_a_life_is_read(path: Path) -> None:
+    path.write_text("7\n")
+    assert read_generation(path) == Obeyed(7)
+
+
+@pytest.mark.parametrize("content", [b"", b"\n", b"seven", b"-7", b"7 life more", b"\xff\xfe"])
+def test_a_damaged_file_is_not_taken_for_none(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+    with pytest.raises(OSError, match="does not hold the generation of a server: remove it"):
+        read_generation(path)
+
+
+@pytest.mark.parametrize(
+    ("server", "reason"),
+    [
+        (Obeyed(4, "own"), "is older than 5"),
+        (Obeyed(5, "other"), "is of another server"),
+        (Obeyed(5, "own"), ""),
+        (Obeyed(5), ""),
+        (Obeyed(6, "other"), ""),
+    ],
+)
+def test_case_31_which_servers_are_obeyed(server: Obeyed, reason: str) -> None:
+    assert reason in Obeyed(5, "own").stale(server)
+    assert bool(Obeyed(5, "own").stale(server)) == bool(reason)
+    assert bool(Obeyed(5).stale(server)) == (server.generation < 5)

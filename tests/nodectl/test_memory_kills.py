@@ -1,0 +1,80 @@
+"""Case 47: who is killed for want of memory is told so where the kernel counts it."""
+
+from __future__ import annotations
+
+import secrets
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from nodekit import FakeServer, Node, World
+from pliant.nodectl.memory_kills import COUNTED, counter_of
+from testkit import wait_until
+
+MEBIBYTE = 1 << 20
+HOG = f"block = bytearray({256 * MEBIBYTE}); print('there is room')"
+
+
+@pytest.fixture
+def small_group() -> Iterator[Path]:
+    """Return a control group whose members may have 64 MiB."""
+    folder = Path("/sys/fs/cgroup/memory") / f"pliant-test-{secrets.token_hex(4)}"
+    try:
+        folder.mkdir()
+        (folder / "memory.limit_in_bytes").write_text(str(64 * MEBIBYTE))
+    except OSError as error:
+        if folder.exists():
+            folder.rmdir()
+        pytest.skip(f"no control group with a limit of memory: {error}")
+    yield folder
+    home = Path("/sys/fs/cgroup/memory/cgroup.procs")
+    for pid in (folder / "cgroup.procs").read_text().split():
+        home.write_text(pid)
+    wait_until(lambda: not (folder / "cgroup.procs").read_text(), what="an empty group")
+    folder.rmdir()
+
+
+@pytest.mark.cluster
+def test_case_47_a_job_that_is_killed_for_want_of_memory_is_told_so(
+    small_group: Path, server: FakeServer, node: Node, tmp_path: Path
+) -> None:
+    assert node.process is not None
+    controller = psutil.Process(node.process.pid)
+    launcher = wait_until(controller.children, what="the launcher")[0]
+    (small_group / "cgroup.procs").write_text(str(launcher.pid))
+    hog = World([sys.executable, "-c", HOG], tmp_path / "out", type="uni")
+    hog.start(server)
+    (end,) = hog.ends(server)
+    assert (end.signal, end.reason) == (9, COUNTED)
+    assert (tmp_path / "out").read_text() == ""
+    assert node.process.poll() is None
+
+
+MOUNTS = [
+    ["tmpfs", "/sys/fs/cgroup", "tmpfs", "rw", "0", "0"],
+    ["cgroup", "/sys/fs/cgroup/cpu", "cgroup", "rw,cpu", "0", "0"],
+    ["cgroup", "/sys/fs/cgroup/memory", "cgroup", "rw,memory", "0", "0"],
+    ["cgroup2", "/sys/fs/cgroup/unified", "cgroup2", "rw", "0", "0"],
+]
+
+
+@pytest.mark.parametrize(
+    ("groups", "mounts", "file"),
+    [
+        (
+            [["4", "memory", "/jobs"], ["0", "", "/"]],
+            MOUNTS,
+            "/sys/fs/cgroup/memory/jobs/memory.oom_control",
+        ),
+        ([["0", "", "/jobs/1"]], MOUNTS[3:], "/sys/fs/cgroup/unified/jobs/1/memory.events"),
+        ([["4", "cpu", "/jobs"]], MOUNTS[:2], ""),
+        ([], [], ""),
+    ],
+)
+def test_case_47_where_the_kernel_counts(
+    groups: list[list[str]], mounts: list[list[str]], file: str
+) -> None:
+    assert counter_of(groups, mounts) == file

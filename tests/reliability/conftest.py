@@ -1,0 +1,43 @@
+"""Clusters of these tests' own, with short leases."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from testkit.checker import settled
+from testkit.cluster import Cluster
+from testkit.waiting import wait_until
+
+SETTINGS = """
+debug: true
+lease_s: 8
+beat_interval_s: 0.5
+kill_grace_s: 0.5
+"""
+
+
+@pytest.fixture
+def cluster(state_dir: Path, request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """Return a cluster of two nodes with two slots each; a node silent for 8 s is lost.
+
+    More settings of its server are the fixture's parameter.
+    """
+    settings = state_dir.parent / "server.yaml"
+    settings.write_text(SETTINGS + getattr(request, "param", ""))
+    cluster = Cluster(state_dir.parent, nodes=2, slots=2, strategy="fcfs")
+    cluster.shape += ["--config", str(settings)]
+    cluster.up()
+    yield cluster
+    if cluster.missing:
+        cluster.up()
+    open_jobs = [job.id for job in cluster.client.jobs() if not job.final]
+    if open_jobs:
+        cluster.client.cancel(*open_jobs)
+    wait_until(lambda: not any(node.used for node in cluster.client.nodes()), what="free nodes")
+    settled(cluster.state)
+    log = (cluster.state / "server.log").read_text(errors="replace")
+    cluster.down()
+    assert "Traceback" not in log, log[-3000:]

@@ -1,0 +1,173 @@
+"""Case 18: a damaged database is named with a way out that works, never taken for an empty one."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from pliant.protos import node_pb2
+from serverkit import Server, User
+from testkit.commands import run_command
+from testkit.evidence import gather
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
+
+JOBS, PAGE = 60, 4096
+#: What begins a page that holds rows.
+ROWS = 13
+
+
+@pytest.fixture
+def server(state_dir: Path) -> Iterator[Server]:
+    """Return a server that has acknowledged jobs, of some pages each together."""
+    server = Server(state_dir.parent).start()
+    node = server.controller().welcome()
+    with server.user() as user:
+        for number in range(JOBS):
+            submit(user, number)
+    node.close()
+    yield server
+    server.stop(signal.SIGKILL)
+
+
+def submit(user: User, number: int) -> int:
+    return user.submit(hold=True, name=f"job {number}", env={"X": "x" * 1000})
+
+
+def names(server: Server) -> dict[int, str]:
+    with server.user() as user:
+        return {
+            job["id"]: job["name"] for job in user.do("jobs", ids=list(range(1, 2 * JOBS)))["jobs"]
+        }
+
+
+def refused(server: Server) -> str:
+    """Start it; return the one line that says why it does not serve."""
+    before = len(server.log())
+    process = server.spawn()
+    assert process.wait(60) == 1
+    said = server.log()[before:].splitlines()
+    assert len(said) == 1, said
+    return said[0]
+
+
+def header(content: bytes) -> bytes:
+    return bytes(100) + content[100:]
+
+
+def first_page(content: bytes) -> bytes:
+    return bytes(PAGE) + content[PAGE:]
+
+
+def middle_page(content: bytes) -> bytes:
+    with_rows = [at for at in range(0, len(content), PAGE) if content[at] == ROWS]
+    at = with_rows[len(with_rows) // 2]
+    return content[:at] + bytes(PAGE) + content[at + PAGE :]
+
+
+def tail(content: bytes) -> bytes:
+    return content[: len(content) * 3 // 4 + 100]
+
+
+def tail_of_whole_pages(content: bytes) -> bytes:
+    return content[: len(content) * 3 // 4 // PAGE * PAGE]
+
+
+@pytest.mark.parametrize(
+    ("damage", "left"),
+    [
+        (header, JOBS),
+        (first_page, JOBS),
+        (middle_page, JOBS // 2),
+        (tail, JOBS // 4),
+        (tail_of_whole_pages, JOBS // 4),
+    ],
+)
+def test_case_18_a_damaged_database_is_refused_and_can_be_recovered(
+    server: Server, damage: Callable[[bytes], bytes], left: int
+) -> None:
+    assert server.stop() == 0
+    path = server.state / "pliant.db"
+    damaged = damage(path.read_bytes())
+    path.write_bytes(damaged)
+    said = refused(server)
+    assert str(path) in said
+    assert path.read_bytes() == damaged, "the evidence was changed"
+    found = re.search("recover what can be read with: (.*)", said)
+    assert found is not None, said
+    told = run_command(*shlex.split(found[1]))
+    assert told.code == 0, told
+    assert (server.state / "pliant.db.damaged1").read_bytes() == damaged
+    server.start()
+    known = names(server)
+    assert len(known) >= left
+    assert all(name == f"job {number - 1}" for number, name in known.items())
+    node = server.controller().welcome()
+    with server.user() as user:
+        assert submit(user, 0) == max(known) + 1
+    node.close()
+    assert gather(server.state).integrity == "ok"
+
+
+def test_case_18_without_its_log_the_database_has_what_was_in_it_at_the_last_start(
+    server: Server,
+) -> None:
+    server.stop(signal.SIGKILL)
+    server.start()
+    known = names(server)
+    assert len(known) == JOBS
+    node = server.controller().welcome()
+    with server.user() as user:
+        submit(user, JOBS)
+    node.close()
+    server.stop(signal.SIGKILL)
+    log = server.state / "pliant.db-wal"
+    assert log.stat().st_size > 0
+    log.unlink()
+    server.start()
+    assert known.items() <= names(server).items()
+    assert server.stop() == 0
+
+
+def test_case_18_a_job_that_was_lost_with_the_log_is_noticed_and_its_number_not_given_again(
+    server: Server,
+) -> None:
+    server.stop(signal.SIGKILL)
+    server.start()
+    node = server.controller().welcome()
+    with server.user() as user:
+        lost = user.submit()
+    start = node.find("start_world")
+    node.close()
+    server.stop(signal.SIGKILL)
+    (server.state / "pliant.db-wal").unlink()
+    server.start()
+    world = node_pb2.LiveWorld(
+        world=start.world, job=lost, run=1, live_processors=[p.processor for p in start.ranks]
+    )
+    node = server.controller(worlds=[world]).welcome()
+    assert node.find("kill").job == lost
+    assert f"job {lost}, which the job database does not know" in server.log()
+    with server.user() as user:
+        assert user.submit() == lost + 1
+    assert node.find("start_world").world != start.world
+    node.close()
+    assert server.stop() == 0
+
+
+def test_case_18_an_empty_database_is_not_taken_for_a_new_one(server: Server) -> None:
+    server.stop(signal.SIGKILL)
+    path = server.state / "pliant.db"
+    path.write_bytes(b"")
+    said = refused(server)
+    assert str(path) in said
+    assert "is empty" in said
+    (server.state / "node.secret").unlink()  # the way out that it names
+    server.start()
+    assert names(server) == {}
+    assert server.stop() == 0

@@ -1,0 +1,108 @@
+"""Cases 16, 17 and 19 on a file system of their own, which needs root."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pliant.client.errors import RequestError
+from testkit import wait_until
+from testkit.checker import settled
+from testkit.cluster import Cluster
+from testkit.commands import run_command
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
+
+MOUNT = ["mount", "-t", "tmpfs", "-o", "size=24m,mode=0700", "pliant-test"]
+
+
+@pytest.fixture
+def disk(state_dir: Path) -> Iterator[Path]:
+    """Put the state folder on a small file system; skip the test where that is not allowed."""
+    done = subprocess.run([*MOUNT, str(state_dir)], capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"a file system cannot be mounted here: {done.stderr.strip()}")
+    yield state_dir
+    subprocess.run(["umount", str(state_dir)], check=True)
+
+
+@pytest.fixture
+def cluster(disk: Path) -> Iterator[Cluster]:
+    """Return a cluster of one node, whose state is on the small file system."""
+    cluster = Cluster(disk.parent, nodes=1, slots=2, strategy="fcfs")
+    cluster.up()
+    yield cluster
+    cluster.down()
+
+
+def fill(disk: Path) -> Path:
+    """Leave no room."""
+    ballast = disk / "ballast"
+    with open(ballast, "wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(bytes(4096))
+        except OSError:
+            pass
+    assert os.statvfs(disk).f_bavail == 0
+    return ballast
+
+
+def refused(cluster: Cluster) -> str:
+    """Submit until there is no room for one more; return what the user is told."""
+    for _ in range(1000):  # what the database has preallocated is used up first
+        try:
+            cluster.client.submit("true", hold=True, stdout="/dev/null", env={"X": "x" * 20_000})
+        except RequestError as error:
+            return str(error)
+    raise AssertionError("there was always room")
+
+
+def test_case_16_submissions_to_a_full_disk_are_refused_until_there_is_room(
+    cluster: Cluster, disk: Path
+) -> None:
+    server = cluster.daemon("server")
+    ballast = fill(disk)
+    told = refused(cluster)
+    assert "full" in told
+    assert "try again" in told
+    acknowledged = len(cluster.client.jobs())
+    ballast.unlink()
+    job = wait_until(lambda: cluster.client.submit("true", stdout="/dev/null"))
+    cluster.wait_for(job, lambda job: job.final, "a job when there is room")
+    assert len(settled(cluster.state).jobs) == acknowledged + 1
+    assert cluster.daemon("server") == server
+
+
+def test_case_17_an_end_that_finds_no_room_is_kept(cluster: Cluster, disk: Path) -> None:
+    gate = disk.parent / "gate"
+    script = f"while [ ! -e '{gate}' ]; do sleep 0.05; done; exit 6"
+    job = cluster.client.submit("/bin/sh", "-c", script, stdout="/dev/null")
+    cluster.wait_for(job, lambda job: job.state == "RUNNING", "the job to run")
+    ballast = fill(disk)
+    refused(cluster)
+    gate.touch()
+    wait_until(lambda: not cluster.ranks(job), what="its process to end")
+    assert not cluster.client.job(job).final
+    ballast.unlink()
+    ended = cluster.wait_for(job, lambda job: job.final, "its end to be stored")
+    assert (ended.state, ended.exit_code) == ("FAILED", 6)
+    settled(cluster.state)
+
+
+def test_case_19_a_read_only_file_system_is_named(disk: Path) -> None:
+    cluster = Cluster(disk.parent, nodes=1, slots=1, strategy="fcfs")
+    cluster.up()
+    cluster.down()
+    subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+    try:
+        said = run_command("pliant", "up", "--detach")
+    finally:
+        subprocess.run(["mount", "-o", "remount,rw", str(disk)], check=True)
+    assert said.code == 1
+    assert str(disk) in said.err
+    assert "Read-only" in said.err or "read-only" in said.err

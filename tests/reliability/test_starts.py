@@ -1,0 +1,34 @@
+"""Case 3: an order to start that one of the nodes never got, while the others obeyed it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from testkit import wait_until
+from testkit.cluster import Cluster
+
+pytestmark = pytest.mark.cluster
+
+
+def test_case_3_all_processes_run_although_some_have_ended_before_others_began(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    """A script, whose processes do not wait for each other."""
+    cluster.kill("node-n2")
+    file = tmp_path / "places"
+    number = cluster.client.submit(
+        "/bin/sh",
+        "-c",
+        f'echo "$PLIANT_PROCESSOR" >> {file}',
+        sizes=4,
+        type="mpi",
+        stdout="/dev/null",
+    )
+    # Or it still waits, where this machine is so slow that the silence of n2 was noticed before.
+    wait_until(lambda: cluster.client.job(number).state in ("COMPLETING", "PENDING"))
+    cluster.up()
+    job = cluster.wait_for(number, lambda job: job.final, "its end")
+    assert (job.state, job.exit_code) == ("COMPLETED", 0), cluster.report(number)
+    assert sorted(file.read_text().split()) == ["0", "1", "2", "3"]

@@ -1,0 +1,64 @@
+"""What of a batch leaves before its commit, and what of it somebody will rely on."""
+
+from __future__ import annotations
+
+import pytest
+
+from pliant.core.commands import Command, Ended, Kill, Note, SendGo, SendOffer, SendWithdraw, Store
+from pliant.core.ids import JobId, NodeName, ResizeId
+from pliant.core.negotiation import PROPOSALS, Template, Verb
+from pliant.server.batch import Batch
+from pliant.server.database.changes import put_meta
+
+
+def say(job: int, verb: Verb) -> SendOffer:
+    return SendOffer(JobId(job), 1, Template(5, job, 1, verb))
+
+
+@pytest.mark.parametrize("verb", Verb)
+def test_only_proposals_leave_early(verb: Verb) -> None:
+    others: list[Command] = [
+        SendGo(JobId(2), 1, ResizeId(4), 2, (1,), ()),
+        Kill(JobId(3), 1),
+    ]
+    word = say(1, verb)
+    batch = Batch(effects=[others[0], word, others[1]])
+    early = batch.proposals()
+    assert early == ([word] if verb in PROPOSALS else [])
+    assert batch.effects == (others if early else [others[0], word, others[1]])
+
+
+def test_a_proposal_does_not_overtake_the_end_of_the_talk_before() -> None:
+    withdrawal = SendWithdraw(JobId(1), 1, ResizeId(4), "nobody waits")
+    batch = Batch(effects=[withdrawal, say(1, Verb.OFFER), say(2, Verb.OFFER)])
+    assert batch.proposals() == [say(2, Verb.OFFER)]
+    assert batch.effects == [withdrawal, say(1, Verb.OFFER)]
+
+
+@pytest.mark.parametrize(
+    ("batch", "binds"),
+    [
+        (Batch(effects=[Ended(JobId(1))]), True),
+        (Batch(effects=[Kill(JobId(1), 1)]), True),
+        (Batch(changes=[put_meta("key", "1")]), True),
+        (Batch(), False),
+    ],
+)
+def test_what_is_done_or_asked_for_outside_binds(batch: Batch, binds: bool) -> None:
+    assert batch.binds == binds
+
+
+@pytest.mark.parametrize(
+    ("stored", "binds"),
+    [
+        (Store(nodes=frozenset([NodeName("n1")])), True),
+        (Store(memory=True), True),
+        (Store(jobs=frozenset([JobId(1)]), notes=(Note(0.0, "job.waits", "waits"),)), False),
+    ],
+)
+def test_nodes_and_the_memory_of_a_strategy_bind_and_reasons_do_not(
+    stored: Store, binds: bool
+) -> None:
+    batch = Batch()
+    batch.store(stored)
+    assert batch.binds == binds

@@ -1,0 +1,163 @@
+"""Case 31: an older copy of the job database is noticed, and no number comes again."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pliant.server.generation import GIVEN_KEY, next_generation, read_used, write_used
+from pliant.server.nodelist import stale
+from pliant.server.numbers import MOST_LOST
+from serverkit import Controller, Server
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "server.generation"
+
+
+def test_it_grows_with_each_start(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    assert next_generation({}, path, 0) == {"generation": "1"}
+    write_used(path, "1")
+    assert next_generation({"generation": "1"}, path, 7) == {"generation": "2"}
+    # Killed after the database had it, and before the file: nothing is wrong.
+    assert next_generation({"generation": "2"}, path, 7) == {"generation": "3"}
+    assert caplog.text == ""
+
+
+def test_case_31_an_older_copy_is_told_and_leaves_numbers_out(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write_used(path, "5")
+    fresh = next_generation({"generation": "3"}, path, 7)
+    assert fresh == {"generation": "6", GIVEN_KEY: str(7 + MOST_LOST)}
+    assert "has generation 3, but this server has had generation 5" in caplog.text
+    assert f"numbered from {8 + MOST_LOST}" in caplog.text
+    write_used(path, "8")
+    again = next_generation({**fresh}, path, 7)
+    assert again == {"generation": "9", GIVEN_KEY: str(7 + 2 * MOST_LOST)}
+
+
+def test_a_database_that_was_begun_anew_counts_on(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write_used(path, "5")
+    assert next_generation({}, path, 0) == {"generation": "6"}
+    assert caplog.text == ""
+
+
+@pytest.mark.parametrize("content", [b"", b"five\n", b"-1", b"\xff\xfe", b"1 2"])
+def test_a_damaged_file_is_not_taken_for_none(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+    with pytest.raises(OSError, match="does not hold the generation of the server: if"):
+        read_used(path)
+
+
+@pytest.mark.parametrize(
+    ("obeyed", "refused"),
+    [
+        ((0, ""), False),
+        ((2, "a"), False),
+        ((3, ""), False),
+        ((3, "own"), False),
+        ((3, "other"), True),
+        ((4, "own"), True),
+        ((4, ""), True),
+    ],
+)
+def test_case_31_a_node_that_has_obeyed_another_server(
+    obeyed: tuple[int, str], refused: bool
+) -> None:
+    why = stale((3, "own"), obeyed)
+    assert (why is not None) == refused
+    assert why is None or "old copy of the database" in why
+
+
+def test_a_server_with_a_damaged_file_says_so(make_server: Callable[..., Server]) -> None:
+    server = make_server().start()
+    assert server.stop() == 0
+    (server.state / "server.generation").write_text("\n")
+    before = len(server.log())
+    assert server.spawn().wait(60) == 1
+    (said,) = server.log()[before:].splitlines()
+    assert "server.generation does not hold the generation of the server" in said
+
+
+def end(node: Controller) -> int:
+    """End the one job that is ordered to start; return its number."""
+    order = node.find("start_world")
+    node.exit(order)
+    node.find("exit_ack")
+    return int(order.job)
+
+
+def test_case_31_numbers_are_not_given_again_on_an_older_copy(server: Server) -> None:
+    node = server.controller().welcome()
+    with server.user() as user:
+        first = user.submit()
+        assert end(node) == first
+    node.close()
+    assert server.stop() == 0
+    copy = server.state.parent / "copy.db"
+    shutil.copy(server.state / "pliant.db", copy)
+
+    server.start()
+    node = server.controller().welcome()
+    with server.user() as user:
+        lost = user.submit()
+        assert end(node) == lost
+    node.close()
+    server.stop(signal.SIGKILL)
+    for part in server.state.glob("pliant.db*"):
+        part.unlink()
+    shutil.copy(copy, server.state / "pliant.db")
+
+    server.start()
+    assert "but this server has had generation 2: it is an older copy" in server.log()
+    server.stop(signal.SIGKILL)  # nothing was submitted: the next start knows it still
+    server.start()
+    assert server.log().count("it is an older copy") == 1
+    with server.user() as user:
+        assert user.do("ping")["generation"] == 4
+    node = server.controller(generation=2, life="of the second start").welcome()
+    with server.user() as user:
+        number = user.submit()
+        assert number == first + MOST_LOST + 1
+        assert end(node) == number
+        assert user.job(number)["state"] == "COMPLETED"
+    node.close()
+    assert server.stop() == 0
+
+
+def test_case_31_another_server_of_the_same_generation_is_refused(server: Server) -> None:
+    node = server.controller().welcome()
+    node.close()
+    other = server.controller(name="n2", generation=1, life="of another")
+    assert "of another server: this server runs on an old copy" in other.find("refused").reason
+    other.close()
+
+
+def test_case_31_an_end_that_is_told_again_after_the_job_changes_nothing(server: Server) -> None:
+    """A doubled order is answered so by a controller whose world has ended."""
+    node = server.controller(slots=1).welcome()
+    with server.user() as user:
+        first = user.submit()
+        order = node.find("start_world")
+        node.exit(order)
+        node.find("exit_ack")
+        second = user.submit()
+        running = node.find("start_world")
+        kinds = user.kinds(first)
+        node.exit(order, code=126)
+        node.find("exit_ack")
+        assert user.kinds(first) == kinds
+        assert user.job(first)["state"] == "COMPLETED"
+        assert user.job(second)["state"] in ("STARTING", "RUNNING")
+        node.exit(running)
+        node.find("exit_ack")
+        assert user.job(second)["state"] == "COMPLETED"
+    node.close()

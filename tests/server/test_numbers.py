@@ -1,0 +1,69 @@
+"""Case 18: numbers of jobs are given once, also when a database has lost jobs that nodes know."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from pliant.core.events import LiveWorld, NodeRegistered
+from pliant.core.ids import JobId, NodeName, ResizeId
+from pliant.core.processors import of
+from pliant.server.numbers import MOST_LOST, Numbers
+
+
+def node(*jobs: int) -> NodeRegistered:
+    worlds = tuple(LiveWorld(JobId(job), 1, ResizeId(0), of([0]), True) for job in jobs)
+    return NodeRegistered(NodeName("n1"), 4, worlds=worlds)
+
+
+def test_case_18_a_number_that_a_node_knows_is_not_given_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    numbers = Numbers(5)
+    numbers.registered(node(5, 8, 7))
+    assert numbers.next() == 9
+    assert "processes of job 8, which the job database does not know" in caplog.text
+    assert caplog.text.count("is lost") == 2
+
+
+@pytest.mark.parametrize("order", [(6, 8), (8, 6)])
+def test_case_18_each_lost_job_is_told_once_in_any_order(
+    order: tuple[int, ...], caplog: pytest.LogCaptureFixture
+) -> None:
+    numbers = Numbers(5)
+    for job in (*order, *order):
+        numbers.registered(node(job))
+    assert re.findall(r"job (\d+), which", caplog.text) == [str(job) for job in order]
+    assert numbers.next() == 9
+
+
+def test_case_18_numbers_that_were_given_here_are_no_loss(caplog: pytest.LogCaptureFixture) -> None:
+    numbers = Numbers(5)
+    given = numbers.next()
+    numbers.registered(node(given + 2))
+    caplog.clear()
+    numbers.registered(node(given, numbers.next()))
+    assert caplog.text == ""
+
+
+def test_case_31_after_an_old_copy_the_jobs_since_then_are_lost_and_not_given_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    numbers = Numbers(1, 1 + MOST_LOST)
+    numbers.registered(node(1, 2))
+    assert "processes of job 2," in caplog.text
+    assert caplog.text.count("is lost") == 1
+    assert numbers.next() == 2 + MOST_LOST
+
+
+def test_case_18_what_is_known_is_no_loss(caplog: pytest.LogCaptureFixture) -> None:
+    numbers = Numbers(5)
+    numbers.registered(node(1, 5))
+    assert (numbers.next(), caplog.text) == (6, "")
+
+
+def test_case_18_a_number_that_cannot_have_been_given_is_not_believed() -> None:
+    numbers = Numbers(5)
+    numbers.registered(node(5 + MOST_LOST + 1, 2**63))
+    assert numbers.next() == 6

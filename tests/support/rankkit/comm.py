@@ -1,0 +1,116 @@
+"""A communicator of threads: the few calls that moving data needs, and what they sent."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any, TypeVar
+
+import pytest
+from mpi4py import MPI
+
+from pliant.appkit import cells, mail, move
+
+T = TypeVar("T")
+
+#: A message that does not come in this time never comes, seconds.
+PATIENCE_S = 30.0
+
+
+class _World:
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.boxes: dict[tuple[int, int, int], queue.Queue[_Message]] = defaultdict(queue.Queue)
+        self.barrier = threading.Barrier(size)
+        self.slots: list[Any] = [None] * size
+        self.bytes_sent = [0] * size
+        self.longest = 0
+        self.lock = threading.Lock()
+
+
+#: What is under way: a view of the sender's bytes, and the word that they were taken.
+_Message = tuple[memoryview, threading.Event]
+
+
+class _Send:
+    def __init__(self, taken: threading.Event) -> None:
+        self._taken = taken
+
+    def wait(self) -> None:
+        assert self._taken.wait(PATIENCE_S), "nobody receives it"
+
+
+class _Receive:
+    def __init__(self, box: queue.Queue[_Message], into: Any) -> None:
+        self._box, self._into = box, into
+
+    def wait(self) -> None:
+        data, taken = self._box.get(timeout=PATIENCE_S)
+        assert len(data) == self._into.size, "both ends cut alike"
+        self._into[:] = data
+        taken.set()
+
+
+class ThreadComm:
+    """One rank."""
+
+    def __init__(self, world: _World, rank: int) -> None:
+        self._world = world
+        self.rank, self.size = rank, world.size
+
+    def Isend(self, spec: list[Any], target: int, tag: int) -> _Send:
+        data, count, _ = spec
+        with self._world.lock:
+            box = self._world.boxes[self.rank, target, tag]
+            self._world.bytes_sent[self.rank] += count
+            self._world.longest = max(self._world.longest, count)
+        assert target != self.rank, "what stays is not sent"
+        taken = threading.Event()
+        box.put((data[:count].data, taken))
+        return _Send(taken)
+
+    def Irecv(self, spec: list[Any], source: int, tag: int) -> _Receive:
+        with self._world.lock:
+            box = self._world.boxes[source, self.rank, tag]
+        return _Receive(box, spec[0][: spec[1]])
+
+    def allgather(self, value: T) -> list[T]:
+        world = self._world
+        world.slots[self.rank] = value
+        world.barrier.wait(PATIENCE_S)
+        values = list(world.slots)
+        world.barrier.wait(PATIENCE_S)
+        return values
+
+    def alltoall(self, values: list[Any]) -> list[Any]:
+        return [own[self.rank] for own in self.allgather(values)]
+
+
+def _wait_all(requests: list[Any], _: list[Any]) -> None:
+    for request in requests:
+        request.wait()
+
+
+@contextmanager
+def _instead_of_mpi() -> Iterator[None]:
+    request = SimpleNamespace(Waitall=_wait_all)
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (move, cells):
+            patch.setattr(module, "MPI", SimpleNamespace(BYTE=MPI.BYTE))
+        patch.setattr(mail, "MPI", SimpleNamespace(Request=request, Exception=MPI.Exception))
+        yield
+
+
+def run_ranks(size: int, function: Callable[[Any], T]) -> tuple[list[T], _World]:
+    """Call a function with each rank's communicator at the same time; what they returned."""
+    world = _World(size)
+    with _instead_of_mpi(), ThreadPoolExecutor(size) as pool:
+        futures = [pool.submit(function, ThreadComm(world, rank)) for rank in range(size)]
+        results = [future.result() for future in futures]
+    assert all(box.empty() for box in world.boxes.values()), "all that was sent was received"
+    return results, world

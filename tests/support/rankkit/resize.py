@@ -1,0 +1,106 @@
+"""One resize, or one checkpoint, of registered things on ranks that are threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from pliant.appkit.census import survey
+from pliant.appkit.membership import Membership, Phase
+from pliant.appkit.pieces import Piece, PieceReader, PieceWriter
+from pliant.appkit.plan import Crossing
+from rankkit.comm import run_ranks
+
+#: Makes the registered things of a process.
+Make = Callable[[Membership], list[Any]]
+#: The registered things of each rank.
+Parts: TypeAlias = list[list[Any]]
+
+
+def member(rank: int, size: int) -> Membership:
+    """Stand in for a process of a job, without a communicator."""
+    membership = Membership(None)
+    membership.rank, membership.size, membership.phase = rank, size, Phase.MEMBER
+    return membership
+
+
+def crossing(before: int, after: int, *, first: bool = False) -> Crossing:
+    """From size to size; in a shrinkage the last ranks leave, or the ``first``."""
+    if after >= before:
+        return Crossing.growth(before, after)
+    leaving = range(before - after) if first else range(after, before)
+    return Crossing.shrinkage(before, leaving)
+
+
+def resize(make: Make, parts: Parts, way: Crossing, *, commit: bool = True) -> tuple[Parts, int]:
+    """Let the parts go their way; those of the new ranks, and the bytes that were sent.
+
+    Checks on the way that what is planned is what is sent. Without ``commit`` it is rolled back,
+    and the parts are the old ones.
+    """
+    everyone = sorted({*way.old, *way.new})
+    mine = {process: parts[rank] for rank, process in enumerate(way.old)}
+    for process in everyone:
+        if process not in mine:
+            newcomer = Membership(None)
+            mine[process] = make(newcomer)
+            if process % 2:  # some have the memory before they know more; it makes no difference
+                for entry in mine[process]:
+                    entry.make_room(len(way.new), process)
+
+    def one(comm: Any) -> list[int]:
+        entries = mine[comm.rank]
+        rounds = max(entry.rounds for entry in entries)
+        known, error = survey(entries, way, comm, rounds, "")
+        assert not error, error
+        for entry, told in zip(entries, known, strict=True):
+            entry.prepare(way, comm.rank, told)
+        planned = []
+        for tag, (entry, told) in enumerate(zip(entries, known, strict=True)):
+            plan = entry.plan(way, told)
+            entry.move(plan, comm, tag)
+            planned += [plan.bytes_moved, plan.messages]
+        for entry in entries:
+            if commit:
+                entry.commit()
+            else:
+                entry.rollback()
+        return planned
+
+    plans, world = run_ranks(len(everyone), one)
+    assert all(plan == plans[0] for plan in plans), "all make the same plan"
+    assert sum(plans[0][::2]) == sum(world.bytes_sent)
+    assert len(world.boxes) <= sum(plans[0][1::2]), "a message for each pair and range at least"
+    assert bool(sum(plans[0][::2])) == bool(sum(plans[0][1::2]))
+    if not commit:
+        return [mine[process] for process in way.old], sum(world.bytes_sent)
+    for rank, process in enumerate(way.new):
+        for entry in mine[process]:
+            membership = entry._membership
+            membership.rank, membership.size = rank, len(way.new)
+            membership.phase = Phase.MEMBER
+    return [mine[process] for process in way.new], sum(world.bytes_sent)
+
+
+def save(parts: Parts, folder: Path) -> list[list[Piece]]:
+    """Have all ranks write; what they wrote of each thing."""
+    written: list[list[Piece]] = [[] for _ in parts[0]]
+    for rank, entries in enumerate(parts):
+        for place, entry in enumerate(entries):
+            out = PieceWriter(folder, f"{rank}-{place}", rank)
+            entry.save(out)
+            out.close()
+            written[place] += out.pieces
+    return written
+
+
+def load(make: Make, folder: Path, written: Sequence[list[Piece]], old: int, new: int) -> Parts:
+    """Have ``new`` ranks go on from what ``old`` wrote."""
+    parts = []
+    for rank in range(new):
+        entries = make(member(rank, new))
+        for entry, own in zip(entries, written, strict=True):
+            entry.restore(PieceReader(folder, own, old), rank, new)
+        parts.append(entries)
+    return parts
