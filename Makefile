@@ -8,7 +8,7 @@ WORKERS ?= 2
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv test check unit system demo lint format bench protos clean
+.PHONY: help venv test check unit system faults reliability soak demo lint format bench protos clean
 export PYTHON
 
 # An environment that was moved or copied does not work: make it again.
@@ -17,7 +17,7 @@ ifneq ($(shell cat .venv/.made-in 2>/dev/null),$(realpath $(CURDIR)))
 endif
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # One stamp for each set of packages. The larger set holds the smaller one.
 $(DEVELOP): pyproject.toml setup.py .ci/venv
@@ -43,7 +43,25 @@ unit: check
 	$(BIN)/pytest -n $(WORKERS) --dist loadgroup -m "not (mpi or cluster)"
 
 system: unit
-	$(BIN)/pytest -n $(WORKERS) --dist worksteal -m "mpi or cluster"
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal -m "(mpi or cluster) and not faults"
+
+# What is in .faults.jsonl is done: remove it to begin anew.
+faults: check ## Every fault in every step of a resize; makes the table of docs/faults.md
+	PLIANT_FAULT_RESULTS=.faults.jsonl $(BIN)/pytest -n $(WORKERS) -m faults tests/faults || true
+	PYTHONPATH=tests/support $(BIN)/python -m faultkit.table .faults.jsonl
+
+# Some of them: make reliability CASES="18 47"
+CASES ?=
+REPORT := .reliability.xml
+reliability: check ## Run the tests of every case of what may go wrong; makes the table of docs/reliability.md
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal --junitxml=$(REPORT) \
+		$$(PYTHONPATH=tests/support $(BIN)/python -m casekit $(CASES)) || true
+	PYTHONPATH=tests/support $(BIN)/python -m casekit.table $(REPORT)
+
+# Another order of things: make soak PLIANT_TEST_SEED=2
+SOAK_S ?= 600
+soak: $(DEVELOP) ## Use and hurt a cluster at random for SOAK_S seconds (600)
+	PLIANT_SOAK_S=$(SOAK_S) PLIANT_SOAK_TURN_S=30 $(BIN)/pytest -s tests/faults/test_soak.py
 
 demo: $(RUNTIME) ## Run a cluster on this machine and watch jobs change size
 	$(BIN)/pliant demo

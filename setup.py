@@ -3,6 +3,7 @@
 from setuptools import find_packages, setup
 
 PARTS = (
+    "faults",
     "protos",
     "core",
     "strategies",

@@ -26,10 +26,14 @@ class Job:
     type: str = ""
     state: str = ""
     reason: str = ""
-    #: How many processors it holds now.
+    #: How many processors it runs on now.
     processors: int = 0
+    #: The same with those that are reserved for an offer of growth or not given back yet.
+    held: int = 0
     #: The nodes these are on.
     nodes: tuple[str, ...] = ()
+    #: ``keep`` or ``stop-after=SECONDS``.
+    when_cut_off: str = "keep"
     sizes: str = ""
     prefer: int | None = None
     submit: float | None = None
@@ -95,11 +99,19 @@ class Why:
 class Client:
     """A connection to the server of a cluster; use it from one thread at a time.
 
-    Every method raises ``NoServerError`` without a server and ``RequestError`` when the server
-    refuses; both are in ``pliant.client.errors``.
+    Every method raises ``NoServerError`` without a server, ``LostServerError``, a kind of it, if
+    the server leaves or is silent after it was asked, and ``RequestError`` when it refuses: all in
+    ``pliant.client.errors``, their words in docs/troubleshooting.md. A job is named by its id.
     """
 
     def __init__(self, run_dir: str | None = None, *, timeout_s: float = TIMEOUT_S) -> None:
+        """Name the cluster; nothing is opened before the first call.
+
+        Args:
+            run_dir: the folder of the server's socket; None: ``$PLIANT_RUN_DIR``, or ``run`` in
+                the state folder.
+            timeout_s: seconds to wait for an answer; ``wait`` and ``submit`` are more patient.
+        """
         self._link = Connection(run_dir, timeout_s=timeout_s)
 
     def __enter__(self) -> Client:
@@ -113,17 +125,32 @@ class Client:
         self._link.close()
 
     def submit(self, *argv: str, sizes: str | int = "1", **options: Any) -> int:
-        """Submit a program with its arguments and return the job's id.
+        """Submit a program with its arguments and return the job's id, once that is durable.
 
-        Options are those of `pliant.client.submission.build_job`: ``prefer``, ``type``, ``name``,
-        ``stdin``, ``stdout``, ``stderr``, ``chdir``, ``env``, ``hold``, ``time_limit_s``,
-        ``estimate_s``.
+        Args:
+            argv: the program, looked for in PATH, and its arguments.
+            sizes: numbers of processors that it may have, in the size grammar.
+            options: those of `pliant.client.submission.build_job`: ``prefer``, ``type``, ``name``,
+                ``stdin``, ``stdout``, ``stderr``, ``chdir``, ``env``, ``hold``, ``requeue``
+                (when a node is lost: True, False; None: only if it can change its size and has a
+                checkpoint), ``when_cut_off`` (``keep`` or ``stop-after=SECONDS``),
+                ``time_limit_s`` and ``estimate_s``, both in seconds.
+
+        Raises:
+            SubmitError: a check of program, files or environment failed; names the field.
+            UsageError: the sizes are not in the grammar, or there is no program.
+            RequestError: the server refuses the job.
         """
         job = build_job(argv, sizes=str(sizes), **options)
         return send_job(self._link, job)
 
     def jobs(self, ids: Iterable[int] | None = None, *, ended: bool = False) -> list[Job]:
-        """Return the named jobs, or all that have not ended; ``ended``: of the last hour, too."""
+        """Return jobs, in order of their ids.
+
+        Args:
+            ids: those wanted; None: all that have not ended. An id that nobody has is left out.
+            ended: without ``ids``: those that ended within the last hour, too.
+        """
         named = None if ids is None else list(ids)
         answer = self._link.request("jobs", ids=named, all=ended or named is not None)
         return [_record(Job, record) for record in answer["jobs"]]
@@ -139,14 +166,14 @@ class Client:
         raise RequestError(f"there is no job {number}", kind="not_found", field="id")
 
     def nodes(self) -> list[Node]:
-        """Return all nodes."""
+        """Return all nodes that have registered, in order of their processors."""
         return [_record(Node, record) for record in self._link.request("nodes")["nodes"]]
 
     def cancel(self, *ids: int) -> None:
-        """Cancel jobs.
+        """Cancel jobs: those that wait at once, those that run are ended.
 
         Raises:
-            RequestError: one could not be cancelled; the others were.
+            RequestError: some could not be cancelled, and the text names each; the others were.
         """
         results = self._link.request("cancel", ids=list(ids))["results"]
         faults = [result for result in results if not result.get("ok")]
@@ -156,44 +183,120 @@ class Client:
             )
 
     def hold(self, number: int) -> None:
-        """Keep a waiting job from starting."""
+        """Keep a waiting job from starting.
+
+        Raises:
+            RequestError: it does not wait.
+        """
         self._link.request("hold", id=number)
 
     def release(self, number: int) -> None:
-        """Let a held job start."""
+        """Let a held job start.
+
+        Raises:
+            RequestError: it is not held.
+        """
         self._link.request("release", id=number)
 
-    def resize(self, number: int, size: int, *, release: Sequence[str] = ()) -> str:
-        """Offer a running job another size and return what the server says to it.
+    def suspend(self, number: int) -> str:
+        """Have a running job save itself at its next safe point and end.
 
-        ``release`` names what to give back when it shrinks: ``"n2"``, ``"n1/0"``.
+        Returns:
+            What the server says to it, for people; the job is SUSPENDED when it has ended.
+
+        Raises:
+            RequestError: it does not run, cannot save itself, or is being resized.
+        """
+        return str(self._link.request("suspend", id=number).get("message", ""))
+
+    def resume_job(self, number: int) -> str:
+        """Let a suspended job go on, at any of its sizes; returns the server's words.
+
+        Raises:
+            RequestError: it is not suspended, or not yet.
+        """
+        return str(self._link.request("resume_job", id=number).get("message", ""))
+
+    def requeue(self, number: int) -> str:
+        """End a job and start it again, from its last checkpoint if it has one.
+
+        Returns:
+            What the server says to it, for people.
+
+        Raises:
+            RequestError: it has not started, or has ended.
+        """
+        return str(self._link.request("requeue", id=number).get("message", ""))
+
+    def resize(self, number: int, size: int, *, release: Sequence[str] = ()) -> str:
+        """Offer a running job another size; returns at once.
+
+        Args:
+            number: the job.
+            size: processors that it should have, and keep; 0: what the strategy gives.
+            release: what to give back when it shrinks: ``"n2"``, all on a node, ``"n1/0"``, a slot.
+
+        Returns:
+            What the server says to it, for people; ``history`` tells what came of it.
+
+        Raises:
+            RequestError: the job cannot be resized, or not now, or not to this size.
         """
         answer = self._link.request("resize", id=number, size=size, release=list(release))
         return str(answer.get("message", ""))
 
     def why(self, number: int) -> Why:
-        """Return why a job waits or has the size it has."""
+        """Return why a job waits or has the size it has.
+
+        Raises:
+            RequestError: there is none with this id (kind ``not_found``).
+        """
         answer = self._link.request("why", id=number)
         return Why(tuple(answer["text"]), answer.get("facts") or {})
 
     def history(self, number: int | None = None) -> list[Event]:
-        """Return what happened to a job, or everything that happened."""
+        """Return what happened to a job, or everything that happened; the oldest first.
+
+        Raises:
+            RequestError: there is no such job (kind ``not_found``).
+        """
         return [_record(Event, e) for e in self._link.request("history", id=number)["events"]]
 
     def wait(self, number: int) -> Job:
-        """Return a job when it has ended."""
+        """Return a job when it has ended, however long that takes, over restarts of the server.
+
+        Raises:
+            RequestError: there is none with this id (kind ``not_found``).
+            NoServerError: there has been no server for a minute.
+        """
         return _record(Job, wait_for_end(self._link, number))
 
     def drain(self, node: str, reason: str = "") -> None:
-        """Keep new work off a node."""
+        """Keep new work off a node; malleable jobs are asked to leave it.
+
+        Args:
+            node: its name.
+            reason: for people.
+
+        Raises:
+            RequestError: there is no such node, or an operator only may do it.
+        """
         self._link.request("drain", node=node, reason=reason)
 
     def resume(self, node: str) -> None:
-        """Let a drained node take work again."""
+        """Let a drained node take work again.
+
+        Raises:
+            RequestError: there is no such node, or an operator only may do it.
+        """
         self._link.request("resume", node=node)
 
     def remove(self, node: str) -> None:
-        """Take a node that will not come back off the list; its controller must have stopped."""
+        """Take a node that will not come back off the list.
+
+        Raises:
+            RequestError: there is no such node, its controller is connected, or jobs hold it.
+        """
         self._link.request("remove", node=node)
 
 

@@ -20,6 +20,7 @@ class Connection:
     """A connection to the server; opened by the first request, good for many."""
 
     def __init__(self, run: str | None = None, *, timeout_s: float = TIMEOUT_S) -> None:
+        """Name the folder of the socket; None: the user's own. ``timeout_s`` is for an answer."""
         self.directory = run or run_dir()
         self._timeout_s = timeout_s
         self._socket: socket.socket | None = None

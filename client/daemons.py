@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from pliant.client import procs
 from pliant.client.errors import ClientError
 
-#: Seconds by which a process may seem to be younger than the pid file it wrote itself.
-_CLOCK_SLACK_S = 2.0
 #: How much of a log is read for its last lines.
 _TAIL_BYTES = 8192
 
@@ -41,11 +39,10 @@ class Daemon:
             return self.process.pid
         try:  # one that has ended may have been replaced by another `pliant up`
             with open(self.pid_file, encoding="ascii") as file:
-                pid = int(file.read().split()[0])
-            written = os.stat(self.pid_file).st_mtime
-        except (OSError, ValueError, IndexError):
+                pid, *start = map(int, file.read().split())
+        except (OSError, ValueError):
             return 0
-        if not procs.alive(pid) or procs.started(pid) > written + _CLOCK_SLACK_S:
+        if not procs.alive(pid) or (start and start != [procs.started(pid)]):
             return 0
         line = " ".join([*procs.words(pid), ""])
         return pid if all(mark in line for mark in self.marks) else 0
@@ -64,7 +61,7 @@ class Daemon:
             )
         draft = f"{self.pid_file}.{os.getpid()}"
         with open(draft, "w", encoding="ascii") as file:
-            file.write(f"{self.process.pid}\n")
+            file.write(f"{self.process.pid} {procs.started(self.process.pid)}\n")
         os.replace(draft, self.pid_file)
 
     def check(self) -> None:

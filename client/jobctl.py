@@ -20,7 +20,7 @@ PROG = "jobctl"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Hold, release, resize a job; ask why it waits and what happened to it."""
+    """Hold, suspend, requeue, resize a job, and so on; ask why it waits and what happened to it."""
     options = _parser().parse_args(argv)
     return run_command(PROG, lambda: int(options.act(options)))
 
@@ -36,6 +36,14 @@ def _parser() -> Parser:
     hold.set_defaults(op="hold")
     release = _action(actions, "release", "let a held job start", _hold)
     release.set_defaults(op="release")
+    suspend = _action(actions, "suspend", "save a running job and end its processes", _hold)
+    suspend.set_defaults(op="suspend")
+    resume = _action(actions, "resume", "let a suspended job go on", _hold)
+    resume.set_defaults(op="resume_job")
+    requeue = _action(
+        actions, "requeue", "end a job and start it again, from its last checkpoint", _hold
+    )
+    requeue.set_defaults(op="requeue")
     resize = _action(actions, "resize", "offer a running job another size", _resize)
     resize.add_argument(
         "size", type=int, help="the number of processors it should have; 0: what the strategy gives"

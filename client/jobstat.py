@@ -28,6 +28,7 @@ FIELDS = (
     "state",
     "reason",
     "processors",
+    "held",
     "sizes",
     "submit",
     "start",
@@ -45,7 +46,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = Parser(
         prog=PROG,
         description="List the jobs that wait and run, or those that are named.",
-        epilog="exit codes: 0 done, 1 a named job is not known, 2 wrong usage, 3 no server",
+        epilog="procs 4+2: it runs on 4, and 2 more are reserved for it or not given back yet\n"
+        "exit codes: 0 done, 1 a named job is not known, 2 wrong usage, 3 no server",
     )
     parser.add_argument("ids", nargs="*", type=int, metavar="id", help="a job")
     parser.add_argument(
@@ -65,12 +67,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _show(options: argparse.Namespace) -> int:
     with Connection() as link:
         if options.watch:
-            return watch(lambda: _frame(_jobs(link, options)), options.every)
-        jobs = _jobs(link, options)
+            return watch(lambda: _frame(*_jobs(link, options)), options.every)
+        jobs, now = _jobs(link, options)
     if options.json:
         put_json([pick(job, FIELDS) for job in jobs])
     elif jobs or not options.ids:
-        put(jobs_table(jobs, time.time()))
+        put(jobs_table(jobs, now))
     known = {job["id"] for job in jobs}
     missing = [number for number in options.ids if number not in known]
     for number in missing:
@@ -78,13 +80,14 @@ def _show(options: argparse.Namespace) -> int:
     return 1 if missing else 0
 
 
-def _jobs(link: Connection, options: argparse.Namespace) -> list[dict[str, Any]]:
+def _jobs(link: Connection, options: argparse.Namespace) -> tuple[list[dict[str, Any]], float]:
+    """Return the jobs, and the time by the clock that their times are of: the server's."""
     every = options.all or options.json or bool(options.ids)
-    return list(link.request("jobs", ids=options.ids or None, all=every)["jobs"])
+    answer = link.request("jobs", ids=options.ids or None, all=every)
+    return list(answer["jobs"]), answer.get("now", time.time())
 
 
-def _frame(jobs: list[dict[str, Any]]) -> str:
-    now = time.time()
+def _frame(jobs: list[dict[str, Any]], now: float) -> str:
     return f"{format_time(now, now)}  {summary(jobs)}\n\n{jobs_table(jobs, now)}"
 
 
@@ -106,7 +109,7 @@ def jobs_table(jobs: Sequence[dict[str, Any]], now: float) -> str:
             job.get("user") or "-",
             job.get("class") or "-",
             job["state"],
-            job.get("processors") or "-",
+            _processors(job),
             _sizes(job),
             format_duration(elapsed(job, now)),
             format_time(job.get("start"), now),
@@ -123,6 +126,13 @@ def elapsed(job: dict[str, Any], now: float) -> float | None:
     if begin is None:
         return None
     return float(job.get("end") or now) - float(begin)
+
+
+def _processors(job: dict[str, Any]) -> str:
+    """Return what it runs on, and what is held for it besides: ``4+2``."""
+    on = job.get("processors") or 0
+    besides = (job.get("held") or on) - on
+    return f"{on}+{besides}" if besides else str(on or "-")
 
 
 def _sizes(job: dict[str, Any]) -> str:

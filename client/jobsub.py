@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from pliant.client.connection import Connection
 from pliant.client.errors import UsageError
 from pliant.client.output import Parser, fail, put_json, run_command
-from pliant.client.submission import TYPES, build_job
+from pliant.client.submission import TYPES, build_job, check_policy
 from pliant.client.waiting import send_job, wait_for_end
 
 if TYPE_CHECKING:
@@ -73,6 +73,20 @@ def _add_size_options(parser: Parser) -> None:
     group.add_argument("--name", default="", help="its name (default: the program's)")
     group.add_argument("--time", type=_span, metavar="T", help="end it after this time: 30m, 2h")
     group.add_argument("--estimate", type=_span, metavar="T", help="how long it may well take")
+    group.add_argument(
+        "--requeue",
+        action=argparse.BooleanOptionalAction,
+        help="whether it is started again when a node is lost under it, from its last checkpoint "
+        "or from the start (default: if it can change its size and has a checkpoint)",
+    )
+    group.add_argument(
+        "--when-cut-off",
+        default="keep",
+        type=_policy,
+        metavar="WHAT",
+        help="on a node that has lost the server its processes keep on (default), or "
+        "stop-after=SECONDS",
+    )
     group.add_argument("--hold", action="store_true", help="do not start it before it is released")
 
 
@@ -106,6 +120,13 @@ def _size(text: str) -> int:
     if number < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of processors")
     return number
+
+
+def _policy(text: str) -> str:
+    try:
+        return check_policy(text)
+    except UsageError as error:
+        raise argparse.ArgumentTypeError(str(error).partition(": ")[2]) from None
 
 
 def _span(text: str) -> float:
@@ -180,6 +201,8 @@ def _submit(options: argparse.Namespace) -> int:
         chdir=options.chdir,
         env=_environment(options.export),
         hold=options.hold,
+        requeue=options.requeue,
+        when_cut_off=options.when_cut_off,
         time_limit_s=options.time,
         estimate_s=options.estimate,
     )

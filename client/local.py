@@ -301,7 +301,7 @@ class LocalCluster:
         return kept
 
     def _look(self) -> tuple[bool, int]:
-        """Return whether the server answers, and how many nodes it has in use."""
+        """Return whether the server answers, and how many nodes have reported to it."""
         try:
             with Connection(self.run, timeout_s=5) as link:
                 nodes = link.request("nodes")["nodes"]
@@ -311,7 +311,8 @@ class LocalCluster:
         except (NoServerError, RequestError):
             return False, 0
         own = self._names()
-        return True, sum(n["name"] in own and str(n["state"]).upper() == "UP" for n in nodes)
+        here = ("UP", "DRAINING", "DRAINED")  # what an operator keeps work off has reported, too
+        return True, sum(n["name"] in own and str(n["state"]).upper() in here for n in nodes)
 
     # -- down
 

@@ -77,7 +77,7 @@ def _frame(answer: dict[str, Any], names: Sequence[str]) -> str:
     now = time.time()
     nodes = _chosen(answer["nodes"], names)
     used = sum(node.get("used") or 0 for node in nodes)
-    slots = sum(node.get("slots") or 0 for node in nodes)
+    slots = sum(node.get("slots") or 0 for node in nodes if node["state"] != "SPARE")
     head = f"{format_time(now, now)}  {used} of {slots} processors used"
     if answer.get("strategy"):
         head += f", strategy {answer['strategy']}"

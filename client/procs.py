@@ -29,13 +29,10 @@ def state(pid: int) -> str:
     return fields[0] if fields else ""
 
 
-def started(pid: int) -> float:
-    """Return when a process began, in seconds since the epoch; 0 when there is no such one."""
+def started(pid: int) -> int:
+    """Return when a process began, in ticks since boot; -1 when there is no such one."""
     fields = _stat(pid)
-    if not fields:
-        return 0.0
-    since_boot = int(fields[19]) / os.sysconf("SC_CLK_TCK")
-    return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + since_boot
+    return int(fields[19]) if fields else -1
 
 
 def parent(pid: int) -> int:

@@ -242,6 +242,17 @@ def check_limits(argv: Sequence[str], env: Mapping[str, str]) -> None:
         )
 
 
+def check_policy(text: str) -> str:
+    """Return what is to become of a job's processes on a node that is cut off, or raise."""
+    from pliant.core.cut_off import parse_when_cut_off
+
+    try:
+        parse_when_cut_off(text)
+    except ValueError as error:
+        raise UsageError(f"when-cut-off: {error}") from None
+    return text
+
+
 def current_umask() -> int:
     """Return the umask without changing it, for threads share it."""
     with open("/proc/self/status", encoding="ascii", errors="replace") as status:
@@ -264,13 +275,15 @@ def build_job(  # noqa: PLR0913 - these are the fields of a job
     chdir: str | None = None,
     env: Mapping[str, str] | None = None,
     hold: bool = False,
+    requeue: bool | None = None,
+    when_cut_off: str = "keep",
     time_limit_s: float | None = None,
     estimate_s: float | None = None,
 ) -> dict[str, Any]:
     """Return the job that a ``submit`` request carries.
 
     Raises:
-        UsageError: the sizes are not in the grammar.
+        UsageError: the sizes are not in the grammar, or ``when_cut_off`` is no policy.
         SubmitError: a check failed; names the field and the remedy.
     """
     if not argv:
@@ -296,6 +309,8 @@ def build_job(  # noqa: PLR0913 - these are the fields of a job
         "stderr": check_output("error", stderr, cwd) if stderr else "",
         "umask": current_umask(),
         "hold": hold,
+        "requeue": requeue,
+        "when_cut_off": check_policy(when_cut_off),
         "time_limit_s": time_limit_s,
         "estimate_s": estimate_s,
     }

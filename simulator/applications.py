@@ -139,13 +139,21 @@ def parse_answers(text: str) -> AnswerModel:
     raise SettingsError(f"answers {text!r}: write one of {', '.join(_FORMS)} (0 <= P <= 1)")
 
 
+def consider(model: AnswerModel, template: Template, now: int, sizes: Sizes, chance: Random) -> int:
+    """The size that a model agrees to; who only haggles takes a last word as it is."""
+    offered = int(template.items[0].sizes)
+    if template.verb is Verb.FINAL and isinstance(model, Countering):
+        return offered
+    return model(now, offered, sizes, chance)
+
+
 def answer(template: Template, now: int, agreed: int) -> Template:
     """What an application on ``now`` processors says if it agrees to ``agreed`` of them."""
     item, number = template.items[0], template.negotiation
     job, epoch = template.job, template.epoch
     if agreed == int(item.sizes):
         return Template(number, job, epoch, Verb.ACCEPT, template.items, template.round)
-    if agreed == now:
+    if agreed == now or template.verb is Verb.FINAL:
         return Template(number, job, epoch, Verb.REJECT, template.items, template.round, "not now")
-    counter = replace(item, quantity=abs(agreed - now), sizes=str(agreed))
+    counter = replace(item, quantity=abs(agreed - now), sizes=str(agreed), valid_until=0.0)
     return Template(number, job, epoch, Verb.COUNTER, (counter,), template.round + 1)

@@ -9,7 +9,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TextIO
 
-from pliant.simulator.cli_options import PROG, make_settings, make_workload, parser
+from pliant.simulator.cli_options import (
+    PROG,
+    make_settings,
+    make_workload,
+    named_machine,
+    parser,
+)
 from pliant.simulator.errors import SettingsError, SimulationError
 
 if TYPE_CHECKING:
@@ -20,6 +26,8 @@ if TYPE_CHECKING:
 
 #: Options that name files to be written.
 _FILES = ("jobs_out", "events_out", "gantt", "utilization")
+#: Options that may name files to be read.
+_INPUTS = ("workload", "side_file", "node_failures")
 #: Seconds of silence, and between two reports on a terminal or in a file.
 _SILENCE, _ON_TERMINAL, _IN_FILE = 2.0, 0.5, 10.0
 INTERRUPTED, BROKEN_PIPE = 130, 141
@@ -58,12 +66,15 @@ def _run(options: Namespace) -> None:
     from pliant.simulator import report
 
     settings = make_settings(options)
+    _refuse_one_file_twice(options)
     paths = {name: getattr(options, name) for name in _FILES}
     try:
         with contextlib.ExitStack() as stack:
             files = {name: _open(stack, name, path) for name, path in paths.items()}
-            runs, first = _simulate(options, settings, files)
-            _write(first[0], first[1], first[2], files)
+            # What a strategy prints is none of the results.
+            with contextlib.redirect_stdout(sys.stderr):
+                runs, first = _simulate(options, settings, files)
+            _draw(first[0], first[1], first[2], files)
     except OSError as error:  # the disk is full, say; which of the files, nobody tells
         named = ((name, path) for name, path in paths.items() if path is not None)
         raise SimulationError("; ".join(_unwritable(*item, error) for item in named)) from None
@@ -74,20 +85,54 @@ def _run(options: Namespace) -> None:
     print(
         f"{workload.name or options.workload}: {len(workload.jobs)} jobs on {used.total} "
         f"processors, {used.strategy}"
-        + (f", {len(workload.skipped)} records skipped" if workload.skipped else "")
+        + _skipped(workload)
         + (f", {len(runs)} runs with 95 % confidence intervals" if len(runs) > 1 else "")
     )
     print("\n".join(report.summary(runs)))
 
 
+def _skipped(workload: "Workload") -> str:
+    """How many records of a log were not used, by kinds of reasons, each with its first line."""
+    kinds = (
+        f"{len(items)} {kind}, line {items[0].line}{' and on' if items[1:] else ''}"
+        for kind, items in workload.skipped_by_kind().items()
+    )
+    number = len(workload.skipped)
+    return f", {number} records skipped ({'; '.join(kinds)})" if number else ""
+
+
 def _open(stack: contextlib.ExitStack, name: str, path: str | None) -> TextIO | None:
-    """Open a file before the work starts that would fill it."""
+    """Open a file before the work starts that would fill it; it is gone if nothing does."""
     if path is None:
         return None
+    if not os.path.exists(path):
+        stack.push(lambda kind, *_: _clear_away(path) if kind else None)
     try:
         return stack.enter_context(open(path, "w", encoding="utf-8", newline=""))
     except OSError as error:
         raise SettingsError(_unwritable(name, path, error)) from None
+
+
+def _clear_away(path: str) -> None:
+    """Remove an empty file that was made for nothing."""
+    with contextlib.suppress(OSError):
+        if os.path.getsize(path) == 0:
+            os.remove(path)
+
+
+def _refuse_one_file_twice(options: Namespace) -> None:
+    """What is read must not be written over, nor two outputs by each other."""
+    seen: dict[str, str] = {}
+    for name in (*_INPUTS, *_FILES):
+        path = getattr(options, name)
+        if path is None or path == os.devnull:
+            continue
+        if name in _INPUTS and not os.path.isfile(path):  # a model, or times
+            continue
+        option, real = f"--{name.replace('_', '-')}", os.path.realpath(path)
+        if real in seen and name in _FILES:
+            raise SettingsError(f"{option} {path}: is the file of {seen[real]} as well")
+        seen[real] = option
 
 
 def _unwritable(name: str, path: str, error: OSError) -> str:
@@ -97,21 +142,26 @@ def _unwritable(name: str, path: str, error: OSError) -> str:
 def _simulate(
     options: Namespace, settings: "Settings", files: dict[str, TextIO | None]
 ) -> tuple[list[dict[str, float]], tuple["Workload", "Settings", "Result"]]:
-    """All runs; the first one with what files are made of."""
+    """All runs; the first one with what pictures are made of."""
+    from pliant.simulator.report import write_jobs
     from pliant.simulator.simulate import simulate
 
-    runs, first, log = [], None, files["events_out"]
+    runs, tables, first, log = [], [], None, files["events_out"]
+    machine = named_machine(options, settings)
     for seed in range(options.seed, options.seed + options.replications):
-        workload = make_workload(options, seed)
-        used = _fitted(replace(settings, seed=seed), workload)
+        workload = make_workload(options, seed, machine)
+        used = _fitted(replace(settings, seed=seed), machine or workload.processors)
         watch = _Watch(len(workload.jobs), seed - options.seed + 1, options.replications)
         result = simulate(workload.jobs, used, on_note=_writer(log), progress=watch)
         watch.close()
         runs.append(dict(result.metrics))
+        tables.append((seed, result.jobs))
         if first is None:
             first = workload, used, result
-            settings, log = replace(settings, keep_jobs=False, keep_spans=False), None
+            settings, log = replace(settings, keep_spans=False), None
     assert first is not None
+    if files["jobs_out"]:
+        write_jobs(files["jobs_out"], tables)
     return runs, first
 
 
@@ -121,23 +171,19 @@ def _writer(file: TextIO | None) -> "Callable[[Note], None] | None":
     return None if file is None else lambda note: print(note_line(note), file=file)
 
 
-def _fitted(settings: "Settings", workload: "Workload") -> "Settings":
-    """The settings on the machine that was named, or that the workload is meant for."""
-    if settings.clusters or settings.processors > 1:
-        return settings
-    if workload.processors is None:
+def _fitted(settings: "Settings", machine: int | None) -> "Settings":
+    """The settings on a machine of so many processors: the one named, else the workload's."""
+    if machine is None:
         raise SettingsError("--processors: the workload does not say how many; name them")
-    return replace(settings, processors=workload.processors)
+    return replace(settings, processors=machine)
 
 
-def _write(
+def _draw(
     workload: "Workload", used: "Settings", result: "Result", files: dict[str, TextIO | None]
 ) -> None:
-    from pliant.simulator import drawing, report
+    from pliant.simulator import drawing
 
     title = f"{workload.name}, {used.strategy}, {used.total} processors"
-    if files["jobs_out"]:
-        report.write_jobs(files["jobs_out"], result.jobs)
     for name, draw in (("gantt", drawing.gantt), ("utilization", drawing.utilization)):
         file = files[name]
         if file is not None:
@@ -152,6 +198,11 @@ def _head(options: Namespace, workload: "Workload", used: "Settings") -> dict[st
         "seed": options.seed,
         "replications": options.replications,
         "skipped": len(workload.skipped),
+        "skipped_too_wide": workload.too_wide,
+        "skipped_reasons": {
+            kind: {"records": len(items), "line": items[0].line, "reason": items[0].reason}
+            for kind, items in workload.skipped_by_kind().items()
+        },
     }
 
 

@@ -111,20 +111,27 @@ def _scheduling(group: "argparse._ArgumentGroup") -> None:
         help="always, bounds, pow2, reluctant, countering, random:P, random:P:partial")  # fmt: skip
     add("--safe-point-interval", type=_SECONDS, default=0.0, metavar="S",
         help="seconds between safe points (0: always at one)")  # fmt: skip
+    add("--quiet", type=_SECONDS, metavar="S",
+        help="seconds before who refused is asked again (at the next event)")  # fmt: skip
 
 
 def _output(group: "argparse._ArgumentGroup") -> None:
     add = group.add_argument
     add("--json", action="store_true", help="metrics as one JSON object")
-    add("--jobs-out", metavar="FILE.csv", help="a line for each job")
-    add("--events-out", metavar="FILE.jsonl", help="the history, a JSON object in each line")
+    add("--jobs-out", metavar="FILE.csv", help="a line for each job of each run")
+    add("--events-out", metavar="FILE.jsonl", help="the history of the first run, as JSON lines")
     add("--gantt", metavar="FILE.svg", help="who held which processors when")
     add("--utilization", metavar="FILE.svg", help="how many processors were in use")
     add("--debug", action="store_true", help="check the core after every event (slow)")
 
 
-def make_workload(options: argparse.Namespace, seed: int) -> "Workload":
+def make_workload(options: argparse.Namespace, seed: int, machine: int | None) -> "Workload":
     """The jobs: read or made, then changed in the order of the options.
+
+    Args:
+        options: of the command line.
+        seed: of all that is drawn.
+        machine: processors of the machine that was named; None: none was.
 
     Raises:
         WorkloadError, SettingsError: what is wrong.
@@ -134,7 +141,7 @@ def make_workload(options: argparse.Namespace, seed: int) -> "Workload":
 
     if options.sizes is not None and options.malleable is None:
         raise SettingsError("--sizes: says how malleable jobs may change; add --malleable PCT")
-    given = {"jobs": options.jobs, "processors": options.processors}
+    given = {"jobs": options.jobs, "processors": machine}
     if models.is_model(options.workload):
         known = {key: value for key, value in given.items() if value is not None}
         workload = models.make_workload(options.workload, **known, seed=seed)
@@ -167,6 +174,11 @@ def _sizes(text: str | None) -> "Sizes | None":
         raise SettingsError(f"--sizes: {error}") from None
 
 
+def named_machine(options: argparse.Namespace, settings: "Settings") -> int | None:
+    """Processors of the machine that was named, as such or as clusters; None: none was."""
+    return settings.total if options.processors or options.clusters else None
+
+
 def make_settings(options: argparse.Namespace) -> "Settings":
     """The settings, with the machine as far as it is named.
 
@@ -188,6 +200,7 @@ def make_settings(options: argparse.Namespace) -> "Settings":
         adaptation_cost=_named("--adaptation-cost", parse_cost, options.adaptation_cost),
         answers=options.answers,
         safe_point_interval=options.safe_point_interval,
+        quiet_s=options.quiet,
         failures=NO_FAILURES if failures is None else parse_failures(failures),
         check=options.debug,
         keep_jobs=bool(options.jobs_out),

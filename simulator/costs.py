@@ -12,6 +12,9 @@ from random import Random
 
 from pliant.simulator.errors import SettingsError
 
+#: Longer times and more work are taken for damage: their sums could be infinite.
+LARGEST_S = 1e30
+
 
 @dataclass(frozen=True, slots=True)
 class Cost:
@@ -21,8 +24,10 @@ class Cost:
     high: float = 0.0
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low >= 0):
-            raise SettingsError(f"cost {self}: both bounds are numbers of seconds >= 0")
+        if not (0 <= self.low <= LARGEST_S and 0 <= self.high <= LARGEST_S):
+            raise SettingsError(
+                f"cost {self}: both bounds are numbers of seconds from 0 to {LARGEST_S:g}"
+            )
         if self.low > self.high:
             raise SettingsError(f"cost {self}: the lower bound is above the upper one")
 

@@ -12,6 +12,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from pliant.core import commands
+from pliant.core.checkpoints import SaveWord
 from pliant.core.commands import Command, Note, RunStrategy
 from pliant.core.events import (
     ApplicationRegistered,
@@ -21,6 +22,7 @@ from pliant.core.events import (
     ResizeBegun,
     ResizeDecided,
     ResizeWithdrawn,
+    SaveReported,
     StandbyReady,
     WorldReady,
 )
@@ -30,7 +32,7 @@ from pliant.core.lifecycle import JobState
 from pliant.core.negotiation import Verb
 from pliant.core.processors import indices
 from pliant.core.state import PLAN_REFUSED
-from pliant.simulator.applications import AnswerModel, answer, parse_answers
+from pliant.simulator.applications import AnswerModel, answer, consider, parse_answers
 from pliant.simulator.errors import StrategyFaultError
 from pliant.simulator.evolving import EvolvingRun, Phases, bounded
 from pliant.simulator.metrics import Metrics
@@ -82,6 +84,7 @@ class Effects:
             commands.AnswerRequest: self._answer,
             commands.SendGo: self._go,
             commands.SendWithdraw: self._withdraw,
+            commands.SendSuspend: self._suspend,
             commands.OpenStandby: self._standby,
             commands.Kill: self._kill,
             commands.SetTimer: self._timer,
@@ -195,7 +198,7 @@ class Effects:
         counts, now = self.metrics.counts, len(run.ranks)
         offered = int(template.items[0].sizes)
         model = self._model(run.job.answer or self._settings.answers)
-        agreed = bounded(run, offered, model(now, offered, run.job.sizes, self._answers))
+        agreed = bounded(run, offered, consider(model, template, now, run.job.sizes, self._answers))
         said = answer(template, now, agreed)
         counts["negotiations"] += template.verb is Verb.OFFER
         counts["refusals"] += said.verb is Verb.REJECT
@@ -265,6 +268,13 @@ class Effects:
         if going is not None and going.resize == command.resize:
             del self._going[command.job]
             self.follow.append(ResizeWithdrawn(command.job, command.run, command.resize))
+
+    def _suspend(self, command: commands.SendSuspend) -> None:
+        """Simulated programs cannot save themselves: whoever would suspend one is refused."""
+        said = SaveReported(
+            command.job, command.run, command.number, SaveWord.DECLINED, "it cannot save itself"
+        )
+        self.follow.append(said)
 
     def _close_span(self, run: Run, now: float) -> None:
         since, resized = self._span_since.pop(run.job.id)

@@ -16,9 +16,9 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from pliant.core.commands import AnswerRequest
+from pliant.core.demands import RequestOutcome
 from pliant.core.events import Event, RequestCancelled, SizesRequested
 from pliant.core.ids import JobId
-from pliant.core.jobs import RequestOutcome
 from pliant.core.sizes import Sizes
 from pliant.simulator.runs import Run
 from pliant.simulator.workload import Phase, SimJob

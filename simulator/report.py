@@ -64,24 +64,35 @@ def _number(value: float) -> str:
     return f"{value:.4f}"
 
 
-def write_jobs(file: TextIO, records: Iterable[JobRecord]) -> None:
-    """CSV with ``COLUMNS``, by number; the start of a job that never started is empty."""
+def write_jobs(file: TextIO, runs: Iterable[tuple[int, Iterable[JobRecord]]]) -> None:
+    """CSV with ``COLUMNS``, by number; the start of a job that never started is empty.
+
+    Args:
+        file: where to.
+        runs: the seed of each run and its jobs; of several, the seed is the first column.
+    """
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    for job in sorted(records, key=lambda record: record.id):
-        writer.writerow(
-            (
-                job.id,
-                _time(job.submit),
-                "" if job.start is None else _time(job.start),
-                _time(job.end),
-                job.processors,
-                job.job_class,
-                _time(job.turnaround),
-                _time(job.wait),
-                job.resizes,
-            )
-        )
+    tables = list(runs)
+    several = len(tables) > 1
+    writer.writerow(("seed", *COLUMNS) if several else COLUMNS)
+    for seed, records in tables:
+        mark = (seed,) if several else ()
+        for job in sorted(records, key=lambda record: record.id):
+            writer.writerow((*mark, *_cells(job)))
+
+
+def _cells(job: JobRecord) -> tuple[object, ...]:
+    return (
+        job.id,
+        _time(job.submit),
+        "" if job.start is None else _time(job.start),
+        _time(job.end),
+        job.processors,
+        job.job_class,
+        _time(job.turnaround),
+        _time(job.wait),
+        job.resizes,
+    )
 
 
 def _time(value: float) -> str:

@@ -1,27 +1,29 @@
 """What a simulation gives back."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from pliant.core.commands import Note
 from pliant.core.lifecycle import JobState
 
 
 class JobRecord(NamedTuple):
     """What became of a job. Times in seconds on the simulation's clock."""
 
+    #: Its number in the workload.
     id: int
+    #: When it was submitted.
     submit: float
     #: None: it never started.
     start: float | None
     #: When its processes were gone, or its waiting ended.
     end: float
-    #: At its start.
+    #: Processors at its start; 0: it never started.
     processors: int
     #: rigid, moldable, malleable or evolving.
     job_class: str
     state: JobState
+    #: How often its size changed.
     resizes: int = 0
     #: Seconds of one processor's work that were done.
     work: float = 0.0
@@ -51,9 +53,13 @@ class JobRecord(NamedTuple):
 class Span(NamedTuple):
     """Which processors a job held between two moments, in seconds on the simulation's clock."""
 
+    #: Its number in the workload.
     job: int
+    #: From when on.
     start: float
+    #: Until when.
     end: float
+    #: Numbers of the processors in the machine, from 0.
     processors: tuple[int, ...]
     #: Whether it began with a resize.
     resized: bool
@@ -69,10 +75,3 @@ class Result:
     jobs: Sequence[JobRecord] = ()
     #: If the settings keep them.
     spans: Sequence[Span] = ()
-    #: Lines of history, if they were kept.
-    history: Sequence[Note] = field(default=(), repr=False)
-
-    @property
-    def events(self) -> Iterator[Note]:
-        """The history, line by line: what the daemon writes to its database."""
-        return iter(self.history)

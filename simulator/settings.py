@@ -18,13 +18,19 @@ MOST_PROCESSORS = 1 << 24
 class Cluster:
     """A part of the machine that strategies see by name."""
 
+    #: Unique in the machine.
     name: str
+    #: 1 or more.
     processors: int
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Everything besides the jobs. Times in seconds; one seed gives one result on any machine."""
+    """Everything besides the jobs. Times in seconds; one seed gives one result on any machine.
+
+    Raises:
+        SettingsError: a value makes no sense, or two of them do not go together; names the field.
+    """
 
     #: Of the machine; 0: the sum of ``clusters``.
     processors: int = 0
@@ -36,7 +42,7 @@ class Settings:
     clusters: tuple[Cluster, ...] = ()
     #: Processors of a node; 0: each cluster is one node.
     node_size: int = 0
-    #: Of costs, answers and failures; workloads have their own.
+    #: Of costs, answers and failures, a whole number; workloads have their own.
     seed: int = 0
     #: Of one talk with all its rounds, drawn for each.
     negotiation_cost: Cost = FREE
@@ -62,7 +68,7 @@ class Settings:
         if self.clusters and self.processors not in (0, self.total):
             raise SettingsError(
                 f"clusters: they have {self.total} processors together, "
-                f"but processors is {self.processors}; leave one of the two out"
+                f"but processors is {self.processors}: leave processors out, they say how many"
             )
         if self.total < 1 or any(cluster.processors < 1 for cluster in self.clusters):
             raise SettingsError("processors: a machine, and each cluster, has at least 1")
@@ -73,6 +79,10 @@ class Settings:
         for name in ("node_size", "safe_point_interval", "quiet_s"):
             if not (getattr(self, name) or 0) >= 0:
                 raise SettingsError(f"{name}: {getattr(self, name)} is not a number >= 0")
+        if self.negotiation not in ("sequential", "parallel"):
+            raise SettingsError(
+                f"negotiation: expected sequential or parallel, not {self.negotiation!r}"
+            )
         parse_answers(self.answers)
 
     @property

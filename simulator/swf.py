@@ -6,7 +6,7 @@ ones (field 8). Its estimate is the requested time (field 9) if positive, otherw
 and at least one second. Records are ordered by submit time, then by job number.
 
 Archived logs are old and varied: lines may be short, numbers may have fractions, comments may stand
-anywhere. Whatever is not used is told with its line and the reason.
+anywhere. Whatever is not used is kept with its line and the reason, and told by kinds of reasons.
 """
 
 import gzip
@@ -17,7 +17,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pliant.core.sizes import Sizes
-from pliant.simulator.workload import SimJob, Skipped, Workload, WorkloadError, error_at
+from pliant.simulator.workload import (
+    TOO_WIDE,
+    SimJob,
+    Skipped,
+    Workload,
+    WorkloadError,
+    error_at,
+)
 
 _LABEL = re.compile(r";+\s*([A-Za-z]\w*)\s*:\s*(.*)")
 _FIRST_NUMBER = re.compile(r"\d+", re.ASCII)
@@ -35,6 +42,14 @@ _NAMES = {
     7: "requested processors",
     8: "requested time",
 }
+
+
+class _UnusableError(ValueError):
+    """A line cannot be used: why, and what kind of reason that is."""
+
+    def __init__(self, kind: str, reason: str) -> None:
+        super().__init__(reason)
+        self.kind = kind
 
 
 class _Record(NamedTuple):
@@ -86,8 +101,8 @@ def _records(path: str | Path, header: dict[str, str], skipped: list[Skipped]) -
             continue
         try:
             record = _parse(number, fields, users)
-        except ValueError as error:
-            skipped.append(Skipped(number, str(error)))
+        except _UnusableError as error:
+            skipped.append(Skipped(number, str(error), error.kind))
             continue
         yield record
 
@@ -133,20 +148,22 @@ def _parse(line: int, fields: list[bytes], users: dict[bytes, str]) -> _Record:
     """Read one line.
 
     Raises:
-        ValueError: why it cannot be used.
+        _UnusableError: why it cannot be used.
     """
     if len(fields) < _LEAST_FIELDS:
-        raise ValueError(f"{len(fields)} of {_FIELDS} fields")
+        raise _UnusableError("with too few fields", f"{len(fields)} of {_FIELDS} fields")
     if len(fields) < _FIELDS:
         fields = fields + [b"-1"] * (_FIELDS - len(fields))
     number, submit, run, allocated, requested, asked = _numbers(fields)
-    if number < 0 or submit < 0:
-        raise ValueError("no job number" if number < 0 else f"submit time {submit:g}")
+    if number < 0:
+        raise _UnusableError("without a job number", "no job number")
+    if submit < 0:
+        raise _UnusableError("without a submit time", f"submit time {submit:g}")
     if run < 0:
-        raise ValueError(f"run time {run:g}")
+        raise _UnusableError("without a run time", f"run time {run:g}")
     processors = int(allocated if allocated > 0 else requested)
     if processors < 1:
-        raise ValueError("no processors")
+        raise _UnusableError("without processors", "no processors")
     estimate = max(1.0, asked if asked > 0 else run)
     user = users.setdefault(fields[11], fields[11].decode("ascii", "replace"))
     return _Record(submit, int(number), line, run, processors, estimate, user)
@@ -159,7 +176,8 @@ def _numbers(fields: list[bytes]) -> list[float]:
         values = []
     # One comparison for all of them; false also if one is not a number.
     if not (values and sum(map(abs, values)) < _LARGEST):
-        raise ValueError(next(filter(None, (_fault(fields, place) for place in _NAMES))))
+        reason = next(filter(None, (_fault(fields, place) for place in _NAMES)))
+        raise _UnusableError("with what is no number", reason)
     return values
 
 
@@ -185,18 +203,21 @@ def _machine(header: dict[str, str]) -> int | None:
 def _unique_and_fitting(
     records: list[_Record], machine: int | None, skipped: list[Skipped]
 ) -> Iterator[_Record]:
-    """Leave out jobs too wide, and and further lines of one job (parts of an interrupted run)."""
+    """Leave out jobs too wide, and further lines of one job (parts of an interrupted run)."""
     seen: dict[int, int] = {}
     for record in records:
         first = seen.setdefault(record.number, record.line)
+        too_wide = machine is not None and record.processors > machine
         if first != record.line:
+            kind = "of a job that has one already"
             reason = f"job number {record.number} has been used in line {first}"
-        elif machine is not None and record.processors > machine:
+        elif too_wide:
+            kind = TOO_WIDE
             reason = f"needs {record.processors} processors, the machine has {machine}"
         else:
             yield record
             continue
-        skipped.append(Skipped(record.line, reason))
+        skipped.append(Skipped(record.line, reason, kind))
 
 
 def _nothing(path: str | Path, skipped: list[Skipped]) -> WorkloadError:

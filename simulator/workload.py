@@ -1,6 +1,7 @@
 """What is simulated: jobs as data, from logs and from models alike."""
 
 import dataclasses
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 from pliant.core.contract import Contract
 from pliant.core.sizes import Sizes
 from pliant.core.speedup import LINEAR, Speedup
+from pliant.simulator.costs import LARGEST_S
 from pliant.simulator.errors import SimulationError
 
 
@@ -26,19 +28,27 @@ class Phase:
 
     #: Seconds on one processor, as :attr:`SimJob.work`.
     work: float
+    #: The fewest processors it runs on, 1 or more.
     minimum: int
+    #: The most it makes use of.
     maximum: int
 
 
 @dataclass(frozen=True, slots=True)
 class SimJob:
-    """One job of a workload. Times are seconds, from the beginning of the simulation."""
+    """One job of a workload. Times are seconds, from the beginning of the simulation.
 
+    Raises:
+        WorkloadError: a number makes no sense; names the job and the field.
+    """
+
+    #: Unique in the workload.
     id: int
+    #: When it is submitted.
     submit: float
     #: Seconds on one processor by ``speedup``.
     work: float
-    #: Rigid: only ``requested``.
+    #: Numbers of processors that it can run on. Rigid: only ``requested``.
     sizes: Sizes
     #: The size its run time and its estimate hold for.
     requested: int
@@ -46,6 +56,7 @@ class SimJob:
     estimate_s: float | None = None
     speedup: Speedup = LINEAR
     contract: Contract | None = None
+    #: Whether it may be resized while it runs.
     malleable: bool = False
     #: The name of an answer model; empty: the run's default.
     answer: str = ""
@@ -57,10 +68,56 @@ class SimJob:
     #: Seconds that one talk with it takes; None: the run's model.
     negotiation_delay: float | None = None
 
+    def __post_init__(self) -> None:
+        # One look for all; only who does not pass it is asked more closely.
+        try:
+            sound = (
+                -LARGEST_S <= self.submit <= LARGEST_S
+                and 0 <= self.work <= LARGEST_S
+                and self.requested >= 1
+                and (self.estimate_s is None or self.estimate_s >= 0)
+                and (self.adaptation_cost is None or 0 <= self.adaptation_cost <= LARGEST_S)
+                and (self.negotiation_delay is None or 0 <= self.negotiation_delay <= LARGEST_S)
+            )
+        except TypeError:
+            sound = False
+        if not sound:
+            raise WorkloadError(f"job {self.id}: {_fault(self)}")
+
     @property
     def runtime(self) -> float:
         """Seconds on ``requested`` processors."""
         return self.work / self.speedup(self.requested)
+
+
+#: The fields of a job that are numbers: from, to, and whether one may lack.
+_NUMBERS = {
+    "submit": (-LARGEST_S, LARGEST_S, False),
+    "work": (0.0, LARGEST_S, False),
+    "requested": (1.0, math.inf, False),
+    "estimate_s": (0.0, math.inf, True),
+    "adaptation_cost": (0.0, LARGEST_S, True),
+    "negotiation_delay": (0.0, LARGEST_S, True),
+}
+
+
+def _fault(job: SimJob) -> str:
+    """What is wrong with the numbers of a job of which one is."""
+
+    def fits(name: str) -> bool:
+        low, high, may_lack = _NUMBERS[name]
+        value: object = getattr(job, name)
+        if value is None:
+            return may_lack
+        return isinstance(value, (int, float)) and low <= value <= high
+
+    name = next(name for name in _NUMBERS if not fits(name))
+    low, high, _ = _NUMBERS[name]
+    return f"{name}: expected a number from {low:g} to {high:g}, not {getattr(job, name)!r}"
+
+
+#: The kind of the records that need more processors than the machine has.
+TOO_WIDE = "wider than the machine"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +127,8 @@ class Skipped:
     #: From 1.
     line: int
     reason: str
+    #: What records of its kind have in common, as in "3 records without a run time".
+    kind: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +142,18 @@ class Workload:
     name: str = ""
     #: What the head of its file says, by label.
     header: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def too_wide(self) -> int:
+        """How many were skipped because they need more processors than the machine has."""
+        return sum(item.kind == TOO_WIDE for item in self.skipped)
+
+    def skipped_by_kind(self) -> dict[str, list[Skipped]]:
+        """The skipped records, each kind in the order of its first one."""
+        kinds: dict[str, list[Skipped]] = {}
+        for item in self.skipped:
+            kinds.setdefault(item.kind, []).append(item)
+        return kinds
 
     def with_jobs(self, jobs: Iterable[SimJob]) -> "Workload":
         """The same workload with other jobs."""

@@ -92,6 +92,8 @@ def _run(options: argparse.Namespace) -> int:
 
 def _report(options: argparse.Namespace) -> int:
     chosen = [find_experiment(name) for name in options.name or known_experiments()]
+    if options.out is not None:
+        _check_writable(options.out)
     sections = [as_markdown(item, _lines(item, options)) for item in chosen]
     text = "\n".join(["# Experiments", "", *sections])
     if options.out is None:
@@ -100,8 +102,20 @@ def _report(options: argparse.Namespace) -> int:
     try:
         options.out.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise ExperimentError(f"{options.out}: {error.strerror or error}") from None
+        raise ExperimentError(f"--out {options.out}: cannot be written: {error.strerror}") from None
     return 0
+
+
+def _check_writable(path: Path) -> None:
+    """Ask before hours of work whether its result can be written; a file that is there stays."""
+    is_new = not path.exists()
+    try:
+        with path.open("a", encoding="utf-8"):
+            pass
+        if is_new:
+            path.unlink()
+    except OSError as error:
+        raise ExperimentError(f"--out {path}: cannot be written: {error.strerror}") from None
 
 
 def _lines(experiment: Experiment, options: argparse.Namespace) -> list[Line]:

@@ -7,6 +7,8 @@ from typing import Any
 from pliant.simulator.experiments.definitions import Experiment
 from pliant.simulator.experiments.results import DIFFERS, UNDECIDED, Line
 
+#: Of a claim about two sides whose differences have an interval with 0 in it.
+NOT_TOLD_APART = "of sides not to be told apart (0 is within the interval)"
 _HEADS = ("metric", "printed", "theory", "ours", "95 %", "verdict")
 
 
@@ -24,7 +26,7 @@ def as_text(experiment: Experiment, lines: Sequence[Line]) -> str:
         for row in (heads, *cells)
     ]
     title = f"{experiment.name}: {experiment.title} ({experiment.source})"
-    return "\n".join([title, "", *body, "", _summary(lines)])
+    return "\n".join([title, "", *body, "", *_claims(lines), _summary(lines)])
 
 
 def as_markdown(experiment: Experiment, lines: Sequence[Line]) -> str:
@@ -34,7 +36,7 @@ def as_markdown(experiment: Experiment, lines: Sequence[Line]) -> str:
     table = ["| " + " | ".join(row) + " |" for row in rows]
     head = [f"## {experiment.name}: {experiment.title}", "", f"{experiment.source}.", ""]
     about = [experiment.about, ""] if experiment.about else []
-    return "\n".join([*head, *about, *table, "", _summary(lines), ""])
+    return "\n".join([*head, *about, *table, "", *_claims(lines), _summary(lines), ""])
 
 
 def _heads(lines: Sequence[Line]) -> list[str]:
@@ -56,6 +58,22 @@ def _cells(lines: Sequence[Line]) -> Iterator[list[str]]:
             ]
 
 
+def _claims(lines: Sequence[Line]) -> list[str]:
+    """One entry for each claim of each row, and an empty line; nothing if nothing is claimed."""
+    entries = [
+        f"- {_setup(line)}: {'' if found.holds else 'NOT '}{claim}, by {found.by.mean:.4g} "
+        f"({found.by.low:.4g} – {found.by.high:.4g}), in {found.pairs} of {found.of} pairs"
+        f"{'' if found.told_apart else f', {NOT_TOLD_APART}'}"
+        for line in lines
+        for claim, found in line.claims.items()
+    ]
+    return ["Claims, in pairs of runs of one seed:", "", *entries, ""] if entries else []
+
+
+def _setup(line: Line) -> str:
+    return ", ".join(f"{key} {value}" for key, value in line.setup.items())
+
+
 def _number(value: float | None) -> str:
     if value is None:
         return ""
@@ -65,12 +83,17 @@ def _number(value: float | None) -> str:
 
 
 def _summary(lines: Sequence[Line]) -> str:
+    doubt = _doubtful(lines)
     wrong = [line for line in lines if line.verdict.startswith((DIFFERS, UNDECIDED))]
     if not wrong:
-        return f"All {len(lines)} lines agree, or are only reported."
-    named = [
-        f"- {', '.join(f'{key} {value}' for key, value in line.setup.items())}: {line.verdict}"
-        for line in wrong
-    ]
+        return f"All {len(lines)} lines agree, or are only reported.{doubt and ' '}{doubt}"
+    named = [f"- {_setup(line)}: {line.verdict}" for line in wrong]
     head = f"{len(wrong)} of {len(lines)} lines differ, or need more runs to be judged:"
-    return "\n".join([head, "", *named])
+    return "\n".join([head, "", *named, *(["", doubt] if doubt else [])])
+
+
+def _doubtful(lines: Sequence[Line]) -> str:
+    """How many claims hold, or do not, by so little that chance may have decided."""
+    claims = [found for line in lines for found in line.claims.values()]
+    number = sum(not found.told_apart for found in claims)
+    return f"Of {len(claims)} claims {number} are {NOT_TOLD_APART}." if number else ""

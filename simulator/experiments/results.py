@@ -24,8 +24,23 @@ UNDECIDED = "too few runs"
 #: Half the width of an interval, in parts of the expected value: a wider one would hold anything.
 WIDEST = 0.1
 
-#: What was measured in one cell of a table, by metric.
-Cell = Mapping[str, Interval]
+#: What was measured in one cell of a table: by seed, then by metric.
+Cell = Sequence[Mapping[str, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """What became of a claim, in pairs: one seed gives both sides the same arrivals and work."""
+
+    #: Of the mean of the differences.
+    holds: bool
+    #: How far the one is on the claimed side of the other.
+    by: Interval
+    #: Pairs of runs in which it holds, and pairs.
+    pairs: int
+    of: int
+    #: Whether the interval of the differences leaves out 0: otherwise chance may have decided.
+    told_apart: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +53,7 @@ class Line:
     theory: dict[str, float]
     #: One word for each metric, and for all of them with the claims.
     verdicts: dict[str, str]
-    claims: dict[str, bool]
+    claims: dict[str, Compared]
     verdict: str
 
 
@@ -71,7 +86,7 @@ def run_experiment(
     ]
     measured = iter(run_all(tasks, processes, progress))
     found = {
-        (place, variant): _cell(experiment, list(islice(measured, seeds or row.seeds)))
+        (place, variant): list(islice(measured, seeds or row.seeds))
         for place, row, variant in cells
     }
     return [
@@ -100,14 +115,14 @@ def _with_jobs(spec: dict[str, Any], jobs: int | None) -> dict[str, Any]:
     return spec if jobs is None else {**spec, "jobs": jobs}
 
 
-def _cell(experiment: Experiment, runs: Sequence[Mapping[str, float]]) -> dict[str, Interval]:
+def _means(experiment: Experiment, cell: Cell) -> dict[str, Interval]:
     return {
-        metric.name: interval([run[metric.source] for run in runs]) for metric in experiment.metrics
+        metric.name: interval([run[metric.source] for run in cell]) for metric in experiment.metrics
     }
 
 
 def _line(experiment: Experiment, row: Row, variant: str, cells: Mapping[str, Cell]) -> Line:
-    ours = dict(cells[variant])
+    ours = _means(experiment, cells[variant])
     printed = {key: float(value) for key, value in row.printed.get(variant, {}).items()}
     spec = experiment.spec(row, variant)
     formulas = row.theory.get(variant, {}).items()
@@ -117,9 +132,22 @@ def _line(experiment: Experiment, row: Row, variant: str, cells: Mapping[str, Ce
         metric.name: judge(metric, ours[metric.name], printed.get(metric.name), theory)
         for metric in experiment.metrics
     }
-    claims = {str(claim): holds(claim, cells) for claim in experiment.claims if claim.of == variant}
+    sources = {metric.name: metric.source for metric in experiment.metrics}
+    claims = {
+        str(claim): compare(claim, sources[claim.metric], cells)
+        for claim in experiment.claims
+        if claim.of == variant
+    }
     setup = {**row.setup, experiment.compare: variant}
-    return Line(setup, printed, ours, theory, verdicts, claims, summary(verdicts, claims))
+    return Line(
+        setup,
+        printed,
+        ours,
+        theory,
+        verdicts,
+        claims,
+        summary(verdicts, {key: found.holds for key, found in claims.items()}),
+    )
 
 
 def judge(
@@ -146,10 +174,13 @@ def _near(within: Tolerance | None, ours: Interval, expected: float | None) -> b
     return within is not None and expected is not None and within.allows(ours.mean, expected)
 
 
-def holds(claim: Claim, cells: Mapping[str, Cell]) -> bool:
-    """Whether a claim is true of the means of one row."""
-    mine, other = (cells[name][claim.metric].mean for name in (claim.of, claim.than))
-    return mine > other if claim.above else mine < other
+def compare(claim: Claim, source: str, cells: Mapping[str, Cell]) -> Compared:
+    """Whether a claim is true of one row, in the metric that results call ``source``."""
+    pairs = zip(cells[claim.of], cells[claim.than], strict=True)
+    sign = 1 if claim.above else -1
+    ahead = [sign * (mine[source] - other[source]) for mine, other in pairs]
+    by = interval(ahead)
+    return Compared(by.mean > 0, by, sum(each > 0 for each in ahead), len(ahead), 0 not in by)
 
 
 def summary(verdicts: Mapping[str, str], claims: Mapping[str, bool]) -> str:

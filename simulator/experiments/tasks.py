@@ -32,13 +32,20 @@ def workload_of(spec: Mapping[str, Any], seed: int) -> Workload:
     Raises:
         ExperimentError, WorkloadError: it cannot be made.
     """
-    name, jobs = spec.get("workload", ""), spec.get("jobs")
+    name, jobs, machine = spec.get("workload", ""), spec.get("jobs"), _machine(spec)
     if models.is_model(name):
         count = {} if jobs is None else {"jobs": jobs}
-        made = models.make(name, {**spec.get("parameters", {}), "seed": seed, **count})
+        size = {} if machine is None else {"processors": machine}
+        made = models.make(name, {**size, **spec.get("parameters", {}), "seed": seed, **count})
     else:
-        made = read_swf(_log(name), spec.get("processors"), jobs)
+        made = read_swf(_log(name), machine, jobs)
     return _transformed(made, spec.get("transform", {}), Random(seed))
+
+
+def _machine(spec: Mapping[str, Any]) -> int | None:
+    """Processors of the machine that is named, as such or as clusters; None: none is."""
+    clusters = _settings(spec.get("settings", {})).get("clusters", ())
+    return spec.get("processors") or sum(each.processors for each in clusters) or None
 
 
 def _log(name: str) -> Path:
@@ -78,7 +85,7 @@ def run_task(spec: Mapping[str, Any], seed: int, metrics: Sequence[str]) -> dict
         WorkloadError, ValueError: the workload, the strategy or the settings make no sense.
     """
     workload = workload_of(spec, seed)
-    processors = spec.get("processors") or workload.processors
+    processors = _machine(spec) or workload.processors
     if processors is None:
         raise ExperimentError("processors: the size of the machine is not known")
     settings = Settings(

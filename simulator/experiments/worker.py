@@ -2,6 +2,7 @@
 
 import json
 import sys
+from contextlib import redirect_stdout
 
 from pliant.simulator.errors import SimulationError
 from pliant.simulator.experiments.tasks import run_task
@@ -11,7 +12,8 @@ def main() -> int:
     """Run one task."""
     task = json.load(sys.stdin)
     try:
-        measured = run_task(task["spec"], task["seed"], task["metrics"])
+        with redirect_stdout(sys.stderr):  # what a strategy prints is none of the results
+            measured = run_task(task["spec"], task["seed"], task["metrics"])
     except (SimulationError, ValueError) as error:
         # Every error of an input is one of these.
         print(f"{task['spec'].get('workload')}, seed {task['seed']}: {error}", file=sys.stderr)

@@ -6,6 +6,7 @@ from typing import Literal
 from pliant.core.contract import Contract
 from pliant.core.sizes import Sizes
 from pliant.core.speedup import LINEAR, Speedup, SpeedupError, Table, parse_speedup
+from pliant.simulator.costs import LARGEST_S
 from pliant.simulator.models import draws
 from pliant.simulator.workload import SimJob, Workload, WorkloadError
 
@@ -56,7 +57,8 @@ def kumar(  # noqa: PLR0913 - the parameters of the model
     draws.require("processors", processors >= 1, "at least 1", processors)
     draws.require("base_time", base_time > 0, "seconds > 0", base_time)
     for name, value in (("gap", gap), ("profit", profit), ("deadline", deadline)):
-        draws.require(name, value >= 0, "a number >= 0", value)
+        fits = 0 <= value <= LARGEST_S
+        draws.require(name, fits, f"a number from 0 to {LARGEST_S:g}", value)
     draws.require("soft", 0 <= soft <= 1, "a part between 0 and 1", soft)
     smallest = draws.sizes("minpe", minpe)
     draws.require("minpe", smallest.hi <= processors, f"at most {processors}", minpe)

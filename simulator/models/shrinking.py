@@ -9,10 +9,13 @@ def shrink(workload: Workload, factor: float) -> Workload:
     """Multiply all submit times (Streit 3): 0.5 is twice the load, 1 changes nothing.
 
     Raises:
-        WorkloadError: the factor is not positive.
+        WorkloadError: the factor is not positive, or the times become too long.
     """
     if not 0 < factor < float("inf"):
         raise WorkloadError(f"expected a positive shrinking factor, not {factor:g}")
-    return workload.with_jobs(
-        dataclasses.replace(job, submit=job.submit * factor) for job in workload.jobs
-    )
+    try:
+        return workload.with_jobs(
+            dataclasses.replace(job, submit=job.submit * factor) for job in workload.jobs
+        )
+    except WorkloadError as error:
+        raise WorkloadError(f"shrinking factor {factor:g}: {error}") from None
