@@ -8,11 +8,11 @@ import os
 import resource
 import signal
 import sys
-import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from pliant.server.config import Config, ConfigError, load_config, parse_options
+from pliant.server.end import End
 from pliant.server.lock import AlreadyRunningError, ServerLock, started_ticks, write_atomically
 from pliant.server.logs import log_to_stderr
 
@@ -148,9 +148,8 @@ def _serve(config: Config) -> int:
     from pliant.server.database.engine import DatabaseUnusableError
     from pliant.server.house import House
 
-    end = _End()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: end.stop())
+    end = End()
+    end.on(signal.SIGTERM, signal.SIGINT)
     try:
         house = House(config, end.stop, end.broke)
         house.start()
@@ -186,24 +185,3 @@ def _say_ready(config: Config, address: str) -> None:
     else:
         log.info("single-user mode: all jobs run as the user of the node controllers")
     log.info("serving %s, strategy %s, state in %s", address, config.strategy, config.state)
-
-
-class _End:
-    """Why the server ends."""
-
-    def __init__(self) -> None:
-        self._event = threading.Event()
-        self.fault = ""
-
-    def stop(self) -> None:
-        """End in order."""
-        self._event.set()
-
-    def broke(self, thread: str) -> None:
-        """End at once."""
-        self.fault = thread
-        self._event.set()
-
-    def wait(self) -> None:
-        """Sleep until then."""
-        self._event.wait()
