@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.mpi, pytest.mark.timeout(600)]
 
 #: Of each application: enough to find what is wrong in every kind; 30 and more look longer, and
 #: another seed looks elsewhere.
-RESIZES = int(os.environ.get("PLIANT_TEST_RESIZES", "8"))
+RESIZES = int(os.environ.get("PLIANT_TEST_RESIZES", "6"))
 SEED = os.environ.get("PLIANT_TEST_SEED", "")
 #: On any number of processors, but for one.
 SIZES = {"ft": (1, 2, 4, 8)}

@@ -15,7 +15,7 @@ from testkit.cluster import Cluster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
 
-KILLS = int(os.environ.get("PLIANT_KILLS", "8"))
+KILLS = int(os.environ.get("PLIANT_KILLS", "6"))
 SEED = int(os.environ.get("PLIANT_TEST_SEED", "1"))
 
 

@@ -17,12 +17,11 @@ from pliant.faults.registry import POINTS
 pytestmark = [pytest.mark.cluster, pytest.mark.mpi, pytest.mark.timeout(600)]
 
 SEED = int(os.environ.get("PLIANT_TEST_SEED", "1"))
-#: One of each process, each of another step.
+#: Each of another step.
 FEW = (
     "server.start.after_commit",
     "server.go.after_commit",
     "controller.exits.in",
-    "launcher.start.in",
     "shim.kill",
     "appkit.move.array",
 )

@@ -60,7 +60,6 @@ _BEFORE_JOIN = tuple(
 CI = {
     "grow-server.prepare.after_commit-kill",
     "grow-server.go.after_commit-kill",
-    "shrink-server.go.sent-delay",
     "shrink-server.begun.in-kill",
     "grow-server.outcome.before_commit-kill",
     "shrink-server.release.before_commit-kill",
@@ -80,15 +79,11 @@ CI = {
     "grow-appkit.ahead.read-old-hang",
     "shrink-appkit.census-leaver-kill",
     "grow-appkit.newcomer.joined-kill",
-    "grow-appkit.grow.joined-old-delay",
-    "grow-appkit.move.array-newcomer-kill",
     "shrink-appkit.move.array-leaver-kill",
-    "shrink-appkit.commit-stayer-delay",
     "grow-appkit.outcome.sent-kill",
     "grow-server.answer.in-drop",
     "grow-server.go.before_commit-full-disk",
     "shrink-server.outcome.in-double",
-    "grow-controller.control.in-drop",
     "shrink-appkit.go.heard-drop",
     "grow-appkit.ahead.write-old-full-disk",
 }
