@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
+
+from pliant.protos.files import write_whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +47,4 @@ def read_generation(path: Path) -> Obeyed:
 
 def write_generation(path: Path, obeyed: Obeyed) -> None:
     """Put it on the disk, whole or not at all."""
-    draft = path.with_suffix(".new")
-    with open(draft, "w", encoding="ascii") as file:
-        file.write(f"{obeyed.generation} {obeyed.life}".rstrip() + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-    draft.rename(path)
+    write_whole(path, f"{obeyed.generation} {obeyed.life}".rstrip() + "\n")

@@ -11,9 +11,10 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from pliant.protos.files import write_whole
 from pliant.server.config import Config, ConfigError, load_config, parse_options
 from pliant.server.end import End
-from pliant.server.lock import AlreadyRunningError, ServerLock, started_ticks, write_atomically
+from pliant.server.lock import AlreadyRunningError, ServerLock, started_ticks
 from pliant.server.logs import log_to_stderr
 
 log = logging.getLogger(__name__)
@@ -125,9 +126,12 @@ def _recover(config: Config) -> int:
     import sqlite3
 
     from pliant.server.database.engine import DatabaseUnusableError
-    from pliant.server.database.recovery import recover
+    from pliant.server.database.recovery import is_whole, recover
 
     path = config.state / "pliant.db"
+    if is_whole(path):
+        print(f"{path} is good: there is nothing to recover, and nothing was changed")
+        return 0
     try:
         kept, found = recover(path)
     except (DatabaseUnusableError, OSError, sqlite3.Error) as error:
@@ -157,7 +161,7 @@ def _serve(config: Config) -> int:
         print(f"pliant server: {error}", file=sys.stderr)
         return 1
     pid_file = config.run / "server.pid"
-    write_atomically(pid_file, f"{os.getpid()} {started_ticks()}\n")
+    write_whole(pid_file, f"{os.getpid()} {started_ticks()}\n")
     _say_ready(config, house.address)
     end.wait()
     if end.fault:

@@ -7,10 +7,11 @@ an older copy of the database back: what was given since that copy must not be g
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from pliant.protos.files import write_whole
+from pliant.server.database.guard import KEY, Count, Seen, stored_count
 from pliant.server.numbers import MOST_LOST
 
 log = logging.getLogger(__name__)
@@ -20,27 +21,46 @@ FILE_NAME = "server.generation"
 GIVEN_KEY = "last_number"
 
 
-def next_generation(meta: Mapping[str, str], path: Path, last_job: int) -> Mapping[str, str]:
+def next_generation(
+    meta: Mapping[str, str], path: Path, last_job: int, seen: Seen
+) -> Mapping[str, str]:
     """Return single values to store for this start: its generation, and numbers to leave out.
 
     Args:
         meta: single values as they are stored.
         path: the file.
         last_job: the highest number in the database.
+        seen: how far the database was when a server last wrote to it.
 
     Raises:
         OSError: the file cannot be read, or is damaged.
     """
-    stored, used = int(meta.get("generation", "0")), read_used(path)
-    fresh = {"generation": str(max(stored, used) + 1)}
-    if used > stored and (stored or last_job):  # one that was begun anew has names of its own
-        last = max(last_job, int(meta.get(GIVEN_KEY, "0"))) + MOST_LOST
+    stored, used = int(meta.get("generation", "0")), max(read_used(path), seen.at.generation)
+    generation = max(stored, used) + 1
+    fresh = {"generation": str(generation), KEY: Count(generation).to_text()}
+    if not stored and not last_job:  # one that was begun anew has names of its own
+        return fresh
+    last = max(last_job, int(meta.get(GIVEN_KEY, "0")))
+    if used > stored:
+        last = max(last + MOST_LOST, seen.last_job)
         fresh[GIVEN_KEY] = str(last)
         log.error(
             "the job database has generation %d, but this server has had generation %d: it is an "
             "older copy; jobs submitted since that copy are lost, new ones are numbered from %d",
             stored,
             used,
+            last + 1,
+        )
+    elif seen.at > (count := stored_count(meta)):
+        last = max(last, seen.last_job)
+        fresh[GIVEN_KEY] = str(last)
+        log.error(
+            "the job database is at change %d of generation %d, but this server has stored change "
+            "%d: it is an older copy, or its log (pliant.db-wal) was removed; jobs submitted since "
+            "are lost, new ones are numbered from %d",
+            count.number,
+            count.generation,
+            seen.at.number,
             last + 1,
         )
     return fresh
@@ -68,14 +88,4 @@ def read_used(path: Path) -> int:
 
 def write_used(path: Path, generation: str) -> None:
     """Put it on the disk, whole or not at all, before it is used."""
-    draft = path.with_name(f".{path.name}.new")
-    with open(draft, "w", encoding="ascii") as file:
-        file.write(f"{generation}\n")
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    write_whole(path, f"{generation}\n")

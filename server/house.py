@@ -15,6 +15,7 @@ from sqlalchemy import Engine
 from pliant.core.commands import Command, Note
 from pliant.core.core import Core
 from pliant.core.processors import of
+from pliant.protos.files import write_whole
 from pliant.server.accept import Accept
 from pliant.server.actions import Actions, Identity
 from pliant.server.app_service import AppService
@@ -25,6 +26,8 @@ from pliant.server.config import Config
 from pliant.server.credence import Credence
 from pliant.server.database.changes import add_note, put_meta
 from pliant.server.database.engine import checkpoint, open_database, open_reader
+from pliant.server.database.guard import FILE_NAME as COMMITS_FILE
+from pliant.server.database.guard import Guard, read_seen
 from pliant.server.database.reader import Reader
 from pliant.server.database.writer import Writer, apply_changes
 from pliant.server.effects import Effects, Programs
@@ -35,7 +38,7 @@ from pliant.server.generation import FILE_NAME as GENERATION_FILE
 from pliant.server.generation import GIVEN_KEY, next_generation, write_used
 from pliant.server.keyring import Keyring
 from pliant.server.launch import Surroundings
-from pliant.server.lock import boot_id, write_atomically
+from pliant.server.lock import boot_id
 from pliant.server.node_service import Greeting, NodeService
 from pliant.server.nodelist import NodeList
 from pliant.server.numbers import Numbers
@@ -73,7 +76,8 @@ class House:
         given = int(self._meta.get(GIVEN_KEY, "0"))
         self._numbers = Numbers(self._reader.last_job(), given)
         self._board, self._hub, self._rpc = Board(), Hub(), RpcServer()
-        self._writer = Writer(self._engine)
+        self._guard = Guard(path, self._generation, self._numbers.last)
+        self._writer = Writer(self._engine, self._guard)
         self._secret = load_secret(config.state / FILE_NAME)
         self._keyring = Keyring(bytes.fromhex(self._meta["key"]))
         short = self._meta["cluster"].replace("-", "")[:8]
@@ -117,7 +121,7 @@ class House:
         self._nodelist.start(self._on_fault)
         self._accept.start(self._on_fault)
         # Last: who reads the address may connect at once.
-        write_atomically(self._config.run / "server.address", f"{self.address}\n")
+        write_whole(self._config.run / "server.address", f"{self.address}\n")
 
     def stop(self) -> None:
         """Take no more work, finish what is in flight; jobs go on."""
@@ -129,14 +133,16 @@ class House:
         self._execute.stop()
         self._remove.stop()
         self._writer.stop()
+        self._guard.close()
         self._reader_engine.dispose()
         self._engine.dispose()
 
     def _new_generation(self, meta: Mapping[str, str]) -> Mapping[str, str]:
         """Count the starts, and give a new cluster its name and its key; durable before any use."""
         used = self._config.state / GENERATION_FILE
+        seen = read_seen(self._config.state / COMMITS_FILE)
         fresh = {
-            **next_generation(meta, used, self._reader.last_job()),
+            **next_generation(meta, used, self._reader.last_job(), seen),
             "cluster": meta.get("cluster") or str(uuid.uuid4()),
             "key": meta.get("key") or secrets.token_hex(32),
             CLOCK_KEY: self._clock.record(boot_id()),

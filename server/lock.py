@@ -1,4 +1,4 @@
-"""One server for one state folder: a lock that the kernel drops with its owner."""
+"""One server for one state folder: locks that the kernel drops with their owner."""
 
 from __future__ import annotations
 
@@ -12,33 +12,50 @@ class AlreadyRunningError(Exception):
 
 
 class ServerLock:
-    """Holds ``server.lock`` until released or until the process ends."""
+    """Holds the folder of ``server.lock``, and the file, until released or the process ends.
+
+    A file can be removed, and whoever makes it anew has a lock of his own; a folder that is in use
+    stays the same. The file says who the owner is, and stands in where folders cannot be locked.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._file: int | None = None
+        self._held: list[int] = []
 
     def acquire(self) -> None:
-        """Take the lock at once, or raise AlreadyRunningError."""
+        """Take the locks at once, or raise AlreadyRunningError."""
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+        self._held.append(folder := os.open(self._path.parent, flags))
         file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._held.append(file)
         try:
+            _lock_folder(folder)
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except OSError as error:
             owner = os.pread(file, 200, 0).decode("ascii", "replace").split()
-            os.close(file)
+            self.release()
+            if not isinstance(error, BlockingIOError):
+                raise
             pid = owner[0] if owner else "unknown"
             raise AlreadyRunningError(
                 f"another server owns {self._path.parent} (process {pid})"
             ) from None
         os.ftruncate(file, 0)
         os.pwrite(file, f"{os.getpid()} {boot_id()}\n".encode("ascii"), 0)
-        self._file = file
 
     def release(self) -> None:
-        """Give the lock back; the file stays, so that nobody locks a removed one."""
-        if self._file is not None:
-            os.close(self._file)
-            self._file = None
+        """Give the locks back; the file stays, so that nobody locks a removed one."""
+        while self._held:
+            os.close(self._held.pop())
+
+
+def _lock_folder(folder: int) -> None:
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise
+    except OSError:
+        pass  # a network file system that locks files alone
 
 
 def boot_id() -> str:
@@ -53,10 +70,3 @@ def started_ticks() -> int:
     """Return when this process began, in ticks since boot: a pid is used again, both are not."""
     stat = Path("/proc/self/stat").read_bytes()
     return int(stat[stat.rindex(b")") :].split()[20])
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Replace a small file so that readers see the old or the new text, never a part."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(path)

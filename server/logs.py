@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import logging
 import sys
+import time
+from collections.abc import Callable
+
+#: A line that comes again and again is shown once in this time.
+SELDOM_S = 60.0
 
 
 class OneLineFormatter(logging.Formatter):
@@ -22,6 +27,31 @@ def printable(text: str) -> str:
         char if char.isprintable() else char.encode("unicode_escape").decode("ascii")
         for char in text
     )
+
+
+class Seldom:
+    """Lets a line through at once, and then one a minute that says how many there were."""
+
+    def __init__(self, say: Callable[..., None]) -> None:
+        """``say``: a method of a logger."""
+        self._say = say
+        self._shown: dict[str, float] = {}
+        self._left_out: dict[str, int] = {}
+
+    def say(self, text: str, cause: str) -> None:
+        """Show a text with its cause in it, unless the same cause was shown just now."""
+        now = time.monotonic()
+        if now - self._shown.get(cause, -SELDOM_S) < SELDOM_S:
+            self._left_out[cause] = self._left_out.get(cause, 0) + 1
+            return
+        self._shown[cause] = now
+        more = self._left_out.pop(cause, 0)
+        self._say(text, f"{cause} ({more} more times since the last line)" if more else cause)
+
+    def over(self) -> None:
+        """It has passed: the next time is told at once."""
+        self._shown.clear()
+        self._left_out.clear()
 
 
 def log_to_stderr(*, debug: bool) -> None:

@@ -24,6 +24,10 @@ class Numbers:
         self._told: set[int] = set()
         self._lock = threading.Lock()
 
+    def last(self) -> int:
+        """The highest one that was given, or may have been."""
+        return self._last
+
     def next(self) -> int:
         """Give a number."""
         with self._lock:

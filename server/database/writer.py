@@ -17,7 +17,9 @@ from sqlalchemy.sql.base import Executable
 from sqlalchemy.sql.compiler import SQLCompiler
 
 from pliant.server.database.changes import COMPARING, Change
-from pliant.server.database.faults import is_locked
+from pliant.server.database.faults import is_locked, words
+from pliant.server.database.guard import Guard, ReplacedError
+from pliant.server.logs import Seldom
 from pliant.server.threads import promise, start_thread
 
 log = logging.getLogger(__name__)
@@ -42,8 +44,9 @@ class _Item(NamedTuple):
 class Writer:
     """Takes changes from any thread; a commit is atomic, and durable when its future is done."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(self, engine: Engine, guard: Guard | None = None) -> None:
+        self._engine, self._guard = engine, guard
+        self._refusals = Seldom(log.warning)
         self._queue: queue.SimpleQueue[_Item | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._stopped = False
@@ -97,17 +100,26 @@ class Writer:
     def _write(self, connection: Connection, group: list[_Item]) -> None:
         try:
             with connection.begin():
+                if self._guard is not None:
+                    self._guard.check(connection)
                 apply_changes(connection, [c for item in group for c in item.changes])
+        except ReplacedError as error:
+            log.critical("nothing more can be stored: %s", error)
+            for item in group:
+                item.future.set_exception(error)
+            raise
         except Exception as error:
             self._write_apart(connection, group, error)
         else:
+            if self._guard is not None:
+                self._guard.durable()
             for item in group:
                 item.future.set_result(None)
 
     def _write_apart(self, connection: Connection, group: list[_Item], error: Exception) -> None:
         """One bad item must not take the others with it."""
         if len(group) == 1 or is_locked(error):  # each by itself would wait as long again
-            log.warning("the job database refused a change: %s", error)
+            self._refusals.say("the job database refused a change: %s", words(error))
             for item in group:
                 item.future.set_exception(error)
             return

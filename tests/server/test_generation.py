@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import shutil
 import signal
-from collections.abc import Callable
+import sqlite3
+from collections.abc import Callable, Mapping
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from pliant.server.database.guard import FILE_NAME as COMMITS_FILE
+from pliant.server.database.guard import KEY, Count, Seen
 from pliant.server.generation import GIVEN_KEY, next_generation, read_used, write_used
 from pliant.server.nodelist import stale
 from pliant.server.numbers import MOST_LOST
@@ -20,25 +24,58 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "server.generation"
 
 
+def following(
+    meta: Mapping[str, str],
+    path: Path,
+    last_job: int,
+    seen: Seen = Seen(),  # noqa: B008 - a value
+) -> dict[str, str]:
+    """What is stored for the next start, but for the count of changes, which begins anew."""
+    fresh = dict(next_generation(meta, path, last_job, seen))
+    assert fresh.pop(KEY) == f"{fresh['generation']} 0"
+    return fresh
+
+
 def test_it_grows_with_each_start(path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    assert next_generation({}, path, 0) == {"generation": "1"}
+    assert following({}, path, 0) == {"generation": "1"}
     write_used(path, "1")
-    assert next_generation({"generation": "1"}, path, 7) == {"generation": "2"}
+    assert following({"generation": "1"}, path, 7) == {"generation": "2"}
     # Killed after the database had it, and before the file: nothing is wrong.
-    assert next_generation({"generation": "2"}, path, 7) == {"generation": "3"}
+    assert following({"generation": "2"}, path, 7) == {"generation": "3"}
     assert caplog.text == ""
+
+
+def test_case_31_a_copy_of_the_same_generation_is_told_and_no_number_given_again(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write_used(path, "5")
+    meta = {"generation": "5", KEY: "5 90"}
+    level, ahead = Seen(Count(5, 90), 8), Seen(Count(5, 100), 9)
+    assert following(meta, path, 7, Seen(Count(4, 200), 9)) == {"generation": "6"}
+    assert following(meta, path, 7, level) == {"generation": "6"}
+    assert caplog.text == ""
+    assert following(meta, path, 7, ahead) == {"generation": "6", GIVEN_KEY: "9"}
+    assert "at change 90 of generation 5, but this server has stored change 100" in caplog.text
+    assert "numbered from 10" in caplog.text
+    given = {**meta, GIVEN_KEY: "50"}
+    assert following(given, path, 7, ahead) == {"generation": "6", GIVEN_KEY: "50"}
+
+
+def test_the_count_of_changes_stands_in_for_a_file_that_is_missing(path: Path) -> None:
+    meta = {"generation": "3", KEY: "3 90"}
+    assert following(meta, path, 7, Seen(Count(5, 1), 9))["generation"] == "6"
 
 
 def test_case_31_an_older_copy_is_told_and_leaves_numbers_out(
     path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     write_used(path, "5")
-    fresh = next_generation({"generation": "3"}, path, 7)
+    fresh = following({"generation": "3"}, path, 7)
     assert fresh == {"generation": "6", GIVEN_KEY: str(7 + MOST_LOST)}
     assert "has generation 3, but this server has had generation 5" in caplog.text
     assert f"numbered from {8 + MOST_LOST}" in caplog.text
     write_used(path, "8")
-    again = next_generation({**fresh}, path, 7)
+    again = following(fresh, path, 7)
     assert again == {"generation": "9", GIVEN_KEY: str(7 + 2 * MOST_LOST)}
 
 
@@ -46,7 +83,7 @@ def test_a_database_that_was_begun_anew_counts_on(
     path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     write_used(path, "5")
-    assert next_generation({}, path, 0) == {"generation": "6"}
+    assert following({}, path, 0, Seen(Count(5, 100), 9)) == {"generation": "6"}
     assert caplog.text == ""
 
 
@@ -130,6 +167,82 @@ def test_case_31_numbers_are_not_given_again_on_an_older_copy(server: Server) ->
         assert end(node) == number
         assert user.job(number)["state"] == "COMPLETED"
     node.close()
+    assert server.stop() == 0
+
+
+def put_back(server: Server, copy: Path) -> None:
+    """Put a copy in the place of the database, as ``mv`` does."""
+    draft = server.state / "draft"
+    shutil.copy(copy, draft)
+    for part in ("pliant.db-wal", "pliant.db-shm"):
+        (server.state / part).unlink(missing_ok=True)
+    draft.rename(server.state / "pliant.db")
+
+
+def transfer(source: Path, target: Path) -> None:
+    """Copy a database that may be in use, as ``.backup`` and ``.restore`` of SQLite do."""
+    with closing(sqlite3.connect(source)) as one, closing(sqlite3.connect(target)) as other:
+        one.backup(other)
+
+
+def copied(server: Server) -> Path:
+    copy = server.state.parent / "copy.db"
+    transfer(server.state / "pliant.db", copy)
+    return copy
+
+
+def test_case_31_numbers_are_not_given_again_on_a_copy_from_the_same_life(server: Server) -> None:
+    node = server.controller().welcome()
+    with server.user() as user:
+        first = user.submit()
+        assert end(node) == first
+        copy = copied(server)
+        lost = user.submit()
+        assert end(node) == lost
+    node.close()
+    server.stop(signal.SIGKILL)
+    put_back(server, copy)
+    server.start()
+    assert "it is an older copy" in server.log()
+    node = server.controller(generation=1).welcome()
+    with server.user() as user:
+        assert user.submit() == end(node) == lost + 1
+    node.close()
+    assert server.stop() == 0
+
+
+@pytest.mark.parametrize("restored", [False, True], ids=["renamed", "restored"])
+def test_case_31_a_copy_that_is_put_back_under_a_server_ends_it(
+    server: Server, restored: bool
+) -> None:
+    node = server.controller().welcome()
+    copy = copied(server)
+    with server.user() as user:
+        lost = user.submit(hold=True)
+    if restored:
+        transfer(copy, server.state / "pliant.db")
+    else:
+        put_back(server, copy)
+    assert server.process is not None
+    with pytest.raises((OSError, AssertionError)), server.user() as user:
+        user.submit()
+    assert server.process.wait(30) == 1
+    assert server.log().count("nothing more can be stored") == 1
+    assert "Traceback" not in server.log()
+    node.close()
+    server.start()
+    node = server.controller(generation=1).welcome()
+    with server.user() as user:
+        assert user.submit() == end(node) == lost + 1
+    node.close()
+    assert server.stop() == 0
+
+
+def test_a_damaged_file_of_changes_is_no_obstacle(server: Server) -> None:
+    assert server.stop() == 0
+    (server.state / COMMITS_FILE).write_bytes(b"\xff 1 2")
+    server.start()
+    assert "older copy" not in server.log()
     assert server.stop() == 0
 
 

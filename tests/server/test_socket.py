@@ -111,6 +111,22 @@ def test_a_second_server_is_refused(server: Server) -> None:
         assert user.do("ping")["pid"] == server.process.pid
 
 
+@pytest.mark.parametrize("again", [False, True], ids=["removed", "made anew"])
+def test_a_second_server_is_refused_without_the_file_of_the_lock(
+    server: Server, again: bool
+) -> None:
+    (server.state / "server.lock").unlink()
+    if again:
+        (server.state / "server.lock").touch()
+    assert server.spawn().wait(30) == 1
+    assert f"another server owns {server.state} (process unknown)" in server.log()
+    with server.user() as user:
+        assert server.process is not None
+        assert user.do("ping")["pid"] == server.process.pid
+    assert server.stop() == 0
+    assert server.start().stop() == 0
+
+
 def test_the_stop_request(server: Server) -> None:
     with server.user() as user:
         user.do("stop")

@@ -1,0 +1,138 @@
+"""Two who write to one database although no lock kept them apart, and a line that comes often."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine
+
+from pliant.server.database.changes import put_meta
+from pliant.server.database.engine import open_database
+from pliant.server.database.guard import (
+    FILE_NAME,
+    KEY,
+    Count,
+    Guard,
+    ReplacedError,
+    Seen,
+    read_seen,
+    stored_count,
+)
+from pliant.server.database.writer import Writer, apply_changes
+from pliant.server.logs import Seldom
+
+
+class Life:
+    """The writer of one server."""
+
+    def __init__(self, path: Path, generation: int) -> None:
+        self.engine: Engine = open_database(path)
+        with self.engine.begin() as connection:
+            apply_changes(connection, [put_meta(KEY, Count(generation).to_text())])
+        self.guard = Guard(path, generation, lambda: 7)
+        self.writer = Writer(self.engine, self.guard)
+        self.broken = threading.Event()
+        self.writer.start(lambda _: self.broken.set())
+
+    def put(self, key: str) -> None:
+        self.writer.commit([put_meta(key, "1")]).result(30)
+
+    def refused(self, key: str) -> str:
+        with pytest.raises(ReplacedError) as error:
+            self.put(key)
+        assert self.broken.wait(30)
+        return str(error.value)
+
+    def meta(self) -> dict[str, str]:
+        with self.engine.connect() as connection:
+            rows = connection.exec_driver_sql("SELECT key, value FROM meta")
+            return {row.key: row.value for row in rows}
+
+    def end(self) -> None:
+        self.writer.stop()
+        self.guard.close()
+        self.engine.dispose()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "pliant.db"
+
+
+@pytest.fixture
+def live(path: Path) -> Iterator[Callable[[int], Life]]:
+    """Return what begins the life of a server on the same database."""
+    lives: list[Life] = []
+
+    def begin(generation: int) -> Life:
+        lives.append(Life(path, generation))
+        return lives[-1]
+
+    yield begin
+    for life in lives:
+        life.end()
+
+
+def test_each_transaction_is_counted_once(live: Callable[[int], Life], path: Path) -> None:
+    life = live(3)
+    for key in "ab":
+        life.put(key)
+    with pytest.raises(Exception, match="NOT NULL"):
+        life.writer.commit([put_meta("bad", None)]).result(30)  # type: ignore[arg-type]
+    life.put("c")
+    assert stored_count(life.meta()) == (3, 3)
+    assert read_seen(path.with_name(FILE_NAME)) == Seen(Count(3, 3), 7)
+
+
+def test_case_13_of_two_that_no_lock_keeps_apart_the_first_ends(
+    live: Callable[[int], Life],
+) -> None:
+    first = live(1)
+    first.put("a")
+    second = live(2)
+    assert "changed by somebody else: a second server" in first.refused("b")
+    second.put("c")
+    assert "b" not in second.meta()
+
+
+@pytest.mark.parametrize("replaced", [False, True], ids=["removed", "replaced"])
+def test_case_31_a_database_that_is_not_there_any_more_takes_nothing(
+    live: Callable[[int], Life], path: Path, tmp_path: Path, replaced: bool
+) -> None:
+    life = live(1)
+    if replaced:
+        shutil.copy(path, tmp_path / "copy")
+        (tmp_path / "copy").rename(path)
+    else:
+        path.unlink()
+    assert "was removed or replaced" in life.refused("a")
+    assert "a" not in life.meta()
+
+
+@pytest.mark.parametrize("content", [None, b"", b"1 2", b"1 2 x", b"\xff 1 2"])
+def test_a_file_that_tells_nothing(path: Path, content: bytes | None) -> None:
+    if content is not None:
+        path.write_bytes(content)
+    assert read_seen(path) == Seen()
+
+
+def test_a_line_that_comes_often_is_shown_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, said = [100.0], []
+    monkeypatch.setattr("pliant.server.logs.time.monotonic", lambda: now[0])
+    seldom = Seldom(lambda text, cause: said.append(text % cause))
+    for _ in range(121):
+        seldom.say("no: %s", "full")
+        now[0] += 0.5
+    seldom.say("no: %s", "locked")
+    seldom.over()
+    seldom.say("no: %s", "full")
+    assert said == [
+        "no: full",
+        "no: full (119 more times since the last line)",
+        "no: locked",
+        "no: full",
+    ]
