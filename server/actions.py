@@ -12,10 +12,11 @@ from pliant.core import events
 from pliant.core.explain import explain
 from pliant.core.ids import JobId, NodeName
 from pliant.core.processors import NONE, ProcessorMap, block
+from pliant.server.asked import DelayedError, UserEvent
 from pliant.server.board import KEPT_S, Board
 from pliant.server.clock import HybridClock
 from pliant.server.database.reader import Reader
-from pliant.server.execute import Execute, UserEvent
+from pliant.server.execute import Execute
 from pliant.server.requests import RequestError
 from pliant.server.streams import Hub
 from pliant.server.submissions import Submissions
@@ -137,7 +138,10 @@ class Actions:
             "address": identity.address,
         }
         return {
-            "nodes": self._board.nodes(),
+            "nodes": [
+                {**node, "connected": self._hub.node_connected(node["name"])}
+                for node in self._board.nodes()
+            ],
             "strategy": self._board.strategy,
             "server": server,
             "now": self._clock.now(),
@@ -160,7 +164,7 @@ class Actions:
         now, progress = self._clock.now(), self._board.progress(job)
         try:
             text = await asyncio.wrap_future(
-                self._execute.call(lambda core: explain(core, job, now, progress))
+                self._execute.call(lambda core: explain(core, job, now, progress), look=True)
             )
         except KeyError:  # its books are closed
             last = (await self._read(lambda: self._reader.history(job)))[-3:]
@@ -286,7 +290,20 @@ class Actions:
     # ---------------------------------------------------------------- helpers
 
     async def _ask(self, event: UserEvent) -> Answer:
-        answer = await asyncio.wrap_future(self._execute.ask(event))
+        try:
+            answer = await asyncio.wrap_future(self._execute.ask(event))
+        except DelayedError as error:
+            if error.taken:
+                raise RequestError(
+                    f"the job database cannot be written ({error}): the server goes on trying to "
+                    "store what came of the request, which is lost if it ends before",
+                    kind="unavailable",
+                ) from None
+            raise RequestError(
+                f"the job database cannot be written ({error}): nothing was changed, try again "
+                "later",
+                kind="unavailable",
+            ) from None
         if answer.refusal:
             raise RequestError(answer.refusal, kind="refused")
         return {"message": answer.message}

@@ -14,14 +14,17 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 
 from pliant.server.database.changes import Change
-from pliant.server.database.faults import is_passing
+from pliant.server.database.faults import is_passing, words
 from pliant.server.database.writer import Writer, WriterStoppedError
+from pliant.server.logs import Seldom
 from pliant.server.threads import ToldError
 
 log = logging.getLogger(__name__)
 
 #: Between tries to write when the disk is full or the database is locked.
 RETRY_S = 0.5
+#: A user whose request cannot be stored is told after this time.
+PATIENCE_S = 2.0
 
 
 class StateLostError(ToldError):
@@ -54,9 +57,21 @@ class _Behind:
 class Durable:
     """The execute thread's way to the writer."""
 
-    def __init__(self, writer: Writer, stopping: Callable[[], bool]) -> None:
-        """``stopping``: whether a database that is full or locked is not waited for any more."""
-        self._writer, self._stopping = writer, stopping
+    def __init__(
+        self,
+        writer: Writer,
+        stopping: Callable[[], bool],
+        delayed: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """Take the way to the writer.
+
+        Args:
+            writer: the one writer.
+            stopping: whether a database that is full or locked is not waited for any more.
+            delayed: told why, again and again, while that takes longer than users should wait.
+        """
+        self._writer, self._stopping, self._delayed = writer, stopping, delayed
+        self._refusals = Seldom(log.error)
         self._behind: _Behind | None = None
 
     def write(self, rows: Sequence[Change]) -> bool:
@@ -100,18 +115,24 @@ class Durable:
         return True
 
     def _write(self, rows: Sequence[Change]) -> bool:
+        begin = time.monotonic()
         while rows:
             try:
                 self._writer.commit(rows).result()
+                self._refusals.over()
                 return True
             except WriterStoppedError:
                 return False
+            except ToldError as error:
+                raise StateLostError(str(error)) from error
             except Exception as error:
                 if not is_passing(error):
                     log.critical("the database refuses the state, the server ends: %s", error)
                     raise StateLostError(str(error)) from error
-                log.error("cannot store the state, trying again: %s", error)
+                self._refusals.say("cannot store the state, trying again: %s", words(error))
                 if self._stopping():
                     return False
+                if time.monotonic() - begin >= PATIENCE_S:
+                    self._delayed(words(error))
                 time.sleep(RETRY_S)
         return True

@@ -17,24 +17,11 @@ from typing import Any
 
 from pliant.core.commands import Answer, Command, Note, RunStrategy, SetTimer, Store
 from pliant.core.core import Core
-from pliant.core.events import (
-    Event,
-    JobCancelled,
-    JobHeld,
-    JobReleased,
-    JobRequeued,
-    JobResumed,
-    JobSubmitted,
-    JobSuspended,
-    NodeDrained,
-    NodeRemoved,
-    NodeResumed,
-    ResizeRequested,
-    TimerFired,
-)
+from pliant.core.events import Event, JobSubmitted, TimerFired
 from pliant.core.ids import JobId
 from pliant.faults import active
 from pliant.server import steps
+from pliant.server.asked import Asked, UserEvent
 from pliant.server.batch import Batch
 from pliant.server.board import Board
 from pliant.server.clock import HybridClock
@@ -57,19 +44,6 @@ HELD_S = 0.01
 LONG_BATCH_S = 0.005
 LONGEST_PAUSE_S = 0.05
 
-UserEvent = (
-    JobCancelled
-    | JobHeld
-    | JobReleased
-    | JobSuspended
-    | JobResumed
-    | JobRequeued
-    | ResizeRequested
-    | NodeDrained
-    | NodeResumed
-    | NodeRemoved
-)
-
 
 @dataclass(slots=True)
 class Entry:
@@ -80,6 +54,8 @@ class Entry:
     #: Asked after the event was handled; its result is the future's.
     read: Callable[[Core], Any] | None = None
     future: Future[Any] | None = None
+    #: A user looks: when the state cannot be stored, at what it is in memory.
+    look: bool = False
     result: Any = None
     error: BaseException | None = None
 
@@ -99,12 +75,13 @@ class Execute:
         debug: bool = False,
     ) -> None:
         self._core, self._planner = core, planner
-        self._durable = Durable(writer, lambda: self._stopping)
+        self._durable = Durable(writer, lambda: self._stopping, self._delayed)
         self._clock, self._effects, self._board = clock, effects, board
         self._debug = debug
         self._timers = Timers()
         self._flag = threading.Condition()
         self._inbox: list[Entry] = []
+        self._entries: list[Entry] = []  # of this round
         self._stopping = False
         self._pending_plan: RunStrategy | None = None
         self._held: Batch | None = None  # what binds nobody and is not stored yet
@@ -112,8 +89,7 @@ class Execute:
         #: What the database says of the jobs.
         self.standing = Standing()
         self._stored_resize = -1  # the number of the next resize in the database
-        self._requests: dict[int, Future[Answer]] = {}
-        self._next_request = 0
+        self._asked = Asked()
         self._thread: threading.Thread | None = None
         #: Called with the numbers of jobs whose end has just become durable.
         self.on_ended: Callable[[Sequence[JobId]], None] = lambda _: None
@@ -135,20 +111,17 @@ class Execute:
         self._put(Entry(event, changes, read, future))
         return future
 
-    def call(self, read: Callable[[Core], Any]) -> Future[Any]:
-        """Ask the core something between two events."""
+    def call(self, read: Callable[[Core], Any], *, look: bool = False) -> Future[Any]:
+        """Ask the core something between two events; ``look``: durable or not."""
         future: Future[Any] = promise()
-        self._put(Entry(None, (), read, future))
+        self._put(Entry(None, (), read, future, look))
         return future
 
     def ask(self, event: UserEvent) -> Future[Answer]:
-        """Hand over a user's request; the future holds the core's answer."""
-        future: Future[Answer] = promise()
-        with self._flag:
-            self._next_request += 1
-            request = self._next_request
-            self._requests[request] = future
-        self._put(Entry(replace(event, request=request)))
+        """Hand over a user's request; the future holds the core's answer, or DelayedError."""
+        with self._flag:  # a request that waits and is not in the inbox is with the core
+            request, future = self._asked.new()
+            self._put(Entry(replace(event, request=request)))
         return future
 
     def _put(self, *entries: Entry) -> None:
@@ -180,7 +153,7 @@ class Execute:
 
     def _work(self) -> None:
         while (entries := self._gather()) is not None:
-            begin = time.thread_time()
+            begin, self._entries = time.thread_time(), entries
             batch = self._new_batch()
             self._handle(entries, batch)
             self._finish(batch, entries)
@@ -263,10 +236,7 @@ class Execute:
 
     def _fault(self, entry: Entry, error: Exception) -> None:
         entry.error = error
-        request = getattr(entry.event, "request", 0)
-        future = self._requests.pop(request, None)
-        if future is not None:
-            future.set_exception(error)
+        self._asked.fail(_request(entry), error)
 
     def _read(self, entry: Entry) -> None:
         if entry.read is not None and entry.error is None:
@@ -366,11 +336,21 @@ class Execute:
         self._held = batch
         return True
 
+    def _delayed(self, why: str) -> None:
+        """The state cannot be stored for now: nobody waits for that without being told."""
+        with self._flag:
+            withdrawn = {_request(entry) for entry in self._inbox}
+            looks = [entry for entry in self._inbox if entry.look]
+            self._inbox = [e for e in self._inbox if not (e.look or _request(e))]
+            self._asked.delay(withdrawn, why)
+        for entry in looks:
+            self._read(entry)
+        for entry in (*looks, *(entry for entry in self._entries if entry.look)):
+            self._resolve(entry)
+
     def _act(self, command: Command) -> None:
         if isinstance(command, Answer):
-            future = self._requests.pop(command.request, None)
-            if future is not None:
-                future.set_result(command)
+            self._asked.answer(command)
             return
         try:
             self._effects.carry_out(command)
@@ -379,12 +359,18 @@ class Execute:
 
     @staticmethod
     def _resolve(entry: Entry) -> None:
-        if entry.future is None:
+        if entry.future is None or entry.future.done():
             return
         if entry.error is not None:
             entry.future.set_exception(entry.error)
         else:
             entry.future.set_result(entry.result)
+
+
+def _request(entry: Entry) -> int:
+    """The number of a user's request; 0: it is none."""
+    number: int = getattr(entry.event, "request", 0)
+    return number
 
 
 def _binds(batch: Batch, entries: list[Entry]) -> bool:

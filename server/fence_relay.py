@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from pliant.core.ids import NodeName
 from pliant.protos import node_pb2
 from pliant.server.database.changes import add_fence
-from pliant.server.database.faults import is_passing
+from pliant.server.database.faults import is_passing, words
 from pliant.server.database.writer import Writer, WriterStoppedError
 from pliant.server.fences import Fences, Merged
+from pliant.server.logs import Seldom
 from pliant.server.streams import Hub
 from pliant.server.worlds import World, WorldBook
 
@@ -32,6 +33,7 @@ class FenceRelay:
         #: Barriers that are complete and not durable yet.
         self._storing: set[tuple[str, int]] = set()
         self._retry_s = RETRY_S
+        self._refusals = Seldom(log.warning)
 
     def take(self, node: NodeName, message: node_pb2.Fence) -> None:
         """Note that a node reached a barrier; answer when all have."""
@@ -80,7 +82,7 @@ class FenceRelay:
                     # It is in memory, and ranks wait: only a crash just now would lose it.
                     log.error("barrier of %s is not stored: %s", merged.world, error)
                     return True
-                log.warning("barrier of %s is not stored yet: %s", merged.world, error)
+                self._refusals.say("barriers are not stored yet: %s", words(error))
             await asyncio.sleep(self._retry_s)
 
     def forget(self, jobs: Sequence[int], worlds: Sequence[World]) -> None:

@@ -94,6 +94,30 @@ def test_case_17_an_end_that_finds_no_room_is_kept(cluster: Cluster, disk: Path)
     settled(cluster.state)
 
 
+def test_case_16_a_request_to_a_full_disk_is_answered_and_counts_when_there_is_room(
+    cluster: Cluster, disk: Path
+) -> None:
+    jobs = [cluster.client.submit("true", hold=True, stdout="/dev/null") for _ in range(3)]
+    ballast = fill(disk)
+    refused(cluster)
+    for job in jobs:  # the first one goes to a server that does not know of it yet
+        said = run_command("jobctl", "release", str(job), timeout=30)
+        assert said.code == 1
+        assert "the job database cannot be written (database or disk is full)" in said.line
+    assert "nothing was changed" in said.line
+    why = run_command("jobctl", "why", str(jobs[-1]), timeout=30)
+    assert (why.code, "held" in why.out.lower()) == (0, True), why
+    log = (cluster.state / "server.log").read_text()
+    assert log.count("cannot store the state") == 1, "a line each time that it tries"
+    ballast.unlink()
+    released = cluster.wait_for(jobs[0], lambda job: job.final, "what was asked for to be done")
+    assert released.state == "COMPLETED"
+    assert cluster.client.job(jobs[-1]).state == "HELD"
+    run_command("jobctl", "release", str(jobs[-1]))
+    cluster.wait_for(jobs[-1], lambda job: job.final, "what is asked for now to be done")
+    settled(cluster.state)
+
+
 def test_case_19_a_read_only_file_system_is_named(disk: Path) -> None:
     cluster = Cluster(disk.parent, nodes=1, slots=1, strategy="fcfs")
     cluster.up()

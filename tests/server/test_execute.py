@@ -14,15 +14,16 @@ from typing import cast
 import pytest
 
 from pliant.core import planning
-from pliant.core.commands import Command, Launch
+from pliant.core.commands import Answer, Command, Launch
 from pliant.core.core import Core
-from pliant.core.events import JobSubmitted, NodeRegistered, ProcessesExited
+from pliant.core.events import JobHeld, JobSubmitted, NodeRegistered, ProcessesExited
 from pliant.core.ids import FIRST_START, JobId, NodeName
 from pliant.core.jobs import Exit, JobSpec, JobType
 from pliant.core.scheduling import Plan, Start, View
 from pliant.core.sizes import Sizes
 from pliant.core.state import State
 from pliant.server import durable, execute
+from pliant.server.asked import DelayedError
 from pliant.server.board import Board
 from pliant.server.clock import HybridClock
 from pliant.server.database.changes import Change
@@ -38,6 +39,8 @@ class Outside:
 
     def __init__(self) -> None:
         self.faults: list[Exception] = []
+        #: Each commit fails so.
+        self.always: Exception | None = None
         self.rows: list[Change] = []
         self.tries = 0
         #: Commits that end when the test says so; None: they end at once.
@@ -49,6 +52,8 @@ class Outside:
         future: Future[None] = Future()
         if self.held is not None:
             self.held.append((rows, future))
+        elif self.always is not None:
+            future.set_exception(self.always)
         elif self.faults:
             future.set_exception(self.faults.pop(0))
         else:
@@ -190,6 +195,57 @@ def test_what_may_pass_is_tried_again(server: Server, code: int) -> None:
     server.submit(1).result(30)
     assert not server.broken.is_set()
     assert server.outside.notes("job.submitted")
+
+
+def delayed(future: Future[Answer]) -> bool:
+    """Whether the core had taken a request that is told to wait."""
+    with pytest.raises(DelayedError, match="said the test") as told:
+        future.result(30)
+    return told.value.taken
+
+
+def test_case_16_who_asks_while_nothing_can_be_stored_is_told_what_became_of_it(
+    server: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(durable, "PATIENCE_S", 0.0)
+    for number in (1, 2):
+        server.execute.commit(JobSubmitted(server.spec(number, size=9))).result(30)
+    server.outside.always = fault(sqlite3.SQLITE_FULL)
+    assert delayed(server.execute.ask(JobHeld(JobId(1), "ann"))), "it came before that was known"
+    assert not delayed(server.execute.ask(JobHeld(JobId(2), "ann")))
+    tries = server.outside.tries
+    wait_until(lambda: server.outside.tries > tries + 10)
+    # Who only looks is answered, who relies on what is durable is not.
+    states = lambda core: [core.jobs[JobId(n)].state for n in (1, 2)]  # noqa: E731
+    durable_only = server.execute.call(states)
+    assert server.execute.call(states, look=True).result(30) == ["HELD", "PENDING"]
+    assert not durable_only.done()
+    assert caplog.text.count("cannot store the state, trying again: said the test") == 1
+    server.outside.always = None
+    assert durable_only.result(30) == ["HELD", "PENDING"]
+    assert server.outside.notes("job.held")
+    assert not server.execute.ask(JobHeld(JobId(2), "ann")).result(30).refusal
+    assert not server.broken.is_set()
+
+
+def test_case_16_a_look_that_came_with_what_cannot_be_stored_is_answered(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(durable, "PATIENCE_S", 0.0)
+    server.outside.always = fault(sqlite3.SQLITE_FULL)
+    with server.execute._flag:  # both are in one round
+        end = server.submit(1)
+        look = server.execute.call(lambda core: len(core.jobs), look=True)
+    assert look.result(30) == 1
+    assert not end.done()
+    server.outside.always = None
+    end.result(30)
+
+
+def test_case_16_a_short_fault_is_told_nobody(server: Server) -> None:
+    server.outside.faults[:] = [fault(sqlite3.SQLITE_FULL)] * 20
+    server.execute.post(JobSubmitted(server.spec(1, size=9)))
+    assert not server.execute.ask(JobHeld(JobId(1), "ann")).result(30).refusal
 
 
 @pytest.mark.parametrize("error", [fault(sqlite3.SQLITE_CORRUPT), ValueError("no such column")])
