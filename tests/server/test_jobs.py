@@ -120,10 +120,16 @@ def test_nodes_and_why(node: Controller, user: User) -> None:
     answer = user.do("nodes")
     assert answer["nodes"][0]["used"] == 4
     assert answer["nodes"][0]["jobs"] == [job]
+    assert answer["nodes"][0]["connected"] is True
     assert answer["strategy"] == "equipartition"
     assert any("4 usable" in line for line in user.do("why", id=waiting)["text"])
     assert user.do("why", id=job)["text"][-1].startswith("what it prints is in /")
     assert user.ask("why", id=99)["error"]["kind"] == "not_found"
+
+
+def test_a_controller_that_is_gone_is_not_connected(node: Controller, user: User) -> None:
+    node.close()
+    wait_until(lambda: not user.do("nodes")["nodes"][0]["connected"])
 
 
 def test_a_drained_node_gets_no_work(node: Controller, user: User) -> None:
