@@ -18,9 +18,12 @@ from pliant.client.daemons import describe_code
 from pliant.client.errors import ClientError
 from pliant.client.interrupts import Interrupted, Interrupts
 from pliant.client.library import Library
-from pliant.client.local import LocalCluster, Shape
+from pliant.client.local import LocalCluster
+from pliant.client.numbers import whole
 from pliant.client.output import INTERRUPTED, Parser, fail, run_command
 from pliant.client.paths import run_dir, state_dir
+from pliant.client.shape import Shape, remember
+from pliant.client.teardown import jobs_left, stop, sweep
 from pliant.core.words import many
 
 
@@ -32,8 +35,22 @@ def up(argv: Sequence[str] | None = None) -> int:
         "it is the one that this state directory had before.",
         epilog="exit codes: 0 done, 1 it did not come up, 2 wrong usage, 130 Ctrl-C before it was",
     )
-    parser.add_argument("--nodes", type=_count, metavar="N", help="node controllers (4)")
-    parser.add_argument("--slots", type=_count, metavar="N", help="processors of each node (4)")
+    parser.add_argument("--nodes", type=whole(1, 4096), metavar="N", help="node controllers (4)")
+    parser.add_argument(
+        "--slots", type=whole(1, 4096), metavar="N", help="processors of each node (4)"
+    )
+    parser.add_argument(
+        "--spares",
+        type=whole(0, 4096),
+        metavar="N",
+        help="spare nodes besides, which take the place of nodes that are lost (0)",
+    )
+    parser.add_argument(
+        "--most-processes",
+        type=whole(0, 1 << 30),
+        metavar="N",
+        help="a job with more processes on a node is ended (0: half of what the kernel allows)",
+    )
     parser.add_argument("--strategy", metavar="NAME", help="how the server shares processors")
     parser.add_argument(
         "--strategy-option",
@@ -71,18 +88,11 @@ def _add_state_dir(parser: Parser) -> None:
     )
 
 
-def _count(text: str) -> int:
-    number = int(text) if text.isascii() and text.isdigit() and len(text) < 6 else 0
-    if not 0 < number <= 4096:
-        raise argparse.ArgumentTypeError("write a number from 1 to 4096")
-    return number
-
-
-def _cluster(options: argparse.Namespace) -> LocalCluster:
+def _cluster(options: argparse.Namespace, shape: Shape | None = None) -> LocalCluster:
     if options.state_dir:
         state = os.path.abspath(os.path.expanduser(options.state_dir))
-        return LocalCluster(state, os.path.join(state, "run"))
-    return LocalCluster(state_dir(), run_dir())
+        return LocalCluster(state, os.path.join(state, "run"), shape)
+    return LocalCluster(state_dir(), run_dir(), shape)
 
 
 def _wanted(options: argparse.Namespace, known: Shape) -> Shape:
@@ -97,6 +107,10 @@ def _wanted(options: argparse.Namespace, known: Shape) -> Shape:
         else tuple(options.strategy_option),
         transport=options.transport or known.transport,
         config=known.config if options.config is None else _absolute(options.config),
+        spares=known.spares if options.spares is None else options.spares,
+        most_processes=known.most_processes
+        if options.most_processes is None
+        else options.most_processes,
     )
 
 
@@ -136,7 +150,7 @@ def _up(options: argparse.Namespace) -> int:
                 with interrupts.shielded():
                     cluster.start_missing()
                 cluster.wait_up(progress)
-                cluster.remember()
+                remember(cluster.state, shape)
                 kept = cluster.remove_surplus()
             is_up = True
             progress.end()
@@ -167,9 +181,10 @@ def _up(options: argparse.Namespace) -> int:
 
 def _greeting(cluster: LocalCluster, options: argparse.Namespace) -> str:
     shape = cluster.shape
+    spares = f" and {many(shape.spares, 'spare node')}" if shape.spares else ""
     lines = [
         f"up: {many(shape.nodes, 'node')} with {many(shape.slots, 'processor')} "
-        f"{'each; ' if shape.nodes > 1 else 'in all; '}state and logs in {cluster.state}"
+        f"{'each' if shape.nodes > 1 else 'in all'}{spares}; state and logs in {cluster.state}"
     ]
     if options.state_dir:
         lines.append(
@@ -197,38 +212,51 @@ def _stay(cluster: LocalCluster) -> None:
 
 def _take_down(cluster: LocalCluster, progress: _Progress, *, keep_jobs: bool = False) -> int:
     with cluster.locked():
-        cluster.stop(progress, keep_jobs=keep_jobs)
-        left = [] if keep_jobs else cluster.sweep()
+        ended = stop(cluster, progress, keep_jobs=keep_jobs)
+        left = [] if keep_jobs else sweep(cluster)
         cluster.disown()
     progress.end()
+    if ended:
+        fail(
+            "pliant down",
+            f"{many(len(ended), 'job')} could not be cancelled ({_listed(ended)}): no server "
+            "answered, so their processes were ended; the next `pliant up` tells how",
+        )
     for pid in left:
         fail("pliant down", f"process {pid} is still there: {' '.join(procs.words(pid))}")
     return 1 if left else 0
 
 
 def _down(options: argparse.Namespace) -> int:
-    cluster = _cluster(options)
+    # Whatever its record says: what runs is found by what the state directory has of each daemon.
+    cluster = _cluster(options, Shape(nodes=0))
     if not os.path.isdir(cluster.state):
         print("down: nothing was up")
         return 0
     cluster.check_owner()
     with Interrupts() as interrupts:
         interrupts.ignore()
-        was = len(cluster.running())
+        was = cluster.running() or procs.find(cluster.owns)
         try:
             code = _take_down(cluster, _Progress(), keep_jobs=options.keep_jobs)
         except OSError as error:
             raise _unusable(cluster, error) from None
-    jobs = cluster.jobs_left() if options.keep_jobs else []
+    jobs = jobs_left(cluster) if options.keep_jobs else []
     if jobs:
-        numbers = ", ".join(map(str, jobs))
         goes = "goes" if len(jobs) == 1 else "go"
         print(
-            f"down: {many(len(jobs), 'job')} {goes} on ({numbers}); the next `pliant up` has them"
+            f"down: {many(len(jobs), 'job')} {goes} on ({_listed(jobs)}); "
+            "the next `pliant up` has them"
         )
+    elif code:
+        print("down: not all is gone")
     else:
         print("down: all is gone" if was else "down: nothing was up")
     return code
+
+
+def _listed(jobs: list[int]) -> str:
+    return ", ".join(map(str, jobs))
 
 
 def _unusable(cluster: LocalCluster, error: OSError) -> ClientError:

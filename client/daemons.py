@@ -30,6 +30,11 @@ class Daemon:
     marks: Sequence[str]
     pid_file: str
     log: str
+    #: File in the state directory that it keeps locked and that holds its process id, too: the
+    #: pid file is lost with the run directory.
+    lock: str
+    #: How long the log was when this process has started it: what is before is of earlier lives.
+    log_start: int = 0
     #: When this process has started it.
     process: subprocess.Popen[bytes] | None = None
 
@@ -37,13 +42,19 @@ class Daemon:
         """Return its process id, or 0: the pid file's process must be the one that is meant."""
         if self.process is not None and self.process.poll() is None:
             return self.process.pid
-        try:  # one that has ended may have been replaced by another `pliant up`
-            with open(self.pid_file, encoding="ascii") as file:
-                pid, *start = map(int, file.read().split())
+        # One that has ended may have been replaced by another `pliant up`.
+        return self._named_in(self.pid_file) or self._named_in(self.lock)
+
+    def _named_in(self, path: str) -> int:
+        try:
+            with open(path, encoding="ascii") as file:
+                pid, *start = (int(word) for word in file.read().split() if word.isdecimal())
         except (OSError, ValueError):
             return 0
         if not procs.alive(pid) or (start and start != [procs.started(pid)]):
             return 0
+        if path == self.lock and not self.lock.startswith(f"{_state_of(pid)}/"):
+            return 0  # the file stays when its owner has ended, and ids are given again
         line = " ".join([*procs.words(pid), ""])
         return pid if all(mark in line for mark in self.marks) else 0
 
@@ -51,6 +62,7 @@ class Daemon:
         """Start it in a session of its own; its output goes to its log."""
         os.makedirs(os.path.dirname(self.log), mode=0o700, exist_ok=True)
         with open(self.log, "ab") as log:
+            self.log_start = log.tell()
             self.process = subprocess.Popen(
                 self.command,
                 env=dict(env),
@@ -65,11 +77,14 @@ class Daemon:
         os.replace(draft, self.pid_file)
 
     def check(self) -> None:
-        """Raise when a daemon that this process started has ended.
+        """Raise when a daemon has ended.
 
         Raises:
-            DaemonDiedError: with its exit code and the last lines of its log.
+            DaemonDiedError: with its exit code and the last lines of its log, if this process has
+                started it.
         """
+        if self.process is None and not self.running():
+            raise DaemonDiedError(f"{self.name} ended: see {self.log}")
         if self.process is not None and self.process.poll() is not None:
             raise DaemonDiedError(
                 f"{self.name} ended with {describe_code(self.process.returncode)}; "
@@ -102,20 +117,24 @@ class Daemon:
             pass  # it removed its own
 
     def tail(self, lines: int = 15) -> str:
-        """Return the last lines of its log."""
-        return tail(self.log, lines)
+        """Return the last lines of its log, since it was started if that was done here."""
+        return tail(self.log, lines, self.log_start)
 
 
-def tail(path: str, lines: int = 15) -> str:
-    """Return the last lines of a file, or that there is none."""
+def tail(path: str, lines: int = 15, start: int = 0) -> str:
+    """Return the last lines of what a file holds from a place on, or that there is none."""
     try:
         with open(path, "rb") as file:
             size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - _TAIL_BYTES))
+            file.seek(max(start, size - _TAIL_BYTES))
             text = file.read().decode("utf-8", "replace")
     except OSError as error:
         return f"({error.strerror})"
     return "\n".join(text.splitlines()[-lines:]) or "(empty)"
+
+
+def _state_of(pid: int) -> str:
+    return procs.environment(pid).get("PLIANT_STATE_DIR", "")
 
 
 def describe_code(code: int) -> str:

@@ -23,8 +23,10 @@ from pliant.client.demo_view import View
 from pliant.client.errors import ClientError, NoServerError, RequestError
 from pliant.client.gantt import gantt_svg
 from pliant.client.interrupts import Interrupted, Interrupts
-from pliant.client.local import LocalCluster, Shape
+from pliant.client.local import LocalCluster
 from pliant.client.output import INTERRUPTED, Parser, check_place, fail, run_command
+from pliant.client.shape import Shape
+from pliant.client.teardown import stop
 from pliant.client.timeline import timeline
 
 PROG = "pliant demo"
@@ -194,7 +196,7 @@ class Demo:
     def clean_up(self) -> list[int]:
         """Take everything down and return the processes that are there in spite of it."""
         self._shared_memory.note(now=True)
-        self._cluster.stop(lambda _: None)
+        stop(self._cluster, lambda _: None)
         if self._alone is not None and self._alone.poll() is None:
             procs.end([self._alone.pid], 1.0)
         left = procs.wait_gone(look.carrying(self.directory), 3.0)

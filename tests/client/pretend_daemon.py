@@ -1,7 +1,7 @@
 """A server or a controller that only pretends, for the tests of `pliant up` and `down`.
 
-The server counts as nodes the controllers that have left a mark and still are there. PRETEND tells
-what goes wrong.
+The server counts as nodes the controllers that have left a mark, and calls connected those that
+still are there. PRETEND tells what goes wrong.
 """
 
 from __future__ import annotations
@@ -20,14 +20,28 @@ STATE = Path(os.environ["PLIANT_STATE_DIR"])
 TROUBLE = os.environ.get("PRETEND", "")
 
 
+def runs(pid: str) -> bool:
+    try:
+        return bool(Path("/proc", pid, "cmdline").read_bytes())  # of a zombie there is none
+    except OSError:
+        return False
+
+
 def nodes() -> list[dict[str, Any]]:
     marks = {path.name: path.read_text() for path in STATE.glob("up-*")}
-    names = [name[3:] for name, pid in sorted(marks.items()) if Path("/proc", pid).exists()]
+    here = {name[3:]: runs(pid) for name, pid in sorted(marks.items())}
     ghosts = STATE / "ghosts"
     left = ghosts.read_text().split() if ghosts.exists() else []
-    states = {**dict.fromkeys(left, "SUSPECT"), **dict.fromkeys(names, "UP")}
+    states = {**dict.fromkeys(left, "SUSPECT"), **dict.fromkeys(here, "UP")}
     return [
-        {"name": name, "state": state, "reason": "", "slots": 2, "used": 0}
+        {
+            "name": name,
+            "state": state,
+            "reason": "",
+            "slots": 2,
+            "used": 0,
+            "connected": here.get(name, False),
+        }
         for name, state in states.items()
     ]
 
@@ -59,7 +73,15 @@ def serve(link: socket.socket) -> None:
             lines.flush()
 
 
+def own(folder: Path, name: str) -> None:
+    """Leave the process id where the daemon's lock is."""
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_text(f"{os.getpid()} boot\n")
+
+
 def listen() -> None:
+    own(STATE, "server.lock")
+    (RUN / "server.address").touch()
     directory = os.open(RUN, os.O_PATH)
     path = f"/proc/self/fd/{directory}/server.sock"
     Path(path).unlink(missing_ok=True)
@@ -81,6 +103,7 @@ def main() -> None:
     if "pliant.server" in sys.argv:
         listen()
     name = sys.argv[sys.argv.index("--name") + 1]
+    own(STATE / f"node-{name}", "lock")
     (STATE / f"up-{name}").write_text(str(os.getpid()))
     signal.pause()
 

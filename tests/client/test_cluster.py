@@ -3,6 +3,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pytest
 from pliant.client import local, procs
 from pliant.client.cluster import down, up
 from pliant.client.local import LocalCluster
+from pliant.client.shape import Shape, remember, remembered
 from testkit import wait_until
 
 PRETEND = str(Path(__file__).with_name("pretend_daemon.py"))
@@ -63,12 +65,16 @@ def test_up_and_down_twice(state: Path, capsys: Capture) -> None:
     assert capsys.readouterr().out == "down: nothing was up\n"
 
 
-def test_up_starts_what_is_missing(state: Path) -> None:
+def test_up_starts_what_is_missing(state: Path, capsys: Capture) -> None:
     assert up(["--nodes", "3", "--slots", "2", "--detach"]) == 0
     before = running(state)
     os.kill(before["node-n2"], signal.SIGKILL)
     procs.wait_gone([before["node-n2"]], 5)
+    capsys.readouterr()
     assert up(["--detach"]) == 0
+    # The server has not missed it yet and says UP: the new one must have come.
+    told = capsys.readouterr().err.splitlines()
+    assert told == ["server up, 2 of 3 nodes up", "server up, 3 of 3 nodes up"]
     after = running(state)
     assert after.keys() == before.keys()
     assert [name for name in after if after[name] != before[name]] == ["node-n2"]
@@ -77,9 +83,9 @@ def test_up_starts_what_is_missing(state: Path) -> None:
 
 def test_a_daemon_that_was_replaced_is_found(state: Path) -> None:
     first = cluster(state)
-    first.choose(local.Shape(1, 1))
+    first.choose(Shape(1, 1))
     first.start_missing()
-    first.remember()
+    remember(str(state), first.shape)
     dead = first.daemons[1]
     procs.end([dead.running()], 0.0)
     assert up(["--detach"]) == 0
@@ -106,10 +112,16 @@ def test_it_is_the_same_cluster_the_next_time(state: Path, capsys: Capture) -> N
 
 @pytest.mark.parametrize("text", ["{bad", '{"nodes": "x"}', '{"slots": 0}', "[]"])
 def test_a_shape_that_is_damaged(state: Path, capsys: Capture, text: str) -> None:
-    state.mkdir(parents=True, exist_ok=True)
+    assert up(["--nodes", "2", "--detach"]) == 0
+    pids = running(state).values()
     (state / "cluster.json").write_text(text)
-    assert up(["--detach"]) == down([]) == 1
-    assert capsys.readouterr().err.count("cluster.json is damaged: remove it, and say") == 2
+    capsys.readouterr()
+    assert up(["--detach"]) == 1
+    assert "cluster.json is damaged: remove it, and say" in capsys.readouterr().err
+    # What runs is found without it.
+    assert down([]) == 0
+    assert capsys.readouterr().out == "down: all is gone\n"
+    assert not any(map(procs.alive, pids))
     (state / "cluster.json").unlink()
 
 
@@ -123,6 +135,69 @@ def test_one_run_directory_is_for_one_cluster(
         patch.setenv("PLIANT_STATE_DIR", str(other))
         assert up(["--nodes", "1", "--detach"]) == down([]) == 1
         assert capsys.readouterr().err.count(f"belong to the cluster in {state.resolve()}") == 2
+    assert down([]) == 0
+
+
+def test_spare_nodes_and_a_limit_of_processes(state: Path, capsys: Capture) -> None:
+    words = ["--nodes", "1", "--slots", "2", "--spares", "1", "--most-processes", "70"]
+    assert up([*words, "--detach"]) == 0
+    assert capsys.readouterr().out.startswith(
+        "up: 1 node with 2 processors in all and 1 spare node"
+    )
+    assert down([]) == 0
+    assert up(["--detach"]) == 0
+    _, usual, spare = (procs.words(pid) for pid in running(state).values())
+    assert usual[-2:] == ["--most-processes", "70"]
+    assert spare[-3:] == ["--spare", "--most-processes", "70"]
+    assert spare[spare.index("--name") + 1] == "s1"
+    assert down([]) == 0
+    assert up(["--spares", "0", "--most-processes", "0", "--detach"]) == 0
+    assert list(running(state)) == ["server", "node-n1"]
+    assert "--most-processes" not in procs.words(running(state)["node-n1"])
+    assert down([]) == 0
+
+
+def test_down_finds_what_runs_without_its_run_directory(state: Path, capsys: Capture) -> None:
+    assert up(["--nodes", "2", "--detach"]) == 0
+    pids = running(state)
+    shutil.rmtree(state.parent / "run")
+    assert running(state) == pids
+    capsys.readouterr()
+    assert down(["--keep-jobs"]) == 0
+    assert capsys.readouterr().out == "down: all is gone\n"
+    assert not any(map(procs.alive, pids.values()))
+
+
+def test_up_again_without_the_run_directory(state: Path) -> None:
+    assert up(["--nodes", "2", "--detach"]) == 0
+    before = running(state)
+    shutil.rmtree(state.parent / "run")
+    assert up(["--detach"]) == 0
+    after = running(state)
+    # Nobody could find the server any more; the controllers go on.
+    assert [name for name in after if after[name] != before[name]] == ["server"]
+    assert not procs.alive(before["server"])
+    assert down([]) == 0
+
+
+def test_one_cluster_has_one_run_directory(
+    state: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert up(["--nodes", "1", "--detach"]) == 0
+    run, pids = state.parent / "run", running(state)
+    with monkeypatch.context() as patch:
+        patch.setenv("PLIANT_RUN_DIR", str(state.parent / "elsewhere"))
+        assert up(["--detach"]) == down([]) == 1
+        assert capsys.readouterr().err.count(f"name it with PLIANT_RUN_DIR={run}\n") == 2
+    assert running(state) == pids
+    assert down([]) == 0
+
+
+def test_a_lock_that_names_somebody_else(state: Path) -> None:
+    (state / "node-n1").mkdir(parents=True)
+    for lock in ("server.lock", "node-n1/lock"):
+        (state / lock).write_text(f"{os.getpid()} boot\n")
+    assert running(state) == {}
     assert down([]) == 0
 
 
@@ -159,7 +234,7 @@ def test_the_shape_changes_when_nothing_runs(state: Path, capsys: Capture) -> No
     assert "warning: node n3 cannot be removed" in err
     removed = [line for line in (state / "requests").read_text().splitlines() if "remove" in line]
     assert [json.loads(line)["node"] for line in removed] == ["n2", "n3"]
-    assert cluster(state).shape == local.Shape(1, 1)
+    assert cluster(state).shape == Shape(1, 1)
     assert down([]) == 0
 
 
@@ -170,7 +245,7 @@ def test_a_shape_that_did_not_come_up_is_not_kept(
     assert down([]) == 0
     monkeypatch.setenv("PRETEND", "dies")
     assert up(["--nodes", "2", "--slots", "4", "--detach"]) == 1
-    assert cluster(state).shape == local.Shape(1, 2)
+    assert cluster(state).shape == Shape(1, 2)
 
 
 def test_a_state_directory_that_is_a_file(tmp_path: Path, capsys: Capture) -> None:
@@ -218,7 +293,7 @@ def test_what_the_server_would_refuse_is_not_remembered(
     monkeypatch.setenv("PRETEND", "refuses")
     assert up(["--nodes", "1", "--strategy", "tarot", "--detach"]) == 1
     assert capsys.readouterr().err == "pliant up: no such thing\n"
-    assert not cluster(state).remembered()
+    assert remembered(str(state)) is None
     assert running(state) == {}
 
 
@@ -226,9 +301,12 @@ def test_a_daemon_that_dies_at_its_start(
     state: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PRETEND", "dies")
+    (state / "node-n2").mkdir(parents=True)
+    (state / "node-n2" / "nodectl.log").write_text("an earlier life\n")
     assert up(["--nodes", "2", "--slots", "2", "--detach"]) == 1
     err = capsys.readouterr().err
     assert "node-n2 ended with exit code 1" in err
+    assert "an earlier life" not in err
     assert "nothing works today" in err
     assert running(state) == {}
 
@@ -271,6 +349,9 @@ def test_down_ends_the_processes_of_jobs_without_a_server(state: Path, capsys: C
         assert said == "down: 1 job goes on (1); the next `pliant up` has them\n"
         assert job.poll() is None
         assert down([]) == 0
+        out, err = capsys.readouterr()
+        assert out == "down: all is gone\n"
+        assert err.startswith("pliant down: 1 job could not be cancelled (1): no server answered")
         assert job.wait(30) == -signal.SIGTERM
         assert other.poll() is None
     finally:
@@ -288,7 +369,18 @@ def test_a_state_directory_of_its_own(state: Path, tmp_path: Path, capsys: Captu
     assert down(["--state-dir", str(chosen)]) == 0
 
 
-@pytest.mark.parametrize("words", [["--nodes", "0"], ["--slots", "x"], ["--transport", "tcp"]])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--nodes", "0"],
+        ["--nodes", "1_0"],
+        ["--slots", "x"],
+        ["--slots", " 3"],
+        ["--spares", "-1"],
+        ["--most-processes", "many"],
+        ["--transport", "tcp"],
+    ],
+)
 def test_wrong_usage(words: list[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         up(words)

@@ -1,0 +1,118 @@
+"""Taking a cluster on this machine down: jobs first, then its daemons, then whatever is left."""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import suppress
+from typing import Any
+
+from pliant.client import procs
+from pliant.client.connection import Connection
+from pliant.client.daemons import Daemon, wait_until_gone
+from pliant.client.errors import NoServerError, RequestError
+from pliant.client.local import ADDRESS, DOWN_REASON, STOP_TIMEOUT_S, LocalCluster, Report
+from pliant.client.paths import SOCKET
+from pliant.core.words import many
+
+_CANCEL_TIMEOUT_S = 30.0
+#: What is asked to end gets this long before it is killed.
+_GRACE_S = 2.0
+_HOLDS_PROCESSORS = {"STARTING", "RUNNING", "ADAPTING", "COMPLETING"}
+
+
+def stop(cluster: LocalCluster, report: Report, *, keep_jobs: bool = False) -> list[int]:
+    """Cancel the jobs that run, end the daemons, remove what they leave in the run folder.
+
+    Returns:
+        The jobs that could not be cancelled: their processes were ended.
+    """
+    if not keep_jobs:
+        _cancel_jobs(cluster, report)
+    server, *controllers = cluster.everybody()
+    _stop_server(cluster, server, report)
+    ended = [] if keep_jobs else _end_jobs(cluster)
+    _end_controllers(controllers, report)
+    for name in (SOCKET, ADDRESS):
+        with suppress(FileNotFoundError, NotADirectoryError):
+            os.unlink(os.path.join(cluster.run, name))
+    return ended
+
+
+def jobs_left(cluster: LocalCluster) -> list[int]:
+    """Return the jobs of which processes run, whether there is a server or not."""
+    found = (procs.environment(pid) for pid in procs.find(cluster.works))
+    return sorted({int(env["PLIANT_JOB"]) for env in found if "PLIANT_JOB" in env})
+
+
+def sweep(cluster: LocalCluster) -> list[int]:
+    """End what still belongs to a cluster.
+
+    Returns:
+        The processes that are there in spite of it.
+    """
+    return procs.end(procs.find(cluster.owns), _GRACE_S)
+
+
+def _end_jobs(cluster: LocalCluster) -> list[int]:
+    """End the processes of jobs that nobody could cancel, while controllers note how they ended.
+
+    Those that keep them then end by themselves, and clear away what they had.
+    """
+    jobs = jobs_left(cluster)
+    procs.end(procs.find(cluster.works), _GRACE_S)
+    return jobs
+
+
+def _stop_server(cluster: LocalCluster, server: Daemon, report: Report) -> None:
+    if server.running():
+        report("stopping the server")
+        try:
+            with Connection(cluster.run, timeout_s=STOP_TIMEOUT_S) as link:
+                link.request("stop")
+            wait_until_gone([server], STOP_TIMEOUT_S)
+        except (NoServerError, RequestError):
+            pass  # it is asked with a signal next
+    server.end(STOP_TIMEOUT_S)
+
+
+def _end_controllers(controllers: list[Daemon], report: Report) -> None:
+    running = [pid for daemon in controllers if (pid := daemon.running())]
+    if running:
+        report(f"stopping {many(len(running), 'node controller')}")
+        procs.end(running, STOP_TIMEOUT_S)
+    for daemon in controllers:
+        daemon.end(0.0)
+
+
+def _cancel_jobs(cluster: LocalCluster, report: Report) -> None:
+    """Cancel what runs, with all nodes drained so that nothing takes its place."""
+    try:
+        with Connection(cluster.run, timeout_s=5) as link:
+            if not _active(link):
+                return
+            for node in link.request("nodes")["nodes"]:
+                if str(node["state"]).upper() == "UP":
+                    _try(link, "drain", node=node["name"], reason=DOWN_REASON)
+            deadline = time.monotonic() + _CANCEL_TIMEOUT_S
+            asked: set[int] = set()
+            while (active := _active(link)) and time.monotonic() < deadline:
+                if new := [number for number in active if number not in asked]:
+                    report(f"cancelling {many(len(new), 'job')}")
+                    _try(link, "cancel", ids=new)
+                    asked.update(new)
+                time.sleep(0.05)
+    except (NoServerError, RequestError):
+        return  # no server, no jobs to cancel; their processes are ended with the rest
+
+
+def _active(link: Connection) -> list[int]:
+    jobs: list[dict[str, Any]] = link.request("jobs", ids=None, all=False)["jobs"]
+    return [int(job["id"]) for job in jobs if job["state"] in _HOLDS_PROCESSORS]
+
+
+def _try(link: Connection, op: str, **fields: Any) -> None:
+    try:
+        link.request(op, **fields)
+    except RequestError:
+        pass  # what cannot be done politely is done by ending processes
