@@ -133,7 +133,7 @@ class Client:
             options: those of `pliant.client.submission.build_job`: ``prefer``, ``type``, ``name``,
                 ``stdin``, ``stdout``, ``stderr``, ``chdir``, ``env``, ``hold``, ``requeue``
                 (when a node is lost: True, False; None: only if it can change its size and has a
-                checkpoint), ``when_cut_off`` (``keep`` or ``stop-after=SECONDS``),
+                checkpoint), ``when_cut_off`` (``keep`` or ``stop-after=30s``),
                 ``time_limit_s`` and ``estimate_s``, both in seconds.
 
         Raises:

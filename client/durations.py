@@ -21,14 +21,22 @@ def parse_duration(text: str) -> float:
     Raises:
         ValueError: the text is no span, or one of no length.
     """
-    compact = text.strip().lower()
-    if _PARTS.fullmatch(compact):
-        seconds = sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(compact))
-    else:
-        seconds = _parse_clock(text, compact)
+    seconds = read_span(text)
     if not seconds > 0 or math.isinf(seconds):
         raise ValueError(f"{text!r} is no time to run in; {FORMS}")
     return seconds
+
+
+def read_span(text: str) -> float:
+    """Return the seconds that a span of any length stands for, none included.
+
+    Raises:
+        ValueError: the text is no span.
+    """
+    compact = text.strip().lower()
+    if _PARTS.fullmatch(compact):
+        return sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(compact))
+    return _parse_clock(text, compact)
 
 
 def _parse_clock(text: str, compact: str) -> float:

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 
 from pliant.client.connection import Connection
+from pliant.client.numbers import job_number
 from pliant.client.output import Parser, check_place, fail, run_command
 
 PROG = "pliant gantt"
@@ -19,7 +20,7 @@ PROG = "pliant gantt"
 def main(argv: Sequence[str] | None = None) -> int:
     """Draw which job held which processors when, as SVG."""
     parser = Parser(prog=PROG, description="Draw which job held which processors when, as SVG.")
-    parser.add_argument("ids", nargs="*", type=int, metavar="id", help="only these jobs")
+    parser.add_argument("ids", nargs="*", type=job_number, metavar="id", help="only these jobs")
     parser.add_argument("-o", "--output", default="-", metavar="FILE", help="a file (stdout)")
     options = parser.parse_args(argv)
     return run_command(PROG, lambda: _draw(options))

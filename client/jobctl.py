@@ -13,8 +13,10 @@ from typing import Any
 
 from pliant.client.connection import Connection
 from pliant.client.errors import UsageError
+from pliant.client.numbers import job_number, whole
 from pliant.client.output import Parser, put, put_json, run_command
 from pliant.client.tables import clean
+from pliant.core.sizes import LARGEST
 
 PROG = "jobctl"
 
@@ -46,7 +48,9 @@ def _parser() -> Parser:
     requeue.set_defaults(op="requeue")
     resize = _action(actions, "resize", "offer a running job another size", _resize)
     resize.add_argument(
-        "size", type=int, help="the number of processors it should have; 0: what the strategy gives"
+        "size",
+        type=whole(0, LARGEST),
+        help="the number of processors it should have; 0: what the strategy gives",
     )
     resize.add_argument(
         "--release",
@@ -65,7 +69,7 @@ def _action(actions: Any, name: str, text: str, act: Any) -> argparse.ArgumentPa
     parser: argparse.ArgumentParser = actions.add_parser(
         name, help=text, description=text[0].upper() + text[1:] + "."
     )
-    parser.add_argument("id", type=int, help="the job")
+    parser.add_argument("id", type=job_number, help="the job")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(act=act)
     return parser
@@ -82,11 +86,9 @@ def _hold(options: argparse.Namespace) -> int:
 
 
 def _resize(options: argparse.Namespace) -> int:
-    if options.size < 0:
-        raise UsageError("resize: a job needs at least 1 processor; 0 leaves it to the strategy")
     for place in options.release:
         node, slash, slot = place.partition("/")
-        if not node or (slash and not slot.isdecimal()):
+        if not node or (slash and not (slot.isascii() and slot.isdecimal())):
             raise UsageError(f"--release {place}: write NODE or NODE/SLOT, as in n2 or n2/0")
     _tell(_ask("resize", id=options.id, size=options.size, release=options.release), options)
     return 0

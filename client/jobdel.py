@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 
 from pliant.client.connection import Connection
+from pliant.client.numbers import job_number
 from pliant.client.output import Parser, fail, put_json, run_command
 
 PROG = "jobdel"
@@ -22,7 +23,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         description="Cancel jobs: waiting ones leave the queue, the processes of others are ended.",
         epilog="exit codes: 0 all were cancelled, 1 some were not, 2 wrong usage, 3 no server",
     )
-    parser.add_argument("ids", nargs="+", type=int, metavar="id", help="a job")
+    parser.add_argument("ids", nargs="+", type=job_number, metavar="id", help="a job")
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args(argv)
     return run_command(PROG, lambda: _cancel(options.ids, options.json))

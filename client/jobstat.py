@@ -14,6 +14,7 @@ from typing import Any
 
 from pliant.client.connection import Connection
 from pliant.client.durations import format_duration, format_time
+from pliant.client.numbers import job_number, seconds
 from pliant.client.output import Parser, fail, pick, put, put_json, run_command, watch
 from pliant.client.tables import shorten, table
 
@@ -49,18 +50,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         epilog="procs 4+2: it runs on 4, and 2 more are reserved for it or not given back yet\n"
         "exit codes: 0 done, 1 a named job is not known, 2 wrong usage, 3 no server",
     )
-    parser.add_argument("ids", nargs="*", type=int, metavar="id", help="a job")
+    parser.add_argument("ids", nargs="*", type=job_number, metavar="id", help="a job")
     parser.add_argument(
         "-a", "--all", action="store_true", help="those that ended in the last hour, too"
     )
     parser.add_argument("--json", action="store_true", help="print JSON (implies --all)")
     parser.add_argument("-w", "--watch", action="store_true", help="show it until Ctrl-C")
     parser.add_argument(
-        "--every", type=float, default=1.0, metavar="S", help="with --watch: seconds (1)"
+        "--every", type=seconds, default=1.0, metavar="S", help="with --watch: seconds (1)"
     )
     options = parser.parse_args(argv)
-    if not options.every > 0:
-        parser.error("--every: write a number of seconds above 0")
     return run_command(PROG, lambda: _show(options))
 
 

@@ -85,7 +85,7 @@ def _add_size_options(parser: Parser) -> None:
         type=_policy,
         metavar="WHAT",
         help="on a node that has lost the server its processes keep on (default), or "
-        "stop-after=SECONDS",
+        "stop-after=TIME: 30 (seconds), 5m",
     )
     group.add_argument("--hold", action="store_true", help="do not start it before it is released")
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from pliant.client.connection import Connection
 from pliant.client.durations import format_bytes, format_time
+from pliant.client.numbers import seconds
 from pliant.client.output import Parser, fail, pick, put, put_json, run_command, watch
 from pliant.client.tables import shorten, table
 
@@ -37,11 +38,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("-w", "--watch", action="store_true", help="show it until Ctrl-C")
     parser.add_argument(
-        "--every", type=float, default=1.0, metavar="S", help="with --watch: seconds (1)"
+        "--every", type=seconds, default=1.0, metavar="S", help="with --watch: seconds (1)"
     )
     options = parser.parse_args(argv)
-    if not options.every > 0:
-        parser.error("--every: write a number of seconds above 0")
     return run_command(PROG, lambda: _show(options))
 
 

@@ -23,6 +23,9 @@ _MODULE = re.compile(r"-[A-Za-z]*?m(.*)")
 #: Modules that run a program which follows.
 _RUNNERS = frozenset({"mpi4py", "cProfile", "trace"})
 
+#: A number without a unit.
+_BARE = re.compile(r"\d+(\.\d+)?", re.ASCII)
+
 TYPES = ("mpi", "uni", "script")
 
 
@@ -243,14 +246,26 @@ def check_limits(argv: Sequence[str], env: Mapping[str, str]) -> None:
 
 
 def check_policy(text: str) -> str:
-    """Return what is to become of a job's processes on a node that is cut off, or raise."""
-    from pliant.core.cut_off import parse_when_cut_off
+    """Return what is to become of a job's processes on a node that is cut off, in seconds.
 
+    A time may have units; a bare number counts seconds.
+
+    Raises:
+        UsageError: it is no policy.
+    """
+    from pliant.client.durations import read_span
+    from pliant.core.cut_off import parse_when_cut_off, when_cut_off
+
+    name, equals, time = text.partition("=")
+    bare = not equals or _BARE.fullmatch(time) or time != time.strip()
     try:
-        parse_when_cut_off(text)
-    except ValueError as error:
-        raise UsageError(f"when-cut-off: {error}") from None
-    return text
+        policy = text if bare else f"{name}={read_span(time):.15g}"
+        return when_cut_off(parse_when_cut_off(policy))
+    except ValueError:
+        raise UsageError(
+            f"when-cut-off: {text!r} is no policy; write keep, or stop-after=TIME, ten years at "
+            "most, as in stop-after=30 (seconds), stop-after=5m or stop-after=1h30m"
+        ) from None
 
 
 def current_umask() -> int:

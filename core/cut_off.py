@@ -6,10 +6,12 @@ of a node that it does not hear.
 """
 
 import math
+import re
 from typing import NamedTuple
 
 KEEP = "keep"
 _STOP = "stop-after="
+_NUMBER = re.compile(r"\d+(\.\d+)?(e[+-]?\d+)?", re.ASCII)
 _FORMS = f"write {KEEP}, or {_STOP}SECONDS as in {_STOP}30"
 
 #: Seconds, ten years.
@@ -41,10 +43,9 @@ def parse_when_cut_off(text: str) -> float | None:
         return None
     if not text.startswith(_STOP):
         raise ValueError(f"{text!r} is no policy; {_FORMS}")
-    try:
-        seconds = float(text.removeprefix(_STOP))
-    except ValueError:
-        seconds = math.nan
+    number = text.removeprefix(_STOP)
+    # As `when_cut_off` writes it; float() would take blanks and 1_0, too.
+    seconds = float(number) if _NUMBER.fullmatch(number) else math.nan
     if not 0 <= seconds <= LONGEST_STOP_S:
         raise ValueError(
             f"{text!r}: expected 0 to {LONGEST_STOP_S:g} seconds after {_STOP!r}; {_FORMS}"

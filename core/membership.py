@@ -241,9 +241,9 @@ def resumed(state: State, event: NodeResumed) -> None:
         why = (
             f"there is no node {event.name}"
             if node is None
-            else f"node {node.name} is {node.state}"
+            else f"node {node.name} is {node.state}: only DRAINED nodes can be resumed"
         )
-        state.emit(Answer(event.request, f"{why}: only DRAINED nodes can be resumed"))
+        state.emit(Answer(event.request, why))
         return
     node.drained = ""
     state.touch_node(node)

@@ -60,7 +60,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--config", metavar="FILE", help="settings, as YAML")
     parser.add_argument("--check", action="store_true", help="check the settings and exit")
     parser.add_argument("--name", help="of this node (default: the host's)")
-    parser.add_argument("--slots", type=int, help="processes of jobs that run at a time")
+    parser.add_argument("--slots", type=_digits, help="processes of jobs that run at a time")
     parser.add_argument("--server", metavar="HOST:PORT", help="where the server is")
     parser.add_argument("--address-file", metavar="FILE", help="holds the server's HOST:PORT")
     parser.add_argument("--secret-file", metavar="FILE", help="holds the secret of the cluster")
@@ -73,9 +73,16 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--transport", choices=["ofi", "ucx"], help="of MPI messages")
     parser.add_argument("--interface", help="network interface of MPI messages")
-    parser.add_argument("--most-processes", type=int, help="of a job on this node")
+    parser.add_argument("--most-processes", type=_digits, help="of a job on this node")
     parser.add_argument("--log-level", choices=["debug", "info", "warning", "error"])
     return parser
+
+
+def _digits(text: str) -> int:
+    """int() would take ``1_0`` and blanks, too."""
+    if not (text.isascii() and text.isdecimal() and len(text) < 19):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number; write digits, as in 12")
+    return int(text)
 
 
 def _serve(settings: Settings) -> int:

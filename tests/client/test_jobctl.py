@@ -33,7 +33,7 @@ def test_a_size_of_zero_gives_the_job_back_to_the_strategy(server: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [["4", "-1"], ["4", "2", "--release", "n1/x"], ["4", "2", "--release", "/0"]]
+    "words", [["4", "2", "--release", place] for place in ("n1/x", "/0", "n1/٣")]
 )
 def test_wrong_resizes(words: list[str], capsys: Capture) -> None:
     assert main(["resize", *words]) == 2
@@ -44,6 +44,14 @@ def test_wrong_resizes(words: list[str], capsys: Capture) -> None:
 def test_wrong_usage(words: list[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(words)
+
+
+@pytest.mark.parametrize("number", ["-1", "1_0", " 3", "= 3", "٣", "", "9" * 20])
+def test_what_is_no_number(number: str, capsys: Capture) -> None:
+    for words in (["resize", number, "2"], ["resize", "4", number], ["why", number]):
+        with pytest.raises(SystemExit, match="2"):
+            main(words)
+        assert "write " in capsys.readouterr().err
 
 
 def test_why(server: Any, capsys: Capture) -> None:

@@ -106,7 +106,10 @@ def test_no_server_and_wrong_usage(capsys: Capture) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(["one"])
     with pytest.raises(SystemExit, match="2"):
-        main(["--watch", "--every", "0"])
+        main(["1_0"])
+    for every in ("0", "1_0", "inf", "-1"):
+        with pytest.raises(SystemExit, match="2"):
+            main(["--watch", "--every", every])
     assert "jobstat: " in capsys.readouterr().err
 
 

@@ -136,6 +136,13 @@ def exit_code(words: list[str]) -> int:
         ["--time", "soon", "true"],
         ["--type", "charm", "true"],
         ["--when-cut-off", "stop-after=-1", "true"],
+        ["--when-cut-off", "stop-after=", "true"],
+        ["--when-cut-off", "stop-after= 3", "true"],
+        ["--when-cut-off", "stop-after=1_0", "true"],
+        ["--when-cut-off", "stop-after=5x", "true"],
+        ["--when-cut-off", "stop-after=5000d", "true"],
+        ["--when-cut-off", "keep=5m", "true"],
+        ["--prefer", "1_0", "true"],
         ["--siz", "4", "true"],
         ["--bogus", "true"],
     ],
@@ -145,6 +152,22 @@ def test_wrong_usage(words: list[str], capsys: Capture) -> None:
     out, err = capsys.readouterr()
     assert out == ""
     assert err.startswith("jobsub: ")
+
+
+@pytest.mark.parametrize(
+    ("time", "seconds"),
+    [
+        ("30", "30"),
+        ("2.5", "2.5"),
+        ("5m", "300"),
+        ("1h30m", "5400"),
+        ("01:00:00", "3600"),
+        ("0s", "0"),
+    ],
+)
+def test_a_grace_with_or_without_a_unit(accepting: Any, time: str, seconds: str) -> None:
+    assert main(["--when-cut-off", f"stop-after={time}", "true"]) == 0
+    assert accepting.last["job"]["when_cut_off"] == f"stop-after={seconds}"
 
 
 def test_a_failed_check_names_field_and_remedy(capsys: Capture) -> None:

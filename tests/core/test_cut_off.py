@@ -38,6 +38,8 @@ def test_a_policy_is_read_and_written(text: str, seconds: float | None) -> None:
         "stop-after=nan",
         "stop-after=inf",
         "stop-after=30s",
+        "stop-after= 3",
+        "stop-after=1_0",
         f"stop-after={2 * LONGEST_STOP_S}",
     ],
 )

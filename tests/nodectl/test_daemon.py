@@ -156,3 +156,10 @@ def test_a_state_folder_with_a_long_path(
     world.start(server)
     assert world.ends(server)[0].code == 0
     node.stop()
+
+
+@pytest.mark.parametrize("number", ["1_0", " 3", "-1", "many", "9" * 5000])
+def test_numbers_are_digits(number: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["--slots", number, "--check"])
+    assert "write digits" in capsys.readouterr().err
