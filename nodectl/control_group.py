@@ -53,6 +53,19 @@ def enter() -> bool:
     return True
 
 
+def leave() -> None:
+    """Move this process, a shim that has no world any more, out of its group and remove that."""
+    shim = Identity.of(os.getpid())
+    if shim is None or not members(shim):
+        return
+    try:
+        with open(f"{home()}/cgroup.procs", "w", encoding="ascii") as file:
+            file.write("0")
+    except OSError:
+        return  # the next sweep
+    remove(shim)
+
+
 def members(shim: Identity) -> set[int]:
     """Return the processes in the group of a shim, those that have ended included."""
     try:

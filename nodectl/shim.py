@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from pliant.faults import failpoint, identify, message
-from pliant.nodectl import procfs, shim_ranks, shim_segments
+from pliant.nodectl import control_group, procfs, shim_ranks, shim_segments
 from pliant.nodectl.complaints import complain
 from pliant.nodectl.memory_kills import MemoryKills
 from pliant.nodectl.shim_exec import become_subreaper, read_failures, show_as
@@ -385,6 +385,7 @@ def main(orders: socket.socket) -> None:
             orders.send(b"done")
     except ConnectionError:
         pass
+    control_group.leave()  # the launcher is not there to do it
 
 
 def _keep(spool: Spool, identity: procfs.Identity) -> None:

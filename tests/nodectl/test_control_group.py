@@ -65,6 +65,18 @@ def test_case_44_a_daemon_is_ended_with_its_job(server: FakeServer, tmp_path: Pa
     assert not daemon.alive()
 
 
+def test_a_shim_without_controller_takes_its_group_along(
+    server: FakeServer, node: Node, tmp_path: Path
+) -> None:
+    world, _ = start(server, tmp_path, STAYS)
+    shim = node.shim(world)
+    (group,) = [name for name in groups() if name.endswith(f"-{shim.pid}-{shim.start}")]
+    node.stop()
+    os.kill(shim.pid, signal.SIGTERM)
+    wait_until(lambda: not shim.alive())
+    assert group not in groups()
+
+
 def test_groups_go_with_their_shims(server: FakeServer, node: Node, tmp_path: Path) -> None:
     world, _ = start(server, tmp_path, STAYS)
     shim = node.shim(world)
