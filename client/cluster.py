@@ -213,7 +213,7 @@ def _stay(cluster: LocalCluster) -> None:
 def _take_down(cluster: LocalCluster, progress: _Progress, *, keep_jobs: bool = False) -> int:
     with cluster.locked():
         ended = stop(cluster, progress, keep_jobs=keep_jobs)
-        left = [] if keep_jobs else sweep(cluster)
+        left = sweep(cluster, keep_jobs=keep_jobs)
         cluster.disown()
     progress.end()
     if ended:
@@ -230,7 +230,7 @@ def _take_down(cluster: LocalCluster, progress: _Progress, *, keep_jobs: bool = 
 def _down(options: argparse.Namespace) -> int:
     # Whatever its record says: what runs is found by what the state directory has of each daemon.
     cluster = _cluster(options, Shape(nodes=0))
-    if not os.path.isdir(cluster.state):
+    if not os.path.isdir(cluster.state) and not procs.find(cluster.owns):
         print("down: nothing was up")
         return 0
     cluster.check_owner()

@@ -34,6 +34,8 @@ _REPORTED = {"UP", "SPARE", "DRAINING", "DRAINED"}
 #: Where controllers read the server's address, in the run directory.
 ADDRESS = "server.address"
 
+#: Launchers and shims: a shim outlives its controller with its job.
+_KEEPER = "pliant.nodectl.launcher"
 #: What a cluster that is started inside a job must not take for its own.
 _OF_A_JOB = {"PLIANT_JOB", "PLIANT_TOKEN_FILE"}
 
@@ -190,11 +192,18 @@ class LocalCluster:
 
     def owns(self, pid: int) -> bool:
         """Return whether a process is a daemon of this cluster or works for one of its jobs."""
+        return self.works(pid) or self.keeps_jobs(pid) or self.leads(pid)
+
+    def leads(self, pid: int) -> bool:
+        """Return whether a process is its server or one of its controllers."""
         line = " ".join(procs.words(pid))
-        daemon = "pliant.nodectl" in line or "pliant.server" in line
-        return self.works(pid) or (
-            daemon and procs.environment(pid).get("PLIANT_STATE_DIR") == self.state
-        )
+        daemon = "pliant.server" in line or ("pliant.nodectl" in line and _KEEPER not in line)
+        return daemon and procs.environment(pid).get("PLIANT_STATE_DIR") == self.state
+
+    def keeps_jobs(self, pid: int) -> bool:
+        """Return whether a process starts and reaps those of its jobs."""
+        keeper = _KEEPER in " ".join(procs.words(pid))
+        return keeper and procs.environment(pid).get("PLIANT_STATE_DIR") == self.state
 
     def works(self, pid: int) -> bool:
         """Return whether a process works for one of its jobs."""

@@ -45,13 +45,13 @@ def jobs_left(cluster: LocalCluster) -> list[int]:
     return sorted({int(env["PLIANT_JOB"]) for env in found if "PLIANT_JOB" in env})
 
 
-def sweep(cluster: LocalCluster) -> list[int]:
-    """End what still belongs to a cluster.
+def sweep(cluster: LocalCluster, *, keep_jobs: bool = False) -> list[int]:
+    """End what still belongs to a cluster, also what its state directory does not know of.
 
     Returns:
         The processes that are there in spite of it.
     """
-    return procs.end(procs.find(cluster.owns), _GRACE_S)
+    return procs.end(procs.find(cluster.leads if keep_jobs else cluster.owns), _GRACE_S)
 
 
 def _end_jobs(cluster: LocalCluster) -> list[int]:

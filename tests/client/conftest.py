@@ -5,12 +5,17 @@ from __future__ import annotations
 import json
 import os
 import socket
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from pliant.client import local, procs
+
+from .pretended import PRETEND, cluster
 
 Answer = dict[str, Any] | Callable[[dict[str, Any]], dict[str, Any]]
 
@@ -109,6 +114,17 @@ def server(state_dir: Path) -> Iterator[FakeServer]:
     fake = FakeServer(state_dir.parent / "run")
     yield fake
     fake.close()
+
+
+@pytest.fixture
+def state(state_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Return the state folder of a cluster of pretending daemons; whatever is left of it ends."""
+    monkeypatch.setattr(local, "SERVER", (sys.executable, PRETEND, "pliant.server"))
+    monkeypatch.setattr(local, "CONTROLLER", (sys.executable, PRETEND, "pliant.nodectl"))
+    yield state_dir
+    left = procs.find(cluster(state_dir).owns)
+    procs.end(left, 0.0)
+    procs.collect()
 
 
 @pytest.fixture

@@ -3,43 +3,21 @@ from __future__ import annotations
 import errno
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from pliant.client import local, procs
 from pliant.client.cluster import down, up
-from pliant.client.local import LocalCluster
-from pliant.client.shape import Shape, remember, remembered
+from pliant.client.shape import Shape, remembered
 from testkit import wait_until
 
-PRETEND = str(Path(__file__).with_name("pretend_daemon.py"))
+from .pretended import PRETEND, cluster, running
+
 Capture = pytest.CaptureFixture[str]
-
-
-@pytest.fixture
-def state(state_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Return the state folder of a cluster of pretending daemons; whatever is left of it ends."""
-    monkeypatch.setattr(local, "SERVER", (sys.executable, PRETEND, "pliant.server"))
-    monkeypatch.setattr(local, "CONTROLLER", (sys.executable, PRETEND, "pliant.nodectl"))
-    yield state_dir
-    cluster = LocalCluster(str(state_dir), str(state_dir.parent / "run"))
-    left = procs.find(cluster.owns)
-    procs.end(left, 0.0)
-    procs.collect()
-
-
-def cluster(state: Path) -> LocalCluster:
-    return LocalCluster(str(state), str(state.parent / "run"))
-
-
-def running(state: Path) -> dict[str, int]:
-    return {daemon.name: daemon.running() for daemon in cluster(state).running()}
 
 
 def requests(state: Path) -> list[str]:
@@ -81,21 +59,6 @@ def test_up_starts_what_is_missing(state: Path, capsys: Capture) -> None:
     assert down([]) == 0
 
 
-def test_a_daemon_that_was_replaced_is_found(state: Path) -> None:
-    first = cluster(state)
-    first.choose(Shape(1, 1))
-    first.start_missing()
-    remember(str(state), first.shape)
-    dead = first.daemons[1]
-    procs.end([dead.running()], 0.0)
-    assert up(["--detach"]) == 0
-    assert dead.running() == running(state)["node-n1"] != 0
-    assert down([]) == 0
-    for daemon in first.daemons:
-        if daemon.process is not None:
-            daemon.process.wait()
-
-
 def test_it_is_the_same_cluster_the_next_time(state: Path, capsys: Capture) -> None:
     words = ["--nodes", "1", "--slots", "2", "--strategy", "egs+pra", "--transport", "ucx"]
     assert up([*words, "--detach"]) == 0
@@ -107,34 +70,6 @@ def test_it_is_the_same_cluster_the_next_time(state: Path, capsys: Capture) -> N
     server, node = running(state).values()
     assert procs.words(server)[-2:] == ["--strategy", "egs+pra"]
     assert procs.words(node)[-2:] == ["--transport", "ucx"]
-    assert down([]) == 0
-
-
-@pytest.mark.parametrize("text", ["{bad", '{"nodes": "x"}', '{"slots": 0}', "[]"])
-def test_a_shape_that_is_damaged(state: Path, capsys: Capture, text: str) -> None:
-    assert up(["--nodes", "2", "--detach"]) == 0
-    pids = running(state).values()
-    (state / "cluster.json").write_text(text)
-    capsys.readouterr()
-    assert up(["--detach"]) == 1
-    assert "cluster.json is damaged: remove it, and say" in capsys.readouterr().err
-    # What runs is found without it.
-    assert down([]) == 0
-    assert capsys.readouterr().out == "down: all is gone\n"
-    assert not any(map(procs.alive, pids))
-    (state / "cluster.json").unlink()
-
-
-def test_one_run_directory_is_for_one_cluster(
-    state: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert up(["--nodes", "1", "--detach"]) == 0
-    other = state.parent / "other"
-    other.mkdir()
-    with monkeypatch.context() as patch:
-        patch.setenv("PLIANT_STATE_DIR", str(other))
-        assert up(["--nodes", "1", "--detach"]) == down([]) == 1
-        assert capsys.readouterr().err.count(f"belong to the cluster in {state.resolve()}") == 2
     assert down([]) == 0
 
 
@@ -154,50 +89,6 @@ def test_spare_nodes_and_a_limit_of_processes(state: Path, capsys: Capture) -> N
     assert up(["--spares", "0", "--most-processes", "0", "--detach"]) == 0
     assert list(running(state)) == ["server", "node-n1"]
     assert "--most-processes" not in procs.words(running(state)["node-n1"])
-    assert down([]) == 0
-
-
-def test_down_finds_what_runs_without_its_run_directory(state: Path, capsys: Capture) -> None:
-    assert up(["--nodes", "2", "--detach"]) == 0
-    pids = running(state)
-    shutil.rmtree(state.parent / "run")
-    assert running(state) == pids
-    capsys.readouterr()
-    assert down(["--keep-jobs"]) == 0
-    assert capsys.readouterr().out == "down: all is gone\n"
-    assert not any(map(procs.alive, pids.values()))
-
-
-def test_up_again_without_the_run_directory(state: Path) -> None:
-    assert up(["--nodes", "2", "--detach"]) == 0
-    before = running(state)
-    shutil.rmtree(state.parent / "run")
-    assert up(["--detach"]) == 0
-    after = running(state)
-    # Nobody could find the server any more; the controllers go on.
-    assert [name for name in after if after[name] != before[name]] == ["server"]
-    assert not procs.alive(before["server"])
-    assert down([]) == 0
-
-
-def test_one_cluster_has_one_run_directory(
-    state: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert up(["--nodes", "1", "--detach"]) == 0
-    run, pids = state.parent / "run", running(state)
-    with monkeypatch.context() as patch:
-        patch.setenv("PLIANT_RUN_DIR", str(state.parent / "elsewhere"))
-        assert up(["--detach"]) == down([]) == 1
-        assert capsys.readouterr().err.count(f"name it with PLIANT_RUN_DIR={run}\n") == 2
-    assert running(state) == pids
-    assert down([]) == 0
-
-
-def test_a_lock_that_names_somebody_else(state: Path) -> None:
-    (state / "node-n1").mkdir(parents=True)
-    for lock in ("server.lock", "node-n1/lock"):
-        (state / lock).write_text(f"{os.getpid()} boot\n")
-    assert running(state) == {}
     assert down([]) == 0
 
 
@@ -311,14 +202,6 @@ def test_a_daemon_that_dies_at_its_start(
     assert running(state) == {}
 
 
-def test_a_pid_file_that_names_another_process(state: Path) -> None:
-    run = state.parent / "run"
-    (run / "server.pid").write_text(f"{os.getpid()}\n")
-    (run / "node-n1.pid").write_text("nonsense")
-    assert running(state) == {}
-    assert down([]) == 0
-
-
 def test_down_cancels_what_runs(state: Path) -> None:
     assert up(["--nodes", "1", "--slots", "2", "--detach"]) == 0
     (state / "running").touch()
@@ -336,28 +219,6 @@ def test_down_can_leave_jobs_alone(state: Path, capsys: Capture) -> None:
     assert down(["--keep-jobs"]) == 0
     assert requests(state) == ["stop"]
     assert capsys.readouterr().out.endswith("down: all is gone\n")
-
-
-def test_down_ends_the_processes_of_jobs_without_a_server(state: Path, capsys: Capture) -> None:
-    mark = {"PLIANT_JOB": "1", "PLIANT_TOKEN_FILE": f"{state}/node-n1/spool/w/token"}
-    job = subprocess.Popen(["sleep", "60"], env={**os.environ, **mark})
-    other = subprocess.Popen(["sleep", "60"])
-    try:  # a process that has just begun shows its environment a moment later
-        wait_until(lambda: "PLIANT_JOB" in procs.environment(job.pid))
-        assert down(["--keep-jobs"]) == 0
-        said = capsys.readouterr().out
-        assert said == "down: 1 job goes on (1); the next `pliant up` has them\n"
-        assert job.poll() is None
-        assert down([]) == 0
-        out, err = capsys.readouterr()
-        assert out == "down: all is gone\n"
-        assert err.startswith("pliant down: 1 job could not be cancelled (1): no server answered")
-        assert job.wait(30) == -signal.SIGTERM
-        assert other.poll() is None
-    finally:
-        for process in (job, other):
-            process.kill()
-            process.wait()
 
 
 def test_a_state_directory_of_its_own(state: Path, tmp_path: Path, capsys: Capture) -> None:

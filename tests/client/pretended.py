@@ -1,0 +1,19 @@
+"""A cluster of daemons that only pretend, see the fixture `state`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pliant.client.local import LocalCluster
+
+PRETEND = str(Path(__file__).with_name("pretend_daemon.py"))
+
+
+def cluster(state: Path) -> LocalCluster:
+    """Return the cluster of a state folder."""
+    return LocalCluster(str(state), str(state.parent / "run"))
+
+
+def running(state: Path) -> dict[str, int]:
+    """Return the process ids of its daemons that run, by name."""
+    return {daemon.name: daemon.running() for daemon in cluster(state).running()}

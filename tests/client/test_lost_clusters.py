@@ -1,0 +1,151 @@
+"""`pliant up` and `down` on what somebody has removed, replaced, damaged or killed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from pliant.client import procs
+from pliant.client.cluster import down, up
+from pliant.client.shape import Shape, remember
+from testkit import wait_until
+
+from .pretended import cluster, running
+
+Capture = pytest.CaptureFixture[str]
+
+
+def test_a_daemon_that_was_replaced_is_found(state: Path) -> None:
+    first = cluster(state)
+    first.choose(Shape(1, 1))
+    first.start_missing()
+    remember(str(state), first.shape)
+    dead = first.daemons[1]
+    procs.end([dead.running()], 0.0)
+    assert up(["--detach"]) == 0
+    assert dead.running() == running(state)["node-n1"] != 0
+    assert down([]) == 0
+    for daemon in first.daemons:
+        if daemon.process is not None:
+            daemon.process.wait()
+
+
+@pytest.mark.parametrize("text", ["{bad", '{"nodes": "x"}', '{"slots": 0}', "[]"])
+def test_a_shape_that_is_damaged(state: Path, capsys: Capture, text: str) -> None:
+    assert up(["--nodes", "2", "--detach"]) == 0
+    pids = running(state).values()
+    (state / "cluster.json").write_text(text)
+    capsys.readouterr()
+    assert up(["--detach"]) == 1
+    assert "cluster.json is damaged: remove it, and say" in capsys.readouterr().err
+    # What runs is found without it.
+    assert down([]) == 0
+    assert capsys.readouterr().out == "down: all is gone\n"
+    assert not any(map(procs.alive, pids))
+    (state / "cluster.json").unlink()
+
+
+def test_one_run_directory_is_for_one_cluster(
+    state: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert up(["--nodes", "1", "--detach"]) == 0
+    other = state.parent / "other"
+    other.mkdir()
+    with monkeypatch.context() as patch:
+        patch.setenv("PLIANT_STATE_DIR", str(other))
+        assert up(["--nodes", "1", "--detach"]) == down([]) == 1
+        assert capsys.readouterr().err.count(f"belong to the cluster in {state.resolve()}") == 2
+    assert down([]) == 0
+
+
+def test_down_finds_what_runs_without_its_run_directory(state: Path, capsys: Capture) -> None:
+    assert up(["--nodes", "2", "--detach"]) == 0
+    pids = running(state)
+    shutil.rmtree(state.parent / "run")
+    assert running(state) == pids
+    capsys.readouterr()
+    assert down(["--keep-jobs"]) == 0
+    assert capsys.readouterr().out == "down: all is gone\n"
+    assert not any(map(procs.alive, pids.values()))
+
+
+@pytest.mark.parametrize("words", [[], ["--keep-jobs"]])
+def test_down_finds_what_runs_without_its_state_directory(
+    state: Path, capsys: Capture, words: list[str]
+) -> None:
+    assert up(["--nodes", "1", "--detach"]) == 0
+    pids = running(state).values()
+    shutil.rmtree(state)
+    shutil.rmtree(state.parent / "run")
+    capsys.readouterr()
+    assert down(words) == 0
+    assert capsys.readouterr().out == "down: all is gone\n"
+    assert not any(map(procs.alive, pids))
+
+
+def test_up_again_without_the_run_directory(state: Path) -> None:
+    assert up(["--nodes", "2", "--detach"]) == 0
+    before = running(state)
+    shutil.rmtree(state.parent / "run")
+    assert up(["--detach"]) == 0
+    after = running(state)
+    # Nobody could find the server any more; the controllers go on.
+    assert [name for name in after if after[name] != before[name]] == ["server"]
+    assert not procs.alive(before["server"])
+    assert down([]) == 0
+
+
+def test_one_cluster_has_one_run_directory(
+    state: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert up(["--nodes", "1", "--detach"]) == 0
+    run, pids = state.parent / "run", running(state)
+    with monkeypatch.context() as patch:
+        patch.setenv("PLIANT_RUN_DIR", str(state.parent / "elsewhere"))
+        assert up(["--detach"]) == down([]) == 1
+        assert capsys.readouterr().err.count(f"name it with PLIANT_RUN_DIR={run}\n") == 2
+    assert running(state) == pids
+    assert down([]) == 0
+
+
+def test_a_lock_that_names_somebody_else(state: Path) -> None:
+    (state / "node-n1").mkdir(parents=True)
+    for lock in ("server.lock", "node-n1/lock"):
+        (state / lock).write_text(f"{os.getpid()} boot\n")
+    assert running(state) == {}
+    assert down([]) == 0
+
+
+def test_a_pid_file_that_names_another_process(state: Path) -> None:
+    run = state.parent / "run"
+    (run / "server.pid").write_text(f"{os.getpid()}\n")
+    (run / "node-n1.pid").write_text("nonsense")
+    assert running(state) == {}
+    assert down([]) == 0
+
+
+def test_down_ends_the_processes_of_jobs_without_a_server(state: Path, capsys: Capture) -> None:
+    mark = {"PLIANT_JOB": "1", "PLIANT_TOKEN_FILE": f"{state}/node-n1/spool/w/token"}
+    job = subprocess.Popen(["sleep", "60"], env={**os.environ, **mark})
+    other = subprocess.Popen(["sleep", "60"])
+    try:  # a process that has just begun shows its environment a moment later
+        wait_until(lambda: "PLIANT_JOB" in procs.environment(job.pid))
+        assert down(["--keep-jobs"]) == 0
+        said = capsys.readouterr().out
+        assert said == "down: 1 job goes on (1); the next `pliant up` has them\n"
+        assert job.poll() is None
+        assert down([]) == 0
+        out, err = capsys.readouterr()
+        assert out == "down: all is gone\n"
+        assert err.startswith("pliant down: 1 job could not be cancelled (1): no server answered")
+        assert job.wait(30) == -signal.SIGTERM
+        assert other.poll() is None
+    finally:
+        for process in (job, other):
+            process.kill()
+            process.wait()
