@@ -76,6 +76,7 @@ def test_case_14_who_waits_too_long_for_a_lock_is_told_to_come_again(
     script = f"while [ ! -e '{gate}' ]; do sleep 0.05; done; exit 5"
     runs = cluster.client.submit("/bin/sh", "-c", script, stdout="/dev/null")
     cluster.wait_for(runs, lambda job: job.state == "RUNNING", "the job to run")
+    waits = cluster.client.submit("true", hold=True, stdout="/dev/null")
     with ThreadPoolExecutor(USERS) as pool, locked(cluster):
         users = [pool.submit(run_command, "jobsub", "true", cwd=tmp_path) for _ in range(USERS)]
         gate.touch()
@@ -86,9 +87,13 @@ def test_case_14_who_waits_too_long_for_a_lock_is_told_to_come_again(
             assert "try again later" in said.line
         wait_until(lambda: not cluster.ranks(runs), what="its process to end")
         assert not cluster.client.job(runs).final, "an end that is not stored"
+        said = run_command("jobdel", str(waits))
+        assert (said.code, "cannot be written (database is locked)" in said.line) == (1, True)
         assert states(cluster) == {"UP"}
     ended = cluster.wait_for(runs, lambda job: job.final, "its end to be stored")
     assert (ended.state, ended.exit_code) == ("FAILED", 5)
+    if not cluster.client.job(waits).final:  # it was withdrawn, and not kept for later
+        cluster.client.cancel(waits)
     after = submit(cluster)
     cluster.wait_for(after, lambda job: job.final, "a job that is submitted afterwards")
-    assert set(settled(cluster.state).jobs) == {runs, after}, "what was refused is not there"
+    assert set(settled(cluster.state).jobs) == {runs, waits, after}, "what was refused is not there"
