@@ -149,7 +149,6 @@ def _serve(config: Config) -> int:
     # Threads hand work to each other all the time: 5 ms, the default, would be felt at every hop.
     sys.setswitchinterval(0.00001)
     _raise_descriptor_limit()
-    from pliant.server.database.engine import DatabaseUnusableError
     from pliant.server.house import House
 
     end = End()
@@ -157,11 +156,13 @@ def _serve(config: Config) -> int:
     try:
         house = House(config, end.stop, end.broke)
         house.start()
-    except (DatabaseUnusableError, OSError) as error:
-        print(f"pliant server: {error}", file=sys.stderr)
+        pid_file = config.run / "server.pid"
+        write_whole(pid_file, f"{os.getpid()} {started_ticks()}\n")
+    except Exception as error:
+        if (why := _why_not(config, error)) is None:
+            raise
+        print(f"pliant server: {why}", file=sys.stderr)
         return 1
-    pid_file = config.run / "server.pid"
-    write_whole(pid_file, f"{os.getpid()} {started_ticks()}\n")
     _say_ready(config, house.address)
     end.wait()
     if end.fault:
@@ -172,6 +173,25 @@ def _serve(config: Config) -> int:
     house.stop()
     pid_file.unlink(missing_ok=True)
     return 0
+
+
+def _why_not(config: Config, error: Exception) -> object:
+    """What to tell of a start that failed; None: a fault of ours."""
+    import sqlite3
+
+    from sqlalchemy.exc import SQLAlchemyError
+
+    from pliant.server.database.engine import DatabaseUnusableError, no_room, unusable
+    from pliant.server.database.faults import has_room, is_no_room
+
+    match error:
+        case SQLAlchemyError() | sqlite3.Error():
+            return unusable(config.state / "pliant.db", error)
+        case OSError() if is_no_room(error, config.state):
+            return no_room(config.state if not has_room(config.state) else config.run)
+        case DatabaseUnusableError() | OSError():
+            return error
+    return None
 
 
 def _raise_descriptor_limit() -> None:

@@ -12,7 +12,7 @@ from sqlalchemy.exc import DatabaseError
 from sqlalchemy.pool import ConnectionPoolEntry, QueuePool
 
 from pliant.faults import active, writing
-from pliant.server.database.faults import full_disk, is_locked
+from pliant.server.database.faults import full_disk, is_locked, is_no_room, words
 from pliant.server.database.tables import HEAD
 
 #: A change waits this long while another process has the database locked.
@@ -48,15 +48,34 @@ def open_database(path: Path, *, locked_s: float = LOCKED_S, known: bool = False
         _bring_up_to_date(engine, path, known=known)
     except DatabaseError as error:
         engine.dispose()
-        if is_locked(error):
-            raise DatabaseUnusableError(
-                f"{path}: another process has it locked; end that one (fuser {path})"
-            ) from error
-        raise DatabaseUnusableError(f"{path}: {error.orig}; {_recovery(path)}") from error
+        raise unusable(path, error) from error
     except DatabaseUnusableError:
         engine.dispose()
         raise
     return engine
+
+
+def unusable(path: Path, error: BaseException) -> DatabaseUnusableError:
+    """Say why a server cannot start on a database, and what helps.
+
+    Args:
+        path: the file.
+        error: what SQLite or SQLAlchemy has raised.
+    """
+    if is_locked(error):
+        return DatabaseUnusableError(
+            f"{path}: another process has it locked; end that one (fuser {path})"
+        )
+    if is_no_room(error, path.parent):
+        return no_room(path.parent)
+    return DatabaseUnusableError(f"{path}: {words(error)}; {_recovery(path)}")
+
+
+def no_room(folder: Path) -> DatabaseUnusableError:
+    """Say that a start needs more room than there is."""
+    return DatabaseUnusableError(
+        f"no room on the device of {folder}: make room there, then start again"
+    )
 
 
 def checkpoint(engine: Engine) -> None:

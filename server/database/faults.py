@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sqlite3
+import tempfile
+from pathlib import Path
 
 from sqlalchemy.exc import DBAPIError, OperationalError
 
@@ -17,6 +21,10 @@ _PASSING = frozenset(
         sqlite3.SQLITE_PROTOCOL,
     }
 )
+#: SQLite says no more of a file that it cannot make, or make longer.
+_PERHAPS_NO_ROOM = frozenset({sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN})
+#: What a start may need.
+_ROOM_BYTES = 1 << 18
 
 
 def full_disk() -> sqlite3.OperationalError:
@@ -28,9 +36,31 @@ def full_disk() -> sqlite3.OperationalError:
 
 def is_locked(error: BaseException) -> bool:
     """Whether another process has the database."""
+    return _kind(error) in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+
+
+def is_no_room(error: BaseException, folder: Path) -> bool:
+    """Whether there was no room on the device of a folder."""
+    if isinstance(error, OSError):
+        return error.errno in (errno.ENOSPC, errno.EDQUOT)
+    kind = _kind(error)
+    return kind == sqlite3.SQLITE_FULL or (kind in _PERHAPS_NO_ROOM and not has_room(folder))
+
+
+def has_room(folder: Path) -> bool:
+    """Whether a server can write there; a quota is asked, too."""
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            os.posix_fallocate(file.fileno(), 0, _ROOM_BYTES)
+    except OSError as error:
+        return not is_no_room(error, folder)
+    return True
+
+
+def _kind(error: BaseException) -> int:
+    """What SQLite calls it; the upper bits only say more about the same."""
     cause = error.orig if isinstance(error, DBAPIError) else error
-    code = getattr(cause, "sqlite_errorcode", 0)
-    return (code & 0xFF) in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+    return getattr(cause, "sqlite_errorcode", 0) & 0xFF
 
 
 def words(error: BaseException) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from pliant.client.errors import RequestError
+from serverkit import Server
 from testkit import wait_until
 from testkit.checker import settled
 from testkit.cluster import Cluster
@@ -116,6 +118,39 @@ def test_case_16_a_request_to_a_full_disk_is_answered_and_counts_when_there_is_r
     run_command("jobctl", "release", str(jobs[-1]))
     cluster.wait_for(jobs[-1], lambda job: job.final, "what is asked for now to be done")
     settled(cluster.state)
+
+
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM], ids=["killed", "stopped"])
+def test_case_16_a_start_on_a_full_disk_asks_for_room_and_nothing_else(
+    disk: Path, end: signal.Signals
+) -> None:
+    server = Server(disk.parent).start()
+    server.stop(end)
+    ballast = fill(disk)
+    before = len(server.log())
+    assert server.spawn().wait(60) == 1
+    assert server.log()[before:].splitlines() == [
+        f"pliant server: no room on the device of {disk}: make room there, then start again"
+    ]
+    ballast.unlink()
+    server.start()
+    assert server.stop() == 0
+
+
+def test_case_16_a_start_without_room_for_its_sockets_names_their_folder(disk: Path) -> None:
+    server = Server(disk.parent).start()
+    assert server.stop() == 0
+    size = ["mount", "-t", "tmpfs", "-o", "size=16k,mode=0700", "pliant-test", str(server.run)]
+    subprocess.run(size, check=True)
+    try:
+        fill(server.run)
+        before = len(server.log())
+        assert server.spawn().wait(60) == 1
+    finally:
+        subprocess.run(["umount", str(server.run)], check=True)
+    said = server.log()[before:]
+    assert f"no room on the device of {server.run}: make room there" in said
+    assert "Traceback" not in said
 
 
 def test_case_19_a_read_only_file_system_is_named(disk: Path) -> None:
