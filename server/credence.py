@@ -24,8 +24,9 @@ class Credence:
     def against_exits(self, node: NodeName, message: node_pb2.RanksExited) -> str | None:
         """Why ends are not believed; None: they are."""
         world = self._book.get(message.world)
-        if world is None:
-            # Its books are closed: the core is only told that processors of this node are empty.
+        if world is None or node not in world.nodes:
+            # Its books are closed, or it began elsewhere: the core is only told that processors of
+            # this node are empty.
             return None
         wrong = _foreign(node, world, (message.job, message.run, message.resize))
         if wrong is not None:

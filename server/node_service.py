@@ -175,13 +175,15 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
 
     def _exits(self, node: NodeName, message: node_pb2.RanksExited) -> None:
         event = exits_from_proto(message)
+        ranks = tuple(end.rank for end in message.exits)
+        times = tuple(end.at for end in message.exits)
+        report = EndReport(node, message.world, ranks, times, event)
         wrong = self._credence.against_exits(node, message)
         if wrong is not None:
             log.warning("node %s reports ends in world %s: %s", node, message.world, wrong)
+            self._execute.post(self._remove.emptied(report))
             return
-        ranks = tuple(end.rank for end in message.exits)
-        times = tuple(end.at for end in message.exits)
-        self._remove.report(EndReport(node, message.world, ranks, times, event))
+        self._remove.report(report)
 
 
 def _heard(beat: node_pb2.Beat, stream: NodeStream) -> None:

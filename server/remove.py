@@ -27,6 +27,9 @@ from pliant.server.worlds import World, WorldBook
 
 log = logging.getLogger(__name__)
 
+#: Of no job: ends that concern none.
+NO_RUN = -1
+
 
 @dataclass(frozen=True, slots=True)
 class EndReport:
@@ -46,7 +49,7 @@ class _Durable:
     report: EndReport
     #: The ranks that were new in it.
     fresh: tuple[int, ...]
-    #: Whether its job's books were closed: then there is nothing left to be stored.
+    #: Whether the books of its job or its world were closed: there is nothing left to be stored.
     late: bool
     fault: BaseException | None
 
@@ -112,24 +115,26 @@ class Remove:
                     self._close(item.jobs)
 
     def _take(self, report: EndReport) -> None:
-        job, run = report.event.job, report.event.run
-        if not self._board.alive(job, run):
-            # The core must still hear that the processors are empty; nothing new is to be stored.
-            own = [end for end in report.event.exits if self._is_on(report.node, end.processor)]
-            self._hand_over(report, replace(report.event, exits=tuple(own)), (), late=True)
+        job = report.event.job
+        world = self._book.get(report.world)
+        known_there = world is not None and report.node in world.nodes
+        if not (known_there and self._board.alive(job, report.event.run)):
+            # Its end is durable; or nobody here has begun it there: an older copy of the database
+            # was put back. There is nothing new to be stored.
+            self._hand_over(report, self.emptied(report), (), late=True)
             return
-        fresh: list[int] = []
-        if self._book.get(report.world) is not None:  # else all its ends are durable
-            seen = _ranks(self._seen, job, report.world)
-            under_way = _ranks(self._under_way, job, report.world)
-            known = seen | under_way
-            fresh = [i for i, rank in enumerate(report.ranks) if rank not in known]
-            under_way.update(report.ranks[i] for i in fresh)
+        seen = _ranks(self._seen, job, report.world)
+        under_way = _ranks(self._under_way, job, report.world)
+        known = seen | under_way
+        fresh = [i for i, rank in enumerate(report.ranks) if rank not in known]
+        under_way.update(report.ranks[i] for i in fresh)
         event = replace(report.event, exits=tuple(report.event.exits[i] for i in fresh))
         self._hand_over(report, event, fresh, late=False)
 
-    def _is_on(self, node: NodeName, processor: int) -> bool:
-        return self._credence.is_on(node, processor)
+    def emptied(self, report: EndReport) -> ProcessesExited:
+        """Return what the core must hear in any case: processors of this node are empty."""
+        own = [e for e in report.event.exits if self._credence.is_on(report.node, e.processor)]
+        return replace(report.event, run=NO_RUN, exits=tuple(own))
 
     def _hand_over(
         self, report: EndReport, event: ProcessesExited, fresh: Sequence[int], *, late: bool

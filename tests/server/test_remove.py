@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -20,7 +21,7 @@ from pliant.server.credence import Credence
 from pliant.server.database.changes import Change
 from pliant.server.database.writer import Writer
 from pliant.server.execute import Execute
-from pliant.server.remove import EndReport, Remove
+from pliant.server.remove import NO_RUN, EndReport, Remove
 from pliant.server.streams import Hub
 from pliant.server.worlds import World, WorldBook
 
@@ -147,7 +148,9 @@ def test_a_world_is_forgotten_when_its_last_end_is_durable(desk: Desk) -> None:
     assert desk.book.get(desk.world.name) is None
     assert desk.dropped == [desk.world.name]
     desk.report(2, node=B)  # its acknowledgement was lost
-    assert desk.resolve(2) is None
+    event = desk.resolve(2)
+    assert event is not None
+    assert (event.run, len(event.exits)) == (NO_RUN, 1)
     assert desk.around.acks == [[0, 1], [2], [2]]
 
 
@@ -171,3 +174,28 @@ def test_of_an_ended_job_a_node_empties_only_its_own_processors(desk: Desk) -> N
     assert event is not None
     assert [end.processor for end in event.exits] == [0]
     assert (desk.around.acks, desk.around.rows) == ([[0], [0]], [])
+
+
+def test_case_31_of_a_world_that_nobody_here_began_processors_are_emptied(desk: Desk) -> None:
+    """The job waits in the older copy of the database that was put back; it ran since."""
+    desk.put(JobState.PENDING)
+    desk.book.forget(ONE)
+    desk.report(0, 1)
+    event = desk.resolve(0)
+    assert event is not None
+    assert (event.run, [end.processor for end in event.exits]) == (NO_RUN, [0, 1])
+    assert (desk.around.acks, desk.around.rows) == ([[0, 1]], [])
+
+
+def test_case_31_of_a_world_that_began_elsewhere_processors_are_emptied(desk: Desk) -> None:
+    """As above, and the job was started again before its earlier processes were gone."""
+    desk.book.forget(ONE)
+    desk.book.add(replace(desk.world, processors=(2,), nodes=frozenset({B})))
+    desk.report(0, processor=1)
+    event = desk.resolve(0)
+    assert event is not None
+    assert (event.run, [end.processor for end in event.exits]) == (NO_RUN, [1])
+    desk.report(0, node=B, processor=2)
+    event = desk.resolve(1)
+    assert event is not None
+    assert (event.run, [end.processor for end in event.exits]) == (1, [2])
