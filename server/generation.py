@@ -12,13 +12,13 @@ from pathlib import Path
 
 from pliant.protos.files import write_whole
 from pliant.server.database.guard import KEY, Count, Seen, stored_count
+from pliant.server.database.singles import GENERATION, LAST_NUMBER, TOLD_MOST, whole
 from pliant.server.numbers import MOST_LOST
 
 log = logging.getLogger(__name__)
 
 FILE_NAME = "server.generation"
-#: The last number of a job that may have been given, where jobs of the database do not say so.
-GIVEN_KEY = "last_number"
+GIVEN_KEY = LAST_NUMBER
 
 
 def next_generation(
@@ -35,9 +35,9 @@ def next_generation(
     Raises:
         OSError: the file cannot be read, or is damaged.
     """
-    stored, used = int(meta.get("generation", "0")), max(read_used(path), seen.at.generation)
+    stored, used = int(meta.get(GENERATION, "0")), max(read_used(path), seen.at.generation)
     generation = max(stored, used) + 1
-    fresh = {"generation": str(generation), KEY: Count(generation).to_text()}
+    fresh = {GENERATION: str(generation), KEY: Count(generation).to_text()}
     if not stored and not last_job:  # one that was begun anew has names of its own
         return fresh
     last = max(last_job, int(meta.get(GIVEN_KEY, "0")))
@@ -73,10 +73,7 @@ def read_used(path: Path) -> int:
         OSError: it cannot be read, or is damaged.
     """
     try:
-        text = path.read_text(encoding="ascii").strip()
-        if not text.isdecimal():
-            raise ValueError(text)
-        return int(text)
+        return whole(path.read_text(encoding="ascii").strip(), TOLD_MOST)
     except FileNotFoundError:
         return 0
     except ValueError:

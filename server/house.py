@@ -25,7 +25,7 @@ from pliant.server.clock import CLOCK_KEY, resumed
 from pliant.server.config import Config
 from pliant.server.credence import Credence
 from pliant.server.database.changes import add_note, put_meta
-from pliant.server.database.engine import checkpoint, open_database, open_reader
+from pliant.server.database.engine import check_values, checkpoint, open_database, open_reader
 from pliant.server.database.guard import FILE_NAME as COMMITS_FILE
 from pliant.server.database.guard import Guard, read_seen
 from pliant.server.database.reader import Reader
@@ -70,6 +70,7 @@ class House:
         self._reader_engine: Engine = open_reader(path)
         self._reader = Reader(self._reader_engine)
         meta = self._reader.meta()
+        check_values(path, meta)
         self._clock = resumed(meta, boot_id(), self._reader.last_time())
         self._meta = self._new_generation(meta)
         self._generation = int(self._meta["generation"])
@@ -150,6 +151,7 @@ class House:
         note = Note(
             self._clock.now(), "server.started", f"server started, generation {fresh['generation']}"
         )
+        check_values(self._config.state / "pliant.db", fresh)
         changes = [put_meta(key, value) for key, value in fresh.items()]
         with self._engine.begin() as connection:
             apply_changes(connection, [*changes, add_note(note)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sqlite3
+from collections.abc import Mapping
 from pathlib import Path
 
 from sqlalchemy import Connection, Engine, create_engine, event, inspect
@@ -13,6 +14,7 @@ from sqlalchemy.pool import ConnectionPoolEntry, QueuePool
 
 from pliant.faults import active, writing
 from pliant.server.database.faults import full_disk, is_locked, is_no_room, words
+from pliant.server.database.singles import unreadable
 from pliant.server.database.tables import HEAD
 
 #: A change waits this long while another process has the database locked.
@@ -53,6 +55,18 @@ def open_database(path: Path, *, locked_s: float = LOCKED_S, known: bool = False
         engine.dispose()
         raise
     return engine
+
+
+def check_values(path: Path, meta: Mapping[str, str]) -> None:
+    """Look at single values before they are used, and before they are stored.
+
+    Raises:
+        DatabaseUnusableError: one of them was not made by a server.
+    """
+    for key in unreadable(meta):
+        raise DatabaseUnusableError(
+            f"{path} is damaged: {key} in table meta is {meta[key]!r:.60}; {_recovery(path)}"
+        )
 
 
 def unusable(path: Path, error: BaseException) -> DatabaseUnusableError:

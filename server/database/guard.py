@@ -14,11 +14,12 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection
 
+from pliant.server.database.singles import COMMITS, MOST_CHANGES, TOLD_MOST, whole
 from pliant.server.threads import ToldError
 
 FILE_NAME = "server.commits"
 #: The single value in the database.
-KEY = "commits"
+KEY = COMMITS
 #: A record has always the same length, and is written over in one piece.
 _RECORD = 63
 _COUNT = f"UPDATE meta SET value = ? WHERE key = '{KEY}' AND value = ?"
@@ -58,10 +59,11 @@ def stored_count(meta: Mapping[str, str]) -> Count:
 def read_seen(path: Path) -> Seen:
     """Return what is in the file; one that is missing or damaged tells nothing."""
     try:
-        generation, number, last_job = map(int, path.read_bytes().split())
+        generation, number, last_job = path.read_text(encoding="ascii").split()
+        count = Count(whole(generation, TOLD_MOST), whole(number, MOST_CHANGES))
+        return Seen(count, whole(last_job, TOLD_MOST))
     except (OSError, ValueError):
         return Seen()
-    return Seen(Count(generation, number), last_job)
 
 
 class Guard:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from pliant.server.database.engine import open_database
+from pliant.server.database.singles import unreadable
 from pliant.server.database.tables import metadata
 
 #: No row has a number of more bits.
@@ -46,6 +47,9 @@ def recover(path: Path) -> tuple[Path, dict[str, int]]:
     with closing(sqlite3.connect(copy)) as source, closing(sqlite3.connect(fresh)) as target:
         found = {table: _read(source, target, table) for table in metadata.tables}
         _forget_strays(target)
+        target.executemany(
+            "DELETE FROM meta WHERE key = ?", [(key,) for key in _unreadable(target)]
+        )
         target.commit()
     for file in _all_of(copy):
         file.unlink(missing_ok=True)
@@ -55,15 +59,18 @@ def recover(path: Path) -> tuple[Path, dict[str, int]]:
 def is_whole(path: Path) -> bool:
     """Whether nothing of a database is damaged; it is only read.
 
-    SQLite finds no fault with it, and each row is there and holds no zeroed page.
+    SQLite finds no fault with it, each row is there and holds no zeroed page, and single values are
+    what a server stores.
     """
     try:
         with closing(_look_at(path)) as source:
             if source.execute("PRAGMA integrity_check(1)").fetchone() != ("ok",):
                 return False
             tables = {name for (name,) in source.execute("SELECT name FROM sqlite_master")}
-            return "alembic_version" in tables and all(
-                _reads_all(source, table) for table in tables.intersection(metadata.tables)
+            return (
+                "alembic_version" in tables
+                and all(_reads_all(source, table) for table in tables.intersection(metadata.tables))
+                and not _unreadable(source)
             )
     except sqlite3.Error:
         return False
@@ -73,6 +80,11 @@ def _look_at(path: Path) -> sqlite3.Connection:
     # Where there is no log SQLite would make one, which who only reads cannot remove.
     how = "" if path.with_name(f"{path.name}-wal").exists() else "&immutable=1"
     return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro{how}", uri=True)
+
+
+def _unreadable(source: sqlite3.Connection) -> list[str]:
+    """The names of single values that no server has stored."""
+    return unreadable(dict(source.execute("SELECT key, value FROM meta")))
 
 
 def _reads_all(source: sqlite3.Connection, table: str) -> bool:

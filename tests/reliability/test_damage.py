@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 import shlex
 import signal
+import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -157,6 +159,39 @@ def test_case_18_a_job_that_was_lost_with_the_log_is_noticed_and_its_number_not_
         assert user.submit() == lost + 1
     assert node.find("start_world").world != start.world
     node.close()
+    assert server.stop() == 0
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("commits", "xx"),
+        ("generation", "xx"),
+        ("generation", "99999999999999999999"),
+        ("last_number", "9223372036854775807"),
+        ("next_resize", "-1"),
+        ("port", ""),
+        ("clock", "boot later"),
+        ("memory", "{"),
+        ("key", "no"),
+        ("key", b"blob"),
+    ],
+)
+def test_case_18_a_single_value_that_no_server_has_stored(
+    tmp_path: Path, key: str, value: str | bytes
+) -> None:
+    server = Server(tmp_path).start()
+    assert server.stop() == 0
+    with closing(sqlite3.connect(server.state / "pliant.db")) as connection:
+        connection.execute("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", (key, value))
+        connection.commit()
+    said = refused(server)
+    assert f"pliant.db is damaged: {key} in table meta is {value!r}; recover" in said
+    found = re.search("recover what can be read with: (.*)", said)
+    assert found is not None, said
+    told = run_command(*shlex.split(found[1]))
+    assert (told.code, "the damaged file is kept" in told.out) == (0, True), told
+    server.start()
     assert server.stop() == 0
 
 

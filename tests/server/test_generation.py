@@ -13,6 +13,7 @@ import pytest
 
 from pliant.server.database.guard import FILE_NAME as COMMITS_FILE
 from pliant.server.database.guard import KEY, Count, Seen
+from pliant.server.database.singles import TOLD_MOST, unreadable
 from pliant.server.generation import GIVEN_KEY, next_generation, read_used, write_used
 from pliant.server.nodelist import stale
 from pliant.server.numbers import MOST_LOST
@@ -87,7 +88,9 @@ def test_a_database_that_was_begun_anew_counts_on(
     assert caplog.text == ""
 
 
-@pytest.mark.parametrize("content", [b"", b"five\n", b"-1", b"\xff\xfe", b"1 2"])
+@pytest.mark.parametrize(
+    "content", [b"", b"five\n", b"-1", b"\xff\xfe", b"1 2", b"9" * 20, b"9" * 5000]
+)
 def test_a_damaged_file_is_not_taken_for_none(path: Path, content: bytes) -> None:
     path.write_bytes(content)
     with pytest.raises(OSError, match="does not hold the generation of the server: if"):
@@ -118,10 +121,42 @@ def test_a_server_with_a_damaged_file_says_so(make_server: Callable[..., Server]
     server = make_server().start()
     assert server.stop() == 0
     (server.state / "server.generation").write_text("\n")
+    assert "server.generation does not hold the generation of the server" in refused(server)
+
+
+def refused(server: Server) -> str:
+    """Start it; return the one line that says why it does not serve."""
     before = len(server.log())
     assert server.spawn().wait(60) == 1
     (said,) = server.log()[before:].splitlines()
-    assert "server.generation does not hold the generation of the server" in said
+    return said
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_number_that_was_never_counted_does_not_get_into_the_database(
+    server: Server, killed: bool
+) -> None:
+    server.stop(signal.SIGKILL if killed else signal.SIGTERM)
+    used, seen = server.state / "server.generation", server.state / COMMITS_FILE
+    used.write_text("99999999999999999999\n")
+    assert "server.generation does not hold the generation of the server" in refused(server)
+    used.write_text("1\n")
+    for poison in ("99999999999999999999999 1 5", "1 99999 9223372036854775807"):
+        seen.write_text(f"{poison}\n")
+        server.start()
+        node = server.controller().welcome()
+        with server.user() as user:
+            user.submit(hold=True)
+            number = int(user.do("ping")["generation"])
+        node.close()
+        assert server.stop() == 0
+    assert (number, read_used(used)) == (3, 3)
+
+
+def test_the_greatest_number_of_a_file_can_be_counted_on(path: Path) -> None:
+    write_used(path, str(TOLD_MOST))
+    fresh = following({"generation": "3"}, path, 7, Seen(Count(5, 1), TOLD_MOST))
+    assert unreadable(fresh) == []
 
 
 def end(node: Controller) -> int:

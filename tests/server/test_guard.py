@@ -113,7 +113,25 @@ def test_case_31_a_database_that_is_not_there_any_more_takes_nothing(
     assert "a" not in life.meta()
 
 
-@pytest.mark.parametrize("content", [None, b"", b"1 2", b"1 2 x", b"\xff 1 2"])
+HUGE = b"9" * 23
+POISON = [b" ".join(each) for each in ((HUGE, b"1", b"5"), (b"1", HUGE, b"5"), (b"1", b"2", HUGE))]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        *POISON,
+        b"1 99999 9223372036854775807",
+        None,
+        b"",
+        b"1 2",
+        b"1 2 x",
+        b"\xff 1 2",
+        b"-1 2 3",
+        b"1 -2 3",
+        b"1 2 -3",
+    ],
+)
 def test_a_file_that_tells_nothing(path: Path, content: bytes | None) -> None:
     if content is not None:
         path.write_bytes(content)
