@@ -22,6 +22,7 @@ from pliant.core import (
     roster,
     suspension,
     transaction,
+    unstarted,
 )
 from pliant.core.commands import Command
 from pliant.core.ids import CycleId, JobId, NodeName
@@ -54,7 +55,7 @@ HANDLERS: dict[type, Handler] = {
     events.NodeResumed: membership.resumed,
     events.NodeRemoved: roster.removed,
     events.WorldReady: membership.started,
-    events.ProcessesExited: ending.exited,
+    events.ProcessesExited: unstarted.exited,
     events.ApplicationRegistered: applications.registered,
     events.ApplicationLeft: applications.left,
     events.StandbyReady: resizing.standby_ready,

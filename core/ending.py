@@ -181,6 +181,8 @@ def _own_exits(state: State, job: Job, exits: Sequence[Exit]) -> None:
     cut_off = next((exit for exit in exits if exit.cut_off), None)
     if cut_off is not None and _ended_apart(state, job, cut_off):
         return
+    if any(exit.node_fault for exit in exits) and _not_started(state, job, exits):
+        return
     if job.ending is not None or not exits:
         return
     bad = [exit for exit in exits if exit.code or exit.signal]
@@ -202,7 +204,10 @@ def _own_exits(state: State, job: Job, exits: Sequence[Exit]) -> None:
 
 def _ended_apart(state: State, job: Job, exit: Exit) -> bool:
     """A node without a server has ended them, as their user wanted; False: it does not matter."""
-    what = f"{describe(exit)}, on {state.place(exit.processor)}"
+    return _lost_node(state, job, f"{describe(exit)}, on {state.place(exit.processor)}")
+
+
+def _lost_node(state: State, job: Job, what: str) -> bool:
     if job.ending is JobState.FAILED and survival.goes_again(job):
         job.again, job.reason = True, what  # its other ranks noticed first that these were gone
         state.touch(job)
@@ -212,6 +217,16 @@ def _ended_apart(state: State, job: Job, exit: Exit) -> bool:
     state.note("job.failed", what, job)
     end(state, job, JobState.NODE_FAIL, what)
     return True
+
+
+def _not_started(state: State, job: Job, exits: Sequence[Exit]) -> bool:
+    """Its node could start nothing: the job has lost it; False: it ends for another reason."""
+    fault = next(exit for exit in exits if exit.node_fault)
+    node = ", ".join(state.node_names(1 << fault.processor))
+    what = f"node {node} {describe(fault)}"
+    if job.ending is None and of([e.processor for e in exits if e.node_fault]) == job.allocation:
+        job.again = True  # nothing of it has run: that is no other run that a user may not want
+    return _lost_node(state, job, what)
 
 
 def _others(job: Job, gone: ProcessorMap) -> str:

@@ -93,11 +93,13 @@ class Exit(NamedTuple):
     reason: str = ""
     #: Its node had lost the server, and the user wanted it to end then.
     cut_off: bool = False
+    #: It was never started: its node cannot start any now, whatever they are.
+    node_fault: bool = False
 
     @property
     def clean(self) -> bool:
         """Whether it ended by itself with code 0."""
-        return self.code == 0 and self.signal == 0 and not self.cut_off
+        return self.code == 0 and self.signal == 0 and not (self.cut_off or self.node_fault)
 
 
 class Step(NamedTuple):

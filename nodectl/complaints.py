@@ -1,9 +1,28 @@
-"""What a shim has to say to an administrator; nothing may depend on whether it can be written."""
+"""What is said to an administrator; nothing may depend on whether it can be written."""
 
 from __future__ import annotations
 
+import errno
 import os
 from contextlib import suppress
+
+#: What helps when a call of ours fails.
+_REMEDIES = {
+    errno.ENOSPC: "make room",
+    errno.EDQUOT: "make room",
+    errno.EROFS: "mount it for writing",
+    errno.EACCES: "let the daemon write there",
+    errno.EMFILE: "let the daemon open more files (ulimit -n)",
+    errno.ENFILE: "let the system open more files (fs.file-max)",
+    errno.EAGAIN: "end some processes, or allow more (ulimit -u)",
+    errno.ENOMEM: "free some memory",
+}
+
+
+def told(what: str, error: OSError) -> str:
+    """What failed, why, and what helps."""
+    why = error.strerror or str(error)
+    return f"{what}: {why}; {_REMEDIES.get(error.errno or 0, 'put that right')}"
 
 
 def complain(text: str) -> None:

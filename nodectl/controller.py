@@ -22,8 +22,8 @@ from pliant.nodectl import contact, control_group, procfs
 from pliant.nodectl.controller_kills import Kills
 from pliant.nodectl.controller_launcher import LauncherHandle, Listener
 from pliant.nodectl.controller_link import Link, StaleServerError, server_finder
-from pliant.nodectl.controller_orders import OrderError, make_request
 from pliant.nodectl.controller_shims import ShimServer
+from pliant.nodectl.controller_starts import CANNOT_START, NotStartedError, write_order
 from pliant.nodectl.controller_usage import job_usage, too_many
 from pliant.nodectl.controller_worlds import (
     World,
@@ -38,7 +38,7 @@ from pliant.nodectl.controller_worlds import (
 from pliant.nodectl.generation import Obeyed, read_generation, write_generation
 from pliant.nodectl.settings import Settings
 from pliant.nodectl.shim_exec import NOT_USABLE
-from pliant.nodectl.spool import Exit, Spool, spools
+from pliant.nodectl.spool import Exit, spools
 from pliant.protos import node_pb2 as wire
 
 logger = logging.getLogger("pliant.nodectl")
@@ -227,19 +227,17 @@ class Controller:
             logger.error("not started: %s: %s", order.world, late)
             self._link.report(refusal(order, f"{self._settings.name}: {late}", cut_off=True))
             return
-        folder = spool_folder(self._state)
+        folder, at = spool_folder(self._state), self._link.contact.at
         try:
-            request = make_request(order, self._settings, folder, self._boot)
-            request.contact = self._link.contact.at or 0.0
-            spool = Spool.create(folder, request, order.token, order.node_list)
-        except (OrderError, OSError, ValueError) as error:
+            world = write_order(order, self._settings, folder, self._boot, at)
+        except NotStartedError as error:
             logger.error("cannot start %s: %s", order.world, error)
-            self._link.report(refusal(order, f"{self._settings.name}: {error}"))
+            self._link.report(error.report)
             return
         logger.info("start %s: %d ranks of job %d", order.world, len(order.ranks), order.job)
-        self._worlds[order.world] = World(request, spool)
+        self._worlds[order.world] = world
         failpoint("controller.start.spooled")
-        self._launcher.start_world(str(spool.directory))
+        self._launcher.start_world(str(world.spool.directory))
         failpoint("controller.start.told")
 
     def _fence_done(self, order: wire.FenceDone) -> None:
@@ -352,7 +350,7 @@ class Controller:
         if world is None or world.ended or world.spool.shim() is not None:
             return
         logger.error("cannot start %s: %s", world.name, reason)
-        new = note_missing(world, f"{self._settings.name}: {reason}", NOT_USABLE)
+        new = note_missing(world, f"{CANNOT_START}: {reason}", NOT_USABLE, node_fault=True)
         world.spool.remove_secrets()
         self._link.report(world.exits_report(new))
         self._end(world)

@@ -188,10 +188,13 @@ def _wire_exit(end: Exit) -> wire.RankExit:
         reason=words(end.reason),
         at=end.at,
         cut_off=end.cut_off,
+        node_fault=end.node_fault,
     )
 
 
-def refusal(order: wire.StartWorld, reason: str, *, cut_off: bool = False) -> wire.NodeReport:
+def refusal(
+    order: wire.StartWorld, reason: str, *, cut_off: bool = False, node_fault: bool = False
+) -> wire.NodeReport:
     """Return the ends of ranks that could not even be handed to a shim."""
     exits = [
         wire.RankExit(
@@ -200,6 +203,7 @@ def refusal(order: wire.StartWorld, reason: str, *, cut_off: bool = False) -> wi
             code=126,
             reason=words(reason),
             cut_off=cut_off,
+            node_fault=node_fault,
         )
         for place in order.ranks
     ]
@@ -225,10 +229,12 @@ def load_world(spool: Spool, boot: str) -> World:
     return world
 
 
-def note_missing(world: World, reason: str, code: int = 1) -> list[Exit]:
+def note_missing(
+    world: World, reason: str, code: int = 1, *, node_fault: bool = False
+) -> list[Exit]:
     """Write down an end for each rank of which none is known, and return those."""
     missing = [
-        Exit(rank, processor, code, 0, reason, time.time())
+        Exit(rank, processor, code, 0, reason, time.time(), node_fault=node_fault)
         for rank, processor in world.request.ranks
         if rank not in world.exits
     ]

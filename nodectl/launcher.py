@@ -21,6 +21,7 @@ from typing import NoReturn
 
 from pliant.faults import message
 from pliant.nodectl import control_group, procfs, shim
+from pliant.nodectl.complaints import told
 from pliant.nodectl.procfs import Identity
 from pliant.nodectl.shim_loop import Channel, Lines, Loop
 
@@ -79,7 +80,7 @@ class Launcher:
         try:
             chosen = self._spare.pop() if self._spare else self._fork()
         except OSError as error:
-            reason = f"cannot fork: {error.strerror}"
+            reason = told("cannot fork", error)
             self._controller.send(
                 json.dumps({"failed": directory, "reason": reason}).encode() + b"\n"
             )

@@ -94,6 +94,8 @@ class Exit:
     at: float
     #: Because the node had lost its server.
     cut_off: bool = False
+    #: It was never started, for a reason of the node.
+    node_fault: bool = False
 
 
 class Spool:

@@ -273,10 +273,18 @@ def exits_from_proto(message: node_pb2.RanksExited) -> events.ProcessesExited:
         job=JobId(message.job),
         run=message.run,
         resize=ResizeId(message.resize),
-        exits=tuple(
-            Exit(_processors([end.processor])[0], end.code, end.signal, end.reason, end.cut_off)
-            for end in message.exits
-        ),
+        exits=tuple(_exit(end) for end in message.exits),
+    )
+
+
+def _exit(end: node_pb2.RankExit) -> Exit:
+    return Exit(
+        processor=_processors([end.processor])[0],
+        code=end.code,
+        signal=end.signal,
+        reason=end.reason,
+        cut_off=end.cut_off,
+        node_fault=end.node_fault,
     )
 
 

@@ -358,6 +358,7 @@ class RankExit(_message.Message):
     REASON_FIELD_NUMBER: _builtins.int
     AT_FIELD_NUMBER: _builtins.int
     CUT_OFF_FIELD_NUMBER: _builtins.int
+    NODE_FAULT_FIELD_NUMBER: _builtins.int
     rank: _builtins.int
     """in its world"""
     processor: _builtins.int
@@ -371,6 +372,8 @@ class RankExit(_message.Message):
     """seconds since the epoch, the node's clock"""
     cut_off: _builtins.bool
     """ended, or not started, because the node had lost its server"""
+    node_fault: _builtins.bool
+    """never started, for a reason of the node: it can start none now"""
     def __init__(
         self,
         *,
@@ -381,10 +384,11 @@ class RankExit(_message.Message):
         reason: _builtins.str = ...,
         at: _builtins.float = ...,
         cut_off: _builtins.bool = ...,
+        node_fault: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["at", b"at", "code", b"code", "cut_off", b"cut_off", "processor", b"processor", "rank", b"rank", "reason", b"reason", "signal", b"signal"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at", b"at", "code", b"code", "cut_off", b"cut_off", "node_fault", b"node_fault", "processor", b"processor", "rank", b"rank", "reason", b"reason", "signal", b"signal"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

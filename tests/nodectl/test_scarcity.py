@@ -108,9 +108,10 @@ def test_a_shim_that_gives_way_does_not_bury_the_world_of_another(
 
 def test_a_world_without_a_shim_ends_with_the_reason(controller: Controller, world: World) -> None:
     controller._on_failed(str(world.spool.directory), "cannot fork: no more")
-    assert [(e.code, e.reason) for e in world.exits.values()] == [
-        (126, "n1: cannot fork: no more")
+    assert [(e.code, e.reason, e.node_fault) for e in world.exits.values()] == [
+        (126, "cannot start jobs: cannot fork: no more", True)
     ] * 2
+    assert {e.node_fault for e in world.spool.exits().values()} == {True}
     assert world.ended
 
 
@@ -159,7 +160,8 @@ def test_a_launcher_that_cannot_fork_says_so_and_lives(monkeypatch: pytest.Monke
     answer = json.loads(ours.recv(4096))
     assert answer == {
         "failed": "/spool/w1",
-        "reason": "cannot fork: Resource temporarily unavailable",
+        "reason": "cannot fork: Resource temporarily unavailable; "
+        "end some processes, or allow more (ulimit -u)",
     }
     assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == before
     launcher._controller.close()

@@ -150,6 +150,8 @@ def test_nodes_and_ends() -> None:
             node_from_proto(wrong)
     ends = node_pb2.RanksExited(job=1, exits=[node_pb2.RankExit(processor=3, code=2, signal=9)])
     assert exits_from_proto(ends).exits == (Exit(3, 2, 9),)
+    ends.exits[0].node_fault = True
+    assert exits_from_proto(ends).exits == (Exit(3, 2, 9, node_fault=True),)
 
 
 @pytest.mark.parametrize("outcome", list(RequestOutcome))

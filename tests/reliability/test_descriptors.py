@@ -110,7 +110,7 @@ def test_case_47_a_controller_without_descriptors_refuses_a_launch_with_the_reas
     with descriptors(node.process.pid, 0):
         refused.start(nodes)
         (end,) = refused.ends(nodes)
-    assert end.code == 126
+    assert (end.code, end.node_fault) == (126, True)
     assert "Too many open files" in end.reason
     again = World(["/bin/true"], tmp_path / "again", type="uni")
     again.start(nodes)

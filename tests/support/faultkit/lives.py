@@ -118,6 +118,7 @@ def run_life(bed: Bed, case: Case) -> Result:
     _check(bed, case, job)
     if case.action == "full-disk":  # whoever comes before there is room again finds none
         time.sleep(max(0.0, since + FULL_S - time.monotonic()))
+        _give_back(bed)
     canary(bed.cluster)
     bed.check_whole()
     return Result(case, found.state, found.reason, seconds, 0.0)
@@ -134,6 +135,13 @@ def _over(bed: Bed, job: Subject) -> bool:
         return False
 
 
+def _give_back(bed: Bed) -> None:
+    """There is room again: let nodes that could start nothing have work."""
+    for node in bed.cluster.client.nodes():
+        if "cannot start jobs" in node.reason:
+            bed.cluster.client.resume(node.name)
+
+
 def _check(bed: Bed, case: Case, job: Subject) -> None:
     """It is there once, ran once, and ended as it should."""
     named = [row for row in gather(bed.cluster.state).jobs.values() if row.name == job.name]
@@ -143,7 +151,7 @@ def _check(bed: Bed, case: Case, job: Subject) -> None:
     found = bed.cluster.client.job(job.number)
     if (case.process == "shim" and case.ends) or case.name in _UNSTARTED:
         # Nobody is left who could know how its processes would have ended, or they never were.
-        assert found.state in ("FAILED", "CANCELLED"), found
+        assert found.state in ("FAILED", "NODE_FAIL", "CANCELLED"), found
         assert found.reason
     elif case.kind == "run":
         assert (found.state, found.exit_code) == ("FAILED", CODE), bed.cluster.report(job.number)

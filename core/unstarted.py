@@ -1,0 +1,32 @@
+"""Starts that failed for a reason of their node: it gets no more, and who was to run there is free.
+
+What could not be started on a node can be started on another one. That ends: each such failure
+drains a node, and only an operator gives it back.
+"""
+
+from pliant.core import ending, membership
+from pliant.core.events import NodeDrained, ProcessesExited
+from pliant.core.jobs import Exit
+from pliant.core.lifecycle import ACTIVE_STATES
+from pliant.core.processors import of
+from pliant.core.state import State
+
+
+def exited(state: State, event: ProcessesExited) -> None:
+    """Processes are gone, or never were."""
+    job = state.jobs.get(event.job)
+    if job is not None and job.run == event.run and job.state in ACTIVE_STATES:
+        faults = [exit for exit in event.exits if exit.node_fault]
+        if faults:
+            # Before anybody is given its processors again.
+            _drain(state, faults)
+    ending.exited(state, event)
+
+
+def _drain(state: State, faults: list[Exit]) -> None:
+    for node in state.ledger.nodes_of(of([exit.processor for exit in faults])):
+        if not node.drained:
+            remedy = f"then `pliant node resume {node.name}`"
+            reason = f"{faults[0].reason}, {remedy}"
+            state.note("node.warning", f"node {node.name} {faults[0].reason}: it is drained")
+            membership.drained(state, NodeDrained(node.name, reason))

@@ -1,0 +1,48 @@
+"""The order to start a world: written down, or refused for a fault of the order or of the node.
+
+A node that can start nothing now, whatever it is, says so: the server sends the job elsewhere and
+gives this node no more until somebody has seen to it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pliant.nodectl.complaints import told
+from pliant.nodectl.controller_orders import OrderError, make_request
+from pliant.nodectl.controller_worlds import World, refusal
+from pliant.nodectl.settings import Settings
+from pliant.nodectl.spool import Spool
+from pliant.protos import node_pb2 as wire
+
+#: What begins the reason of each fault of a node.
+CANNOT_START = "cannot start jobs"
+
+
+class NotStartedError(Exception):
+    """Nothing of a world is started here; the text says why."""
+
+    def __init__(self, reason: str, report: wire.NodeReport) -> None:
+        super().__init__(reason)
+        self.report = report
+
+
+def write_order(
+    order: wire.StartWorld, settings: Settings, folder: Path, boot: str, contact: float | None
+) -> World:
+    """Put a world into the spool folder, which is made again if somebody has removed it.
+
+    Raises:
+        NotStartedError: with the report for the server.
+    """
+    try:
+        request = make_request(order, settings, folder, boot)
+        request.contact = contact or 0.0
+        folder.mkdir(mode=0o700, exist_ok=True)
+        return World(request, Spool.create(folder, request, order.token, order.node_list))
+    except (OrderError, ValueError) as error:
+        reason = f"{settings.name}: {error}"
+        raise NotStartedError(reason, refusal(order, reason)) from error
+    except OSError as error:
+        reason = f"{CANNOT_START}: {told(f'spool {folder}', error)}"
+        raise NotStartedError(reason, refusal(order, reason, node_fault=True)) from error

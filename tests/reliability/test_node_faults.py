@@ -1,0 +1,73 @@
+"""Case 47: a node that cannot write its spool swallows no jobs. Its full disk needs root."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from testkit.checker import settled
+from testkit.cluster import Cluster
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
+
+MOUNT = ["mount", "-t", "tmpfs", "-o", "size=1m,mode=0700", "pliant-test"]
+JOBS = 12
+
+
+@pytest.fixture
+def disk(state_dir: Path) -> Iterator[Path]:
+    """Put the folder of the first node on a small file system; skip where that is not allowed."""
+    folder = state_dir / "node-n1"
+    folder.mkdir(mode=0o700)
+    done = subprocess.run([*MOUNT, str(folder)], capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"a file system cannot be mounted here: {done.stderr.strip()}")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+@pytest.fixture
+def cluster(disk: Path) -> Iterator[Cluster]:
+    cluster = Cluster(disk.parent.parent, nodes=2, slots=2, strategy="fcfs")
+    cluster.up()
+    yield cluster
+    cluster.down()
+
+
+def fill(disk: Path) -> Path:
+    """Leave no room."""
+    ballast = disk / "ballast"
+    with open(ballast, "wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(bytes(4096))
+        except OSError:
+            pass
+    return ballast
+
+
+def test_case_47_a_node_without_room_gets_no_more_and_its_jobs_run_elsewhere(
+    cluster: Cluster, disk: Path
+) -> None:
+    client = cluster.client
+    ballast = fill(disk)
+    jobs = [
+        client.submit("/bin/sh", "-c", "sleep 0.1", stdout="/dev/null", requeue=False)
+        for _ in range(JOBS)
+    ]
+    ended = [cluster.wait_for(job, lambda job: job.final, "a job to end") for job in jobs]
+    assert [job.state for job in ended] == ["COMPLETED"] * JOBS
+    full, other = sorted(client.nodes(), key=lambda node: node.name)
+    assert (full.state, other.state) == ("DRAINED", "UP")
+    assert full.reason == (
+        f"cannot start jobs: spool {disk}/spool: No space left on device; make room, "
+        "then `pliant node resume n1`"
+    )
+    ballast.unlink()
+    client.resume("n1")
+    both = client.submit("true", sizes=4, stdout="/dev/null")
+    assert cluster.wait_for(both, lambda job: job.final, "a job").state == "COMPLETED"
+    settled(cluster.state)
