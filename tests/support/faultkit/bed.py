@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -13,6 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from faultkit.cases import FULL_S
 from pliant.client.demo_checks import segments_of
 from testkit import leaks, wait_until
 from testkit.checker import settled
@@ -120,6 +122,13 @@ class Bed:
             return not gone(self.cluster.daemon(name))
         except (OSError, LookupError, ValueError, psutil.NoSuchProcess):
             return False
+
+    def give_back(self, since: float) -> None:
+        """Let nodes that could start nothing have work when their disk has room again."""
+        for node in self.cluster.client.nodes():
+            if "cannot start jobs" in node.reason:
+                time.sleep(max(0.0, since + FULL_S - time.monotonic()))
+                self.cluster.client.resume(node.name)
 
     def check_whole(self) -> None:
         """Nothing is left of the last case: processors, processes, segments, words in the logs."""

@@ -118,7 +118,7 @@ def run_life(bed: Bed, case: Case) -> Result:
     _check(bed, case, job)
     if case.action == "full-disk":  # whoever comes before there is room again finds none
         time.sleep(max(0.0, since + FULL_S - time.monotonic()))
-        _give_back(bed)
+        bed.give_back(since)
     canary(bed.cluster)
     bed.check_whole()
     return Result(case, found.state, found.reason, seconds, 0.0)
@@ -133,13 +133,6 @@ def _over(bed: Bed, job: Subject) -> bool:
         return bool(job.numbers) and bed.cluster.client.job(job.numbers[0]).final
     except ClientError:
         return False
-
-
-def _give_back(bed: Bed) -> None:
-    """There is room again: let nodes that could start nothing have work."""
-    for node in bed.cluster.client.nodes():
-        if "cannot start jobs" in node.reason:
-            bed.cluster.client.resume(node.name)
 
 
 def _check(bed: Bed, case: Case, job: Subject) -> None:

@@ -58,6 +58,7 @@ def run_case(bed: Bed, case: Case) -> Result:
     found = _settled(bed, job, asking)
     seconds = time.monotonic() - since
     bed.tell("")
+    bed.give_back(since)
     if found.final:
         verdict = "FAILED"
         _check_failed(case, found)
