@@ -53,7 +53,7 @@ class Daemon:
             return 0
         if not procs.alive(pid) or (start and start != [procs.started(pid)]):
             return 0
-        if path == self.lock and not self.lock.startswith(f"{_state_of(pid)}/"):
+        if path == self.lock and not _is_in(self.lock, _state_of(pid)):
             return 0  # the file stays when its owner has ended, and ids are given again
         line = " ".join([*procs.words(pid), ""])
         return pid if all(mark in line for mark in self.marks) else 0
@@ -135,6 +135,11 @@ def tail(path: str, lines: int = 15, start: int = 0) -> str:
 
 def _state_of(pid: int) -> str:
     return procs.environment(pid).get("PLIANT_STATE_DIR", "")
+
+
+def _is_in(path: str, folder: str) -> bool:
+    """Either may have been named through a link."""
+    return bool(folder) and os.path.realpath(path).startswith(f"{os.path.realpath(folder)}/")
 
 
 def describe_code(code: int) -> str:

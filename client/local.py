@@ -36,6 +36,7 @@ ADDRESS = "server.address"
 
 #: Launchers and shims: a shim outlives its controller with its job.
 _KEEPER = "pliant.nodectl.launcher"
+_LEADERS = {"pliant.server", "pliant.nodectl"}
 #: What a cluster that is started inside a job must not take for its own.
 _OF_A_JOB = {"PLIANT_JOB", "PLIANT_TOKEN_FILE"}
 
@@ -196,19 +197,21 @@ class LocalCluster:
 
     def leads(self, pid: int) -> bool:
         """Return whether a process is its server or one of its controllers."""
-        line = " ".join(procs.words(pid))
-        daemon = "pliant.server" in line or ("pliant.nodectl" in line and _KEEPER not in line)
-        return daemon and procs.environment(pid).get("PLIANT_STATE_DIR") == self.state
+        return procs.program(pid) in _LEADERS and self._is_of(pid)
 
     def keeps_jobs(self, pid: int) -> bool:
         """Return whether a process starts and reaps those of its jobs."""
-        keeper = _KEEPER in " ".join(procs.words(pid))
-        return keeper and procs.environment(pid).get("PLIANT_STATE_DIR") == self.state
+        return procs.program(pid) == _KEEPER and self._is_of(pid)
+
+    def _is_of(self, pid: int) -> bool:
+        state = procs.environment(pid).get("PLIANT_STATE_DIR", "")
+        return bool(state) and os.path.realpath(state) == os.path.realpath(self.state)
 
     def works(self, pid: int) -> bool:
         """Return whether a process works for one of its jobs."""
         env = procs.environment(pid)
-        return "PLIANT_JOB" in env and env.get("PLIANT_TOKEN_FILE", "").startswith(self.state + "/")
+        token = os.path.realpath(env.get("PLIANT_TOKEN_FILE", "/"))
+        return "PLIANT_JOB" in env and token.startswith(os.path.realpath(self.state) + "/")
 
     @contextmanager
     def locked(self) -> Iterator[None]:

@@ -52,6 +52,32 @@ def words(pid: int) -> list[str]:
     return [os.fsdecode(word) for word in _read(pid, "cmdline").split(b"\0") if word]
 
 
+def program(pid: int) -> str:
+    """Return the module that a Python process runs, ``pliant.WORD`` for `pliant WORD`; or nothing.
+
+    Only words at their places count: a shell or a pager may name a module anywhere.
+    """
+    first, *rest = words(pid) or [""]
+    if not os.path.basename(first).startswith("python"):
+        return ""
+    while rest and rest[0].startswith("-") and rest[0] not in {"-m", "-c"}:
+        rest = rest[1:]  # of the interpreter
+    if len(rest) < 2 or rest[0] == "-c":
+        return ""
+    if rest[0] == "-m":
+        return rest[1]
+    return f"pliant.{rest[1]}" if os.path.basename(rest[0]) == "pliant" else ""
+
+
+def ancestors() -> set[int]:
+    """Return this process, its parent, and so on."""
+    found, pid = set[int](), os.getpid()
+    while pid and pid not in found:
+        found.add(pid)
+        pid = parent(pid)
+    return found
+
+
 def environment(pid: int) -> dict[str, str]:
     """Return the environment that a process began with; empty for those of others."""
     pairs = (os.fsdecode(entry).partition("=") for entry in _read(pid, "environ").split(b"\0"))
@@ -67,8 +93,9 @@ def _read(pid: int, name: str) -> bytes:
 
 
 def find(wanted: Callable[[int], bool]) -> list[int]:
-    """Return the living processes, but this one, that a test accepts."""
-    return [pid for pid in pids() if pid != os.getpid() and wanted(pid) and alive(pid)]
+    """Return the living processes, but this one and its ancestors, that a test accepts."""
+    own = ancestors()
+    return [pid for pid in pids() if pid not in own and wanted(pid) and alive(pid)]
 
 
 def send(pid: int, number: signal.Signals) -> None:
@@ -91,13 +118,14 @@ def wait_gone(targets: Iterable[int], timeout_s: float) -> list[int]:
 
 def end(targets: Iterable[int], grace_s: float) -> list[int]:
     """Ask processes to end, then end them; return those that are there in spite of it."""
-    left = [pid for pid in targets if alive(pid)]
-    for pid in left:
+    # An id may be given again while we wait: only a process that began when it did is the one.
+    born = {pid: started(pid) for pid in targets if alive(pid)}
+    for pid in born:
         send(pid, signal.SIGTERM)
-    left = wait_gone(left, grace_s)
+    left = [pid for pid in wait_gone(born, grace_s) if started(pid) == born[pid]]
     for pid in left:
         send(pid, signal.SIGKILL)
-    return wait_gone(left, 5.0)
+    return [pid for pid in wait_gone(left, 5.0) if started(pid) == born[pid]]
 
 
 def adopt_orphans() -> None:

@@ -119,8 +119,10 @@ def server(state_dir: Path) -> Iterator[FakeServer]:
 @pytest.fixture
 def state(state_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Return the state folder of a cluster of pretending daemons; whatever is left of it ends."""
-    monkeypatch.setattr(local, "SERVER", (sys.executable, PRETEND, "pliant.server"))
-    monkeypatch.setattr(local, "CONTROLLER", (sys.executable, PRETEND, "pliant.nodectl"))
+    pliant = state_dir.parent / "pliant"
+    pliant.symlink_to(PRETEND)
+    monkeypatch.setattr(local, "SERVER", (sys.executable, str(pliant), "server"))
+    monkeypatch.setattr(local, "CONTROLLER", (sys.executable, str(pliant), "nodectl"))
     yield state_dir
     left = procs.find(cluster(state_dir).owns)
     procs.end(left, 0.0)

@@ -94,13 +94,13 @@ def listen() -> None:
 
 def main() -> None:
     print("pretending", sys.argv[1:], flush=True)
-    if TROUBLE == "deaf" and "pliant.server" in sys.argv:
+    if TROUBLE == "deaf" and sys.argv[1] == "server":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if TROUBLE == "dies" and "n2" in sys.argv:
         sys.exit("nothing works today")
     if "--check" in sys.argv:
         sys.exit("pliant server: no such thing" if TROUBLE == "refuses" else 0)
-    if "pliant.server" in sys.argv:
+    if sys.argv[1] == "server":
         listen()
     name = sys.argv[sys.argv.index("--name") + 1]
     own(STATE / f"node-{name}", "lock")

@@ -15,7 +15,7 @@ from pliant.client.cluster import down, up
 from pliant.client.shape import Shape, remembered
 from testkit import wait_until
 
-from .pretended import PRETEND, cluster, running
+from .pretended import cluster, running
 
 Capture = pytest.CaptureFixture[str]
 
@@ -247,11 +247,12 @@ def test_wrong_usage(words: list[str]) -> None:
         up(words)
 
 
-FOREGROUND = f"""
-import sys
+FOREGROUND = """
+import os, sys
 from pliant.client import local
-local.SERVER = (sys.executable, {PRETEND!r}, "pliant.server")
-local.CONTROLLER = (sys.executable, {PRETEND!r}, "pliant.nodectl")
+pliant = os.path.join(os.path.dirname(os.environ["PLIANT_RUN_DIR"]), "pliant")
+local.SERVER = (sys.executable, pliant, "server")
+local.CONTROLLER = (sys.executable, pliant, "nodectl")
 from pliant.client.cluster import up
 sys.exit(up(["--nodes", "2", "--slots", "2"]))
 """

@@ -149,3 +149,37 @@ def test_down_ends_the_processes_of_jobs_without_a_server(state: Path, capsys: C
         for process in (job, other):
             process.kill()
             process.wait()
+
+
+def test_down_leaves_processes_alone_that_only_name_a_daemon(state: Path) -> None:
+    assert up(["--nodes", "1", "--detach"]) == 0
+    env = {**os.environ, "PLIANT_STATE_DIR": str(state)}
+    lines = (["sh", "-c", "sleep 60; : pliant.server"], ["tail", "-f", "pliant.nodectl.launcher"])
+    (state.parent / "pliant.nodectl.launcher").touch()
+    others = [subprocess.Popen(line, env=env, cwd=state.parent) for line in lines]
+    try:
+        wait_until(lambda: all("PLIANT_STATE_DIR" in procs.environment(p.pid) for p in others))
+        assert down([]) == 0
+        assert [other.poll() for other in others] == [None, None]
+    finally:
+        for other in others:
+            procs.end([*_children(other.pid), other.pid], 0.0)
+            other.wait()
+
+
+def _children(pid: int) -> list[int]:
+    return procs.find(lambda each: procs.parent(each) == pid)
+
+
+def test_down_through_a_link_without_the_run_directory(
+    state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert up(["--nodes", "1", "--detach"]) == 0
+    pids = running(state).values()
+    shutil.rmtree(state.parent / "run")
+    link = state.parent / "link"
+    link.symlink_to(state)
+    with monkeypatch.context() as patch:
+        patch.setenv("PLIANT_STATE_DIR", str(link))
+        assert down([]) == 0
+    assert not any(map(procs.alive, pids))
