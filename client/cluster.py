@@ -23,7 +23,7 @@ from pliant.client.numbers import whole
 from pliant.client.output import INTERRUPTED, Parser, fail, run_command
 from pliant.client.paths import run_dir, state_dir
 from pliant.client.shape import Shape, remember
-from pliant.client.teardown import jobs_left, stop, sweep
+from pliant.client.teardown import jobs_left, stop, sweep, unburied
 from pliant.core.words import many
 
 
@@ -221,6 +221,12 @@ def _take_down(cluster: LocalCluster, progress: _Progress, *, keep_jobs: bool = 
             "pliant down",
             f"{many(len(ended), 'job')} could not be cancelled ({_listed(ended)}): no server "
             "answered, so their processes were ended; the next `pliant up` tells how",
+        )
+    if not keep_jobs and unburied(cluster):
+        fail(
+            "pliant down",
+            "warning: nobody has noted how some worlds ended: processes of theirs that hide may be "
+            "left; `pliant up` and `pliant down` once more end them",
         )
     for pid in left:
         fail("pliant down", f"process {pid} is still there: {' '.join(procs.words(pid))}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import time
 from contextlib import suppress
@@ -43,6 +44,12 @@ def jobs_left(cluster: LocalCluster) -> list[int]:
     """Return the jobs of which processes run, whether there is a server or not."""
     found = (procs.environment(pid) for pid in procs.find(cluster.works))
     return sorted({int(env["PLIANT_JOB"]) for env in found if "PLIANT_JOB" in env})
+
+
+def unburied(cluster: LocalCluster) -> bool:
+    """Return whether worlds still have their secret: it goes when all that was theirs has gone."""
+    pattern = os.path.join(glob.escape(cluster.state), "node-*", "spool", "*", "token")
+    return bool(glob.glob(pattern))
 
 
 def sweep(cluster: LocalCluster, *, keep_jobs: bool = False) -> list[int]:

@@ -183,3 +183,11 @@ def test_down_through_a_link_without_the_run_directory(
         patch.setenv("PLIANT_STATE_DIR", str(link))
         assert down([]) == 0
     assert not any(map(procs.alive, pids))
+
+
+def test_down_tells_of_worlds_that_nobody_has_ended(state: Path, capsys: Capture) -> None:
+    world = state / "node-n1" / "spool" / "w"
+    world.mkdir(parents=True)
+    (world / "token").touch()
+    assert down([]) == 0
+    assert "may be left; `pliant up` and `pliant down` once more" in capsys.readouterr().err
