@@ -23,7 +23,7 @@ from pliant.nodectl.controller_kills import Kills
 from pliant.nodectl.controller_launcher import LauncherHandle, Listener
 from pliant.nodectl.controller_link import Link, StaleServerError, server_finder
 from pliant.nodectl.controller_shims import ShimServer
-from pliant.nodectl.controller_starts import CANNOT_START, NotStartedError, write_order
+from pliant.nodectl.controller_starts import CANNOT_START, NotStartedError, start_again, write_order
 from pliant.nodectl.controller_usage import job_usage, too_many
 from pliant.nodectl.controller_worlds import (
     World,
@@ -216,7 +216,7 @@ class Controller:
     def _start(self, order: wire.StartWorld) -> None:
         known = self._worlds.get(order.world)
         if known is not None:
-            for report in known.unacknowledged():
+            for report in start_again(order, known, self._settings):
                 self._link.report(report)
             return
         if order.world in self._past:  # said twice, or by a server on an old copy

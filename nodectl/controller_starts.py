@@ -46,3 +46,16 @@ def write_order(
     except OSError as error:
         reason = f"{CANNOT_START}: {told(f'spool {folder}', error)}"
         raise NotStartedError(reason, refusal(order, reason, node_fault=True)) from error
+
+
+def start_again(order: wire.StartWorld, known: World, settings: Settings) -> list[wire.NodeReport]:
+    """Return the answer to an order that was carried out, or was another one of the same name.
+
+    Whoever gives it may be on an older copy of the database: it may have placed the world anew, and
+    have forgotten ends that it has acknowledged.
+    """
+    if known.request.ranks != [(place.rank, place.processor) for place in order.ranks]:
+        here = "a world of this name runs here on other processors"
+        return [refusal(order, f"{settings.name}: {here}")]
+    known.acknowledged.clear()
+    return known.unacknowledged()

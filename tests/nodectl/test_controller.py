@@ -359,6 +359,21 @@ def test_an_order_to_start_what_has_ended_is_answered_and_not_carried_out(
     assert node.worlds() == []
 
 
+def test_case_31_an_order_to_start_what_runs_here_otherwise_is_refused(
+    server: FakeServer, node: Node, tmp_path: Path
+) -> None:
+    world = World(["sleep", "600"], tmp_path / "out", type="uni")
+    world.start(server)
+    wait_until(lambda: len(node.worlds()) == 1)
+    (order,) = world.orders().values()
+    for place in order.ranks:
+        place.processor += 1
+    server.send(node.name, wire.NodeOrder(start_world=order))
+    said = (world.name, f"{node.name}: a world of this name runs here on other processors")
+    wait_until(lambda: said in server.reasons)
+    assert len(node.worlds()) == 1
+
+
 def test_many_short_worlds_end_and_leave_nothing(
     server: FakeServer, node: Node, tmp_path: Path
 ) -> None:
