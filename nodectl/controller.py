@@ -175,6 +175,8 @@ class Controller:
         if server != self._obeyed:
             self._obeyed = server
             write_generation(self._state / "generation", server)
+            for world in self._worlds.values():  # it may have an older copy, without their ends
+                world.acknowledged.clear()
         return [report for world in self._worlds.values() for report in world.unacknowledged()]
 
     def usage(self) -> list[wire.JobUsage]:

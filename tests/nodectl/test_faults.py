@@ -396,3 +396,24 @@ def test_a_second_shim_of_a_world_is_told_to_end(
     assert rank.alive()
     let_go(tmp_path, 4)
     assert world.ends(server)[0].code == 4
+
+
+def test_case_31_a_later_server_is_told_ends_that_an_earlier_one_has_acknowledged(
+    server: FakeServer, node: Node, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    script = f"[ $PLIANT_PROCESSOR = 0 ] || while [ ! -e '{gate}' ]; do sleep 0.05; done"
+    world = World(["sh", "-c", script], tmp_path / "out", placement={node.name: [0, 1]})
+    world.start(server)
+    first = (world.name, 0)
+    wait_until(lambda: first in server.exits)
+    beats = len(server.beats)
+    wait_until(lambda: len(server.beats) > beats + 2, what="the acknowledgement is there")
+    server.stop()
+    server.exits.clear()
+    server.generation = 2
+    server.start()
+    wait_until(lambda: first in server.exits, what="the end to be told again")
+    gate.touch()
+    assert [end.code for end in world.ends(server)] == [0, 0]
+    wait_until(lambda: node.worlds() == [])
