@@ -342,6 +342,8 @@ def start_counted(server: FakeServer, node: Node, tmp_path: Path) -> tuple[World
     world.start(server)
     wait_until(lambda: (tmp_path / "out").exists() and "up" in (tmp_path / "out").read_text())
     (rank,) = wait_until(Spool(node.spool / world.name).ranks).values()
+    # Its shim is known to the controller: a rank may be up before that has called.
+    wait_until(lambda: (node.name, world.name) in server.ready)
     return world, rank
 
 
@@ -389,6 +391,7 @@ def test_a_second_shim_of_a_world_is_told_to_end(
     world, rank = start_counted(server, node, tmp_path)
     told = {"op": "hello", "world": world.name, "pid": os.getpid(), "ready": True}
     with socket.socket(socket.AF_UNIX) as second:
+        second.settimeout(30)
         second.connect(str(node.spool.parent / SOCKET_NAME))
         second.sendall(json.dumps(told | {"fence": None, "exits": []}).encode() + b"\n")
         answer = json.loads(second.makefile().readline())

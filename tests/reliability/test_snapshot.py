@@ -41,7 +41,8 @@ def busy(path: Path) -> Iterator[None]:
         yield
         assert writer.stdin is not None
         writer.stdin.close()
-        assert int(writer.stdout.read()) > JOBS
+        # Who finds the database locked sleeps before the next try: the busier of two gets less.
+        assert int(writer.stdout.read()) > JOBS // 10
 
 
 def test_case_15_users_hear_nothing_of_others_who_write(state_dir: Path) -> None:
