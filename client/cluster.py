@@ -23,7 +23,7 @@ from pliant.client.numbers import whole
 from pliant.client.output import INTERRUPTED, Parser, fail, run_command
 from pliant.client.paths import run_dir, state_dir
 from pliant.client.shape import Shape, remember
-from pliant.client.teardown import jobs_left, stop, sweep, unburied
+from pliant.client.teardown import bury, jobs_left, stop, sweep, unburied
 from pliant.core.words import many
 
 
@@ -142,6 +142,7 @@ def _up(options: argparse.Namespace) -> int:
             procs.adopt_orphans()
         try:
             with cluster.locked():
+                cluster.recall()  # another one may have brought it up while this one waited
                 cluster.check_owner()
                 shape = _wanted(options, cluster.shape)
                 if shape != cluster.shape or not cluster.running():
@@ -214,6 +215,7 @@ def _take_down(cluster: LocalCluster, progress: _Progress, *, keep_jobs: bool = 
     with cluster.locked():
         ended = stop(cluster, progress, keep_jobs=keep_jobs)
         left = sweep(cluster, keep_jobs=keep_jobs)
+        unable = [] if keep_jobs else bury(cluster, progress)
         cluster.disown()
     progress.end()
     if ended:
@@ -222,15 +224,12 @@ def _take_down(cluster: LocalCluster, progress: _Progress, *, keep_jobs: bool = 
             f"{many(len(ended), 'job')} could not be cancelled ({_listed(ended)}): no server "
             "answered, so their processes were ended; the next `pliant up` tells how",
         )
-    if not keep_jobs and unburied(cluster):
-        fail(
-            "pliant down",
-            "warning: nobody has noted how some worlds ended: processes of theirs that hide may be "
-            "left; `pliant up` and `pliant down` once more end them",
-        )
+    for node in unable:
+        log = os.path.join(cluster.state, f"node-{node}", "nodectl.log")
+        fail("pliant down", f"jobs of node {node} could not all be ended: see {log}")
     for pid in left:
         fail("pliant down", f"process {pid} is still there: {' '.join(procs.words(pid))}")
-    return 1 if left else 0
+    return 1 if left or unable else 0
 
 
 def _down(options: argparse.Namespace) -> int:
@@ -242,7 +241,7 @@ def _down(options: argparse.Namespace) -> int:
     cluster.check_owner()
     with Interrupts() as interrupts:
         interrupts.ignore()
-        was = cluster.running() or procs.find(cluster.owns)
+        was = cluster.running() or procs.find(cluster.owns) or unburied(cluster)
         try:
             code = _take_down(cluster, _Progress(), keep_jobs=options.keep_jobs)
         except OSError as error:

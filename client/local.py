@@ -93,6 +93,11 @@ class LocalCluster:
         with suppress(FileNotFoundError):
             os.unlink(self._owner)
 
+    def recall(self) -> None:
+        """Have the shape that its state directory keeps by now."""
+        self.shape = remembered(self.state) or Shape()
+        self._build()
+
     def choose(self, shape: Shape) -> None:
         """Take another shape; it is to be kept when it has come up.
 

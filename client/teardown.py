@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import glob
 import os
+import subprocess
 import time
 from contextlib import suppress
 from typing import Any
 
-from pliant.client import procs
+from pliant.client import local, procs
 from pliant.client.connection import Connection
 from pliant.client.daemons import Daemon, wait_until_gone
 from pliant.client.errors import NoServerError, RequestError
-from pliant.client.local import ADDRESS, DOWN_REASON, STOP_TIMEOUT_S, LocalCluster, Report
+from pliant.client.local import (
+    ADDRESS,
+    DOWN_REASON,
+    STOP_TIMEOUT_S,
+    LocalCluster,
+    Report,
+)
 from pliant.client.paths import SOCKET
 from pliant.core.words import many
 
@@ -46,10 +53,34 @@ def jobs_left(cluster: LocalCluster) -> list[int]:
     return sorted({int(env["PLIANT_JOB"]) for env in found if "PLIANT_JOB" in env})
 
 
-def unburied(cluster: LocalCluster) -> bool:
-    """Return whether worlds still have their secret: it goes when all that was theirs has gone."""
-    pattern = os.path.join(glob.escape(cluster.state), "node-*", "spool", "*", "token")
-    return bool(glob.glob(pattern))
+def bury(cluster: LocalCluster, report: Report) -> list[str]:
+    """Have nodes end what hides of worlds that nobody keeps any more, and note how they ended.
+
+    Only what a node has noted of them tells of a process that left its session, its parent and its
+    environment.
+
+    Returns:
+        The nodes that could not.
+    """
+    if nodes := unburied(cluster):
+        report(f"ending what is left of jobs on {many(len(nodes), 'node')}")
+    for node in nodes:
+        with open(os.path.join(cluster.state, f"node-{node}", "nodectl.log"), "ab") as log:
+            subprocess.run(
+                [*local.CONTROLLER, "--end-jobs", "--name", node],
+                env=cluster.environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                check=False,
+            )
+    return unburied(cluster)
+
+
+def unburied(cluster: LocalCluster) -> list[str]:
+    """Return the nodes where a world has its secret still, which goes with the last of it."""
+    found = glob.glob(os.path.join(glob.escape(cluster.state), "node-*", "spool", "*", "token"))
+    return sorted({path.split(os.sep)[-4].removeprefix("node-") for path in found})
 
 
 def sweep(cluster: LocalCluster, *, keep_jobs: bool = False) -> list[int]:

@@ -24,17 +24,9 @@ from pliant.nodectl.controller_launcher import LauncherHandle, Listener
 from pliant.nodectl.controller_link import Link, StaleServerError, server_finder
 from pliant.nodectl.controller_shims import ShimServer
 from pliant.nodectl.controller_starts import CANNOT_START, NotStartedError, start_again, write_order
+from pliant.nodectl.controller_takeover import UNREADABLE, bury, discard, load_world
 from pliant.nodectl.controller_usage import job_usage, too_many
-from pliant.nodectl.controller_worlds import (
-    World,
-    bury,
-    discard,
-    load_world,
-    note_missing,
-    refusal,
-    spool_folder,
-    watch,
-)
+from pliant.nodectl.controller_worlds import World, note_missing, refusal, spool_folder, watch
 from pliant.nodectl.generation import Obeyed, read_generation, write_generation
 from pliant.nodectl.settings import Settings
 from pliant.nodectl.shim_exec import NOT_USABLE
@@ -108,7 +100,7 @@ class Controller:
         for spool in spools(spool_folder(self._state)):
             try:
                 world = load_world(spool, self._boot)
-            except (OSError, ValueError, TypeError, KeyError) as error:
+            except UNREADABLE as error:
                 logger.error("%s is unreadable and removed: %s", spool.directory, error)
                 await discard(spool)
                 continue

@@ -10,7 +10,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -35,6 +35,7 @@ def main(argv: list[str]) -> int:
     """
     options = vars(_parser().parse_args(argv))
     path, check = options.pop("config"), options.pop("check")
+    end_jobs = options.pop("end_jobs")
     given = {name: value for name, value in options.items() if value is not None}
     try:
         settings = load(path, given)
@@ -50,7 +51,7 @@ def main(argv: list[str]) -> int:
         level=settings.log_level.upper(),
         format=f"%(asctime)s %(levelname)s nodectl[{settings.name}] %(message)s",
     )
-    return _serve(settings)
+    return _have_node(settings, _end_jobs if end_jobs else _run)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -59,6 +60,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--config", metavar="FILE", help="settings, as YAML")
     parser.add_argument("--check", action="store_true", help="check the settings and exit")
+    parser.add_argument(
+        "--end-jobs",
+        action="store_true",
+        help="end what runs of jobs on this node, whose controller is not running, and exit",
+    )
     parser.add_argument("--name", help="of this node (default: the host's)")
     parser.add_argument("--slots", type=_digits, help="processes of jobs that run at a time")
     parser.add_argument("--server", metavar="HOST:PORT", help="where the server is")
@@ -85,7 +91,10 @@ def _digits(text: str) -> int:
     return int(text)
 
 
-def _serve(settings: Settings) -> int:
+def _have_node(
+    settings: Settings, work: Callable[[Settings, Path, Path], Coroutine[None, None, int]]
+) -> int:
+    """Do something in the state and run folders of a node while nobody else does."""
     state = state_folder() / f"node-{settings.name}"
     run = run_folder()
     identify(node=settings.name)
@@ -93,14 +102,22 @@ def _serve(settings: Settings) -> int:
         for folder in (state, run):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with _only_one(state, settings.name), _pid_file(run / f"node-{settings.name}.pid"):
-            _say_whose_jobs_run()
-            return asyncio.run(_run(settings, state, run))
+            return asyncio.run(work(settings, state, run))
     except (BusyError, OSError) as error:
         logger.error("%s", error)
         return _FAILED
 
 
+async def _end_jobs(_settings: Settings, state: Path, _run: Path) -> int:
+    from pliant.nodectl.controller_takeover import end_all
+    from pliant.nodectl.controller_worlds import spool_folder
+
+    folder = spool_folder(state)
+    return _FAILED if folder.is_dir() and await end_all(folder) else _OK
+
+
 async def _run(settings: Settings, state: Path, run: Path) -> int:
+    _say_whose_jobs_run()
     # Before grpc is imported: this process only ever spawns, and hooks for forks can hang it.
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
     from pliant.nodectl.controller import Controller

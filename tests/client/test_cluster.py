@@ -8,11 +8,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from pliant.client import local, procs
 from pliant.client.cluster import down, up
-from pliant.client.shape import Shape, remembered
+from pliant.client.shape import Shape, remember, remembered
 from testkit import wait_until
 
 from .pretended import cluster, running
@@ -254,20 +255,25 @@ pliant = os.path.join(os.path.dirname(os.environ["PLIANT_RUN_DIR"]), "pliant")
 local.SERVER = (sys.executable, pliant, "server")
 local.CONTROLLER = (sys.executable, pliant, "nodectl")
 from pliant.client.cluster import up
-sys.exit(up(["--nodes", "2", "--slots", "2"]))
+sys.exit(up(sys.argv[1:]))
 """
+
+
+def start_up(*words: str, trouble: str = "") -> subprocess.Popen[str]:
+    """Start `pliant up` as another process does."""
+    return subprocess.Popen(
+        [sys.executable, "-c", FOREGROUND, *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PRETEND": trouble},
+    )
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("moment", ["when it is up", "at once"])
 def test_in_the_foreground_until_a_signal(state: Path, number: signal.Signals, moment: str) -> None:
-    process = subprocess.Popen(
-        [sys.executable, "-c", FOREGROUND],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PRETEND": "deaf"} if moment == "at once" else None,
-    )
+    process = start_up("--nodes", "2", trouble="deaf" if moment == "at once" else "")
     assert process.stdout is not None
     if moment == "when it is up":
         assert process.stdout.readline().startswith("up: ")
@@ -277,3 +283,17 @@ def test_in_the_foreground_until_a_signal(state: Path, number: signal.Signals, m
     _, err = process.communicate(timeout=40)
     assert process.returncode == (0 if moment == "when it is up" else 130), err
     assert procs.find(cluster(state).owns) == []
+
+
+def test_one_that_waited_for_another_takes_the_cluster_that_it_finds(state: Path) -> None:
+    with cluster(state).locked():
+        process = start_up("--detach")
+        lock, other = str(state / "cluster.lock"), psutil.Process(process.pid)
+        wait_until(
+            lambda: lock in {file.path for file in other.open_files()}, what="it to want the lock"
+        )
+        remember(str(state), Shape(nodes=2, slots=3))
+    out, err = process.communicate(timeout=60)
+    assert out.startswith("up: 2 nodes with 3 processors each"), err
+    assert sorted(running(state)) == ["node-n1", "node-n2", "server"]
+    assert down([]) == 0

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from pliant.client.connection import Connection
-from pliant.client.errors import NoServerError, RequestError
+from pliant.client.errors import NoServerError, RequestError, SilentServerError
+from pliant.client.waiting import send_job
 
 
 def test_many_requests_on_one_connection(server: Any) -> None:
@@ -51,6 +52,16 @@ def test_a_server_that_does_not_answer(server: Any) -> None:
     server.answers["ping"] = {"raw": b"no line yet"}
     with Connection(timeout_s=0.1) as link, pytest.raises(NoServerError, match=r"within 0\.1 s"):
         link.request("ping")
+
+
+def test_a_submission_waits_once_for_a_server_that_does_not_answer(server: Any) -> None:
+    server.answers["submit"] = {"raw": b"no line yet"}
+    with (
+        Connection(timeout_s=0.1) as link,
+        pytest.raises(SilentServerError, match=r"within 0\.1 s .* carried out is unknown"),
+    ):
+        send_job(link, {}, patience_s=60.0)
+    assert len(server.requests) == 1
 
 
 def test_a_long_answer(server: Any) -> None:

@@ -185,9 +185,26 @@ def test_down_through_a_link_without_the_run_directory(
     assert not any(map(procs.alive, pids))
 
 
-def test_down_tells_of_worlds_that_nobody_has_ended(state: Path, capsys: Capture) -> None:
-    world = state / "node-n1" / "spool" / "w"
-    world.mkdir(parents=True)
-    (world / "token").touch()
+def test_down_has_nodes_bury_worlds_that_nobody_keeps(
+    state: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worlds = [state / f"node-{name}" / "spool" / "w" for name in ("n1", "n2")]
+    for world in worlds:
+        world.mkdir(parents=True)
+        (world / "token").touch()
+    with monkeypatch.context() as patch:
+        patch.setenv("PRETEND", "stuck")
+        assert down([]) == 1
+    said = capsys.readouterr()
+    assert said.out == "down: not all is gone\n"
+    for name in ("n1", "n2"):
+        log = state / f"node-{name}" / "nodectl.log"
+        assert f"jobs of node {name} could not all be ended: see {log}" in said.err
+    assert down(["--keep-jobs"]) == 0
+    assert all((world / "token").exists() for world in worlds)
     assert down([]) == 0
-    assert "may be left; `pliant up` and `pliant down` once more" in capsys.readouterr().err
+    said = capsys.readouterr()
+    assert "ending what is left of jobs on 2 nodes" in said.err
+    assert not any((world / "token").exists() for world in worlds)
+    assert down([]) == 0
+    assert capsys.readouterr() == ("down: nothing was up\n", "")

@@ -56,6 +56,26 @@ def test_case_44_a_daemon_that_leaves_everything_behind_does_not_outlive_its_shi
     wait_until(lambda: not control_group.members(shim) and node.worlds() == [])
 
 
+@pytest.mark.parametrize("shim", ["killed", "alive"])
+def test_case_44_a_node_without_controller_is_told_to_end_its_jobs(
+    server: FakeServer, node: Node, tmp_path: Path, shim: str
+) -> None:
+    world, daemon = start(server, tmp_path, STAYS)
+    keeper = node.shim(world)
+    node.kill()
+    if shim == "killed":
+        os.kill(keeper.pid, signal.SIGKILL)
+        wait_until(lambda: not keeper.alive())
+    assert daemon.alive()
+    assert node.end_jobs() == 0
+    assert not daemon.alive()
+    assert not keeper.alive()
+    # The server hears how it ended from the next controller.
+    node.start()
+    (end,) = world.ends(server)
+    assert end.reason == "its node was taken down"
+
+
 @pytest.mark.usefixtures("node")
 def test_case_44_a_daemon_is_ended_with_its_job(server: FakeServer, tmp_path: Path) -> None:
     world, daemon = start(server, tmp_path, GOES)

@@ -14,9 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from pliant.nodectl import controller_worlds, shim, shim_ranks
+from pliant.nodectl import controller_takeover, shim, shim_ranks
 from pliant.nodectl.controller import Controller
-from pliant.nodectl.controller_worlds import SHIM_KILLED, World, end_orphans, note_missing
+from pliant.nodectl.controller_takeover import SHIM_KILLED, end_orphans
+from pliant.nodectl.controller_worlds import World, note_missing
 from pliant.nodectl.launcher import Launcher
 from pliant.nodectl.memory_kills import MemoryKills
 from pliant.nodectl.procfs import Identity
@@ -118,7 +119,7 @@ def test_a_world_without_a_shim_ends_with_the_reason(controller: Controller, wor
 def test_what_nobody_can_end_is_given_up(
     world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(controller_worlds, "orphans_of", lambda *_: [os.getpid()])
+    monkeypatch.setattr(controller_takeover, "orphans_of", lambda *_: [os.getpid()])
     monkeypatch.setattr(os, "kill", fail(errno.EPERM))
     turns = 0
 

@@ -138,6 +138,12 @@ class Node:
         self.process.wait(timeout=30)
         self.server.nodes.pop(self.name, None)
 
+    def end_jobs(self) -> int:
+        """Have all its jobs ended while it has no controller; the exit code."""
+        command = [sys.executable, "-m", "pliant.nodectl", "--name", self.name, "--end-jobs"]
+        with open(self.log, "ab") as log:
+            return subprocess.run(command, stdout=log, stderr=log, check=False).returncode
+
     def shim(self, world: World) -> Identity:
         """Who keeps a world that was started."""
         shim = Spool(self.spool / world.name).shim()

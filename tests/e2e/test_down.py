@@ -1,0 +1,49 @@
+"""`pliant down` when nobody is left that could end jobs in order."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import psutil
+import pytest
+
+from pliant.nodectl import control_group
+from testkit import wait_until
+from testkit.cluster import Cluster, gone
+from testkit.commands import run_command
+
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.timeout(150),
+    pytest.mark.skipif(not control_group.home(), reason="no control groups (v2) can be made here"),
+]
+
+#: A process in a session of its own, with an environment of its own, whose parent has ended.
+HIDES = "setsid env -i sh -c 'sleep 600 & echo $! > new; mv new hidden'; exec sleep 600"
+
+
+def test_down_ends_what_hides_when_all_daemons_and_shims_were_killed(
+    state_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = Cluster(state_dir.parent, nodes=2, slots=2, strategy="fcfs")
+    cluster.up()
+    monkeypatch.chdir(tmp_path)
+    job = cluster.client.submit("sh", "-c", HIDES, sizes=1, stdout="/dev/null")
+    wait_until((tmp_path / "hidden").exists, what="a process that hides")
+    hidden = psutil.Process(int((tmp_path / "hidden").read_text()))
+    shims = {parent for rank in cluster.ranks(job) for parent in rank.process.parents()}
+    daemons = set(cluster.daemons().values())
+    me = {psutil.Process(), *psutil.Process().parents()}
+    for process in sorted((daemons | shims) - me, key=lambda each: each.pid):
+        os.kill(process.pid, signal.SIGKILL)
+    assert hidden.is_running()
+    said = run_command("pliant", "down", timeout=60)
+    assert said.code == 0, said
+    assert said.out == "down: all is gone\n"
+    assert gone(hidden)
+    cluster.up()
+    ended = cluster.wait_for(job, lambda each: each.final, "the next cluster to know of its end")
+    assert (ended.state, ended.reason) == ("FAILED", "its node was taken down on n1/0")
+    cluster.down()
