@@ -21,6 +21,7 @@ from typing import Any
 
 from pliant.protos.sockets import take_connections
 from pliant.server.actions import Actions, Peer
+from pliant.server.database.rows import UnreadableRowError
 from pliant.server.requests import RequestError
 from pliant.server.threads import start_thread
 
@@ -113,6 +114,11 @@ class Accept:
             answer = await self._actions.act(_request(line), peer)
         except RequestError as error:
             answer = error.answer()
+        except UnreadableRowError as error:
+            log.error("the job database is damaged: %s; stop the server and recover it", error)
+            answer = RequestError(
+                "the job database is damaged: the server's log says where", kind="internal"
+            ).answer()
         except Exception:
             log.exception("a request failed")
             answer = RequestError(

@@ -133,12 +133,14 @@ def _recover(config: Config) -> int:
         print(f"{path} is good: there is nothing to recover, and nothing was changed")
         return 0
     try:
-        kept, found = recover(path)
+        kept, found, told = recover(path)
     except (DatabaseUnusableError, OSError, sqlite3.Error) as error:
         print(f"pliant server: {path} cannot be recovered: {error}", file=sys.stderr)
         return 1
     rows = ", ".join(f"{number} of {table}" for table, number in found.items())
     print(f"read: {rows}; the damaged file is kept as {kept}")
+    for line in told:
+        print(line)
     return 0
 
 
@@ -183,9 +185,10 @@ def _why_not(config: Config, error: Exception) -> object:
 
     from pliant.server.database.engine import DatabaseUnusableError, no_room, unusable
     from pliant.server.database.faults import has_room, is_no_room
+    from pliant.server.database.rows import UnreadableRowError
 
     match error:
-        case SQLAlchemyError() | sqlite3.Error():
+        case SQLAlchemyError() | sqlite3.Error() | UnreadableRowError():
             return unusable(config.state / "pliant.db", error)
         case OSError() if is_no_room(error, config.state):
             return no_room(config.state if not has_room(config.state) else config.run)

@@ -14,6 +14,7 @@ from sqlalchemy.pool import ConnectionPoolEntry, QueuePool
 
 from pliant.faults import active, writing
 from pliant.server.database.faults import full_disk, is_locked, is_no_room, words
+from pliant.server.database.rows import UnreadableRowError
 from pliant.server.database.singles import unreadable
 from pliant.server.database.tables import HEAD
 
@@ -74,8 +75,10 @@ def unusable(path: Path, error: BaseException) -> DatabaseUnusableError:
 
     Args:
         path: the file.
-        error: what SQLite or SQLAlchemy has raised.
+        error: what SQLite, SQLAlchemy or who reads a row has raised.
     """
+    if isinstance(error, UnreadableRowError):
+        return DatabaseUnusableError(f"{path} is damaged: {error}; {_recovery(path)}")
     if is_locked(error):
         return DatabaseUnusableError(
             f"{path}: another process has it locked; end that one (fuser {path})"

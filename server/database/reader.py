@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +12,7 @@ from pliant.core.ids import JobId, ResizeId
 from pliant.core.jobs import Job
 from pliant.core.lifecycle import FINAL_STATES
 from pliant.core.nodes import Node
-from pliant.core.records import job_from_record, node_from_record
+from pliant.server.database import rows as texts
 from pliant.server.database import tables
 from pliant.server.program import Program, Summary
 
@@ -35,7 +34,10 @@ class StoredWorld:
 
 
 class Reader:
-    """Short queries; safe from any thread."""
+    """Short queries; safe from any thread.
+
+    What reads whole rows raises ``UnreadableRowError`` for one that is damaged.
+    """
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -46,12 +48,18 @@ class Reader:
 
     def nodes(self) -> list[Node]:
         """Every node ever registered, in the order of the processor map."""
-        query = select(tables.node.c.record).order_by(tables.node.c.first)
-        return [node_from_record(json.loads(row.record)) for row in self._rows(query)]
+        query = select(tables.node.c.name, tables.node.c.record).order_by(tables.node.c.first)
+        return [texts.read("node", row._mapping, "record", texts.node) for row in self._rows(query)]
 
     def open_jobs(self) -> list[tuple[Job, Summary]]:
-        """Jobs that have not ended, in order of submission."""
-        return self._jobs(tables.job.c.state.not_in(_FINAL))
+        """Jobs that have not ended, in order of submission; what they run can be read, too."""
+        still = tables.job.c.state.not_in(_FINAL)
+        query = select(tables.job.c.id, tables.job.c.program).where(
+            still, func.json_valid(tables.job.c.program) == 0
+        )
+        for row in self._rows(query.limit(1)):
+            raise texts.unreadable("job", row._mapping, "program")
+        return self._jobs(still)
 
     def last_time(self) -> float | None:
         """The time of the latest line of history, if a job is open."""
@@ -77,8 +85,10 @@ class Reader:
 
     def program(self, job: int) -> Program | None:
         """What a job runs."""
-        rows = self._rows(select(tables.job.c.program).where(tables.job.c.id == job))
-        return Program.from_json(rows[0].program) if rows else None
+        query = select(tables.job.c.id, tables.job.c.program).where(tables.job.c.id == job)
+        for row in self._rows(query):
+            return texts.read("job", row._mapping, "program", Program.from_json)
+        return None
 
     def job_with_key(self, uid: int, key: str) -> int | None:
         """The job that a user submitted under a key."""
@@ -97,7 +107,7 @@ class Reader:
                 row.run,
                 ResizeId(row.resize),
                 row.epoch,
-                tuple(json.loads(row.processors)),
+                texts.read("world", row._mapping, "processors", texts.numbers),
             )
             for row in rows
         ]
@@ -111,7 +121,10 @@ class Reader:
     def fences(self, worlds: Sequence[str]) -> dict[tuple[str, int], dict[str, str]]:
         """Finished barriers of these worlds."""
         rows = self._in(select(tables.fence), tables.fence.c.world, worlds)
-        return {(row.world, row.sequence): json.loads(row.pairs) for row in rows}
+        return {
+            (row.world, row.sequence): texts.read("fence", row._mapping, "pairs", texts.mapping)
+            for row in rows
+        }
 
     def history(
         self, job: int | None, after: int = 0, limit: int | None = None
@@ -138,17 +151,24 @@ class Reader:
                 "job": row.job,
                 "kind": row.kind,
                 "text": row.text,
-                "data": json.loads(row.data),
+                "data": texts.read("job_event", row._mapping, "data", texts.mapping),
             }
             for row in rows
         ]
 
     def _jobs(self, *conditions: Any) -> list[tuple[Job, Summary]]:
         table = tables.job
-        query = select(table.c.record, table.c.summary).where(*conditions).order_by(table.c.id)
+        columns = (table.c.id, table.c.record, table.c.summary)
+        rows = [
+            row._mapping
+            for row in self._rows(select(*columns).where(*conditions).order_by(table.c.id))
+        ]
         return [
-            (job_from_record(json.loads(row.record)), Summary.from_json(row.summary))
-            for row in self._rows(query)
+            (
+                texts.read("job", row, "record", texts.job),
+                texts.read("job", row, "summary", Summary.from_json),
+            )
+            for row in rows
         ]
 
     def _in(self, query: Any, column: Any, values: Sequence[Any]) -> list[Any]:

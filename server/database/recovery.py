@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from pliant.server.database import rows as texts
 from pliant.server.database.engine import open_database
-from pliant.server.database.singles import unreadable
+from pliant.server.database.singles import LAST_NUMBER, MOST, unreadable
 from pliant.server.database.tables import metadata
 
 #: No row has a number of more bits.
@@ -26,13 +27,30 @@ _PAGE = 4096
 _OF_A_TREE = (5, 13)
 
 
-def recover(path: Path) -> tuple[Path, dict[str, int]]:
+class Recovered(NamedTuple):
+    """What came of it."""
+
+    #: Where the damaged file is now.
+    kept: Path
+    #: How many rows of each table were read.
+    rows: dict[str, int]
+    #: What became of rows with texts that no server has stored, for people.
+    told: list[str]
+
+
+class _Damaged(NamedTuple):
+    """A row with a text that no server has stored."""
+
+    table: str
+    row: texts.Row
+    #: What became of it, for people.
+    line: str
+
+
+def recover(path: Path) -> Recovered:
     """Put what can be read of a database in its place; nothing is thrown away.
 
     Nobody else may have it open.
-
-    Returns:
-        Where the damaged file is now, and how many rows of each table were read.
 
     Raises:
         DatabaseUnusableError: the new database cannot be made.
@@ -45,22 +63,24 @@ def recover(path: Path) -> tuple[Path, dict[str, int]]:
     open_database(fresh).dispose()
     _copy_mended(path, copy, fresh.read_bytes())
     with closing(sqlite3.connect(copy)) as source, closing(sqlite3.connect(fresh)) as target:
-        found = {table: _read(source, target, table) for table in metadata.tables}
+        damaged: list[_Damaged] = []
+        found = {table: _read(source, target, table, damaged) for table in metadata.tables}
         _forget_strays(target)
         target.executemany(
             "DELETE FROM meta WHERE key = ?", [(key,) for key in _unreadable(target)]
         )
+        _give_not_again(target, [row["id"] for table, row, _ in damaged if table == "job"])
         target.commit()
     for file in _all_of(copy):
         file.unlink(missing_ok=True)
-    return _exchange(path, fresh), found
+    return Recovered(_exchange(path, fresh), found, [line for *_, line in damaged])
 
 
 def is_whole(path: Path) -> bool:
     """Whether nothing of a database is damaged; it is only read.
 
-    SQLite finds no fault with it, each row is there and holds no zeroed page, and single values are
-    what a server stores.
+    SQLite finds no fault with it, each row is there and holds no zeroed page, and single values and
+    the texts of rows are what a server stores.
     """
     try:
         with closing(_look_at(path)) as source:
@@ -72,7 +92,7 @@ def is_whole(path: Path) -> bool:
                 and all(_reads_all(source, table) for table in tables.intersection(metadata.tables))
                 and not _unreadable(source)
             )
-    except sqlite3.Error:
+    except (sqlite3.Error, texts.UnreadableRowError):
         return False
 
 
@@ -88,9 +108,11 @@ def _unreadable(source: sqlite3.Connection) -> list[str]:
 
 
 def _reads_all(source: sqlite3.Connection, table: str) -> bool:
-    rows = _rows(source, f'SELECT rowid, * FROM "{table}" WHERE rowid > ? ORDER BY rowid LIMIT 1')
     (number,) = source.execute(f'SELECT count(*) FROM "{table}"').fetchone()
-    return sum(1 for _ in rows) == int(number)
+    for row in _rows(source, table):
+        texts.check(table, row)
+        number -= 1
+    return bool(number == 0)
 
 
 def _all_of(path: Path) -> list[Path]:
@@ -120,17 +142,35 @@ def _write_private(path: Path, content: bytes | bytearray) -> None:
         file.write(content)
 
 
-def _read(source: sqlite3.Connection, target: sqlite3.Connection, table: str) -> int:
+def _read(
+    source: sqlite3.Connection, target: sqlite3.Connection, table: str, damaged: list[_Damaged]
+) -> int:
     """Take the readable rows of a table over; return how many there were."""
-    names = ", ".join(f'"{column.name}"' for column in metadata.tables[table].columns)
-    places = ", ".join("?" * len(metadata.tables[table].columns))
-    insert = f'INSERT OR IGNORE INTO "{table}" ({names}) VALUES ({places})'
-    select = f'SELECT rowid, {names} FROM "{table}" WHERE rowid > ? ORDER BY rowid LIMIT 1'
-    return sum(target.execute(insert, row).rowcount for row in _rows(source, select))
+    names = [column.name for column in metadata.tables[table].columns]
+    places = ", ".join("?" * len(names))
+    insert = f'INSERT OR IGNORE INTO "{table}" ({_listed(names)}) VALUES ({places})'
+    count = 0
+    for found in _rows(source, table):
+        row: texts.Row | None = found
+        try:
+            texts.check(table, found)
+        except texts.UnreadableRowError as error:
+            row = texts.mended(table, found)
+            line = f"{'mended' if row else 'set aside'}: {error}"
+            damaged.append(_Damaged(table, found, line))
+        if row is not None:
+            count += target.execute(insert, tuple(row.values())).rowcount
+    return count
 
 
-def _rows(source: sqlite3.Connection, select: str) -> Iterator[tuple[Any, ...]]:
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(f'"{name}"' for name in names)
+
+
+def _rows(source: sqlite3.Connection, table: str) -> Iterator[texts.Row]:
     """Read one by one: the driver looks ahead, and would lose the row before a damaged page."""
+    names = [column.name for column in metadata.tables[table].columns]
+    select = f'SELECT rowid, {_listed(names)} FROM "{table}" WHERE rowid > ? ORDER BY rowid LIMIT 1'
     last: int | None = 0
     while last is not None:
         try:
@@ -143,7 +183,7 @@ def _rows(source: sqlite3.Connection, select: str) -> Iterator[tuple[Any, ...]]:
         last, *values = row
         # A zeroed page in the middle of a long text is no error to SQLite.
         if not any(isinstance(value, str) and "\0" in value for value in values):
-            yield tuple(values)
+            yield dict(zip(names, values, strict=True))
 
 
 def _next(source: sqlite3.Connection, select: str, last: int) -> tuple[Any, ...] | None:
@@ -183,6 +223,14 @@ def _forget_strays(target: sqlite3.Connection) -> None:
     target.execute("DELETE FROM world WHERE job NOT IN (SELECT id FROM job)")
     for table in ("rank_exit", "fence"):
         target.execute(f"DELETE FROM {table} WHERE world NOT IN (SELECT name FROM world)")
+
+
+def _give_not_again(target: sqlite3.Connection, jobs: Sequence[int]) -> None:
+    """Jobs that were set aside have a history here, and perhaps processes."""
+    known = dict(target.execute("SELECT key, value FROM meta WHERE key = ?", [LAST_NUMBER]))
+    if given := [number for number in jobs if number <= MOST]:
+        last = max(*given, int(known.get(LAST_NUMBER, "0")))
+        target.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (LAST_NUMBER, str(last)))
 
 
 def _exchange(path: Path, fresh: Path) -> Path:

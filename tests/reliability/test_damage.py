@@ -195,6 +195,99 @@ def test_case_18_a_single_value_that_no_server_has_stored(
     assert server.stop() == 0
 
 
+DAMAGE = '{"x"'
+
+
+def damage_row(server: Server, table: str, column: str, key: str, value: object) -> None:
+    with closing(sqlite3.connect(server.state / "pliant.db")) as connection:
+        change = f"UPDATE {table} SET {column} = ? WHERE {key} = ?"
+        assert connection.execute(change, (DAMAGE, value)).rowcount == 1
+        connection.commit()
+
+
+def recovered(said: str) -> str:
+    found = re.search("recover what can be read with: (.*)", said)
+    assert found is not None, said
+    told = run_command(*shlex.split(found[1]))
+    assert told.code == 0, told
+    return told.out
+
+
+@pytest.mark.parametrize("column", ["record", "summary", "program"])
+def test_case_18_a_damaged_row_of_a_job_is_named_and_set_aside(server: Server, column: str) -> None:
+    assert server.stop() == 0
+    damage_row(server, "job", column, "id", JOBS)
+    said = refused(server)
+    assert f"pliant.db is damaged: {column} of job {JOBS} in table job is {DAMAGE!r}; rec" in said
+    assert f"set aside: {column} of job {JOBS} in table job" in recovered(said)
+    server.start()
+    assert sorted(names(server)) == list(range(1, JOBS))
+    node = server.controller().welcome()
+    with server.user() as user:
+        assert submit(user, 0) == JOBS + 1, "the number of another job was given again"
+    node.close()
+    assert gather(server.state).integrity == "ok"
+
+
+def test_case_18_a_damaged_row_of_a_job_that_has_ended(server: Server) -> None:
+    with server.user() as user:
+        user.do("cancel", ids=[5])
+    assert server.stop() == 0
+    damage_row(server, "job", "record", "id", 5)
+    assert "record of job 5 in table job is" in refused(server)
+
+
+def test_case_18_a_damaged_row_of_a_node_is_made_anew(server: Server) -> None:
+    node = server.controller("n2", 3).welcome()
+    with server.user() as user:
+        user.do("drain", node="n2", reason="fan")
+    node.close()
+    assert server.stop() == 0
+    damage_row(server, "node", "record", "name", "n2")
+    said = refused(server)
+    assert f"pliant.db is damaged: record of node n2 in table node is {DAMAGE!r}; recover" in said
+    assert "mended: record of node n2 in table node" in recovered(said)
+    server.start()
+    with server.user() as user:
+        found = {node["name"]: node["slots"] for node in user.do("nodes")["nodes"]}
+        assert found == {"n1": 4, "n2": 3}
+    node = server.controller("n2", 3).welcome()
+    with server.user() as user:
+        (state,) = (n["state"] for n in user.do("nodes")["nodes"] if n["name"] == "n2")
+        assert state in {"DRAINING", "DRAINED"}, "work may start where an operator wants none"
+    node.close()
+    assert len(names(server)) == JOBS
+
+
+def test_case_18_processes_of_a_job_that_was_set_aside_are_ended(server: Server) -> None:
+    node = server.controller().welcome()
+    with server.user() as user:
+        lost, other = user.submit(), submit(user, JOBS)
+    start = node.find("start_world")
+    node.close()
+    assert server.stop() == 0
+    damage_row(server, "job", "record", "id", lost)
+    recovered(refused(server))
+    server.start()
+    world = node_pb2.LiveWorld(
+        world=start.world, job=lost, run=1, live_processors=[p.processor for p in start.ranks]
+    )
+    node = server.controller(worlds=[world]).welcome()
+    assert node.find("kill").job == lost
+    node.close()
+    assert other in names(server)
+
+
+def test_case_18_a_row_that_is_damaged_while_it_is_not_looked_at(server: Server) -> None:
+    with server.user() as user:
+        damage_row(server, "job_event", "data", "job = 5 AND kind", user.kinds(5)[0])
+    with server.user() as user:
+        error = user.ask("history", id=5)["error"]
+        assert "the job database is damaged: the server's log says where" in error["message"]
+    assert "data of job_event" in server.log()
+    assert "Traceback" not in server.log()
+
+
 def test_case_18_an_empty_database_is_not_taken_for_a_new_one(server: Server) -> None:
     server.stop(signal.SIGKILL)
     path = server.state / "pliant.db"
