@@ -7,7 +7,7 @@ import os
 import socket
 from typing import Any
 
-from pliant.client.errors import LostServerError, NoServerError, RequestError
+from pliant.client.errors import LostServerError, NoServerError, RequestError, SilentServerError
 from pliant.client.paths import SOCKET, run_dir
 
 #: Seconds to wait for an answer that needs no waiting on the server's side.
@@ -32,6 +32,7 @@ class Connection:
         Raises:
             NoServerError: there is no server.
             LostServerError: it left before it answered.
+            SilentServerError: it has not answered in time.
             RequestError: the server's own refusal.
         """
         line = json.dumps({"op": op, **fields}, separators=(",", ":")).encode("ascii") + b"\n"
@@ -42,8 +43,9 @@ class Connection:
             answer = self._read_line(link)
         except TimeoutError:
             self.close()
-            raise LostServerError(
-                f"the server did not answer within {self._timeout_s:g} s ({self._path})"
+            raise SilentServerError(
+                f"the server did not answer within {self._timeout_s:g} s ({self._path}); whether "
+                "the request was carried out is unknown: see `jobstat`"
             ) from None
         except OSError as error:
             self.close()

@@ -8,6 +8,7 @@
     │   └── SubmitError   a check before submission failed; names the field   exit 1
     └── NoServerError     start the server, or wait until it is back          exit 3
         └── LostServerError   it left while it was asked: done or not?        exit 3
+            └── SilentServerError   it is there, and does not answer          exit 3
 """
 
 from __future__ import annotations
@@ -52,3 +53,7 @@ class NoServerError(ClientError):
 
 class LostServerError(NoServerError):
     """The server left, or was silent, after it was asked: whether it did it is unknown."""
+
+
+class SilentServerError(LostServerError):
+    """The server took a request and has not answered in time; it has not left."""

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pliant.client.connection import Connection
-from pliant.client.errors import LostServerError, NoServerError
+from pliant.client.errors import LostServerError, NoServerError, SilentServerError
 
 #: States after which a job changes no more.
 FINAL_STATES = frozenset({"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "REJECTED"})
@@ -31,6 +31,7 @@ def send_job(
 
     Raises:
         NoServerError: there is no server, or it left and did not come back in ``patience_s``.
+        SilentServerError: it is there, and has not answered in the connection's time.
         RequestError: the server refuses the job.
     """
     request = job | {"key": os.urandom(16).hex()}
@@ -38,6 +39,8 @@ def send_job(
     while True:
         try:
             return int(link.request("submit", job=request)["id"])
+        except SilentServerError:
+            raise  # nobody restarts it, and its time has been waited for
         except NoServerError as error:
             if deadline is None and not isinstance(error, LostServerError):
                 raise

@@ -43,6 +43,7 @@ SHOWN = {
         "LostServerError",
         "NoServerError",
         "RequestError",
+        "SilentServerError",
         "SubmitError",
         "UsageError",
         "fail",
