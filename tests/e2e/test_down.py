@@ -45,5 +45,6 @@ def test_down_ends_what_hides_when_all_daemons_and_shims_were_killed(
     assert gone(hidden)
     cluster.up()
     ended = cluster.wait_for(job, lambda each: each.final, "the next cluster to know of its end")
-    assert (ended.state, ended.reason) == ("FAILED", "its node was taken down on n1/0")
     cluster.down()
+    assert ended.state == "FAILED"
+    assert ended.reason.startswith("its node was taken down on ")
