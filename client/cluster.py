@@ -267,10 +267,18 @@ def _listed(jobs: list[int]) -> str:
 def _unusable(cluster: LocalCluster, error: OSError) -> ClientError:
     """Say which file cannot be used, and what helps."""
     path = os.fsdecode(error.filename or cluster.state)
-    remedy = "name another directory with --state-dir or $PLIANT_STATE_DIR"
-    if error.errno in {errno.ENOSPC, errno.EDQUOT}:
-        remedy = f"make room, or {remedy}"
+    other = "name another directory with --state-dir or $PLIANT_STATE_DIR"
+    remedy = f"make room, or {other}" if error.errno in {errno.ENOSPC, errno.EDQUOT} else other
     what = (error.strerror or str(error)).lower()
-    if os.path.exists(cluster.state) and not os.path.isdir(cluster.state):
-        path, what = cluster.state, "it is a file, not a directory"
+    if _is_file(cluster.state):
+        path, what, remedy = cluster.state, "it is a file, not a directory", other
+    elif _is_file(cluster.run):
+        return ClientError(
+            f"run directory: {cluster.run}: it is a file, not a directory; remove it, or name "
+            "another directory with $PLIANT_RUN_DIR"
+        )
     return ClientError(f"state directory: {path}: {what}; {remedy}")
+
+
+def _is_file(path: str) -> bool:
+    return os.path.exists(path) and not os.path.isdir(path)

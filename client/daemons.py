@@ -113,7 +113,7 @@ class Daemon:
         """Remove the pid file."""
         try:
             os.unlink(self.pid_file)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             pass  # it removed its own
 
     def tail(self, lines: int = 15) -> str:

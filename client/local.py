@@ -90,7 +90,7 @@ class LocalCluster:
 
     def disown(self) -> None:
         """Leave the run directory to whoever comes next."""
-        with suppress(FileNotFoundError):
+        with suppress(FileNotFoundError, NotADirectoryError):
             os.unlink(self._owner)
 
     def recall(self) -> None:
@@ -102,8 +102,13 @@ class LocalCluster:
         """Take another shape; it is to be kept when it has come up.
 
         Raises:
-            ClientError: daemons of the shape it had are running.
+            ClientError: daemons of the shape it had are running, or have lost what they keep here.
         """
+        if procs.find(self._bereft):
+            raise ClientError(
+                f"state directory: {self.state}: what the cluster kept there was removed while it "
+                "ran; end it with `pliant down`, then bring it up anew"
+            )
         if shape != self.shape and self.running():
             raise ClientError(
                 f"a cluster of {many(self.shape.nodes, 'node')} with "
@@ -203,6 +208,13 @@ class LocalCluster:
     def leads(self, pid: int) -> bool:
         """Return whether a process is its server or one of its controllers."""
         return procs.program(pid) in _LEADERS and self._is_of(pid)
+
+    def _bereft(self, pid: int) -> bool:
+        """Return whether a process is one of its daemons whose lock somebody has removed."""
+        locks = f"{os.path.realpath(self.state)}/"
+        return self.leads(pid) and any(
+            path.startswith(locks) and path.endswith("lock (deleted)") for path in procs.files(pid)
+        )
 
     def keeps_jobs(self, pid: int) -> bool:
         """Return whether a process starts and reaps those of its jobs."""

@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 
 #: Waiting looks this often.
 _EVERY_S = 0.02
@@ -82,6 +83,16 @@ def environment(pid: int) -> dict[str, str]:
     """Return the environment that a process began with; empty for those of others."""
     pairs = (os.fsdecode(entry).partition("=") for entry in _read(pid, "environ").split(b"\0"))
     return {name: value for name, equals, value in pairs if equals}
+
+
+def files(pid: int) -> list[str]:
+    """Return what files a process has open; of one that was removed the kernel says so."""
+    folder, found = f"/proc/{pid}/fd", list[str]()
+    with suppress(OSError):  # it has gone, or is somebody else's
+        for name in os.listdir(folder):
+            with suppress(FileNotFoundError):  # it was closed meanwhile
+                found.append(os.readlink(f"{folder}/{name}"))
+    return found
 
 
 def _read(pid: int, name: str) -> bytes:

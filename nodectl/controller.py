@@ -32,6 +32,7 @@ from pliant.nodectl.settings import Settings
 from pliant.nodectl.shim_exec import NOT_USABLE
 from pliant.nodectl.spool import Exit, spools
 from pliant.protos import node_pb2 as wire
+from pliant.protos.files import of_no_use
 
 logger = logging.getLogger("pliant.nodectl")
 
@@ -95,7 +96,10 @@ class Controller:
     # ------------------------------------------------------------------ taking over
 
     async def _load(self) -> None:
-        spool_folder(self._state).mkdir(mode=0o700, exist_ok=True)
+        try:
+            spool_folder(self._state).mkdir(mode=0o700, exist_ok=True)
+        except OSError as error:
+            raise OSError(of_no_use(error)) from error
         control_group.sweep()
         for spool in spools(spool_folder(self._state)):
             try:

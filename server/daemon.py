@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from pliant.protos.files import write_whole
+from pliant.protos.files import of_no_use, write_whole
 from pliant.server.config import Config, ConfigError, load_config, parse_options
 from pliant.server.end import End
 from pliant.server.lock import AlreadyRunningError, ServerLock, started_ticks
@@ -113,7 +113,8 @@ def run(config: Config, work: Callable[[Config], int]) -> int:
         lock = ServerLock(config.state / "server.lock")
         lock.acquire()
     except (AlreadyRunningError, OSError) as error:
-        print(f"pliant server: {error}", file=sys.stderr)
+        why = of_no_use(error) if isinstance(error, OSError) else error
+        print(f"pliant server: {why}", file=sys.stderr)
         return 1
     try:
         return work(config)
@@ -192,7 +193,9 @@ def _why_not(config: Config, error: Exception) -> object:
             return unusable(config.state / "pliant.db", error)
         case OSError() if is_no_room(error, config.state):
             return no_room(config.state if not has_room(config.state) else config.run)
-        case DatabaseUnusableError() | OSError():
+        case OSError():
+            return of_no_use(error)
+        case DatabaseUnusableError():
             return error
     return None
 

@@ -13,6 +13,7 @@ from sqlalchemy.exc import DatabaseError
 from sqlalchemy.pool import ConnectionPoolEntry, QueuePool
 
 from pliant.faults import active, writing
+from pliant.protos.files import of_no_use
 from pliant.server.database.faults import full_disk, is_locked, is_no_room, words
 from pliant.server.database.rows import UnreadableRowError
 from pliant.server.database.singles import unreadable
@@ -121,7 +122,7 @@ def _create_private(path: Path) -> None:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
         path.chmod(0o600)
     except OSError as error:
-        raise DatabaseUnusableError(f"{path}: {error.strerror}") from None
+        raise DatabaseUnusableError(of_no_use(error)) from None
 
 
 def _engine(path: Path, begin: str, locked_s: float) -> Engine:

@@ -13,11 +13,13 @@ import socket
 import sys
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 RUN = Path(os.environ["PLIANT_RUN_DIR"])
 STATE = Path(os.environ["PLIANT_STATE_DIR"])
 TROUBLE = os.environ.get("PRETEND", "")
+#: Open until the process ends.
+HELD: list[TextIO] = []
 
 
 def runs(pid: str) -> bool:
@@ -76,7 +78,9 @@ def serve(link: socket.socket) -> None:
 def own(folder: Path, name: str) -> None:
     """Leave the process id where the daemon's lock is."""
     folder.mkdir(exist_ok=True)
-    (folder / name).write_text(f"{os.getpid()} boot\n")
+    lock = (folder / name).open("w")
+    print(os.getpid(), "boot", file=lock, flush=True)
+    HELD.append(lock)
 
 
 def listen() -> None:

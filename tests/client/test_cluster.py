@@ -151,6 +151,20 @@ def test_a_state_directory_that_is_a_file(tmp_path: Path, capsys: Capture) -> No
     assert "not a directory; name another directory with --state-dir" in capsys.readouterr().err
 
 
+def test_a_run_directory_that_is_a_file(state: Path, capsys: Capture) -> None:
+    run = state.parent / "run"
+    run.rmdir()
+    run.touch()
+    assert up(["--detach"]) == 1
+    assert capsys.readouterr().err == (
+        f"pliant up: run directory: {run}: it is a file, not a directory; remove it, or name "
+        "another directory with $PLIANT_RUN_DIR\n"
+    )
+    assert down([]) == 0
+    run.unlink()
+    run.mkdir()
+
+
 @pytest.mark.parametrize("number", [errno.EROFS, errno.ENOSPC])
 @pytest.mark.parametrize("what", ["makedirs", "replace"])
 def test_a_disk_that_takes_nothing(

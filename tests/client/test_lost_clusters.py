@@ -88,6 +88,24 @@ def test_down_finds_what_runs_without_its_state_directory(
     assert not any(map(procs.alive, pids))
 
 
+@pytest.mark.parametrize("run", ["gone too", "there"])
+def test_up_again_without_the_state_directory(state: Path, capsys: Capture, run: str) -> None:
+    assert up(["--nodes", "1", "--detach"]) == 0
+    pids = list(running(state).values())
+    shutil.rmtree(state)
+    if run == "gone too":
+        shutil.rmtree(state.parent / "run")
+    capsys.readouterr()
+    assert up(["--detach"]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith(f"pliant up: state directory: {state}: what the cluster kept there was")
+    assert said.count("\n") == 1
+    assert all(map(procs.alive, pids))
+    assert down([]) == 0  # as it says
+    assert not any(map(procs.alive, pids))
+    assert up(["--nodes", "1", "--detach"]) == down([]) == 0
+
+
 def test_up_again_without_the_run_directory(state: Path) -> None:
     assert up(["--nodes", "2", "--detach"]) == 0
     before = running(state)

@@ -123,6 +123,16 @@ def test_a_name_that_is_taken(server: FakeServer, node: Node, state_dir: Path) -
     assert node.process.poll() is None
 
 
+def test_a_spool_that_is_a_file(state_dir: Path) -> None:
+    spool = state_dir / "node-n1" / "spool"
+    spool.parent.mkdir(parents=True)
+    spool.touch()
+    done = run_python("-m", "pliant.nodectl", "--name", "n1", check=False)
+    assert done.returncode == 1
+    assert f"{spool}: it is a file, where a folder belongs; move it away" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_a_tilde_is_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("PLIANT_STATE_DIR", "~/state")

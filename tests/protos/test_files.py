@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pliant.protos.files import write_whole
+from pliant.protos.files import of_no_use, write_whole
 
 
 def test_it_replaces_a_file_and_leaves_no_draft(tmp_path: Path) -> None:
@@ -44,3 +44,20 @@ def test_without_room_the_old_text_stays(tmp_path: Path, monkeypatch: pytest.Mon
     with pytest.raises(OSError, match="No space"):
         write_whole(path, "new")
     assert path.read_text() == "old"
+
+
+@pytest.mark.parametrize("place", ["folder", "file/below"])
+def test_what_is_in_the_way_is_named(tmp_path: Path, place: str) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError) as caught:  # noqa: PT011  # its words are what is tested
+        write_whole(tmp_path / place, "text")
+    said = of_no_use(caught.value)
+    assert str(tmp_path / place).rpartition("/")[0] in said
+    assert said.endswith("where a file belongs; move it away, then start again") or said.endswith(
+        "where a folder belongs; move it away, then start again"
+    )
+
+
+def test_an_error_with_words_of_its_own_keeps_them() -> None:
+    assert of_no_use(OSError("it is empty; remove it")) == "it is empty; remove it"
