@@ -26,8 +26,9 @@ class Daemon:
     #: ``server`` or ``node-NAME``.
     name: str
     command: Sequence[str]
-    #: Words that its command line holds whoever started it, to tell it from other processes.
-    marks: Sequence[str]
+    #: The module that it runs, whoever started it, and what it has as ``--name``; empty: nothing.
+    program: str
+    node: str
     pid_file: str
     log: str
     #: File in the state directory that it keeps locked and that holds its process id, too: the
@@ -55,8 +56,8 @@ class Daemon:
             return 0
         if path == self.lock and not _is_in(self.lock, _state_of(pid)):
             return 0  # the file stays when its owner has ended, and ids are given again
-        line = " ".join([*procs.words(pid), ""])
-        return pid if all(mark in line for mark in self.marks) else 0
+        named = not self.node or procs.option(pid, "--name") == self.node
+        return pid if named and procs.program(pid) == self.program else 0
 
     def start(self, env: Mapping[str, str]) -> None:
         """Start it in a session of its own; its output goes to its log."""

@@ -36,7 +36,8 @@ ADDRESS = "server.address"
 
 #: Launchers and shims: a shim outlives its controller with its job.
 _KEEPER = "pliant.nodectl.launcher"
-_LEADERS = {"pliant.server", "pliant.nodectl"}
+#: What the daemons run, see `procs.program`.
+_SERVER, _CONTROLLER = "pliant.server", "pliant.nodectl"
 #: What a cluster that is started inside a job must not take for its own.
 _OF_A_JOB = {"PLIANT_JOB", "PLIANT_TOKEN_FILE"}
 
@@ -136,8 +137,7 @@ class LocalCluster:
         command = [*SERVER, *self._server_options(self.shape)]
         log = os.path.join(self.state, "server.log")
         lock = os.path.join(self.state, "server.lock")
-        marks = ["pliant", "server"]
-        return Daemon("server", command, marks, self._pid_file("server"), log, lock)
+        return Daemon("server", command, _SERVER, "", self._pid_file("server"), log, lock)
 
     def _server_options(self, shape: Shape) -> list[str]:
         """Return what the server of a cluster of this shape is told on its command line."""
@@ -185,8 +185,8 @@ class LocalCluster:
         log, lock = (
             os.path.join(self.state, f"node-{name}", file) for file in ("nodectl.log", "lock")
         )
-        marks = ["pliant", "nodectl", f"--name {name} "]
-        return Daemon(f"node-{name}", command, marks, self._pid_file(f"node-{name}"), log, lock)
+        pid_file = self._pid_file(f"node-{name}")
+        return Daemon(f"node-{name}", command, _CONTROLLER, name, pid_file, log, lock)
 
     def _pid_file(self, name: str) -> str:
         return os.path.join(self.run, f"{name}.pid")
@@ -207,7 +207,7 @@ class LocalCluster:
 
     def leads(self, pid: int) -> bool:
         """Return whether a process is its server or one of its controllers."""
-        return procs.program(pid) in _LEADERS and self._is_of(pid)
+        return procs.program(pid) in {_SERVER, _CONTROLLER} and self._is_of(pid)
 
     def _bereft(self, pid: int) -> bool:
         """Return whether a process is one of its daemons whose lock somebody has removed."""

@@ -70,6 +70,17 @@ def program(pid: int) -> str:
     return f"pliant.{rest[1]}" if os.path.basename(rest[0]) == "pliant" else ""
 
 
+def option(pid: int, name: str) -> str:
+    """Return what the command line of a process gives as an option, ``NAME VALUE``; or nothing."""
+    value, line = "", words(pid)
+    for word, following in zip(line, [*line[1:], ""], strict=True):
+        if word == name:
+            value = following
+        elif word.startswith(f"{name}="):
+            value = word.removeprefix(f"{name}=")
+    return value
+
+
 def ancestors() -> set[int]:
     """Return this process, its parent, and so on."""
     found, pid = set[int](), os.getpid()

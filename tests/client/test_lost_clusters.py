@@ -147,6 +147,32 @@ def test_a_pid_file_that_names_another_process(state: Path) -> None:
     assert down([]) == 0
 
 
+def test_stale_files_that_name_one_who_only_mentions_daemons(state: Path) -> None:
+    env = {**os.environ, "PLIANT_STATE_DIR": str(state)}
+    (state / "node-n1").mkdir(parents=True)
+    line = ["sh", "-c", "sleep 60; :", "pliant", "server", "nodectl", "--name", "n1"]
+    with subprocess.Popen(line, env=env, start_new_session=True) as other:
+        try:
+            wait_until(lambda: procs.words(other.pid)[:1] == ["sh"])
+            for name in ("server.pid", "node-n1.pid"):
+                (state.parent / "run" / name).write_text(f"{other.pid}\n")
+            for lock in ("server.lock", "node-n1/lock"):
+                (state / lock).write_text(f"{other.pid} boot\n")
+            assert running(state) == {}
+            assert down([]) == 0
+            assert other.poll() is None
+        finally:
+            os.killpg(other.pid, signal.SIGKILL)
+
+
+def test_the_controller_of_another_node_is_not_taken_for_it(state: Path) -> None:
+    assert up(["--nodes", "2", "--detach"]) == 0
+    pids = running(state)
+    (state.parent / "run" / "node-n1.pid").write_text(f"{pids['node-n2']}\n")
+    assert running(state) == pids, "found by its lock"
+    assert down([]) == 0
+
+
 def test_down_ends_the_processes_of_jobs_without_a_server(state: Path, capsys: Capture) -> None:
     mark = {"PLIANT_JOB": "1", "PLIANT_TOKEN_FILE": f"{state}/node-n1/spool/w/token"}
     job = subprocess.Popen(["sleep", "60"], env={**os.environ, **mark})
