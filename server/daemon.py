@@ -9,12 +9,13 @@ import resource
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from pliant.protos.files import of_no_use, write_whole
 from pliant.server.config import Config, ConfigError, load_config, parse_options
 from pliant.server.end import End
-from pliant.server.lock import AlreadyRunningError, ServerLock, started_ticks
+from pliant.server.lock import AlreadyRunningError, RunLock, ServerLock, started_ticks
 from pliant.server.logs import log_to_stderr
 
 log = logging.getLogger(__name__)
@@ -45,7 +46,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("the configuration is good")
         return 0
     log_to_stderr(debug=config.debug)
-    return run(config, _recover if options.recover else _serve)
+    own: list[ServerLock | RunLock] = [ServerLock(config.state / "server.lock")]
+    if options.recover:
+        return run(config, own, _recover)
+    return run(config, [*own, RunLock(config.run, config.state)], _serve)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -105,21 +109,22 @@ def _check_strategy(config: Config) -> None:
         raise ConfigError(f"strategy: {name}: {error}") from None
 
 
-def run(config: Config, work: Callable[[Config], int]) -> int:
-    """Do the work of the one who owns the state folder."""
-    try:
-        for folder in (config.state, config.run):
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = ServerLock(config.state / "server.lock")
-        lock.acquire()
-    except (AlreadyRunningError, OSError) as error:
-        why = of_no_use(error) if isinstance(error, OSError) else error
-        print(f"pliant server: {why}", file=sys.stderr)
-        return 1
-    try:
+def run(
+    config: Config, locks: Sequence[ServerLock | RunLock], work: Callable[[Config], int]
+) -> int:
+    """Do the work of the one who has the locks of the folders."""
+    with ExitStack() as held:
+        try:
+            for folder in (config.state, config.run):
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for lock in locks:
+                lock.acquire()
+                held.callback(lock.release)
+        except (AlreadyRunningError, OSError) as error:
+            why = of_no_use(error) if isinstance(error, OSError) else error
+            print(f"pliant server: {why}", file=sys.stderr)
+            return 1
         return work(config)
-    finally:
-        lock.release()
 
 
 def _recover(config: Config) -> int:

@@ -1,4 +1,4 @@
-"""One server for one state folder: locks that the kernel drops with their owner."""
+"""One server for one state folder, and for one run folder: locks that go with their owner."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 class AlreadyRunningError(Exception):
-    """Another server owns the state folder; the message names its process."""
+    """Another server owns the state folder, or the run folder; the message names its process."""
 
 
 class ServerLock:
@@ -47,6 +47,43 @@ class ServerLock:
         """Give the locks back; the file stays, so that nobody locks a removed one."""
         while self._held:
             os.close(self._held.pop())
+
+
+class RunLock:
+    """Holds ``run.lock`` in the run folder: the sockets there are those of one server.
+
+    A folder that was removed takes its lock along, and nobody finds that server any more: another
+    one may have the folder that is made anew.
+    """
+
+    def __init__(self, run: Path, state: Path) -> None:
+        self._run, self._state = run, state
+        self._held: int | None = None
+
+    def acquire(self) -> None:
+        """Take the lock at once, or raise AlreadyRunningError."""
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+        self._held = file = os.open(self._run / "run.lock", flags, 0o600)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            pid, _, state = os.fsdecode(os.pread(file, 5000, 0)).partition(" ")
+            self.release()
+            raise AlreadyRunningError(
+                f"the server of {state or 'another state folder'} (process {pid or 'unknown'}) has "
+                f"its sockets in {self._run}; name another folder for those of {self._state}, with "
+                "--run-dir or PLIANT_RUN_DIR"
+            ) from None
+        except OSError:
+            return  # a file system without locks; the state folder's lock is the one that counts
+        os.ftruncate(file, 0)
+        os.pwrite(file, os.fsencode(f"{os.getpid()} {self._state}"), 0)
+
+    def release(self) -> None:
+        """Give the lock back; the file stays, so that nobody locks a removed one."""
+        if self._held is not None:
+            os.close(self._held)
+            self._held = None
 
 
 def _lock_folder(folder: int) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import resource
+import shutil
+import signal
 import socket
 import stat
 import time
@@ -125,6 +127,35 @@ def test_a_second_server_is_refused_without_the_file_of_the_lock(
         assert user.do("ping")["pid"] == server.process.pid
     assert server.stop() == 0
     assert server.start().stop() == 0
+
+
+def test_the_server_of_another_state_folder_in_the_same_run_folder(
+    server: Server, make_server: Callable[..., Server]
+) -> None:
+    assert server.process is not None
+    other = make_server(run_dir=str(server.run))
+    other.run = server.run
+    assert other.spawn().wait(30) == 1
+    assert other.log() == (
+        f"pliant server: the server of {server.state} (process {server.process.pid}) has its "
+        f"sockets in {server.run}; name another folder for those of {other.state}, with --run-dir "
+        "or PLIANT_RUN_DIR\n"
+    )
+    with server.user() as user:
+        assert user.do("ping")["pid"] == server.process.pid
+    server.stop(signal.SIGKILL)  # its lock goes with it
+    assert other.start().stop() == 0
+    assert server.start().stop() == 0
+
+
+def test_a_run_folder_that_was_removed_and_made_anew_is_free(
+    server: Server, make_server: Callable[..., Server]
+) -> None:
+    shutil.rmtree(server.run)
+    other = make_server(run_dir=str(server.run))
+    other.run = server.run
+    assert other.start().stop() == 0
+    assert server.stop() == 0
 
 
 def test_the_stop_request(server: Server) -> None:
