@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from testkit.afterwards import idle
 from testkit.cluster import Cluster
 from testkit.counter import Counter
-
-from .shared import idle
 
 
 @pytest.fixture

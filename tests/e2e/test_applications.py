@@ -11,10 +11,11 @@ from random import Random
 import pytest
 
 from testkit import run_python, wait_until
+from testkit.afterwards import idle
 from testkit.applications import NAMES, checksum, paced, plain
 from testkit.cluster import Cluster
 
-from .shared import idle, running_cluster
+from .shared import running_cluster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.mpi, pytest.mark.timeout(600)]
 

@@ -12,7 +12,7 @@ from testkit import wait_until
 from testkit.cluster import Cluster
 
 from .bargain import Bargaining, finish
-from .shared import idle, running_cluster
+from .shared import running_cluster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.mpi, pytest.mark.timeout(180)]
 
@@ -36,7 +36,6 @@ def refusal(escalation: str, folder: Path) -> Iterator[tuple[Cluster, Bargaining
         assert "offer 4 -> 2, mandatory: False" in (job.folder / "out").read_text()
         yield cluster, job
         cluster.client.resume("n2")
-        idle(cluster)
 
 
 def state(cluster: Cluster) -> tuple[str, int]:

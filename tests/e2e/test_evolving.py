@@ -10,10 +10,11 @@ import pytest
 
 from pliant.client.api import Job
 from testkit import wait_until
+from testkit.afterwards import idle
 from testkit.cluster import Cluster
 from testkit.repository import ROOT
 
-from .shared import idle, running_cluster
+from .shared import running_cluster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.mpi, pytest.mark.timeout(180)]
 

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from testkit.afterwards import idle
 from testkit.cluster import Cluster
 
 from .bargain import Bargaining, finish
-from .shared import idle, running_cluster
+from .shared import running_cluster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.mpi, pytest.mark.timeout(180)]
 

@@ -12,10 +12,11 @@ import pytest
 
 from pliant.client.api import Job
 from testkit import wait_until
+from testkit.afterwards import idle
 from testkit.cluster import Cluster, gone
 from testkit.commands import run_command
 
-from .shared import idle, running_cluster
+from .shared import running_cluster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.mpi, pytest.mark.timeout(120)]
 

@@ -16,7 +16,7 @@ from testkit import run_python, wait_until
 from testkit.applications import checksum, paced, plain
 from testkit.cluster import PLIANT, Cluster
 
-from .shared import idle, running_cluster
+from .shared import running_cluster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.mpi, pytest.mark.timeout(300)]
 
@@ -101,7 +101,6 @@ def test_it_goes_on_where_it_was_at_a_smaller_size(tmp_path: Path) -> None:
         assert len(cluster.client.job(number).nodes) == 2
         ends_well(cluster, number, tmp_path, 4, lost)
         assert cluster.client.wait(other).state == "COMPLETED"
-        idle(cluster)
 
 
 def test_with_a_spare_node_it_keeps_its_size(tmp_path: Path) -> None:
@@ -116,4 +115,3 @@ def test_with_a_spare_node_it_keeps_its_size(tmp_path: Path) -> None:
         wait_until(lambda: state(cluster, "s1") == ("SPARE", ""), what="the spare one to wait")
         assert cluster.client.job(number).state == "RUNNING"
         ends_well(cluster, number, tmp_path, 6, lost)
-        idle(cluster)

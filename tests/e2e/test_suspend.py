@@ -13,9 +13,10 @@ import yaml
 from pliant.client.api import Job
 from pliant.client.errors import RequestError
 from testkit import ROOT, run_python, wait_until
+from testkit.afterwards import idle
 from testkit.cluster import Cluster
 
-from .shared import idle, running_cluster
+from .shared import running_cluster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.mpi, pytest.mark.timeout(240)]
 

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from testkit.checker import settled
+from testkit.afterwards import idle
 from testkit.cluster import Cluster
-from testkit.waiting import wait_until
 
 SETTINGS = """
 debug: true
@@ -31,13 +30,7 @@ def cluster(state_dir: Path, request: pytest.FixtureRequest) -> Iterator[Cluster
     cluster.shape += ["--config", str(settings)]
     cluster.up()
     yield cluster
-    if cluster.missing:
-        cluster.up()
-    open_jobs = [job.id for job in cluster.client.jobs() if not job.final]
-    if open_jobs:
-        cluster.client.cancel(*open_jobs)
-    wait_until(lambda: not any(node.used for node in cluster.client.nodes()), what="free nodes")
-    settled(cluster.state)
+    idle(cluster)
     log = (cluster.state / "server.log").read_text(errors="replace")
     cluster.down()
     assert "Traceback" not in log, log[-3000:]

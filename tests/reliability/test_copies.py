@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from testkit.afterwards import idle
 from testkit.cluster import Cluster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
@@ -46,5 +47,6 @@ def test_case_31_what_runs_unknown_to_the_copy_is_ended_and_others_run(
         cluster.wait_for(second, lambda job: job.final, "the end of what is not run twice")
         assert cluster.client.job(second).state == "FAILED"
         assert [node.used for node in cluster.client.nodes()] == [0] * nodes
+        idle(cluster)
     finally:
         cluster.down()

@@ -11,6 +11,7 @@ import pytest
 from pliant.client.api import Job
 from pliant.client.errors import RequestError
 from testkit import wait_until
+from testkit.afterwards import idle
 from testkit.checker import settled
 from testkit.counter import Counter
 from testkit.network import ApartCluster, Network, NetworkError
@@ -60,11 +61,7 @@ def cluster(
     try:
         cluster.start(SETTINGS)
         yield cluster
-        for job in cluster.client.jobs():
-            with suppress(RequestError):  # it has ended
-                cluster.client.cancel(job.id)
-        wait_until(lambda: not any(node.used for node in cluster.client.nodes()), what="free nodes")
-        settled(cluster.state)
+        idle(cluster)
     finally:
         cluster.stop()
     for host in ("server", *NODES):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from testkit.checker import settled
+from testkit.afterwards import idle
 from testkit.cluster import Cluster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
@@ -34,6 +34,7 @@ def cluster(disk: Path) -> Iterator[Cluster]:
     cluster = Cluster(disk.parent.parent, nodes=2, slots=2, strategy="fcfs")
     cluster.up()
     yield cluster
+    idle(cluster)
     cluster.down()
 
 
@@ -70,4 +71,3 @@ def test_case_47_a_node_without_room_gets_no_more_and_its_jobs_run_elsewhere(
     client.resume("n1")
     both = client.submit("true", sizes=4, stdout="/dev/null")
     assert cluster.wait_for(both, lambda job: job.final, "a job").state == "COMPLETED"
-    settled(cluster.state)

@@ -17,7 +17,7 @@ import pytest
 from faultkit.cases import FULL_S
 from pliant.client.demo_checks import segments_of
 from testkit import leaks, wait_until
-from testkit.checker import settled
+from testkit.afterwards import at_rest
 from testkit.cluster import Cluster, gone, zombies_below
 from testkit.repository import ROOT
 
@@ -135,13 +135,13 @@ class Bed:
         cluster, client = self.cluster, self.cluster.client
         wait_until(lambda: sum(n.used for n in client.nodes()) == 1, what="free processors")
         wait_until(lambda: {n.state for n in client.nodes()} == {"UP"}, what="nodes that are up")
+        at_rest(cluster)
         daemons = list(cluster.daemons().values())
         wait_until(lambda: not zombies_below(daemons), what="no zombies")
         wait_until(lambda: not self._strays(), what="no processes of nobody")
         wait_until(lambda: not self._segments(), what="no segments")
         assert client.job(self.other.id).state == "RUNNING"
         self.other.goes_on()
-        settled(cluster.state)
         self._check_log()
 
     def _strays(self) -> list[str]:

@@ -13,7 +13,6 @@ from faultkit.run import Result, intervene, reached
 from pliant.client.api import Client
 from pliant.client.errors import ClientError, RequestError
 from testkit import wait_until
-from testkit.afterwards import canary
 from testkit.evidence import gather
 
 PROCESSES, CODE = 3, 7
@@ -119,7 +118,6 @@ def run_life(bed: Bed, case: Case) -> Result:
     if case.action == "full-disk":  # whoever comes before there is room again finds none
         time.sleep(max(0.0, since + FULL_S - time.monotonic()))
         bed.give_back(since)
-    canary(bed.cluster)
     bed.check_whole()
     return Result(case, found.state, found.reason, seconds, 0.0)
 

@@ -20,8 +20,7 @@ from faultkit.soak_users import Ledger, Operator, Programmer, Scripter, Told, Us
 from pliant.client.api import Job
 from pliant.client.errors import ClientError
 from testkit import wait_until
-from testkit.afterwards import Uses, canary
-from testkit.checker import settled
+from testkit.afterwards import at_rest
 from testkit.cluster import Cluster, zombies_below
 from testkit.evidence import Evidence, JobRow
 
@@ -55,7 +54,6 @@ class Soak:
         self._turn, self._log = 0, 0
         self._judged: set[int] = set()
         self._began = time.monotonic()
-        self._uses = Uses()
 
     def last(self, seconds: float, turn_s: float) -> None:
         """Go on for so long, in turns of so long each; two turns at least."""
@@ -143,10 +141,9 @@ class Soak:
             left = [self._cluster.report(job.id) for job in self._cluster.client.jobs()]
             raise AssertionError("\n\n".join([str(error), *left])) from None
         self._whole()
-        found = settled(self._cluster.state)
+        found = at_rest(self._cluster)
         self._judge(found)
-        canary(self._cluster)
-        self._compare(len(found.jobs))
+        self._tell(len(found.jobs))
         assert not self._ledger.faults, self._ledger.faults
 
     def _over(self) -> bool:
@@ -184,9 +181,9 @@ class Soak:
     def _segments(self) -> list[str]:
         return [name for name in self._cluster.segments if (SHARED_MEMORY / name).exists()]
 
-    def _compare(self, jobs: int) -> None:
-        """I10, and a line of progress."""
-        uses = self._uses.rest(self._cluster, jobs)
+    def _tell(self, jobs: int) -> None:
+        """A line of progress."""
+        uses = self._cluster.uses.now
         passed = time.monotonic() - self._began
         print(
             f"{passed:6.0f} s: turn {self._turn}, {jobs} jobs, {self._hurt.total()} faults; "

@@ -12,7 +12,7 @@ import psutil
 
 from pliant.client.api import Client
 from testkit import wait_until
-from testkit.checker import settled
+from testkit.afterwards import at_rest
 from testkit.cluster import Cluster
 
 USERS = 3
@@ -97,7 +97,7 @@ class Storm:
         numbers = sorted(self.acknowledged)
         self._all_ended(client, numbers)
         wait_until(lambda: not any(n.used for n in client.nodes()), what="free processors")
-        found = settled(self._cluster.state)
+        found = at_rest(self._cluster)
         names = Counter(job.name for job in found.jobs.values())
         assert [name for name, times in names.items() if times > 1] == [], "doubled"
         assert set(numbers) <= set(found.jobs), "lost"

@@ -15,7 +15,6 @@ from faultkit.cases import Case
 from faultkit.run import intervene, reached
 from pliant.client.api import Client, Job
 from pliant.client.errors import ClientError
-from testkit.afterwards import canary
 from testkit.evidence import gather
 
 KILLS = 3
@@ -163,7 +162,6 @@ def sweep(bed: Bed, point: str, seed: int) -> str:
     for carrier in mix.carriers.values():
         (carrier.folder / "stop").touch()
     ends = _judge(bed, mix, case)
-    canary(bed.cluster)
     bed.check_whole()
     return f"{KILLS} kills in {time.monotonic() - since:.0f} s, {dict(ends)}"
 

@@ -5,7 +5,7 @@ database says; I3 one end, with its true code; I4 no process of a job that has e
 processor than its own; I5 the database is whole and every history is a legal path; I6 the nodes'
 processors add up, and a spare node that takes work stands in for a lost one, alone; I8 processes
 run as who submitted them; I9 the epochs of a run and generations only grow.
-(I7, a canary completes, and I10, daemons do not swell, need the cluster: see `afterwards`.)
+(I7, a canary completes, and I10, daemons do not swell, need the cluster: `afterwards` sees to all.)
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from pliant.client.api import Client, Event, Job
 from pliant.client.demo_checks import segments_of
 from pliant.client.errors import ClientError
 from testkit.processes import run_python
+from testkit.uses import Uses
 from testkit.waiting import wait_until
 
 PLIANT = ("-m", "pliant.client.cli")
@@ -41,6 +42,8 @@ class Cluster:
         self.segments: set[str] = set()
         #: Daemons that were killed since it was brought up.
         self.missing: set[str] = set()
+        #: What its daemons use at each rest.
+        self.uses = Uses(self.daemons)
 
     # ---------------------------------------------------------------- daemons
 
@@ -50,6 +53,9 @@ class Cluster:
         self.missing.clear()
         self.client.close()
         self.client = Client(str(self.run))
+        if not self.uses.now:
+            self.client.nodes()  # keeps its connection
+            self.uses.rest(jobs=0)
 
     def down(self) -> None:
         """Take it down with its jobs."""

@@ -183,6 +183,7 @@ class ApartCluster(Cluster):
             self._start(name, ["pliant.nodectl", *words])
         self.client = Client(str(self.run))
         wait_until(lambda: self.states() == dict.fromkeys(self.names, "UP"), what="the nodes")
+        self.uses.rest(jobs=0)
 
     def states(self) -> dict[str, str]:
         """The states of the nodes by name."""
