@@ -25,9 +25,13 @@ def make_server() -> Iterator[Callable[..., Server]]:
         return server
 
     yield make
-    for server, base in made:
-        server.stop(signal.SIGKILL)
-        shutil.rmtree(base, ignore_errors=True)
+    try:
+        for server, _ in made:
+            server.at_rest()
+    finally:
+        for server, base in made:
+            server.stop(signal.SIGKILL)
+            shutil.rmtree(base, ignore_errors=True)
 
 
 @pytest.fixture

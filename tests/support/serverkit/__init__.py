@@ -15,10 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import grpc
+import psutil
 
 from pliant.protos import app_pb2, app_pb2_grpc, node_pb2, node_pb2_grpc
 from pliant.protos.metadata import NODE_SECRET
 from testkit import wait_until
+from testkit.uses import Uses
 
 #: Pretended controllers do not beat; a slow machine must not make them suspect.
 SLOW = {"beat_interval_s": 100.0, "lease_s": 1000.0}
@@ -34,11 +36,14 @@ class Server:
         self._config.write_text(json.dumps(known))
         self._log = base / "server.log"
         self.process: subprocess.Popen[bytes] | None = None
+        self._uses = Uses(self._processes)
 
     def start(self, *arguments: str) -> Server:
         (self.run / "server.address").unlink(missing_ok=True)
         self.process = self.spawn(*arguments)
         wait_until(self._ready, what="the server is ready")
+        if not self._uses.now:
+            self._uses.rest(jobs=0)
         return self
 
     def spawn(self, *arguments: str) -> subprocess.Popen[bytes]:
@@ -64,6 +69,18 @@ class Server:
             return 0
         process.send_signal(number)
         return process.wait(30)
+
+    def at_rest(self) -> None:
+        """See that it does not swell (I10), if it still runs: everybody has left it."""
+        if self._processes():
+            with self.user() as user:
+                jobs = len(user.do("jobs", all=True)["jobs"])
+            self._uses.rest(jobs)
+
+    def _processes(self) -> dict[str, psutil.Process]:
+        if self.process is None or self.process.poll() is not None:
+            return {}
+        return {"server": psutil.Process(self.process.pid)}
 
     def user(self) -> User:
         return User(self.run / "server.sock")
