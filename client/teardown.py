@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+import signal
 import subprocess
 import time
 from contextlib import suppress
@@ -95,10 +96,14 @@ def sweep(cluster: LocalCluster, *, keep_jobs: bool = False) -> list[int]:
 def _end_jobs(cluster: LocalCluster) -> list[int]:
     """End the processes of jobs that nobody could cancel, while controllers note how they ended.
 
-    Those that keep them then end by themselves, and clear away what they had.
+    Their shims are told first: they note that it was not the job's own doing. They then end by
+    themselves, and clear away what they had.
     """
-    jobs = jobs_left(cluster)
-    procs.end(procs.find(cluster.works), _GRACE_S)
+    if jobs := jobs_left(cluster):
+        for pid in procs.find(cluster.keeps_jobs):
+            procs.send(pid, signal.SIGTERM)
+        procs.wait_gone(procs.find(cluster.works), _GRACE_S)
+        procs.end(procs.find(cluster.works), _GRACE_S)
     return jobs
 
 

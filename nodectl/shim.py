@@ -81,9 +81,7 @@ class Shim:
             {
                 signal.SIGCHLD: self._reap,
                 signal.SIGUSR1: self._attach,
-                signal.SIGTERM: lambda: self._kill(
-                    (), self._request.grace_s, "its shim was told to end"
-                ),
+                signal.SIGTERM: lambda: self._kill((), self._request.grace_s, shim_ranks.TOLD),
                 signal.SIGINT: lambda: None,
                 signal.SIGHUP: lambda: None,
             }

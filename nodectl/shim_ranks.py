@@ -24,6 +24,10 @@ _LONGEST_WORDS = 1000
 _LOOKS = 100
 
 
+#: Why ranks end whose shim gets SIGTERM.
+TOLD = "its shim was told to end, as by pliant down where no server answers"
+
+
 @dataclass(slots=True)
 class Rank:
     """One started process."""

@@ -15,6 +15,7 @@ import pytest
 from nodekit import FakeServer, Node, World
 from pliant.nodectl import procfs
 from pliant.nodectl.controller import SOCKET_NAME
+from pliant.nodectl.shim_ranks import TOLD
 from pliant.nodectl.spool import Spool
 from pliant.protos import node_pb2 as wire
 from testkit import wait_until
@@ -263,7 +264,7 @@ def test_a_term_to_the_shim_ends_its_ranks(server: FakeServer, node: Node, tmp_p
     world = start_waiting(server, tmp_path)
     os.kill(node.shim(world).pid, signal.SIGTERM)
     (end,) = world.ends(server)
-    assert (end.signal, end.reason) == (signal.SIGTERM, "its shim was told to end")
+    assert (end.signal, end.reason) == (signal.SIGTERM, TOLD)
 
 
 def forget_files(tmp_path: Path) -> None:
