@@ -58,7 +58,8 @@ def test_processes_and_zombies_are_found(tmp_path: Path) -> None:
     env = {**os.environ, "SOME": f"x={tmp_path}/state"}
     process = subprocess.Popen(["sleep", "60"], env=env)
     try:
-        assert look.carrying(str(tmp_path)) == [process.pid]
+        # One that has just begun shows its environment a moment later.
+        wait_until(lambda: look.carrying(str(tmp_path)) == [process.pid])
         process.kill()
         wait_until(lambda: process.pid in look.zombies())
         assert look.carrying(str(tmp_path)) == []
