@@ -17,6 +17,7 @@ from pathlib import Path
 from pliant.faults import identify
 from pliant.nodectl.procfs import Identity
 from pliant.nodectl.settings import Settings, SettingsError, load, run_folder, state_folder
+from pliant.protos.files import of_no_use
 
 logger = logging.getLogger("pliant.nodectl")
 
@@ -103,9 +104,11 @@ def _have_node(
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with _only_one(state, settings.name), _pid_file(run / f"node-{settings.name}.pid"):
             return asyncio.run(work(settings, state, run))
-    except (BusyError, OSError) as error:
+    except BusyError as error:
         logger.error("%s", error)
-        return _FAILED
+    except OSError as error:
+        logger.error("%s", of_no_use(error))
+    return _FAILED
 
 
 async def _end_jobs(_settings: Settings, state: Path, _run: Path) -> int:

@@ -121,7 +121,7 @@ def run(
                 lock.acquire()
                 held.callback(lock.release)
         except (AlreadyRunningError, OSError) as error:
-            why = of_no_use(error) if isinstance(error, OSError) else error
+            why = _why_not(config, error) if isinstance(error, OSError) else error
             print(f"pliant server: {why}", file=sys.stderr)
             return 1
         return work(config)
