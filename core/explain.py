@@ -16,6 +16,9 @@ from pliant.core.words import many
 if TYPE_CHECKING:
     from pliant.core.core import Core
 
+#: So many jobs are named in one sentence.
+_MOST_NAMES = 5
+
 _STAGES = {
     ResizeStage.TALK: "it was offered; the application has not answered",
     ResizeStage.AGREED: "agreed; it waits for others of its deal, or for its time",
@@ -50,7 +53,7 @@ def _lines(state: State, job: Job, now: float, progress: Mapping[str, Any] | Non
         f": {job.reason}" if job.reason else ""
     )
     if job.state is JobState.PENDING:
-        yield from _waiting(state, job)
+        yield from _waiting(state, job, now)
         yield from _saved(job, now)
     elif job.state is JobState.SUSPENDED:
         yield from _saved(job, now)
@@ -61,7 +64,7 @@ def _lines(state: State, job: Job, now: float, progress: Mapping[str, Any] | Non
     yield f"strategy: {state.strategy}"
 
 
-def _waiting(state: State, job: Job) -> Iterator[str]:
+def _waiting(state: State, job: Job, now: float) -> Iterator[str]:
     ahead = sum(1 for other in state.waiting.values() if other.spec.submit < job.spec.submit)
     yield (
         f"it wants {many(str(job.sizes), 'processor')}; {count(state.free())} of "
@@ -76,6 +79,20 @@ def _waiting(state: State, job: Job) -> Iterator[str]:
         names = ", ".join(map(str, sorted(job.earmark_from)))
         donors = "job" if len(job.earmark_from) == 1 else "jobs"
         yield f"{many(count(job.earmark), 'processor')} promised to it, from {donors} {names}"
+    yield from _asked_in_vain(state, now)
+
+
+def _asked_in_vain(state: State, now: float) -> Iterator[str]:
+    """Who could give processors, and would not."""
+    quiet = [job for job in state.active.values() if job.malleable and job.quiet_until > now]
+    if quiet:
+        names = ", ".join(str(job.id) for job in quiet[:_MOST_NAMES])
+        more = f" and {len(quiet) - _MOST_NAMES} more" if len(quiet) > _MOST_NAMES else ""
+        soonest = min(job.quiet_until for job in quiet) - now
+        yield (
+            f"asked for another size in vain lately: {'job' if len(quiet) == 1 else 'jobs'} "
+            f"{names}{more}; not again for {soonest:.0f} s"
+        )
 
 
 def _saved(job: Job, now: float) -> Iterator[str]:

@@ -43,6 +43,24 @@ def test_a_promised_job(rig: Rig) -> None:
     assert "4 processors promised to it, from job 1" in why(rig, 2)
 
 
+def test_a_job_that_waits_for_who_refused(rig: Rig) -> None:
+    assert "in vain" not in why(rig, 2)
+    rig.wait(11)  # the offer expires
+    assert "asked for another size in vain lately: job 1; not again for 29 s" in why(rig, 2)
+    rig.wait(30)
+    assert "in vain" not in why(rig, 2)
+
+
+def test_of_many_that_refused_some_are_named() -> None:
+    rig = Rig({"n1": 14})
+    for number in range(1, 8):
+        rig.run(number, "1-2")
+    rig.submit(8, "14")
+    for number in range(1, 8):
+        rig.core.jobs[JobId(number)].quiet_until = rig.now + 20
+    assert "in vain lately: jobs 1, 2, 3, 4, 5 and 2 more; not again for 20 s" in why(rig, 8)
+
+
 def test_a_malleable_job_in_a_talk(rig: Rig) -> None:
     rig.now += 2
     text = why(rig, 1)
