@@ -26,8 +26,6 @@ from pliant.core.words import many
 #: Beats arrive.
 _ALIVE = (NodeState.UP, NodeState.DRAINING, NodeState.DRAINED, NodeState.SPARE)
 
-#: The server may still end such a transaction alone.
-
 
 def registered(state: State, event: NodeRegistered) -> None:
     """A controller connected, for the first time or again: compare what both sides know."""
@@ -140,6 +138,8 @@ def _taken_away(state: State, job: Job, processors: ProcessorMap, reason: str) -
     if saving.leaving(job):
         saving.gone(state, job, processors)
         return
+    if resize:  # who has ended before the application's word on the resize is not missed
+        processors &= ~resize.gone
     own = processors & job.allocation & job.held
     if own and job.ending is JobState.FAILED and survival.goes_again(job):
         # Its other ranks noticed first that these were gone.
@@ -152,7 +152,7 @@ def _taken_away(state: State, job: Job, processors: ProcessorMap, reason: str) -
         state.touch(job)
         if resize.stage in BEFORE_GO:
             transaction.withdraw(state, job, reason)
-    # From GO on, newcomers' processors stay reserved until the application has decided.
+    # From GO on, these processors stay reserved until the application has decided.
     undecided = job.resize.gone if job.resize else NONE
     transaction.free_processors(state, job, processors & ~undecided)
     transaction.finish_release(state, job)

@@ -255,6 +255,45 @@ def test_leavers_lost_with_their_node_are_gone(rig: Rig, report: str) -> None:
     assert not [kill for kill in rig.take(commands.Kill) if kill.job == 1]
 
 
+@pytest.mark.parametrize("committed", [True, False])
+@pytest.mark.parametrize("report", ["back", "lost", "server"])
+def test_leavers_that_were_gone_before_the_applications_word_are_not_missed(
+    rig: Rig, report: str, committed: bool
+) -> None:
+    rig.run(1, "4-8")
+    rig.submit(2, "4")
+    rig.shrink_to_go(1)
+    rig.begin(1)
+    rig.exit(1, *range(4, 8))  # acknowledged: the node knows nothing of their world any more
+    if report == "lost":
+        rig.do(events.NodeLost(N2, "gone"))
+    else:
+        if report == "server":
+            rig.restart()
+            back(rig, N1, world(1, block(0, 4)))
+        back(rig, N2)
+    assert (rig.state(1), rig.stage(1)) == (JobState.ADAPTING, ResizeStage.BEGUN)
+    assert rig.job(1).held == block(0, 8)
+    rig.decide(1, committed=committed)
+    assert rig.job(1).held == block(0, 4)
+    # Who left although nothing was resized has ended, and so will the others.
+    assert rig.state(1) is (JobState.RUNNING if committed else JobState.COMPLETING)
+    rig.exit(1, *range(4))
+    assert rig.state(1) is JobState.COMPLETED
+
+
+def test_ranks_that_are_missed_beside_leavers_that_were_gone_are_lost(rig: Rig) -> None:
+    rig.run(1, "6-8")
+    rig.submit(2, "2")
+    rig.shrink_to_go(1)
+    rig.begin(1)
+    rig.exit(1, 6, 7)
+    back(rig, N2)
+    assert (rig.state(1), rig.job(1).held) == (JobState.COMPLETING, block(0, 4))
+    rig.exit(1, *range(4), signal=15)
+    assert rig.state(1) is JobState.NODE_FAIL
+
+
 def test_a_node_that_missed_the_end_of_leavers_that_stayed_is_told_again(rig: Rig) -> None:
     rig.run(1, "4-8")
     rig.submit(2, "4")
