@@ -34,6 +34,7 @@ class AnyHistory(History):
         if chance != 2 or name not in self.world.standing:
             return
         self.world.standing.discard(name)
+        self.world.bereave(name)
         if power:
             self.world.empty(name)
         self.world.lost_at[name] = self.rig.now
@@ -135,6 +136,14 @@ class AnyHistory(History):
                 assert not job.earmark & ~(state.suspect() | state.usable())
             assert not job.had or job.held or job.earmark or job.cut_off
             assert count(job.earmark) <= job.had or not job.had
+
+    @invariant()
+    def nodes_fail_nobody_who_has_lost_nothing_with_them(self) -> None:
+        if not hasattr(self, "world"):
+            return
+        for job in self.rig.core.jobs.values():
+            if JobState.NODE_FAIL in (job.state, job.ending):
+                assert job.id in self.world.bereaved, (job.id, job.told())
 
     @invariant()
     def no_processor_has_two_processes(self) -> None:

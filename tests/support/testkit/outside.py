@@ -11,7 +11,7 @@ from pliant.core.ids import FIRST_START, JobId, NodeName, ResizeId
 from pliant.core.jobs import Exit
 from pliant.core.negotiation import Verb
 from pliant.core.policy import NegotiationPolicy
-from pliant.core.processors import indices, of
+from pliant.core.processors import ProcessorMap, indices, of
 from pliant.core.sizes import Sizes, parse_sizes
 from testkit.corekit import Rig
 
@@ -71,6 +71,8 @@ class World:
         self.deaf: set[str] = set()
         #: When nodes were lost that are not back.
         self.lost_at: dict[str, float] = {}
+        #: Jobs that have lost processes with a node, or might have for all that the core can know.
+        self.bereaved: set[int] = set()
 
     # ---------------------------------------------------------------- orders are obeyed at once
 
@@ -259,13 +261,43 @@ class World:
             self.die(program, program.leaving, 0, 0)
             program.leaving.clear()
 
+    def bereave(self, name: str) -> None:
+        """Note whose processes are on a node that falls silent or is emptied."""
+        here = self.rig.core.nodes[NodeName(name)].processors
+        for job in self.rig.core.state.active.values():
+            if job.held & here and job.starting:
+                self.bereaved.add(job.id)
+        for program in self.programs.values():
+            if of(program.alive) & here:
+                self.bereaved.add(program.job)
+        self.bereaved |= {job for job, _, _ in self._unheard(here)}
+
+    def _unheard(self, here: ProcessorMap) -> set[tuple[int, int, int]]:
+        """Return the worlds of which the spools of these processors have an unacknowledged end."""
+        return {
+            (event.job, event.run, event.resize) for event in self._ends() if _where(event) & here
+        }
+
+    def _ends(self) -> list[events.ProcessesExited]:
+        return [event for event in self.wires if isinstance(event, events.ProcessesExited)]
+
     def empty(self, name: str) -> None:
-        """All processes on a node are gone, and nobody reports it."""
-        here = set(indices(self.rig.core.nodes[NodeName(name)].processors))
+        """All processes on a node are gone.
+
+        Nobody reports it, unless there is a spool, as of a node that still has ends to tell.
+        """
+        self.bereave(name)
+        node = self.rig.core.nodes[NodeName(name)]
+        here, spooled = set(indices(node.processors)), self._unheard(node.processors)
         for program in self.programs.values():
             program.told = {(resize, node) for resize, node in program.told if node != name}
-            for live in program.worlds.values():
+            for resize, live in program.worlds.items():
+                gone = sorted(live & here)
                 live.difference_update(here)
+                if gone and spooled:
+                    exits = tuple(Exit(p, 1, 0, "the node was restarted") for p in gone)
+                    job, world = JobId(program.job), ResizeId(resize)
+                    self.say(events.ProcessesExited(job, program.run, world, exits))
 
     def register(self, name: str) -> None:
         """A controller opens its stream and says what lives there."""
@@ -273,11 +305,11 @@ class World:
         self.lost_at.pop(name, None)
         self.deaf.discard(name)
         node = self.rig.core.nodes[NodeName(name)]
-        worlds = []
+        worlds, unheard = [], self._unheard(node.processors)
         for program in self.programs.values():
             for resize, live in program.worlds.items():
                 here = of(live) & node.processors
-                if here:
+                if here or (program.job, program.run, resize) in unheard:
                     worlds.append(
                         LiveWorld(JobId(program.job), program.run, ResizeId(resize), here, True)
                     )
@@ -292,6 +324,10 @@ class World:
         self.spent.append(event)
         self.rig.do(event)
         self.obey()
+
+
+def _where(event: events.ProcessesExited) -> ProcessorMap:
+    return of([end.processor for end in event.exits])
 
 
 def _sizes(text: str | None) -> Sizes | None:
