@@ -19,6 +19,7 @@ from pliant.nodectl.shim_ranks import TOLD
 from pliant.nodectl.spool import Spool
 from pliant.protos import node_pb2 as wire
 from testkit import wait_until
+from testkit.leaks import SPARE_SHIM
 
 pytestmark = pytest.mark.cluster
 
@@ -129,6 +130,14 @@ def test_orders_of_an_earlier_server_are_not_obeyed(
     wait_until(lambda: len(server.registrations) > seen + 1)
     assert {register.generation for register in server.registrations[seen:]} == {5}
     assert "generation 4 is older than 5" in node.log.read_text()
+    node.kill()
+    server.stop()
+    server.generation = 4
+    server.start()
+    seen = len(server.registrations)
+    node.start(wait=False)
+    wait_until(lambda: len(server.registrations) > seen, what="another controller to register")
+    assert server.registrations[seen].generation == 5, "what was obeyed is written down"
     node.kill()
     server.stop()
     server.generation = 6
@@ -272,14 +281,27 @@ def forget_files(tmp_path: Path) -> None:
         (tmp_path / name).unlink()
 
 
+def wait_until_spare(shim: procfs.Identity) -> None:
+    """Wait until a shim waits for a world: an end may be told before it has said that it is done.
+
+    It sleeps when its launcher has been told.
+    """
+    process = psutil.Process(shim.pid)
+    wait_until(
+        lambda: (process.name(), process.status()) == (SPARE_SHIM, psutil.STATUS_SLEEPING),
+        what="the shim to wait for a world",
+    )
+
+
 def run_one(server: FakeServer, node: Node, tmp_path: Path) -> procfs.Identity:
-    """Run a world to its end; return its shim."""
+    """Run a world to its end; return its shim, which waits for the next one."""
     world = start_waiting(server, tmp_path)
     shim = node.shim(world)
     let_go(tmp_path, 0)
     assert world.ends(server)[0].code == 0
     forget_files(tmp_path)
     wait_until(lambda: node.worlds() == [])
+    wait_until_spare(shim)
     return shim
 
 
@@ -319,6 +341,7 @@ def test_a_shim_may_have_another_world_when_a_controller_takes_over(
     let_go(tmp_path, 3)
     assert world.ends(server)[0].code == 3
     forget_files(tmp_path)
+    wait_until_spare(shim)
     second = start_waiting(server, tmp_path)
     assert node.shim(second) == shim
     node.kill()
