@@ -237,6 +237,8 @@ class Job:
     connected: bool = False
     #: Counts requeues, from 1.
     run: int = 1
+    #: The least number of another run: of an older copy of the database, one that none has had.
+    runs_from: int = field(default=0, compare=False)
     #: Versions the allocation, from 1 at the start of a run.
     epoch: int = 0
     #: The committed allocation, in rank order.

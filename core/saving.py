@@ -108,7 +108,7 @@ def gone(state: State, job: Job, processors: ProcessorMap) -> None:
 
 def back(state: State, job: Job, reason: str) -> None:
     """Put a job whose processes are gone into the queue again, for another run."""
-    job.run += 1
+    job.run = max(job.run + 1, job.runs_from)
     job.epoch, job.ranks = 0, ()
     job.malleable = job.connected = job.on_request = job.pinned = job.parked = job.again = False
     job.quiet_until, job.answered = 0.0, None

@@ -16,6 +16,7 @@ from pliant.server.database.changes import (
     put_meta,
     put_node,
 )
+from pliant.server.database.singles import NEXT_RESIZE
 from pliant.server.database.standing import Standing
 
 
@@ -74,5 +75,5 @@ class Batch:
         if self.memory:
             rows.append(put_meta("memory", json.dumps(core.memory)))
         if core.next_resize != stored_resize:
-            rows.append(put_meta("next_resize", str(core.next_resize)))
+            rows.append(put_meta(NEXT_RESIZE, str(core.next_resize)))
         return rows + self.changes

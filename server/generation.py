@@ -12,13 +12,22 @@ from pathlib import Path
 
 from pliant.protos.files import write_whole
 from pliant.server.database.guard import KEY, Count, Seen, stored_count
-from pliant.server.database.singles import GENERATION, LAST_NUMBER, TOLD_MOST, whole
+from pliant.server.database.singles import (
+    GENERATION,
+    LAST_NUMBER,
+    NEXT_RESIZE,
+    RUNS_FROM,
+    TOLD_MOST,
+    whole,
+)
 from pliant.server.numbers import MOST_LOST
 
 log = logging.getLogger(__name__)
 
 FILE_NAME = "server.generation"
 GIVEN_KEY = LAST_NUMBER
+#: Runs that a job may have had in one generation; the messages between daemons have 32 bits.
+_RUNS, _MOST_RUNS = 1000, 1 << 32
 
 
 def next_generation(
@@ -42,6 +51,7 @@ def next_generation(
         return fresh
     last = max(last_job, int(meta.get(GIVEN_KEY, "0")))
     if used > stored:
+        fresh |= _not_again(meta, generation, last_job)
         last = max(last + MOST_LOST, seen.last_job)
         fresh[GIVEN_KEY] = str(last)
         log.error(
@@ -52,6 +62,7 @@ def next_generation(
             last + 1,
         )
     elif seen.at > (count := stored_count(meta)):
+        fresh |= _not_again(meta, generation, last_job)
         last = max(last, seen.last_job)
         fresh[GIVEN_KEY] = str(last)
         log.error(
@@ -64,6 +75,15 @@ def next_generation(
             last + 1,
         )
     return fresh
+
+
+def _not_again(meta: Mapping[str, str], generation: int, last_job: int) -> dict[str, str]:
+    """Return what leaves out the numbers of runs and resizes that an older copy does not know."""
+    run = generation * _RUNS % (_MOST_RUNS - _RUNS)
+    return {
+        RUNS_FROM: f"{last_job} {run}",
+        NEXT_RESIZE: str(int(meta.get(NEXT_RESIZE, "1")) + MOST_LOST),
+    }
 
 
 def read_used(path: Path) -> int:

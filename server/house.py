@@ -29,6 +29,7 @@ from pliant.server.database.engine import check_values, checkpoint, open_databas
 from pliant.server.database.guard import FILE_NAME as COMMITS_FILE
 from pliant.server.database.guard import Guard, read_seen
 from pliant.server.database.reader import Reader
+from pliant.server.database.singles import NEXT_RESIZE, RUNS_FROM, two_numbers
 from pliant.server.database.writer import Writer, apply_changes
 from pliant.server.effects import Effects, Programs
 from pliant.server.execute import Execute
@@ -164,9 +165,11 @@ class House:
         nodes, open_jobs = self._reader.nodes(), self._reader.open_jobs()
         ended = self._reader.recent_jobs(self._clock.now() - KEPT_S)
         memory = json.loads(self._meta.get("memory", "null"))
-        next_resize = int(self._meta.get("next_resize", "1"))
+        next_resize = int(self._meta.get(NEXT_RESIZE, "1"))
+        last, first_run = two_numbers(self._meta.get(RUNS_FROM, "0 0"))
         for job, _ in open_jobs:
             self._execute.standing.read(job)
+            job.runs_from = first_run if job.id <= last else 0
         self._core.restore(nodes, [job for job, _ in open_jobs], memory, next_resize)
         commands = self._core.recover(self._clock.now())
         self._board.put_nodes(self._core.nodes.values())

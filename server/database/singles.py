@@ -17,6 +17,11 @@ GENERATION = "generation"
 COMMITS = "commits"
 #: The last number of a job that may have been given, where jobs of the database do not say so.
 LAST_NUMBER = "last_number"
+#: Of an older copy: which jobs may have had more runs than it knows, and the first one that none
+#: of them has had, ``JOB RUN``.
+RUNS_FROM = "runs_from"
+#: The number of the next resize.
+NEXT_RESIZE = "next_resize"
 #: Generations, jobs and resizes.
 MOST = 1 << 39
 #: The same in a file beside the database: what follows it can be stored.
@@ -57,6 +62,16 @@ def _count(text: str) -> None:
     whole(number, MOST_CHANGES)
 
 
+def two_numbers(text: str) -> tuple[int, int]:
+    """Read two numbers as servers write them.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    one, other = text.split()
+    return whole(one, MOST), whole(other, MOST)
+
+
 def _number(text: str) -> None:
     whole(text, MOST)
 
@@ -76,7 +91,8 @@ _READ: Mapping[str, Callable[[str], object]] = {
     COMMITS: _count,
     LAST_NUMBER: _number,
     CLOCK_KEY: _clock,
-    "next_resize": _number,
+    NEXT_RESIZE: _number,
+    RUNS_FROM: two_numbers,
     "port": _port,
     "memory": json.loads,
     "key": bytes.fromhex,

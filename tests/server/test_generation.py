@@ -37,6 +37,14 @@ def following(
     return fresh
 
 
+def left_out(last_job: int, generation: int, resizes: int = 1) -> dict[str, str]:
+    """The numbers of runs and resizes that are left out over an older copy."""
+    return {
+        "runs_from": f"{last_job} {1000 * generation}",
+        "next_resize": str(resizes + MOST_LOST),
+    }
+
+
 def test_it_grows_with_each_start(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     assert following({}, path, 0) == {"generation": "1"}
     write_used(path, "1")
@@ -55,11 +63,11 @@ def test_case_31_a_copy_of_the_same_generation_is_told_and_no_number_given_again
     assert following(meta, path, 7, Seen(Count(4, 200), 9)) == {"generation": "6"}
     assert following(meta, path, 7, level) == {"generation": "6"}
     assert caplog.text == ""
-    assert following(meta, path, 7, ahead) == {"generation": "6", GIVEN_KEY: "9"}
+    assert following(meta, path, 7, ahead) == {"generation": "6", GIVEN_KEY: "9"} | left_out(7, 6)
     assert "at change 90 of generation 5, but this server has stored change 100" in caplog.text
     assert "numbered from 10" in caplog.text
     given = {**meta, GIVEN_KEY: "50"}
-    assert following(given, path, 7, ahead) == {"generation": "6", GIVEN_KEY: "50"}
+    assert following(given, path, 7, ahead)[GIVEN_KEY] == "50"
 
 
 def test_the_count_of_changes_stands_in_for_a_file_that_is_missing(path: Path) -> None:
@@ -72,12 +80,19 @@ def test_case_31_an_older_copy_is_told_and_leaves_numbers_out(
 ) -> None:
     write_used(path, "5")
     fresh = following({"generation": "3"}, path, 7)
-    assert fresh == {"generation": "6", GIVEN_KEY: str(7 + MOST_LOST)}
+    assert fresh == {"generation": "6", GIVEN_KEY: str(7 + MOST_LOST)} | left_out(7, 6)
     assert "has generation 3, but this server has had generation 5" in caplog.text
     assert f"numbered from {8 + MOST_LOST}" in caplog.text
     write_used(path, "8")
     again = following(fresh, path, 7)
-    assert again == {"generation": "9", GIVEN_KEY: str(7 + 2 * MOST_LOST)}
+    given = {"generation": "9", GIVEN_KEY: str(7 + 2 * MOST_LOST)}
+    assert again == given | left_out(7, 9, 1 + MOST_LOST)
+
+
+def test_case_31_runs_of_many_generations_fit_into_messages(path: Path) -> None:
+    write_used(path, str(1 << 38))
+    run = int(following({"generation": "3"}, path, 7)["runs_from"].split()[1])
+    assert 0 < run < (1 << 32) - 1000
 
 
 def test_a_database_that_was_begun_anew_counts_on(
