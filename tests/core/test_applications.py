@@ -91,6 +91,10 @@ def test_whoever_speaks_for_another_run_or_no_job_is_not_heard(rig: Rig) -> None
             events.ApplicationLeft(JobId(job), run),
         )
     assert (rig.state(1), rig.job(1).connected) == (JobState.STARTING, False)
+    rig.up(1)
+    rig.register(1)
+    rig.do(events.ApplicationLeft(JobId(1), 2))
+    assert rig.job(1).connected
     rig.exit(1)
     rig.do(events.ApplicationRegistered(JobId(1), 1, 1, (0, 1)))
     assert rig.state(1) is JobState.COMPLETED

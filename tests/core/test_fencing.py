@@ -131,6 +131,16 @@ def test_a_server_with_a_shorter_lease_remembers_the_longer_one(rig: Rig) -> Non
     assert rig.job(1).run == 2
 
 
+def test_a_server_with_a_longer_lease_knows_that_nodes_wait_longer(rig: Rig) -> None:
+    rig.limits = replace(rig.limits, lease_s=3 * LEASE_S)
+    rig.restart()
+    lose(rig)
+    rig.wait(LEAST_S)
+    assert rig.state(1) is JobState.COMPLETING
+    rig.wait(1.0)
+    assert rig.job(1).run == 2
+
+
 def test_who_has_no_further_run_ends_at_once_and_can_be_cancelled_while_it_waits(rig: Rig) -> None:
     rig.submit(2, "4", stop_after_s=STOP_S)
     rig.up(2)

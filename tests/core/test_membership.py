@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from pliant.core import commands, events
@@ -160,6 +162,20 @@ def test_a_node_that_never_got_the_start_gets_it_again(rig: Rig) -> None:
     assert rig.state(1) is JobState.STARTING
 
 
+def test_a_node_that_has_the_start_does_not_get_it_again(rig: Rig) -> None:
+    rig.submit(1, "6")
+    rig.take(commands.Launch)
+    back(rig, N1, replace(world(1, of(range(4))), ready=False))
+    assert not rig.take(commands.Launch)
+    assert (rig.state(1), rig.job(1).starting) == (JobState.STARTING, {N1, N2})
+
+
+def test_processes_of_another_run_are_not_those_of_this_one(rig: Rig) -> None:
+    rig.submit(1, "2")
+    rig.do(events.WorldReady(JobId(1), 2, FIRST_START, N1))
+    assert (rig.state(1), rig.job(1).starting) == (JobState.STARTING, {N1})
+
+
 def test_a_node_that_never_got_the_start_gets_it_when_others_have_ended_already(rig: Rig) -> None:
     rig.submit(1, "6")
     first = rig.one(commands.Launch)
@@ -233,6 +249,7 @@ def test_newcomers_lost_after_go_wait_for_the_applications_word(rig: Rig, report
     else:
         back(rig, N2)
     assert (rig.state(1), rig.stage(1)) == (JobState.ADAPTING, ResizeStage.GO)
+    assert rig.job(1).held == of(range(8)), "it may have joined them"
     rig.decide(1, committed=False, stage="join")
     assert rig.state(1) is JobState.RUNNING
     assert rig.job(1).held == of(range(4))

@@ -73,6 +73,18 @@ def test_go_waits_for_the_newcomers_of_every_node() -> None:
     assert rig.stage(1) is S.GO
 
 
+def test_newcomers_that_report_once_more_are_not_told_go_again(rig: Rig) -> None:
+    growing(rig)
+    rig.grow_to_go(1)
+    again = events.WorldReady(JobId(1), 1, rig.resize(1).id, NodeName("n2"))
+    rig.do(again)
+    rig.one(commands.SendGo)
+    rig.begin(1)
+    rig.do(again)
+    assert not rig.take(commands.SendGo)
+    assert rig.stage(1) is S.BEGUN
+
+
 def test_when_rank_0_leaves_the_next_coordinator_is_connected_first(rig: Rig) -> None:
     rig.ask_for(1, 6, release=[0, 5])
     rig.answer(1, Verb.ACCEPT)
