@@ -140,6 +140,30 @@ def test_what_nobody_can_end_is_given_up(
     assert "do not end: given up" in caplog.text
 
 
+def test_what_goes_slowly_is_killed_again_and_waited_for(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks, killed = itertools.count(1), list[tuple[int, int]]()
+    # Nobody has this number: it is never handed out.
+    found, number = [1 << 30], 1 << 30
+    monkeypatch.setattr(controller_takeover, "_runs", lambda _: True)
+    monkeypatch.setattr(
+        controller_takeover, "orphans_of", lambda *_: found if next(looks) <= 3 else []
+    )
+    monkeypatch.setattr(os, "kill", lambda *told: killed.append(told))
+    assert asyncio.run(end_orphans(world.spool, world.shim)) == []
+    assert killed == [(number, signal.SIGKILL)] * 3
+    assert next(looks) == 5
+
+
+def test_a_world_that_is_being_buried_takes_no_shim(world: World) -> None:
+    assert world.takes(7)
+    world.burying = True
+    assert not world.takes(7), "what it has started may be overlooked"
+    world.shim = me()
+    assert [world.takes(pid) for pid in (me().pid, 7)] == [True, False]
+
+
 def test_ends_are_reported_when_they_cannot_be_noted(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -58,6 +61,26 @@ def test_ends_are_read_back_and_the_first_one_counts(spool: Spool) -> None:
     spool.note_exits(ends)
     spool.note_exits([Exit(0, 10, 0, 0, "", 9.0)])
     assert spool.exits() == {0: ends[0], 1: ends[1]}
+
+
+def test_ends_are_on_the_disk_before_anybody_is_told(
+    spool: Spool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+    write, sync, close = os.write, os.fdatasync, os.close
+
+    def spied(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        def told(*arguments: Any) -> Any:
+            done.append(name)
+            return call(*arguments)
+
+        return told
+
+    monkeypatch.setattr(os, "write", spied("write", write))
+    monkeypatch.setattr(os, "fdatasync", spied("sync", sync))
+    monkeypatch.setattr(os, "close", spied("close", close))
+    spool.note_exits([Exit(0, 10, 1, 0, "", 1.5)])
+    assert done == ["write", "sync", "close"]
 
 
 def test_a_line_that_was_cut_is_no_line(spool: Spool) -> None:
