@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import queue
 import signal
-import time
 from collections.abc import Callable, Iterator
 
 import grpc
@@ -381,7 +380,8 @@ def test_a_stop_is_quick_and_answers_who_waits(server: Server) -> None:
     job = user.submit()
     node.expect("start_world")
     user._socket.sendall(json.dumps({"op": "wait", "id": job}).encode() + b"\n")
-    time.sleep(0.1)
+    with server.user() as later:
+        later.do("ping")  # who came before has been heard
     assert server.stop() == 0
     assert json.loads(user._file.readline())["error"]["kind"] == "unavailable"
     assert not (server.run / "server.pid").exists()

@@ -16,6 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from pliant.server import lock
 from pliant.server.accept import listen
 from serverkit import Server, User
 from testkit import wait_until
@@ -127,6 +128,19 @@ def test_a_second_server_is_refused_without_the_file_of_the_lock(
         assert user.do("ping")["pid"] == server.process.pid
     assert server.stop() == 0
     assert server.start().stop() == 0
+
+
+def test_where_folders_cannot_be_locked_the_file_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lock, "_lock_folder", lambda _: None)
+    first, second = (lock.ServerLock(tmp_path / "server.lock") for _ in range(2))
+    first.acquire()
+    with pytest.raises(lock.AlreadyRunningError, match=rf"\(process {os.getpid()}\)"):
+        second.acquire()
+    first.release()
+    second.acquire()
+    second.release()
 
 
 def test_the_server_of_another_state_folder_in_the_same_run_folder(

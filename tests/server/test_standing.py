@@ -13,7 +13,8 @@ from pliant.core.jobs import Job, JobSpec, JobType
 from pliant.core.lifecycle import JobState
 from pliant.core.sizes import Sizes
 from pliant.server.database.changes import insert_job, put_meta
-from pliant.server.database.engine import open_database
+from pliant.server.database.engine import open_database, open_reader
+from pliant.server.database.reader import Reader
 from pliant.server.database.standing import Standing
 from pliant.server.database.writer import ChangedElsewhereError, Writer
 from pliant.server.program import Program
@@ -35,16 +36,18 @@ def writer(tmp_path: Path) -> Iterator[Writer]:
     assert faults == []
 
 
-def new_job(number: int) -> Job:
-    spec = JobSpec(JobId(number), "job", "ann", JobType.MPI, Sizes((1,)), 1.0)
+def new_job(number: int, uid: int = 0) -> Job:
+    spec = JobSpec(JobId(number), "job", "ann", JobType.MPI, Sizes((1,)), 1.0, uid=uid)
     return Job(spec, JobState.PENDING)
+
+
+PROGRAM = Program(("true",), {}, "/", "", "", "", 0o022)
 
 
 def stored(writer: Writer, standing: Standing, *numbers: int) -> list[Job]:
     """Jobs as they are when they have been accepted."""
     jobs = [new_job(number) for number in numbers]
-    program = Program(("true",), {}, "/", "", "", "", 0o022)
-    writer.commit([insert_job(job, program, None) for job in jobs]).result(30)
+    writer.commit([insert_job(job, PROGRAM, None) for job in jobs]).result(30)
     for job in jobs:
         standing.submitted(job.spec, held=False)
     return jobs
@@ -53,6 +56,16 @@ def stored(writer: Writer, standing: Standing, *numbers: int) -> list[Job]:
 def states(path: Path) -> list[str]:
     with sqlite3.connect(path) as base:
         return [row[0] for row in base.execute("SELECT state FROM job ORDER BY id")]
+
+
+def test_each_user_has_keys_of_its_own(writer: Writer, tmp_path: Path) -> None:
+    jobs = [new_job(1, uid=7), new_job(2, uid=8)]
+    writer.commit([insert_job(job, PROGRAM, "same") for job in jobs]).result(30)
+    engine = open_reader(tmp_path / "pliant.db")
+    reader = Reader(engine)
+    assert [reader.job_with_key(uid, "same") for uid in (7, 8, 9)] == [1, 2, None]
+    assert reader.job_with_key(7, "another") is None
+    engine.dispose()
 
 
 def test_a_job_goes_from_state_to_state(writer: Writer, tmp_path: Path) -> None:

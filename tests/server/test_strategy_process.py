@@ -266,7 +266,7 @@ def test_one_that_hangs_is_ended_at_the_deadline_with_all_it_started(
     begin = time.monotonic()
     with pytest.raises(StrategyFaultError, match=r"^no answer within 1\.5 s$"):
         process.plan(view(kind), 1.5)
-    assert 1.4 < time.monotonic() - begin < 4
+    assert 1.4 < time.monotonic() - begin < PATIENCE_S, "a busy machine is slow, too"
     if kind == "sleeps_with_a_child":
         wait_until(lambda: not _runs(int(child.read_text())))
     assert len(process.plan(view("good"), PATIENCE_S).starts) == 2
