@@ -31,6 +31,7 @@ from pliant.server.database.writer import Writer
 from pliant.server.durable import Durable
 from pliant.server.effects import Effects
 from pliant.server.planner import Planner
+from pliant.server.stalls import oversleep
 from pliant.server.threads import promise, start_thread
 from pliant.server.timers import Timers
 
@@ -180,7 +181,9 @@ class Execute:
                 if self._stopping:
                     return None
                 at = self._next_time()
-                self._flag.wait(None if at is None else max(0.0, at - self._clock.now()))
+                for_s = None if at is None else max(0.0, at - self._clock.now())
+                if late := oversleep(self._flag, for_s):
+                    self._timers.forgive(late, self._clock.now())
 
     def _next_time(self) -> float | None:
         at = self._timers.next_time()

@@ -17,6 +17,7 @@ from pliant.protos import node_pb2
 from pliant.server.board import Board, Usage
 from pliant.server.execute import Execute
 from pliant.server.leases import Health, Leases
+from pliant.server.stalls import HEARD_S, oversleep
 from pliant.server.streams import Hub
 from pliant.server.threads import start_thread
 
@@ -126,7 +127,9 @@ class NodeList:
             with self._flag:
                 if self._stopping:
                     return
-                self._flag.wait(self._sleep())
+                if late := oversleep(self._flag, self._sleep()):
+                    log.warning("this server stood still for %.0f s, which no node must pay", late)
+                    self._leases.forgive(late + HEARD_S, time.monotonic())
             self.look()
 
     def look(self) -> None:

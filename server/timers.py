@@ -7,7 +7,22 @@ from itertools import count
 
 from pliant.core.ids import JobId
 from pliant.core.timers import Timer, TimerKind
+from pliant.server.stalls import HEARD_S
 
+#: What ends when somebody's word, or the end of a process, is not heard in time.
+ANSWERS = frozenset(
+    {
+        TimerKind.OFFER,
+        TimerKind.PREPARE,
+        TimerKind.SAFE_POINT,
+        TimerKind.DEADLINE,
+        TimerKind.RELEASE,
+        TimerKind.SAVE,
+        TimerKind.START,
+        TimerKind.END,
+        TimerKind.STRAGGLERS,
+    }
+)
 #: Entries that may be void, besides as many as are in force.
 SPARE = 1000
 
@@ -27,6 +42,16 @@ class Timers:
         if len(self._heap) > 2 * len(self._times) + SPARE:
             self._heap = [entry for entry in self._heap if self._times.get(entry[2]) == entry[0]]
             heapq.heapify(self._heap)
+
+    def forgive(self, seconds: float, now: float) -> None:
+        """Nobody has listened for so long: answers have that much more time.
+
+        Nothing else fires before what has arrived meanwhile can have been read, either.
+        """
+        for timer, at in list(self._times.items()):
+            later = max(at + seconds if timer.kind in ANSWERS else at, now + HEARD_S)
+            if later > at:
+                self.set(timer, later)
 
     def drop(self, job: JobId, run: int) -> None:
         """Forget what was to be asked of a job that has ended."""

@@ -1,8 +1,9 @@
-"""Cases 26 and 27: a controller that stands still, for less and for more than its lease."""
+"""Cases 26 and 27: who stands still for less or for more than a lease; a server, too."""
 
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from faultkit.bed import Carrier
 from testkit import wait_until
 from testkit.checker import settled
 from testkit.cluster import Cluster
@@ -85,6 +87,52 @@ def test_case_27_a_controller_that_outlives_its_lease_is_fenced(
     wait_until(lambda: not cluster.ranks(job), what="the end of processes of a lost job")
     cluster.wait_for(waiting, lambda job: job.final, "the other job to run there")
     settled(cluster.state)
+
+
+#: A short lease, and a time in which everybody's runs out.
+SHORT, STANDS_STILL_S = "lease_s: 3\nresize_deadline_s: 3\nbeat_interval_s: 0.25\n", 5.0
+
+
+@pytest.mark.parametrize("cluster", [SHORT], indirect=True, ids=["short"])
+@pytest.mark.parametrize("who", ["the server", "every daemon"])
+def test_case_27_a_server_that_stands_still_blames_no_node(
+    cluster: Cluster, tmp_path: Path, who: str
+) -> None:
+    gate = tmp_path / "gate"
+    job = run(cluster, gate, "2")
+    cluster.wait_for(job, lambda job: job.state == "RUNNING", "the job to run")
+    names = ["server"] if who == "the server" else sorted(cluster.daemons())
+    processes = [cluster.daemons()[name] for name in names]
+    for process in processes:
+        process.send_signal(signal.SIGSTOP)
+    time.sleep(STANDS_STILL_S)
+    for process in processes:
+        process.send_signal(signal.SIGCONT)
+    gate.touch()
+    ended = cluster.wait_for(job, lambda job: job.final, "the job to end")
+    assert (ended.state, ended.exit_code) == ("FAILED", 5), "its own code"
+    wait_until(lambda: {node.state for node in cluster.client.nodes()} == {"UP"}, what="all nodes")
+    assert "stood still for" in (cluster.state / "server.log").read_text()
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize(
+    "cluster", [f"{SHORT}safe_point_timeout_s: 2\n"], indirect=True, ids=["short"]
+)
+def test_case_27_a_server_that_stands_still_hears_what_became_of_a_resize(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    job = Carrier(cluster, tmp_path / "job", 2, orders="appkit.move.moved=delay:1")
+    cluster.wait_malleable(job.id)
+    server = cluster.daemon("server")
+    cluster.client.resize(job.id, 3)
+    wait_until(lambda: bool(cluster.history(job.id, "resize.begun")), what="it to begin")
+    server.send_signal(signal.SIGSTOP)
+    time.sleep(STANDS_STILL_S)
+    server.send_signal(signal.SIGCONT)
+    cluster.wait_for(job.id, lambda job: job.processors == 3, "the resize to be known")
+    job.goes_on()
+    job.finish()
 
 
 def run_again(cluster: Cluster, trail: Trail, policy: str) -> tuple[int, str]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,6 +25,7 @@ from pliant.server.nodemap import NodeMap
 from pliant.server.planner import FALLBACK, FAULTS_ALLOWED, Planner
 from pliant.server.program import Program, expand
 from pliant.server.requests import RequestError, check_submission
+from pliant.server.stalls import HEARD_S, oversleep
 from pliant.server.timers import SPARE, Timers
 from pliant.server.worlds import World, WorldBook
 from pliant.strategies import Strategy
@@ -197,6 +201,46 @@ def test_jobs_that_ended_leave_no_timers() -> None:
     assert len(timers._heap) < 2 * SPARE
     assert timers.due(1e6) == []
     assert timers.next_time() == 1e9
+
+
+def test_answers_have_the_time_in_which_nobody_listened() -> None:
+    timers = Timers()
+    answer, limit, later = (
+        Timer(kind, JobId(number), 1)
+        for number, kind in enumerate((TimerKind.DEADLINE, TimerKind.LIMIT, TimerKind.LIMIT))
+    )
+    for timer, at in ((answer, 10), (limit, 10), (later, 90)):
+        timers.set(timer, at)
+    timers.forgive(20, 30)
+    assert timers.due(30 + HEARD_S - 0.1) == []
+    assert set(timers.due(30 + HEARD_S)) == {answer, limit}
+    timers.set(answer, 20)
+    timers.forgive(50, 60)
+    assert timers.due(69) == []
+    assert timers.due(70) == [answer]
+    assert timers.due(90) == [later]
+
+
+def test_nodes_are_not_blamed_for_the_time_in_which_nobody_listened() -> None:
+    leases = Leases(beat_interval_s=2, lease_s=60)
+    leases.open(A, 0)
+    leases.open(B, 70)
+    leases.forgive(40, 71)
+    assert leases.overdue(71) == [(A, Health.SUSPECT)]
+    assert leases.beat(A, 72) is Health.SUSPECT
+    assert leases.overdue(76.9) == []
+    assert leases.overdue(77) == [(B, Health.SUSPECT)], "nobody is heard of in the future"
+
+
+@pytest.mark.parametrize(("slept", "late"), [(0.0, False), (0.9, False), (1.5, True)])
+def test_a_wait_that_was_much_too_long_is_told(slept: float, late: bool) -> None:
+    class Slow(threading.Condition):
+        def wait(self, timeout: float | None = None) -> bool:
+            time.sleep((timeout or 0.0) + slept)
+            return False
+
+    assert (oversleep(Slow(), 0.01) > 0) == late
+    assert oversleep(Slow(), None) == 0
 
 
 def test_leases_judge_by_silence() -> None:
