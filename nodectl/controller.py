@@ -19,18 +19,19 @@ import psutil
 
 from pliant.faults import failpoint, message
 from pliant.nodectl import contact, control_group, procfs
+from pliant.nodectl.controller_copies import own_spools
 from pliant.nodectl.controller_kills import Kills
 from pliant.nodectl.controller_launcher import LauncherHandle, Listener
 from pliant.nodectl.controller_link import Link, StaleServerError, server_finder
 from pliant.nodectl.controller_shims import ShimServer
 from pliant.nodectl.controller_starts import CANNOT_START, NotStartedError, start_again, write_order
-from pliant.nodectl.controller_takeover import UNREADABLE, bury, discard, load_world
+from pliant.nodectl.controller_takeover import bury, discard, load_world
 from pliant.nodectl.controller_usage import job_usage, too_many
 from pliant.nodectl.controller_worlds import World, note_missing, refusal, spool_folder, watch
 from pliant.nodectl.generation import Obeyed, read_generation, write_generation
 from pliant.nodectl.settings import Settings
 from pliant.nodectl.shim_exec import NOT_USABLE
-from pliant.nodectl.spool import Exit, spools
+from pliant.nodectl.spool import UNREADABLE, Exit
 from pliant.protos import node_pb2 as wire
 from pliant.protos.files import of_no_use
 
@@ -101,7 +102,7 @@ class Controller:
         except OSError as error:
             raise OSError(of_no_use(error)) from error
         control_group.sweep()
-        for spool in spools(spool_folder(self._state)):
+        for spool in own_spools(spool_folder(self._state)):
             try:
                 world = load_world(spool, self._boot)
             except UNREADABLE as error:

@@ -11,9 +11,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from pliant.nodectl import control_group, procfs, shim_segments
+from pliant.nodectl.controller_copies import own_spools
 from pliant.nodectl.controller_worlds import World, note_missing
 from pliant.nodectl.procfs import Identity
-from pliant.nodectl.spool import Exit, Spool, spools
+from pliant.nodectl.spool import UNREADABLE, Exit, Spool
 
 logger = logging.getLogger("pliant.nodectl")
 
@@ -24,9 +25,6 @@ SHIM_KILLED = "its shim was killed"
 SHIM_UNTRACED = "the record of its shim was lost"
 REBOOTED = "the node was restarted"
 TAKEN_DOWN = "its node was taken down"
-
-#: What reading a damaged world raises.
-UNREADABLE = (OSError, ValueError, TypeError, KeyError)
 
 
 def load_world(spool: Spool, boot: str) -> World:
@@ -106,17 +104,18 @@ async def end_all(folder: Path) -> list[int]:
         The processes that do not go.
     """
     left = []
-    for spool in spools(folder):
+    for spool in own_spools(folder):
         try:
             world = load_world(spool, procfs.boot_id())
         except UNREADABLE as error:
             logger.error("%s is unreadable and removed: %s", spool.directory, error)
             await discard(spool)
             continue
-        if world.shim is not None:
-            _kill(world.shim)
-        left += await _clear_away(world)
-        note_missing(world, TAKEN_DOWN)
+        if not world.ended:  # the shim of one that has may be another's by now
+            if world.shim is not None:
+                _kill(world.shim)
+            left += await _clear_away(world)
+            note_missing(world, TAKEN_DOWN)
         spool.remove_secrets()
     return left
 

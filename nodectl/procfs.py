@@ -6,6 +6,7 @@ import errno
 import os
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 from typing import NamedTuple
 
 _CHUNK = 1 << 16
@@ -113,6 +114,16 @@ def read_stat(pid: int, *, sure: bool = False) -> Stat | None:
 def environment(pid: int) -> frozenset[bytes]:
     """Return the NAME=value entries with which a process was started."""
     return frozenset(_read(pid, "environ").split(b"\0"))
+
+
+def open_folders(pid: int) -> list[Path]:
+    """Return handles on the folders that a process has open: links that follow where they move."""
+    folder = f"/proc/{pid}/fd"
+    try:
+        handles = [Path(folder, name) for name in os.listdir(folder)]
+    except OSError:
+        return []  # it has ended, or is somebody else's
+    return [handle for handle in handles if os.path.isdir(handle)]
 
 
 def children(pid: int) -> list[int]:

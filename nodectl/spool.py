@@ -33,6 +33,9 @@ from pliant.nodectl.procfs import Identity
 #: What a world may be called: its name is a folder here and the name of its PMI key space.
 WORLD_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
 
+#: What reading a damaged world raises.
+UNREADABLE = (OSError, ValueError, TypeError, KeyError)
+
 #: While the controller still fills it, a folder has this prefix, which no world's name can have.
 _UNFINISHED = ".new-"
 
