@@ -17,6 +17,7 @@ ENDED = (*STORY, "0.4 COMPLETING: ends", "0.5 COMPLETED: ended")
 def job(number: int, state: str = "RUNNING", held: tuple[int, ...] = (), **more: Any) -> JobRow:
     story = ENDED if state == "COMPLETED" else STORY
     record = {"held": held, "ranks": held or (2, 3), "story": story, "reason": ""}
+    record["name"] = f"job{number}"
     code = 0 if state == "COMPLETED" else None
     return replace(JobRow(number, 7, state, 1, 1, f"key{number}", code, record), **more)
 
@@ -46,17 +47,27 @@ WHOLE = Evidence(
     generations={"n1": 2},
     processes=[RankProcess(100, 7, 1, 1, 0)],
 )
-ACKNOWLEDGED = {"key1": 1, "key2": 2}
+ACKNOWLEDGED = [(1, "job1"), (2, "job2")]
 
 
 def with_job(changed: JobRow) -> Evidence:
     return replace(WHOLE, jobs={**WHOLE.jobs, changed.id: changed})
 
 
+def failed(code: int, ends: dict[int, int | None], run: int = 1) -> Evidence:
+    """Job 2 has failed with a code; all that is told of its ends."""
+    changed = job(2, "COMPLETED", exit_code=code, run=run)
+    story = (*ENDED[:-1], "0.5 FAILED: exit code 3 on n2/1")
+    told = record(replace(changed, state="FAILED"), story=story, reason="exit code 3 on n2/1")
+    events = [*WHOLE.events, EventRow(2, "job.failed", {})]
+    return replace(with_job(told), events=events, codes={(2, 1): ends, (2, 2): {2: 2, 3: 2}})
+
+
 BROKEN = {
     "lost": (replace(WHOLE, jobs={1: WHOLE.jobs[1]}, events=WHOLE.events[:1]), "I1"),
     "doubled": (with_job(job(3, held=(), key="key1")), "I1"),
-    "other key": (with_job(job(1, held=(0, 1), key="else")), "I1"),
+    "another": (with_job(record(WHOLE.jobs[1], name="else")), "I1"),
+    "a second one": (with_job(record(job(3), name="job1")), "I1"),
     "given twice": (with_job(job(3, held=(1,))), "I2"),
     "held after the end": (with_job(job(2, "COMPLETED", held=(3,))), "I2"),
     "ledgers differ": (replace(WHOLE, worlds=[world(1, (0, 3))]), "I2"),
@@ -67,6 +78,9 @@ BROKEN = {
     "an early end": (replace(WHOLE, events=[*WHOLE.events, EventRow(1, "job.ended", {})]), "I3"),
     "untrue code": (replace(WHOLE, codes={(2, 1): {2: 0, 3: 3}}), "I3"),
     "killed, not told": (replace(WHOLE, codes={(2, 1): {2: None}}), "I3"),
+    "a code of nobody": (failed(4, {2: 0, 3: 3}), "I3"),
+    "a code of an earlier run": (failed(3, {2: 3, 3: 3}, run=2), "I3"),
+    "no code": (failed(0, {2: 0, 3: 0}), "I3"),
     "no reason": (with_job(record(job(2, "FAILED"), story=(*STORY, "0.4 FAILED: "))), "I3"),
     "left behind": (replace(WHOLE, processes=[RankProcess(9, 7, 2, 1, 0)]), "I4"),
     "unknown": (replace(WHOLE, processes=[RankProcess(9, 7, 5, 1, 0)]), "I4"),
@@ -107,6 +121,20 @@ BROKEN = {
 
 def test_what_is_whole_is_not_complained_of() -> None:
     assert violations(WHOLE, ACKNOWLEDGED) == []
+
+
+@pytest.mark.parametrize(
+    "ends",
+    [{2: 0, 3: 3}, {2: 3, 3: 7}, {2: 3}, {2: 7, 3: None}],
+    ids=["its own", "a later one is higher", "one is unknown", "one was killed"],
+)
+def test_a_code_that_may_be_true_is_not_complained_of(ends: dict[int, int | None]) -> None:
+    assert violations(failed(3, ends), ACKNOWLEDGED) == []
+
+
+def test_who_fails_for_what_no_process_did_has_a_code_of_its_own() -> None:
+    found = failed(1, {2: 0, 3: 0})
+    assert violations(replace(found, events=WHOLE.events), ACKNOWLEDGED) == []
 
 
 def test_each_run_of_a_job_counts_its_epochs() -> None:

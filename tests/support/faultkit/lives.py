@@ -118,7 +118,7 @@ def run_life(bed: Bed, case: Case) -> Result:
     if case.action == "full-disk":  # whoever comes before there is room again finds none
         time.sleep(max(0.0, since + FULL_S - time.monotonic()))
         bed.give_back(since)
-    bed.check_whole()
+    bed.check_whole([(job.number, job.name)])
     return Result(case, found.state, found.reason, seconds, 0.0)
 
 

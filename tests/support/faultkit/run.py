@@ -71,7 +71,7 @@ def run_case(bed: Bed, case: Case) -> Result:
             bed.cluster.client.cancel(job.id)
         else:
             _live_on(bed, job, found.processors, deaf=case.deaf)
-    bed.check_whole()
+    bed.check_whole([(job.id, job.name)])
     return Result(case, verdict, found.reason, seconds, pause)
 
 

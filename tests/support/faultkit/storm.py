@@ -14,6 +14,7 @@ from pliant.client.api import Client
 from testkit import wait_until
 from testkit.afterwards import at_rest
 from testkit.cluster import Cluster
+from testkit.logs import Logs
 
 USERS = 3
 #: Between a restart and the next kill, at most, seconds.
@@ -31,14 +32,15 @@ class Storm:
         self._chance = Random(seed)
         self._over = threading.Event()
         self._failures: list[BaseException] = []
-        #: The codes that acknowledged jobs end with, by number.
+        #: The codes that acknowledged jobs end with, by number; numbers and names as told.
         self.acknowledged: dict[int, int] = {}
+        self._told: list[tuple[int, str]] = []
 
     def blow(self, kills: int) -> None:
         """Let users submit while so many daemons are killed, one after the other."""
         users = [
-            threading.Thread(target=self._user, args=(number,), daemon=True)
-            for number in range(USERS)
+            threading.Thread(target=self._user, args=(number, seed), daemon=True)
+            for number, seed in enumerate([self._chance.random() for _ in range(USERS)])
         ]
         for user in users:
             user.start()
@@ -52,8 +54,8 @@ class Storm:
             assert not user.is_alive(), "a user has no answer"
         assert not self._failures, self._failures
 
-    def _user(self, number: int) -> None:
-        chance = Random(f"{number}:{self._chance.random()}")
+    def _user(self, number: int, seed: float) -> None:
+        chance = Random(seed)
         try:
             with Client(str(self._cluster.run)) as client:
                 for turn in range(1_000_000):
@@ -71,6 +73,7 @@ class Storm:
                         stdout="/dev/null",
                     )
                     self.acknowledged[told] = code
+                    self._told.append((told, file.name))
                     time.sleep(chance.uniform(0.0, 0.3))
         except BaseException as error:
             self._failures.append(error)
@@ -97,10 +100,9 @@ class Storm:
         numbers = sorted(self.acknowledged)
         self._all_ended(client, numbers)
         wait_until(lambda: not any(n.used for n in client.nodes()), what="free processors")
-        found = at_rest(self._cluster)
-        names = Counter(job.name for job in found.jobs.values())
-        assert [name for name, times in names.items() if times > 1] == [], "doubled"
-        assert set(numbers) <= set(found.jobs), "lost"
+        found = at_rest(self._cluster, self._told)
+        Logs(self._cluster.state).check()
+        assert len(found.jobs) == len(numbers) + 1, "there are jobs besides these and the canary"
         for number in numbers:
             job = found.jobs[number]
             places = Counter((self._folder / job.name).read_text().split())

@@ -15,7 +15,8 @@ from faultkit.cases import Case
 from faultkit.run import intervene, reached
 from pliant.client.api import Client, Job
 from pliant.client.errors import ClientError
-from testkit.evidence import gather
+from testkit.checker import settled
+from testkit.evidence import JobRow
 
 KILLS = 3
 #: What lives at one time, so that the six processors are enough for growths and starts.
@@ -38,6 +39,8 @@ class Mix:
         self._bed, self._folder, self._seed = bed, folder, seed
         self._over = threading.Event()
         self._failures: list[BaseException] = []
+        #: Numbers and names, as users were told.
+        self.told: list[tuple[int, str]] = []
         #: By number: the codes with which rigid jobs end, those that were cancelled, programs.
         self.codes: dict[int, int] = {}
         self.cancelled: set[int] = set()
@@ -50,9 +53,14 @@ class Mix:
         for thread in self._users:
             thread.start()
 
+    @property
+    def prefix(self) -> str:
+        """How the names of all its jobs begin."""
+        return f"{self._folder.name}-"
+
     def file(self, name: str) -> Path:
         """Where the processes of a rigid job say that they were started."""
-        return self._folder / name.removeprefix(f"{self._folder.name}-")
+        return self._folder / name.removeprefix(self.prefix)
 
     def stop(self) -> None:
         """No more is asked for."""
@@ -83,9 +91,10 @@ class Mix:
                     text,
                     sizes=chance.choice([1, 1, 2]),
                     type="mpi",
-                    name=f"{self._folder.name}-{file.name}",
+                    name=f"{self.prefix}{file.name}",
                     stdout="/dev/null",
                 )
+                self.told.append((number, f"{self.prefix}{file.name}"))
                 self.codes[number] = code
                 if chance.random() < 0.4:
                     time.sleep(chance.uniform(0.0, _LULL_S))
@@ -104,6 +113,7 @@ class Mix:
                 chance.choice(_SIZES[:3]),
                 orders=f"@{self._bed.orders}",
             )
+            self.told.append((job.id, job.name))
             self.carriers[job.id] = job
             with Client(str(self._bed.cluster.run)) as client:
                 while not self._over.is_set():
@@ -162,36 +172,44 @@ def sweep(bed: Bed, point: str, seed: int) -> str:
     for carrier in mix.carriers.values():
         (carrier.folder / "stop").touch()
     ends = _judge(bed, mix, case)
-    bed.check_whole()
+    bed.check_whole(mix.told)
     return f"{KILLS} kills in {time.monotonic() - since:.0f} s, {dict(ends)}"
 
 
 def _judge(bed: Bed, mix: Mix, case: Case) -> Counter[str]:
-    """Every job that was acknowledged has ended, once, as it should."""
-    client = bed.cluster.client
-    numbers = sorted([*mix.codes, *mix.carriers])
+    """Every job that was acknowledged has ended, once, as it should; there are no others."""
+    numbers = sorted(number for number, _ in mix.told)
     for number in numbers:
         bed.cluster.wait_for(number, lambda job: job.final, f"job {number} to end")
-    found = gather(bed.cluster.state).jobs
-    names = Counter(job.name for job in found.values() if job.id in mix.codes)
-    assert [name for name, times in names.items() if times > 1] == [], "doubled"
-    costs = case.process in _NEEDED
-    for number, code in mix.codes.items():
-        job, report = client.job(number), bed.cluster.report(number)
-        file = mix.file(job.name)
-        starts = Counter(file.read_text().split()) if file.exists() else Counter[str]()
-        assert max(starts.values(), default=1) == 1, f"started twice: {starts}\n{report}"
-        if job.state == "CANCELLED":
-            assert number in mix.cancelled, report
-        elif not (costs and job.state == "FAILED" and job.reason):
-            state = "FAILED" if code else "COMPLETED"
-            assert (job.state, job.exit_code) == (state, code), report
-    for number, carrier in mix.carriers.items():
-        job, report = client.job(number), bed.cluster.report(number)
-        if not (costs and job.state == "FAILED" and job.reason):
-            assert (job.state, job.exit_code) == ("COMPLETED", 0), report
-            assert "right to the end" in carrier.output.read_text(), report
-    return Counter(client.job(number).state for number in numbers)
+    found = settled(bed.cluster.state, mix.told).jobs
+    named = sorted(job.id for job in found.values() if job.name.startswith(mix.prefix))
+    assert named == numbers, "doubled, lost or not acknowledged"
+    hit = [number for number in mix.codes if not _rigid_well(mix, found[number])]
+    hit += [job.id for job in mix.carriers.values() if not _carrier_well(job, found[job.id])]
+    reports = "\n\n".join(map(bed.cluster.report, hit))
+    assert all(found[number].state == "FAILED" for number in hit), reports
+    assert all(found[number].record["reason"] for number in hit), reports
+    # One that is needed works for one job.
+    assert len(hit) <= (KILLS if case.process in _NEEDED else 0), reports
+    return Counter(found[number].state for number in numbers)
+
+
+def _rigid_well(mix: Mix, job: JobRow) -> bool:
+    """Whether a job ended as if nothing had happened. In any case, it did not run twice."""
+    file, code = mix.file(job.name), mix.codes[job.id]
+    places = Counter(map(int, file.read_text().split()) if file.exists() else ())
+    assert max(places.values(), default=1) == 1, f"started twice: {places}\n{job.record}"
+    assert set(places) <= set(job.allocation), f"{places}\n{job.record}"
+    if job.state == "CANCELLED":
+        return job.id in mix.cancelled
+    if job.state == "COMPLETED":  # all of them, while of others one may fail before another is up
+        return (job.exit_code, code) == (0, 0) and set(places) == set(job.allocation)
+    return (job.state, job.exit_code) == ("FAILED", code) and code != 0 and bool(places)
+
+
+def _carrier_well(carrier: Carrier, job: JobRow) -> bool:
+    ended = (job.state, job.exit_code) == ("COMPLETED", 0)
+    return ended and "right to the end" in carrier.output.read_text()
 
 
 def _idle(job: Job) -> bool:

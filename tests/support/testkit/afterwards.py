@@ -6,6 +6,7 @@ I7 a job that is submitted now runs and ends, soon; I10 daemons do not swell (`u
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 
@@ -49,16 +50,20 @@ def segments(cluster: Cluster, keep: int | None = None) -> list[str]:
     return [name for name in cluster.segments - kept if (SHARED_MEMORY / name).exists()]
 
 
-def at_rest(cluster: Cluster) -> Evidence:
+def at_rest(cluster: Cluster, acknowledged: Collection[tuple[int, str]] = ()) -> Evidence:
     """See that everything holds in a cluster with an idle slot; the evidence for it.
 
     What the daemons use is compared with what they used when it first was up.
+
+    Args:
+        cluster: whom to look at.
+        acknowledged: see `checker.violations`.
 
     Raises:
         AssertionError: something does not hold.
     """
     canary(cluster)
-    found = settled(cluster.state)
+    found = settled(cluster.state, acknowledged)
     cluster.uses.rest(len(found.jobs))
     return found
 

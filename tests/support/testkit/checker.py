@@ -11,27 +11,28 @@ run as who submitted them; I9 the epochs of a run and generations only grow.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from itertools import combinations, pairwise
 from pathlib import Path
 
 from pliant.core.lifecycle import ACTIVE_STATES, FINAL_STATES, TRANSITIONS, JobState
-from testkit.evidence import Evidence, gather
+from testkit.evidence import Evidence, JobRow, gather
 from testkit.waiting import wait_until
 
 #: Epochs are told with these.
 _EPOCHS = ("job.started", "job.resized")
 
 
-def violations(found: Evidence, acknowledged: Mapping[str, int] | None = None) -> list[str]:
+def violations(found: Evidence, acknowledged: Collection[tuple[int, str]] = ()) -> list[str]:
     """Return what does not hold, each with the number of its invariant; empty: all does.
 
     Args:
         found: the evidence.
-        acknowledged: the numbers of jobs that users were told, by the key of the submission.
+        acknowledged: the numbers that users were told for jobs of theirs, and how they call these;
+            there is no other job of such a name.
     """
     return [
-        *_acknowledged(found, acknowledged or {}),
+        *_acknowledged(found, acknowledged),
         *_allocations(found),
         *_ends(found),
         *_processes(found),
@@ -41,7 +42,7 @@ def violations(found: Evidence, acknowledged: Mapping[str, int] | None = None) -
     ]
 
 
-def settled(state: Path, acknowledged: Mapping[str, int] | None = None) -> Evidence:
+def settled(state: Path, acknowledged: Collection[tuple[int, str]] = ()) -> Evidence:
     """Wait until everything holds in a cluster that comes to rest; fail with what does not."""
     last: list[Evidence] = []
 
@@ -57,15 +58,18 @@ def settled(state: Path, acknowledged: Mapping[str, int] | None = None) -> Evide
     return last[0]
 
 
-def _acknowledged(found: Evidence, acknowledged: Mapping[str, int]) -> Iterator[str]:
+def _acknowledged(found: Evidence, acknowledged: Collection[tuple[int, str]]) -> Iterator[str]:
     keys = Counter(job.key for job in found.jobs.values() if job.key)
     yield from (f"I1: {n} jobs have the key {key}" for key, n in keys.items() if n > 1)
-    for key, number in acknowledged.items():
+    names = Counter(job.name for job in found.jobs.values())
+    for number, name in acknowledged:
         job = found.jobs.get(number)
         if job is None:
-            yield f"I1: job {number} was acknowledged and is lost"
-        elif job.key != key:
-            yield f"I1: job {number} was acknowledged for {key} and is that of {job.key}"
+            yield f"I1: job {number}, {name}, was acknowledged and is lost"
+        elif job.name != name:
+            yield f"I1: job {number} was acknowledged for {name} and is {job.name}"
+        if names[name] > 1:
+            yield f"I1: there are {names[name]} jobs {name}, {number} was acknowledged"
 
 
 def _allocations(found: Evidence) -> Iterator[str]:
@@ -88,6 +92,7 @@ def _allocations(found: Evidence) -> Iterator[str]:
 
 def _ends(found: Evidence) -> Iterator[str]:
     ends = Counter(event.job for event in found.events if event.kind == "job.ended")
+    failed = _failed(found)
     for job in found.jobs.values():
         final, told = job.state in FINAL_STATES, ends[job.id]
         if told != final:
@@ -98,6 +103,29 @@ def _ends(found: Evidence) -> Iterator[str]:
             yield f"I3: job {job.id} is COMPLETED with {job.exit_code}, its processes with {codes}"
         if job.state == "FAILED" and not job.record["reason"]:
             yield f"I3: job {job.id} is FAILED and nobody says why"
+        if job.state == "FAILED" and job.id in failed and not _of_its_processes(job, by_place):
+            yield f"I3: job {job.id} is FAILED with {job.exit_code}, its processes with {codes}"
+
+
+def _failed(found: Evidence) -> set[int]:
+    """The jobs that have failed, in their last run, for what a process of theirs did."""
+    failed = set[int]()
+    for event in found.events:
+        if event.job is not None and event.kind == "job.queued":
+            failed.discard(event.job)
+        elif event.job is not None and event.kind == "job.failed":
+            failed.add(event.job)
+    return failed
+
+
+def _of_its_processes(job: JobRow, by_place: Mapping[int, int | None]) -> bool:
+    """Whether the code of a job may be that of a process: not if all are known, and others.
+
+    It is the highest of those that were told first. In which order they were is not written down:
+    processes that are told to end for it may have ended with higher ones. A signal is no code.
+    """
+    codes = [by_place.get(place) for place in job.allocation]
+    return None in codes or (job.exit_code != 0 and job.exit_code in codes)
 
 
 def _processes(found: Evidence) -> Iterator[str]:
