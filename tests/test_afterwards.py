@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -38,6 +38,16 @@ for line in sys.stdin:
 while True:
     pass
 """
+
+
+@contextmanager
+def complaint(text: str) -> Iterator[None]:
+    """See that something does not hold; patience is short only with what that is."""
+    module, name = (afterwards, "CANARY_S") if text.startswith("I7") else (uses, "CALM_S")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, name, 0.3)
+        with pytest.raises(AssertionError, match=text):
+            yield
 
 
 def test_what_is_allowed_is_not_told() -> None:
@@ -87,9 +97,8 @@ class Daemon:
 
 
 @pytest.fixture
-def daemons(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Daemon]]:
+def daemons() -> Iterator[list[Daemon]]:
     """Return a daemon, to which others may be added; the last one is who is looked at."""
-    monkeypatch.setattr(uses, "CALM_S", 0.3)
     made = [Daemon()]
     yield made
     for daemon in made:
@@ -110,7 +119,7 @@ def test_descriptors_that_are_kept(daemons: list[Daemon], looked: Uses) -> None:
     looked.rest(jobs=1)
     assert looked.now["it"].descriptors == before + DESCRIPTORS
     daemons[0].hold(DESCRIPTORS + 1)
-    with pytest.raises(AssertionError, match="I10: it keeps descriptors"):
+    with complaint("I10: it keeps descriptors"):
         looked.rest(jobs=2)
 
 
@@ -118,14 +127,11 @@ def test_descriptors_of_the_next_life(daemons: list[Daemon], looked: Uses) -> No
     daemons.append(Daemon())
     looked.rest(jobs=1)
     daemons[-1].hold(DESCRIPTORS + 1)
-    with pytest.raises(AssertionError, match="I10: it keeps descriptors"):
+    with complaint("I10: it keeps descriptors"):
         looked.rest(jobs=2)
 
 
-def test_what_is_given_back_in_a_moment_is_not_kept(
-    monkeypatch: pytest.MonkeyPatch, daemons: list[Daemon], looked: Uses
-) -> None:
-    monkeypatch.setattr(uses, "CALM_S", 30.0)
+def test_what_is_given_back_in_a_moment_is_not_kept(daemons: list[Daemon], looked: Uses) -> None:
     daemons[0].hold(DESCRIPTORS + 1)
     later = threading.Timer(0.1, daemons[0].hold, (0,))
     later.start()
@@ -135,24 +141,22 @@ def test_what_is_given_back_in_a_moment_is_not_kept(
 
 def test_who_never_comes_to_rest(daemons: list[Daemon], looked: Uses) -> None:
     daemons[0].work()
-    with pytest.raises(AssertionError, match="I10: it is busy"):
+    with complaint("I10: it is busy"):
         looked.rest(jobs=1)
 
 
 def test_who_is_gone(daemons: list[Daemon], looked: Uses) -> None:
     daemons[0].end()
-    with pytest.raises(AssertionError, match="I10: "):
+    with complaint("I10: "):
         looked.rest(jobs=1)
     daemons.clear()
-    with pytest.raises(AssertionError, match="I10: it is gone"):
+    with complaint("I10: it is gone"):
         looked.rest(jobs=1)
 
 
 @pytest.fixture
-def cluster(state_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
-    """Return a cluster about which patience is short."""
-    monkeypatch.setattr(afterwards, "CANARY_S", 3.0)
-    monkeypatch.setattr(uses, "CALM_S", 3.0)
+def cluster(state_dir: Path) -> Iterator[Cluster]:
+    """Return a cluster with room for one job."""
     cluster = Cluster(state_dir.parent, nodes=1, slots=1, strategy="fcfs")
     cluster.up()
     yield cluster
@@ -165,9 +169,9 @@ def test_a_cluster_with_a_leak_and_one_that_runs_nothing(cluster: Cluster) -> No
     with ExitStack() as stack:
         for _ in range(2 * DESCRIPTORS):
             stack.enter_context(Client(str(cluster.run))).nodes()
-        with pytest.raises(AssertionError, match="I10: server keeps descriptors"):
+        with complaint("I10: server keeps descriptors"):
             at_rest(cluster)
     at_rest(cluster)
     cluster.client.drain("n1", "repair")
-    with pytest.raises(AssertionError, match="I7: the end of a canary"):
+    with complaint("I7: the end of a canary"):
         at_rest(cluster)
