@@ -19,19 +19,18 @@ import psutil
 
 from pliant.faults import failpoint, message
 from pliant.nodectl import contact, control_group, procfs
-from pliant.nodectl.controller_copies import own_spools
 from pliant.nodectl.controller_kills import Kills
 from pliant.nodectl.controller_launcher import LauncherHandle, Listener
 from pliant.nodectl.controller_link import Link, StaleServerError, server_finder
 from pliant.nodectl.controller_shims import ShimServer
 from pliant.nodectl.controller_starts import CANNOT_START, NotStartedError, start_again, write_order
-from pliant.nodectl.controller_takeover import bury, discard, load_world
+from pliant.nodectl.controller_takeover import bury, load_worlds
 from pliant.nodectl.controller_usage import job_usage, too_many
 from pliant.nodectl.controller_worlds import World, note_missing, refusal, spool_folder, watch
 from pliant.nodectl.generation import Obeyed, read_generation, write_generation
 from pliant.nodectl.settings import Settings
 from pliant.nodectl.shim_exec import NOT_USABLE
-from pliant.nodectl.spool import UNREADABLE, Exit
+from pliant.nodectl.spool import Exit
 from pliant.protos import node_pb2 as wire
 from pliant.protos.files import of_no_use
 
@@ -102,14 +101,8 @@ class Controller:
         except OSError as error:
             raise OSError(of_no_use(error)) from error
         control_group.sweep()
-        for spool in own_spools(spool_folder(self._state)):
-            try:
-                world = load_world(spool, self._boot)
-            except UNREADABLE as error:
-                logger.error("%s is unreadable and removed: %s", spool.directory, error)
-                await discard(spool)
-                continue
-            self._worlds[world.name] = world
+        worlds = await load_worlds(spool_folder(self._state), self._boot)
+        self._worlds = {world.name: world for world in worlds}
 
     async def _adopt(self) -> None:
         """Call the shims that run, and close the books on those that do not."""

@@ -27,6 +27,33 @@ REBOOTED = "the node was restarted"
 TAKEN_DOWN = "its node was taken down"
 
 
+async def load_worlds(folder: Path, boot: str) -> list[World]:
+    """Read the worlds of a node; one that cannot be read is ended with all of its run here.
+
+    A node tells the server which worlds it has, not which processors they had: a part of a run that
+    is lost is missed when the node knows nothing of that run.
+    """
+    worlds, lost = list[World](), set[str]()
+    for spool in own_spools(folder):
+        try:
+            worlds.append(load_world(spool, boot))
+        except UNREADABLE as error:
+            logger.error("%s is unreadable and removed: %s", spool.directory, error)
+            await discard(spool)
+            lost.add(_run_of(spool.directory.name))
+    for world in [world for world in worlds if _run_of(world.name) in lost]:
+        logger.error("%s is ended: another part of its run here was unreadable", world.name)
+        await discard(world.spool)
+        worlds.remove(world)
+    return worlds
+
+
+def _run_of(world: str) -> str:
+    """Return what the names of all worlds of a run of a job have in common."""
+    run, dot, _ = world.rpartition(".")
+    return run if dot else world
+
+
 def load_world(spool: Spool, boot: str) -> World:
     """Read a world from the spool; one of an earlier boot has ended.
 
@@ -104,19 +131,13 @@ async def end_all(folder: Path) -> list[int]:
         The processes that do not go.
     """
     left = []
-    for spool in own_spools(folder):
-        try:
-            world = load_world(spool, procfs.boot_id())
-        except UNREADABLE as error:
-            logger.error("%s is unreadable and removed: %s", spool.directory, error)
-            await discard(spool)
-            continue
+    for world in await load_worlds(folder, procfs.boot_id()):
         if not world.ended:  # the shim of one that has may be another's by now
             if world.shim is not None:
                 _kill(world.shim)
             left += await _clear_away(world)
             note_missing(world, TAKEN_DOWN)
-        spool.remove_secrets()
+        world.spool.remove_secrets()
     return left
 
 

@@ -62,3 +62,22 @@ def test_what_is_left_of_a_world_that_cannot_be_read_is_ended(
     assert not server.nodes["n1"].register.worlds
     assert not any(process.alive() for process in [*processes, shim])
     assert node.worlds() == []
+
+
+def test_with_a_world_that_cannot_be_read_all_of_its_run_here_is_given_up(
+    server: FakeServer, node: Node, tmp_path: Path
+) -> None:
+    names = ["c.j1.r1.w0", "c.j1.r1.w3", "c.j1.r2.w0", "c.j11.r1.w0"]
+    for place, name in enumerate(names):
+        World(
+            ["sleep", "72"], tmp_path / name, type="uni", name=name, placement={"n1": [place]}
+        ).start(server)
+    shims = {name: wait_until(Spool(node.spool / name).shim) for name in names}
+    node.kill()
+    (node.spool / names[0] / "request.json").write_bytes(b"")
+    node.start()
+    # Else the server would miss nothing: a world of that run is there.
+    assert {world.world for world in server.nodes["n1"].register.worlds} == set(names[2:])
+    assert node.worlds() == sorted(names[2:])
+    alive = {name for name, shim in shims.items() if shim and shim.alive()}
+    assert alive == set(names[2:])
