@@ -23,7 +23,7 @@ from pliant.client.numbers import whole
 from pliant.client.output import INTERRUPTED, Parser, fail, run_command
 from pliant.client.paths import run_dir, state_dir
 from pliant.client.shape import Shape, remember
-from pliant.client.teardown import bury, jobs_left, stop, sweep, unburied
+from pliant.client.teardown import Ended, bury, jobs_left, stop, sweep, unburied
 from pliant.core.words import many
 
 
@@ -218,18 +218,32 @@ def _take_down(cluster: LocalCluster, progress: _Progress, *, keep_jobs: bool = 
         unable = [] if keep_jobs else bury(cluster, progress)
         cluster.disown()
     progress.end()
-    if ended:
-        fail(
-            "pliant down",
-            f"{many(len(ended), 'job')} could not be cancelled ({_listed(ended)}): no server "
-            "answered, so their processes were ended; the next `pliant up` tells how",
-        )
+    _say_ended(ended)
     for node in unable:
         log = os.path.join(cluster.state, f"node-{node}", "nodectl.log")
         fail("pliant down", f"jobs of node {node} could not all be ended: see {log}")
     for pid in left:
         fail("pliant down", f"process {pid} is still there: {' '.join(procs.words(pid))}")
     return 1 if left or unable else 0
+
+
+def _say_ended(ended: Ended) -> None:
+    """Name the jobs whose processes were ended, and why that was needed."""
+    if not ended.jobs:
+        return
+    jobs, listed = many(len(ended.jobs), "job"), _listed(ended.jobs)
+    if ended.cancelled:
+        fail(
+            "pliant down",
+            f"the server cancelled what ran, but processes of {jobs} did not go ({listed}), so "
+            "they were ended; the next `pliant up` tells how",
+        )
+    else:
+        fail(
+            "pliant down",
+            f"{jobs} could not be cancelled ({listed}): no server answered, so their processes "
+            "were ended; the next `pliant up` tells how",
+        )
 
 
 def _down(options: argparse.Namespace) -> int:

@@ -92,6 +92,11 @@ class Daemon:
                 f"the end of {self.log}:\n{self.tail()}"
             )
 
+    def stopped(self) -> int:
+        """Return its process id if somebody has stopped it (SIGSTOP), or 0."""
+        pid = self.running()
+        return pid if procs.state(pid) == "T" else 0
+
     def end(self, grace_s: float) -> None:
         """End it, first politely, and collect it."""
         pid = self.running()

@@ -25,6 +25,8 @@ CONTROLLER = (sys.executable, "-m", "pliant.nodectl")
 
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 10.0
+#: A daemon that stands still (SIGSTOP) may go on within this time.
+_STOPPED_S = 1.0
 #: Nodes that `down` has drained so that no job starts while it cancels are resumed by `up`.
 DOWN_REASON = "pliant down"
 #: How the nodes of a cluster on this machine are called.
@@ -272,12 +274,13 @@ class LocalCluster:
 
         Raises:
             DaemonDiedError: a daemon ended at its start, or meanwhile.
-            ClientError: some are not up in time.
+            ClientError: some are stopped, or not up in time.
         """
         deadline, told, nodes = time.monotonic() + timeout_s, "", len(self.shape.names)
         while True:
             for daemon in self.daemons:
                 daemon.check()
+            self._check_stopped()
             server, up = self._look()
             text = f"server {'up' if server else 'starting'}, {up} of {many(nodes, 'node')} up"
             if text != told:
@@ -288,6 +291,24 @@ class LocalCluster:
             if time.monotonic() >= deadline:
                 logs = "\n".join(f"{d.name}: {d.log}\n{d.tail(5)}" for d in self.daemons)
                 raise ClientError(f"not up within {timeout_s:g} s: {text}\n{logs}")
+            time.sleep(0.03)
+
+    def _check_stopped(self) -> None:
+        """Wait for daemons that are stopped, a moment.
+
+        Raises:
+            ClientError: they stay so.
+        """
+        deadline = time.monotonic() + _STOPPED_S
+        while found := {each.name: pid for each in self.daemons if (pid := each.stopped())}:
+            if time.monotonic() >= deadline:
+                who = ", ".join(f"{name} (process {pid})" for name, pid in found.items())
+                state, them = ("is", "it") if len(found) == 1 else ("are", "them")
+                pids = " ".join(map(str, found.values()))
+                raise ClientError(
+                    f"{who} {state} stopped; `kill -CONT {pids}` lets {them} go on, "
+                    f"`pliant down` ends {them}"
+                )
             time.sleep(0.03)
 
     def remove_surplus(self) -> list[str]:

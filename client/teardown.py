@@ -8,6 +8,7 @@ import signal
 import subprocess
 import time
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from pliant.client import local, procs
@@ -30,14 +31,18 @@ _GRACE_S = 2.0
 _HOLDS_PROCESSORS = {"STARTING", "RUNNING", "ADAPTING", "COMPLETING"}
 
 
-def stop(cluster: LocalCluster, report: Report, *, keep_jobs: bool = False) -> list[int]:
-    """Cancel the jobs that run, end the daemons, remove what they leave in the run folder.
+@dataclass(frozen=True)
+class Ended:
+    """The jobs whose processes were there still when the server was gone, and were ended."""
 
-    Returns:
-        The jobs that could not be cancelled: their processes were ended.
-    """
-    if not keep_jobs:
-        _cancel_jobs(cluster, report)
+    jobs: list[int]
+    #: Whether there was a server that had cancelled what it knew of.
+    cancelled: bool
+
+
+def stop(cluster: LocalCluster, report: Report, *, keep_jobs: bool = False) -> Ended:
+    """Cancel the jobs that run, end the daemons, remove what they leave in the run folder."""
+    cancelled = not keep_jobs and _cancel_jobs(cluster, report)
     server, *controllers = cluster.everybody()
     _stop_server(cluster, server, report)
     ended = [] if keep_jobs else _end_jobs(cluster)
@@ -45,7 +50,7 @@ def stop(cluster: LocalCluster, report: Report, *, keep_jobs: bool = False) -> l
     for name in (SOCKET, ADDRESS):
         with suppress(FileNotFoundError, NotADirectoryError):
             os.unlink(os.path.join(cluster.run, name))
-    return ended
+    return Ended(ended, cancelled)
 
 
 def jobs_left(cluster: LocalCluster) -> list[int]:
@@ -128,12 +133,16 @@ def _end_controllers(controllers: list[Daemon], report: Report) -> None:
         daemon.end(0.0)
 
 
-def _cancel_jobs(cluster: LocalCluster, report: Report) -> None:
-    """Cancel what runs, with all nodes drained so that nothing takes its place."""
+def _cancel_jobs(cluster: LocalCluster, report: Report) -> bool:
+    """Cancel what runs, with all nodes drained so that nothing takes its place.
+
+    Returns:
+        Whether there was a server to do it, to the end.
+    """
     try:
         with Connection(cluster.run, timeout_s=5) as link:
             if not _active(link):
-                return
+                return True
             for node in link.request("nodes")["nodes"]:
                 if str(node["state"]).upper() == "UP":
                     _try(link, "drain", node=node["name"], reason=DOWN_REASON)
@@ -146,7 +155,8 @@ def _cancel_jobs(cluster: LocalCluster, report: Report) -> None:
                     asked.update(new)
                 time.sleep(0.05)
     except (NoServerError, RequestError):
-        return  # no server, no jobs to cancel; their processes are ended with the rest
+        return False  # no jobs to cancel; their processes are ended with the rest
+    return True
 
 
 def _active(link: Connection) -> list[int]:

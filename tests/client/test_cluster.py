@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import psutil
@@ -215,6 +216,42 @@ def test_a_daemon_that_dies_at_its_start(
     assert "an earlier life" not in err
     assert "nothing works today" in err
     assert running(state) == {}
+
+
+@pytest.mark.parametrize("names", [["server"], ["node-n2"], ["node-n1", "node-n2"]])
+def test_up_names_daemons_that_are_stopped_and_what_helps(
+    state: Path, capsys: Capture, names: list[str]
+) -> None:
+    assert up(["--nodes", "2", "--slots", "2", "--detach"]) == 0
+    before = running(state)
+    pids = [before[name] for name in names]
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    wait_until(lambda: all(procs.state(pid) == "T" for pid in pids))
+    capsys.readouterr()
+    assert up(["--detach"]) == 1
+    who = ", ".join(f"{name} (process {before[name]})" for name in names)
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert line.startswith(f"pliant up: {who} ")
+    assert f" stopped; `kill -CONT {' '.join(map(str, pids))}` lets " in line
+    assert running(state) == before
+    for pid in pids:
+        os.kill(pid, signal.SIGCONT)
+    assert up(["--detach"]) == 0
+    assert running(state) == before
+    assert down([]) == 0
+
+
+def test_up_waits_a_moment_for_a_daemon_that_is_stopped(state: Path) -> None:
+    assert up(["--nodes", "1", "--detach"]) == 0
+    pid = running(state)["node-n1"]
+    os.kill(pid, signal.SIGSTOP)
+    wait_until(lambda: procs.state(pid) == "T")
+    goes_on = threading.Timer(0.2, os.kill, [pid, signal.SIGCONT])
+    goes_on.start()
+    assert up(["--detach"]) == 0
+    goes_on.join()
+    assert down([]) == 0
 
 
 def test_down_cancels_what_runs(state: Path) -> None:

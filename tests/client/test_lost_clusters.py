@@ -195,6 +195,22 @@ def test_down_ends_the_processes_of_jobs_without_a_server(state: Path, capsys: C
             process.wait()
 
 
+def test_down_says_what_outlived_that_the_server_had_cancelled_it(
+    state: Path, capsys: Capture
+) -> None:
+    assert up(["--nodes", "1", "--detach"]) == 0
+    (state / "running").touch()
+    mark = {"PLIANT_JOB": "5", "PLIANT_TOKEN_FILE": f"{state}/node-n1/spool/w/token"}
+    with subprocess.Popen(["sleep", "60"], env={**os.environ, **mark}) as job:
+        wait_until(lambda: "PLIANT_JOB" in procs.environment(job.pid))
+        capsys.readouterr()
+        assert down([]) == 0
+        assert job.wait(30) == -signal.SIGTERM
+    err = capsys.readouterr().err
+    assert "the server cancelled what ran, but processes of 1 job did not go (5), so they" in err
+    assert "no server answered" not in err
+
+
 def test_down_leaves_processes_alone_that_only_name_a_daemon(state: Path) -> None:
     assert up(["--nodes", "1", "--detach"]) == 0
     env = {**os.environ, "PLIANT_STATE_DIR": str(state)}
