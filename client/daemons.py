@@ -56,8 +56,21 @@ class Daemon:
             return 0
         if path == self.lock and not _is_in(self.lock, _state_of(pid)):
             return 0  # the file stays when its owner has ended, and ids are given again
+        if path == self.pid_file and self._is_elsewhere(pid):
+            return 0  # this is a copy of the run directory, in one of the state directory
         named = not self.node or procs.option(pid, "--name") == self.node
         return pid if named and procs.program(pid) == self.program else 0
+
+    def _is_elsewhere(self, pid: int) -> bool:
+        """Return whether a process has another state directory and another run directory."""
+        state, run = _state_of(pid), procs.environment(pid).get("PLIANT_RUN_DIR", "")
+        here = os.path.realpath(os.path.dirname(self.pid_file))
+        return (
+            bool(state)
+            and not _is_in(self.lock, state)
+            and bool(run)
+            and os.path.realpath(run) != here
+        )
 
     def start(self, env: Mapping[str, str]) -> None:
         """Start it in a session of its own; its output goes to its log."""

@@ -12,6 +12,7 @@ import pytest
 
 from pliant.client import procs
 from pliant.client.cluster import down, up
+from pliant.client.local import LocalCluster
 from pliant.client.shape import Shape, remember
 from testkit import wait_until
 
@@ -116,6 +117,19 @@ def test_up_again_without_the_run_directory(state: Path) -> None:
     assert [name for name in after if after[name] != before[name]] == ["server"]
     assert not procs.alive(before["server"])
     assert down([]) == 0
+
+
+def test_a_copy_with_its_run_directory_is_another_cluster(state: Path, tmp_path: Path) -> None:
+    first, copy = tmp_path / "first", tmp_path / "copy"
+    assert up(["--nodes", "1", "--detach", "--state-dir", str(first)]) == 0
+    subprocess.run(["cp", "-a", str(first), str(copy)], check=True)
+    assert LocalCluster(str(copy), str(copy / "run")).running() == []
+    assert up(["--detach", "--state-dir", str(copy)]) == 0
+    assert down(["--state-dir", str(copy)]) == 0
+    left = LocalCluster(str(first), str(first / "run")).running()
+    assert [daemon.name for daemon in left] == ["server", "node-n1"]
+    assert down(["--state-dir", str(first)]) == 0
+    assert running(state) == {}
 
 
 def test_one_cluster_has_one_run_directory(
