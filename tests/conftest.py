@@ -6,13 +6,14 @@ import os
 import secrets
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import hypothesis
 import pytest
 
-from testkit.leaks import MARK, Leaks, describe, end, session_processes
+from testkit.leaks import MARK, Leaks, describe, end, remove_segments, session_processes
 
 # Before any test starts a rank: one host, no network but loopback, the same transport everywhere.
 os.environ["FI_TCP_IFACE"] = "lo"
@@ -87,7 +88,9 @@ def _no_leaks(request: pytest.FixtureRequest, _own_folders: None) -> Iterator[No
 @pytest.fixture(autouse=True, scope="session")
 def _no_leaks_at_the_end() -> Iterator[None]:
     """Fail the last test when a fixture of a module or of the session left a process behind."""
+    began = time.time()
     yield
+    remove_segments(began)
     found = session_processes()
     lines = [describe(process) for process in found]
     for process in found:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import threading
 import time
+from contextlib import suppress
+from pathlib import Path
 
 import psutil
 
@@ -18,6 +20,30 @@ _DAEMONS = ("pliant.server", "pliant.nodectl")
 
 #: It has no world and belongs to its launcher, with which it ends.
 SPARE_SHIM = "spare shim"
+
+
+#: What an MPI program that was killed leaves behind, unless it ran under Pliant, and how old that
+#: is when it is nobody's for sure, seconds.
+_SEGMENTS, _SETTLED_S = "mpich_shm_*", 5.0
+
+
+def remove_segments(since: float) -> None:
+    """Remove the shared memory of MPI programs that were killed on purpose after a time."""
+    for path in Path("/dev/shm").glob(_SEGMENTS):
+        with suppress(FileNotFoundError):
+            status = path.stat()
+            ours = status.st_uid == os.getuid() and since < status.st_ctime
+            if ours and status.st_ctime < time.time() - _SETTLED_S and not _mapped(path):
+                path.unlink()
+
+
+def _mapped(path: Path) -> bool:
+    """Return whether a process has a file in its memory."""
+    for maps in Path("/proc").glob("[0-9]*/maps"):
+        with suppress(OSError):
+            if str(path) in maps.read_text(errors="replace"):
+                return True
+    return False
 
 
 def session_processes() -> set[psutil.Process]:
