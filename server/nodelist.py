@@ -128,7 +128,7 @@ class NodeList:
                 if self._stopping:
                     return
                 if late := oversleep(self._flag, self._sleep()):
-                    log.warning("this server stood still for %.0f s, which no node must pay", late)
+                    log.warning("this server stood still for %d s, which no node must pay", late)
                     self._leases.forgive(late + HEARD_S, time.monotonic())
             self.look()
 
