@@ -9,6 +9,7 @@ import pytest
 
 from testkit.afterwards import idle
 from testkit.cluster import Cluster
+from testkit.logs import Logs
 
 SETTINGS = """
 debug: true
@@ -31,6 +32,5 @@ def cluster(state_dir: Path, request: pytest.FixtureRequest) -> Iterator[Cluster
     cluster.up()
     yield cluster
     idle(cluster)
-    log = (cluster.state / "server.log").read_text(errors="replace")
     cluster.down()
-    assert "Traceback" not in log, log[-3000:]
+    Logs(cluster.state).check()

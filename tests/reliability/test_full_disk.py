@@ -17,6 +17,7 @@ from testkit.afterwards import idle
 from testkit.checker import settled
 from testkit.cluster import Cluster
 from testkit.commands import run_command
+from testkit.logs import Logs
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 
@@ -41,6 +42,7 @@ def cluster(disk: Path) -> Iterator[Cluster]:
     yield cluster
     idle(cluster)
     cluster.down()
+    Logs(cluster.state).check()
 
 
 def fill(disk: Path) -> Path:
@@ -56,13 +58,18 @@ def fill(disk: Path) -> Path:
     return ballast
 
 
-def refused(cluster: Cluster) -> str:
-    """Submit until there is no room for one more; return what the user is told."""
+def refused(cluster: Cluster) -> tuple[set[int], str]:
+    """Submit until there is no room for one more; return the jobs, and what the user is told."""
+    told = set[int]()
     for _ in range(1000):  # what the database has preallocated is used up first
         try:
-            cluster.client.submit("true", hold=True, stdout="/dev/null", env={"X": "x" * 20_000})
+            told.add(
+                cluster.client.submit(
+                    "true", hold=True, stdout="/dev/null", env={"X": "x" * 20_000}
+                )
+            )
         except RequestError as error:
-            return str(error)
+            return told, str(error)
     raise AssertionError("there was always room")
 
 
@@ -71,14 +78,14 @@ def test_case_16_submissions_to_a_full_disk_are_refused_until_there_is_room(
 ) -> None:
     server = cluster.daemon("server")
     ballast = fill(disk)
-    told = refused(cluster)
+    acknowledged, told = refused(cluster)
     assert "full" in told
     assert "try again" in told
-    acknowledged = len(cluster.client.jobs())
+    assert {job.id for job in cluster.client.jobs()} == acknowledged
     ballast.unlink()
     job = wait_until(lambda: cluster.client.submit("true", stdout="/dev/null"))
     cluster.wait_for(job, lambda job: job.final, "a job when there is room")
-    assert len(settled(cluster.state).jobs) == acknowledged + 1
+    assert set(settled(cluster.state).jobs) == {*acknowledged, job}
     assert cluster.daemon("server") == server
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from testkit.afterwards import idle
 from testkit.cluster import Cluster
+from testkit.logs import Logs
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 
@@ -36,6 +37,7 @@ def cluster(disk: Path) -> Iterator[Cluster]:
     yield cluster
     idle(cluster)
     cluster.down()
+    Logs(cluster.state).check()
 
 
 def fill(disk: Path) -> Path:
