@@ -21,6 +21,8 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
 BURST = int(os.environ.get("PLIANT_BURST", "300"))
 LOOKERS = int(os.environ.get("PLIANT_LOOKERS", "10"))
 USERS = 4
+#: Whoever asks is done in this time, however long the burst is, seconds.
+PATIENCE_S = 1500.0
 
 #: Submits so many jobs, prints their numbers; who is told to come again does so.
 USER = """
@@ -64,10 +66,16 @@ def test_case_62_a_burst_is_taken_and_who_looks_is_answered(cluster: Cluster) ->
         looker.start()
     words = [sys.executable, "-c", USER, str(cluster.run), str(BURST // USERS)]
     users = [subprocess.Popen(words, stdout=subprocess.PIPE, text=True) for _ in range(USERS)]
-    told = [user.communicate()[0].split() for user in users]
+    try:
+        told = [user.communicate(timeout=PATIENCE_S)[0].split() for user in users]
+    finally:
+        for user in users:
+            user.kill()  # which is nothing to those who are done
+            user.wait()
     over.set()
     for looker in lookers:
-        looker.join()
+        looker.join(PATIENCE_S)
+        assert not looker.is_alive(), "jobstat has no answer"
     assert [user.returncode for user in users] == [0] * USERS
     numbers = {int(number) for each in told for number in each}
     assert len(numbers) == BURST // USERS * USERS
@@ -76,5 +84,6 @@ def test_case_62_a_burst_is_taken_and_who_looks_is_answered(cluster: Cluster) ->
     # Beside all those that are held, what may run did.
     for job in cluster.client.jobs(sorted(numbers)):
         if job.state != "HELD":
-            cluster.wait_for(job.id, lambda job: job.final, f"job {job.id} to end")
+            ended = cluster.wait_for(job.id, lambda job: job.final, f"job {job.id} to end")
+            assert ended.state == "COMPLETED", cluster.report(job.id)
     assert numbers == set(settled(cluster.state).jobs)
