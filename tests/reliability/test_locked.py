@@ -52,13 +52,19 @@ def states(cluster: Cluster) -> set[str]:
     return {node.state for node in cluster.client.nodes()}
 
 
+def assert_heard(cluster: Cluster) -> None:
+    """See that its nodes are heard; on a busy machine a beat may come late, and the next one."""
+    assert states(cluster) <= {"UP", "SUSPECT"}
+    wait_until(lambda: states(cluster) == {"UP"}, what="nodes that are heard")
+
+
 def test_case_14_submissions_wait_for_a_lock_that_goes(cluster: Cluster) -> None:
     with ThreadPoolExecutor(USERS) as pool:
         with locked(cluster):
             users = [pool.submit(submit, cluster) for _ in range(USERS)]
             end = time.monotonic() + A_WHILE_S
             while time.monotonic() < end:
-                assert states(cluster) == {"UP"}
+                assert_heard(cluster)
                 assert not any(user.done() for user in users)
                 time.sleep(0.1)
         numbers = {user.result(60) for user in users}
@@ -89,7 +95,7 @@ def test_case_14_who_waits_too_long_for_a_lock_is_told_to_come_again(
         assert not cluster.client.job(runs).final, "an end that is not stored"
         said = run_command("jobdel", str(waits))
         assert (said.code, "cannot be written (database is locked)" in said.line) == (1, True)
-        assert states(cluster) == {"UP"}
+        assert_heard(cluster)
     ended = cluster.wait_for(runs, lambda job: job.final, "its end to be stored")
     assert (ended.state, ended.exit_code) == ("FAILED", 5)
     if not cluster.client.job(waits).final:  # it was withdrawn, and not kept for later
