@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 from faultkit.cases import FULL_S
+from pliant.client.api import Client
 from pliant.client.demo_checks import segments_of
 from testkit import leaks, wait_until
 from testkit.afterwards import at_rest
@@ -43,14 +44,22 @@ PATIENCE_S = 60.0
 class Carrier:
     """The program whose numbers are all different, as a job."""
 
-    def __init__(self, cluster: Cluster, folder: Path, size: int, *, orders: str = "") -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        folder: Path,
+        size: int,
+        *,
+        orders: str = "",
+        client: Client | None = None,
+    ) -> None:
         folder.mkdir()
         self.cluster, self.folder = cluster, folder
         self.name, self.output = f"{folder.parent.name}-{folder.name}", folder / "out"
         env = {name: value for name, value in os.environ.items() if name != "PLIANT_FAILPOINTS"}
         if orders:
             env["PLIANT_FAILPOINTS"] = orders
-        self.id = cluster.client.submit(
+        self.id = (client or cluster.client).submit(
             sys.executable,
             str(CARRIER),
             str(folder),

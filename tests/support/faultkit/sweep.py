@@ -105,17 +105,19 @@ class Mix:
     def _malleable(self, chance: Random, name: str) -> None:
         """Have a job, and send it from one size to the next; another one when it has failed."""
         turn = 0
-        while not self._over.is_set():
-            turn += 1
-            job = Carrier(
-                self._bed.cluster,
-                self._folder / f"{name}.{turn}",
-                chance.choice(_SIZES[:3]),
-                orders=f"@{self._bed.orders}",
-            )
-            self.told.append((job.id, job.name))
-            self.carriers[job.id] = job
-            with Client(str(self._bed.cluster.run)) as client:
+        # A link of its own: who has had an answer asks again when the server dies of the next word.
+        with Client(str(self._bed.cluster.run)) as client:
+            while not self._over.is_set():
+                turn += 1
+                job = Carrier(
+                    self._bed.cluster,
+                    self._folder / f"{name}.{turn}",
+                    chance.choice(_SIZES[:3]),
+                    orders=f"@{self._bed.orders}",
+                    client=client,
+                )
+                self.told.append((job.id, job.name))
+                self.carriers[job.id] = job
                 while not self._over.is_set():
                     found = self._await(client, lambda job: job.final or _idle(job), job.id)
                     if found is None or found.final:
