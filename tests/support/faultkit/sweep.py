@@ -50,8 +50,10 @@ class Mix:
             for user, number in ((self._rigid, RIGID), (self._malleable, MALLEABLE))
             for place in range(number)
         ]
+        self._begun = threading.Barrier(len(self._users) + 1)
         for thread in self._users:
             thread.start()
+        self._begun.wait(PATIENCE_S)
 
     @property
     def prefix(self) -> str:
@@ -70,60 +72,61 @@ class Mix:
             assert not thread.is_alive(), "a user has no answer"
         assert not self._failures, self._failures
 
-    def _guarded(self, user: Callable[[Random, str], None], place: int) -> None:
+    def _guarded(self, user: Callable[[Client, Random, str], None], place: int) -> None:
+        """Have a user with a link of its own: whose server dies of the next word asks again."""
         name = f"{user.__name__}{place}"
         try:
-            user(Random(f"{self._seed}:{name}"), name)
+            with Client(str(self._bed.cluster.run)) as client:
+                client.nodes()
+                self._begun.wait(PATIENCE_S)
+                user(client, Random(f"{self._seed}:{name}"), name)
         except BaseException as error:
             self._failures.append(error)
 
-    def _rigid(self, chance: Random, name: str) -> None:
+    def _rigid(self, client: Client, chance: Random, name: str) -> None:
         """Submit, sometimes cancel, wait for the end, again."""
         turn = 0
-        with Client(str(self._bed.cluster.run)) as client:
-            while not self._over.is_set():
-                turn += 1
-                code, file = chance.randrange(8), self._folder / f"{name}.{turn}"
-                text = _PROGRAM.format(file=file, tenths=chance.randrange(1, 5), code=code)
-                number = client.submit(
-                    "/bin/sh",
-                    "-c",
-                    text,
-                    sizes=chance.choice([1, 1, 2]),
-                    type="mpi",
-                    name=f"{self.prefix}{file.name}",
-                    stdout="/dev/null",
-                )
-                self.told.append((number, f"{self.prefix}{file.name}"))
-                self.codes[number] = code
-                if chance.random() < 0.4:
-                    time.sleep(chance.uniform(0.0, _LULL_S))
-                    self.cancelled.add(number)
-                    _say(partial(client.cancel, number))
-                self._await(client, lambda job: job.final, number)
+        while not self._over.is_set():
+            turn += 1
+            code, file = chance.randrange(8), self._folder / f"{name}.{turn}"
+            text = _PROGRAM.format(file=file, tenths=chance.randrange(1, 5), code=code)
+            number = client.submit(
+                "/bin/sh",
+                "-c",
+                text,
+                sizes=chance.choice([1, 1, 2]),
+                type="mpi",
+                name=f"{self.prefix}{file.name}",
+                stdout="/dev/null",
+            )
+            self.told.append((number, f"{self.prefix}{file.name}"))
+            self.codes[number] = code
+            if chance.random() < 0.4:
+                time.sleep(chance.uniform(0.0, _LULL_S))
+                self.cancelled.add(number)
+                _say(partial(client.cancel, number))
+            self._await(client, lambda job: job.final, number)
 
-    def _malleable(self, chance: Random, name: str) -> None:
+    def _malleable(self, client: Client, chance: Random, name: str) -> None:
         """Have a job, and send it from one size to the next; another one when it has failed."""
         turn = 0
-        # A link of its own: who has had an answer asks again when the server dies of the next word.
-        with Client(str(self._bed.cluster.run)) as client:
+        while not self._over.is_set():
+            turn += 1
+            job = Carrier(
+                self._bed.cluster,
+                self._folder / f"{name}.{turn}",
+                chance.choice(_SIZES[:3]),
+                orders=f"@{self._bed.orders}",
+                client=client,
+            )
+            self.told.append((job.id, job.name))
+            self.carriers[job.id] = job
             while not self._over.is_set():
-                turn += 1
-                job = Carrier(
-                    self._bed.cluster,
-                    self._folder / f"{name}.{turn}",
-                    chance.choice(_SIZES[:3]),
-                    orders=f"@{self._bed.orders}",
-                    client=client,
-                )
-                self.told.append((job.id, job.name))
-                self.carriers[job.id] = job
-                while not self._over.is_set():
-                    found = self._await(client, lambda job: job.final or _idle(job), job.id)
-                    if found is None or found.final:
-                        break
-                    time.sleep(chance.uniform(0.0, _LULL_S))
-                    self._resize(client, chance, found)
+                found = self._await(client, lambda job: job.final or _idle(job), job.id)
+                if found is None or found.final:
+                    break
+                time.sleep(chance.uniform(0.0, _LULL_S))
+                self._resize(client, chance, found)
 
     def _resize(self, client: Client, chance: Random, job: Job) -> None:
         size = chance.choice([size for size in _SIZES if size != job.processors])
