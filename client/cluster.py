@@ -220,7 +220,7 @@ def _take_down(cluster: LocalCluster, progress: _Progress, *, keep_jobs: bool = 
     progress.end()
     _say_ended(ended)
     for node in unable:
-        log = os.path.join(cluster.state, f"node-{node}", "nodectl.log")
+        log = cluster.node_file(node, "nodectl.log")
         fail("pliant down", f"jobs of node {node} could not all be ended: see {log}")
     for pid in left:
         fail("pliant down", f"process {pid} is still there: {' '.join(procs.words(pid))}")

@@ -54,7 +54,7 @@ class Daemon:
             return 0
         if not procs.alive(pid) or (start and start != [procs.started(pid)]):
             return 0
-        if path == self.lock and not _is_in(self.lock, _state_of(pid)):
+        if path == self.lock and not _is_in(self.lock, state_of(pid)):
             return 0  # the file stays when its owner has ended, and ids are given again
         if path == self.pid_file and self._is_elsewhere(pid):
             return 0  # this is a copy of the run directory, in one of the state directory
@@ -63,7 +63,7 @@ class Daemon:
 
     def _is_elsewhere(self, pid: int) -> bool:
         """Return whether a process has another state directory and another run directory."""
-        state, run = _state_of(pid), procs.environment(pid).get("PLIANT_RUN_DIR", "")
+        state, run = state_of(pid), procs.environment(pid).get("PLIANT_RUN_DIR", "")
         here = os.path.realpath(os.path.dirname(self.pid_file))
         return (
             bool(state)
@@ -152,7 +152,8 @@ def tail(path: str, lines: int = 15, start: int = 0) -> str:
     return "\n".join(text.splitlines()[-lines:]) or "(empty)"
 
 
-def _state_of(pid: int) -> str:
+def state_of(pid: int) -> str:
+    """Return the state directory that a process was given; empty: none."""
     return procs.environment(pid).get("PLIANT_STATE_DIR", "")
 
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 
 from pliant.client import procs
 from pliant.client.connection import Connection
-from pliant.client.daemons import Daemon, describe_code
+from pliant.client.daemons import Daemon, describe_code, state_of
 from pliant.client.errors import ClientError, NoServerError, RequestError
 from pliant.client.paths import SOCKET
 from pliant.client.shape import Shape, remembered
@@ -184,11 +184,13 @@ class LocalCluster:
             command.append("--spare")
         if self.shape.most_processes:
             command += ["--most-processes", str(self.shape.most_processes)]
-        log, lock = (
-            os.path.join(self.state, f"node-{name}", file) for file in ("nodectl.log", "lock")
-        )
+        log, lock = self.node_file(name, "nodectl.log"), self.node_file(name, "lock")
         pid_file = self._pid_file(f"node-{name}")
         return Daemon(f"node-{name}", command, _CONTROLLER, name, pid_file, log, lock)
+
+    def node_file(self, node: str, file: str) -> str:
+        """Return the path of a file that a node keeps."""
+        return os.path.join(self.state, f"node-{node}", file)
 
     def _pid_file(self, name: str) -> str:
         return os.path.join(self.run, f"{name}.pid")
@@ -223,7 +225,7 @@ class LocalCluster:
         return procs.program(pid) == _KEEPER and self._is_of(pid)
 
     def _is_of(self, pid: int) -> bool:
-        state = procs.environment(pid).get("PLIANT_STATE_DIR", "")
+        state = state_of(pid)
         return bool(state) and os.path.realpath(state) == os.path.realpath(self.state)
 
     def works(self, pid: int) -> bool:

@@ -15,13 +15,7 @@ from pliant.client import local, procs
 from pliant.client.connection import Connection
 from pliant.client.daemons import Daemon, wait_until_gone
 from pliant.client.errors import NoServerError, RequestError
-from pliant.client.local import (
-    ADDRESS,
-    DOWN_REASON,
-    STOP_TIMEOUT_S,
-    LocalCluster,
-    Report,
-)
+from pliant.client.local import ADDRESS, DOWN_REASON, STOP_TIMEOUT_S, LocalCluster, Report
 from pliant.client.paths import SOCKET
 from pliant.core.words import many
 
@@ -71,7 +65,7 @@ def bury(cluster: LocalCluster, report: Report) -> list[str]:
     if nodes := unburied(cluster):
         report(f"ending what is left of jobs on {many(len(nodes), 'node')}")
     for node in nodes:
-        with open(os.path.join(cluster.state, f"node-{node}", "nodectl.log"), "ab") as log:
+        with open(cluster.node_file(node, "nodectl.log"), "ab") as log:
             subprocess.run(
                 [*local.CONTROLLER, "--end-jobs", "--name", node],
                 env=cluster.environment(),

@@ -32,7 +32,6 @@ from pliant.nodectl.settings import Settings
 from pliant.nodectl.shim_exec import NOT_USABLE
 from pliant.nodectl.spool import Exit
 from pliant.protos import node_pb2 as wire
-from pliant.protos.files import of_no_use
 
 logger = logging.getLogger("pliant.nodectl")
 
@@ -96,10 +95,7 @@ class Controller:
     # ------------------------------------------------------------------ taking over
 
     async def _load(self) -> None:
-        try:
-            spool_folder(self._state).mkdir(mode=0o700, exist_ok=True)
-        except OSError as error:
-            raise OSError(of_no_use(error)) from error
+        spool_folder(self._state).mkdir(mode=0o700, exist_ok=True)
         control_group.sweep()
         worlds = await load_worlds(spool_folder(self._state), self._boot)
         self._worlds = {world.name: world for world in worlds}
