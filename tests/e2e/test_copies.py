@@ -21,6 +21,22 @@ def choose(base: Path, patch: pytest.MonkeyPatch) -> Cluster:
     return Cluster(base, nodes=2, slots=2, strategy="fcfs")
 
 
+def copied(living: Cluster, patch: pytest.MonkeyPatch) -> Cluster:
+    """Copy the state folder of a cluster; what is called next is about the copy."""
+    base = living.base / "copy"
+    base.mkdir()
+    subprocess.run(["cp", "-a", str(living.state), str(base / "state")], check=True)
+    return choose(base, patch)
+
+
+def ends_with_its_code(cluster: Cluster, job: int, gate: Path) -> None:
+    """Let the job of a cluster go, and take the cluster down."""
+    gate.touch()
+    ended = cluster.wait_for(job, lambda each: each.final, "its end")
+    cluster.down()
+    assert ended.exit_code == 3
+
+
 def begun(cluster: Cluster) -> int:
     """Start a job on both nodes that ends with code 3 once there is a gate."""
     cluster.up()
@@ -35,10 +51,7 @@ def test_a_copy_of_a_living_cluster_does_it_no_harm(
     monkeypatch.chdir(tmp_path)
     living = choose(state_dir.parent, monkeypatch)
     job = begun(living)
-    base = state_dir.parent / "copy"
-    base.mkdir()
-    subprocess.run(["cp", "-a", str(living.state), str(base / "state")], check=True)
-    there = choose(base, monkeypatch)
+    there = copied(living, monkeypatch)
     there.up()
     lost = there.wait_for(job, lambda each: each.final, "the copy to know that it has no such job")
     assert lost.state == "NODE_FAIL", there.report(job)
@@ -50,10 +63,7 @@ def test_a_copy_of_a_living_cluster_does_it_no_harm(
     assert "cancel" not in said.err
     choose(state_dir.parent, monkeypatch)
     assert living.client.job(job).state == "RUNNING", living.report(job)
-    (tmp_path / "gate").touch()
-    ended = living.wait_for(job, lambda each: each.final, "its end")
-    living.down()
-    assert ended.exit_code == 3
+    ends_with_its_code(living, job, tmp_path / "gate")
 
 
 def test_down_in_a_copy_that_was_never_up_does_no_harm(
@@ -62,16 +72,10 @@ def test_down_in_a_copy_that_was_never_up_does_no_harm(
     monkeypatch.chdir(tmp_path)
     living = choose(state_dir.parent, monkeypatch)
     job = begun(living)
-    base = state_dir.parent / "copy"
-    base.mkdir()
-    subprocess.run(["cp", "-a", str(living.state), str(base / "state")], check=True)
-    choose(base, monkeypatch)
+    copied(living, monkeypatch)
     assert run_command("pliant", "down", timeout=60).code == 0
     choose(state_dir.parent, monkeypatch)
-    (tmp_path / "gate").touch()
-    ended = living.wait_for(job, lambda each: each.final, "its end")
-    living.down()
-    assert ended.exit_code == 3
+    ends_with_its_code(living, job, tmp_path / "gate")
 
 
 def test_a_folder_that_was_moved_has_its_jobs(
@@ -88,7 +92,4 @@ def test_a_folder_that_was_moved_has_its_jobs(
     there = choose(base, monkeypatch)
     there.up()
     assert there.client.job(job).state == "RUNNING", there.report(job)
-    (tmp_path / "gate").touch()
-    ended = there.wait_for(job, lambda each: each.final, "its end")
-    there.down()
-    assert ended.exit_code == 3
+    ends_with_its_code(there, job, tmp_path / "gate")

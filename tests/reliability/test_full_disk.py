@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -17,21 +16,17 @@ from testkit.afterwards import idle
 from testkit.checker import settled
 from testkit.cluster import Cluster
 from testkit.commands import run_command
+from testkit.disks import fill, small_disk
 from testkit.logs import Logs
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
-
-MOUNT = ["mount", "-t", "tmpfs", "-o", "size=24m,mode=0700", "pliant-test"]
 
 
 @pytest.fixture
 def disk(state_dir: Path) -> Iterator[Path]:
     """Put the state folder on a small file system; skip the test where that is not allowed."""
-    done = subprocess.run([*MOUNT, str(state_dir)], capture_output=True, text=True, check=False)
-    if done.returncode:
-        pytest.skip(f"a file system cannot be mounted here: {done.stderr.strip()}")
-    yield state_dir
-    subprocess.run(["umount", str(state_dir)], check=True)
+    with small_disk(state_dir, "24m") as disk:
+        yield disk
 
 
 @pytest.fixture
@@ -43,19 +38,6 @@ def cluster(disk: Path) -> Iterator[Cluster]:
     idle(cluster)
     cluster.down()
     Logs(cluster.state).check()
-
-
-def fill(disk: Path) -> Path:
-    """Leave no room."""
-    ballast = disk / "ballast"
-    with open(ballast, "wb", buffering=0) as file:
-        try:
-            while True:
-                file.write(bytes(4096))
-        except OSError:
-            pass
-    assert os.statvfs(disk).f_bavail == 0
-    return ballast
 
 
 def refused(cluster: Cluster) -> tuple[set[int], str]:
@@ -147,14 +129,10 @@ def test_case_16_a_start_on_a_full_disk_asks_for_room_and_nothing_else(
 def test_case_16_a_start_without_room_for_its_sockets_names_their_folder(disk: Path) -> None:
     server = Server(disk.parent).start()
     assert server.stop() == 0
-    size = ["mount", "-t", "tmpfs", "-o", "size=16k,mode=0700", "pliant-test", str(server.run)]
-    subprocess.run(size, check=True)
-    try:
+    with small_disk(server.run, "16k"):
         fill(server.run)
         before = len(server.log())
         assert server.spawn().wait(60) == 1
-    finally:
-        subprocess.run(["umount", str(server.run)], check=True)
     said = server.log()[before:]
     assert f"no room on the device of {server.run}: make room there" in said
     assert "Traceback" not in said

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,11 +9,11 @@ import pytest
 
 from testkit.afterwards import idle
 from testkit.cluster import Cluster
+from testkit.disks import fill, small_disk
 from testkit.logs import Logs
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 
-MOUNT = ["mount", "-t", "tmpfs", "-o", "size=1m,mode=0700", "pliant-test"]
 JOBS = 12
 
 
@@ -23,11 +22,8 @@ def disk(state_dir: Path) -> Iterator[Path]:
     """Put the folder of the first node on a small file system; skip where that is not allowed."""
     folder = state_dir / "node-n1"
     folder.mkdir(mode=0o700)
-    done = subprocess.run([*MOUNT, str(folder)], capture_output=True, text=True, check=False)
-    if done.returncode:
-        pytest.skip(f"a file system cannot be mounted here: {done.stderr.strip()}")
-    yield folder
-    subprocess.run(["umount", str(folder)], check=True)
+    with small_disk(folder, "1m") as disk:
+        yield disk
 
 
 @pytest.fixture
@@ -38,18 +34,6 @@ def cluster(disk: Path) -> Iterator[Cluster]:
     idle(cluster)
     cluster.down()
     Logs(cluster.state).check()
-
-
-def fill(disk: Path) -> Path:
-    """Leave no room."""
-    ballast = disk / "ballast"
-    with open(ballast, "wb", buffering=0) as file:
-        try:
-            while True:
-                file.write(bytes(4096))
-        except OSError:
-            pass
-    return ballast
 
 
 def test_case_47_a_node_without_room_gets_no_more_and_its_jobs_run_elsewhere(
