@@ -38,12 +38,14 @@ check: $(DEVELOP)
 	$(BIN)/mypy
 	$(BIN)/mypy tests
 
+# A system test that fails runs again alone, up to twice; what passes then is listed as flaky.
 # Order the three steps also under `make -j`: they would compete for the same processors.
 unit: check
 	$(BIN)/pytest -n $(WORKERS) --dist loadgroup -m "not (mpi or cluster)"
 
 system: unit
-	$(BIN)/pytest -n $(WORKERS) --dist worksteal -m "(mpi or cluster) and not faults"
+	PYTHONPATH=tests/support $(BIN)/python -m rerun_failed \
+		-n $(WORKERS) --dist worksteal -m "(mpi or cluster) and not faults"
 
 # What is in .faults.jsonl is done: remove it to begin anew.
 faults: check ## Every fault in every step of a resize; makes the table of docs/faults.md
