@@ -38,6 +38,9 @@ def _run(words: list[str]) -> int:
         fail(PROG, f"no command\n{_help()}")
         return 2
     commands = _commands()
+    if words[0].startswith("-"):
+        fail(PROG, f"unknown option {words[0]}\n(try `{PROG} --help`)")
+        return 2
     if words[0] not in commands:
         fail(PROG, f"there is no command {words[0]!r}; there are: {', '.join(commands)}")
         return 2

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
 from pliant.client.errors import ClientError, NoServerError
+from pliant.core.command_line import CommandParser
 
 #: A command that Ctrl-C ended.
 INTERRUPTED = 130
@@ -17,11 +18,10 @@ INTERRUPTED = 130
 BROKEN_PIPE = 141
 
 
-class Parser(argparse.ArgumentParser):
-    """An argument parser that takes no abbreviations and says how to get help."""
+class Parser(CommandParser):
+    """A command's argument parser, which says how to get help."""
 
     def __init__(self, **settings: Any) -> None:
-        settings.setdefault("allow_abbrev", False)
         settings.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
         super().__init__(**settings)
 

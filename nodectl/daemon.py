@@ -14,6 +14,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from pliant.core.command_line import CommandParser
 from pliant.faults import identify
 from pliant.nodectl.procfs import Identity
 from pliant.nodectl.settings import Settings, SettingsError, load, run_folder, state_folder
@@ -56,7 +57,7 @@ def main(argv: list[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="pliant nodectl", description="Start, watch and end processes of jobs on this node."
     )
     parser.add_argument("--config", metavar="FILE", help="settings, as YAML")

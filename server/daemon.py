@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+from pliant.core.command_line import CommandParser
 from pliant.protos.files import of_no_use, write_whole
 from pliant.server.config import Config, ConfigError, load_config, parse_options
 from pliant.server.end import End
@@ -53,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="pliant server", description="Run the Pliant server.")
+    parser = CommandParser(prog="pliant server", description="Run the Pliant server.")
     parser.add_argument("--config", type=Path, metavar="FILE", help="configuration (YAML)")
     parser.add_argument("--check", action="store_true", help="check the configuration and leave")
     parser.add_argument(

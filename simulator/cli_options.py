@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
+from pliant.core.command_line import CommandParser
+
 if TYPE_CHECKING:
     from pliant.core.sizes import Sizes
     from pliant.simulator.settings import Settings
@@ -23,8 +25,8 @@ Costs are seconds: S is constant, A-B a ramp that makes low costs likely.
 Exit codes: 0 done, 1 the workload or the strategy failed, 2 wrong usage."""
 
 
-class Parser(argparse.ArgumentParser):
-    """Takes no abbreviations, and reports wrong usage in one line."""
+class Parser(CommandParser):
+    """Reports wrong usage in one line."""
 
     def error(self, message: str) -> NoReturn:
         """Exit with 2."""
@@ -59,7 +61,6 @@ def parser() -> argparse.ArgumentParser:
     """All options."""
     made = Parser(
         prog=PROG,
-        allow_abbrev=False,
         description="Simulate a workload with the core and the strategies that clusters run.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from pliant.core.command_line import CommandParser
 from pliant.simulator.experiments.definitions import (
     Experiment,
     ExperimentError,
@@ -30,7 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog=PROG,
         description="Run experiments of published papers in the simulator, and compare.",
         epilog="exit codes: 0 done, 1 the request failed, 2 wrong usage",

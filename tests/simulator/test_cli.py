@@ -220,7 +220,7 @@ def test_clusters_alone_are_the_machine_of_the_workload(
         (["--workload", "LOG", "--side-file", "none.csv"], 1, "none.csv"),
         (["--workload", "LOG", "--jobs-out", "/none/x.csv"], 2, "--jobs-out /none/x.csv: cannot"),
         (["--workload", "kumar:speed=1"], 1, "there is no parameter 'speed'"),
-        (["--workload", "LOG", "--jo", "3"], 2, "unrecognized"),
+        (["--workload", "LOG", "--jo", "3"], 2, "unknown option --jo"),
         (["--workload", "LOG", "--processors", "99999999999"], 2, "processors: at most 16777216"),
         (["--workload", "LOG", "--clusters", "a:99999999999"], 2, "processors: at most 16777216"),
         (["--workload", "LOG", "--sizes", "2-8"], 2, "--sizes: says how malleable jobs may change"),

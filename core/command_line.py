@@ -1,0 +1,88 @@
+"""The base of every command's argument parser: it reports an unknown option as one.
+
+argparse checks positional arguments before it reports what it did not recognise, so
+``jobstat -u root`` failed with "'root' is not the number of a job". This parser looks for an option
+that it does not have before argparse sees the words.
+"""
+
+import argparse
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+_NUMBER = re.compile(r"-\d+(\.\d*)?|-\.\d+")
+
+
+class CommandParser(argparse.ArgumentParser):
+    """An argument parser that takes no abbreviations and names an unknown option first."""
+
+    def __init__(self, **settings: Any) -> None:
+        settings.setdefault("allow_abbrev", False)
+        super().__init__(**settings)
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse words as argparse does; a word that is no option of this parser is an error."""
+        words = sys.argv[1:] if args is None else list(args)
+        unknown = unknown_option(self, words)
+        if unknown:
+            self.error(f"unknown option {unknown}{_hint(self, unknown)}")
+        return super().parse_known_args(words, namespace)
+
+
+def unknown_option(parser: argparse.ArgumentParser, words: Sequence[str]) -> str:
+    """Return the first option among words that a parser does not have; empty: it has all.
+
+    Words after ``--`` and values of options are no options. Neither are words after the first
+    positional one if that is a program or a subcommand: these have options of their own.
+    """
+    known = parser._option_string_actions  # argparse has no public list of options
+    ends = any(action.nargs in (argparse.REMAINDER, argparse.PARSER) for action in parser._actions)
+    rest = iter(words)
+    for word in rest:
+        if word == "--":
+            break
+        if not word.startswith("-") or word == "-" or " " in word or _NUMBER.fullmatch(word):
+            if ends:
+                break
+            continue
+        name, equals, _ = word.partition("=")
+        if name in known:
+            _skip_values(known[name], rest, has_value=bool(equals))
+        elif word.startswith("--"):
+            return name
+        elif unknown := _unknown_letter(known, word, rest):
+            return unknown
+    return ""
+
+
+def _unknown_letter(known: dict[str, argparse.Action], word: str, rest: Iterator[str]) -> str:
+    """Return the first unknown option of letters written together, as in ``-aw``."""
+    for place, letter in enumerate(word[1:], start=2):
+        action = known.get(f"-{letter}")
+        if action is None:
+            return f"-{letter}"
+        if action.nargs != 0:
+            _skip_values(action, rest, has_value=place < len(word))
+            break
+    return ""
+
+
+def _skip_values(action: argparse.Action, rest: Iterator[str], *, has_value: bool) -> None:
+    """Pass over the values that an option certainly takes from the words that follow."""
+    if has_value:
+        return
+    count = 1 if action.nargs is None else action.nargs if isinstance(action.nargs, int) else 0
+    for _ in range(count):
+        next(rest, None)
+
+
+def _hint(parser: argparse.ArgumentParser, unknown: str) -> str:
+    """Return which option may have been meant."""
+    if not unknown.startswith("--"):
+        return ""
+    from difflib import get_close_matches
+
+    known = [name for name in parser._option_string_actions if name.startswith("--")]
+    close = get_close_matches(unknown, known, n=1)
+    return f"; did you mean {close[0]}?" if close else ""
