@@ -131,7 +131,8 @@ class Client:
             argv: the program, looked for in PATH, and its arguments.
             sizes: numbers of processors that it may have, in the size grammar.
             options: those of `pliant.client.submission.build_job`: ``prefer``, ``type``, ``name``,
-                ``stdin``, ``stdout``, ``stderr``, ``chdir``, ``env``, ``hold``, ``requeue``
+                ``stdin``, ``stdout``, ``stderr``, ``open_mode`` (``truncate`` or ``append``),
+                ``chdir``, ``env``, ``hold``, ``requeue``
                 (when a node is lost: True, False; None: only if it can change its size and has a
                 checkpoint), ``when_cut_off`` (``keep`` or ``stop-after=30s``),
                 ``time_limit_s`` and ``estimate_s``, both in seconds.

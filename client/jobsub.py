@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from pliant.client.connection import Connection
 from pliant.client.errors import UsageError
 from pliant.client.output import Parser, fail, put_json, run_command
-from pliant.client.submission import TYPES, build_job, check_policy
+from pliant.client.submission import OPEN_MODES, TYPES, build_job, check_policy
 from pliant.client.waiting import send_job, wait_for_end
 
 if TYPE_CHECKING:
@@ -98,6 +98,13 @@ def _add_place_options(parser: Parser) -> None:
     )
     group.add_argument(
         "-e", "--error", default="", metavar="FILE", help="standard error (with the output)"
+    )
+    group.add_argument(
+        "--open-mode",
+        choices=OPEN_MODES,
+        default="truncate",
+        help="empty existing output files when it starts (truncate, the default), or append to "
+        "them; a job that is requeued or resized always appends",
     )
     group.add_argument("--chdir", metavar="DIR", help="run there instead of here")
     group.add_argument(
@@ -198,6 +205,7 @@ def _submit(options: argparse.Namespace) -> int:
         stdin=options.input,
         stdout=options.output,
         stderr=options.error,
+        open_mode=options.open_mode,
         chdir=options.chdir,
         env=_environment(options.export),
         hold=options.hold,

@@ -27,6 +27,7 @@ _RUNNERS = frozenset({"mpi4py", "cProfile", "trace"})
 _BARE = re.compile(r"\d+(\.\d+)?", re.ASCII)
 
 TYPES = ("mpi", "uni", "script")
+OPEN_MODES = ("append", "truncate")
 
 
 def check_sizes(text: str, prefer: int | None) -> None:
@@ -287,6 +288,7 @@ def build_job(  # noqa: PLR0913 - these are the fields of a job
     stdin: str = "",
     stdout: str = "",
     stderr: str = "",
+    open_mode: str = "truncate",
     chdir: str | None = None,
     env: Mapping[str, str] | None = None,
     hold: bool = False,
@@ -298,12 +300,15 @@ def build_job(  # noqa: PLR0913 - these are the fields of a job
     """Return the job that a ``submit`` request carries.
 
     Raises:
-        UsageError: the sizes are not in the grammar, or ``when_cut_off`` is no policy.
+        UsageError: the sizes are not in the grammar, ``open_mode`` is neither ``append`` nor
+            ``truncate``, or ``when_cut_off`` is no policy.
         SubmitError: a check failed; names the field and the remedy.
     """
     if not argv:
         raise UsageError("no program: name one, with its arguments")
     check_sizes(sizes, prefer)
+    if open_mode not in OPEN_MODES:
+        raise UsageError(f"open_mode: {open_mode!r} is unknown; write {' or '.join(OPEN_MODES)}")
     here = os.getcwd()
     cwd = check_directory(os.path.join(here, chdir)) if chdir else here
     environment = dict(os.environ if env is None else env)
@@ -322,6 +327,7 @@ def build_job(  # noqa: PLR0913 - these are the fields of a job
         "stdin": check_input(stdin, cwd) if stdin else "",
         "stdout": check_output("output", stdout or "pliant-%j.out", cwd),
         "stderr": check_output("error", stderr, cwd) if stderr else "",
+        "open_mode": open_mode,
         "umask": current_umask(),
         "hold": hold,
         "requeue": requeue,

@@ -53,6 +53,7 @@ def make_request(
         boot=boot,
         stop_after_s=order.stop_after_s if order.HasField("stop_after_s") else None,
         lease_s=order.lease_s,
+        truncate_before=order.truncate_before,
     )
 
 

@@ -13,7 +13,7 @@ import os
 import pwd
 import signal
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -87,6 +87,53 @@ def start(program: Program) -> int:
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
     return pid
+
+
+def truncate_outputs(request: Request) -> None:
+    """Empty the output files of a new job, as its user, before any of its ranks is started.
+
+    A rank cannot do that itself: another one may have written to the file already. Errors are left
+    to the ranks, which open the same files and report what is wrong.
+    """
+    paths = {path for path in (request.stdout, request.stderr) if path}
+    if not request.truncate_before or not any(map(_has_content, paths)):
+        return
+    if request.uid == os.getuid():
+        _truncate(paths, request.truncate_before)
+        return
+    pid = os.fork()
+    if pid == 0:
+        try:
+            drop_privileges(request.uid)
+            _truncate(paths, request.truncate_before)
+        finally:
+            os._exit(0)
+    os.waitpid(pid, 0)
+
+
+def _has_content(path: str) -> bool:
+    """Return whether a file may have to be emptied; True where this user may not look."""
+    try:
+        return os.stat(to_bytes(path)).st_size > 0
+    except OSError as error:
+        return error.errno not in {errno.ENOENT, errno.ENOTDIR}
+
+
+def _truncate(paths: Iterable[str], before: float) -> None:
+    flags = os.O_WRONLY | os.O_NOFOLLOW | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC
+    for path in paths:
+        try:
+            handle = os.open(to_bytes(path), flags)
+        except OSError:
+            continue
+        try:
+            found = os.fstat(handle)
+            if stat.S_ISREG(found.st_mode) and found.st_mtime < before:
+                os.ftruncate(handle, 0)
+        except OSError:
+            pass  # the file system may refuse; the ranks append then
+        finally:
+            os.close(handle)
 
 
 def read_failures(pipe: int) -> dict[int, tuple[int, str]]:
@@ -170,7 +217,10 @@ def _redirect(request: Request) -> None:
 
 
 def _open_output(what: str, path: str) -> int:
-    """Open for appending: all phases and all ranks of a job write to the same file."""
+    """Open for appending: all runs and all ranks of a job write to the same file.
+
+    The file of a new job was emptied before, see `truncate_outputs`.
+    """
     return _open(what, path or os.devnull, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
 

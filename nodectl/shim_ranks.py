@@ -13,7 +13,7 @@ from pliant.nodectl import procfs
 from pliant.nodectl.complaints import complain
 from pliant.nodectl.memory_kills import MemoryKills
 from pliant.nodectl.procfs import Identity
-from pliant.nodectl.shim_exec import NOT_USABLE, Program, start
+from pliant.nodectl.shim_exec import NOT_USABLE, Program, start, truncate_outputs
 from pliant.nodectl.shim_loop import Channel, Lines, Loop, Timer
 from pliant.nodectl.spool import Exit, Request, Spool
 
@@ -70,6 +70,7 @@ def start_ranks(
     loop: Loop, spool: Spool, request: Request, failures: int, lines: tuple[OnLine, OnLine]
 ) -> dict[int, Rank]:
     """Start all local ranks; `lines` takes what they say to PMI and on their control sockets."""
+    truncate_outputs(request)
     ranks = {}
     for local, (rank, processor) in enumerate(request.ranks):
         variables = {**request.environment, "PLIANT_PROCESSOR": str(processor)}

@@ -75,6 +75,8 @@ class Request:
     #: End the ranks when no contact with the server was confirmed for both together; None: never.
     stop_after_s: float | None = None
     lease_s: float = 0.0
+    #: Empty output files that were last modified before this time (seconds since the epoch).
+    truncate_before: float = 0.0
     #: The last one that was, when it was ordered, on the monotonic clock of ``boot``.
     contact: float = 0.0
     uid: int = field(default_factory=os.getuid)

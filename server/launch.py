@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -28,6 +30,10 @@ FLAT_COLLECTIVES = {
     "MPIR_CVAR_REDUCE_COMPOSITION": "3",
     "MPIR_CVAR_SCAN_INTRA_ALGORITHM": "recursive_doubling",
 }
+
+
+#: Linux may stamp a file with a time that is older than the write by one tick of the kernel.
+FILE_TIME_GRANULARITY_S = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +77,18 @@ def start_orders(
             order = orders[host.name] = node_pb2.StartWorld()
             order.CopyFrom(common)
         order.ranks.add(rank=rank, processor=processor)
+    if program.open_mode == "truncate" and (world.run, world.resize) == (1, 0):
+        orders[hosts[0].name].truncate_before = _truncate_before(world)
     return orders
+
+
+def _truncate_before(world: World) -> float:
+    """Return the modification time from which on an output file is kept.
+
+    Only the node with rank 0 empties the files. Ranks on other nodes may have written by then, and
+    what they wrote must not be lost.
+    """
+    return time.time() - FILE_TIME_GRANULARITY_S if world.spans_nodes else math.inf
 
 
 def end_when_cut_off(

@@ -41,6 +41,8 @@ class Program:
     stdout: str
     stderr: str
     umask: int
+    #: Whether the first run empties its output files: ``truncate`` or ``append``.
+    open_mode: str = "truncate"
 
     def to_json(self) -> str:
         """Pure ASCII, so that undecodable bytes survive."""

@@ -50,6 +50,7 @@ class JobRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     stdin: str = ""
     stdout: str = "pliant-%j.out"
     stderr: str = ""
+    open_mode: Literal["append", "truncate"] = "truncate"
     umask: int = 0o022
     hold: bool = False
     requeue: bool | None = None
@@ -100,6 +101,7 @@ class Submission:
             stdout=path(request.stdout or "pliant-%j.out"),
             stderr=path(request.stderr),
             umask=request.umask,
+            open_mode=request.open_mode,
         )
 
 

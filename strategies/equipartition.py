@@ -1,13 +1,15 @@
 """``equipartition``, also ``uniform-first-fit`` (Kumar 3.2.2).
 
 Every job gets its minimum; what is left is shared equally *on top of the minima*, up to each
-job's maximum. The queue is walked in order of arrival and a job that does not fit is passed over,
-so a wide job can starve: later, smaller ones may go ahead of it for ever, unless the option
-``max-pass-over`` says how many may.
+job's maximum. A job with a preferred size starts with at most that size. Once it runs and can
+change its size, it takes part in the sharing like any other job. The queue is walked in order of
+arrival and a job that does not fit is passed over, so a wide job can starve: later, smaller ones
+may go ahead of it for ever, unless the option ``max-pass-over`` says how many may.
 """
 
 from pliant.core.ids import JobId
 from pliant.core.scheduling import Availability, Plan, View, WaitingJob
+from pliant.core.sizes import Sizes
 from pliant.strategies.availability import beyond_minima, needs, now_or_later
 from pliant.strategies.base import Strategy
 from pliant.strategies.placing import place
@@ -36,7 +38,7 @@ class Equipartition(Strategy):
         budget = beyond_minima(view)
         admitted, reasons = self._admit(view, passed, budget)
         members = [Member(job.id, job.sizes) for job in view.running if job.resizable]
-        members += [Member(job.id, job.sizes) for job in admitted]
+        members += [Member(job.id, _up_to_preferred(job.sizes)) for job in admitted]
         targets = share(members, budget - sum(job.sizes.lo for job in admitted))
         placer = place(view, targets, [(job, targets[job.id]) for job in admitted])
         started = {start.job for start in placer.starts}
@@ -66,6 +68,11 @@ class Equipartition(Strategy):
             if self._most is not None:
                 closed = any(passed[before] >= self._most for before in reasons)
         return admitted, reasons
+
+
+def _up_to_preferred(sizes: Sizes) -> Sizes:
+    """The sizes that a job is started with: not above the one that its user prefers."""
+    return sizes.up_to(sizes.wanted) or sizes
 
 
 def _passed(view: View) -> dict[JobId, int]:

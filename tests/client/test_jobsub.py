@@ -44,7 +44,7 @@ def test_everything_that_was_said_is_sent(accepting: Any, tmp_path: Path) -> Non
     (tmp_path / "in").touch()
     words = ["-n", "1-8", "--prefer", "4", "--type", "uni", "--name", "x", "--time", "2h"]
     words += ["--estimate", "90s", "--hold", "--requeue", "-i", "in", "-o", "%x.o", "-e", "%j.e"]
-    words += ["--when-cut-off", "stop-after=30"]
+    words += ["--when-cut-off", "stop-after=30", "--open-mode", "append"]
     assert main([*words, "--export", "ALL,Q=1", "--", "true", "-n", "3", "--wait"]) == 0
     job = accepting.last["job"]
     assert job["argv"][1:] == ["-n", "3", "--wait"]
@@ -59,6 +59,7 @@ def test_everything_that_was_said_is_sent(accepting: Any, tmp_path: Path) -> Non
         "stdin": f"{tmp_path}/in",
         "stdout": f"{tmp_path}/%x.o",
         "stderr": f"{tmp_path}/%j.e",
+        "open_mode": "append",
         "hold": True,
         "requeue": True,
         "when_cut_off": "stop-after=30",
@@ -90,7 +91,7 @@ def test_directives_and_the_command_line_wins(accepting: Any, tmp_path: Path) ->
         "#!/bin/sh",
         "#JOB -n 4 --name script --export A=1",
         "#JOB --time 10",
-        "#JOB --when-cut-off stop-after=5",
+        "#JOB --when-cut-off stop-after=5 --open-mode append",
         "true",
         "",
     ]
@@ -100,7 +101,7 @@ def test_directives_and_the_command_line_wins(accepting: Any, tmp_path: Path) ->
     assert (job["sizes"], job["name"], job["time_limit_s"]) == ("2", "script", 600.0)
     assert (job["env"].get("A"), job["env"]["B"]) == (None, "2")
     assert (job["type"], job["argv"][-1]) == ("script", "arg")
-    assert job["when_cut_off"] == "stop-after=5"
+    assert (job["when_cut_off"], job["open_mode"]) == ("stop-after=5", "append")
 
 
 @pytest.mark.parametrize(

@@ -293,3 +293,24 @@ def test_a_burst_of_short_jobs(cluster: Cluster, tmp_path: Path) -> None:
     idle(cluster)
     spools = list(cluster.state.glob("node-*/spool/*"))
     wait_until(lambda: not [path for path in spools if path.exists()], what="an empty spool")
+
+
+def test_output_files_are_emptied_at_the_start_of_a_new_job_only(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    out.write_text("of an earlier job\n" * 50)
+    argv = ("sh", "-c", "echo $PLIANT_JOB")
+    first = end(cluster, submit(cluster, tmp_path, *argv, sizes="4", stdout="out"))
+    assert len(first.nodes) == 2
+    assert out.read_text() == f"{first.id}\n" * 4
+    second = end(
+        cluster, submit(cluster, tmp_path, *argv, sizes="1", stdout="out", open_mode="append")
+    )
+    assert out.read_text() == f"{first.id}\n" * 4 + f"{second.id}\n"
+    waits = 'echo "run $PLIANT_RUN"; [ "$PLIANT_RUN" = 2 ] || exec sleep 600'
+    third = submit(cluster, tmp_path, "sh", "-c", waits, sizes="1", stdout="out")
+    wait_until(lambda: out.read_text() == "run 1\n")
+    cluster.client.requeue(third)
+    assert end(cluster, third).state == "COMPLETED"
+    assert out.read_text() == "run 1\nrun 2\n"

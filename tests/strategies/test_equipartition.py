@@ -87,6 +87,20 @@ def test_first_fit_passes_over_what_does_not_fit() -> None:
     assert sizes_of(STRATEGY.allocate_processors(view)) == {2: 6, 4: 2}
 
 
+def test_a_job_starts_with_the_size_that_its_user_prefers() -> None:
+    preferring = parse_sizes("1-8", 2)
+    assert sizes_of(STRATEGY.allocate_processors(make_view(8, (waiting(2, preferring),)))) == {2: 2}
+    # What it does not take goes to the others, and it has less if there is less.
+    view = make_view(8, (waiting(2, preferring), waiting(3, "1-8")))
+    assert sizes_of(STRATEGY.allocate_processors(view)) == {2: 2, 3: 6}
+    view = make_view(8, (waiting(2, preferring),), (running(1, tuple(range(7)), None),))
+    assert sizes_of(STRATEGY.allocate_processors(view)) == {2: 1}
+    # It shares in everything once it runs.
+    view = make_view(8, (), (running(2, (0, 1), preferring),))
+    (offer,) = STRATEGY.allocate_processors(view).expands
+    assert count(offer.processors) == 8
+
+
 def test_only_so_many_pass_over_a_wide_job() -> None:
     strategy = load_strategy("equipartition", {"max-pass-over": "2"})
     active = (running(1, (0, 1, 2, 3), None),)

@@ -37,6 +37,7 @@ class World:
     name: str = ""
     lease_s: float = 0.0
     stop_after_s: float | None = None
+    truncate_before: float = 0.0
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -75,6 +76,7 @@ class World:
                 processors=processors,
                 lease_s=self.lease_s,
                 stop_after_s=self.stop_after_s,
+                truncate_before=self.truncate_before,
             )
         return orders
 
