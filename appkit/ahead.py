@@ -16,15 +16,13 @@ thread hangs, this one resize, which the server takes back. What was fetched for
 taken back is forgotten. No transport of MPI survives the death of a newcomer under way, files do.
 """
 
-import shutil
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 from mpi4py import MPI
@@ -36,6 +34,7 @@ from pliant.appkit.filling import provide
 from pliant.appkit.handles import Handle
 from pliant.appkit.messages import Decision
 from pliant.appkit.pieces import Piece, PieceReader, PieceWriter
+from pliant.appkit.private import PrivateFolder
 from pliant.appkit.resize import Belongings
 from pliant.appkit.room import MakeRoom, Room
 from pliant.faults import failpoint
@@ -51,8 +50,9 @@ Fetched = list[tuple[Handle, int] | None]
 
 @dataclass(frozen=True, slots=True)
 class Stock:
-    """What is in the folder."""
+    """What was written."""
 
+    #: Its name, among the job's checkpoints.
     folder: str
     #: Processes that wrote it.
     size: int
@@ -97,7 +97,7 @@ class Carry:
     #: Processes after the resize, and those of now that leave.
     size: int = 0
     leaving: tuple[int, ...] = ()
-    #: WRITE: where to.
+    #: WRITE: the name of the folder to write, among the job's checkpoints.
     folder: str = ""
 
 
@@ -138,7 +138,7 @@ class Ahead:
     def __init__(self, belongings: Belongings, shelf: Shelf | None) -> None:
         """Go through files on ``shelf``, if constants can go early."""
         self._constants, self._member = belongings.constants, belongings.membership
-        self._folder = shelf.folder if belongings.early and shelf is not None else None
+        self._shelf = shelf if belongings.early else None
         self._stock: Stock | None = None
         self._draft: Stock | None = None  # is being written
         self._carry: Carry | None = None  # what was told last
@@ -151,7 +151,7 @@ class Ahead:
     @property
     def active(self) -> bool:
         """Whether there is something to move."""
-        return self._folder is not None and bool(self._constants)
+        return self._shelf is not None and bool(self._constants)
 
     # ---------------------------------------------------------------- rank 0
 
@@ -189,9 +189,8 @@ class Ahead:
             return carry if self._through else replace(carry, step=Step.ASK)
         if self._stock is not None and self._stock.versions == self._versions():
             return carry
-        assert self._folder is not None
         name = f"{_PREFIX}{decision.resize}-{time.time_ns()}"
-        return replace(carry, step=Step.WRITE, folder=str(self._folder / name))
+        return replace(carry, step=Step.WRITE, folder=name)
 
     def _is_settled(self) -> bool:
         if not self.active:
@@ -281,27 +280,22 @@ class Ahead:
 
     def _write(self, carry: Carry, comm: MPI.Intracomm) -> None:
         """Begin to write; the parts are those of now, whatever the program does meanwhile."""
-        handles, folder = [constant.handle.twin({}) for constant in self._constants], carry.folder
-        rank = comm.rank
+        handles, name = [constant.handle.twin({}) for constant in self._constants], carry.folder
+        rank, shelf = comm.rank, self._shelf
+        assert shelf is not None
 
         def work() -> list[tuple[Piece, ...]]:
             failpoint("appkit.ahead.write")
-            if rank == 0:
-                self._clear(Path(folder))
-            Path(folder).mkdir(mode=0o700, parents=True, exist_ok=True)
-            written = []
-            for place, handle in enumerate(handles):
-                out = PieceWriter(Path(folder), f"rank{rank}-{place}.bin", rank)
-                try:
-                    handle.save(out)
-                finally:
-                    out.close(durable=False)
-                written.append(tuple(out.pieces))
+            with shelf.open(create=True) as base:
+                if rank == 0:
+                    _clear(base, name)
+                with base.child(name, create=True) as folder:
+                    written = _write_all(handles, folder, rank)
             for constant, handle in zip(self._constants, handles, strict=True):
                 constant.note(handle.storage())
             return written
 
-        self._draft = Stock(folder, comm.size, self._versions())
+        self._draft = Stock(name, comm.size, self._versions())
         self._errand = Errand(work)
 
     def _read(self, carry: Carry, comm: MPI.Intracomm) -> None:
@@ -344,8 +338,11 @@ class Ahead:
     def _fetch(self, stock: Stock, rank: int, size: int) -> Fetched:
         fetched: Fetched = []
         twins: dict[int, Handle] = {}
+        assert self._shelf is not None
+        with self._shelf.open() as base:
+            folder = base.child(stock.folder)
         for constant, pieces in zip(self._constants, stock.pieces, strict=True):
-            source = PieceReader(Path(stock.folder), pieces, stock.size)
+            source = PieceReader(folder, pieces, stock.size)
             twin = constant.fetch(source, rank, size, twins)
             if twin is not None:
                 twins[id(constant.handle)] = twin[0]
@@ -356,12 +353,6 @@ class Ahead:
         """Those that leave have fetched nothing."""
         for constant, coming in zip(self._constants, fetched, strict=False):
             constant.expect(coming)
-
-    def _clear(self, folder: Path) -> None:
-        """What was written before is of no use any more."""
-        for old in folder.parent.glob(f"{_PREFIX}*"):
-            if old != folder:
-                shutil.rmtree(old, ignore_errors=True)
 
     def _versions(self) -> tuple[int, ...]:
         return tuple(constant.version for constant in self._constants)
@@ -375,3 +366,25 @@ class Ahead:
             self._warned = True
             text = f"pliant: constant data moved in the pause of a resize: {self._fault}"
             print(text, file=sys.stderr, flush=True)
+
+
+def _clear(base: PrivateFolder, name: str) -> None:
+    """Remove what was written for former resizes."""
+    for old in base.names():
+        if old.startswith(_PREFIX) and old != name:
+            base.remove(old)
+
+
+def _write_all(
+    handles: Sequence[Handle], folder: PrivateFolder, rank: int
+) -> list[tuple[Piece, ...]]:
+    """Write this process's part of each constant."""
+    written = []
+    for place, handle in enumerate(handles):
+        out = PieceWriter(folder, f"rank{rank}-{place}.bin", rank)
+        try:
+            handle.save(out)
+        finally:
+            out.close(durable=False)
+        written.append(tuple(out.pieces))
+    return written

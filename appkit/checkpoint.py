@@ -1,32 +1,39 @@
-"""A checkpoint on the disk: which files it has, how it is published, when it is whole.
+"""A checkpoint on the disk: which files it has, how it is published, and when it is believed.
 
-A folder holds at most one published checkpoint, ``manifest.json``, and the data it names, in a
-folder of their own: ``save-7`` for the seventh. A new one is written beside the old one, brought
-to the disk, and published by the rename of its manifest; only then the old data go. Whatever is
-interrupted leaves either the old checkpoint or the new one. No MPI.
+A folder holds at most one published checkpoint, ``manifest.json``, and the arrays it names, in a
+folder of their own: ``save-7`` for the seventh. A new one is written next to the old one, brought
+to the disk, and published by the rename of its manifest; only then the old arrays are removed. An
+interruption leaves either the old checkpoint or the new one. Owner and mode of the folder and the
+signature of the manifest are checked before anything is read from it. No MPI.
 """
 
 import base64
 import json
 import os
-import shutil
-import zlib
+import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pliant.appkit.celltypes import read_terms
+from pliant.appkit.checkpoint_key import KeySource, is_signed, own_key, sign
 from pliant.appkit.errors import CheckpointError
 from pliant.appkit.loops import Position
 from pliant.appkit.pieces import Piece
+from pliant.appkit.private import PrivateFolder, UntrustedPathError
 from pliant.appkit.registry import Description
 
 MANIFEST = "manifest.json"
 #: Holds the number of the job's last run that has looked for a checkpoint here.
 CLAIM = "run"
-#: Of the manifest; raised when its form changes.
-FORMAT = 1
+#: The first line of a manifest: this word, the format, and the signature of what follows. Format 1,
+#: which had pickles and a checksum that anybody can make, is refused.
+MAGIC = "pliant-checkpoint"
+FORMAT = 2
+
+_DATA = "save-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +53,7 @@ class Manifest:
     position: Position
     #: What was registered, in order.
     registry: list[Description]
-    #: The values of the states, and each result of ``job.once``, pickled.
+    #: The values of the states, and each result of ``job.once``; see `plaindata`.
     states: bytes
     once: tuple[bytes, ...]
     #: For each registered array, in order: what all processes wrote.
@@ -55,7 +62,6 @@ class Manifest:
     def to_json(self) -> dict[str, Any]:
         """For the file."""
         return {
-            "format": FORMAT,
             "number": self.number,
             "job": self.job,
             "run": self.run,
@@ -96,126 +102,178 @@ class Manifest:
 class Shelf:
     """The folder of one job's checkpoints.
 
-    A run on a node that is cut off may not know that there is another by now, which went on from
-    the last checkpoint: it must not touch what is here any more.
+    A run on a node that is cut off may not know that a later run has continued from the last
+    checkpoint: it must not change anything here any more.
     """
 
-    def __init__(self, folder: Path, run: int = 1) -> None:
-        """Use a folder, which need not exist, for a run of the job."""
-        self.folder, self._run = folder, run
+    def __init__(self, folder: Path, run: int = 1, key: KeySource = own_key) -> None:
+        """Use a folder, which need not exist, for a run of the job.
+
+        Args:
+            folder: of the job; others must not be able to write into it.
+            run: counts the runs of the job, from 1.
+            key: returns the key that signs manifests; called on the processes that write or read
+                one.
+        """
+        self.folder, self._run, self._key = folder, run, key
+
+    def open(self, *, create: bool = False) -> PrivateFolder:
+        """Open the folder.
+
+        Raises:
+            UntrustedPathError: another account may have made or changed it.
+            OSError: it does not exist, or cannot be opened.
+        """
+        return PrivateFolder.open(self.folder, create=create)
+
+    def open_data(self, number: int) -> PrivateFolder:
+        """Open the folder of a checkpoint's arrays; otherwise as `open`."""
+        with self.open() as folder:
+            return folder.child(data_name(number))
+
+    def data(self, number: int) -> Path:
+        """Return where the arrays of a checkpoint are."""
+        return self.folder / data_name(number)
 
     def claim(self) -> None:
         """Have all former runs, if there were any, leave this folder alone."""
         if self._run < 2:
             return
-        draft = self.folder / f"{CLAIM}.new"
         try:
-            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            draft.write_text(f"{self._run}\n", encoding="ascii")
-            draft.rename(self.folder / CLAIM)
+            with self.open(create=True) as folder:
+                folder.remove(f"{CLAIM}.new")
+                with folder.write(f"{CLAIM}.new") as file:
+                    file.write(b"%d\n" % self._run)
+                folder.rename(f"{CLAIM}.new", CLAIM)
         except OSError:
             return  # no run can save itself here
 
-    def _lost_to(self) -> int:
-        """The later run whose folder this is; 0: it is ours."""
-        try:
-            last = int((self.folder / CLAIM).read_text(encoding="ascii"))
-        except (OSError, ValueError):
-            return 0
-        return last if last > self._run else 0
-
-    def _check(self) -> None:
-        if later := self._lost_to():
-            raise OSError(f"run {later} of the job has gone on from its last checkpoint")
-
-    def data(self, number: int) -> Path:
-        """Where the arrays of a checkpoint are."""
-        return self.folder / f"save-{number}"
-
     def begin(self) -> int:
-        """Make room for the next checkpoint; its number. Leftovers of one that failed go.
+        """Make room for the next checkpoint and return its number; remains of a failed one go.
 
         Raises:
-            OSError: the folder cannot be written.
+            OSError: the folder cannot be written, or is not this user's own.
         """
-        self._check()
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        number = self._published() + 1
-        shutil.rmtree(self.data(number), ignore_errors=True)
-        self.data(number).mkdir(mode=0o700)
+        with self.open(create=True) as folder:
+            self._check(folder)
+            number = self._published(folder) + 1
+            folder.remove(data_name(number))
+            folder.child(data_name(number), create=True).close()
         return number
 
     def publish(self, manifest: Manifest) -> None:
-        """Make a checkpoint, whose arrays are on the disk, the one that counts; the others go.
+        """Make a checkpoint, whose arrays are on the disk, the current one; remove the others.
 
         Raises:
-            OSError: it was not published; the one before counts.
+            OSError: it was not published; the one before remains the current one.
         """
-        self._check()
-        sync_folder(self.data(manifest.number))
         body = json.dumps(manifest.to_json(), separators=(",", ":"), allow_nan=True).encode()
-        draft = self.folder / f"{MANIFEST}.new"
-        with open(draft, "wb") as file:
-            file.write(b"%08x\n" % zlib.crc32(body) + body)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.rename(self.folder / MANIFEST)
-        sync_folder(self.folder)
-        for old in self.folder.glob("save-*"):
-            if old != self.data(manifest.number):
-                shutil.rmtree(old, ignore_errors=True)
+        head = f"{MAGIC} {FORMAT} {sign(self._key(), FORMAT, body)}\n".encode("ascii")
+        with self.open() as folder:
+            self._check(folder)
+            with folder.child(data_name(manifest.number)) as data:
+                data.sync()
+            folder.remove(f"{MANIFEST}.new")
+            with folder.write(f"{MANIFEST}.new") as file:
+                file.write(head + body)
+                file.flush()
+                os.fsync(file.fileno())
+            folder.rename(f"{MANIFEST}.new", MANIFEST)
+            folder.sync()
+            for name in folder.names():
+                if name.startswith(_DATA) and name != data_name(manifest.number):
+                    folder.remove(name)
 
     def drop(self, number: int) -> None:
-        """Remove what was written of a checkpoint that failed."""
-        if self._lost_to():
-            return  # there is another of that number, perhaps
-        shutil.rmtree(self.data(number), ignore_errors=True)
+        """Remove the files of a checkpoint that failed."""
+        with suppress(OSError), self.open() as folder:
+            if not self._lost_to(folder):  # else the later run has one of that number, perhaps
+                folder.remove(data_name(number))
 
     def read(self) -> Manifest | None:
-        """The published checkpoint; None: there is none.
+        """Return the published checkpoint, None if there is none.
+
+        Nothing is parsed before owner, mode and signature are found right.
 
         Raises:
-            CheckpointError: there is one that cannot be read.
+            CheckpointError: there is one that cannot be read or be trusted.
         """
         try:
-            text = (self.folder / MANIFEST).read_bytes()
+            with self.open() as folder:
+                return self._read(folder)
         except FileNotFoundError:
             return None
+        except UntrustedPathError as error:
+            raise CheckpointError(f"the checkpoints of this job cannot be used: {error}") from None
         except OSError as error:
             raise self.unusable(f"{MANIFEST} cannot be read: {error}") from error
-        checksum, _, body = text.partition(b"\n")
-        if checksum != b"%08x" % zlib.crc32(body):
-            raise self.unusable(f"{MANIFEST} is damaged")
-        data = json.loads(body)
-        if data.get("format") != FORMAT:
+
+    def _read(self, folder: PrivateFolder) -> Manifest:
+        with folder.read(MANIFEST) as file:
+            head, _, body = file.read().partition(b"\n")
+        number, signature = self._format(head)
+        if number != FORMAT:
             raise self.unusable(
-                f"it has format {data.get('format')!r}, this version of Pliant reads {FORMAT}"
+                f"it has format {number}, this version of Pliant reads format {FORMAT}"
             )
-        return Manifest.from_json(data)
+        if not is_signed(self._key(), number, body, signature):
+            raise self.unusable(
+                f"{MANIFEST} is damaged, or this job has not written it (its signature is wrong)"
+            )
+        return Manifest.from_json(json.loads(body))
+
+    def _format(self, head: bytes) -> tuple[int, bytes]:
+        """Return the format and the signature that the first line of a manifest tells."""
+        match head.split(b" "):
+            case [magic, number, signature] if magic == MAGIC.encode() and number.isdigit():
+                return int(number[:9]), signature
+        if re.fullmatch(rb"[0-9a-f]{8}", head):  # the checksum with which format 1 begins
+            return 1, b""
+        raise self.unusable(f"{MANIFEST} is damaged")
 
     def unusable(self, reason: str) -> CheckpointError:
-        """The error that tells what to do about a checkpoint that is of no use."""
+        """Return the error that tells what to do about a checkpoint that cannot be used."""
         return CheckpointError(
             f"the checkpoint in {self.folder} cannot be used: {reason}. To begin from the start, "
             "remove that folder"
         )
 
-    def _published(self) -> int:
-        """Number of the published checkpoint; one that is of no use is as good as none.
+    def _lost_to(self, folder: PrivateFolder) -> int:
+        """Return the later run whose folder this is; 0 if it is ours."""
+        try:
+            with folder.read(CLAIM) as file:
+                last = int(file.read(32))
+        except (OSError, ValueError):
+            return 0
+        return last if last > self._run else 0
+
+    def _check(self, folder: PrivateFolder) -> None:
+        if later := self._lost_to(folder):
+            raise OSError(f"run {later} of the job has gone on from its last checkpoint")
+
+    def _published(self, folder: PrivateFolder) -> int:
+        """Return the number of the published checkpoint; an unusable one does not count.
 
         What former runs left, which may still be written, counts as well.
         """
         numbers = [0]
-        for path in self.folder.glob("save-*"):
-            _, _, number = path.name.partition("-")
-            numbers += [int(number)] if number.isdecimal() else []
+        for name in folder.names():
+            number = name.removeprefix(_DATA)
+            numbers += [int(number)] if name != number and number.isdecimal() else []
         try:
-            manifest = self.read()
-        except CheckpointError:
+            manifest = self._read(folder)
+        except FileNotFoundError:
+            manifest = None
+        except (CheckpointError, OSError):
             return max(numbers)
         if self._run > 1:
             return max(numbers)
         return manifest.number if manifest else 0
+
+
+def data_name(number: int) -> str:
+    """Return the name of the folder of a checkpoint's arrays."""
+    return f"{_DATA}{number}"
 
 
 def compare(theirs: Sequence[Description], mine: Sequence[Description]) -> str:
@@ -233,19 +291,6 @@ def _as_now(saved: Description) -> Description:
     if saved[0] != "items" or not isinstance(saved[3], str):
         return saved
     return [*saved[:3], read_terms(saved[3]), *saved[4:]]
-
-
-def sync_folder(folder: Path) -> None:
-    """Have the names in a folder on the disk.
-
-    Raises:
-        OSError: they are not.
-    """
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _text(data: bytes) -> str:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from pliant.appkit.checkpoint_key import KEY_FILE
+
 #: Names the folder of a job's checkpoints.
 CHECKPOINT = "PLIANT_CHECKPOINT"
 
@@ -41,6 +43,8 @@ class Environment:
     processors: tuple[int, ...]
     #: Folder of this job's checkpoints; empty: it takes none.
     checkpoint: str = ""
+    #: File with the key of its checkpoints; empty: an older node controller gives none.
+    checkpoint_key_file: str = ""
 
     def token(self) -> bytes:
         """The application's secret for this (job, run).
@@ -85,6 +89,7 @@ def read_environment(environ: Mapping[str, str] = os.environ) -> Environment | N
         node_address=environ.get("PLIANT_NODE_ADDRESS", "127.0.0.1"),
         processors=tuple(int(part) for part in processors.split(",") if part),
         checkpoint=environ.get(CHECKPOINT, ""),
+        checkpoint_key_file=environ.get(KEY_FILE, ""),
     )
 
 

@@ -12,6 +12,7 @@
     │   ├── LateRegistration  registered inside a loop
     │   └── RegistrationMismatch  a newcomer registered something else than the others
     ├── DistributionError     data cannot be distributed as the program says (a ValueError, too)
+    ├── StateError            a value of job.state cannot be stored or sent (a TypeError, too)
     ├── CheckpointError       a checkpoint cannot be written, or not be gone on from
     ├── RequestError          a request asks for what cannot be (a ValueError, too)
     ├── NoMPILibrary          mpi4py finds no MPI library (an ImportError, too)
@@ -63,6 +64,10 @@ class RegistrationMismatch(RegistrationError):
 
 class DistributionError(AppkitError, ValueError):
     """What the program says about where its data belong makes no sense, or was asked elsewhere."""
+
+
+class StateError(AppkitError, TypeError):
+    """A value of ``job.state``, or a result of ``job.once``, cannot be sent or stored."""
 
 
 class RequestError(AppkitError, ValueError):

@@ -16,6 +16,7 @@ from pliant.appkit.errors import DistributionError, LoopError
 from pliant.appkit.handles import Handle
 from pliant.appkit.hooks import check_callable
 from pliant.appkit.loops import Loops, Position
+from pliant.appkit.plaindata import decode, encode
 from pliant.appkit.requests import Request
 from pliant.appkit.resize import Belongings, Change
 from pliant.appkit.speeds import site_of
@@ -128,12 +129,12 @@ class Job(Catalogue):
         if self.joining:
             data = self._agent.earlier_result()
             self._agent.once.append(data)  # this process may be the coordinator one day
-            received: T = pickle.loads(data)
+            received: T = decode(data)[0]
             return received
         with self._member.lend():
             result = function()
         if self._agent.watches:
-            self._agent.once.append(pickle.dumps(result, pickle.HIGHEST_PROTOCOL))
+            self._agent.once.append(encode([result]))
         return result
 
     # ---------------------------------------------------------------- hooks

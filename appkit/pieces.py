@@ -19,6 +19,7 @@ import numpy as np
 
 from pliant.appkit.errors import CheckpointError
 from pliant.appkit.move import Array
+from pliant.appkit.private import PrivateFolder
 from pliant.faults import writing
 
 #: Bytes that are written, read and checked together.
@@ -69,10 +70,10 @@ class Piece:
 class PieceWriter:
     """Writes what one process has of one registered thing; makes its file with the first piece."""
 
-    def __init__(self, folder: Path, file: str, rank: int) -> None:
+    def __init__(self, folder: Path | PrivateFolder, file: str, rank: int) -> None:
         """Write into ``folder``; ``rank`` is that of this process."""
         self.pieces: list[Piece] = []
-        self._folder, self._file, self._rank = folder, file, rank
+        self._folder, self._file, self._rank = _opened(folder), file, rank
         self._handle: Any = None
 
     def write(self, array: Array, **where: Any) -> None:
@@ -88,7 +89,7 @@ class PieceWriter:
         if not array.size:
             return
         if self._handle is None:
-            self._handle = open(self._folder / self._file, "xb")  # noqa: SIM115 - see close
+            self._handle = self._folder.write(self._file)
         writing()
         offset, sums = self._handle.tell(), []
         step = _per_chunk(array.dtype)
@@ -120,11 +121,11 @@ class PieceWriter:
 class PieceReader:
     """Reads what all processes wrote of one registered thing."""
 
-    def __init__(self, folder: Path, pieces: Sequence[Piece], size: int) -> None:
+    def __init__(self, folder: Path | PrivateFolder, pieces: Sequence[Piece], size: int) -> None:
         """Read from ``folder``; ``size`` is the number of processes that wrote."""
         self.pieces = tuple(pieces)
         self.size = size
-        self._folder = folder
+        self._folder = _opened(folder)
 
     def read(self, piece: Piece, first: int, into: Array) -> None:
         """Fill an array with the items of a piece from ``first`` on, in C order.
@@ -140,7 +141,7 @@ class PieceReader:
                 f"hold {into.size} of {into.dtype.str} from {first} on"
             )
         try:
-            with open(self._folder / piece.file, "rb") as file:
+            with self._folder.read(piece.file) as file:
                 self._read(file, piece, first, into)
         except OSError as error:
             raise CheckpointError(f"{piece.file} cannot be read: {error}") from error
@@ -160,6 +161,10 @@ class PieceReader:
                 raise CheckpointError(f"{piece.file} is damaged near byte {file.tell()}")
             low, high = max(begin, first), min(end, stop)
             _put(into, low - first, chunk[low - begin : high - begin])
+
+
+def _opened(folder: Path | PrivateFolder) -> PrivateFolder:
+    return folder if isinstance(folder, PrivateFolder) else PrivateFolder.open(folder)
 
 
 def _per_chunk(dtype: np.dtype[Any]) -> int:

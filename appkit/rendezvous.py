@@ -72,7 +72,7 @@ class Rendezvous:
             lost: called with the resize and a reason when it cannot be: a newcomer is gone, time
                 is up, or this thread has failed.
             size: processes of the job now.
-            once: pickled results of ``job.once`` so far.
+            once: stored results of ``job.once`` so far.
 
         Raises:
             OSError: the host is not an address of this machine.

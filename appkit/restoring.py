@@ -99,10 +99,11 @@ class Returner:
         difference = compare(manifest.registry, self._all.description())
         if difference:
             return difference
-        folder = self._shelf.data(manifest.number)
         try:
-            for entry, pieces in zip(self._all.registry, manifest.pieces, strict=True):
-                entry.restore(PieceReader(folder, pieces, manifest.size), member.rank, member.size)
+            with self._shelf.open_data(manifest.number) as folder:
+                for entry, pieces in zip(self._all.registry, manifest.pieces, strict=True):
+                    source = PieceReader(folder, pieces, manifest.size)
+                    entry.restore(source, member.rank, member.size)
             values = unpack(manifest.states)
         except CheckpointError as error:
             return str(error)

@@ -5,10 +5,12 @@ import time
 from itertools import chain
 from pathlib import Path
 
-from pliant.appkit.checkpoint import Manifest, Shelf, sync_folder
+from pliant.appkit.checkpoint import Manifest, Shelf
+from pliant.appkit.checkpoint_key import key_source
 from pliant.appkit.environment import Environment
 from pliant.appkit.loops import Position
 from pliant.appkit.pieces import Piece, PieceWriter
+from pliant.appkit.private import PrivateFolder
 from pliant.appkit.resize import Belongings
 from pliant.appkit.saves import SaveOrder, SaveReport
 from pliant.appkit.state import pack
@@ -27,7 +29,8 @@ class Checkpoints:
     ) -> None:
         """Save into ``folder``; None: never."""
         self._run = environment.run if environment else 0
-        self.shelf = Shelf(folder, self._run) if folder is not None else None
+        key = key_source(environment.checkpoint_key_file if environment else "")
+        self.shelf = Shelf(folder, self._run, key) if folder is not None else None
         #: The program wants one at its next safe point.
         self.due = False
         self._all = belongings
@@ -95,7 +98,7 @@ class Checkpoints:
         number, error = raw.bcast(_begin(shelf) if raw.rank == 0 else None, root=0)
         written: _Written = []
         if not error:
-            written, error = self._write(shelf.data(number))
+            written, error = self._write(shelf, number)
         everything = raw.gather((written, error), root=0)
         if everything is not None:
             error = next((fault for _, fault in everything if fault), "")
@@ -114,22 +117,25 @@ class Checkpoints:
             self._warned = True
             print(f"pliant: no checkpoint was taken: {report.reason}", file=sys.stderr, flush=True)
 
-    def _write(self, folder: Path) -> tuple[_Written, str]:
-        """This process's part."""
-        rank = self._member.rank
-        written = []
+    def _write(self, shelf: Shelf, number: int) -> tuple[_Written, str]:
+        """Write this process's part."""
         try:
-            for place, entry in enumerate(self._all.registry):
-                out = PieceWriter(folder, f"rank{rank}-{place}.bin", rank)
-                try:
-                    entry.save(out)
-                finally:
-                    out.close()
-                written.append(out.pieces)
-            sync_folder(folder)
+            with shelf.open_data(number) as folder:
+                return self._write_into(folder), ""
         except Exception as error:  # a kind's own code may raise anything
-            return [], f"rank {rank}: {type(error).__name__}: {error}"
-        return written, ""
+            return [], f"rank {self._member.rank}: {type(error).__name__}: {error}"
+
+    def _write_into(self, folder: PrivateFolder) -> _Written:
+        rank, written = self._member.rank, []
+        for place, entry in enumerate(self._all.registry):
+            out = PieceWriter(folder, f"rank{rank}-{place}.bin", rank)
+            try:
+                entry.save(out)
+            finally:
+                out.close()
+            written.append(out.pieces)
+        folder.sync()
+        return written
 
     def _publish(
         self, number: int, written: list[_Written], position: Position, once: list[bytes]

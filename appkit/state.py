@@ -1,9 +1,10 @@
 """Small values, equal on every process, that follow the job through every resize."""
 
-import pickle
 from typing import Any
 
+from pliant.appkit.errors import StateError
 from pliant.appkit.membership import Membership
+from pliant.appkit.plaindata import decode, encode
 
 #: Attributes of a state that are no values.
 _OWN = ("_membership", "_values")
@@ -13,7 +14,8 @@ class State:
     """Named values: ``s.name`` reads and assigns. At a resize those of rank 0 count for all.
 
     The names are those given to ``job.state``; another one raises ``AttributeError``. The values
-    must be picklable: one that is not makes the resize fail, and the job goes on at its size.
+    may be scalars, text, containers and numpy arrays of these, or picklable objects. One that
+    cannot be sent makes the resize fail, and the job continues at its size.
     """
 
     def __init__(self, membership: Membership, values: dict[str, Any]) -> None:
@@ -65,25 +67,53 @@ class StateEntry:
         values: dict[str, Any] = self._state.__dict__["_values"]
         return values
 
+    def check(self) -> None:
+        """Raise an error if a value cannot be sent to other processes.
+
+        Raises:
+            StateError: a value cannot be stored.
+        """
+        for name, value in self.values().items():
+            try:
+                encode([value])
+            except Exception as error:  # whatever pickle raises
+                kind = type(value).__qualname__
+                raise StateError(
+                    f"the value of {name!r} in job.state, a {kind}, cannot be pickled: "
+                    f"{type(error).__name__}: {error}. Keep it outside job.state, and make it "
+                    "again where it is needed"
+                ) from error
+
     def replace(self, values: dict[str, Any]) -> None:
         """Take over the values of rank 0."""
         self._state.__dict__["_values"].update(values)
 
 
 def pack(states: list[StateEntry]) -> bytes:
-    """All states of rank 0, in order.
+    """Return all states of rank 0, in order, as bytes.
 
     Raises:
-        Exception: a value cannot be pickled; whatever pickle raises.
+        StateError: a value cannot be stored; the text names it.
     """
-    return pickle.dumps([entry.values() for entry in states], pickle.HIGHEST_PROTOCOL)
+    names = [list(entry.values()) for entry in states]
+    values = [value for entry in states for value in entry.values().values()]
+    try:
+        return encode([names, *values])
+    except Exception:  # whatever pickle raises
+        for entry in states:
+            entry.check()
+        raise
 
 
 def unpack(data: bytes) -> list[dict[str, Any]]:
-    """The values of packed states, in order.
+    """Return the values of packed states, in order.
+
+    Args:
+        data: from a process of this job, or from a checkpoint whose signature was verified.
 
     Raises:
         Exception: whatever the values' own unpickling raises.
     """
-    values: list[dict[str, Any]] = pickle.loads(data)
-    return values
+    names, *values = decode(data)
+    each = iter(values)
+    return [{name: next(each) for name in own} for own in names]

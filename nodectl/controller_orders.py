@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from pliant.nodectl.settings import Settings
-from pliant.nodectl.spool import WORLD_NAME, Request, to_text
+from pliant.nodectl.spool import CHECKPOINT_KEY, WORLD_NAME, Request, to_text
 from pliant.protos import node_pb2 as wire
 
 #: Variables of a process that belongs to another world: its child would take itself for it.
@@ -79,6 +79,7 @@ def make_environment(order: wire.StartWorld, settings: Settings, folder: Path) -
         "PLIANT_APPLICATION_ADDRESS": order.application_address,
         "PLIANT_ADDRESS_FILE": to_text(order.address_file),
         "PLIANT_CHECKPOINT": to_text(order.checkpoint),
+        "PLIANT_CHECKPOINT_KEY_FILE": str(folder / CHECKPOINT_KEY) if order.checkpoint_key else "",
         "PLIANT_TOKEN_FILE": str(folder / "token"),
         "PLIANT_NODE": settings.name,
         "PLIANT_NODE_ADDRESS": settings.address,

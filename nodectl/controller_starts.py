@@ -39,7 +39,8 @@ def write_order(
         request = make_request(order, settings, folder, boot)
         request.contact = contact or 0.0
         folder.mkdir(mode=0o700, exist_ok=True)
-        return World(request, Spool.create(folder, request, order.token, order.node_list))
+        spool = Spool.create(folder, request, order.token, order.node_list, order.checkpoint_key)
+        return World(request, spool)
     except (OrderError, ValueError) as error:
         reason = f"{settings.name}: {error}"
         raise NotStartedError(reason, refusal(order, reason)) from error

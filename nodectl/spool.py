@@ -8,6 +8,7 @@ file            writer     content
 ==============  =========  =================================================================
 request.json    controller the order
 token           controller the application's secret, mode 0400; removed when the world ends
+checkpoint.key  controller the key of the job's checkpoints, mode 0400; removed like the token
 nodes           controller ``host:slots`` per line; removed when the world ends
 shim            shim       a link to its identity; made once, so that a world has one shim at most
 ranks           shim       ``rank pid start`` per line
@@ -35,6 +36,9 @@ WORLD_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
 
 #: What reading a damaged world raises.
 UNREADABLE = (OSError, ValueError, TypeError, KeyError)
+
+#: The name of the file with the key of the job's checkpoints.
+CHECKPOINT_KEY = "checkpoint.key"
 
 #: While the controller still fills it, a folder has this prefix, which no world's name can have.
 _UNFINISHED = ".new-"
@@ -110,7 +114,14 @@ class Spool:
         self.directory = directory
 
     @classmethod
-    def create(cls, base: Path, request: Request, token: bytes, nodes: bytes) -> Spool:
+    def create(
+        cls,
+        base: Path,
+        request: Request,
+        token: bytes,
+        nodes: bytes,
+        checkpoint_key: bytes = b"",
+    ) -> Spool:
         """Write down an order; the folder gets its name when it is complete."""
         unfinished = base / f"{_UNFINISHED}{request.world}"
         unfinished.mkdir(mode=0o700)
@@ -118,6 +129,8 @@ class Spool:
             _write(unfinished / "request.json", json.dumps(_as_dict(request)).encode(), 0o600)
             _write(unfinished / "token", token, 0o400)
             _write(unfinished / "nodes", nodes, 0o400)
+            if checkpoint_key:
+                _write(unfinished / CHECKPOINT_KEY, checkpoint_key, 0o400)
             unfinished.rename(base / request.world)
         except OSError:
             _remove_folder(unfinished)  # the order may come again
@@ -214,7 +227,7 @@ class Spool:
 
     def remove_secrets(self) -> None:
         """Remove what an application needed while it ran."""
-        for path in (self.token, self.nodes):
+        for path in (self.token, self.nodes, self.directory / CHECKPOINT_KEY):
             path.unlink(missing_ok=True)
 
     def remove(self) -> None:

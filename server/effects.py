@@ -114,7 +114,9 @@ class Effects:
         )
         stop_after_s = parse_when_cut_off(entry.info["when_cut_off"])
         end_when_cut_off(orders.values(), stop_after_s, self.around)
+        key = self._keyring.checkpoint_key(command.job)
         for node, order in orders.items():
+            order.checkpoint_key = key
             if command.only in (None, node):
                 self._hub.order(node, node_pb2.NodeOrder(start_world=order))
 

@@ -28,6 +28,10 @@ class Keyring:
         """What newcomers of a resize show at the rendezvous."""
         return self._sign(self.token(job, run), str(resize))
 
+    def checkpoint_key(self, job: int) -> bytes:
+        """Return the key that signs a job's checkpoints, the same in each of its runs."""
+        return self._sign(self._key, f"checkpoints {job}").encode("ascii")
+
     @staticmethod
     def _sign(key: bytes, text: str) -> str:
         return hmac.new(key, text.encode("ascii"), hashlib.sha256).hexdigest()

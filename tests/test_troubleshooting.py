@@ -55,7 +55,16 @@ SHOWN = {
 }
 
 #: Files of appkit whose errors stay between its own processes and the server.
-INSIDE = {"control.py", "guests.py", "layout.py", "cyclic.py", "move.py", "plan.py", "templates.py"}
+INSIDE = {
+    "control.py",
+    "plaindata.py",
+    "guests.py",
+    "layout.py",
+    "cyclic.py",
+    "move.py",
+    "plan.py",
+    "templates.py",
+}
 
 #: What writes into a log, of these objects.
 LOGS = {"critical", "error", "exception", "warning"}

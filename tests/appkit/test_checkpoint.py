@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
+import os
+import zlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +18,15 @@ from hypothesis import strategies as st
 from pliant.appkit import pieces
 from pliant.appkit.arrays import BlockArray
 from pliant.appkit.checkpoint import MANIFEST, Manifest, Shelf, compare
+from pliant.appkit.checkpoint_key import own_key
 from pliant.appkit.errors import CheckpointError
 from pliant.appkit.loops import Position
 from pliant.appkit.membership import Membership, Phase
 from pliant.appkit.pieces import Piece, PieceReader, PieceWriter
+from pliant.appkit.plaindata import encode
 from pliant.appkit.registry import Entry
 from pliant.appkit.replicated import ReplicatedArray
+from pliant.appkit.state import unpack
 
 SIZES = range(1, 10)
 
@@ -197,7 +204,8 @@ def test_a_manifest_comes_back_as_it_was(tmp_path: Path) -> None:
     made = manifest(shelf, shelf.begin())
     shelf.publish(made)
     assert shelf.read() == made
-    assert oct(shelf.folder.stat().st_mode & 0o777) == "0o700"
+    for place, mode in (("", 0o700), ("save-1", 0o700), (MANIFEST, 0o600)):
+        assert (shelf.folder / place).stat().st_mode & 0o777 == mode
 
 
 def test_the_former_one_counts_until_the_next_is_published(tmp_path: Path) -> None:
@@ -253,7 +261,7 @@ def test_a_checkpoint_of_no_use_says_what_helps(tmp_path: Path) -> None:
     shelf.publish(manifest(shelf, shelf.begin()))
     file = tmp_path / MANIFEST
     whole_text = file.read_bytes()
-    for text in (whole_text[:-1], b"", b"00000000\n{}", whole_text.replace(b'"job":7', b'"job":8')):
+    for text in (whole_text[:-1], b"", whole_text.replace(b'"job":7', b'"job":8')):
         file.write_bytes(text)
         with pytest.raises(CheckpointError, match=r"is damaged.*remove that folder"):
             shelf.read()
@@ -263,6 +271,113 @@ def test_a_checkpoint_of_no_use_says_what_helps(tmp_path: Path) -> None:
     found = shelf.read()
     assert found is not None
     assert found.number == 2
+
+
+def test_the_data_and_the_manifest_are_on_the_disk_before_it_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shelf = Shelf(tmp_path)
+    shelf.publish(manifest(shelf, shelf.begin()))
+    synced: set[int] = set()
+    at_rename: list[set[int]] = []
+
+    def sync(descriptor: int, real: Any) -> None:
+        synced.add(os.fstat(descriptor).st_ino)
+        real(descriptor)
+
+    def rename(*args: Any, real: Any, **how: Any) -> None:
+        at_rename.append(set(synced))
+        synced.clear()
+        real(*args, **how)
+
+    for name in ("fsync", "fdatasync"):
+        monkeypatch.setattr(os, name, functools.partial(sync, real=getattr(os, name)))
+    for name in ("rename", "replace"):
+        monkeypatch.setattr(os, name, functools.partial(rename, real=getattr(os, name)))
+    made = manifest(shelf, shelf.begin())
+    shelf.publish(made)
+    needed = [tmp_path / MANIFEST, tmp_path / "save-2", *(tmp_path / "save-2").iterdir()]
+    assert {path.stat().st_ino for path in needed} <= at_rename[-1], "before the rename"
+    assert tmp_path.stat().st_ino in synced, "the new name itself"
+    assert shelf.read() == made
+
+
+def test_another_jobs_checkpoint_is_refused(tmp_path: Path) -> None:
+    theirs = Shelf(tmp_path / "one", key=lambda: b"1" * 32)
+    theirs.publish(manifest(theirs, theirs.begin()))
+    theirs.folder.rename(tmp_path / "two")
+    with pytest.raises(CheckpointError, match="signature"):
+        Shelf(tmp_path / "two", 2, key=lambda: b"2" * 32).read()
+    assert Shelf(tmp_path / "two", 2, key=lambda: b"1" * 32).read() is not None
+
+
+def test_the_format_before_signatures_is_refused_by_number(tmp_path: Path) -> None:
+    body = b'{"format":1,"states":"gASVDQ=="}'
+    for text, number in (
+        (b"%08x\n" % zlib.crc32(body) + body, 1),
+        (b"pliant-checkpoint 3 aa\n{}", 3),
+    ):
+        (tmp_path / MANIFEST).write_bytes(text)
+        with pytest.raises(CheckpointError, match=rf"format {number}.*reads format 2"):
+            Shelf(tmp_path, 2).read()
+
+
+class Boom:
+    """Its pickle says so when it is read."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, ("executed",)
+
+
+def test_nothing_is_unpickled_that_is_not_signed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    forger = Shelf(tmp_path / "job", key=lambda: b"f" * 32)
+    forged = replace(manifest(forger, forger.begin()), states=encode([["s"], Boom()]))
+    forger.publish(forged)
+    with pytest.raises(CheckpointError, match="signature"):
+        Shelf(tmp_path / "job", 2, key=lambda: b"k" * 32).read()
+    assert not (tmp_path / "executed").exists()
+    unpack(encode([[["s"]], Boom()]))
+    assert (tmp_path / "executed").exists(), "else the test shows nothing"
+
+
+def test_a_folder_that_others_can_write_or_a_link_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "job"
+    folder.mkdir()
+    folder.chmod(0o777)
+    (tmp_path / "link").symlink_to(folder)
+    for path, text in ((folder, "can be written by other accounts"), (tmp_path / "link", "a link")):
+        shelf = Shelf(path, 2)
+        with pytest.raises(CheckpointError, match=text):
+            shelf.read()
+        with pytest.raises(OSError, match=text):
+            shelf.begin()
+    folder.chmod(0o755)
+    shelf = Shelf(folder)
+    number = shelf.begin()
+    (folder / "save-2").symlink_to(shelf.data(number))
+    shelf.publish(manifest(shelf, number))
+    assert sorted(path.name for path in folder.iterdir()) == [MANIFEST, "save-1"]
+    (folder / MANIFEST).rename(folder / "elsewhere")
+    (folder / MANIFEST).symlink_to("elsewhere")
+    with pytest.raises(CheckpointError, match="is a link"):
+        shelf.read()
+
+
+def test_the_own_key_is_made_once_and_for_its_owner_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PLIANT_STATE_DIR", str(tmp_path / "state"))
+    key = own_key()
+    assert own_key() == key
+    file = tmp_path / "state" / "checkpoint.key"
+    assert [path.name for path in file.parent.iterdir()] == [file.name]
+    assert file.stat().st_mode & 0o777 == 0o600
+    file.chmod(0o644)
+    with pytest.raises(OSError, match="can be read by other accounts"):
+        own_key()
 
 
 def test_another_programs_checkpoint_is_told_by_the_first_difference() -> None:
