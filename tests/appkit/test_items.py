@@ -100,6 +100,36 @@ def test_all_pairs_of_sizes(kind: str, leave_first: bool) -> None:
         check(kind, new)
 
 
+@pytest.mark.parametrize("kind", ["even", "owner"])
+def test_items_of_several_numbers_come_back_from_a_checkpoint_in_chunks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    rules: dict[str, Callable[[], Rule]] = {
+        "even": lambda: Evenly("items"),
+        "owner": lambda: ToOwners("items", lambda items, size: items[:, 0, 0] // 6 % size),
+    }
+
+    def vectors(membership: Membership) -> Any:
+        return [Items(membership, "v", np.dtype("i8"), (2, 3), rules[kind]())]
+
+    whole = np.arange(20 * 6).reshape(20, 2, 3)
+    parts = []
+    for rank, (start, stop) in enumerate([(0, 13), (13, 20)]):
+        parts.append(vectors(member(rank, 2)))
+        parts[rank][0].start_with(lambda *_, own=whole[start:stop]: own)
+    monkeypatch.setattr(pieces, "CHUNK_BYTES", 2 * whole[0].nbytes)
+    written = save(parts, tmp_path)
+    for size in range(1, 5):
+        again = [entries[0].local for entries in load(vectors, tmp_path, written, 2, size)]
+        everything = np.concatenate(again)
+        assert np.array_equal(np.sort(everything, axis=0), whole)
+        if kind == "owner":
+            owners = [set(own[:, 0, 0] // 6 % size) for own in again]
+            assert owners == [{rank} for rank in range(size)]
+        else:
+            assert np.array_equal(everything, whole)
+
+
 def check(kind: str, new: list[list[int]]) -> None:
     """Everybody has what the rule says."""
     total = sum(map(len, new))
