@@ -4,9 +4,9 @@ A talk is not kept: before its agreement a restart withdraws it, after it only t
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from math import inf
-from typing import Any
+from typing import Any, TypeVar
 
 from pliant.core.checkpoints import Checkpoint, SaveStage, Saving
 from pliant.core.contract import Contract
@@ -25,6 +25,21 @@ from pliant.core.speedup import parse_speedup
 RECORD_VERSION = 1
 
 Record = dict[str, Any]
+
+T = TypeVar("T")
+
+
+class NewerRecordError(Exception):
+    """A record was written by a later version in a form that this one does not know."""
+
+
+def check_version(record: Mapping[str, Any]) -> None:
+    """Raise NewerRecordError unless this version can read a record."""
+    version = record.get("version", RECORD_VERSION)
+    if type(version) is int and version > RECORD_VERSION:
+        raise NewerRecordError(
+            f"has record version {version}; this Pliant knows versions up to {RECORD_VERSION}"
+        )
 
 
 def job_to_record(job: Job) -> Record:
@@ -84,7 +99,12 @@ def job_to_record(job: Job) -> Record:
 
 
 def job_from_record(record: Mapping[str, Any]) -> Job:
-    """The inverse of ``job_to_record``."""
+    """Return the job of a record; keys that only another version knows are ignored.
+
+    Raises:
+        NewerRecordError: a later version has written it in another form.
+    """
+    check_version(record)
     spec = JobSpec(
         id=JobId(record["id"]),
         name=record["name"],
@@ -97,7 +117,7 @@ def job_from_record(record: Mapping[str, Any]) -> Job:
         time_limit_s=record["time_limit_s"],
         requested=record.get("requested", 0),
         speedup=parse_speedup(record.get("speedup", "linear")),
-        contract=Contract(**record["contract"]) if record.get("contract") else None,
+        contract=_made(Contract, record["contract"]) if record.get("contract") else None,
         requeue=record.get("requeue", False),  # before there were three, False forbade it, too
         stop_after_s=record.get("stop_after_s"),
     )
@@ -117,7 +137,9 @@ def job_from_record(record: Mapping[str, Any]) -> Job:
         starting=set(record["starting"]),
         resize=_resize_from_record(record["resize"]) if record["resize"] else None,
         saving=_saving_from_record(record["saving"]) if record.get("saving") else None,
-        checkpoint=Checkpoint(*record["checkpoint"]) if record.get("checkpoint") else None,
+        checkpoint=_checkpoint_from_record(record["checkpoint"])
+        if record.get("checkpoint")
+        else None,
         parked=record.get("parked", False),
         again=record.get("again", False),
         had=record.get("had", 0),
@@ -159,7 +181,12 @@ def node_to_record(node: Node) -> Record:
 
 
 def node_from_record(record: Mapping[str, Any]) -> Node:
-    """The inverse of ``node_to_record``."""
+    """Return the node of a record; keys that only another version knows are ignored.
+
+    Raises:
+        NewerRecordError: a later version has written it in another form.
+    """
+    check_version(record)
     return Node(
         name=NodeName(record["name"]),
         first=record["first"],
@@ -173,6 +200,12 @@ def node_from_record(record: Mapping[str, Any]) -> Node:
         spare=record.get("spare", False),
         stands_in=record.get("stands_in", ""),
     )
+
+
+def _made(cls: type[T], record: Mapping[str, Any]) -> T:
+    """Return a dataclass made of those keys that are fields of it."""
+    names = {field.name for field in fields(cls)}  # type: ignore[arg-type]
+    return cls(**{name: value for name, value in record.items() if name in names})
 
 
 def _sizes_to_record(sizes: Sizes) -> list[Any]:
@@ -198,11 +231,11 @@ def _request_to_record(request: Request) -> Record:
 
 
 def _request_from_record(record: Mapping[str, Any]) -> Request:
-    return Request(**{**record, "sizes": _sizes_from_record(record["sizes"])})
+    return _made(Request, {**record, "sizes": _sizes_from_record(record["sizes"])})
 
 
 def _answer_from_record(record: list[Any]) -> RequestAnswer:
-    number, outcome, size, reason = record
+    number, outcome, size, reason, *_ = record
     return RequestAnswer(number, RequestOutcome(outcome), size, reason)
 
 
@@ -212,7 +245,11 @@ def _cut_off_from_record(record: Mapping[str, float]) -> dict[NodeName, CutOff]:
 
 
 def _saving_from_record(record: Mapping[str, Any]) -> Saving:
-    return Saving(**{**record, "stage": SaveStage(record["stage"])})
+    return _made(Saving, {**record, "stage": SaveStage(record["stage"])})
+
+
+def _checkpoint_from_record(record: list[Any] | None) -> Checkpoint | None:
+    return Checkpoint(*record[: len(Checkpoint._fields)]) if record else None
 
 
 def _resize_to_record(resize: Resize) -> Record:

@@ -32,6 +32,8 @@ from pliant.nodectl.settings import Settings
 from pliant.nodectl.shim_exec import NOT_USABLE
 from pliant.nodectl.spool import Exit
 from pliant.protos import node_pb2 as wire
+from pliant.protos import versions
+from pliant.protos.versions import ProtocolError
 
 logger = logging.getLogger("pliant.nodectl")
 
@@ -61,6 +63,8 @@ class Controller:
         self._tasks: set[asyncio.Task[None]] = set()
         self._kills = Kills()
         self._called = asyncio.Event()
+        self._unreadable = asyncio.Event()
+        self._unreadable_why: ProtocolError | None = None
         self._shims = ShimServer(state, SOCKET_NAME, self._on_shim)
         self._launcher = LauncherHandle(
             state / "shims.log",
@@ -72,7 +76,12 @@ class Controller:
         self._obeyed = read_generation(state / "generation")
 
     async def run(self) -> None:
-        """Serve until cancelled, or until the server refuses this node."""
+        """Serve until cancelled, or until the server refuses this node.
+
+        Raises:
+            RefusedError: the server does not want this node.
+            ProtocolError: a world here needs another version of Pliant; it goes on.
+        """
         await self._load()
         await self._shims.open()
         launcher = asyncio.create_task(self._launcher.run())
@@ -80,10 +89,15 @@ class Controller:
             await self._adopt()
             link = asyncio.create_task(self._link.run())
             try:
-                await asyncio.wait((launcher, link), return_when=asyncio.FIRST_COMPLETED)
-                for task in (launcher, link):
-                    if task.done():
-                        task.result()
+                unreadable = asyncio.create_task(self._unreadable.wait())
+                ends = (launcher, link, unreadable)
+                await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+                unreadable.cancel()
+                for end in (launcher, link):
+                    if end.done():
+                        end.result()
+                if self._unreadable_why is not None:
+                    raise self._unreadable_why
             finally:
                 link.cancel()
                 await asyncio.gather(link, return_exceptions=True)
@@ -151,6 +165,7 @@ class Controller:
             life=self._obeyed.life,
             worlds=[world.live() for world in self._worlds.values()],
             spare=self._settings.spare,
+            **versions.numbers(),
         )
 
     def welcomed(self, welcome: wire.Welcome) -> list[wire.NodeReport]:
@@ -260,6 +275,17 @@ class Controller:
     # ------------------------------------------------------------------ shims
 
     def _on_shim(self, told: dict[str, Any], writer: asyncio.StreamWriter) -> None:
+        try:
+            self._hear_shim(told, writer)
+        except ProtocolError as error:
+            self._give_up(error)
+
+    def _give_up(self, error: ProtocolError) -> None:
+        """End this controller, and nothing else: another version can read what this one cannot."""
+        self._unreadable_why = error
+        self._unreadable.set()
+
+    def _hear_shim(self, told: dict[str, Any], writer: asyncio.StreamWriter) -> None:
         if told["op"] == "hello":
             self._on_hello(told, writer)
             return
@@ -306,7 +332,7 @@ class Controller:
             self._link.report(wire.NodeReport(fence=world.fence))
 
     def _report_exits(self, world: World, exits: list[dict[str, Any]]) -> None:
-        new = world.add_exits(Exit(**end) for end in exits)
+        new = world.add_exits(Exit.from_record(end) for end in exits)
         if new:
             self._link.report(world.exits_report(new))
         if world.complete:
@@ -324,13 +350,19 @@ class Controller:
         if world is None or world.ended:
             return
         who = world.spool.shim()
-        if who is not None and who.alive() and not world.all_noted():
+        if who is not None and who.alive() and not self._all_noted(world):
             logger.info("%s has a shim already, process %d", world.name, who.pid)
             if world.shim is None:
                 world.shim = who
                 self._watch_shim(world)
             return
         self._on_shim_ended(world)
+
+    def _all_noted(self, world: World) -> bool:
+        try:
+            return world.all_noted()
+        except ProtocolError:
+            return True  # whoever asks reads the ends next, and gives up
 
     def _on_failed(self, directory: str, reason: str) -> None:
         """No shim could be forked: nothing of this world was started."""
@@ -348,7 +380,11 @@ class Controller:
         if world.ended or world.burying:
             return
         world.channel = None
-        new = world.add_exits(world.spool.exits().values())
+        try:
+            new = world.add_exits(world.spool.exits().values())
+        except ProtocolError as error:
+            self._give_up(error)
+            return
         if new:
             self._link.report(world.exits_report(new))
         if world.complete:

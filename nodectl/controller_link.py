@@ -17,6 +17,7 @@ import psutil
 from pliant.faults import message
 from pliant.nodectl.contact import Contact
 from pliant.protos import node_pb2 as wire
+from pliant.protos import versions
 from pliant.protos.metadata import NODE_SECRET
 from pliant.protos.node_pb2_grpc import NodeServiceStub
 
@@ -56,6 +57,10 @@ class StaleServerError(Exception):
     """A server of the past answers; its orders are not obeyed."""
 
 
+class WrongVersionError(Exception):
+    """The server and this node need other versions; jobs go on until one is replaced."""
+
+
 class NameTakenError(Exception):
     """The server has a stream of this name, which may be a former one of this node."""
 
@@ -64,6 +69,7 @@ class NameTakenError(Exception):
 _TRANSIENT = (
     OSError,
     StaleServerError,
+    WrongVersionError,
     NameTakenError,
     grpc.aio.AioRpcError,
     grpc.aio.UsageError,
@@ -144,6 +150,7 @@ class Link:
                 return
             if first.HasField("refused"):
                 _refused(first.refused, known=register.generation > 0)
+            _check_version(first.welcome, known=register.generation > 0)
             again = self._node.welcomed(first.welcome)
             self._heard(0)
             logger.info("registered with %s, generation %d", address, first.welcome.generation)
@@ -237,10 +244,20 @@ def server_finder(server: str, address_file: Path) -> Callable[[], str]:
     return read
 
 
+def _check_version(welcome: wire.Welcome, *, known: bool) -> None:
+    """Raise if this version cannot talk to a server, as if the server had said so."""
+    who = "the server"
+    reason = versions.peer_mismatch(who, welcome.protocol, welcome.oldest_reader)
+    if reason:
+        _refused(wire.Refused(reason=reason, protocol=welcome.protocol), known=known)
+
+
 def _refused(refused: wire.Refused, *, known: bool) -> None:
     """Raise what a refusal means to a node that a server has welcomed before, or never."""
     if refused.taken and known:
         raise NameTakenError(refused.reason)
+    if refused.HasField("protocol") and known:
+        raise WrongVersionError(refused.reason)
     remedy = "; give this one another --name, or stop the other" if refused.taken else ""
     raise RefusedError(refused.reason + remedy)
 

@@ -19,6 +19,7 @@ from pliant.faults import identify
 from pliant.nodectl.procfs import Identity
 from pliant.nodectl.settings import Settings, SettingsError, load, run_folder, state_folder
 from pliant.protos.files import of_no_use
+from pliant.protos.versions import ProtocolError
 
 logger = logging.getLogger("pliant.nodectl")
 
@@ -117,7 +118,11 @@ async def _end_jobs(_settings: Settings, state: Path, _run: Path) -> int:
     from pliant.nodectl.controller_worlds import spool_folder
 
     folder = spool_folder(state)
-    return _FAILED if folder.is_dir() and await end_all(folder) else _OK
+    try:
+        return _FAILED if folder.is_dir() and await end_all(folder) else _OK
+    except ProtocolError as error:
+        logger.error("nothing is ended: %s", error)
+        return _FAILED
 
 
 async def _run(settings: Settings, state: Path, run: Path) -> int:
@@ -140,6 +145,9 @@ async def _run(settings: Settings, state: Path, run: Path) -> int:
         return _OK
     except RefusedError as error:
         logger.error("the server refused this node: %s", error)
+        return _FAILED
+    except ProtocolError as error:
+        logger.error("stopped, jobs go on: %s", error)
         return _FAILED
     return _OK
 

@@ -14,7 +14,6 @@ import signal
 import socket
 import time
 from collections.abc import Iterable
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -219,7 +218,7 @@ class Shim:
             self._save()
             failpoint("shim.exits.saved")
             self._exits |= {end.rank: end for end in done}
-            self._tell({"op": "exits", "exits": [asdict(end) for end in done]})
+            self._tell({"op": "exits", "exits": [end.to_record() for end in done]})
         self._stop_if_done()
 
     def _save(self) -> None:
@@ -316,7 +315,7 @@ class Shim:
                 "pid": os.getpid(),
                 "ready": self._ready(),
                 "fence": self._fence,
-                "exits": [asdict(end) for end in self._exits.values()],
+                "exits": [end.to_record() for end in self._exits.values()],
             }
         )
 

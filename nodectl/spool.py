@@ -15,6 +15,8 @@ ranks           shim       ``rank pid start`` per line
 exits           shim       one JSON object per ended rank, on the disk before it is reported
                            (when the disk is full: as soon as there is room)
 ==============  =========  =================================================================
+
+The order and each end carry protocol numbers, because another version of Pliant may read them.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ from typing import Any
 
 from pliant.faults import writing
 from pliant.nodectl.procfs import Identity
+from pliant.protos import versions
 
 #: What a world may be called: its name is a folder here and the name of its PMI key space.
 WORLD_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
@@ -106,6 +109,21 @@ class Exit:
     #: It was never started, for a reason of the node.
     node_fault: bool = False
 
+    def to_record(self) -> dict[str, Any]:
+        """Return the end as it is noted, and told to the controller."""
+        return {**asdict(self), **versions.numbers()}
+
+    @classmethod
+    def from_record(cls, record: dict[str, Any], origin: str = "the end of a rank") -> Exit:
+        """Read what ``to_record`` of any version wrote.
+
+        Raises:
+            ProtocolError: this version cannot read it.
+            ValueError, TypeError: it is damaged.
+        """
+        versions.check_record(origin, record)
+        return cls(**versions.known_fields(cls, record))
+
 
 class Spool:
     """The folder of one world."""
@@ -152,10 +170,19 @@ class Spool:
         return self.directory / "shim"
 
     def request(self) -> Request:
-        """Read the order."""
-        data = json.loads((self.directory / "request.json").read_bytes())
+        """Read the order.
+
+        Raises:
+            ProtocolError: this version of Pliant cannot read it; nothing is wrong with it.
+            OSError, ValueError, TypeError, KeyError: it is damaged, see `UNREADABLE`.
+        """
+        path = self.directory / "request.json"
+        data = json.loads(path.read_bytes())
+        if not isinstance(data, dict):
+            raise ValueError(f"{path}: expected an object")
+        versions.check_record(str(path), data)
         data["ranks"] = [(rank, processor) for rank, processor in data["ranks"]]
-        return Request(**data)
+        return Request(**versions.known_fields(Request, data))
 
     def claim(self, identity: Identity) -> bool:
         """Become the shim of this world; False when it has one, or has had one."""
@@ -169,7 +196,7 @@ class Spool:
     def shim(self) -> Identity | None:
         """Return who became the shim of this world, dead or alive."""
         try:
-            boot, pid, start = os.readlink(self._shim).split()
+            boot, pid, start, *_ = os.readlink(self._shim).split()
             return Identity(boot, int(pid), int(start))
         except (OSError, ValueError):  # none, or something else has taken its place
             return None
@@ -190,7 +217,7 @@ class Spool:
         found = {}
         for line in self._lines("ranks"):
             try:
-                rank, boot, pid, start = line.split()
+                rank, boot, pid, start, *_ = line.split()
                 found[int(rank)] = Identity(boot, int(pid), int(start))
             except ValueError:
                 continue  # damaged: whoever looks for them finds them by what they inherited
@@ -198,7 +225,7 @@ class Spool:
 
     def note_exits(self, exits: Iterable[Exit]) -> None:
         """Put ends on the disk, all of them or, with an OSError, none."""
-        lines = "".join(json.dumps(asdict(end)) + "\n" for end in exits)
+        lines = "".join(json.dumps(end.to_record()) + "\n" for end in exits)
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
         handle = os.open(self.directory / "exits", flags, 0o600)
         try:
@@ -215,12 +242,16 @@ class Spool:
             os.close(handle)
 
     def exits(self) -> dict[int, Exit]:
-        """Return the ends noted so far; the first one of a rank counts."""
+        """Return the ends noted so far; the first one of a rank counts.
+
+        Raises:
+            ProtocolError: this version of Pliant cannot read them; nothing is wrong with them.
+        """
         found: dict[int, Exit] = {}
         for line in self._lines("exits"):
             try:
-                end = Exit(**json.loads(line))
-            except (ValueError, TypeError):
+                end = Exit.from_record(json.loads(line), str(self.directory / "exits"))
+            except (ValueError, TypeError, AttributeError):
                 continue  # a crash cut it short, and another line was added to it
             found.setdefault(end.rank, end)
         return found
@@ -265,7 +296,8 @@ def _remove_folder(path: Path) -> None:
 
 def _as_dict(request: Request) -> dict[str, Any]:
     """Return the fields; `asdict` would copy the environment piece by piece."""
-    return {each.name: getattr(request, each.name) for each in fields(request)}
+    record = {each.name: getattr(request, each.name) for each in fields(request)}
+    return {**record, **versions.numbers()}
 
 
 def _write(path: Path, data: bytes, mode: int) -> None:

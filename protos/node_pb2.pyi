@@ -79,6 +79,8 @@ class Register(_message.Message):
     WORLDS_FIELD_NUMBER: _builtins.int
     SPARE_FIELD_NUMBER: _builtins.int
     LIFE_FIELD_NUMBER: _builtins.int
+    PROTOCOL_FIELD_NUMBER: _builtins.int
+    OLDEST_READER_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     cluster: _builtins.str
     slots: _builtins.int
@@ -93,6 +95,10 @@ class Register(_message.Message):
     """it waits until a node of its cluster is lost"""
     life: _builtins.str
     """of the server with that generation; empty = not known"""
+    protocol: _builtins.int
+    """of the version that writes this, see pliant.protos.versions"""
+    oldest_reader: _builtins.int
+    """the oldest protocol whose programs can read it"""
     @_builtins.property
     def worlds(self) -> _containers.RepeatedCompositeFieldContainer[Global___LiveWorld]: ...
     def __init__(
@@ -108,10 +114,12 @@ class Register(_message.Message):
         worlds: _abc.Iterable[Global___LiveWorld] | None = ...,
         spare: _builtins.bool = ...,
         life: _builtins.str = ...,
+        protocol: _builtins.int = ...,
+        oldest_reader: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "boot_id", b"boot_id", "cluster", b"cluster", "generation", b"generation", "life", b"life", "memory_bytes", b"memory_bytes", "name", b"name", "slots", b"slots", "spare", b"spare", "worlds", b"worlds"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "boot_id", b"boot_id", "cluster", b"cluster", "generation", b"generation", "life", b"life", "memory_bytes", b"memory_bytes", "name", b"name", "oldest_reader", b"oldest_reader", "protocol", b"protocol", "slots", b"slots", "spare", b"spare", "worlds", b"worlds"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -454,6 +462,8 @@ class Welcome(_message.Message):
     BEAT_INTERVAL_S_FIELD_NUMBER: _builtins.int
     FIRST_PROCESSOR_FIELD_NUMBER: _builtins.int
     LIFE_FIELD_NUMBER: _builtins.int
+    PROTOCOL_FIELD_NUMBER: _builtins.int
+    OLDEST_READER_FIELD_NUMBER: _builtins.int
     generation: _builtins.int
     """of the server; an order from a lower one is ignored"""
     beat_interval_s: _builtins.float
@@ -461,6 +471,10 @@ class Welcome(_message.Message):
     """global index of this node's slot 0"""
     life: _builtins.str
     """of this start of the server: two of one generation differ"""
+    protocol: _builtins.int
+    """of the version that writes this, see pliant.protos.versions"""
+    oldest_reader: _builtins.int
+    """the oldest protocol whose programs can read it"""
     def __init__(
         self,
         *,
@@ -468,10 +482,12 @@ class Welcome(_message.Message):
         beat_interval_s: _builtins.float = ...,
         first_processor: _builtins.int = ...,
         life: _builtins.str = ...,
+        protocol: _builtins.int = ...,
+        oldest_reader: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["beat_interval_s", b"beat_interval_s", "first_processor", b"first_processor", "generation", b"generation", "life", b"life"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["beat_interval_s", b"beat_interval_s", "first_processor", b"first_processor", "generation", b"generation", "life", b"life", "oldest_reader", b"oldest_reader", "protocol", b"protocol"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -483,20 +499,26 @@ class Refused(_message.Message):
 
     REASON_FIELD_NUMBER: _builtins.int
     TAKEN_FIELD_NUMBER: _builtins.int
+    PROTOCOL_FIELD_NUMBER: _builtins.int
     reason: _builtins.str
     taken: _builtins.bool
     """its name is in use by a stream that may be about to end"""
+    protocol: _builtins.int
+    """Set if the node's version is refused: the protocol of the server, which may be replaced."""
     def __init__(
         self,
         *,
         reason: _builtins.str = ...,
         taken: _builtins.bool = ...,
+        protocol: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_protocol", b"_protocol", "protocol", b"protocol"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["reason", b"reason", "taken", b"taken"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_protocol", b"_protocol", "protocol", b"protocol", "reason", b"reason", "taken", b"taken"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__protocol: _TypeAlias = _typing.Literal["protocol"]  # noqa: Y015
+    _WhichOneofArgType__protocol: _TypeAlias = _typing.Literal["_protocol", b"_protocol"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__protocol) -> _WhichOneofReturnType__protocol | None: ...
 
 Global___Refused: _TypeAlias = Refused  # noqa: Y015
 

@@ -132,15 +132,19 @@ def _recover(config: Config) -> int:
     """Put what can be read of a damaged database in its place."""
     import sqlite3
 
-    from pliant.server.database.engine import DatabaseUnusableError
+    from pliant.core.records import NewerRecordError
+    from pliant.server.database.engine import DatabaseUnusableError, unusable
     from pliant.server.database.recovery import is_whole, recover
 
     path = config.state / "pliant.db"
-    if is_whole(path):
-        print(f"{path} is good: there is nothing to recover, and nothing was changed")
-        return 0
     try:
+        if is_whole(path):
+            print(f"{path} is good: there is nothing to recover, and nothing was changed")
+            return 0
         kept, found, told = recover(path)
+    except NewerRecordError as error:
+        print(f"pliant server: {unusable(path, error)}", file=sys.stderr)
+        return 1
     except (DatabaseUnusableError, OSError, sqlite3.Error) as error:
         print(f"pliant server: {path} cannot be recovered: {error}", file=sys.stderr)
         return 1
@@ -190,12 +194,13 @@ def _why_not(config: Config, error: Exception) -> object:
 
     from sqlalchemy.exc import SQLAlchemyError
 
+    from pliant.core.records import NewerRecordError
     from pliant.server.database.engine import DatabaseUnusableError, no_room, unusable
     from pliant.server.database.faults import has_room, is_no_room
     from pliant.server.database.rows import UnreadableRowError
 
     match error:
-        case SQLAlchemyError() | sqlite3.Error() | UnreadableRowError():
+        case SQLAlchemyError() | sqlite3.Error() | UnreadableRowError() | NewerRecordError():
             return unusable(config.state / "pliant.db", error)
         case OSError() if is_no_room(error, config.state):
             return no_room(config.state if not has_room(config.state) else config.run)

@@ -13,7 +13,7 @@ import grpc
 from pliant.core.events import NodeRegistered
 from pliant.core.ids import NodeName
 from pliant.faults import message
-from pliant.protos import node_pb2, node_pb2_grpc
+from pliant.protos import node_pb2, node_pb2_grpc, versions
 from pliant.protos.codec import CodecError, exits_from_proto, node_from_proto, ready_from_proto
 from pliant.protos.texts import words
 from pliant.server.credence import Credence
@@ -33,6 +33,8 @@ NEEDS_SECRET = (
     f"this server wants the secret of its cluster: the file {FILE_NAME} in its state folder, or a "
     "copy of it that is named with --secret-file"
 )
+#: Characters of a name that has not been checked yet.
+MAX_NAME_SHOWN = 64
 #: The places where reports arrive, by kind.
 _ARRIVED = {
     "world_ready": "server.ready.in",
@@ -80,6 +82,9 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
         try:
             async with asyncio.timeout(HELLO_TIMEOUT_S):
                 first = await anext(reports)
+            if wrong := _wrong_version(first.register):
+                yield wrong
+                return
             event = node_from_proto(first.register)
         except (TimeoutError, StopAsyncIteration):
             return
@@ -126,6 +131,7 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
                 beat_interval_s=self._greeting.beat_interval_s,
                 first_processor=first_processor,
                 life=self._greeting.life,
+                **versions.numbers(),
             )
         )
 
@@ -149,6 +155,9 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
 
     def _take(self, node: NodeName, report: node_pb2.NodeReport, tally: Tally) -> None:
         kind = report.WhichOneof("body")
+        if kind is None:  # of a later version, which knows that this one passes over it
+            tally.reports += 1
+            return
         if kind not in _ARRIVED:
             raise CodecError(f"{kind} is not expected here")
         times = message(_ARRIVED[kind])
@@ -196,6 +205,18 @@ def _heard(beat: node_pb2.Beat, stream: NodeStream) -> None:
 
 def _lost(beat: node_pb2.Beat, tally: Tally, stream: NodeStream) -> str:
     return tally.missing(beat, stream.sent, asyncio.get_running_loop().time())
+
+
+def _wrong_version(register: node_pb2.Register) -> node_pb2.NodeOrder | None:
+    """Return the refusal of a controller that this version cannot talk to; None: it can."""
+    who = f"the controller of node {register.name[:MAX_NAME_SHOWN]}"
+    reason = versions.peer_mismatch(who, register.protocol, register.oldest_reader)
+    if not reason:
+        return None
+    log.warning("refused: %s", reason)
+    order = _refused(f"at the server: {reason}")
+    order.refused.protocol = versions.PROTOCOL
+    return order
 
 
 def _refused(reason: str, *, taken: bool = False) -> node_pb2.NodeOrder:

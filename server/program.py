@@ -27,7 +27,8 @@ class Summary(NamedTuple):
     @classmethod
     def from_json(cls, text: str) -> Summary:
         """Read what ``to_json`` wrote."""
-        return cls(**json.loads(text))
+        values = json.loads(text)
+        return cls(**{name: values[name] for name in cls._fields})
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ class Program:
         """Read what ``to_json`` wrote."""
         values = json.loads(text)
         values["argv"] = tuple(values["argv"])
-        return cls(**values)
+        return cls(**{name: values[name] for name in cls.__slots__})
 
     def summary(self) -> Summary:
         """The part that lists show."""

@@ -12,6 +12,7 @@ from sqlalchemy import Connection, Engine, create_engine, event, inspect
 from sqlalchemy.exc import DatabaseError
 from sqlalchemy.pool import ConnectionPoolEntry, QueuePool
 
+from pliant.core.records import NewerRecordError
 from pliant.faults import active, writing
 from pliant.protos.files import of_no_use
 from pliant.server.database.faults import full_disk, is_locked, is_no_room, words
@@ -80,6 +81,10 @@ def unusable(path: Path, error: BaseException) -> DatabaseUnusableError:
     """
     if isinstance(error, UnreadableRowError):
         return DatabaseUnusableError(f"{path} is damaged: {error}; {_recovery(path)}")
+    if isinstance(error, NewerRecordError):
+        return DatabaseUnusableError(
+            f"{path}: {error}: it was made by a newer Pliant; start that one, nothing was changed"
+        )
     if is_locked(error):
         return DatabaseUnusableError(
             f"{path}: another process has it locked; end that one (fuser {path})"

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from pliant.core.ids import NodeName
 from pliant.core.jobs import Job
 from pliant.core.nodes import Node, NodeState
-from pliant.core.records import job_from_record, node_from_record, node_to_record
+from pliant.core.records import NewerRecordError, job_from_record, node_from_record, node_to_record
 from pliant.server.program import Program, Summary
 
 T = TypeVar("T")
@@ -56,9 +56,12 @@ def read(table: str, row: Row, column: str, how: Callable[[str], T]) -> T:
 
     Raises:
         UnreadableRowError: it is damaged.
+        NewerRecordError: a later version has written it.
     """
     try:
         return how(row[column])
+    except NewerRecordError as error:
+        raise NewerRecordError(f"{column} of {table} {row[_TEXTS[table][0]]} {error}") from None
     except Exception:  # whatever it is that a damaged text can cause
         raise unreadable(table, row, column) from None
 
@@ -74,6 +77,7 @@ def check(table: str, row: Row) -> None:
 
     Raises:
         UnreadableRowError: one is damaged.
+        NewerRecordError: a later version has written one.
     """
     for column, how in _TEXTS.get(table, ("", {}))[1].items():
         read(table, row, column, how)

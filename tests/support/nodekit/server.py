@@ -32,6 +32,7 @@ class FakeServer(NodeServiceServicer):
         self.beat_interval_s = 0.2
         self.acknowledge = True
         self.confirm = True  # that beats arrive
+        self.versions = (0, 0)  # protocol and oldest reader; 0: of a server without numbers
         self.refusal = ""
         self.taken = False  # as a reason for the refusal
         self.nodes: dict[str, Connection] = {}
@@ -79,7 +80,10 @@ class FakeServer(NodeServiceServicer):
         register = next(request_iterator).register
         self.registrations.append(register)
         if self.refusal:
-            yield wire.NodeOrder(refused=wire.Refused(reason=self.refusal, taken=self.taken))
+            refused = wire.Refused(reason=self.refusal, taken=self.taken)
+            if any(self.versions):
+                refused.protocol = self.versions[0]
+            yield wire.NodeOrder(refused=refused)
             return
         connection = Connection(register)
         yield wire.NodeOrder(
@@ -87,6 +91,8 @@ class FakeServer(NodeServiceServicer):
                 generation=self.generation,
                 beat_interval_s=self.beat_interval_s,
                 life=self.life,
+                protocol=self.versions[0],
+                oldest_reader=self.versions[1],
             )
         )
         self.nodes[register.name] = connection
