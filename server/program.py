@@ -54,7 +54,7 @@ class Program:
         """Read what ``to_json`` wrote."""
         values = json.loads(text)
         values["argv"] = tuple(values["argv"])
-        return cls(**{name: values[name] for name in cls.__slots__})
+        return cls(**{name: values[name] for name in cls.__slots__ if name in values})
 
     def summary(self) -> Summary:
         """The part that lists show."""
