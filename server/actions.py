@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from pliant.core import events
 from pliant.core.explain import explain
@@ -23,7 +22,6 @@ from pliant.server.submissions import Submissions
 
 Answer = dict[str, Any]
 Request = Mapping[str, Any]
-T = TypeVar("T")
 
 #: Jobs that one request may name.
 MOST_IDS = 10_000
@@ -69,7 +67,6 @@ class Actions:
         self._submissions, self._clock, self._identity = submissions, clock, identity
         self._stop = stop
         self._waiters: dict[int, list[asyncio.Future[None]]] = {}
-        self._readers = ThreadPoolExecutor(2, thread_name_prefix="reader")
         self._operations: dict[str, Callable[[Request, Peer], Awaitable[Answer]]] = {
             "submit": self._submit,
             "jobs": self._jobs,
@@ -125,7 +122,7 @@ class Actions:
         found = {job: info for job in ids if (info := self._board.job(JobId(job))) is not None}
         rest = [job for job in ids if job not in found]
         if rest:
-            for job, summary in await self._read(lambda: self._reader.jobs(rest)):
+            for job, summary in await self._reader.in_thread(lambda reader: reader.jobs(rest)):
                 found[job.id] = self._board.show(job, summary)
         return found
 
@@ -167,7 +164,7 @@ class Actions:
                 self._execute.call(lambda core: explain(core, job, now, progress), look=True)
             )
         except KeyError:  # its books are closed
-            last = (await self._read(lambda: self._reader.history(job)))[-3:]
+            last = (await self._reader.in_thread(lambda reader: reader.history(job)))[-3:]
             text = [f"job {job} ({info['name']}) is {info['state']}", *(e["text"] for e in last)]
         if info["state"] not in ("PENDING", "HELD") and info["stdout"]:
             text.append(f"what it prints is in {info['stdout']}")
@@ -177,7 +174,7 @@ class Actions:
         job = None if request.get("id") is None else _number(request, "id")
         after = _number(request, "after", default=0)
         limit = None if request.get("limit") is None else _number(request, "limit")
-        lines = await self._read(lambda: self._reader.history(job, after, limit))
+        lines = await self._reader.in_thread(lambda reader: reader.history(job, after, limit))
         if job is not None and not lines and not await self._find([job]):
             raise _not_found(job)
         return {"events": lines}
@@ -230,34 +227,34 @@ class Actions:
 
     async def _cancel_one(self, job: JobId, peer: Peer) -> Answer:
         try:
-            self._authorise(job, peer)
+            await self._authorise(job, peer)
             await self._ask_of(job, peer, events.JobCancelled(job, peer.user))
         except RequestError as error:
             return {"id": job, "ok": False, "error": str(error)}
         return {"id": job, "ok": True}
 
     async def _hold(self, request: Request, peer: Peer) -> Answer:
-        job = self._authorise(JobId(_number(request, "id")), peer)
+        job = await self._authorise(JobId(_number(request, "id")), peer)
         return await self._ask_of(job, peer, events.JobHeld(job, peer.user))
 
     async def _release(self, request: Request, peer: Peer) -> Answer:
-        job = self._authorise(JobId(_number(request, "id")), peer)
+        job = await self._authorise(JobId(_number(request, "id")), peer)
         return await self._ask_of(job, peer, events.JobReleased(job, peer.user))
 
     async def _suspend(self, request: Request, peer: Peer) -> Answer:
-        job = self._authorise(JobId(_number(request, "id")), peer)
+        job = await self._authorise(JobId(_number(request, "id")), peer)
         return await self._ask_of(job, peer, events.JobSuspended(job, peer.user))
 
     async def _resume_job(self, request: Request, peer: Peer) -> Answer:
-        job = self._authorise(JobId(_number(request, "id")), peer)
+        job = await self._authorise(JobId(_number(request, "id")), peer)
         return await self._ask_of(job, peer, events.JobResumed(job, peer.user))
 
     async def _requeue(self, request: Request, peer: Peer) -> Answer:
-        job = self._authorise(JobId(_number(request, "id")), peer)
+        job = await self._authorise(JobId(_number(request, "id")), peer)
         return await self._ask_of(job, peer, events.JobRequeued(job, peer.user))
 
     async def _resize(self, request: Request, peer: Peer) -> Answer:
-        job = self._authorise(JobId(_number(request, "id")), peer)
+        job = await self._authorise(JobId(_number(request, "id")), peer)
         release = self._places(request.get("release") or [])
         size = _number(request, "size", default=0)
         return await self._ask_of(job, peer, events.ResizeRequested(job, size, release, peer.user))
@@ -313,14 +310,10 @@ class Actions:
         try:
             return await self._ask(event)
         except RequestError:
-            self._authorise(job, peer)
+            await self._authorise(job, peer)
             raise
 
-    async def _read(self, work: Callable[[], T]) -> T:
-        """Read the database without holding up the other users."""
-        return await asyncio.get_running_loop().run_in_executor(self._readers, work)
-
-    def _authorise(self, job: JobId, peer: Peer) -> JobId:
+    async def _authorise(self, job: JobId, peer: Peer) -> JobId:
         """Let only its owner and operators act on a job, and nobody on one that has ended."""
         entry = self._board.entry(job)
         if entry is not None and peer.uid not in {entry.uid, self._identity.uid, 0}:
@@ -329,7 +322,7 @@ class Actions:
             return job
         if entry is not None:
             state = entry.info["state"]
-        elif found := self._reader.jobs([job]):
+        elif found := await self._reader.in_thread(lambda reader: reader.jobs([job])):
             if not found[0][0].final:
                 return job  # just submitted: the board is a moment behind
             state = found[0][0].state

@@ -68,8 +68,7 @@ class House:
             locked_s=config.database_timeout_s,
             known=(config.state / FILE_NAME).exists(),
         )
-        self._reader_engine: Engine = open_reader(path)
-        self._reader = Reader(self._reader_engine)
+        self._reader = Reader(open_reader(path))
         meta = self._reader.meta()
         check_values(path, meta)
         self._clock = resumed(meta, boot_id(), self._reader.last_time())
@@ -136,7 +135,7 @@ class House:
         self._remove.stop()
         self._writer.stop()
         self._guard.close()
-        self._reader_engine.dispose()
+        self._reader.close()
         self._engine.dispose()
 
     def _new_generation(self, meta: Mapping[str, str]) -> Mapping[str, str]:

@@ -115,9 +115,9 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
                     order.start_world.heard = stream.heard
                 yield order
         finally:
-            self._hub.detach_node(event.name, stream)
             if reader is not None:
                 reader.cancel()
+            self._hub.detach_node(event.name, stream)
             log.info("node %s: stream closed", event.name)
 
     def _stale(self, register: node_pb2.Register) -> str | None:

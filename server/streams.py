@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
@@ -83,39 +84,49 @@ class AppSession:
 
 
 class Hub:
-    """Who is connected. Dictionary operations only, so that every thread may ask."""
+    """The streams that are open; every method may be called from any thread.
+
+    The accept, execute, remove and nodelist threads and the gRPC loop all attach, detach and
+    close. The lock makes each change one step: a look that is followed by a deletion without it
+    raises KeyError when another thread deletes in between. No message is sent under the lock.
+    """
 
     def __init__(self) -> None:
+        self._lock = threading.Lock()
         self._nodes: dict[NodeName, NodeStream] = {}
         self._coordinators: dict[tuple[JobId, int], AppSession] = {}
 
     # ---------------------------------------------------------------- nodes
 
     def attach_node(self, name: NodeName, stream: NodeStream) -> None:
-        """Send this node's orders here from now on."""
-        before = self._nodes.get(name)
-        self._nodes[name] = stream
+        """Send this node's orders to this stream; close the stream that it replaces."""
+        with self._lock:
+            before = self._nodes.get(name)
+            self._nodes[name] = stream
         if before is not None:
             before.close()
 
     def detach_node(self, name: NodeName, stream: NodeStream) -> None:
         """Forget a stream, unless another has taken its place."""
-        if self._nodes.get(name) is stream:
-            del self._nodes[name]
+        with self._lock:
+            if self._nodes.get(name) is stream:
+                del self._nodes[name]
 
     def node_connected(self, name: NodeName) -> bool:
-        """Whether a node's stream is open."""
+        """Return whether a node's stream is open."""
         return name in self._nodes
 
     def close_node(self, name: NodeName) -> None:
-        """End a node's stream: it will register again."""
-        stream = self._nodes.pop(name, None)
+        """End a node's stream, so that the node registers again."""
+        with self._lock:
+            stream = self._nodes.pop(name, None)
         if stream is not None:
             stream.close()
 
     def order(self, name: NodeName, order: node_pb2.NodeOrder) -> bool:
-        """Send an order; False: the node is not connected and must be told when it registers."""
-        stream = self._nodes.get(name)
+        """Send an order; False if the node is not connected and must be told when it registers."""
+        with self._lock:
+            stream = self._nodes.get(name)
         if stream is None:
             log.info("node %s is not connected: %s dropped", name, order.WhichOneof("body"))
             return False
@@ -124,9 +135,11 @@ class Hub:
 
     def close_all(self) -> None:
         """End every stream: the server stops, its peers will look for the next one."""
-        for stream in list(self._nodes.values()):
+        with self._lock:
+            nodes, sessions = list(self._nodes.values()), list(self._coordinators.values())
+        for stream in nodes:
             stream.close()
-        for session in list(self._coordinators.values()):
+        for session in sessions:
             session.stream.close()
 
     # ---------------------------------------------------------------- applications
@@ -134,29 +147,33 @@ class Hub:
     def attach_coordinator(self, session: AppSession) -> None:
         """Talk to this coordinator from now on; a former one is cut off."""
         key = (session.job, session.run)
-        before = self._coordinators.get(key)
-        self._coordinators[key] = session
+        with self._lock:
+            before = self._coordinators.get(key)
+            self._coordinators[key] = session
         if before is not None and before is not session:
             before.stream.close()
 
     def detach_coordinator(self, session: AppSession) -> bool:
-        """Forget a session; False: another has taken its place."""
+        """Forget a session; False if another has taken its place."""
         key = (session.job, session.run)
-        if self._coordinators.get(key) is not session:
-            return False
-        del self._coordinators[key]
-        return True
+        with self._lock:
+            if self._coordinators.get(key) is not session:
+                return False
+            del self._coordinators[key]
+            return True
 
     def close_job(self, job: JobId) -> None:
         """End the sessions of a job that has ended."""
-        for key in [key for key in list(self._coordinators) if key[0] == job]:
-            session = self._coordinators.pop(key, None)
-            if session is not None:
-                session.stream.close()
+        with self._lock:
+            keys = [key for key in self._coordinators if key[0] == job]
+            sessions = [self._coordinators.pop(key) for key in keys]
+        for session in sessions:
+            session.stream.close()
 
     def tell(self, job: JobId, run: int, order: app_pb2.AppOrder) -> bool:
-        """Send to a job's coordinator; False: it is not connected."""
-        session = self._coordinators.get((job, run))
+        """Send to a job's coordinator; False if it is not connected."""
+        with self._lock:
+            session = self._coordinators.get((job, run))
         if session is None:
             log.info("job %d has no coordinator: %s dropped", job, order.WhichOneof("body"))
             return False
@@ -164,6 +181,7 @@ class Hub:
         return True
 
     def rendezvous(self, job: JobId, run: int) -> str:
-        """Where the job's coordinator awaits newcomers; empty: unknown."""
-        session = self._coordinators.get((job, run))
+        """Return where the job's coordinator awaits joining ranks; empty if unknown."""
+        with self._lock:
+            session = self._coordinators.get((job, run))
         return session.rendezvous if session else ""

@@ -75,7 +75,7 @@ class Submissions:
         try:
             await stored  # without a limit of its own: what was refused is not stored afterwards
         except IntegrityError:
-            known = self._reader.job_with_key(uid, request.key) if request.key else None
+            known = await self._job_with_key(uid, request.key) if request.key else None
             if known is None:
                 raise
             return known
@@ -85,6 +85,9 @@ class Submissions:
                 kind="unavailable",
             ) from error
         return spec.id
+
+    async def _job_with_key(self, uid: int, key: str) -> int | None:
+        return await self._reader.in_thread(lambda reader: reader.job_with_key(uid, key))
 
     async def _store_waiting(self) -> None:
         """Store what has gathered, and again: one wake-up and one flush for many users."""

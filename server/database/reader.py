@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import Engine, func, select
 
@@ -15,6 +17,8 @@ from pliant.core.nodes import Node
 from pliant.server.database import rows as texts
 from pliant.server.database import tables
 from pliant.server.program import Program, Summary
+
+T = TypeVar("T")
 
 #: Lines of history in one answer.
 HISTORY_MOST = 20_000
@@ -41,6 +45,19 @@ class Reader:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._threads = ThreadPoolExecutor(2, thread_name_prefix="reader")
+
+    async def in_thread(self, query: Callable[[Reader], T]) -> T:
+        """Run a query without holding up the event loop that asks for it.
+
+        A query waits for the disk, and for the lock when somebody else has the database open.
+        """
+        return await asyncio.get_running_loop().run_in_executor(self._threads, query, self)
+
+    def close(self) -> None:
+        """End the threads of queries and close the connections."""
+        self._threads.shutdown()
+        self._engine.dispose()
 
     def meta(self) -> dict[str, str]:
         """All single values."""

@@ -92,8 +92,7 @@ class Shell:
         self.clock, self.board, self.hub, self.book = Clock(), Board(), Hub(), WorldBook("test")
         self.outbox: list[tuple[Any, Any]] = []
         self._engine = open_database(base / "pliant.db")
-        self._reader_engine = open_reader(base / "pliant.db")
-        self.reader = Reader(self._reader_engine)
+        self.reader = Reader(open_reader(base / "pliant.db"))
         self._writer = Writer(self._engine)
         self._writer.start(self._broke)
         self.core = Core(strategy, limits)
@@ -127,7 +126,7 @@ class Shell:
     def close(self) -> None:
         """Release the database."""
         self._writer.stop()
-        self._reader_engine.dispose()
+        self.reader.close()
         self._engine.dispose()
 
     # ---------------------------------------------------------------- turns
