@@ -6,15 +6,19 @@ import pliant.client.quiet  # noqa: F401
 
 # isort: split
 
-import ast
+import re
 import sys
 from collections.abc import Sequence
-from importlib.metadata import EntryPoint, entry_points, version
 
+from pliant.client.commands import Command, find_commands
 from pliant.client.output import fail, run_command
 
 PROG = "pliant"
-GROUP = "pliant.commands"
+
+#: The first line of a function's docstring, and of a module's. Parsing nine whole files instead
+#: took half of the time of `pliant --help`.
+_FUNCTION = r'(?m)^def {}\([^"]*?\)[^"\n]*:\n    """([^"\n]*)'
+_MODULE = r'\A"""([^"\n]*)'
 
 _SEE_ALSO = """\
 jobsub, jobstat, jobdel, jobctl and nodestat are commands of their own.
@@ -29,6 +33,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(words: list[str]) -> int:
     if words[:1] == ["--version"]:
+        from importlib.metadata import version
+
         print(f"{PROG} {version(PROG)}")
         return 0
     if words[:1] in (["-h"], ["--help"], ["help"]):
@@ -37,7 +43,7 @@ def _run(words: list[str]) -> int:
     if not words:
         fail(PROG, f"no command\n{_help()}")
         return 2
-    commands = _commands()
+    commands = find_commands()
     if words[0].startswith("-"):
         fail(PROG, f"unknown option {words[0]}\n(try `{PROG} --help`)")
         return 2
@@ -53,12 +59,8 @@ def _run(words: list[str]) -> int:
     return int(function(words[1:]) or 0)
 
 
-def _commands() -> dict[str, EntryPoint]:
-    return {entry.name: entry for entry in sorted(entry_points(group=GROUP), key=lambda e: e.name)}
-
-
 def _help() -> str:
-    commands = _commands()
+    commands = find_commands()
     width = max(map(len, commands), default=0)
     lines = [f"  {name:{width}}  {describe(entry)}" for name, entry in commands.items()]
     return "\n".join(
@@ -66,7 +68,7 @@ def _help() -> str:
     )
 
 
-def describe(entry: EntryPoint) -> str:
+def describe(entry: Command) -> str:
     """Return the first line of a command's docstring, read from its source: nothing is loaded."""
     from importlib.util import find_spec
 
@@ -76,16 +78,12 @@ def describe(entry: EntryPoint) -> str:
         spec = None
     if spec is None or spec.origin is None:
         return "(not installed)"
-    with open(spec.origin, "rb") as file:
-        tree = ast.parse(file.read())
-    for node in tree.body:
-        if isinstance(node, ast.FunctionDef) and node.name == entry.attr:
-            return _first_line(ast.get_docstring(node) or ast.get_docstring(tree))
-    return _first_line(ast.get_docstring(tree))
-
-
-def _first_line(text: str | None) -> str:
-    return (text or "").partition("\n")[0]
+    with open(spec.origin, encoding="utf-8") as file:
+        source = file.read()
+    for pattern in (_FUNCTION.format(re.escape(entry.attr)), _MODULE):
+        if found := re.search(pattern, source):
+            return found[1].strip()
+    return ""
 
 
 if __name__ == "__main__":

@@ -16,7 +16,6 @@ from pliant.client.errors import UsageError
 from pliant.client.numbers import job_number, whole
 from pliant.client.output import Parser, put, put_json, run_command
 from pliant.client.tables import clean
-from pliant.core.sizes import LARGEST
 
 PROG = "jobctl"
 
@@ -25,6 +24,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Hold, suspend, requeue, resize a job, and so on; ask why it waits and what happened to it."""
     options = _parser().parse_args(argv)
     return run_command(PROG, lambda: int(options.act(options)))
+
+
+def _size(text: str) -> int:
+    from pliant.core.sizes import LARGEST
+
+    return whole(0, LARGEST)(text)
 
 
 def _parser() -> Parser:
@@ -49,7 +54,7 @@ def _parser() -> Parser:
     resize = _action(actions, "resize", "offer a running job another size", _resize)
     resize.add_argument(
         "size",
-        type=whole(0, LARGEST),
+        type=_size,
         help="the number of processors it should have; 0: what the strategy gives",
     )
     resize.add_argument(

@@ -7,8 +7,17 @@ so the daemon and the simulator run the very same behaviour.
 May import: the standard library only (and of that, nothing that talks to the outside).
 """
 
-from pliant.core.core import Core
-from pliant.core.invariants import InvariantError
-from pliant.core.limits import Limits
+from typing import TYPE_CHECKING
+
+from pliant.core.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from pliant.core.core import Core
+    from pliant.core.invariants import InvariantError
+    from pliant.core.limits import Limits
 
 __all__ = ["Core", "InvariantError", "Limits"]
+
+__getattr__ = lazy_names(
+    __name__, {"Core": "core", "InvariantError": "invariants", "Limits": "limits"}
+)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import fcntl
 import getpass
 import logging
@@ -13,13 +12,15 @@ import sys
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pliant.core.command_line import CommandParser
 from pliant.faults import identify
-from pliant.nodectl.procfs import Identity
-from pliant.nodectl.settings import Settings, SettingsError, load, run_folder, state_folder
 from pliant.protos.files import of_no_use
 from pliant.protos.versions import ProtocolError
+
+if TYPE_CHECKING:
+    from pliant.nodectl.settings import Settings
 
 logger = logging.getLogger("pliant.nodectl")
 
@@ -37,6 +38,9 @@ def main(argv: list[str]) -> int:
         0: stopped in order, 1: could not start or was refused, 2: wrong usage or settings.
     """
     options = vars(_parser().parse_args(argv))
+    # After the parser, so that --help does not wait for YAML and msgspec.
+    from pliant.nodectl.settings import SettingsError, load
+
     path, check = options.pop("config"), options.pop("check")
     end_jobs = options.pop("end_jobs")
     given = {name: value for name, value in options.items() if value is not None}
@@ -98,6 +102,10 @@ def _have_node(
     settings: Settings, work: Callable[[Settings, Path, Path], Coroutine[None, None, int]]
 ) -> int:
     """Do something in the state and run folders of a node while nobody else does."""
+    import asyncio
+
+    from pliant.nodectl.settings import run_folder, state_folder
+
     state = state_folder() / f"node-{settings.name}"
     run = run_folder()
     identify(node=settings.name)
@@ -126,6 +134,8 @@ async def _end_jobs(_settings: Settings, state: Path, _run: Path) -> int:
 
 
 async def _run(settings: Settings, state: Path, run: Path) -> int:
+    import asyncio
+
     _say_whose_jobs_run()
     # Before grpc is imported: this process only ever spawns, and hooks for forks can hang it.
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
@@ -172,6 +182,8 @@ def _only_one(state: Path, name: str) -> Iterator[None]:
 
 @contextmanager
 def _pid_file(path: Path) -> Iterator[None]:
+    from pliant.nodectl.procfs import Identity
+
     draft = path.with_name(f".{path.name}.new")
     me = Identity.of(os.getpid())
     assert me is not None

@@ -11,13 +11,16 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pliant.core.command_line import CommandParser
 from pliant.protos.files import of_no_use, write_whole
-from pliant.server.config import Config, ConfigError, load_config, parse_options
 from pliant.server.end import End
 from pliant.server.lock import AlreadyRunningError, RunLock, ServerLock, started_ticks
 from pliant.server.logs import log_to_stderr
+
+if TYPE_CHECKING:
+    from pliant.server.config import Config
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +32,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         0: stopped in order, 1: could not start or broke, 2: wrong usage or configuration.
     """
     options = _parser().parse_args(argv)
+    # After the parser, so that --help does not wait for YAML, msgspec and the core.
+    from pliant.server.config import ConfigError, load_config, parse_options
+
     try:
         config = load_config(
             options.config,
@@ -83,6 +89,7 @@ def _check_strategy(config: Config) -> None:
     Raises:
         ConfigError: it is not known, or an option of it is wrong.
     """
+    from pliant.server.config import ConfigError
     from pliant.server.strategy_process import (
         StrategyFaultError,
         StrategyProcess,

@@ -7,16 +7,23 @@ Settings(...))`` runs what the daemon runs, and gives back metrics and a record 
 May import: the standard library, ``pliant.core``, ``pliant.strategies``; numpy in reports only.
 """
 
-from pliant.simulator.errors import (
-    NoProgressError,
-    SettingsError,
-    SimulationError,
-    StrategyFaultError,
-)
-from pliant.simulator.result import JobRecord, Result, Span
-from pliant.simulator.settings import Cluster, Settings
-from pliant.simulator.simulate import simulate
-from pliant.simulator.workload import Phase, SimJob, Workload, WorkloadError
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from pliant.core.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from pliant.simulator.errors import (
+        NoProgressError,
+        SettingsError,
+        SimulationError,
+        StrategyFaultError,
+    )
+    from pliant.simulator.result import JobRecord, Result, Span
+    from pliant.simulator.settings import Cluster, Settings
+    from pliant.simulator.simulate import simulate
+    from pliant.simulator.workload import Phase, SimJob, Workload, WorkloadError
 
 __all__ = [
     "Cluster",
@@ -34,3 +41,40 @@ __all__ = [
     "WorkloadError",
     "simulate",
 ]
+
+_resolve = lazy_names(
+    __name__,
+    {
+        "Cluster": "settings",
+        "JobRecord": "result",
+        "NoProgressError": "errors",
+        "Phase": "workload",
+        "Result": "result",
+        "Settings": "settings",
+        "SettingsError": "errors",
+        "SimJob": "workload",
+        "SimulationError": "errors",
+        "Span": "result",
+        "StrategyFaultError": "errors",
+        "Workload": "workload",
+        "WorkloadError": "workload",
+        "simulate": "simulate",
+    },
+)
+
+
+class _Package(ModuleType):
+    """This package, whose ``simulate`` is the function and not the module of the same name.
+
+    The import system sets the attribute to the module when that is first imported.
+    """
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name != "simulate" or not isinstance(value, ModuleType):
+            super().__setattr__(name, value)
+
+    def __getattr__(self, name: str) -> object:
+        return _resolve(name)
+
+
+sys.modules[__name__].__class__ = _Package

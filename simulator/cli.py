@@ -35,11 +35,12 @@ INTERRUPTED, BROKEN_PIPE = 130, 141
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Simulate a workload with the core and the strategies that clusters run."""
+    options = parser().parse_args(argv)
+    # After the parser, so that --help does not wait for strategies and the core.
     from pliant.simulator.workload import WorkloadError
     from pliant.strategies import UnknownStrategyError
     from pliant.strategies.options import OptionError
 
-    options = parser().parse_args(argv)
     try:
         _run(options)
         sys.stdout.flush()

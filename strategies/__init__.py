@@ -6,16 +6,21 @@ by explicit keys), with the paper and section it comes from.
 May import: the standard library and ``pliant.core``.
 """
 
-from pliant.strategies.base import Strategy
-from pliant.strategies.evolving import served
-from pliant.strategies.options import OptionError, StrategyOption, UnknownOptionError
-from pliant.strategies.registry import (
-    UnknownStrategyError,
-    is_own,
-    known_strategies,
-    load_strategy,
-    strategy_options,
-)
+from typing import TYPE_CHECKING
+
+from pliant.core.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from pliant.strategies.base import Strategy
+    from pliant.strategies.evolving import served
+    from pliant.strategies.options import OptionError, StrategyOption, UnknownOptionError
+    from pliant.strategies.registry import (
+        UnknownStrategyError,
+        is_own,
+        known_strategies,
+        load_strategy,
+        strategy_options,
+    )
 
 __all__ = [
     "OptionError",
@@ -29,3 +34,19 @@ __all__ = [
     "served",
     "strategy_options",
 ]
+
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "OptionError": "options",
+        "Strategy": "base",
+        "StrategyOption": "options",
+        "UnknownOptionError": "options",
+        "UnknownStrategyError": "registry",
+        "is_own": "registry",
+        "known_strategies": "registry",
+        "load_strategy": "registry",
+        "served": "evolving",
+        "strategy_options": "registry",
+    },
+)

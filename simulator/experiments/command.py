@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pliant.core.command_line import CommandParser
 from pliant.simulator.experiments.definitions import (
@@ -14,8 +15,10 @@ from pliant.simulator.experiments.definitions import (
     find_experiment,
     known_experiments,
 )
-from pliant.simulator.experiments.report import as_json, as_markdown, as_text
-from pliant.simulator.experiments.results import Line, count_runs, run_experiment
+
+# What runs experiments is imported when one runs, so that --help does not wait for the simulator.
+if TYPE_CHECKING:
+    from pliant.simulator.experiments.results import Line
 
 PROG = "pliant experiment"
 
@@ -85,6 +88,8 @@ def _list(options: argparse.Namespace) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
+    from pliant.simulator.experiments.report import as_json, as_text
+
     experiment = find_experiment(options.name)
     lines = _lines(experiment, options)
     print(json.dumps(as_json(lines), indent=2) if options.json else as_text(experiment, lines))
@@ -92,6 +97,8 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _report(options: argparse.Namespace) -> int:
+    from pliant.simulator.experiments.report import as_markdown
+
     chosen = [find_experiment(name) for name in options.name or known_experiments()]
     if options.out is not None:
         _check_writable(options.out)
@@ -119,7 +126,9 @@ def _check_writable(path: Path) -> None:
         raise ExperimentError(f"--out {path}: cannot be written: {error.strerror}") from None
 
 
-def _lines(experiment: Experiment, options: argparse.Namespace) -> list[Line]:
+def _lines(experiment: Experiment, options: argparse.Namespace) -> "list[Line]":
+    from pliant.simulator.experiments.results import count_runs, run_experiment
+
     total = count_runs(experiment, options.seeds)
     shown = sys.stderr.isatty()
 

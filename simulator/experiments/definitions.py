@@ -26,7 +26,6 @@ shrinking_factor), ``settings`` of the simulator, and ``warm_up``: so many of th
 in no mean response time. Costs among the settings are written as on the command line (``0.5-2``).
 """
 
-import importlib.resources
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -154,6 +153,8 @@ class Experiment:
 
 def folder() -> Path:
     """Where the experiments that come with the package are."""
+    import importlib.resources  # here, for it brings tempfile, random and zipfile along
+
     return Path(str(importlib.resources.files("pliant.examples"))) / "experiments"
 
 

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
-from importlib.metadata import EntryPoint, version
+from importlib.metadata import entry_points, version
+from pathlib import Path
 
 import pytest
 
 from pliant.client import cli
+from pliant.client.commands import GROUP, Command, find_commands
 from testkit import fresh_modules
 
 Capture = pytest.CaptureFixture[str]
@@ -35,14 +37,33 @@ def test_wrong_usage(capsys: Capture) -> None:
 
 def test_runs_the_one_that_is_asked_for(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
     entries = {
-        "stat": EntryPoint("stat", "pliant.client.jobstat:main", cli.GROUP),
-        "gone": EntryPoint("gone", "pliant.nowhere:main", cli.GROUP),
-        "deep": EntryPoint("deep", "pliant.no.where:main", cli.GROUP),
+        "stat": Command("stat", "pliant.client.jobstat", "main"),
+        "gone": Command("gone", "pliant.nowhere", "main"),
+        "deep": Command("deep", "pliant.no.where", "main"),
     }
-    monkeypatch.setattr(cli, "_commands", lambda: entries)
+    monkeypatch.setattr(cli, "find_commands", lambda: entries)
     with pytest.raises(SystemExit, match="2"):
         cli.main(["stat", "--bogus"])
     assert cli.main(["gone"]) == 1
     assert "gone cannot be loaded" in capsys.readouterr().err
     assert cli.describe(entries["stat"]) == "List jobs."
     assert cli.describe(entries["gone"]) == cli.describe(entries["deep"]) == "(not installed)"
+
+
+def test_commands_are_the_entry_points_that_are_installed() -> None:
+    installed = {entry.name: entry.value for entry in entry_points(group=GROUP)}
+    found = {c.name: f"{c.module}:{c.attr}" for c in find_commands().values()}
+    assert found == installed
+
+
+def test_a_distribution_may_add_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    metadata = tmp_path / "extra-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "entry_points.txt").write_text(
+        "[console_scripts]\nother = a.b:c\n\n"
+        "[pliant.commands]\n# a note\nextra = extra.tool:run [x]\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert find_commands()["extra"] == Command("extra", "extra.tool", "run")
+    assert "up" in find_commands()
+    assert "other" not in find_commands()

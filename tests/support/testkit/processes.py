@@ -53,9 +53,14 @@ def mpiexec(size: int, argv: Sequence[str], timeout: float = 100.0) -> str:
 
 def fresh_modules(code: str) -> set[str]:
     """Return the top-level modules that a fresh interpreter has loaded when some code is done."""
+    return {name.partition(".")[0] for name in loaded_modules(code)}
+
+
+def loaded_modules(code: str) -> set[str]:
+    """Return the full names of all modules that a fresh interpreter has loaded after some code."""
     report = "atexit.register(lambda: print('loaded:', *sys.modules, file=sys.stderr))"
     done = run_python("-c", f"import atexit, sys\n{report}\n{code}", check=False)
     for line in done.stderr.splitlines():
         if line.startswith("loaded:"):
-            return {name.partition(".")[0] for name in line.split()[1:]}
+            return set(line.split()[1:])
     raise AssertionError(f"no list of modules from: {code}\n{done.stderr}")
