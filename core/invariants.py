@@ -100,6 +100,8 @@ def _sums_are_right(state: State) -> None:
         if kept != right:
             raise InvariantError(f"the processors {name} are {kept:x}, not {right:x}")
     by_first = sorted(state.nodes.values(), key=lambda node: node.first)
+    if state.ledger.spares != {node.name: node for node in by_first if node.spare}:
+        raise InvariantError("the ledger's spare nodes are wrong")
     if state.ledger.nodes != by_first:
         raise InvariantError("the nodes are not in order of their processors")
 

@@ -5,6 +5,7 @@ Nothing here decides anything. ``core.invariants`` compares every sum with its p
 
 from bisect import bisect_right
 
+from pliant.core.ids import NodeName
 from pliant.core.nodes import Node, NodeState
 from pliant.core.processors import NONE, ProcessorMap, count
 
@@ -16,11 +17,13 @@ class Ledger:
         "_firsts",
         "_free",
         "_nodes",
+        "_slots",
         "capacity",
         "draining",
         "earmarked",
         "held_by_jobs",
         "orphaned",
+        "spares",
         "suspect",
         "usable",
     )
@@ -28,6 +31,10 @@ class Ledger:
     def __init__(self) -> None:
         self._nodes: list[Node] = []
         self._firsts: list[int] = []
+        #: Processors of all nodes together.
+        self._slots = 0
+        #: The spare nodes; a dictionary for its order.
+        self.spares: dict[NodeName, Node] = {}
         #: Of nodes where new work may start.
         self.usable = NONE
         #: Of nodes that are silent, but not lost.
@@ -75,6 +82,11 @@ class Ledger:
         if not place or self._firsts[place - 1] != node.first:
             self._firsts.insert(place, node.first)
             self._nodes.insert(place, node)
+            self._slots += node.slots
+        if node.spare:
+            self.spares[node.name] = node
+        else:
+            self.spares.pop(node.name, None)
         mine = node.processors
         self.usable = self.usable | mine if node.usable else self.usable & ~mine
         silent = node.state is NodeState.SUSPECT and node.wanted
@@ -88,6 +100,8 @@ class Ledger:
         """A node is gone for good; no job has anything on it."""
         place = self._firsts.index(node.first)
         del self._firsts[place], self._nodes[place]
+        self._slots -= node.slots
+        self.spares.pop(node.name, None)
         mine = ~node.processors
         self.usable &= mine
         self.suspect &= mine
@@ -146,6 +160,19 @@ class Ledger:
     def nodes(self) -> list[Node]:
         """All nodes by their processors; read only."""
         return self._nodes
+
+    def room_for(self, slots: int) -> int:
+        """Return the first gap in the processor map that is large enough, or its end."""
+        last = self._nodes[-1] if self._nodes else None
+        end = last.first + last.slots if last is not None else 0
+        if end == self._slots:
+            return end  # there is no gap: registering 1000 nodes does not look at each of them
+        first = 0
+        for node in self._nodes:
+            if node.first - first >= slots:
+                break
+            first = node.first + node.slots
+        return first
 
     def node_of(self, processor: int) -> Node | None:
         """The node that a processor is on."""

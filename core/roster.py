@@ -19,22 +19,12 @@ def take_in(state: State, event: NodeRegistered) -> Node:
         return known
     if known is not None:
         _take_off(state, known, f"node {known.name} has {many(event.slots, 'slot')} now")
-    node = Node(event.name, _place(state, event.slots), event.slots, event.cluster)
+    node = Node(event.name, state.ledger.room_for(event.slots), event.slots, event.cluster)
     if known is not None:
         node.drained, node.spare = known.drained, known.spare
         node.state, node.reason = when_alive(state, node)
     state.note("node.registered", f"node {node.name} joined with {many(node.slots, 'slot')}")
     return node
-
-
-def _place(state: State, slots: int) -> int:
-    """The first gap in the processor map that is large enough, or its end."""
-    first = 0
-    for node in state.ledger.nodes:
-        if node.first - first >= slots:
-            break
-        first = node.first + node.slots
-    return first
 
 
 def removed(state: State, event: NodeRemoved) -> None:

@@ -4,6 +4,7 @@ from bisect import bisect_left
 from typing import Any, Generic, TypeVar
 
 from pliant.core.ids import JobId
+from pliant.core.nodes import Node
 from pliant.core.scheduling import NodeView, PromisedJob, RunningJob, WaitingJob
 
 V = TypeVar("V")
@@ -51,6 +52,45 @@ class Row(Generic[V]):
         return self._tuple
 
 
+class NodeRow:
+    """The usable nodes by their processors, as a tuple that is made again after a change."""
+
+    __slots__ = ("_firsts", "_tuple", "_values")
+
+    def __init__(self) -> None:
+        self._firsts: list[int] = []
+        self._values: list[NodeView] = []
+        self._tuple: tuple[NodeView, ...] | None = ()
+
+    def put(self, node: Node) -> None:
+        """Show a node as it is now, or no longer if it is not usable."""
+        if not node.usable:
+            self.drop(node)
+            return
+        value = NodeView(node.name, node.cluster, node.processors)
+        place = bisect_left(self._firsts, node.first)
+        if place < len(self._firsts) and self._firsts[place] == node.first:
+            self._values[place] = value
+        else:
+            self._firsts.insert(place, node.first)
+            self._values.insert(place, value)
+        self._tuple = None
+
+    def drop(self, node: Node) -> None:
+        """Show a node no longer, if it is shown."""
+        place = bisect_left(self._firsts, node.first)
+        if place < len(self._firsts) and self._firsts[place] == node.first:
+            del self._firsts[place], self._values[place]
+            self._tuple = None
+
+    @property
+    def values(self) -> tuple[NodeView, ...]:
+        """All of them."""
+        if self._tuple is None:
+            self._tuple = tuple(self._values)
+        return self._tuple
+
+
 class Rows:
     """The rows of a view, and what in them is out of date."""
 
@@ -62,8 +102,8 @@ class Rows:
         self.running: Row[RunningJob] = Row()
         #: The row that each job is in.
         self.place: dict[JobId, Row[Any]] = {}
-        #: None: a node changed.
-        self.nodes: tuple[NodeView, ...] | None = None
+        #: The usable nodes.
+        self.nodes = NodeRow()
         #: Jobs that changed since the last view; a dictionary for its order.
         self.stale: dict[JobId, None] = {}
         #: Until when jobs that refused an offer are not asked again.

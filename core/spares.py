@@ -6,17 +6,20 @@ and it waits again. An operator's drain comes first (Kumar 3.1.4).
 """
 
 from pliant.core import transaction
+from pliant.core.ids import NodeName
 from pliant.core.nodes import Node, NodeState
 from pliant.core.processors import NONE, ProcessorMap
 from pliant.core.state import State
 
 
 def review(state: State) -> None:
-    """Nodes have changed: who stands in for whom."""
-    for node in state.ledger.nodes:
+    """Decide again, after nodes have changed, which spare node stands in for which lost one."""
+    if not state.ledger.spares:
+        return  # nearly every cluster: a registration must not look at all nodes
+    for node in list(state.ledger.spares.values()):
         if node.stands_in and (node.drained or not _is_lost(state, node.stands_in)):
             _retire(state, node)
-    replaced = {node.stands_in for node in state.ledger.nodes}
+    replaced = {node.stands_in for node in state.ledger.spares.values()}
     for lost in list(state.ledger.nodes):
         if lost.state is NodeState.LOST and not lost.spare and lost.name not in replaced:
             _replace(state, lost)
@@ -25,14 +28,15 @@ def review(state: State) -> None:
 def standing_in(state: State) -> ProcessorMap:
     """Processors of spare nodes that stand in for lost ones."""
     processors = NONE
-    for node in state.ledger.nodes:
+    for node in state.ledger.spares.values():
         if node.stands_in and node.usable:
             processors |= node.processors
     return processors
 
 
 def _is_lost(state: State, name: str) -> bool:
-    return any(n.name == name and n.state is NodeState.LOST for n in state.ledger.nodes)
+    node = state.nodes.get(NodeName(name))
+    return node is not None and node.state is NodeState.LOST
 
 
 def _retire(state: State, node: Node) -> None:
@@ -50,7 +54,7 @@ def _replace(state: State, lost: Node) -> None:
     """Let the smallest spare node that is large enough take the place of a lost one."""
     able = (
         (node.slots, node.name, node)
-        for node in state.ledger.nodes
+        for node in state.ledger.spares.values()
         if node.state is NodeState.SPARE
         and node.cluster == lost.cluster
         and node.slots >= lost.slots

@@ -98,14 +98,14 @@ class State:
         """Take a node over as it stands."""
         self.nodes[node.name] = node
         self.ledger.put(node)
-        self.rows.nodes = None
+        self.rows.nodes.put(node)
 
     def drop_node(self, node: Node) -> None:
         """This node is gone for good: its row is to be deleted."""
         self._dirty_nodes.add(node.name)
         del self.nodes[node.name]
         self.ledger.drop(node)
-        self.rows.nodes = None
+        self.rows.nodes.drop(node)
 
     def note(self, kind: str, text: str, job: Job | None = None, **data: object) -> None:
         """Write a line of history."""

@@ -23,15 +23,9 @@ def view(state: State) -> View:
     for job_id in rows.stale:
         _renew(state, job_id)
     rows.stale.clear()
-    if rows.nodes is None:
-        rows.nodes = tuple(
-            NodeView(node.name, node.cluster, node.processors)
-            for node in ledger.nodes
-            if node.usable
-        )
     return View(
         now=state.now,
-        nodes=rows.nodes,
+        nodes=rows.nodes.values,
         waiting=rows.waiting.values,
         promised=rows.promised.values,
         running=rows.running.values,

@@ -150,7 +150,7 @@ class Actions:
             "pid": identity.pid,
             "generation": identity.generation,
             "version": identity.version,
-            "nodes": sum(node["state"] == "UP" for node in self._board.nodes()),
+            "nodes": self._board.nodes_up,
         }
 
     async def _why(self, request: Request, peer: Peer) -> Answer:
@@ -342,7 +342,7 @@ class Actions:
         result = NONE
         for place in places:
             name, slash, slot = str(place).partition("/")
-            host = self._board.node_map.by_name.get(NodeName(name))
+            host = self._board.host(NodeName(name))
             if host is None:
                 raise RequestError(f"release: there is no node {name}", field="release")
             if not slash:

@@ -17,8 +17,9 @@ from pliant.core.cut_off import when_cut_off
 from pliant.core.ids import JobId, NodeName
 from pliant.core.jobs import Job
 from pliant.core.nodes import Node
-from pliant.core.processors import NONE, ProcessorMap, count
-from pliant.server.nodemap import NodeMap
+from pliant.core.processors import ProcessorMap, block, count
+from pliant.server.node_board import NodeBoard
+from pliant.server.nodemap import Host, NodeMap
 from pliant.server.program import Summary
 
 #: Ended jobs stay on the board this long; older ones are read from the database.
@@ -58,11 +59,10 @@ class Board:
         #: Those that have, by the time of their end.
         self._ended: list[tuple[float, JobId]] = []
         self._summaries: dict[JobId, Summary] = {}
-        self._nodes: tuple[Mapping[str, Any], ...] = ()
+        self._nodes = NodeBoard()
         self._progress: dict[JobId, tuple[Mapping[str, Any], float]] = {}
         self._usage: dict[NodeName, Mapping[JobId, Usage]] = {}
         self._idle_memory: dict[NodeName, int] = {}
-        self.node_map = NodeMap()
         self.strategy = ""
 
     # ---------------------------------------------------------------- put up
@@ -72,27 +72,9 @@ class Board:
         with self._lock:
             self._summaries[job] = summary
 
-    def put_nodes(self, nodes: Iterable[Node]) -> None:
-        """Put up all nodes."""
-        ordered = sorted(nodes, key=lambda node: node.first)
-        shown = tuple(
-            {
-                "name": node.name,
-                "cluster": node.cluster,
-                "state": node.state.value,
-                "reason": node.reason,
-                "first": node.first,
-                "slots": node.slots,
-                "memory_bytes": node.memory_bytes,
-                "address": node.address,
-                "processors": node.processors,
-                "spare": node.spare,
-            }
-            for node in ordered
-        )
-        self.node_map = NodeMap(ordered)
-        with self._lock:
-            self._nodes = shown
+    def put_nodes(self, nodes: Iterable[Node], gone: Iterable[NodeName] = ()) -> None:
+        """Put up nodes as they stand, and take down those that are gone."""
+        self._nodes.put(nodes, gone)
 
     def put_jobs(self, jobs: Iterable[Job]) -> list[JobId]:
         """Put up jobs as they stand; return those that have just ended."""
@@ -143,7 +125,30 @@ class Board:
     @property
     def processors(self) -> int:
         """Processors of all known nodes but spare ones: no job can ever have more."""
-        return sum(node["slots"] for node in self._nodes if not node["spare"])
+        return self._nodes.processors
+
+    @property
+    def nodes_up(self) -> int:
+        """How many nodes take new work."""
+        return self._nodes.up
+
+    @property
+    def node_map(self) -> NodeMap:
+        """Which node has which processors; immutable."""
+        return self._nodes.map
+
+    def host(self, name: NodeName) -> Host | None:
+        """What never changes about a node while it is known."""
+        return self._nodes.host(name)
+
+    def in_use(self, name: NodeName) -> bool:
+        """Whether jobs hold processors of a node."""
+        host = self.host(name)
+        if host is None:
+            return False
+        mine = block(host.first, host.slots)
+        with self._lock:
+            return any(entry.held & mine for entry in self._open.values())
 
     def entry(self, job: JobId) -> JobEntry | None:
         """A job, if it is on the board."""
@@ -192,24 +197,9 @@ class Board:
     def nodes(self) -> list[Info]:
         """Nodes as the users' socket shows them."""
         with self._lock:
-            nodes, idle = self._nodes, dict(self._idle_memory)
+            idle = dict(self._idle_memory)
             holders = [(job, entry.held) for job, entry in self._open.items() if entry.held]
-        shown: list[Info] = []
-        for node in nodes:
-            processors = node["processors"]
-            here = [(job, held & processors) for job, held in holders if held & processors]
-            used = NONE
-            for _, held in here:
-                used |= held
-            shown.append(
-                {
-                    **{key: value for key, value in node.items() if key != "processors"},
-                    "used": count(used),
-                    "idle_memory_bytes": idle.get(node["name"], 0),
-                    "jobs": sorted(job for job, _ in here),
-                }
-            )
-        return shown
+        return list(self._nodes.rows(holders, idle))
 
     def show(self, job: Job, summary: Summary) -> Info:
         """A job that is not on the board as the users' socket shows it."""

@@ -294,7 +294,10 @@ class Execute:
             return
         jobs = [self._core.jobs[job] for job in sorted(batch.jobs) if job in self._core.jobs]
         if batch.nodes:  # first: a launch in this batch asks the board who has which processor
-            self._board.put_nodes(self._core.nodes.values())
+            known = self._core.nodes
+            self._board.put_nodes(
+                [known[name] for name in batch.nodes if name in known], batch.nodes - known.keys()
+            )
         next_resize = self._core.next_resize
         rows = batch.rows(self._core, self.standing, self._stored_resize)
         for command in batch.effects:

@@ -57,6 +57,8 @@ class NodeList:
         self._leases = Leases(beat_interval_s, lease_s)
         self._flag = threading.Condition()
         self._stopping = False
+        #: Whether the thread watches no lease and has to be told of the first one.
+        self._sleeps_unlimited = False
         self._thread: Any = None
 
     def restore(self, nodes: Iterable[Node]) -> None:
@@ -71,9 +73,10 @@ class NodeList:
             return f"{event.name!r} is no name for a node"
         if stale is not None:
             return stale
-        host = self._board.node_map.by_name.get(event.name)
-        busy = any(world.live for world in event.worlds) or self._in_use(event.name)
-        if host is not None and host.slots != event.slots and busy:
+        host = self._board.host(event.name)
+        if host is None or host.slots == event.slots:
+            return None
+        if any(world.live for world in event.worlds) or self._board.in_use(event.name):
             return (
                 f"node {event.name} has {many(host.slots, 'slot')} here, not {event.slots}, and "
                 f"processes of jobs: start it with --slots {host.slots}, or end its jobs first"
@@ -88,14 +91,14 @@ class NodeList:
             return f"a node named {name} is connected already"
         return None
 
-    def _in_use(self, name: NodeName) -> bool:
-        return any(node["used"] for node in self._board.nodes() if node["name"] == name)
-
     def registered(self, node: NodeName) -> None:
         """Watch a node from now on."""
         with self._flag:
             self._leases.open(node, time.monotonic())
-            self._flag.notify()
+            # A new lease ends after all others. So only a thread that sleeps without a limit has to
+            # be woken: else each of 1000 registrations would make it look at all leases.
+            if self._sleeps_unlimited:
+                self._flag.notify()
 
     def beat(self, node: NodeName, beat: node_pb2.Beat) -> bool:
         """Note a sign of life and what the node says of its jobs; False: it has no lease now."""
@@ -127,7 +130,9 @@ class NodeList:
             with self._flag:
                 if self._stopping:
                     return
-                if late := oversleep(self._flag, self._sleep()):
+                pause_s = self._sleep()
+                self._sleeps_unlimited = pause_s is None
+                if late := oversleep(self._flag, pause_s):
                     log.warning("this server stood still for %d s, which no node must pay", late)
                     self._leases.forgive(late + HEARD_S, time.monotonic())
             self.look()

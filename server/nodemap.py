@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from pliant.core.ids import NodeName
 from pliant.core.nodes import Node
-from pliant.core.processors import ProcessorMap
+from pliant.core.processors import ProcessorMap, block
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +25,17 @@ class NodeMap:
     """An immutable picture of who has which processors; safe to hand to other threads."""
 
     def __init__(self, nodes: Iterable[Node] = ()) -> None:
-        self.hosts: Sequence[Host] = sorted(
-            (Host(node.name, node.first, node.slots, node.address) for node in nodes),
-            key=lambda host: host.first,
-        )
+        self._take(Host(node.name, node.first, node.slots, node.address) for node in nodes)
+
+    @classmethod
+    def of(cls, hosts: Iterable[Host]) -> NodeMap:
+        """Return the map of hosts in any order."""
+        made = cls()
+        made._take(hosts)
+        return made
+
+    def _take(self, hosts: Iterable[Host]) -> None:
+        self.hosts: Sequence[Host] = sorted(hosts, key=lambda host: host.first)
         self.by_name = {host.name: host for host in self.hosts}
         self._firsts = [host.first for host in self.hosts]
 
@@ -50,10 +57,20 @@ class NodeMap:
         return [name for name, _ in self.split(processors)]
 
     def split(self, processors: ProcessorMap) -> list[tuple[NodeName, ProcessorMap]]:
-        """The processors by node, nodes without any left out."""
+        """Return the processors by node, in order; processors of no node are left out.
+
+        The time depends on the number of nodes that have some of them, not on all nodes.
+        """
         parts = []
-        for host in self.hosts:
-            part = processors & ((1 << host.slots) - 1) << host.first
-            if part:
+        while processors:
+            lowest = (processors & -processors).bit_length() - 1
+            place = bisect_right(self._firsts, lowest)
+            host = self.hosts[place - 1] if place else None
+            if host is not None and lowest < host.first + host.slots:
+                part = processors & block(host.first, host.slots)
                 parts.append((host.name, part))
+            else:  # a gap, up to the next node
+                end = self._firsts[place] if place < len(self._firsts) else processors.bit_length()
+                part = processors & block(lowest, end - lowest)
+            processors ^= part
         return parts

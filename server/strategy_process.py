@@ -30,8 +30,9 @@ log = logging.getLogger(__name__)
 LOADING_S = 30.0
 #: A larger answer is no plan.
 MOST_BYTES = 1 << 26
-#: A killed child is waited for this long; one that takes longer is collected later.
-_COLLECT_S = 0.2
+#: Seconds to wait for a child that was killed or has closed its pipes. A process takes long to
+#: end on a busy machine; one that takes longer is collected later.
+_COLLECT_S = 2.0
 _CHUNK = 1 << 16
 
 
