@@ -90,7 +90,8 @@ def test_processors_are_split_without_a_look_at_every_node() -> None:
 def test_the_parts_of_processors_are_those_of_each_node(
     shape: list[tuple[int, int]], wanted: set[int]
 ) -> None:
-    nodes, first = [], 0
+    nodes: list[Node] = []
+    first = 0
     for gap, slots in shape:
         nodes.append(Node(NodeName(f"n{len(nodes)}"), first + gap, slots))
         first += gap + slots
