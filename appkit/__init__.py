@@ -32,6 +32,7 @@ from pliant.appkit.errors import (
     RegistrationMismatch,
     RequestError,
     StaleHandle,
+    UnsupportedOperation,
 )
 from pliant.appkit.grids import CyclicArray
 from pliant.appkit.items import Items
@@ -79,6 +80,7 @@ __all__ = [
     "SizesError",
     "StaleHandle",
     "State",
+    "UnsupportedOperation",
     "Wish",
     "malleable",
 ]

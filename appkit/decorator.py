@@ -21,6 +21,7 @@ from pliant.appkit.membership import Membership, Phase
 from pliant.appkit.newcomer import end_now
 from pliant.appkit.resize import Belongings
 from pliant.appkit.saving import Checkpoints
+from pliant.appkit.unsupported import refuse_unsupported
 from pliant.core.sizes import Sizes, parse_sizes
 
 P = ParamSpec("P")
@@ -149,6 +150,7 @@ def _checkpoint_folder(environment: Environment | None) -> Path | None:
 def _membership(environment: Environment | None) -> Membership:
     if environment is None:
         return Membership(MPI.COMM_WORLD.Dup())
+    refuse_unsupported()
     if environment.joins:
         return Membership(None, environment.epoch)
     acquaint(MPI.COMM_WORLD)

@@ -16,6 +16,7 @@
     ├── CheckpointError       a checkpoint cannot be written, or not be gone on from
     ├── RequestError          a request asks for what cannot be (a ValueError, too)
     ├── NoMPILibrary          mpi4py finds no MPI library (an ImportError, too)
+    ├── UnsupportedOperation  an MPI operation cannot work in a job that grows
     └── ResizeFailed          a resize was rolled back; internal, its text goes to the server
     JobLeave (BaseException)  this process leaves the job: unwinds main() and ends with code 0
     SizesError (ValueError)   sizes= is not in the size grammar; of pliant.core.sizes
@@ -72,6 +73,10 @@ class StateError(AppkitError, TypeError):
 
 class RequestError(AppkitError, ValueError):
     """A request for other sizes asks for what the program cannot have."""
+
+
+class UnsupportedOperation(AppkitError):
+    """An MPI operation was called that cannot work on the ranks of a job that grows."""
 
 
 class ResizeFailed(AppkitError):

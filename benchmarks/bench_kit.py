@@ -93,6 +93,23 @@ def _pliant(*arguments: str) -> None:
         raise SystemExit(f"{' '.join(command)} ended with {done.returncode}: {done.stderr}")
 
 
+def in_namespace(program: str, transport: str) -> int:
+    """Run a benchmark for one transport and return its exit code.
+
+    ucx takes the outer interface of the machine unless there is only loopback, so it runs in a
+    network namespace of its own. That needs root; otherwise ucx is skipped.
+    """
+    command = [sys.executable, program, transport]
+    if transport == "ucx":
+        if os.geteuid() != 0:
+            print("ucx: skipped, a network namespace of its own needs root")
+            return 0
+        helper = str(Path(__file__).parent / "loopback_up.py")
+        script = '"$0" "$1" && shift && exec "$@"'
+        command = ["unshare", "-n", "sh", "-c", script, sys.executable, helper, *command]
+    return subprocess.run(command, check=False).returncode
+
+
 def figures(samples: Sequence[float], unit: float = 1e3) -> str:
     """``p50 p95 [min-max] n`` of samples in seconds, printed in milliseconds."""
     scaled = sorted(sample * unit for sample in samples)

@@ -8,14 +8,11 @@ latency between ranks of one node, within the first world and across two worlds.
 
 from __future__ import annotations
 
-import os
 import statistics
-import subprocess
 import sys
 import time
-from pathlib import Path
 
-from bench_kit import APPS, cluster, figures, verdict
+from bench_kit import APPS, cluster, figures, in_namespace, verdict
 
 from pliant.client.api import Client, Event
 
@@ -111,18 +108,7 @@ def main(arguments: list[str]) -> int:
     """Measure every transport, ucx in a network namespace of its own."""
     if arguments:
         return 0 if measure(arguments[0]) else 1
-    codes = []
-    for transport in TRANSPORTS:
-        command = [sys.executable, __file__, transport]
-        if transport == "ucx":
-            if os.geteuid() != 0:
-                print("ucx: skipped, a network namespace of its own needs root")
-                continue
-            helper = str(Path(__file__).parent / "loopback_up.py")
-            script = '"$0" "$1" && shift && exec "$@"'
-            command = ["unshare", "-n", "sh", "-c", script, sys.executable, helper, *command]
-        codes.append(subprocess.run(command, check=False).returncode)
-    return max(codes)
+    return max(in_namespace(__file__, transport) for transport in TRANSPORTS)
 
 
 if __name__ == "__main__":

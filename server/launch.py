@@ -16,9 +16,7 @@ from pliant.server.nodemap import Host, NodeMap
 from pliant.server.program import Program
 from pliant.server.worlds import World
 
-#: For jobs that may grow. MPICH takes all ranks of a world that was joined later for one node, so
-#: ranks of two worlds disagree about who shares a node, and a collective that works by node hangs.
-#: These settings choose the algorithms that do not ask; jobs of one size keep the faster ones.
+#: Algorithms for collectives that do not ask which ranks share a node; see JOINED_WORLDS.
 FLAT_COLLECTIVES = {
     "MPIR_CVAR_ENABLE_SMP_COLLECTIVES": "0",
     "MPIR_CVAR_ALLGATHER_COMPOSITION": "2",
@@ -30,6 +28,19 @@ FLAT_COLLECTIVES = {
     "MPIR_CVAR_REDUCE_COMPOSITION": "3",
     "MPIR_CVAR_SCAN_INTRA_ALGORITHM": "recursive_doubling",
 }
+
+#: For jobs that may grow. MPICH knows on which node a rank is only for the ranks of its own world,
+#: and takes all ranks of a world that was joined later for one node. So ranks of two worlds
+#: disagree about who shares a node, and an operation that works node by node hangs. The algorithms
+#: above help most collectives, but not windows, Ireduce or Comm.Idup (measured with
+#: benchmarks/bench_operations.py). NOLOCAL helps all: every rank is a node of its own. Its price is
+#: that ranks of a node talk through the transport (benchmarks/bench_locality.py), so jobs of one
+#: size keep shared memory.
+JOINED_WORLDS = {**FLAT_COLLECTIVES, "MPIR_CVAR_NOLOCAL": "1"}
+
+#: For all jobs with the transport ofi. MPICH 5.0.2 divides by zero (SIGFPE) when it sends a struct
+#: datatype of different basic types over ofi without packing it first.
+PACKED_DATATYPES = {"MPIR_CVAR_CH4_OFI_ENABLE_PT2PT_NOPACK": "0"}
 
 
 #: Linux may stamp a file with a time that is older than the write by one tick of the kernel.
@@ -64,7 +75,8 @@ def start_orders(
     settings = {
         "MPIR_CVAR_CH4_NETMOD": around.transport,
         "FI_TCP_IFACE": around.interface,
-        **(FLAT_COLLECTIVES if may_grow else {}),
+        **PACKED_DATATYPES,
+        **(JOINED_WORLDS if may_grow else {}),
     }
     hosts = [nodes.host(processor) for processor in world.processors]
     # Made once: what is as long as there are nodes would take the square of them in all.
