@@ -1,10 +1,11 @@
 """Applications register, leave, come back: what their coordinators say of themselves."""
 
-from pliant.core import ending, resizing, transaction
+from pliant.core import ending, leaving, resizing, transaction
 from pliant.core.commands import SendWithdraw
 from pliant.core.events import ApplicationLeft, ApplicationRegistered, ResizeDecided
 from pliant.core.jobs import BEFORE_GO, Job, ResizeStage
 from pliant.core.lifecycle import JobState
+from pliant.core.processors import of
 from pliant.core.state import State
 from pliant.core.words import many
 
@@ -35,9 +36,10 @@ def registered(state: State, event: ApplicationRegistered) -> None:
 def _is_leaver(job: Job, event: ApplicationRegistered) -> bool:
     """Whether this was the coordinator: it has left the job and lives on for a moment."""
     resize = job.resize
-    if resize is None or resize.stage is not ResizeStage.RELEASE:
-        return False
-    return (event.epoch, event.processors) == (job.epoch - 1, resize.before)
+    if resize is not None and resize.stage is ResizeStage.RELEASE:
+        return (event.epoch, event.processors) == (job.epoch - 1, resize.before)
+    # A leaving rank for which the job has stopped waiting.
+    return event.epoch < job.epoch and bool(of(event.processors[:1]) & leaving.lingering(job))
 
 
 def _settle_open_resize(state: State, job: Job, event: ApplicationRegistered, again: bool) -> None:

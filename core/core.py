@@ -11,6 +11,7 @@ from pliant.core import (
     events,
     fencing,
     lateness,
+    leaving,
     measuring,
     membership,
     negotiator,
@@ -36,6 +37,15 @@ from pliant.core.state import State
 from pliant.core.timers import TimerKind
 
 Handler = Callable[[State, Any], None]
+
+#: Timers that concern a job as a whole.
+_JOB_TIMERS: dict[TimerKind, Callable[[State, Job], None]] = {
+    TimerKind.START: lateness.start_over,
+    TimerKind.END: lateness.end_over,
+    TimerKind.STRAGGLERS: lateness.stragglers_over,
+    TimerKind.LEAVERS: leaving.time_over,
+    TimerKind.REQUEST: requests.deadline_over,
+}
 
 #: Which room of the house deals with which event.
 HANDLERS: dict[type, Handler] = {
@@ -155,18 +165,12 @@ class Core:
             state.plan_due = True
         elif timer.kind in (TimerKind.LIMIT, TimerKind.ESTIMATE):
             ending.time_over(state, job, timer)
-        elif timer.kind is TimerKind.START:
-            lateness.start_over(state, job)
-        elif timer.kind is TimerKind.END:
-            lateness.end_over(state, job)
+        elif timer.kind in _JOB_TIMERS:
+            _JOB_TIMERS[timer.kind](state, job)
         elif timer.kind is TimerKind.CUT_OFF:
             pass  # the review after each instant sees to it
-        elif timer.kind is TimerKind.STRAGGLERS:
-            lateness.stragglers_over(state, job)
         elif timer.kind is TimerKind.SAVE:
             suspension.timed_out(state, timer)
-        elif timer.kind is TimerKind.REQUEST:
-            requests.deadline_over(state, job)
         elif timer.kind in (TimerKind.OFFER, TimerKind.RELEASE_TIME):
             negotiator.timed_out(state, timer)
         else:

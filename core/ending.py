@@ -153,7 +153,10 @@ def _sort_out(state: State, job: Job, exits: tuple[Exit, ...]) -> None:
 
 
 def _last_words(state: State, job: Job, exit: Exit) -> None:
-    """Tell for what a newcomer ended whose resize was rolled back: perhaps for that."""
+    """Tell for what a process ended that does not belong to the job (any more).
+
+    It was a newcomer whose resize was rolled back, perhaps because it ended, or it was leaving.
+    """
     if exit.reason and not exit.clean:
         text = f"a newcomer on {state.place(exit.processor)} ended: {exit.reason}"
         state.note("job.warning", text, job)
@@ -199,6 +202,8 @@ def _own_exits(state: State, job: Job, exits: Sequence[Exit]) -> None:
     job.signal = worst.signal
     what = f"{describe(worst)} on {state.place(worst.processor)}{_stage(job)}"
     state.note("job.failed", what, job)
+    # The transport may end ranks that talk to one that has died.
+    job.again |= _lost_a_joining_rank(job) and survival.goes_again(job)
     end(state, job, JobState.FAILED, what)
 
 
@@ -243,11 +248,21 @@ def _others(job: Job, gone: ProcessorMap) -> str:
     return f"{ended} of {total} {has} ended with code 0, the others still run{ranks}"
 
 
+def _lost_a_joining_rank(job: Job) -> bool:
+    """Whether a joining rank died while data were moving."""
+    resize = job.resize
+    if resize is None or resize.stage is not ResizeStage.BEGUN:
+        return False
+    return bool(resize.gone & resize.newcomers & ~job.allocation)
+
+
 def _stage(job: Job) -> str:
     resize = job.resize
     if resize is None or resize.stage in (ResizeStage.TALK, ResizeStage.AGREED):
         return ""
     why = f", taken back: {resize.reason}" if resize.stage is ResizeStage.WITHDRAWING else ""
+    if _lost_a_joining_rank(job):
+        why = f": {resize.reason}"
     return f" in resize {resize.id} (stage {resize.reached}){why}"
 
 

@@ -16,8 +16,13 @@ class Limits:
     #: From GO to the next safe point; then the resize is withdrawn.
     safe_point_timeout_s: float = 120.0
     #: From the safe point to the application's decision, and from a withdrawal to its answer; then
-    #: the job fails. Also for leavers to go; then they are killed.
+    #: the job fails. Also for leaving ranks to exit; then they are killed.
     resize_deadline_s: float = 60.0
+    #: For leaving ranks to exit before the job continues without waiting for them.
+    release_timeout_s: float = 5.0
+    #: For the application to roll back a growth of which a joining rank has died; then the job
+    #: fails. Longer than appkit's limit for connecting the joining ranks (10 s).
+    rollback_timeout_s: float = 12.0
     #: For an application that is suspended to save itself, from its safe point on; then the job
     #: fails.
     save_deadline_s: float = 600.0

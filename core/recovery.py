@@ -6,7 +6,7 @@ Worlds are compared when the nodes register again, transactions after GO when th
 
 from collections.abc import Iterable
 
-from pliant.core import ending, overtime, transaction
+from pliant.core import ending, leaving, overtime, transaction
 from pliant.core.commands import Kill
 from pliant.core.jobs import BEFORE_GO, Job, ResizeStage
 from pliant.core.lifecycle import JobState
@@ -51,6 +51,8 @@ def recover(state: State) -> None:
 
 
 def _transaction(state: State, job: Job) -> None:
+    if leaving.lingering(job):
+        state.timer(TimerKind.LEAVERS, job, state.limits.resize_deadline_s)
     resize = job.resize
     if resize is None:
         return
@@ -61,5 +63,7 @@ def _transaction(state: State, job: Job) -> None:
         state.timer(TimerKind.SAFE_POINT, job, state.limits.safe_point_timeout_s)
     elif resize.stage in (ResizeStage.BEGUN, ResizeStage.WITHDRAWING):
         state.timer(TimerKind.DEADLINE, job, state.limits.resize_deadline_s)
+        if resize.gone & resize.newcomers:
+            state.timer(TimerKind.ROLLBACK, job, state.limits.rollback_timeout_s)
     elif resize.stage is ResizeStage.RELEASE:
-        state.timer(TimerKind.RELEASE, job, state.limits.resize_deadline_s)
+        state.timer(TimerKind.RELEASE, job, state.limits.release_timeout_s)

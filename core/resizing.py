@@ -1,7 +1,7 @@
 """The resize transaction once both sides agree: prepare, go, begun, decided, released."""
 
-from pliant.core import ending, overtime, transaction
-from pliant.core.commands import Answer, Kill, Launch, OpenStandby, SendGo
+from pliant.core import ending, leaving, overtime, survival, transaction
+from pliant.core.commands import Answer, Launch, OpenStandby, SendGo
 from pliant.core.events import (
     ResizeBegun,
     ResizeDecided,
@@ -70,8 +70,8 @@ def standby_ready(state: State, event: StandbyReady) -> None:
 def _go(state: State, job: Job, resize: Resize) -> None:
     resize.stage = ResizeStage.GO
     gone = resize.leaving
-    leaving = tuple([rank for rank, p in enumerate(resize.before) if gone >> p & 1])
-    state.emit(SendGo(job.id, job.run, resize.id, job.epoch + 1, leaving, resize.joining))
+    ranks = tuple([rank for rank, p in enumerate(resize.before) if gone >> p & 1])
+    state.emit(SendGo(job.id, job.run, resize.id, job.epoch + 1, ranks, resize.joining))
     state.timer(TimerKind.SAFE_POINT, job, state.limits.safe_point_timeout_s)
     state.note("resize.go", "GO: waits for the next safe point", job, resize=resize.id)
 
@@ -112,6 +112,8 @@ def roll_back(state: State, job: Job, stage: str, reason: str) -> None:
     resize = job.resize
     if resize is None:
         return
+    if resize.stage is ResizeStage.BEGUN and resize.reason:
+        reason = f"{reason}: {resize.reason}" if reason else resize.reason
     state.note(
         "resize.rolled_back",
         f"rolled back in stage {stage}: {reason}",
@@ -131,7 +133,7 @@ def roll_back(state: State, job: Job, stage: str, reason: str) -> None:
 
 
 def _commit(state: State, job: Job, resize: Resize, event: ResizeDecided) -> None:
-    leaving, before = resize.leaving, job.size
+    before = job.size
     overtime.book_work(state, job, resize.begun)
     job.ranks, job.epoch = resize.after, event.epoch
     job.refusals = job.vain = 0
@@ -150,7 +152,7 @@ def _commit(state: State, job: Job, resize: Resize, event: ResizeDecided) -> Non
         cause=resize.cause,
         **{"from": before},
     )
-    if not leaving:
+    if not resize.leaving:
         job.resize = None
         state.step(job, JobState.RUNNING, f"runs on {many(job.size, 'processor')}")
         _lost_newcomers(state, job, resize)
@@ -161,8 +163,8 @@ def _commit(state: State, job: Job, resize: Resize, event: ResizeDecided) -> Non
         job.steady_until = state.now + state.limits.quiet_s
         state.timer(TimerKind.QUIET, job, state.limits.quiet_s)
     resize.stage, resize.reason = ResizeStage.RELEASE, ""
-    job.reason = f"runs on {many(job.size, 'processor')}, {count(leaving)} leaving"
-    state.timer(TimerKind.RELEASE, job, state.limits.resize_deadline_s)
+    job.reason = f"runs on {many(job.size, 'processor')}, {count(resize.leaving)} leaving"
+    state.timer(TimerKind.RELEASE, job, state.limits.release_timeout_s)
     transaction.free_processors(state, job, resize.gone)
     transaction.finish_release(state, job)
     transaction.start_promised(state)
@@ -205,7 +207,9 @@ def timed_out(state: State, timer: Timer) -> None:
         case TimerKind.DEADLINE, (ResizeStage.BEGUN | ResizeStage.WITHDRAWING):
             _no_word(state, job, resize)
         case TimerKind.RELEASE, ResizeStage.RELEASE:
-            _kill_leavers(state, job, resize)
+            leaving.stop_waiting(state, job)
+        case TimerKind.ROLLBACK, ResizeStage.BEGUN:
+            _not_rolled_back(state, job, resize)
         case _:
             pass
 
@@ -221,16 +225,14 @@ def _no_word(state: State, job: Job, resize: Resize) -> None:
     ending.end(state, job, JobState.FAILED, text)
 
 
-def _kill_leavers(state: State, job: Job, resize: Resize) -> None:
-    """End leavers that stay, and look again: the order to end them may get lost."""
-    staying_on = resize.leaving & job.held
-    if not staying_on:  # a Kill of no processors would end the whole job
+def _not_rolled_back(state: State, job: Job, resize: Resize) -> None:
+    """A joining rank has died, and the application is stuck in MPI: end it, perhaps to restart."""
+    if not resize.gone & resize.newcomers:
         return
-    if not resize.reason:
-        resize.reason = "leavers that stayed are killed"
-        state.note("job.warning", resize.reason, job, resize=resize.id)
-    state.emit(Kill(job.id, job.run, staying_on, 0.0))
-    state.timer(TimerKind.RELEASE, job, state.limits.resize_deadline_s)
+    waited = f"not rolled back within {state.limits.rollback_timeout_s:g} s (stage {resize.stage})"
+    job.again |= survival.goes_again(job)
+    text = f"resize {resize.id} failed: {resize.reason}; {waited}"
+    ending.end(state, job, JobState.FAILED, text)
 
 
 def requested(state: State, event: ResizeRequested) -> None:

@@ -19,8 +19,12 @@ class TimerKind(StrEnum):
     SAFE_POINT = "safe_point"
     #: The application has begun and not reported.
     DEADLINE = "deadline"
-    #: Leavers of a committed shrink have not gone.
+    #: Leaving ranks of a committed shrink have not exited: the job continues without them.
     RELEASE = "release"
+    #: They still have not exited: kill them.
+    LEAVERS = "leavers"
+    #: A joining rank has died, and the application has not rolled the growth back.
+    ROLLBACK = "rollback"
     #: A stage of a suspension is overdue.
     SAVE = "save"
     #: A node has not reported that the job's processes run.

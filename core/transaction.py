@@ -149,12 +149,28 @@ def newcomer_gone(state: State, job: Job, exit: Exit, what: str) -> None:
         return
     resize.gone |= 1 << exit.processor
     state.touch(job)
+    if resize.stage is ResizeStage.BEGUN:
+        _joining_rank_lost(state, job, resize, exit, what)
+        return
     reason = f"a newcomer on {state.place(exit.processor)} ended: {what}"
     if resize.stage is ResizeStage.PREPARE:
         withdraw(state, job, reason, quiet=True)
     elif resize.stage is ResizeStage.GO:
         ask_back(state, job, resize, reason)
-    # Once begun, the application finds out by itself and reports; the deadline bounds it.
+
+
+def _joining_rank_lost(state: State, job: Job, resize: Resize, exit: Exit, what: str) -> None:
+    """Give the application a short time to roll a growth back, of which a rank has died.
+
+    It notices the death by itself: the coordinator has a connection to each joining rank. If a
+    process is stuck in a call of MPI that cannot be interrupted, it will never return.
+    """
+    if resize.reason:
+        return  # the first one is told
+    rank, place = resize.after.index(exit.processor), state.place(exit.processor)
+    resize.reason = f"joining rank {rank} on {place} died while data were moving ({what})"
+    state.note("job.warning", resize.reason, job, resize=resize.id)
+    state.timer(TimerKind.ROLLBACK, job, state.limits.rollback_timeout_s)
 
 
 def ask_back(state: State, job: Job, resize: Resize, reason: str) -> None:

@@ -50,6 +50,10 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     safe_point_timeout_s: float = _DEFAULT.safe_point_timeout_s
     #: An application has this long to report once it has begun, or to answer a withdrawal.
     resize_deadline_s: float = _DEFAULT.resize_deadline_s
+    #: Leaving ranks have this long to exit before their job continues without waiting for them.
+    release_timeout_s: float = _DEFAULT.release_timeout_s
+    #: An application has this long to roll back a growth of which a joining rank has died.
+    rollback_timeout_s: float = _DEFAULT.rollback_timeout_s
     #: An application that is suspended has this long to save itself, from its safe point on.
     save_deadline_s: float = _DEFAULT.save_deadline_s
     #: Folder of the jobs' checkpoints, shared by all nodes; empty: in the state folder.

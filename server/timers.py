@@ -17,6 +17,8 @@ ANSWERS = frozenset(
         TimerKind.SAFE_POINT,
         TimerKind.DEADLINE,
         TimerKind.RELEASE,
+        TimerKind.LEAVERS,
+        TimerKind.ROLLBACK,
         TimerKind.SAVE,
         TimerKind.START,
         TimerKind.END,
