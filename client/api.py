@@ -52,6 +52,16 @@ class Job:
     command: Any = ""
     memory_bytes: int | None = None
     major_faults: int | None = None
+    #: When it must have ended; None: no deadline was agreed on.
+    deadline: float | None = None
+    #: The contract: ``deadline_s`` (from ``submit``), ``profit``, ``soft``, ``penalty``.
+    contract: Mapping[str, float] | None = None
+    #: What the strategy promised when it accepted the job; empty: nothing.
+    promise: str = ""
+    #: When the strategy promised to start it.
+    promised_start: float | None = None
+    #: When it ends by its estimate, or by the promise; known of jobs with a contract.
+    expected_end: float | None = None
 
     @property
     def final(self) -> bool:
@@ -135,7 +145,9 @@ class Client:
                 ``chdir``, ``env``, ``hold``, ``requeue``
                 (when a node is lost: True, False; None: only if it can change its size and has a
                 checkpoint), ``when_cut_off`` (``keep`` or ``stop-after=30s``),
-                ``time_limit_s`` and ``estimate_s``, both in seconds.
+                ``time_limit_s`` and ``estimate_s``, both in seconds, ``deadline_s`` (seconds from
+                now) or ``deadline_at`` (seconds since the epoch), ``profit`` (a number, or a profit
+                function such as ``"1000:soft=0.25:penalty=50"``).
 
         Raises:
             SubmitError: a check of program, files or environment failed; names the field.

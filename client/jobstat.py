@@ -39,6 +39,8 @@ FIELDS = (
 )
 
 _HEADS = ("id", "name", "user", "class", "state", "procs", "sizes", "time", "start", "reason")
+#: Columns that are shown when a job has a contract.
+_CONTRACT_HEADS = ("deadline", "ends", "profit")
 _NAME_LIMIT = 32
 
 
@@ -69,7 +71,7 @@ def _show(options: argparse.Namespace) -> int:
             return watch(lambda: _frame(*_jobs(link, options)), options.every)
         jobs, now = _jobs(link, options)
     if options.json:
-        put_json([pick(job, FIELDS) for job in jobs])
+        put_json([pick(_with_profit(job, now), FIELDS) for job in jobs])
     elif jobs or not options.ids:
         put(jobs_table(jobs, now))
     known = {job["id"] for job in jobs}
@@ -100,9 +102,15 @@ def summary(jobs: Sequence[dict[str, Any]]) -> str:
 
 
 def jobs_table(jobs: Sequence[dict[str, Any]], now: float) -> str:
-    """Return the jobs as a table; `time` is how long one has run, or waited."""
-    rows = [
-        (
+    """Return the jobs as a table; `time` is how long one has run, or waited.
+
+    Columns of contracts are there if a job has one: its deadline, when it is expected to end, and
+    the profit that such an end brings, of the most that was agreed on.
+    """
+    contracts = any(job.get("contract") for job in jobs)
+    rows = []
+    for job in jobs:
+        head = (
             job["id"],
             shorten(job.get("name") or "-", _NAME_LIMIT),
             job.get("user") or "-",
@@ -112,11 +120,39 @@ def jobs_table(jobs: Sequence[dict[str, Any]], now: float) -> str:
             _sizes(job),
             format_duration(elapsed(job, now)),
             format_time(job.get("start"), now),
-            _outcome(job),
         )
-        for job in jobs
-    ]
-    return table(_HEADS, rows, right=frozenset({"id", "procs", "time"}))
+        rows.append((*head, *(_contract(job, now) if contracts else ()), _outcome(job)))
+    heads = (*_HEADS[:-1], *(_CONTRACT_HEADS if contracts else ()), _HEADS[-1])
+    return table(heads, rows, right=frozenset({"id", "procs", "time", "profit"}))
+
+
+def _contract(job: dict[str, Any], now: float) -> tuple[str, str, str]:
+    if not job.get("contract"):
+        return "-", "-", "-"
+    profit = _with_profit(job, now)["profit_now"]
+    agreed = f"{job['contract']['profit']:g}"
+    return (
+        format_time(job["deadline"], now),
+        format_time(job.get("expected_end"), now),
+        f"{'?' if profit is None else format(profit, 'g')}/{agreed}",
+    )
+
+
+def _with_profit(job: dict[str, Any], now: float) -> dict[str, Any]:
+    """Return a job with what its contract is worth at present, if it has one."""
+    if not job.get("contract"):
+        return job
+    from pliant.core.contract import contract_from_record, present_profit
+
+    profit = present_profit(
+        contract_from_record(job["contract"]),
+        state=job["state"],
+        submit=job["submit"],
+        end=job.get("expected_end"),
+        promised=bool(job.get("promise")),
+        now=now,
+    )
+    return {**job, "profit_now": profit}
 
 
 def elapsed(job: dict[str, Any], now: float) -> float | None:

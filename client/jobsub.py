@@ -74,6 +74,18 @@ def _add_size_options(parser: Parser) -> None:
     group.add_argument("--time", type=_span, metavar="T", help="end it after this time: 30m, 2h")
     group.add_argument("--estimate", type=_span, metavar="T", help="how long it may well take")
     group.add_argument(
+        "--deadline",
+        type=_moment,
+        metavar="T",
+        help="when it must have ended, from now or by the clock: 2h, 16:30, 2026-12-24T16:30",
+    )
+    group.add_argument(
+        "--profit",
+        default="",
+        metavar="P",
+        help="what its end in time is worth: 1000, 1000:soft=0.25:penalty=50 (needs --deadline)",
+    )
+    group.add_argument(
         "--requeue",
         action=argparse.BooleanOptionalAction,
         help="whether it is started again when a node is lost under it, from its last checkpoint "
@@ -145,6 +157,17 @@ def _span(text: str) -> float:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
+def _moment(text: str) -> tuple[float | None, float | None]:
+    import time
+
+    from pliant.client.durations import parse_moment
+
+    try:
+        return parse_moment(text, time.time())
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
 def _parse(words: list[str]) -> argparse.Namespace:
     parser = make_parser()
     options = parser.parse_args(words)
@@ -195,8 +218,9 @@ def _directives(program: str) -> list[Directive]:
     return read_directives(program)
 
 
-def _submit(options: argparse.Namespace) -> int:
-    job = build_job(
+def _job(options: argparse.Namespace) -> dict[str, Any]:
+    deadline_s, deadline_at = options.deadline or (None, None)
+    return build_job(
         options.command,
         sizes=options.sizes,
         prefer=options.prefer,
@@ -213,7 +237,14 @@ def _submit(options: argparse.Namespace) -> int:
         when_cut_off=options.when_cut_off,
         time_limit_s=options.time,
         estimate_s=options.estimate,
+        deadline_s=deadline_s,
+        deadline_at=deadline_at,
+        profit=options.profit,
     )
+
+
+def _submit(options: argparse.Namespace) -> int:
+    job = _job(options)
     with Connection() as link:
         number = send_job(link, job)
         if not options.json:

@@ -298,12 +298,16 @@ def build_job(  # noqa: PLR0913 - these are the fields of a job
     when_cut_off: str = "keep",
     time_limit_s: float | None = None,
     estimate_s: float | None = None,
+    deadline_s: float | None = None,
+    deadline_at: float | None = None,
+    profit: str | float = "",
 ) -> dict[str, Any]:
     """Return the job that a ``submit`` request carries.
 
     Raises:
         UsageError: the sizes are not in the grammar, ``open_mode`` is neither ``append`` nor
-            ``truncate``, or ``when_cut_off`` is no policy.
+            ``truncate``, ``when_cut_off`` is no policy, or ``profit`` is no profit function or has
+            no deadline.
         SubmitError: a check failed; names the field and the remedy.
     """
     if not argv:
@@ -336,7 +340,26 @@ def build_job(  # noqa: PLR0913 - these are the fields of a job
         "when_cut_off": check_policy(when_cut_off),
         "time_limit_s": time_limit_s,
         "estimate_s": estimate_s,
+        **_contract(deadline_s, deadline_at, str(profit)),
     }
+
+
+def _contract(deadline_s: float | None, deadline_at: float | None, profit: str) -> dict[str, Any]:
+    """Return the fields of a contract; a job without one has none."""
+    if deadline_s is None and deadline_at is None:
+        if profit:
+            raise UsageError(
+                f"--profit {profit} needs a deadline; add --deadline, as in 2h or 16:30"
+            )
+        return {}
+    from pliant.core.contract import parse_profit
+
+    try:
+        parse_profit(profit, 1.0)
+    except ValueError as error:
+        raise UsageError(f"--profit {error}") from None
+    fields = {"deadline_s": deadline_s, "deadline_at": deadline_at, "profit": profit}
+    return {name: value for name, value in fields.items() if value not in {None, ""}}
 
 
 def _why(error: OSError) -> str:

@@ -1,7 +1,15 @@
 """What the end of a job is worth: Kumar's contract of profit and deadline (2, 4.2)."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+#: Final states of jobs that did not do what was paid for.
+_WITHOUT_PROFIT = frozenset({"FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "REJECTED"})
+
+#: How a profit function is written, for messages.
+PROFIT_FORM = "PROFIT[:soft=FRACTION][:penalty=AMOUNT], as in 1000 or 1000:soft=0.25:penalty=50"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,3 +45,73 @@ class Contract:
         if taken <= self.deadline_s:
             return self.profit * (self.deadline_s - taken) / (self.deadline_s - full)
         return -self.penalty
+
+    def to_record(self) -> dict[str, Any]:
+        """Return the contract as plain data."""
+        return asdict(self)
+
+
+def parse_profit(text: str, deadline_s: float) -> Contract:
+    """Read a profit function: ``1000``, ``1000:soft=0.25``, ``1000:soft=0.25:penalty=50``.
+
+    The job is worth ``1000`` if it ends within the fraction ``soft`` (0.5 unless given) of its
+    deadline. The profit then falls linearly to 0 at the deadline. A job that ends later loses
+    ``penalty`` (0 unless given). Amounts have no unit: they are the site's.
+
+    Args:
+        text: the profit function; empty: the job is worth nothing, it only has a deadline.
+        deadline_s: seconds from the arrival of the job.
+
+    Raises:
+        ValueError: the text is not in this form, or a number is out of range.
+    """
+    amount, *terms = text.split(":") if text.strip() else ["0"]
+    values = {"profit": _amount(text, amount)}
+    for term in terms:
+        name, equals, number = term.partition("=")
+        name = name.strip()
+        if not equals or name not in {"soft", "penalty"} or name in values:
+            raise ValueError(f"{text!r:.60} is not a profit function; write {PROFIT_FORM}")
+        values[name] = _amount(text, number)
+    if values.get("soft", 0.0) > 1:
+        raise ValueError(f"{text!r:.60}: soft is a part of the deadline, from 0 to 1")
+    return Contract(deadline_s, **values)
+
+
+def contract_from_record(record: Mapping[str, Any]) -> Contract:
+    """Make a contract of plain data; fields of a newer version are ignored."""
+    known = ("deadline_s", "profit", "soft", "penalty")
+    return Contract(**{name: record[name] for name in known if name in record})
+
+
+def present_profit(
+    contract: Contract, *, state: str, submit: float, end: float | None, promised: bool, now: float
+) -> float | None:
+    """Return the profit of a job if it ends as expected, or what it brought; None if unknown.
+
+    A job that should have ended already is taken to end now. A job that did not complete costs its
+    penalty if it had been accepted.
+
+    Args:
+        contract: of the job.
+        state: of the job, such as ``RUNNING``.
+        submit: when it was submitted, seconds since the epoch.
+        end: when it ended or is expected to; None: nobody can tell.
+        promised: whether the strategy had accepted it.
+        now: seconds since the epoch.
+    """
+    if state == "COMPLETED" and end is not None:
+        return contract.value(submit, end)
+    if state in _WITHOUT_PROFIT:
+        return -contract.penalty if promised else 0.0
+    return None if end is None else contract.value(submit, max(end, now))
+
+
+def _amount(text: str, number: str) -> float:
+    try:
+        value = float(number)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value < math.inf:
+        raise ValueError(f"{text!r:.60} is not a profit function; write {PROFIT_FORM}")
+    return value

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from math import inf
 from typing import TYPE_CHECKING, Any
 
+from pliant.core import contract_status
 from pliant.core.checkpoints import SaveStage
 from pliant.core.cut_off import when_cut_off
 from pliant.core.ids import JobId
@@ -61,6 +62,7 @@ def _lines(state: State, job: Job, now: float, progress: Mapping[str, Any] | Non
     elif not job.final and job.state is not JobState.HELD:
         yield from _running(job, now)
         yield from _safe_point(job, progress)
+    yield from contract_status.lines(job, now)
     yield f"strategy: {state.strategy}"
 
 

@@ -249,6 +249,8 @@ class Job:
     earmark: ProcessorMap = NONE
     #: What the strategy promised when it accepted the job, for people; empty: nothing.
     promise: str = ""
+    #: When it was promised to start, seconds since the epoch; None: no time was promised.
+    promised_start: float | None = None
     #: Jobs whose release the earmark waits for.
     earmark_from: frozenset[JobId] = frozenset()
     #: Nodes whose part of the first world has not reported yet.

@@ -66,6 +66,10 @@ def commit(state: State, plan: Plan) -> None:
     for start in plan.starts:
         _free_promise(state, start)
         _unpark(state, start)
+    for (
+        acceptance
+    ) in plan.accepts:  # before the starts: a promise is kept for a job that starts, too
+        _accept(state, acceptance)
     for start in plan.starts:
         _start(state, start, promised, donors)
     for offer in plan.expands:
@@ -75,8 +79,6 @@ def commit(state: State, plan: Plan) -> None:
         job = state.jobs.get(rejection.job)
         if job is not None and job.state is JobState.PENDING:
             queueing.close_waiting(state, job, JobState.REJECTED, rejection.reason)
-    for acceptance in plan.accepts:
-        _accept(state, acceptance)
     if plan.wake_at is not None:
         state.emit(SetTimer(Timer(TimerKind.WAKE, JobId(0), 0), plan.wake_at))
     _explain(state, plan)
@@ -194,7 +196,7 @@ def _accept(state: State, acceptance: Acceptance) -> None:
     job = state.jobs.get(acceptance.job)
     if job is None or job.promise or job.state is not JobState.PENDING:
         return
-    job.promise = acceptance.reason or "accepted"
+    job.promise, job.promised_start = acceptance.reason or "accepted", acceptance.start
     data = {} if acceptance.start is None else {"start": acceptance.start}
     state.note("job.accepted", job.promise, job, **data)
     state.explain(job, job.promise)

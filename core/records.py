@@ -9,7 +9,7 @@ from math import inf
 from typing import Any, TypeVar
 
 from pliant.core.checkpoints import Checkpoint, SaveStage, Saving
-from pliant.core.contract import Contract
+from pliant.core.contract import contract_from_record
 from pliant.core.cut_off import CutOff
 from pliant.core.demands import Request, RequestAnswer, RequestOutcome
 from pliant.core.ids import JobId, NodeName, ResizeId
@@ -58,7 +58,7 @@ def job_to_record(job: Job) -> Record:
         "time_limit_s": spec.time_limit_s,
         "requested": spec.requested,
         "speedup": str(spec.speedup),
-        "contract": asdict(spec.contract) if spec.contract else None,
+        "contract": spec.contract.to_record() if spec.contract else None,
         "requeue": spec.requeue,
         "stop_after_s": spec.stop_after_s,
         "state": job.state.value,
@@ -70,6 +70,7 @@ def job_to_record(job: Job) -> Record:
         "ranks": list(job.ranks),
         "held": list(indices(job.held)),
         "promise": job.promise,
+        "promised_start": job.promised_start,
         "earmark": list(indices(job.earmark)),
         "earmark_from": sorted(job.earmark_from),
         "starting": sorted(job.starting),
@@ -117,7 +118,7 @@ def job_from_record(record: Mapping[str, Any]) -> Job:
         time_limit_s=record["time_limit_s"],
         requested=record.get("requested", 0),
         speedup=parse_speedup(record.get("speedup", "linear")),
-        contract=_made(Contract, record["contract"]) if record.get("contract") else None,
+        contract=contract_from_record(record["contract"]) if record.get("contract") else None,
         requeue=record.get("requeue", False),  # before there were three, False forbade it, too
         stop_after_s=record.get("stop_after_s"),
     )
@@ -132,6 +133,7 @@ def job_from_record(record: Mapping[str, Any]) -> Job:
         ranks=tuple(record["ranks"]),
         held=of(record["held"]),
         promise=record.get("promise", ""),
+        promised_start=record.get("promised_start"),
         earmark=of(record["earmark"]),
         earmark_from=frozenset(map(JobId, record["earmark_from"])),
         starting=set(record["starting"]),

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pliant.core import events
+from pliant.core import contract_status, events
 from pliant.core.explain import explain
 from pliant.core.ids import JobId, NodeName
 from pliant.core.processors import NONE, ProcessorMap, block
@@ -166,6 +166,8 @@ class Actions:
         except KeyError:  # its books are closed
             last = (await self._reader.in_thread(lambda reader: reader.history(job)))[-3:]
             text = [f"job {job} ({info['name']}) is {info['state']}", *(e["text"] for e in last)]
+            for ended, _ in await self._read(lambda: self._reader.jobs([job])):
+                text += contract_status.lines(ended, now)
         if info["state"] not in ("PENDING", "HELD") and info["stdout"]:
             text.append(f"what it prints is in {info['stdout']}")
         return {"text": text, "facts": info}

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pliant.core import contract_status
 from pliant.core.cut_off import when_cut_off
 from pliant.core.ids import JobId, NodeName
 from pliant.core.jobs import Job
@@ -247,4 +248,22 @@ def _info(job: Job, summary: Summary, nodes: list[NodeName]) -> Info:
         "stdout": summary.stdout,
         "cwd": summary.cwd,
         "command": summary.command,
+        **_contract(job),
+    }
+
+
+def _contract(job: Job) -> dict[str, Any]:
+    """What was agreed on, and when the job is expected to end; of a job without a contract nothing.
+
+    A list of jobs must not grow for those who use no contract_status.
+    """
+    contract = job.spec.contract
+    if contract is None:
+        return {}
+    return {
+        "deadline": contract.deadline(job.spec.submit),
+        "contract": contract.to_record(),
+        "promise": job.promise,
+        "promised_start": job.promised_start,
+        "expected_end": contract_status.expected_end(job),
     }

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from pliant.core.contract import Contract, parse_profit
 from pliant.core.cut_off import KEEP, parse_when_cut_off
 from pliant.core.ids import JobId
 from pliant.core.jobs import JobSpec, JobType
@@ -58,6 +59,11 @@ class JobRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     when_cut_off: str = KEEP
     time_limit_s: float | None = None
     estimate_s: float | None = None
+    #: When it must have ended: seconds from its submission, or seconds since the epoch.
+    deadline_s: float | None = None
+    deadline_at: float | None = None
+    #: What its end is worth (``core.contract.parse_profit``); needs a deadline.
+    profit: str = ""
     #: The client's own name for this submission: sent again, it gives the same job.
     key: str | None = None
 
@@ -68,6 +74,7 @@ class Submission:
 
     request: JobRequest
     sizes: Sizes
+    contract: Contract | None = None
 
     def spec(self, job: JobId, user: str, uid: int, now: float) -> JobSpec:
         """What the core needs to know."""
@@ -84,6 +91,7 @@ class Submission:
             time_limit_s=request.time_limit_s,
             requeue=request.requeue,
             stop_after_s=parse_when_cut_off(request.when_cut_off),
+            contract=self.contract,
         )
 
     def program(self, spec: JobSpec) -> Program:
@@ -105,8 +113,14 @@ class Submission:
         )
 
 
-def check_submission(raw: object, processors: int) -> Submission:
-    """Check a submission against the grammar and the known cluster, or raise RequestError."""
+def check_submission(raw: object, processors: int, wall: float = 0.0) -> Submission:
+    """Check a submission against the grammar and the known cluster, or raise RequestError.
+
+    Args:
+        raw: what the client sent.
+        processors: of the whole cluster.
+        wall: the wall clock now, seconds since the epoch; absolute deadlines are counted from it.
+    """
     try:
         request = msgspec.convert(raw, JobRequest)
     except msgspec.ValidationError as error:
@@ -114,7 +128,8 @@ def check_submission(raw: object, processors: int) -> Submission:
     _check_program(request)
     _check_times(request)
     _check_policy(request)
-    return Submission(request, _check_sizes(request, processors))
+    contract = _check_contract(request, wall)
+    return Submission(request, _check_sizes(request, processors), contract)
 
 
 def _from_msgspec(text: str) -> RequestError:
@@ -180,6 +195,32 @@ def _check_times(request: JobRequest) -> None:
                 f"{field}: expected more than 0 and at most {LONGEST_S:g} seconds, got {value}",
                 field=field,
             )
+
+
+def _check_contract(request: JobRequest, wall: float) -> Contract | None:
+    """Return the deadline and what the end is worth; None: the job has no deadline."""
+    if request.deadline_s is not None and request.deadline_at is not None:
+        raise RequestError("deadline_s and deadline_at: give one of them", field="deadline_s")
+    deadline_s = request.deadline_s
+    if request.deadline_at is not None:
+        deadline_s = request.deadline_at - wall
+    if deadline_s is None:
+        if request.profit:
+            raise RequestError(
+                f"profit: {request.profit!r:.60} needs a deadline (--deadline)", field="profit"
+            )
+        return None
+    if not (math.isfinite(deadline_s) and deadline_s <= LONGEST_S):
+        raise RequestError(
+            f"deadline: expected at most {LONGEST_S:g} seconds from now, got {deadline_s:g}",
+            field="deadline",
+        )
+    if deadline_s <= 0:
+        raise RequestError(f"deadline: passed {-deadline_s:.0f} s ago", field="deadline")
+    try:
+        return parse_profit(request.profit, deadline_s)
+    except ValueError as error:
+        raise RequestError(f"profit: {error}", field="profit") from None
 
 
 def _check_policy(request: JobRequest) -> None:

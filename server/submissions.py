@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +24,7 @@ from pliant.server.effects import Programs
 from pliant.server.execute import Execute
 from pliant.server.numbers import Numbers
 from pliant.server.program import Program
-from pliant.server.requests import RequestError, check_submission
+from pliant.server.requests import RequestError, Submission, check_submission
 
 #: Submissions stored together at most.
 TOGETHER = 256
@@ -59,9 +60,13 @@ class Submissions:
         self._waiting: list[_New] = []
         self._storing: asyncio.Task[None] | None = None
 
+    def check(self, raw: Any) -> Submission:
+        """Check a job, or raise RequestError."""
+        return check_submission(raw, self._board.processors, time.time())
+
     async def submit(self, raw: Any, user: str, uid: int) -> int:
         """Take a job; when this returns, it survives whatever happens to the server."""
-        submission = check_submission(raw, self._board.processors)
+        submission = self.check(raw)
         request = submission.request
         spec = submission.spec(JobId(self._numbers.next()), user, uid, self._clock.now())
         program = submission.program(spec)

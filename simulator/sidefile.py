@@ -10,6 +10,9 @@ log, whose first line names the columns::
 ``job`` is the number in the log; every other column may be left out, and so may every other value.
 ``kind`` is rigid, moldable (the scheduler chooses the size, once) or malleable (the default).
 ``adaptation_cost`` is seconds per changed processor, ``negotiation_delay`` seconds per talk.
+``deadline`` is seconds from the job's submission, ``profit`` a profit function as in ``jobsub
+--profit``, such as ``1000`` or ``1000:soft=0.25:penalty=50``; a profit needs a deadline.
+A job of which nothing is said but its contract keeps its sizes and kind.
 Lines that start with ``;`` or ``#`` are comments. Jobs that the workload does not have are passed
 over: one file serves any part of a log.
 """
@@ -21,10 +24,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from pliant.core.contract import PROFIT_FORM, Contract, parse_profit
 from pliant.core.sizes import Sizes
 from pliant.simulator.workload import SimJob, Workload, WorkloadError, error_at
 
-COLUMNS = ("job", "kind", "pmin", "pmax", "preferred", "adaptation_cost", "negotiation_delay")
+COLUMNS = (
+    *("job", "kind", "pmin", "pmax", "preferred", "adaptation_cost", "negotiation_delay"),
+    *("deadline", "profit"),
+)
 KINDS = ("rigid", "moldable", "malleable")
 
 
@@ -34,12 +41,14 @@ class Attributes:
 
     line: int
     job: int
+    #: Empty: nothing is said but the contract.
     kind: str = "malleable"
     pmin: int | None = None
     pmax: int | None = None
     preferred: int | None = None
     adaptation_cost: float | None = None
     negotiation_delay: float | None = None
+    contract: Contract | None = None
 
 
 def read_side_file(path: str | Path) -> list[Attributes]:
@@ -117,15 +126,28 @@ class _Row:
         job = self._whole("job", 0)
         if job is None:
             raise self.error("job", "a job number")
-        kind = self.values.get("kind", "").lower() or "malleable"
-        if kind not in KINDS:
+        contract = self._contract()
+        shape = any(self.values.get(name) for name in COLUMNS[1:7])
+        kind = self.values.get("kind", "").lower() or ("malleable" if shape or not contract else "")
+        if kind and kind not in KINDS:
             raise self.error("kind", f"one of {', '.join(KINDS)}")
         pmin, pmax = self._whole("pmin", 1), self._whole("pmax", 1)
         if pmin is not None and pmax is not None and pmin > pmax:
             raise self.error("pmin", f"at most pmax ({pmax})")
         preferred = self._whole("preferred", 1)
         cost, delay = self._seconds("adaptation_cost"), self._seconds("negotiation_delay")
-        return Attributes(self.line, job, kind, pmin, pmax, preferred, cost, delay)
+        return Attributes(self.line, job, kind, pmin, pmax, preferred, cost, delay, contract)
+
+    def _contract(self) -> Contract | None:
+        deadline, profit = self._seconds("deadline"), self.values.get("profit", "")
+        if deadline is None:
+            if profit:
+                raise self.error("deadline", "seconds, because the job has a profit")
+            return None
+        try:
+            return parse_profit(profit, deadline)
+        except ValueError:
+            raise self.error("profit", PROFIT_FORM) from None
 
     def _whole(self, column: str, least: int) -> int | None:
         text = self.values.get(column, "")
@@ -153,6 +175,10 @@ class _Row:
 
 
 def _merged(path: str | Path, job: SimJob, item: Attributes, processors: int | None) -> SimJob:
+    if item.contract is not None:
+        job = dataclasses.replace(job, contract=item.contract)
+    if not item.kind:
+        return job
     low = job.requested if item.pmin is None else item.pmin
     high = max(job.requested, low) if item.pmax is None else item.pmax
     low = min(low, high) if item.pmin is None else low

@@ -38,6 +38,27 @@ def test_what_is_held_besides_is_told_apart(
     assert capsys.readouterr().out.splitlines()[1].split()[5] == shown
 
 
+def test_a_contract_has_columns_where_somebody_has_one(
+    server: Any, make_job: MakeJob, capsys: Capture
+) -> None:
+    contract = {"deadline_s": 100.0, "profit": 8.0, "soft": 0.5, "penalty": 0.0}
+    known = {"submit": 1000.0, "contract": contract, "deadline": 1100.0, "promise": "accepted"}
+    jobs = [
+        make_job(1),
+        make_job(2, **known, expected_end=1075.0),
+        make_job(3, **known, expected_end=None, state="PENDING"),
+    ]
+    server.answers["jobs"] = {"jobs": jobs, "now": 1010.0}
+    assert main([]) == 0
+    head, first, second, third = (line.split() for line in capsys.readouterr().out.splitlines())
+    assert head[-4:-1] == ["deadline", "ends", "profit"]
+    assert first.count("-") >= 3
+    assert "4/8" in second
+    assert "?/8" in third
+    assert main(["--json"]) == 0
+    assert [job.get("profit_now") for job in json.loads(capsys.readouterr().out)] == [None, 4, None]
+
+
 def test_names_cannot_steer_the_terminal(server: Any, make_job: MakeJob, capsys: Capture) -> None:
     server.answers["jobs"] = {"jobs": [make_job(name="\x1b]0;owned\x07\nx")]}
     assert main([]) == 0

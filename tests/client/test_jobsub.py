@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -66,6 +67,50 @@ def test_everything_that_was_said_is_sent(accepting: Any, tmp_path: Path) -> Non
         "time_limit_s": 7200.0,
         "estimate_s": 90.0,
     }
+
+
+@pytest.mark.parametrize(
+    ("words", "sent"),
+    [
+        ([], {}),
+        (["--deadline", "2h"], {"deadline_s": 7200.0}),
+        (
+            ["--deadline", "2h", "--profit", "9:soft=0"],
+            {"deadline_s": 7200.0, "profit": "9:soft=0"},
+        ),
+        (
+            ["--deadline", "2999-01-01"],
+            {"deadline_at": time.mktime((2999, 1, 1, 0, 0, 0, 0, 0, -1))},
+        ),
+    ],
+)
+def test_a_contract_is_sent_by_those_who_have_one(
+    accepting: Any, words: list[str], sent: dict[str, Any]
+) -> None:
+    assert main([*words, "true"]) == 0
+    job = accepting.last["job"]
+    names = ("deadline_s", "deadline_at", "profit")
+    assert {name: job[name] for name in names if name in job} == sent
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--deadline", "soon"], "--deadline"),
+        (["--profit", "9"], "--deadline"),
+        (["--deadline", "2h", "--profit", "much"], "--profit"),
+    ],
+)
+def test_a_contract_that_makes_no_sense_is_wrong_usage(
+    words: list[str], says: str, capsys: Capture
+) -> None:
+    code: object = None
+    try:
+        code = main([*words, "true"])
+    except SystemExit as end:
+        code = end.code
+    assert code == 2
+    assert says in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

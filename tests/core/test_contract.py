@@ -4,7 +4,12 @@ import math
 
 import pytest
 
-from pliant.core.contract import Contract
+from pliant.core.contract import (
+    Contract,
+    contract_from_record,
+    parse_profit,
+    present_profit,
+)
 
 
 def test_value_falls_from_the_soft_to_the_hard_deadline() -> None:
@@ -35,3 +40,48 @@ def test_the_soft_share_may_be_all_or_nothing(soft: float) -> None:
 def test_nonsense_is_refused_with_the_field(field: str, values: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=field):
         Contract(**values)
+
+
+@pytest.mark.parametrize(
+    ("text", "contract"),
+    [
+        ("", Contract(60.0)),
+        ("1000", Contract(60.0, 1000.0)),
+        ("2.5:penalty=1", Contract(60.0, 2.5, penalty=1.0)),
+        ("1000:soft=0.25:penalty=50", Contract(60.0, 1000.0, 0.25, 50.0)),
+        ("1000:penalty=50:soft=1", Contract(60.0, 1000.0, 1.0, 50.0)),
+    ],
+)
+def test_a_profit_function_is_read(text: str, contract: Contract) -> None:
+    assert parse_profit(text, 60.0) == contract
+    assert contract_from_record({**contract.to_record(), "from_a_newer_version": 1}) == contract
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["x", "-1", "nan", "inf", "1:soft", "1:soft=2", "1:soft=x", "1:soft=0:soft=1", "1:hard=1", ":"],
+)
+def test_what_is_no_profit_function_is_refused_with_its_text(text: str) -> None:
+    with pytest.raises(ValueError, match="soft") as error:
+        parse_profit(text, 60.0)
+    assert repr(text) in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("state", "end", "promised", "now", "profit"),
+    [
+        ("RUNNING", 75.0, True, 10.0, 4.0),
+        ("RUNNING", 75.0, True, 90.0, 1.6),  # it should have ended, and may end at any time
+        ("RUNNING", 75.0, True, 101.0, -3.0),
+        ("RUNNING", None, True, 10.0, None),
+        ("COMPLETED", 75.0, True, 1e6, 4.0),
+        ("FAILED", 10.0, True, 1e6, -3.0),
+        ("REJECTED", 10.0, False, 1e6, 0.0),
+    ],
+)
+def test_the_present_profit(
+    state: str, end: float | None, promised: bool, now: float, profit: float | None
+) -> None:
+    contract = Contract(deadline_s=100.0, profit=8.0, penalty=3.0)
+    found = present_profit(contract, state=state, submit=0.0, end=end, promised=promised, now=now)
+    assert found == pytest.approx(profit)

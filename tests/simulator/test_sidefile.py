@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from pliant.core.contract import Contract
 from pliant.core.sizes import Sizes
 from pliant.simulator.sidefile import merge_side_file, read_side_file
 from pliant.simulator.workload import SimJob, Workload, WorkloadError
@@ -32,6 +34,14 @@ def test_attributes_go_to_their_jobs(tmp_path: Path) -> None:
     assert (second.adaptation_cost, second.negotiation_delay) == (0.002, 0.0015)
     assert (str(third.sizes), third.malleable, third.adaptation_cost) == ("4-8", False, None)
     assert (second.work, second.requested, second.estimate_s) == (800.0, 8, 120.0)
+
+
+def test_a_contract_is_added_and_the_job_stays_as_it_is(tmp_path: Path) -> None:
+    text = "job,kind,deadline,profit\n1,,60,1000:soft=0.25\n2,moldable,30,\n3,,,\n"
+    first, second, third = merge_side_file(workload(), side(tmp_path, text)).jobs
+    assert first == replace(workload().jobs[0], contract=Contract(60.0, 1000.0, 0.25))
+    assert (second.contract, second.malleable) == (Contract(30.0), False)
+    assert (third.contract, third.malleable) == (None, True)
 
 
 def test_columns_may_stand_in_any_order_or_be_left_out(tmp_path: Path) -> None:
