@@ -106,6 +106,22 @@ class Why:
     facts: Mapping[str, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class Availability:
+    """What would become of a job if it were submitted, as the strategy in force says."""
+
+    #: None: the strategy cannot say.
+    accepted: bool | None = None
+    #: When it would start, seconds since the epoch; None: not known.
+    start: float | None = None
+    #: On how many processors; 0: not known.
+    processors: int = 0
+    #: The profit that other jobs lose by it; None: the strategy knows no prices.
+    price: float | None = None
+    reason: str = ""
+    strategy: str = ""
+
+
 class Client:
     """A connection to the server of a cluster; use it from one thread at a time.
 
@@ -156,6 +172,22 @@ class Client:
         """
         job = build_job(argv, sizes=str(sizes), **options)
         return send_job(self._link, job)
+
+    def query(self, *argv: str, sizes: str | int = "1", **options: Any) -> Availability:
+        """Ask what would become of a job if it were submitted now; nothing is submitted.
+
+        Args:
+            argv: as for ``submit``.
+            sizes: as for ``submit``.
+            options: as for ``submit``.
+
+        Raises:
+            SubmitError: a check of program, files or environment failed; names the field.
+            UsageError: the sizes are not in the grammar, or there is no program.
+            RequestError: the job is malformed, or too many others ask.
+        """
+        job = build_job(argv, sizes=str(sizes), **options)
+        return _record(Availability, self._link.request("query", job=job))
 
     def jobs(self, ids: Iterable[int] | None = None, *, ended: bool = False) -> list[Job]:
         """Return jobs, in order of their ids.

@@ -34,7 +34,7 @@ _EPILOG = """\
 sizes: 4   2-16   1-64:pow2   4-64:x2   3-30:+3   {1,2,4,6,12}
 in file names: %j is the job's id, %x its name
 exit codes: 0 done, 1 the request failed, 2 wrong usage, 3 no server; with --wait the job's own,
-128 + the signal when a signal ended it
+128 + the signal when a signal ended it; with --query 0 accepted, 1 not accepted or not known
 
   jobsub -n 4 python app.py          a job of 4 processors
   jobsub -n 1-8 --prefer 4 ./solver  one that may change its size
@@ -129,6 +129,12 @@ def _add_place_options(parser: Parser) -> None:
 
 def _add_answer_options(parser: Parser) -> None:
     group = parser.add_argument_group("the answer")
+    group.add_argument(
+        "--query",
+        action="store_true",
+        help="submit nothing: say whether it would be accepted, when, on how many processors and "
+        "at what price",
+    )
     group.add_argument("--wait", action="store_true", help="wait until it ends; exit with its code")
     group.add_argument("--parsable", action="store_true", help="print the id and nothing else")
     group.add_argument("--json", action="store_true", help="print JSON")
@@ -245,6 +251,8 @@ def _job(options: argparse.Namespace) -> dict[str, Any]:
 
 def _submit(options: argparse.Namespace) -> int:
     job = _job(options)
+    if options.query:
+        return _query(options, job)
     with Connection() as link:
         number = send_job(link, job)
         if not options.json:
@@ -260,6 +268,19 @@ def _submit(options: argparse.Namespace) -> int:
     if options.json:
         put_json(final)
     return report_end(final)
+
+
+def _query(options: argparse.Namespace, job: dict[str, Any]) -> int:
+    """Print the strategy's answer; 1 if it would not accept the job, or cannot say."""
+    from pliant.client.availability import answer_text
+
+    with Connection() as link:
+        answer = link.request("query", job=job)
+    if options.json:
+        put_json({name: value for name, value in answer.items() if name not in {"ok", "now"}})
+    else:
+        print(answer_text(answer))
+    return 0 if answer["accepted"] else 1
 
 
 def _help(output: str) -> None:

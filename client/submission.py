@@ -348,9 +348,7 @@ def _contract(deadline_s: float | None, deadline_at: float | None, profit: str) 
     """Return the fields of a contract; a job without one has none."""
     if deadline_s is None and deadline_at is None:
         if profit:
-            raise UsageError(
-                f"--profit {profit} needs a deadline; add --deadline, as in 2h or 16:30"
-            )
+            raise UsageError(f"--profit {profit} needs a deadline: add --deadline, as in 2h")
         return {}
     from pliant.core.contract import parse_profit
 

@@ -268,13 +268,17 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Availability:
-    """Could a job be accepted, when and on how many processors."""
+    """Could a job be accepted, when, on how many processors, and at what price."""
 
-    accepted: bool
+    #: None: the strategy cannot say.
+    accepted: bool | None
     #: Earliest start in seconds since the epoch; None: unknown.
     start: float | None
     processors: int
     reason: str = ""
+    #: The profit that other jobs lose by it, in the unit of their contracts; None: the strategy
+    #: knows no prices.
+    price: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

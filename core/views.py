@@ -1,7 +1,10 @@
 """The state as strategies see it."""
 
+from dataclasses import replace
+
 from pliant.core.ids import JobId
-from pliant.core.jobs import Job, ResizeStage
+from pliant.core.jobs import Job, JobSpec, ResizeStage
+from pliant.core.lifecycle import JobState
 from pliant.core.processors import NONE, ProcessorMap
 from pliant.core.scheduling import (
     NodeView,
@@ -35,6 +38,15 @@ def view(state: State) -> View:
         requests=_requests(state) if state.requests else (),
         suspended=_suspended(state) if state.suspended else (),
     )
+
+
+def question(state: State, spec: JobSpec, now: float) -> tuple[WaitingJob | None, View]:
+    """What a strategy is asked about a job that is not submitted: the job, and the cluster now.
+
+    The job is None if the machine is too small for it at present.
+    """
+    asked = waiting(Job(spec, JobState.PENDING), *state.ledger.capacity)
+    return asked, replace(view(state), now=now)
 
 
 def _requests(state: State) -> tuple[JobId, ...]:

@@ -16,6 +16,7 @@ from pliant.server.board import KEPT_S, Board
 from pliant.server.clock import HybridClock
 from pliant.server.database.reader import Reader
 from pliant.server.execute import Execute
+from pliant.server.queries import Queries
 from pliant.server.requests import RequestError
 from pliant.server.streams import Hub
 from pliant.server.submissions import Submissions
@@ -61,14 +62,16 @@ class Actions:
         *,
         stop: Callable[[], None],
         hub: Hub,
+        queries: Queries,
     ) -> None:
         self._hub = hub
         self._execute, self._board, self._reader = execute, board, reader
         self._submissions, self._clock, self._identity = submissions, clock, identity
-        self._stop = stop
+        self._queries, self._stop = queries, stop
         self._waiters: dict[int, list[asyncio.Future[None]]] = {}
         self._operations: dict[str, Callable[[Request, Peer], Awaitable[Answer]]] = {
             "submit": self._submit,
+            "query": self._query,
             "jobs": self._jobs,
             "nodes": self._nodes,
             "cancel": self._cancel,
@@ -102,6 +105,10 @@ class Actions:
 
     async def _submit(self, request: Request, peer: Peer) -> Answer:
         return {"id": await self._submissions.submit(request.get("job"), peer.user, peer.uid)}
+
+    async def _query(self, request: Request, peer: Peer) -> Answer:
+        answer = await self._queries.answer(request.get("job"), peer.user, peer.uid)
+        return {**answer, "now": self._clock.now()}
 
     async def _jobs(self, request: Request, peer: Peer) -> Answer:
         ids = request.get("ids")
@@ -166,7 +173,7 @@ class Actions:
         except KeyError:  # its books are closed
             last = (await self._reader.in_thread(lambda reader: reader.history(job)))[-3:]
             text = [f"job {job} ({info['name']}) is {info['state']}", *(e["text"] for e in last)]
-            for ended, _ in await self._read(lambda: self._reader.jobs([job])):
+            for ended, _ in await self._reader.in_thread(lambda reader: reader.jobs([job])):
                 text += contract_status.lines(ended, now)
         if info["state"] not in ("PENDING", "HELD") and info["stdout"]:
             text.append(f"what it prints is in {info['stdout']}")

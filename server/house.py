@@ -44,6 +44,7 @@ from pliant.server.node_service import Greeting, NodeService
 from pliant.server.nodelist import NodeList
 from pliant.server.numbers import Numbers
 from pliant.server.planner import Planner
+from pliant.server.queries import Queries
 from pliant.server.rates import Rates
 from pliant.server.remove import Remove
 from pliant.server.rpc import RpcServer
@@ -87,9 +88,12 @@ class House:
         self._programs = Programs(self._reader)
         self._core = Core(config.strategy, config.limits(), policy=config.negotiation)
         self._effects = Effects(self._hub, self._book, self._board, self._programs, self._keyring)
+        self._planner = Planner(
+            config.strategy, config.strategy_options, config.strategy_deadline_s
+        )
         self._execute = Execute(
             self._core,
-            Planner(config.strategy, config.strategy_options, config.strategy_deadline_s),
+            self._planner,
             self._writer,
             self._clock,
             self._effects,
@@ -102,6 +106,22 @@ class House:
         )
         self._nodelist = NodeList(
             self._execute, self._hub, self._board, config.beat_interval_s, config.lease_s
+        )
+        self._submissions = Submissions(
+            self._execute,
+            self._board,
+            self._writer,
+            self._reader,
+            self._programs,
+            self._clock,
+            self._numbers,
+        )
+        self._queries = Queries(
+            self._execute,
+            self._submissions,
+            self._planner,
+            self._clock,
+            config.strategy_deadline_s,
         )
         self._accept: Accept | None = None
         self.address = ""
@@ -120,6 +140,7 @@ class House:
         self._remove.start(self._on_fault)
         self._execute.start(commands, self._on_fault)
         self._nodelist.start(self._on_fault)
+        self._queries.start(self._on_fault)
         self._accept.start(self._on_fault)
         # Last: who reads the address may connect at once.
         write_whole(self._config.run / "server.address", f"{self.address}\n")
@@ -128,6 +149,7 @@ class House:
         """Take no more work, finish what is in flight; jobs go on."""
         if self._accept is not None:
             self._accept.stop()
+        self._queries.stop()
         self._hub.close_all()
         self._rpc.stop()
         self._nodelist.stop()
@@ -253,23 +275,15 @@ class House:
             version=importlib.metadata.version("pliant"),
             uid=os.geteuid(),
         )
-        submissions = Submissions(
-            self._execute,
-            self._board,
-            self._writer,
-            self._reader,
-            self._programs,
-            self._clock,
-            self._numbers,
-        )
         actions = Actions(
             self._execute,
             self._board,
             self._reader,
-            submissions,
+            self._submissions,
             self._clock,
             identity,
             stop=self._stop_server,
             hub=self._hub,
+            queries=self._queries,
         )
         return Accept(self._config.run / "server.sock", actions)

@@ -41,7 +41,7 @@ class Planner:
         options: Mapping[str, object] | None = None,
         deadline_s: float = BUDGET_S,
     ) -> None:
-        self.name = name
+        self.name, self.options = name, options
         self._deadline_s = deadline_s
         self._process: StrategyProcess | None = None
         if is_own(name):
@@ -110,4 +110,5 @@ class Planner:
         log.error("%s", text)
         self.close()
         self._strategy, self.name, self._faults = load_strategy(FALLBACK), FALLBACK, 0
+        self.options = None
         return text

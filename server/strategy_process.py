@@ -17,14 +17,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
-from pliant.core.scheduling import Outcome, Plan, View
-from pliant.server.strategy_worker import LENGTH_BYTES, frame
+from pliant.core.scheduling import Availability, Outcome, Plan, View, WaitingJob
+from pliant.server.strategy_worker import LENGTH_BYTES, Question, frame
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T", Plan, Availability)
 
 #: A strategy may take this long to be loaded when the server is told of it.
 LOADING_S = 30.0
@@ -94,20 +96,30 @@ class StrategyProcess:
         Raises:
             StrategyFaultError: there is none within ``within_s`` seconds, or it is no plan.
         """
+        return self._convert(Plan, self._answer("plan", (view, tuple(outcomes)), within_s))
+
+    def availability(self, job: WaitingJob, view: View, within_s: float) -> Availability:
+        """Ask whether a job could be accepted.
+
+        Raises:
+            StrategyFaultError: no answer came within ``within_s`` seconds, or it makes no sense.
+        """
+        return self._convert(Availability, self._answer("availability", (view, job), within_s))
+
+    def _answer(self, kind: str, question: Question, within_s: float) -> object:
+        """Return the data of an answer of this kind."""
         try:
-            answer = self._guarded(
-                lambda deadline: self._ask((view, tuple(outcomes)), deadline), within_s
-            )
+            answer = self._guarded(lambda deadline: self._ask(question, deadline), within_s)
         except StrategyRefusedError as error:
             self.restart()
             raise StrategyFaultError(str(error)) from None
         match answer:
-            case ("plan", data):
-                return self._read_plan(data)
+            case (str() as found, data) if found == kind:
+                return data
             case ("fault", str() as text):
                 why = text
             case _:
-                why = "answered with something that is no plan"
+                why = f"answered with something that is no {kind}"
         self.restart()
         raise StrategyFaultError(why)
 
@@ -149,7 +161,7 @@ class StrategyProcess:
         self.restart()
         raise StrategyFaultError(why)
 
-    def _ask(self, question: tuple[View, tuple[Outcome, ...]], deadline: float) -> Any:
+    def _ask(self, question: Question, deadline: float) -> Any:
         self._send(frame(question), deadline)
         if not self._ready:
             self._await_ready(deadline)
@@ -164,14 +176,17 @@ class StrategyProcess:
             case _:
                 raise ValueError("not ready, not refused")
 
-    def _read_plan(self, data: object) -> Plan:
+    def _convert(self, kind: type[T], data: object) -> T:
         try:
-            plan = msgspec.convert(data, Plan)
-            json.dumps(plan.memory)
+            made = msgspec.convert(data, kind)
+            if isinstance(made, Plan):
+                json.dumps(made.memory)
         except Exception as error:
             self.restart()
-            raise StrategyFaultError(f"its plan makes no sense: {error}") from None
-        return plan
+            raise StrategyFaultError(
+                f"its {kind.__name__.lower()} makes no sense: {error}"
+            ) from None
+        return made
 
     # ---------------------------------------------------------------- bytes
 

@@ -1,5 +1,7 @@
 """The process in which a strategy runs that is not ours: views come in, plans go out.
 
+It also answers queries: whether a job could be accepted.
+
 ``python -m pliant.server.strategy_worker NAME OPTIONS`` with the options as JSON. It ends when its
 input does, also while the strategy is at work: a server that is gone needs no plan. What the
 strategy prints goes where errors go, to the server's log.
@@ -21,15 +23,15 @@ from typing import BinaryIO
 
 import msgspec
 
-from pliant.core.scheduling import Outcome, Plan, View
+from pliant.core.scheduling import Availability, Outcome, Plan, View, WaitingJob
 from pliant.strategies import OptionError, Strategy, UnknownStrategyError, load_strategy
 
 #: Every message begins with its length, so many bytes with the highest first.
 LENGTH_BYTES = 8
 _PR_SET_PDEATHSIG = 1
 
-#: A view, and how talks ended, if the last plan is to be revised.
-Question = tuple[View, tuple[Outcome, ...]]
+#: A view, and how talks ended, if the last plan is to be revised; or a job that is asked about.
+Question = tuple[View, tuple[Outcome, ...] | WaitingJob]
 
 
 def frame(message: object) -> bytes:
@@ -99,10 +101,17 @@ def _read(requests: BinaryIO, questions: queue.SimpleQueue[Question]) -> None:
         questions.put(pickle.loads(data))
 
 
-def _answer(strategy: Strategy, view: View, outcomes: tuple[Outcome, ...]) -> tuple[object, ...]:
-    """A plan, or what went wrong."""
+def _answer(
+    strategy: Strategy, view: View, what: tuple[Outcome, ...] | WaitingJob
+) -> tuple[object, ...]:
+    """A plan, the answer to a query, or what went wrong."""
     try:
-        plan: object = strategy.plan(view, outcomes)
+        if isinstance(what, WaitingJob):
+            found: object = strategy.is_available(what, view)
+            if not isinstance(found, Availability):
+                return "fault", f"returned {type(found).__name__}, no Availability"
+            return "availability", msgspec.to_builtins(found)
+        plan: object = strategy.plan(view, what)
         if not isinstance(plan, Plan):
             return "fault", f"returned {type(plan).__name__}, no Plan"
         json.dumps(plan.memory)  # which the server will store

@@ -14,9 +14,14 @@ from pliant.core.scheduling import Availability, Outcome, Plan, View, WaitingJob
 class Strategy(ABC):
     """Decides who gets which processors."""
 
-    @abstractmethod
     def is_available(self, job: WaitingJob, view: View) -> Availability:
-        """Could this job be accepted, when, and on how many processors."""
+        """Answer whether this job could be accepted, when, and on how many processors.
+
+        ``jobsub --query`` asks this; nothing is submitted and nothing may change. ``job`` is not
+        among ``view.waiting``. The default says that the strategy cannot say.
+        """
+        del job, view
+        return Availability(None, None, 0, "the strategy does not answer queries")
 
     @abstractmethod
     def allocate_processors(self, view: View) -> Plan:

@@ -15,6 +15,7 @@ is there, whatever that costs.
 """
 
 import math
+from abc import abstractmethod
 
 from pliant.core.ids import JobId
 from pliant.core.processors import count
@@ -115,6 +116,10 @@ class Cycle:
         else:
             self.rejects.append(Rejection(job.id, why))
 
+    def memory(self) -> object:
+        """What is needed next time, as JSON-able values."""
+        return None
+
     def plan(self, memory: object = None) -> Plan:
         """Hand out what is idle and place everybody."""
         book, view = self.book, self.view
@@ -160,11 +165,13 @@ def _in_time(job: WaitingJob, view: View) -> bool:
     return bool(claim_of(job, view).minimum(view.now))
 
 
-def _answer(job: WaitingJob, view: View, plan: Plan) -> Availability:
+def _answer(job: WaitingJob, view: View, cycle: Cycle, plan: Plan) -> Availability:
     """What a plan that was made with a job in the queue says of it."""
     for start in plan.starts:
         if start.job == job.id:
-            return Availability(True, view.now, count(start.processors), "can be started now")
+            size = count(start.processors)
+            (cost,) = (claim.cost for started, claim in cycle.started if started.id == job.id)
+            return Availability(True, view.now, size, "can be started now", cost)
     for rejection in plan.rejects:
         if rejection.job == job.id:
             return Availability(False, None, 0, rejection.reason)
@@ -187,7 +194,21 @@ class ProfitDriven(Strategy):
     def is_available(self, job: WaitingJob, view: View) -> Availability:
         """What would become of it if it were submitted now."""
         shown = with_job(view, job)
-        return _answer(job, shown, self.allocate_processors(shown))
+        cycle = self._cycle(shown)
+        return _answer(job, shown, cycle, self._planned(cycle))
+
+    def allocate_processors(self, view: View) -> Plan:
+        """Decide about whoever is new, keep promises, then share out what is idle."""
+        return self._planned(self._cycle(view))
+
+    @abstractmethod
+    def _cycle(self, view: View) -> Cycle:
+        """The pass that this strategy makes."""
+
+    @staticmethod
+    def _planned(cycle: Cycle) -> Plan:
+        cycle.run()
+        return cycle.plan(cycle.memory())
 
 
 class ProfitSimple(ProfitDriven):
@@ -198,8 +219,6 @@ class ProfitSimple(ProfitDriven):
             is rejected because of what it holds.
     """
 
-    def allocate_processors(self, view: View) -> Plan:
+    def _cycle(self, view: View) -> Cycle:
         """Accept and start, or reject, whoever is new; then share out what is idle."""
-        cycle = Cycle(view, self._grace)
-        cycle.run()
-        return cycle.plan()
+        return Cycle(view, self._grace)

@@ -16,7 +16,7 @@ import math
 
 from pliant.core.ids import JobId
 from pliant.core.processors import count
-from pliant.core.scheduling import Plan, View, WaitingJob
+from pliant.core.scheduling import View, WaitingJob
 from pliant.strategies.profit import Cycle, ProfitDriven
 from pliant.strategies.worth import Claim, claim_of
 
@@ -147,8 +147,6 @@ class ProfitLazy(ProfitDriven):
             is rejected because of what it holds.
     """
 
-    def allocate_processors(self, view: View) -> Plan:
+    def _cycle(self, view: View) -> Cycle:
         """Renew the lookahead, keep promises, decide about new jobs, share out what is idle."""
-        cycle = LazyCycle(view, self._grace)
-        cycle.run()
-        return cycle.plan(cycle.memory())
+        return LazyCycle(view, self._grace)

@@ -43,6 +43,8 @@ class Claim:
     size: int = 0
     #: The size below which nothing is taken from it: Kumar's minpe.
     least: int = 0
+    #: The profit that others lose by its admission.
+    cost: float = 0.0
     #: Its committed allocation, whose last processors go first.
     ranks: tuple[int, ...] = ()
 
@@ -123,6 +125,7 @@ class Book:
             return False
         self.free -= size
         new.size = new.least = size
+        new.cost = loss
         self.claims.append(new)
         return True
 
@@ -138,6 +141,7 @@ class Book:
                 return
             self.free -= above - new.size
             new.size = above
+            new.cost += loss
 
     def hand_out(self) -> None:
         """Give idle processors to those who gain most from them, also if that is nothing."""

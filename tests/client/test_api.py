@@ -23,6 +23,15 @@ def test_submit(server: Any) -> None:
     assert (caught.value.kind, caught.value.field) == ("invalid", "program")
 
 
+def test_a_query_is_typed(server: Any) -> None:
+    answer = {"accepted": True, "start": 5.0, "processors": 2, "price": None, "reason": "free"}
+    server.answers["query"] = {**answer, "strategy": "fcfs", "now": 5.0}
+    with Client() as client:
+        found = client.query("true", sizes=2, deadline_s=60.0, profit=100)
+    assert (found.accepted, found.start, found.processors, found.price) == (True, 5.0, 2, None)
+    assert server.last["job"]["profit"] == "100"
+
+
 def test_jobs_have_types(server: Any, make_job: MakeJob) -> None:
     server.answers["jobs"] = {"jobs": [make_job(1, state="FAILED", exit_code=3, unknown="new")]}
     with Client() as client:

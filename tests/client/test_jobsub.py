@@ -298,3 +298,28 @@ def test_submitting_loads_little(accepting: Any) -> None:
 def test_as_a_program() -> None:
     done = run_python("-m", "pliant.client.jobsub", sys.executable, "-V", check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "12\n", "")
+
+
+@pytest.mark.parametrize(
+    ("answer", "code", "says"),
+    [
+        ({"accepted": True, "start": 1000.0, "processors": 4, "price": 0.0}, 0,
+         "accepted: starts now, on 4 processors, at a price of 0"),
+        ({"accepted": True, "start": 1090.0, "processors": 1}, 0, "starts in 1m30s"),
+        ({"accepted": True, "start": None, "processors": 2}, 0, "not known, on 2 processors: why"),
+        ({"accepted": False, "start": None, "processors": 0}, 1, "rejected: why (strategy fcfs)"),
+        ({"accepted": None, "start": None, "processors": 0}, 1, "not known: why (strategy fcfs)"),
+    ],
+)  # fmt: skip
+def test_a_query_submits_nothing(
+    server: Any, answer: dict[str, Any], code: int, says: str, capsys: Capture
+) -> None:
+    full = {"price": None, "reason": "why", "strategy": "fcfs", "now": 1000.0, **answer}
+    server.answers["query"] = full
+    assert main(["--query", "-n", "2", "--deadline", "2h", "true"]) == code
+    assert server.last["op"] == "query"
+    assert server.last["job"]["deadline_s"] == 7200.0
+    assert says in capsys.readouterr().out
+    assert main(["--query", "--json", "true"]) == code
+    found = json.loads(capsys.readouterr().out)
+    assert found == {name: value for name, value in full.items() if name != "now"}

@@ -6,7 +6,7 @@ import asyncio
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -36,6 +36,7 @@ def make_actions(shell: Shell) -> Actions:
         Identity(1, 1, 0.0, "", "", 999),
         stop=lambda: None,
         hub=shell.hub,
+        queries=cast(Any, None),
     )
 
 

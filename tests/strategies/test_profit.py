@@ -151,6 +151,16 @@ def test_accepted_for_processors_to_come_is_a_promise() -> None:
     assert (found.accepted, found.start, found.processors) == (True, NOW, 7)
 
 
+def test_the_price_of_a_job_is_what_others_lose() -> None:
+    job = new(2, "4", 80, 40, 1000.0)
+    active = (busy(1, 0, 8, "1-8", 80, 20, 100.0),)  # worth 100 on 8, and 0 on 4
+    view = make_view(8, (), active, now=NOW)
+    found = SIMPLE.is_available(job, view)
+    assert (found.accepted, found.processors, found.price) == (True, 4, 100.0)
+    idle = SIMPLE.is_available(job, make_view(8, (), (), now=NOW))
+    assert (idle.processors, idle.price) == (4, 0.0)
+
+
 def test_without_a_contract_it_waits_and_is_never_rejected() -> None:
     active = (busy(1, 0, 8, "1-8", 80, 20, 1000.0),)
     job = new(2, "2-8", 80, None)
