@@ -10,7 +10,7 @@ from numpy.typing import DTypeLike
 
 from pliant.appkit.cells import End, carry_cells
 from pliant.appkit.csr import CsrMatrix
-from pliant.appkit.errors import CheckpointError
+from pliant.appkit.errors import CheckpointError, DistributionError
 from pliant.appkit.filling import fill
 from pliant.appkit.handles import Blocks, Handle
 from pliant.appkit.layout import Layout
@@ -20,6 +20,7 @@ from pliant.appkit.pieces import PieceReader, PieceWriter
 from pliant.appkit.plan import Crossing, Plan, Share, Traffic, plan_blocks, plan_layouts
 from pliant.appkit.registry import Description, Known
 from pliant.appkit.splits import EvenSplit, Split
+from pliant.core.words import many
 
 #: Gets the owned global ranges, one slice per axis, and returns that part.
 Init = Callable[[tuple[slice, ...]], Any]
@@ -99,6 +100,7 @@ class BlockArray(Blocks[_Part]):
     def start_with(self, init: Init | None) -> None:
         """Make this process's part and fill it; for the first start."""
         layout = self._split.now(self._membership.size)
+        self._check_halo(layout)
         self._part = part = _Part(self, layout, self._membership.rank)
         if init is not None:
             index = [slice(0, length) for length in self.shape]
@@ -147,6 +149,27 @@ class BlockArray(Blocks[_Part]):
         """As if it were in even blocks."""
         return plan_blocks(self.shape[self.axis], crossing, self._cell_bytes()).bytes_moved
 
+    def _check_halo(self, layout: Layout) -> None:
+        """Refuse a layout in which the halo of a block reaches beyond its neighbor.
+
+        An exchange between neighbors would leave a part of such a halo unfilled, and no error would
+        say so. Blocks that the program itself left empty do not count.
+
+        Raises:
+            DistributionError: a block is narrower than the halo.
+        """
+        if not self.halo or layout.parts == 1 or not layout.extent:
+            return
+        lengths = [stop - start for start, stop in layout.blocks()]
+        even = isinstance(self._split, EvenSplit)
+        smallest = min(length for length in lengths if length or even)
+        if smallest < self.halo:
+            raise DistributionError(
+                f"array {self.name!r}: halo={self.halo} is wider than the smallest block, which "
+                f"has {many(smallest, 'cell')} on {layout.parts} processes: use fewer processes "
+                f"(sizes=) or a smaller halo"
+            )
+
     def _cell_bytes(self) -> int:
         others = [length for axis, length in enumerate(self.shape) if axis != self.axis]
         return math.prod(others) * self.dtype.itemsize
@@ -161,6 +184,7 @@ class BlockArray(Blocks[_Part]):
     def prepare(self, crossing: Crossing, me: int, known: Known = ()) -> None:
         """Allocate the new part, unless it is there."""
         _, layout = self._split.change(crossing)
+        self._check_halo(layout)
         if me in crossing.new and self._next is None:
             self._next = _Part(self, layout, crossing.new.index(me))
 
@@ -185,7 +209,9 @@ class BlockArray(Blocks[_Part]):
 
     def restore(self, source: PieceReader, rank: int, size: int) -> None:
         """Read the cells of this process's block from the blocks that were written."""
-        part = _Part(self, self._split.now(size), rank)
+        layout = self._split.now(size)
+        self._check_halo(layout)
+        part = _Part(self, layout, rank)
         rows = part.rows(self)
         per_row = math.prod(rows.shape[1:])
         missing = rows.size

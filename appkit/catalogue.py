@@ -60,7 +60,8 @@ class Catalogue(Registrar):
             DuplicateName: the name is taken.
             LateRegistration: inside a loop.
             DistributionError: what ``init`` returned does not fit, ``lengths`` are not those of so
-                many blocks of the axis, or the axis is not as long as ``like`` has rows.
+                many blocks of the axis, the axis is not as long as ``like`` has rows, or the halo
+                is wider than the smallest block.
             ValueError: shape, axis, halo or dtype make no sense.
         """
         full = as_shape(shape)

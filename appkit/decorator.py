@@ -22,7 +22,8 @@ from pliant.appkit.newcomer import end_now
 from pliant.appkit.resize import Belongings
 from pliant.appkit.saving import Checkpoints
 from pliant.appkit.unsupported import refuse_unsupported
-from pliant.core.sizes import Sizes, parse_sizes
+from pliant.core.sizes import Sizes, SizesError, parse_sizes
+from pliant.core.words import many
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -54,9 +55,10 @@ def malleable(
     def decorate(main: Callable[Concatenate[Job, P], R]) -> Callable[P, R]:
         @functools.wraps(main)
         def run(*args: P.args, **kwargs: P.kwargs) -> R:
-            return _Run(read_environment(), allowed, evolving).call(
-                lambda job: main(job, *args, **kwargs)
-            )
+            environment = read_environment()
+            if environment is None and allowed is not None:
+                check_start(allowed, MPI.COMM_WORLD)
+            return _Run(environment, allowed, evolving).call(lambda job: main(job, *args, **kwargs))
 
         return run
 
@@ -75,6 +77,22 @@ def _read_sizes(sizes: object, prefer: object) -> Sizes | None:
         raise ValueError("malleable: prefer= needs sizes=")
     best = None if prefer is None else int(prefer)
     return parse_sizes(sizes, best) if sizes is not None else None
+
+
+def check_start(sizes: Sizes, comm: MPI.Intracomm) -> None:
+    """Compare the processes of a program that runs without Pliant with its sizes.
+
+    One process alone is how programs are tried out, so it only warns.
+
+    Raises:
+        SizesError: there are more processes, and not one of the sizes.
+    """
+    if comm.size in sizes:
+        return
+    text = f"sizes={str(sizes)!r} does not include {many(comm.size, 'process', 'processes')}"
+    if comm.size > 1:
+        raise SizesError(f"malleable: {text}: start the program with one of these sizes")
+    print(f"pliant: {text}; it runs all the same", file=sys.stderr, flush=True)
 
 
 class _Run:
@@ -104,6 +122,7 @@ class _Run:
         try:
             result = main(self._job)
             self._job.joining  # noqa: B018  # raises again a JobLeave that main swallowed
+            self._job.finish()
         except JobLeave:
             # The interpreter ends as usual: exit handlers run, output is flushed, MPI finalized.
             raise SystemExit(0) from None

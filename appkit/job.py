@@ -3,6 +3,7 @@
 import pickle
 import sys
 from collections.abc import Callable, Iterator
+from types import FunctionType
 from typing import TypeVar
 
 import numpy as np
@@ -15,18 +16,35 @@ from pliant.appkit.derived import Derive, DerivedComm
 from pliant.appkit.errors import DistributionError, LoopError
 from pliant.appkit.handles import Handle
 from pliant.appkit.hooks import check_callable
+from pliant.appkit.leaving_loops import REMEDY, left_alone, waiting_for_others
 from pliant.appkit.loops import Loops, Position
+from pliant.appkit.membership import Phase
 from pliant.appkit.plaindata import decode, encode
+from pliant.appkit.registrar import Registrar
 from pliant.appkit.requests import Request
 from pliant.appkit.resize import Belongings, Change
 from pliant.appkit.speeds import site_of
 from pliant.appkit.word import Word
+
+#: What rank 0 tells in the place of a decision's length: it has left the loop.
+_LEFT = -1
 
 T = TypeVar("T")
 #: Gets what is known of a resize; what it returns is not looked at.
 Hook = Callable[[Change], object]
 HookT = TypeVar("HookT", bound=Hook)
 OnOfferT = TypeVar("OnOfferT", bound=OnOffer)
+
+
+def _name_as_written(*bases: type) -> None:
+    """Let Python's own errors name methods as programs do: ``Job.block()``, not its base class."""
+    for base in bases:
+        for name, method in vars(base).items():
+            if isinstance(method, FunctionType) and not name.startswith("_"):
+                method.__qualname__ = f"Job.{name}"
+
+
+_name_as_written(Registrar, Catalogue)
 
 
 class Job(Catalogue):
@@ -273,12 +291,14 @@ class Job(Catalogue):
 
     def _steps(self, n: int, every: int, save_every: int) -> Iterator[int]:
         loops = self._loops
+        self._check_left()
         number = loops.begin(n)
         self._agent.insight.speeds.enter(site_of(sys._getframe(1)))
         try:
             first = self._enter(number)
             if first is None:
                 return
+            loops.left = number
             for it in range(first, n):
                 loops.iteration = it
                 saves = save_every and it > first and it % save_every == 0
@@ -315,6 +335,7 @@ class Job(Catalogue):
                 again; on a newcomer also where the job is in a later loop.
         """
         site = site_of(sys._getframe(1))
+        self._check_left()
         if self._loops.at_site(site):
             self._agent.insight.speeds.enter(site)
             self._agent.insight.speeds.disturb()
@@ -327,6 +348,43 @@ class Job(Catalogue):
             if joins:
                 return
         self._safe_point()
+
+    def finish(self) -> None:
+        """End the program's part in the job in order; collective. Programs never call it.
+
+        Raises:
+            LoopError: processes left the last loop at different iterations.
+        """
+        self._check_left()
+
+    def _check_left(self) -> None:
+        """Agree that all have left the last ``steps`` loop at the same iteration; collective.
+
+        A ``break`` that only some processes take is noticed here on those that took it, and in
+        `_spread` on the others.
+
+        Raises:
+            LoopError: some process has left it elsewhere, or not at all.
+        """
+        loops, member, raw = self._loops, self._member, self._member.raw
+        if not loops.left or loops.active or member.phase is not Phase.MEMBER or raw is None:
+            return
+        loops.left = 0
+        if member.size == 1:
+            return
+        with waiting_for_others(loops.iteration):
+            if self._agent.watches:  # the others may be at a safe point, where rank 0 tells them
+                self._flag[0] = _LEFT
+                raw.Bcast(self._spec, 0)
+                if self._flag[0] != _LEFT:
+                    raise LoopError(left_alone("this process", loops.iteration))
+            ends = np.array([loops.iteration, -loops.iteration], dtype=np.int64)
+            raw.Allreduce(MPI.IN_PLACE, ends, op=MPI.MIN)
+        if ends[0] != -ends[1]:
+            raise LoopError(
+                f"processes left a job.steps loop at different iterations ({ends[0]} to "
+                f"{-ends[1]}, this one at {loops.iteration}): {REMEDY}"
+            )
 
     def _enter(self, number: int) -> int | None:
         """Begin a loop; the iteration to begin with, None: newcomers skip this loop."""
@@ -366,6 +424,8 @@ class Job(Catalogue):
         raw.Bcast(self._spec, 0)
         if not self._flag[0]:
             return None
+        if self._flag[0] < 0:
+            raise LoopError(left_alone("another process", self._loops.iteration))
         buffer = bytearray(text or int(self._flag[0]))
         raw.Bcast([buffer, MPI.BYTE], 0)
         told: Word = pickle.loads(buffer)

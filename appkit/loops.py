@@ -24,6 +24,9 @@ class Loops:
         self.number = 0
         #: Inside a ``steps`` loop.
         self.active = False
+        #: The last ``steps`` loop that this process was in, until all have agreed that they left
+        #: it; 0: none.
+        self.left = 0
         self.iteration = 0
         #: Of the present loop; 0: unknown.
         self.iterations = 0

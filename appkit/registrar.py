@@ -47,21 +47,25 @@ class Registrar:
         return self._member.phase is Phase.JOINING
 
     def state(self, /, **values: Any) -> State:
-        """Register small picklable values, equal on all; at a resize those of rank 0 count.
+        """Register small values, equal on all processes; at a resize those of rank 0 count.
 
         Args:
-            values: the first value of each name; names cannot be added later.
+            values: the first value of each name; names cannot be added later. Scalars, text,
+                containers and numpy arrays are sent as they are, other objects as pickles.
 
         Returns:
             A handle: ``s.name`` reads and assigns.
 
         Raises:
             LateRegistration: inside a loop.
+            StateError: a value cannot be sent to other processes.
             ValueError: a name is one of the handle's own, such as ``__class__``.
         """
         self._check_early("state")
         state = State(self._member, values)
-        self._all.states.append(StateEntry(state))
+        entry = StateEntry(state)
+        entry.check()
+        self._all.states.append(entry)
         return state
 
     def root_only(

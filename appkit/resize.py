@@ -260,7 +260,7 @@ class Executor:
         try:
             states = pack(self._all.states)
         except Exception as error:  # whatever pickle raises
-            return f"a value of job.state cannot be pickled: {error}"
+            return str(error)
         return Header(
             decision.resize,
             decision.epoch,

@@ -170,6 +170,12 @@ class Client:
             UsageError: the sizes are not in the grammar, or there is no program.
             RequestError: the server refuses the job.
         """
+        known = build_job.__kwdefaults__ or {}
+        for name in options:
+            if name not in known:
+                raise TypeError(
+                    f"submit: there is no option {name!r}; there are: {', '.join(known)}"
+                )
         job = build_job(argv, sizes=str(sizes), **options)
         return send_job(self._link, job)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,9 +11,10 @@ import numpy as np
 import pytest
 
 from pliant.appkit.decorator import malleable
-from pliant.appkit.errors import DistributionError
+from pliant.appkit.errors import DistributionError, StateError
 from pliant.appkit.job import Job
 from pliant.appkit.loops import Loops
+from pliant.appkit.plan import Crossing
 from pliant.appkit.resize import Belongings
 from rankkit import member
 
@@ -96,3 +98,29 @@ def test_any_other_name_is_one_of_a_state(job: Job) -> None:
     state.self += 10
     assert (state.self, state.values, state.check, state.names, state.mro) == (11, 2, 3, 4, 5)
     assert "self=11" in repr(state)
+
+
+def test_a_halo_wider_than_the_smallest_block_is_refused(job: Job) -> None:
+    words = "halo=2 is wider than the smallest block, which has 1 cell on 3 processes"
+    with pytest.raises(DistributionError, match=words):
+        job.block("u", 5, halo=2)
+    job.block("wide", 6, halo=2)
+    job.block("own", 6, halo=2, lengths=lambda size: [3] * 2 + [0] * (size - 2))
+    array = job.block("grown", 8, halo=2)
+    with pytest.raises(DistributionError, match=r"array 'grown': .* on 5 processes"):
+        array.prepare(Crossing.growth(3, 5), 0)
+
+
+def test_a_state_that_cannot_be_sent_is_refused_when_it_is_registered(job: Job) -> None:
+    with pytest.raises(StateError, match=r"'f' in job.state, a function, cannot be pickled"):
+        job.state(fine=1, f=lambda: 0)
+    assert job._all.states == []
+
+
+def test_python_names_methods_as_programs_do(job: Any) -> None:
+    for call, name in (
+        (partial(job.block, "u", 5, hallo=1), "Job.block"),
+        (job.root_only, "Job.root_only"),
+    ):
+        with pytest.raises(TypeError, match=rf"^{name}\(\)"):
+            call()

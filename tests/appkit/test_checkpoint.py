@@ -42,7 +42,7 @@ def kinds(membership: Membership) -> list[Any]:
     return [
         BlockArray(membership, "rows", (11, 3), axis=0, halo=1, dtype="f8"),
         BlockArray(membership, "columns", (2, 7), axis=-1, halo=0, dtype="i2"),
-        BlockArray(membership, "few", (4,), axis=0, halo=2, dtype="c16"),
+        BlockArray(membership, "few", (4,), axis=0, halo=0, dtype="c16"),
         BlockArray(membership, "none", (0, 3), axis=0, halo=0, dtype="f8"),
         ReplicatedArray(membership, "table", (5, 2), "f4"),
     ]
@@ -129,7 +129,7 @@ def test_any_shape_and_axis(
     before, after = sizes
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pieces, "CHUNK_BYTES", chunk)
-        make = {"axis": axis % len(shape), "halo": 1, "dtype": "f8"}
+        make = {"axis": axis % len(shape), "halo": 0, "dtype": "f8"}
         written: list[Piece] = []
         for rank in range(before):
             array = BlockArray(member(rank, before), "a", tuple(shape), **make)  # type: ignore[arg-type]

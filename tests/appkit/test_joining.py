@@ -257,11 +257,11 @@ def test_a_function_that_fails_at_a_size_is_rolled_back(
 
 
 def test_a_state_that_cannot_be_sent_is_rolled_back(run: Run) -> None:
-    app = run("state = job.state(f=lambda: 0)", LOOP)
+    app = run("state = job.state(f=0)\nif not job.joining: state.f = lambda: 0", LOOP)
     outcome = app.grow(1)
     assert not outcome.committed
     assert outcome.stage == "check"
-    assert "cannot be pickled" in outcome.reason
+    assert "the value of 'f' in job.state, a function, cannot be pickled" in outcome.reason
     forget_newcomers(app)
     finish(app)
 

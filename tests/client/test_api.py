@@ -21,6 +21,8 @@ def test_submit(server: Any) -> None:
     with pytest.raises(SubmitError) as caught:
         Client().submit("./missing")
     assert (caught.value.kind, caught.value.field) == ("invalid", "program")
+    with pytest.raises(TypeError, match=r"submit: there is no option 'size'; there are: sizes, "):
+        Client().submit(sys.executable, size="4")
 
 
 def test_a_query_is_typed(server: Any) -> None:

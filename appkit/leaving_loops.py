@@ -1,0 +1,40 @@
+"""Leaving a ``steps`` loop: a ``break`` must be taken by all processes at the same iteration."""
+
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+REMEDY = (
+    "a break must depend on a value that is equal on all processes, such as the result of "
+    "job.comm.allreduce"
+)
+
+#: Tell the user when the other processes have not left the loop after so many seconds.
+WARN_AFTER_S = 10.0
+
+
+def left_alone(who: str, iteration: int) -> str:
+    """Return the error for a loop that only some processes have left."""
+    return f"{who} left a job.steps loop at iteration {iteration}, others did not: {REMEDY}"
+
+
+@contextmanager
+def waiting_for_others(iteration: int) -> Iterator[None]:
+    """Warn on stderr while this process waits for long for others to leave the loop, too."""
+
+    def warn() -> None:
+        print(
+            f"pliant: this process left a job.steps loop at iteration {iteration} and has waited "
+            f"{WARN_AFTER_S:.0f} s for the others to leave it: {REMEDY}",
+            file=sys.stderr,
+            flush=True,
+        )
+
+    timer = threading.Timer(WARN_AFTER_S, warn)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
