@@ -32,6 +32,7 @@ from pliant.appkit.errors import (
     RegistrationMismatch,
     RequestError,
     StaleHandle,
+    StateError,
     UnsupportedOperation,
 )
 from pliant.appkit.grids import CyclicArray
@@ -80,6 +81,7 @@ __all__ = [
     "SizesError",
     "StaleHandle",
     "State",
+    "StateError",
     "UnsupportedOperation",
     "Wish",
     "malleable",

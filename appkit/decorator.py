@@ -122,7 +122,7 @@ class _Run:
         try:
             result = main(self._job)
             self._job.joining  # noqa: B018  # raises again a JobLeave that main swallowed
-            self._job.finish()
+            self._job._check_left()
         except JobLeave:
             # The interpreter ends as usual: exit handlers run, output is flushed, MPI finalized.
             raise SystemExit(0) from None

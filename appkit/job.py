@@ -349,14 +349,6 @@ class Job(Catalogue):
                 return
         self._safe_point()
 
-    def finish(self) -> None:
-        """End the program's part in the job in order; collective. Programs never call it.
-
-        Raises:
-            LoopError: processes left the last loop at different iterations.
-        """
-        self._check_left()
-
     def _check_left(self) -> None:
         """Agree that all have left the last ``steps`` loop at the same iteration; collective.
 
