@@ -156,7 +156,7 @@ class Core:
     def _timer_fired(self, event: events.TimerFired) -> None:
         state, timer = self._state, event.timer
         if timer.kind is TimerKind.WAKE:
-            state.plan_due = True
+            planning.woken(state)
             return
         job = state.jobs.get(timer.job)
         if job is None or job.run != timer.run:

@@ -48,7 +48,7 @@ def failed(state: State, reason: str) -> None:
     planned(state)
     wait_s = min(FIRST_RETRY_S * 2**state.plan_faults, LAST_RETRY_S)
     state.plan_fault, state.plan_faults = reason, state.plan_faults + 1
-    state.emit(SetTimer(Timer(TimerKind.WAKE, JobId(0), 0), state.now + wait_s))
+    _wake(state, state.now + wait_s)
     state.note("strategy.failed", f"{state.strategy}: {reason}")
 
 
@@ -66,9 +66,8 @@ def commit(state: State, plan: Plan) -> None:
     for start in plan.starts:
         _free_promise(state, start)
         _unpark(state, start)
-    for (
-        acceptance
-    ) in plan.accepts:  # before the starts: a promise is kept for a job that starts, too
+    # Before the starts: a promise is kept for a job that starts, too.
+    for acceptance in plan.accepts:
         _accept(state, acceptance)
     for start in plan.starts:
         _start(state, start, promised, donors)
@@ -79,12 +78,24 @@ def commit(state: State, plan: Plan) -> None:
         job = state.jobs.get(rejection.job)
         if job is not None and job.state is JobState.PENDING:
             queueing.close_waiting(state, job, JobState.REJECTED, rejection.reason)
-    if plan.wake_at is not None:
-        state.emit(SetTimer(Timer(TimerKind.WAKE, JobId(0), 0), plan.wake_at))
+    _wake(state, plan.wake_at)
     _explain(state, plan)
     deals.let_go(state)
     if plan.memory != state.memory:
         state.memory, state.memory_changed = plan.memory, True
+
+
+def _wake(state: State, at: float | None) -> None:
+    """Plan again at this time; None: at no time. What the plan before wanted no longer holds."""
+    if at is not None:
+        state.emit(SetTimer(Timer(TimerKind.WAKE, JobId(0), 0), at))
+    state.wake_at = at
+
+
+def woken(state: State) -> None:
+    """A wake-up has fired: plan again, unless it is one that a later plan gave up or put off."""
+    if state.wake_at is not None and state.now >= state.wake_at:
+        state.wake_at, state.plan_due = None, True
 
 
 def _explain(state: State, plan: Plan) -> None:

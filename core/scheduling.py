@@ -255,6 +255,7 @@ class Plan:
     rejects: tuple[Rejection, ...] = ()
     accepts: tuple[Acceptance, ...] = ()
     #: Plan again at this time even if nothing happens (seconds since the epoch); None: no need.
+    #: It takes the place of what the plan before said.
     wake_at: float | None = None
     #: Why jobs that still wait do so, for people.
     reasons: Mapping[JobId, str] = field(default_factory=dict)

@@ -67,6 +67,9 @@ class State:
     next_resize: int = 1
     #: Whether something changed that a strategy should see.
     plan_due: bool = False
+    #: When the last plan wants to be followed by another at the latest, seconds since the epoch;
+    #: None: it does not say.
+    wake_at: float | None = None
     #: What was wrong with the last plan, and how many were wrong one after the other.
     plan_fault: str = ""
     plan_faults: int = 0

@@ -273,6 +273,9 @@ class Engine:
     def _fire(self, timer: Timer) -> Iterable[Event]:
         if timer.kind is TimerKind.WAKE:
             self._wakes.discard(self.effects.moment)
+            wanted = self.core.state.wake_at
+            if wanted is None or wanted > self.effects.moment:
+                return ()
         else:
             run = self.effects.runs.get(timer.job)
             if run is None or run.over or run.number != timer.run:

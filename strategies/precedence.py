@@ -76,12 +76,48 @@ class Round:
     def _running_first(self) -> None:
         for site in self._sites:
             self._grow(site)
+        unplaced = self._scan(self._view.waiting)
+        # A start may have used up what running jobs could still grow by, and nothing else
+        # brings about another round at this time.
+        while self.placer.starts and self._stop_growth():
+            unplaced = self._scan([job for job, _ in unplaced])
+        for job, idle in unplaced:
+            held = job.sizes.lo <= idle
+            self._wait(job, GROWING if held else None, tried=not held)
+
+    def _scan(self, queue: Iterable[WaitingJob]) -> list[tuple[WaitingJob, int]]:
+        """Place jobs of one size anywhere, others where nobody can grow.
+
+        Returns:
+            The jobs that were not placed, with the idle processors that were there for them.
+        """
         grown = [site for site in self._sites if not site.growing]
-        for job in self._view.waiting:
-            among = self._sites if job.sizes.fixed else grown
-            if not self._place(job, among):
-                held = job.sizes.lo <= self.idle()
-                self._wait(job, GROWING if held else None, tried=not held)
+        return [
+            (job, self.idle())
+            for job in queue
+            if not self._place(job, self._sites if job.sizes.fixed else grown)
+        ]
+
+    def _stop_growth(self) -> bool:
+        """Look again at clusters whose jobs could grow; whether those of one no longer can.
+
+        Jobs that were offered growth in this round, or that are being resized, are not looked at:
+        another round follows when that has come to its end.
+        """
+        changed = False
+        for site in self._sites:
+            if site.growing and not site.moving and not self._growth(site):
+                site.growing, changed = False, True
+        return changed
+
+    def _growth(self, site: Site) -> bool:
+        """Whether a running job of a cluster could still grow by what is free now."""
+        growth = self._policy.grow(site.jobs, self._growth_limit(site))
+        return any(growth.may_grow(job) or growth.sizes[job.id] > job.size for job in site.jobs)
+
+    def _growth_limit(self, site: Site) -> int:
+        """What growth may use: the cap is the cluster less the threshold, less what is used."""
+        return max(0, self._free(site) - self._threshold)
 
     def _waiting_first(self) -> None:
         first = True
@@ -134,12 +170,11 @@ class Round:
         """Grow a cluster's jobs, unless a shrink is under way there."""
         if site.shrinking:
             return
-        # The cap is the cluster less the threshold; less what is used, that is this.
-        amount = max(0, self._free(site) - self._threshold)
-        growth = self._policy.grow(site.jobs, amount)
+        growth = self._policy.grow(site.jobs, self._growth_limit(site))
         for job in site.jobs:
             if growth.sizes[job.id] > job.size:
                 self.placer.grow(job, growth.sizes[job.id])
+                site.moving = True
         site.growing = site.growing or any(map(growth.may_grow, site.jobs))
 
     def _wait(self, job: WaitingJob, reason: str | None = None, *, tried: bool = True) -> None:

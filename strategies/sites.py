@@ -21,6 +21,8 @@ class Site:
     shrinking: bool
     #: Whether a running job may still grow; set by a round of growth.
     growing: bool
+    #: Whether a resize of one of its jobs is under way, or is offered in this round.
+    moving: bool = False
 
     def gain(self, job: RunningJob, size: int, smaller: int) -> int:
         """Processors that others may have when a job gives its last ranks."""
@@ -54,5 +56,6 @@ def _site(
         [job for job in jobs if job.resizable],
         any(job.target < job.size for job in moving)
         or any(job.processors & part for job in promised),
+        bool(moving),
         bool(moving),
     )

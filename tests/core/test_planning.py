@@ -274,6 +274,7 @@ def test_a_strategy_that_fails_is_asked_again() -> None:
         timers.append(command)
     assert [each.at - rig.now for each in timers] == [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0]
     assert "it is asked again soon" in "".join(explain(rig.core, J2, rig.now))
+    rig.now = timers[-1].at
     order = rig.core.handle(events.TimerFired(timers[-1].timer), rig.now)[-1]
     assert isinstance(order, commands.RunStrategy)
     rig.core.handle(events.PlanReady(order.cycle, Plan()), rig.now)
@@ -308,3 +309,30 @@ def test_the_view_says_where_an_open_resize_leads(rig: Rig) -> None:
     rig.wait(rig.limits.safe_point_timeout_s)
     assert rig.resize(1).stage is ResizeStage.WITHDRAWING
     assert target() == (4, 4)
+
+
+def test_a_wake_up_that_a_later_plan_does_not_want_is_forgotten(rig: Rig, script: Scripted) -> None:
+    plan(rig, script, Plan(wake_at=rig.now + 50))
+    plan(rig, script, Plan())
+    rig.plans.clear()
+    rig.wait(60)
+    assert rig.plans == []
+
+
+def test_a_wake_up_that_is_put_off_fires_once(rig: Rig, script: Scripted) -> None:
+    plan(rig, script, Plan(wake_at=rig.now + 50))
+    plan(rig, script, Plan(wake_at=rig.now + 80))
+    rig.plans.clear()
+    rig.wait(60)
+    assert rig.plans == []
+    rig.wait(60)
+    assert len(rig.plans) == 1
+
+
+def test_a_wake_up_that_is_wanted_again_fires(rig: Rig, script: Scripted) -> None:
+    at = rig.now + 50
+    for wanted in (at, None, at):
+        plan(rig, script, Plan(wake_at=wanted))
+    rig.plans.clear()
+    rig.wait(60)
+    assert len(rig.plans) == 1

@@ -150,6 +150,21 @@ def test_the_first_rank_may_leave() -> None:
     assert by_id(result)[1].end == 2 + 64 / 4
 
 
+def test_no_pass_is_made_for_a_wake_up_that_is_wanted_no_more() -> None:
+    passes: list[float] = []
+
+    def plan(view: View) -> Plan:
+        passes.append(view.now)
+        starts = tuple(Start(each.id, lowest(view.free, each.sizes.lo)) for each in view.waiting)
+        return Plan(starts=starts, wake_at=100.0 if view.now < 10 else None)
+
+    run([rigid(1, 0, 1, 200)], strategy=Scripted(plan))
+    assert 100.0 in passes
+    passes.clear()
+    run([rigid(1, 0, 1, 50), rigid(2, 10, 1, 200)], strategy=Scripted(plan))
+    assert 100.0 not in passes
+
+
 def test_a_job_is_ended_at_its_estimate_or_when_its_estimated_work_is_used_up() -> None:
     result = run([rigid(1, 0, 4, 10, estimate_s=7)], strategy="fcfs")
     assert (by_id(result)[1].state, by_id(result)[1].end) == (JobState.TIMEOUT, 7)
