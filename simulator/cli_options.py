@@ -2,7 +2,7 @@
 
 import argparse
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 from typing import TYPE_CHECKING, NoReturn, TypeVar
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from pliant.simulator.workload import Workload
 
 PROG = "pliant simulate"
+
+#: Ways to backfill, as in ``fcfs+easy``.
+BACKFILLS = ("none", "easy", "conservative")
 
 _T = TypeVar("_T")
 
@@ -101,7 +104,7 @@ def _machine(group: "argparse._ArgumentGroup") -> None:
 def _scheduling(group: "argparse._ArgumentGroup") -> None:
     add = group.add_argument
     add("--strategy", default="equipartition", metavar="NAME", help="(equipartition)")
-    add("--backfill", choices=("none", "easy", "conservative"), help="of a queueing strategy")
+    add("--backfill", choices=BACKFILLS, help="of a queueing strategy")
     add("--strategy-option", action="append", default=[], metavar="NAME=VALUE", help="repeatable")
     add("--negotiation-cost", default="0", metavar="S|A-B", help="seconds of each talk (0)")
     add("--negotiation", choices=("sequential", "parallel"), default="sequential",
@@ -191,10 +194,13 @@ def make_settings(options: argparse.Namespace) -> "Settings":
     from pliant.simulator.settings import Settings, parse_clusters
 
     failures = options.node_failures
+    strategy, own = with_backfill(
+        options.strategy, options.backfill, _strategy_options(options.strategy_option)
+    )
     settings = Settings(
         options.processors or 1,
-        strategy=strategy_name(options.strategy, options.backfill),
-        options=_strategy_options(options.strategy_option),
+        strategy=strategy,
+        options=own,
         node_size=options.node_size,
         negotiation_cost=_named("--negotiation-cost", parse_cost, options.negotiation_cost),
         negotiation=options.negotiation,
@@ -222,16 +228,41 @@ def _named(option: str, read: Callable[[str], _T], text: str) -> _T:
         raise SettingsError(f"{option}: {error}") from None
 
 
-def strategy_name(name: str, backfill: str | None) -> str:
-    """``fcfs`` and ``easy`` are ``fcfs+easy``."""
+def with_backfill(
+    name: str, backfill: str | None, options: Mapping[str, object]
+) -> tuple[str, dict[str, object]]:
+    """The strategy and its options with ``--backfill``: ``fcfs`` and ``easy`` are ``fcfs+easy``.
+
+    Raises:
+        SettingsError: the strategy says how it backfills, or has no backfilling to choose.
+    """
     from pliant.simulator.errors import SettingsError
+    from pliant.strategies import known_strategies, strategy_options
 
     if backfill is None:
-        return name
-    base, plus, own = name.partition("+")
-    if plus and own != backfill:
-        raise SettingsError(f"--backfill {backfill}: strategy {name} says how it backfills already")
-    return base if backfill == "none" else f"{base}+{backfill}"
+        return name, {**options}
+    base, _, own = name.partition("+")
+    if own in BACKFILLS:
+        if own != backfill:
+            raise SettingsError(
+                f"--backfill {backfill}: strategy {name} backfills otherwise; "
+                f"write --strategy {base} with it"
+            )
+        return name, {**options}
+    known = known_strategies()
+    if f"{name}+{backfill}" in known:
+        return f"{name}+{backfill}", {**options}
+    if any(option.name == "backfill" for option in strategy_options(name)):
+        if options.get("backfill", backfill) != backfill:
+            raise SettingsError(
+                f"--backfill {backfill}: --strategy-option says backfill={options['backfill']}"
+            )
+        return name, {**options, "backfill": backfill}
+    if backfill == "none" and f"{name}+easy" in known:
+        return name, {**options}
+    raise SettingsError(
+        f"--backfill {backfill}: strategy {name} has no backfilling to choose; leave it out"
+    )
 
 
 def _strategy_options(words: Sequence[str]) -> dict[str, object]:

@@ -169,6 +169,25 @@ def test_backfill_is_a_part_of_the_strategy(capsys: pytest.CaptureFixture[str], 
     assert call(capsys, *words, "fcfs+easy", "--backfill", "easy")[1] == easy
 
 
+@pytest.mark.parametrize("backfill", ["none", "easy", "conservative"])
+def test_dynp_backfills_as_it_is_told(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, backfill: str
+) -> None:
+    path = tmp_path / "long.swf"
+    lines = [
+        f"{n} {n} -1 {90 - 7 * (n % 11)} {1 + n * 5 % 8} -1 -1 {1 + n * 5 % 8} 100 -1 1 1"
+        + " -1" * 6
+        for n in range(1, 60)
+    ]
+    path.write_text("; MaxProcs: 8\n" + "\n".join(lines) + "\n")
+    words = ("--workload", path, "--json", "--strategy", "dynp")
+    values = json.loads(call(capsys, *words, "--backfill", backfill)[1])
+    same = json.loads(call(capsys, *words, "--strategy-option", f"backfill={backfill}")[1])
+    assert values["mean_wait_s"] == same["mean_wait_s"]
+    other = json.loads(call(capsys, *words, "--strategy-option", "backfill=none")[1])
+    assert (values["mean_wait_s"] == other["mean_wait_s"]) == (backfill == "none")
+
+
 def test_clusters(capsys: pytest.CaptureFixture[str], log: Path) -> None:
     words = ("--workload", log, "--strategy", "fcfs", "--json")
     out = call(capsys, *words, "--clusters", "a:8,b:4")[1]
@@ -237,7 +256,13 @@ def test_clusters_alone_are_the_machine_of_the_workload(
          "initial: 'big' is not one of lo, max, preferred"),
         (["--workload", "LOG", "--strategy", "equipartition", "--strategy-option",
           "max-pass-over=1.5"], 2, "max-pass-over: '1.5' is not a whole number"),
-        (["--workload", "LOG", "--backfill", "easy", "--strategy", "max-fit"], 2, "'max-fit+easy'"),
+        (["--workload", "LOG", "--backfill", "easy", "--strategy", "max-fit"], 2, "has no backfill"),
+        (["--workload", "LOG", "--backfill", "none", "--strategy", "max-fit"], 2, "has no backfill"),
+        (["--workload", "LOG", "--backfill", "none", "--strategy", "dynp+easy"], 2, "--backfill"),
+        (["--workload", "LOG", "--backfill", "easy", "--strategy", "egs+pra"], 2, "has no backfill"),
+        (["--workload", "LOG", "--backfill", "easy", "--strategy", "fast"], 2, "known are: "),
+        (["--workload", "LOG", "--backfill", "none", "--strategy", "dynp", "--strategy-option",
+          "backfill=easy"], 2, "--backfill none"),
         (["--workload", "kumar:jobs=3,jobs=4"], 1, "kumar: jobs: given twice"),
         (["--workload", "kumar:jobs"], 1, "kumar: expected parameter=value"),
         (["--workload", "kumar:jobs=0"], 1, "kumar: jobs: expected at least 1"),
