@@ -12,6 +12,7 @@ from pliant.core.jobs import Job, JobClass, ResizeStage
 from pliant.core.lifecycle import JobState
 from pliant.core.processors import count
 from pliant.core.state import State
+from pliant.core.wait_reasons import sentence
 from pliant.core.words import many
 
 if TYPE_CHECKING:
@@ -50,9 +51,8 @@ def explain(
 
 
 def _lines(state: State, job: Job, now: float, progress: Mapping[str, Any] | None) -> Iterator[str]:
-    yield f"job {job.id} ({job.spec.name}) is {job.state}" + (
-        f": {job.reason}" if job.reason else ""
-    )
+    why = _why(state, job)
+    yield f"job {job.id} ({job.spec.name}) is {job.state}" + (f": {why}" if why else "")
     if job.state is JobState.PENDING:
         yield from _waiting(state, job, now)
         yield from _saved(job, now)
@@ -64,6 +64,15 @@ def _lines(state: State, job: Job, now: float, progress: Mapping[str, Any] | Non
         yield from _safe_point(job, progress)
     yield from contract_status.lines(job, now)
     yield f"strategy: {state.strategy}"
+
+
+def _why(state: State, job: Job) -> str:
+    """Its reason, with the numbers of the last pass where it waits."""
+    if job.wait is None:
+        return job.reason
+    # Of the reason that most jobs share only the plan's own copy has them.
+    shared = state.behind == job.wait and job.id not in state.named
+    return sentence(state.behind if shared else job.wait, job.sizes.lo, now=True)
 
 
 def _waiting(state: State, job: Job, now: float) -> Iterator[str]:

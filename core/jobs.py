@@ -22,6 +22,7 @@ from pliant.core.processors import NONE, ProcessorMap, indices, of
 from pliant.core.sizes import Sizes
 from pliant.core.speedup import LINEAR, Speedup, expected_end
 from pliant.core.values import quick
+from pliant.core.wait_reasons import WaitReason
 
 #: Steps of its history that a job keeps in memory; the database keeps all.
 STORY_LENGTH = 24
@@ -227,7 +228,7 @@ class Job:
 
     spec: JobSpec
     state: JobState
-    #: Why it is where it is, for people.
+    #: Why it is where it is, for people; of a job that waits, ``wait`` goes before it.
     reason: str = ""
     #: The sizes it may have now: the user's, after registration those of user and program.
     sizes: Sizes = field(default=None)  # type: ignore[assignment]
@@ -303,6 +304,8 @@ class Job:
     ending: JobState | None = None
     #: Steps taken, newest last, for the error of an illegal one; texts if they were restored.
     story: list["Step | str"] = field(default_factory=list, compare=False)
+    #: Why it waits in the queue, as the last plan said; None: ``reason`` says it.
+    wait: WaitReason | None = None
     #: Its number, also in ``spec``.
     id: JobId = field(init=False)
     #: The ranks that were last made a set, and the set.
@@ -331,6 +334,11 @@ class Job:
     def final(self) -> bool:
         """Whether nothing follows."""
         return self.state in FINAL_STATES
+
+    @property
+    def why(self) -> str:
+        """Why it is where it is, for people."""
+        return self.reason if self.wait is None else self.wait.sentence(self.sizes.lo)
 
     @property
     def job_class(self) -> JobClass:
@@ -384,7 +392,7 @@ class Job:
         """Go to ``state``, or raise IllegalStepError."""
         if (self.state, state) not in TRANSITIONS:
             raise IllegalStepError(self.id, self.state, state, self.told())
-        self.state, self.reason = state, reason
+        self.state, self.reason, self.wait = state, reason, None
         self.story.append(Step(now, state, reason))
         if len(self.story) > STORY_LENGTH:
             del self.story[0]

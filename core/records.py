@@ -8,6 +8,7 @@ from dataclasses import asdict, fields
 from math import inf
 from typing import Any, TypeVar
 
+from pliant.core import wait_reasons
 from pliant.core.checkpoints import Checkpoint, SaveStage, Saving
 from pliant.core.contract import contract_from_record
 from pliant.core.cut_off import CutOff
@@ -62,7 +63,8 @@ def job_to_record(job: Job) -> Record:
         "requeue": spec.requeue,
         "stop_after_s": spec.stop_after_s,
         "state": job.state.value,
-        "reason": job.reason,
+        "reason": job.why,
+        "wait": wait_reasons.to_record(job.wait) if job.wait else None,
         "sizes_now": _sizes_to_record(job.sizes),
         "malleable": job.malleable,
         "run": job.run,
@@ -126,6 +128,7 @@ def job_from_record(record: Mapping[str, Any]) -> Job:
         spec=spec,
         state=JobState(record["state"]),
         reason=record["reason"],
+        wait=wait_reasons.from_record(record.get("wait")),
         sizes=_sizes_from_record(record["sizes_now"]),
         malleable=record["malleable"],
         run=record["run"],

@@ -9,6 +9,7 @@ from pliant.core.processors import NONE, ProcessorMap, count
 from pliant.core.sizes import Sizes
 from pliant.core.speedup import LINEAR, Speedup, expected_end
 from pliant.core.values import quick
+from pliant.core.wait_reasons import Reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,12 +258,13 @@ class Plan:
     #: Plan again at this time even if nothing happens (seconds since the epoch); None: no need.
     #: It takes the place of what the plan before said.
     wake_at: float | None = None
-    #: Why jobs that still wait do so, for people.
-    reasons: Mapping[JobId, str] = field(default_factory=dict)
+    #: Why jobs that still wait do so: as data, or as a text for people. A text that differs from
+    #: pass to pass is stored anew each time.
+    reasons: Mapping[JobId, Reason] = field(default_factory=dict)
     #: Given back as ``View.memory``; must be immutable and JSON-able.
     memory: object = None
     #: Why jobs wait that ``reasons`` does not name; empty: it says nothing about them.
-    behind: str = ""
+    behind: Reason = ""
     #: Carried out after the shrinks; what they free is there when they are gone.
     suspends: tuple[Suspension, ...] = ()
 

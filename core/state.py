@@ -19,6 +19,7 @@ from pliant.core.processors import NONE, ProcessorMap
 from pliant.core.rows import Rows
 from pliant.core.scheduling import Outcome
 from pliant.core.timers import Timer, TimerKind
+from pliant.core.wait_reasons import Reason
 
 #: The kind of the note about a part of a plan that does not fit.
 PLAN_REFUSED = "plan.refused"
@@ -61,7 +62,7 @@ class State:
     memory: object = None
     #: What the last plan said about jobs that it did not name, whom it named, and whose reason has
     #: changed since.
-    behind: str = ""
+    behind: Reason = ""
     named: tuple[JobId, ...] = ()
     unexplained: dict[JobId, None] = field(default_factory=dict)
     next_resize: int = 1
@@ -216,16 +217,30 @@ class State:
     def explain(self, job: Job, reason: str) -> None:
         """Change the reason that users read without a step, until the next plan."""
         self.unexplained[job.id] = None
-        if job.reason != reason:
-            job.reason = reason
-            self._dirty_jobs.add(job.id)  # and no strategy sees it
+        if job.wait is not None or job.reason != reason:
+            job.reason, job.wait = reason, None
+            self._store_reason(job)
 
-    def explain_wait(self, job_id: JobId, reason: str) -> None:
+    def explain_wait(self, job_id: JobId, reason: Reason) -> None:
         """The same by a plan, for a job in the queue that was promised nothing."""
         job = self.waiting.get(job_id)
-        if job is not None and job.reason != reason and not job.earmark:
-            job.reason = reason
-            self._dirty_jobs.add(job_id)
+        if job is None or job.earmark or job.wait is reason:
+            return
+        if isinstance(reason, str):
+            if job.wait is None and job.reason == reason:
+                return
+            job.reason, job.wait = reason, None
+        else:
+            # Equal reasons may still differ in their live numbers, which are not stored.
+            before, job.wait = job.wait, reason
+            if before == reason:
+                return
+        self._store_reason(job)
+
+    def _store_reason(self, job: Job) -> None:
+        """Have the job stored; no strategy sees what changed."""
+        if not self.silent:
+            self._dirty_jobs.add(job.id)
 
     # ---------------------------------------------------------------- processors
 

@@ -318,7 +318,7 @@ def _record(job: SimJob, state: Job, run: Run | None, now: float) -> JobRecord:
         0.0 if run is None else run.work_done,
         0.0 if run is None else run.area,
         profit,
-        "" if state.state is JobState.COMPLETED else state.reason,
+        "" if state.state is JobState.COMPLETED else state.why,
     )
 
 

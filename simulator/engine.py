@@ -347,7 +347,7 @@ class Engine:
     def _stuck(self) -> str:
         waiting = len(self.core.state.waiting)
         first = next(iter(self.core.state.waiting.values()), None)
-        about = f", the first is job {first.id}: {first.reason}" if first else ""
+        about = f", the first is job {first.id}: {first.why}" if first else ""
         return (
             f"strategy {self.strategy_name} makes no progress at {self.now:g} s: "
             f"{waiting} jobs wait and nothing else is going to happen{about}"

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from pliant.core.processors import count
 from pliant.core.scheduling import Availability, View, WaitingJob
+from pliant.core.wait_reasons import WaitCode, WaitReason
 from pliant.core.words import many
 
 
@@ -36,8 +37,13 @@ def too_wide(job: WaitingJob, most: int, whose: str = "cluster") -> str:
     return f"needs {many(job.sizes.lo, 'processor')}, the {whose} has {most}"
 
 
+def too_few(reach: int) -> WaitReason:
+    """Why jobs wait of which each needs more processors than are within reach."""
+    return WaitReason(WaitCode.PROCESSORS, live=(("reach", reach),))
+
+
 def needs(job: WaitingJob, reach: int) -> str:
-    """Why a job waits, for people."""
+    """The same of one job as a text, which is stored whenever the number changes."""
     return f"needs at least {many(job.sizes.lo, 'processor')}, {reach} can be given to it now"
 
 

@@ -7,18 +7,20 @@ jobs may span clusters.
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
 
 from pliant.core.processors import count
 from pliant.core.scheduling import Availability, Plan, View, WaitingJob
-from pliant.strategies.availability import needs, too_wide
+from pliant.core.wait_reasons import WaitCode, WaitReason
+from pliant.strategies.availability import too_few, too_wide
 from pliant.strategies.backfill import WALKS, Backfill, plan, preferred
 from pliant.strategies.base import Strategy
 from pliant.strategies.orders import Dynp, DynpMemory, Policy, in_order
 from pliant.strategies.placing import Placer
 from pliant.strategies.profile import Profile, releases
 
-#: Why everybody but the first waits, for people.
-BEHIND = "waits for jobs before it"
+#: Why everybody but the first waits.
+BEHIND = WaitReason(WaitCode.QUEUE)
 
 
 class Resizing(ABC):
@@ -71,9 +73,10 @@ class Composed(Strategy):
         if self._resizing is not None:
             self._resizing.after(view, placer)
         first = _first_left(queue, placer)
-        present = self._under(policy)
-        reasons = {} if first is None else {first.id: needs(first, free) + present}
-        return placer.plan(reasons, memory.to_memory() if memory else None, BEHIND + present)
+        present = (("policy", policy),) if isinstance(self._order, Dynp) else ()
+        reasons = {} if first is None else {first.id: replace(too_few(free), parameters=present)}
+        behind = WaitReason(WaitCode.QUEUE, present) if present else BEHIND
+        return placer.plan(reasons, memory.to_memory() if memory else None, behind)
 
     def is_available(self, job: WaitingJob, view: View) -> Availability:
         """By the estimates, if the queue stays as it is and nobody ends early.

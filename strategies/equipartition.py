@@ -10,10 +10,13 @@ may go ahead of it for ever, unless the option ``max-pass-over`` says how many m
 from pliant.core.ids import JobId
 from pliant.core.scheduling import Availability, Plan, View, WaitingJob
 from pliant.core.sizes import Sizes
-from pliant.strategies.availability import beyond_minima, needs, now_or_later
+from pliant.core.wait_reasons import WaitCode, WaitReason
+from pliant.strategies.availability import beyond_minima, now_or_later, too_few
 from pliant.strategies.base import Strategy
 from pliant.strategies.placing import place
 from pliant.strategies.sharing import Member, share
+
+_PASSED_OVER = WaitReason(WaitCode.PASSED_OVER)
 
 
 class Equipartition(Strategy):
@@ -39,34 +42,40 @@ class Equipartition(Strategy):
         admitted, reasons = self._admit(view, passed, budget)
         members = [Member(job.id, job.sizes) for job in view.running if job.resizable]
         members += [Member(job.id, _up_to_preferred(job.sizes)) for job in admitted]
-        targets = share(members, budget - sum(job.sizes.lo for job in admitted))
+        surplus = budget - sum(job.sizes.lo for job in admitted)
+        targets = share(members, surplus)
         placer = place(view, targets, [(job, targets[job.id]) for job in admitted])
         started = {start.job for start in placer.starts}
-        for job in admitted:
-            if job.id not in started:
-                reasons[job.id] = needs(job, placer.reach())
         counts = tuple((i, n) for i, n in passed.items() if n and i not in started)
-        return placer.plan(reasons, ("passed", counts) if self._most is not None else None)
+        memory = ("passed", counts) if self._most is not None else None
+        return placer.plan(reasons, memory, too_few(max(0, surplus)))
 
     def _admit(
         self, view: View, passed: dict[JobId, int], budget: int
-    ) -> tuple[list[WaitingJob], dict[JobId, str]]:
-        """Who enters, and why others do not; ``passed`` counts who went ahead of them."""
-        closed = False
+    ) -> tuple[list[WaitingJob], dict[JobId, WaitReason]]:
+        """Who enters, and who does not for another reason than its size.
+
+        ``passed`` counts who went ahead of each of the others.
+        """
+        most = self._most
         admitted: list[WaitingJob] = []
-        reasons: dict[JobId, str] = {}
+        reasons: dict[JobId, WaitReason] = {}
+        left: list[JobId] = []
+        closed = False
         for job in view.waiting:
             if closed:
-                reasons[job.id] = "waits for a job that may not be passed over any more"
-            elif job.sizes.lo <= budget:
+                reasons[job.id] = _PASSED_OVER
+                continue
+            if job.sizes.lo <= budget:
                 admitted.append(job)
                 budget -= job.sizes.lo
-                for before in reasons if self._most is not None else ():
-                    passed[before] += 1
-            else:
-                reasons[job.id] = needs(job, max(0, budget))
-            if self._most is not None:
-                closed = any(passed[before] >= self._most for before in reasons)
+                if most is not None:
+                    for before in left:
+                        passed[before] += 1
+            elif most is not None:
+                left.append(job.id)
+            if most is not None:
+                closed = any(passed[before] >= most for before in left)
         return admitted, reasons
 
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pliant.core.ids import JobId
 from pliant.core.processors import count
 from pliant.core.scheduling import Availability, Plan, Rejection, RunningJob, View, WaitingJob
-from pliant.strategies.availability import too_wide
+from pliant.strategies.availability import too_few, too_wide
 from pliant.strategies.base import Strategy
 from pliant.strategies.placing import cluster_of, clusters
 from pliant.strategies.precedence import Initial, Precedence, Round
@@ -52,7 +52,7 @@ class Koala(Strategy):
     def allocate_processors(self, view: View) -> Plan:
         """One round over all clusters; then the tries are counted."""
         done = self._round(view)
-        plan = done.placer.plan(done.reasons)
+        plan = done.placer.plan(done.reasons, behind=too_few(done.idle()))
         return plan if self._most is None else self._count(view, plan, done.failed)
 
     def is_available(self, job: WaitingJob, view: View) -> Availability:

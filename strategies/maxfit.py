@@ -18,7 +18,8 @@ from typing import Literal
 from pliant.core.ids import JobId
 from pliant.core.processors import ProcessorMap, count, of
 from pliant.core.scheduling import Availability, Plan, RunningJob, View, WaitingJob
-from pliant.strategies.availability import needs, with_job
+from pliant.core.wait_reasons import WaitReason
+from pliant.strategies.availability import too_few, with_job
 from pliant.strategies.base import Strategy
 from pliant.strategies.composed import BEHIND, Composed
 from pliant.strategies.donors import donors_of
@@ -109,7 +110,7 @@ class MaxFit(Strategy):
             for running in donors.jobs:
                 if placer.free:
                     placer.grow(running, running.sizes.hi)
-        return placer.plan(_reasons(view, placer))
+        return placer.plan(_reasons(view, placer, len(chosen)), behind=BEHIND)
 
 
 def _choose(view: View, give: int) -> tuple[list[WaitingJob], int, int]:
@@ -137,10 +138,11 @@ def _topped_up(jobs: list[WaitingJob], idle: int) -> list[tuple[WaitingJob, int]
     return sizes
 
 
-def _reasons(view: View, placer: Placer) -> dict[JobId, str]:
-    started = {start.job for start in placer.starts}
-    waiting = [job for job in view.waiting if job.id not in started]
-    reasons = dict.fromkeys([job.id for job in waiting], BEHIND)
-    for job in waiting[:1]:
-        reasons[job.id] = needs(job, placer.reach())
-    return reasons
+def _reasons(view: View, placer: Placer, chosen: int) -> dict[JobId, WaitReason]:
+    """Why the first of those that do not start waits; who was chosen is the head of the queue."""
+    if len(placer.starts) == chosen:
+        left = view.waiting[chosen : chosen + 1]
+    else:
+        started = {start.job for start in placer.starts}
+        left = tuple(job for job in view.waiting if job.id not in started)[:1]
+    return {job.id: too_few(placer.reach()) for job in left}

@@ -16,6 +16,7 @@ from pliant.core.ids import JobId
 from pliant.core.placement import first_fit, grow, keep_first
 from pliant.core.processors import NONE, ProcessorMap, count, of
 from pliant.core.scheduling import NodeView, Offer, Plan, RunningJob, Start, View, WaitingJob
+from pliant.core.wait_reasons import Reason
 
 Rule = Literal["first-fit", "worst-fit"]
 
@@ -163,9 +164,9 @@ class Placer:
 
     def plan(
         self,
-        reasons: Mapping[JobId, str] | None = None,
+        reasons: Mapping[JobId, Reason] | None = None,
         memory: object = None,
-        behind: str = "",
+        behind: Reason = "",
     ) -> Plan:
         """The plan made of all decisions."""
         return Plan(

@@ -25,6 +25,7 @@ from pliant.core.scheduling import (
     View,
 )
 from pliant.core.sizes import Sizes
+from pliant.core.wait_reasons import WaitCode, WaitReason, lacking
 
 #: What a plan is made of.
 _PARTS: Mapping[str, type] = {
@@ -71,8 +72,33 @@ def _wrong_kinds(view: View, plan: Plan) -> Iterator[str]:
         yield "has reasons for what is no number of a job"
     for reason in (*plan.reasons.values(), plan.behind):
         if not isinstance(reason, str):
-            yield f"says what is no text: {short(reason)}"
+            yield from _reason_faults(reason)
     yield from _memory_faults(plan.memory, view.memory)
+
+
+def _reason_faults(reason: object) -> Iterator[str]:
+    """What is wrong with a reason that is no text."""
+    if not isinstance(reason, WaitReason):
+        yield f"says what is neither a text nor a WaitReason: {short(reason)}"
+        return
+    code: object = reason.code
+    if not isinstance(code, WaitCode):
+        yield f"gives a reason of an unknown code: {short(code)}"
+    pairs: object = (reason.parameters, reason.live)
+    match pairs:
+        case ([*parameters], [*live]):
+            for pair in (*parameters, *live):
+                yield from _pair_faults(pair)
+        case _:
+            yield f"gives a reason with parameters that are no tuple: {short(pairs)}"
+
+
+def _pair_faults(pair: object) -> Iterator[str]:
+    match pair:
+        case [str(), int() | float() | str()]:
+            return
+        case _:
+            yield f"gives a reason with what is no name and value: {short(pair)}"
 
 
 def _wrong_fields(name: str, part: object, kind: type) -> Iterator[str]:
@@ -174,8 +200,22 @@ def _other_faults(view: View, plan: Plan) -> Iterator[str]:
     reasons += [each.reason for each in plan.accepts]
     reasons += [each.reason for each in plan.suspends]
     for reason in (*reasons, *plan.reasons.values(), plan.behind):
-        if not _is_text(reason):
-            yield f"says what is no text: {reason!r}"
+        if isinstance(reason, str):
+            texts = [reason]
+        else:
+            texts = list(_texts(reason))
+            if missing := lacking(reason.code, reason.parameters):
+                yield f"gives the reason {reason.code.value} without {', '.join(missing)}"
+        for said in texts:
+            if not _is_text(said):
+                yield f"says what is no text: {said!r}"
+
+
+def _texts(reason: WaitReason) -> Iterator[str]:
+    for name, value in (*reason.parameters, *reason.live):
+        yield name
+        if isinstance(value, str):
+            yield value
 
 
 def _is_text(reason: str) -> bool:

@@ -21,8 +21,7 @@ from typing import Literal
 from pliant.core.ids import JobId
 from pliant.core.processors import count
 from pliant.core.scheduling import View, WaitingJob
-from pliant.core.words import many
-from pliant.strategies.availability import needs, too_wide
+from pliant.core.wait_reasons import WaitCode, WaitReason
 from pliant.strategies.placing import Placer
 from pliant.strategies.resize_rules import Policy
 from pliant.strategies.sites import Site, sites
@@ -30,8 +29,8 @@ from pliant.strategies.sites import Site, sites
 Precedence = Literal["pra", "pwa"]
 Initial = Literal["lo", "max", "preferred"]
 
-#: Why jobs with several sizes wait under ``pra``, for people.
-GROWING = "waits until running jobs have grown as far as they can"
+#: Why jobs with several sizes wait under ``pra``.
+GROWING = WaitReason(WaitCode.GROWTH)
 
 
 class Round:
@@ -54,8 +53,8 @@ class Round:
         self._sites = sites(view)
         self._widest = max((count(site.part) for site in self._sites), default=0)
         self.placer = Placer(view, "worst-fit")
-        #: Why jobs wait.
-        self.reasons: dict[JobId, str] = {}
+        #: Why jobs wait that do so for something else than processors.
+        self.reasons: dict[JobId, WaitReason] = {}
         #: Jobs that were tried and could not be placed.
         self.failed: list[JobId] = []
 
@@ -177,13 +176,14 @@ class Round:
                 site.moving = True
         site.growing = site.growing or any(map(growth.may_grow, site.jobs))
 
-    def _wait(self, job: WaitingJob, reason: str | None = None, *, tried: bool = True) -> None:
-        """Say why a job waits, in a text that seldom changes: each change is stored."""
+    def _wait(
+        self, job: WaitingJob, reason: WaitReason | None = None, *, tried: bool = True
+    ) -> None:
+        """Say why a job waits, if not for processors."""
         if job.sizes.lo > self._widest:
-            reason = too_wide(job, self._widest, "largest cluster")
-        if reason is None and self.failed:
-            least = many(job.sizes.lo, "processor")
-            reason = f"needs at least {least}, fewer can be given to it now"
-        self.reasons[job.id] = reason or needs(job, self.idle())
+            most = (("most", self._widest), ("whose", "largest cluster"))
+            reason = WaitReason(WaitCode.TOO_WIDE, most)
+        if reason is not None:
+            self.reasons[job.id] = reason
         if tried:
             self.failed.append(job.id)

@@ -28,7 +28,8 @@ from pliant.core.scheduling import (
     View,
     WaitingJob,
 )
-from pliant.strategies.availability import needs, too_wide, with_job
+from pliant.core.wait_reasons import WaitCode, WaitReason, sentence
+from pliant.strategies.availability import too_few, too_wide, with_job
 from pliant.strategies.base import Strategy
 from pliant.strategies.placing import place
 from pliant.strategies.worth import Book, Claim, claim_of
@@ -37,6 +38,8 @@ from pliant.strategies.worth import Book, Claim, claim_of
 TOO_LATE = "deadline cannot be met"
 NOT_WORTH_IT = "not profitable"
 NO_ESTIMATE = "no deadline can be promised without an estimate"
+#: Why a job without a contract waits.
+_COSTS_PROFIT = WaitReason(WaitCode.PROFIT)
 
 
 class Cycle:
@@ -54,7 +57,7 @@ class Cycle:
         self.started: list[tuple[WaitingJob, Claim]] = []
         self.rejects: list[Rejection] = []
         self.accepts: list[Acceptance] = []
-        self.reasons: dict[JobId, str] = {}
+        self.reasons: dict[JobId, WaitReason] = {}
         fresh = [job for job in view.running if job.moldable and not job.malleable]
         #: When jobs that have only just started will have said what they are.
         self._known_at = [at for job in fresh if (at := job.started + grace) > view.now]
@@ -96,7 +99,7 @@ class Cycle:
         room = self.book.room()
         least = claim.minimum(self.view.now) or claim.sizes.down(room)
         if not least or least > room or not self.book.admit(claim, least, for_profit=False):
-            self.reasons[job.id] = needs(job, max(0, room))
+            self.reasons[job.id] = too_few(max(0, room))
             return False
         self.started.append((job, claim))
         return True
@@ -109,9 +112,9 @@ class Cycle:
     def refuse(self, job: WaitingJob, why: str) -> None:
         """Reject a job, or have it wait if that is not final."""
         if job.contract is None:
-            self.reasons[job.id] = "waits until it costs no other job's profit"
+            self.reasons[job.id] = _COSTS_PROFIT
         elif self._unsettled and why != NO_ESTIMATE and _in_time(job, self.view):
-            self.reasons[job.id] = f"waits for others to start or to change size ({why} now)"
+            self.reasons[job.id] = WaitReason(WaitCode.UNSETTLED, (("why", why),))
             self.wake_at = min(self._known_at, default=None)
         else:
             self.rejects.append(Rejection(job.id, why))
@@ -130,7 +133,7 @@ class Cycle:
         placed = {start.job for start in placer.starts}
         for job, _ in self.started:
             if job.id not in placed:
-                self.reasons[job.id] = needs(job, placer.reach())
+                self.reasons[job.id] = too_few(placer.reach())
         return Plan(
             tuple(placer.shrinks),
             tuple(placer.starts),
@@ -182,7 +185,8 @@ def _answer(job: WaitingJob, view: View, cycle: Cycle, plan: Plan) -> Availabili
             return Availability(True, start_at, least, acceptance.reason)
     if job.sizes.lo > view.total:
         return Availability(False, None, 0, too_wide(job, view.total))
-    return Availability(True, None, job.sizes.lo, plan.reasons.get(job.id, ""))
+    why = sentence(plan.reasons.get(job.id, ""), job.sizes.lo, now=True)
+    return Availability(True, None, job.sizes.lo, why)
 
 
 class ProfitDriven(Strategy):

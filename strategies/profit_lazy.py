@@ -17,6 +17,7 @@ import math
 from pliant.core.ids import JobId
 from pliant.core.processors import count
 from pliant.core.scheduling import View, WaitingJob
+from pliant.core.wait_reasons import WaitCode, WaitReason
 from pliant.strategies.profit import Cycle, ProfitDriven
 from pliant.strategies.worth import Claim, claim_of
 
@@ -112,8 +113,8 @@ class LazyCycle(Cycle):
         else:
             self.reasons.setdefault(job.id, self._promise())
 
-    def _promise(self) -> str:
-        return f"accepted; starts when job {self.look} ends"
+    def _promise(self) -> WaitReason:
+        return WaitReason(WaitCode.LOOKAHEAD, (("job", self.look or 0),))
 
     def _consider(self, job: WaitingJob, claim: Claim) -> None:
         """Start a new job, put it off, or reject it."""
@@ -123,7 +124,7 @@ class LazyCycle(Cycle):
         elif self._postponable(claim):
             self.put_off[job.id] = (job, claim)
             self.reasons[job.id] = self._promise()
-            self.accept(job, self.until, self._promise())
+            self.accept(job, self.until, self._promise().sentence(job.sizes.lo))
         else:
             self.refuse(job, why)
 

@@ -20,7 +20,7 @@ from pliant.core.ids import JobId
 from pliant.core.scheduling import Availability, Plan, View, WaitingJob
 from pliant.core.sizes import Sizes
 from pliant.core.speedup import Speedup
-from pliant.strategies.availability import beyond_minima, needs, now_or_later
+from pliant.strategies.availability import beyond_minima, now_or_later, too_few
 from pliant.strategies.base import Strategy
 from pliant.strategies.placing import place
 
@@ -99,13 +99,10 @@ class SteepestAscent(Strategy):
         """Admit by first fit at the minimum, climb, place the difference if it is worth it."""
         left = beyond_minima(view)
         admitted: list[WaitingJob] = []
-        reasons: dict[JobId, str] = {}
         for job in view.waiting:
             if job.sizes.lo <= left:
                 admitted.append(job)
                 left -= job.sizes.lo
-            else:
-                reasons[job.id] = needs(job, max(0, left))
         running = [
             Climber(job.id, job.sizes, job.measured or job.speedup, job.size)
             for job in view.running
@@ -114,13 +111,9 @@ class SteepestAscent(Strategy):
         new = [Climber(job.id, job.sizes, job.speedup) for job in admitted]
         targets = ascend([*running, *new], left, self._min_gain)
         if not admitted and not self._better(running, targets):
-            return Plan(reasons=reasons)
+            return Plan(behind=too_few(max(0, left)))
         placer = place(view, targets, [(job, targets[job.id]) for job in admitted])
-        started = {start.job for start in placer.starts}
-        for job in admitted:
-            if job.id not in started:
-                reasons[job.id] = needs(job, placer.reach())
-        return placer.plan(reasons)
+        return placer.plan(behind=too_few(max(0, left)))
 
     def _better(self, running: list[Climber], targets: dict[JobId, int]) -> bool:
         """Whether the running jobs gain enough together."""

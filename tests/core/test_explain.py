@@ -33,7 +33,7 @@ def test_a_job_that_waits(rig: Rig) -> None:
     rig.now += 1
     rig.submit(3, "9-12")
     assert why(rig, 3).splitlines() == [
-        "job 3 (job3) is PENDING: waits its turn",
+        "job 3 (job3) is PENDING: needs at least 9 processors, 0 can be given to it now",
         "it wants 9-12 processors; 0 of 8 usable ones are free; 1 job submitted before it waits",
         "strategy: test",
     ]

@@ -93,7 +93,7 @@ def escape(_: View) -> Plan:
         (lambda view: Plan(wake_at=view.now), r"woken at 1, and it is 1 \(at 1 s\)"),
         (planned(reasons=[1]), r"has reasons that are no mapping: \[1\]"),
         (planned(reasons={"1": "x"}), "has reasons for what is no number of a job"),
-        (planned(reasons={1: 2}), "says what is no text: 2"),
+        (planned(reasons={1: 2}), "says what is neither a text nor a WaitReason: 2"),
         (planned(memory={"a": {1, 2}}), "cannot be stored as JSON: .* set is not JSON"),
     ],
 )

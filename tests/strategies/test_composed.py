@@ -11,7 +11,7 @@ from pliant.core.scheduling import Availability, View
 from pliant.strategies import load_strategy
 from pliant.strategies.composed import Composed, Resizing
 from pliant.strategies.placing import Placer
-from testkit.views import make_view, running, waiting
+from testkit.views import make_view, running, told, waiting
 
 NAMES = [
     order + backfill
@@ -32,10 +32,14 @@ def ask(name: str, view: View, sizes: str = "2", estimate: float | None = 100.0)
 @pytest.mark.parametrize("name", NAMES)
 def test_everybody_is_told_why(name: str) -> None:
     queue = tuple(waiting(n, "7", 10.0) for n in (7, 8, 9))
-    plan = load_strategy(name).allocate_processors(make_view(8, queue, ACTIVE))
+    view = make_view(8, queue, ACTIVE)
+    plan = load_strategy(name).allocate_processors(view)
     present = " (under the present policy, fcfs)" if name.startswith("dynp") else ""
-    assert plan.reasons == {7: "needs at least 7 processors, 2 can be given to it now" + present}
-    assert plan.behind == "waits for jobs before it" + present
+    assert told(plan, view) == {
+        7: "needs at least 7 processors, 2 can be given to it now" + present,
+        8: "waits for jobs before it" + present,
+        9: "waits for jobs before it" + present,
+    }
 
 
 def test_the_first_in_the_order_of_the_policy_is_told_what_it_lacks() -> None:

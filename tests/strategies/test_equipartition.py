@@ -16,6 +16,7 @@ from pliant.core.scheduling import NodeView, Plan, PromisedJob, RunningJob, View
 from pliant.core.sizes import Sizes, parse_sizes
 from pliant.strategies import OptionError, load_strategy
 from pliant.strategies.equipartition import Equipartition
+from testkit.views import told
 
 STRATEGY = Equipartition()
 SIZES = st.sampled_from(
@@ -79,7 +80,7 @@ def test_first_fit_passes_over_what_does_not_fit() -> None:
     )
     plan = STRATEGY.allocate_processors(view)
     assert sizes_of(plan) == {2: 4}
-    assert plan.reasons == {
+    assert told(plan, view) == {
         3: "needs at least 3 processors, 1 can be given to it now",
         4: "needs at least 2 processors, 1 can be given to it now",
     }
@@ -113,7 +114,7 @@ def test_only_so_many_pass_over_a_wide_job() -> None:
     plan = strategy.allocate_processors(again)
     assert sizes_of(plan) == {4: 1}
     assert plan.memory == ("passed", ((2, 2),))
-    assert plan.reasons[JobId(5)] == "waits for a job that may not be passed over any more"
+    assert told(plan, again)[5] == "waits for a job that may not be passed over any more"
     assert sizes_of(STRATEGY.allocate_processors(again)) == {4: 1, 5: 1}
     # As soon as it has started, the next ones may go again.
     plan = strategy.allocate_processors(replace(make_view(8, queue), memory=plan.memory))
@@ -152,13 +153,13 @@ def test_what_is_promised_is_nobody_elses() -> None:
     )
     plan = STRATEGY.allocate_processors(view)
     assert not plan.starts
-    assert set(plan.reasons) == {2}
+    assert set(told(plan, view)) == {2}
 
 
 def test_a_job_that_cannot_be_asked_keeps_what_it_holds() -> None:
     view = make_view(8, (waiting(2, "2"),), (running(1, tuple(range(7)), None),))
     plan = STRATEGY.allocate_processors(view)
-    assert plan == Plan(reasons=plan.reasons)
+    assert plan == Plan(behind=plan.behind)
 
 
 def test_what_a_drained_node_gives_back_starts_nobody() -> None:
@@ -209,7 +210,7 @@ def check(view: View, plan: Plan) -> None:
         assert count(start.processors) in queue.pop(start.job).sizes
         assert not start.processors & ~pool
         pool &= ~start.processors
-    assert set(plan.reasons) == set(queue), "everybody who waits is told why"
+    assert all(told(plan, view).values()), "everybody who waits is told why"
     free = view.free & pool
     for offer in plan.expands:
         job = movable.pop(offer.job)

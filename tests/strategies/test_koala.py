@@ -17,7 +17,7 @@ from pliant.strategies import OptionError, known_strategies, load_strategy, stra
 from pliant.strategies.precedence import GROWING
 from testkit.corekit import Rig
 from testkit.replay import Job, Replay
-from testkit.views import make_view, running, waiting
+from testkit.views import make_view, running, told, waiting
 
 NAMES = ["fpsma+pra", "fpsma+pwa", "egs+pra", "egs+pwa"]
 every = pytest.mark.parametrize("name", NAMES)
@@ -124,9 +124,10 @@ def test_ft_gives_more_than_is_needed_and_the_rest_becomes_free(name: str) -> No
 
 @waiting_first
 def test_if_shrinking_cannot_pay_they_grow(name: str) -> None:
-    plan = decide(name, make_view(8, (waiting(9, "8"),), (running(1, 0, 4, GADGET),)))
+    view = make_view(8, (waiting(9, "8"),), (running(1, 0, 4, GADGET),))
+    plan = decide(name, view)
     assert (shrinks(plan), starts(plan), expands(plan)) == ({}, {}, {1: 8})
-    assert plan.reasons == {9: "needs at least 8 processors, 4 can be given to it now"}
+    assert told(plan, view) == {9: "needs at least 8 processors, 0 can be given to it now"}
 
 
 @waiting_first
@@ -231,8 +232,8 @@ def test_a_job_goes_to_the_cluster_with_most_idle_processors(name: str) -> None:
     view = make_view(16, (waiting(8, "3"), waiting(9, "5")), (running(1, 0, 4),), clusters=TWO)
     plan = decide(name, view)
     assert [start.processors for start in plan.starts] == [block(8, 3), block(11, 5)]
-    plan = decide(name, replace(view, waiting=(waiting(9, "9"),)))
-    assert plan.reasons == {9: "needs 9 processors, the largest cluster has 8"}
+    view = replace(view, waiting=(waiting(9, "9"),))
+    assert told(decide(name, view), view) == {9: "needs 9 processors, the largest cluster has 8"}
 
 
 @every

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pliant.core.ids import JobId
 from pliant.core.negotiation import Verb
 from pliant.core.processors import NONE, block, count
 from pliant.core.scheduling import Plan, View
@@ -18,7 +17,7 @@ from pliant.strategies.malleable_easy import MalleableEasy, easy_avg, easy_min, 
 from pliant.strategies.presets import fcfs_easy
 from testkit.corekit import Rig
 from testkit.replay import Job, Replay
-from testkit.views import make_view, running, waiting
+from testkit.views import make_view, running, told, waiting
 
 FAMILIES: dict[str, Callable[[], MalleableEasy]] = {
     "easy-min": easy_min,
@@ -169,10 +168,11 @@ def test_pref_donors_keep_their_preference_if_that_is_enough() -> None:
 @families
 def test_all_or_nothing_for_each_job(name: str) -> None:
     active = (running(1, 0, 8, "4-8"),)
-    plan = decide(name, make_view(8, (waiting(8, "6"), waiting(9, "3")), active))
+    view = make_view(8, (waiting(8, "6"), waiting(9, "3")), active)
+    plan = decide(name, view)
     assert starts(plan) == {9: 3}
     assert shrinks(plan) == {1: 5}
-    assert plan.reasons == {JobId(8): "needs at least 6 processors, 0 can be given to it now"}
+    assert told(plan, view) == {8: "needs at least 6 processors, 0 can be given to it now"}
 
 
 @families

@@ -16,7 +16,7 @@ from pliant.strategies.maxfit import MaxFit
 from testkit.corekit import Rig
 from testkit.plans import check, decide, sizes_after, views
 from testkit.simkit import by_id, job, rigid, run
-from testkit.views import make_view, running, waiting
+from testkit.views import make_view, running, told, waiting
 
 MAX_FIT = MaxFit()
 
@@ -29,7 +29,7 @@ def test_as_many_as_possible_then_the_first_is_topped_up() -> None:
     view = make_view(10, tuple(waiting(n, "4-12") for n in (1, 2, 3)))
     plan = decide(MAX_FIT, view)
     assert sizes_after(view, plan) == {1: 6, 2: 4}
-    assert plan.reasons == {3: "needs at least 4 processors, 0 can be given to it now"}
+    assert told(plan, view) == {3: "needs at least 4 processors, 0 can be given to it now"}
 
 
 def test_few_are_asked_for_much() -> None:
@@ -59,7 +59,7 @@ def test_nobody_passes_the_first_that_does_not_fit() -> None:
     view = make_view(8, (waiting(2, "6"), waiting(3, "1")), (running(1, 0, 4),))
     plan = decide(MAX_FIT, view)
     assert not plan.starts
-    assert plan.reasons == {
+    assert told(plan, view) == {
         2: "needs at least 6 processors, 4 can be given to it now",
         3: "waits for jobs before it",
     }

@@ -18,6 +18,7 @@ from pliant.strategies import OptionError, load_strategy, strategy_options
 from pliant.strategies.presets import fcfs
 from testkit.corekit import Rig
 from testkit.replay import Job, Replay
+from testkit.views import told
 
 
 def job(number: int, sizes: str, prefer: int | None = None) -> WaitingJob:
@@ -53,9 +54,12 @@ def test_from_the_head_while_it_fits(
 
 
 def test_everybody_is_told_why() -> None:
-    plan = fcfs().allocate_processors(view(3, job(1, "4"), job(2, "1"), job(3, "1")))
-    assert plan.reasons == {1: "needs at least 4 processors, 3 can be given to it now"}
-    assert plan.behind == "waits for jobs before it"
+    queue = view(3, job(1, "4"), job(2, "1"), job(3, "1"))
+    assert told(fcfs().allocate_processors(queue), queue) == {
+        1: "needs at least 4 processors, 3 can be given to it now",
+        2: "waits for jobs before it",
+        3: "waits for jobs before it",
+    }
 
 
 def test_available_only_when_nobody_waits() -> None:

@@ -23,7 +23,7 @@ from pliant.strategies.profit import ProfitSimple
 from pliant.strategies.worth import Book, claim_of
 from testkit.corekit import Rig
 from testkit.plans import NOW, check, decide, sizes_after, views
-from testkit.views import make_view, running, waiting
+from testkit.views import make_view, running, told, waiting
 
 SIMPLE = ProfitSimple()
 
@@ -183,7 +183,7 @@ def test_an_accepted_job_is_started_whatever_that_costs() -> None:
     late = replace(job, contract=Contract(2.0, 1.0))
     assert sizes_after(view, decide(SIMPLE, replace(view, waiting=(late,)))) == {1: 4, 2: 4}
     full = make_view(8, (job,), (busy(1, 0, 8, None, 80, 20),), now=NOW)
-    assert decide(SIMPLE, full).reasons == {
+    assert told(decide(SIMPLE, full), full) == {
         2: "needs at least 1 processor, 0 can be given to it now"
     }
 
@@ -193,7 +193,7 @@ def test_nobody_is_rejected_while_a_resize_is_under_way() -> None:
     view = make_view(8, (new(2, "1-8", 80, 100),), (leaving,), now=NOW)
     plan = decide(SIMPLE, view)
     assert not plan.rejects
-    assert plan.reasons[JobId(2)].startswith("waits for others to start")
+    assert told(plan, view)[2].startswith("waits for others to start")
     hopeless = make_view(8, (new(2, "1-8", 80, 9),), (leaving,), now=NOW)
     assert rejected(decide(SIMPLE, hopeless)) == {2: "deadline cannot be met"}
     promise = PromisedJob(JobId(3), NOW, 0b11111111, parse_sizes("8"))

@@ -15,7 +15,7 @@ from pliant.core.sizes import parse_sizes
 from pliant.strategies.profit import ProfitSimple
 from pliant.strategies.profit_lazy import ProfitLazy
 from testkit.plans import NOW, check, decide, sizes_after, views
-from testkit.views import make_view, running, waiting
+from testkit.views import make_view, running, told, waiting
 
 LAZY = ProfitLazy()
 
@@ -46,7 +46,7 @@ def test_what_does_not_fit_now_is_put_off_to_the_lookahead() -> None:
     assert [(a.job, a.start) for a in plan.accepts] == [(2, 1100.0)]
     assert plan.wake_at == 1100.0
     assert plan.memory == ("lazy", 1, 1100.0, (2,))
-    assert plan.reasons == {2: "accepted; starts when job 1 ends"}
+    assert told(plan, view) == {2: "accepted; starts when job 1 ends"}
     assert rejected(ProfitSimple().allocate_processors(view)) == {2: "deadline cannot be met"}
     found = LAZY.is_available(view.waiting[0], replace(view, waiting=()))
     assert (found.accepted, found.start, found.processors) == (True, 1100.0, 4)

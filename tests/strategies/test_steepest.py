@@ -16,7 +16,7 @@ from pliant.core.speedup import LINEAR, Amdahl, Downey, Speedup, Table, speedup_
 from pliant.strategies import OptionError, load_strategy
 from pliant.strategies.steepest import Climber, SteepestAscent, ascend
 from testkit.plans import check, decide, sizes_after, views
-from testkit.views import make_view, running, waiting
+from testkit.views import make_view, running, told, waiting
 
 STEEPEST = SteepestAscent()
 
@@ -101,7 +101,7 @@ def test_new_jobs_enter_at_their_minimum_by_first_fit() -> None:
     view = make_view(8, queue, (running(1, 0, 8, "3-8"),))
     plan = decide(STEEPEST, view)
     assert sizes_after(view, plan) == {1: 6, 3: 2}
-    assert plan.reasons == {2: "needs at least 6 processors, 5 can be given to it now"}
+    assert told(plan, view) == {2: "needs at least 6 processors, 3 can be given to it now"}
 
 
 def test_nobody_is_moved_for_little() -> None:

@@ -8,6 +8,7 @@ from pliant.core.scheduling import NodeView, Plan, RunningJob, View, WaitingJob
 from pliant.core.sizes import parse_sizes
 from pliant.simulator import Settings, SimJob, simulate
 from pliant.strategies import OptionError, load_strategy
+from pliant.strategies.availability import too_few
 
 #: By its place: the test does not need it installed.
 NAME = "user_shares:UserShares"
@@ -42,7 +43,7 @@ def test_the_user_with_fewest_processors_comes_first() -> None:
     queue = [waiting(2, "ann", "2"), waiting(3, "bob", "2"), waiting(4, "bob", "2")]
     made = plan(view(7, queue, active))
     assert [start.job for start in made.starts] == [3, 4]
-    assert made.reasons == {2: "needs at least 2 processors, 0 can be given to it now"}
+    assert made.reasons == {2: too_few(0)}
 
 
 def test_running_jobs_grow_with_what_is_left() -> None:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pliant.core.processors import count
 from pliant.core.scheduling import Availability, Plan, Rejection, View, WaitingJob
 from pliant.strategies import Strategy
-from pliant.strategies.availability import needs, now_or_later
+from pliant.strategies.availability import now_or_later, too_few
 from pliant.strategies.placing import Placer
 
 
@@ -44,7 +44,7 @@ class UserShares(Strategy):
             if job.sizes.lo <= room and placer.start(job, job.sizes.lo):
                 held[job.user] += job.sizes.lo
             else:
-                reasons[job.id] = needs(job, room)
+                reasons[job.id] = too_few(room)
         able = [job for job in view.running if job.resizable]
         for runner in sorted(able, key=lambda each: (held[each.user], each.started, each.id)):
             room = self._room(runner.user, held, count(placer.free))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pliant.core.ids import JobId, NodeName
 from pliant.core.processors import block, of
-from pliant.core.scheduling import NodeView, PromisedJob, RunningJob, View, WaitingJob
+from pliant.core.scheduling import NodeView, Plan, PromisedJob, RunningJob, View, WaitingJob
 from pliant.core.sizes import Sizes, parse_sizes
 from pliant.core.speedup import LINEAR, Speedup
+from pliant.core.wait_reasons import sentence
 
 
 def waiting(
@@ -88,3 +89,13 @@ def make_view(
     for promise in promised:
         free &= ~promise.processors
     return View(now, tuple(nodes), queue, promised, active, free, total, memory)
+
+
+def told(plan: Plan, view: View) -> dict[int, str]:
+    """What each job of the queue that the plan neither starts nor rejects is told, by number."""
+    gone = {each.job for each in plan.starts} | {each.job for each in plan.rejects}
+    return {
+        job.id: sentence(plan.reasons.get(job.id, plan.behind), job.sizes.lo, now=True)
+        for job in view.waiting
+        if job.id not in gone
+    }

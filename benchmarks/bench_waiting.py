@@ -1,0 +1,157 @@
+"""What a long queue costs for each job that goes through it: processor time and bytes to store.
+
+In each turn one job ends, others start, and a new one is submitted, while thousands wait. Measured
+is what the execute thread of the server does for that, without the disk: the core, the strategy,
+and the records of the jobs that are stored. One run shows ``fcfs``, the default strategy, the
+default strategy as it was before wait reasons were data (each pass told every waiting job a
+sentence with a number of that moment), and the default strategy with one text for all jobs, as a
+strategy of a third party may give it.
+
+Budgets: the default strategy looks at the whole queue in each pass and takes at most 10 ms, a ninth
+of what the server took; it stores at most twice the bytes of ``fcfs``.
+
+``python benchmarks/bench_waiting.py [WAITING [TURNS]]``
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from bench_kit import verdict
+
+from pliant.core import Core, Limits, commands, events
+from pliant.core.ids import FIRST_START, JobId, NodeName
+from pliant.core.jobs import Exit, JobSpec, JobType
+from pliant.core.processors import count
+from pliant.core.records import job_to_record
+from pliant.core.scheduling import Plan, View, WaitingJob
+from pliant.core.sizes import Sizes
+from pliant.strategies import load_strategy
+from pliant.strategies.availability import needs
+
+WAITING, TURNS = 4_800, 100
+PROCESSORS = 128
+MOST_MS, MORE_BYTES = 10.0, 2.0
+DEFAULT = "equipartition"
+Planner = Callable[[View], Plan]
+
+
+@dataclass
+class Cost:
+    """Of one job that goes through the queue."""
+
+    ms: float
+    kilobytes: float
+    records: float
+
+
+class Scene:
+    """A full machine, a queue, and a strategy."""
+
+    def __init__(self, planner: Planner, waiting: int) -> None:
+        self.core: Core = Core("benchmark", Limits(settle_s=0.0, quiet_s=0.0))
+        self.planner, self.rng = planner, random.Random(7)
+        self.bytes = self.records = self.submitted = 0
+        self.now = 0.0
+        self.do(events.NodeRegistered(NodeName("n"), PROCESSORS))
+        self.do(*(self.submission() for _ in range(waiting)))
+
+    def submission(self) -> events.Event:
+        """A mixed job: half of them rigid, half with a range of sizes."""
+        self.submitted += 1
+        least = self.rng.choice((4, 8, 16, 32))
+        sizes = Sizes((least,)) if self.rng.random() < 0.5 else Sizes(range(least, 2 * least + 1))
+        name = f"job{self.submitted}"
+        spec = JobSpec(JobId(self.submitted), name, "ann", JobType.MPI, sizes, self.now)
+        return events.JobSubmitted(replace(spec, estimate_s=100.0))
+
+    def do(self, *batch: events.Event) -> None:
+        """Hand over events; plan, store and start until nothing more is to be done."""
+        made = self.core.handle_all(batch, self.now)
+        while made:
+            follow: list[events.Event] = []
+            for command in made:
+                match command:
+                    case commands.Store():
+                        self.store(command)
+                    case commands.Launch():
+                        ready = command.job, command.run, command.resize, NodeName("n")
+                        follow.append(events.WorldReady(*ready))
+                    case commands.RunStrategy():
+                        plan = self.planner(command.view)
+                        follow.append(events.PlanReady(command.cycle, plan))
+            made = self.core.handle_all(follow, self.now) if follow else []
+
+    def store(self, command: commands.Store) -> None:
+        """Make the records that go to the database."""
+        for number in command.jobs:
+            self.bytes += len(json.dumps(job_to_record(self.core.jobs[number])))
+            self.records += 1
+
+    def turn(self) -> None:
+        """The job that has run longest ends, and another one is submitted."""
+        self.now += 1.0
+        job = next(iter(self.core.state.active.values()))
+        exits = tuple(Exit(processor, 0) for processor in job.ranks)
+        self.do(events.ProcessesExited(job.id, job.run, FIRST_START, exits))
+        self.core.forget(job.id)
+        self.do(self.submission())
+
+
+def measure(planner: Planner, waiting: int, turns: int) -> Cost:
+    """Let so many jobs go through a queue."""
+    scene = Scene(planner, waiting)
+    scene.bytes = scene.records = 0
+    begin = time.thread_time()
+    for _ in range(turns):
+        scene.turn()
+    spent = time.thread_time() - begin
+    return Cost(spent * 1e3 / turns, scene.bytes / 1024 / turns, scene.records / turns)
+
+
+def with_texts(text: Callable[[View, WaitingJob], str]) -> Planner:
+    """The default strategy, with a text for each job that waits."""
+    strategy = load_strategy(DEFAULT)
+
+    def plan(view: View) -> Plan:
+        made = strategy.plan(view)
+        started = {start.job for start in made.starts}
+        left = [job for job in view.waiting if job.id not in started]
+        return replace(made, reasons={job.id: text(view, job) for job in left}, behind="")
+
+    return plan
+
+
+def live_text(view: View, job: WaitingJob) -> str:
+    """The sentence of before, with the number of processors within reach now."""
+    return needs(job, count(view.free))
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print the table; 1 if the default strategy is over budget."""
+    numbers = [int(word) for word in arguments]
+    waiting, turns = (*numbers, *(WAITING, TURNS)[len(numbers) :])
+    planners: dict[str, Planner] = {
+        "fcfs": load_strategy("fcfs").plan,
+        DEFAULT: load_strategy(DEFAULT).plan,
+        f"{DEFAULT}, a sentence for each job (as before)": with_texts(live_text),
+        f"{DEFAULT}, the same text for all": with_texts(lambda *_: "waits"),
+    }
+    print(f"{waiting} waiting, {turns} jobs go through; for each of them:")
+    print(f"{'strategy':55} {'ms':>8} {'KiB':>9} {'records':>8}")
+    found = {name: measure(planner, waiting, turns) for name, planner in planners.items()}
+    for name, cost in found.items():
+        print(f"{name:55} {cost.ms:8.2f} {cost.kilobytes:9.1f} {cost.records:8.1f}")
+    ours, least = found[DEFAULT], found["fcfs"]
+    good = verdict("processor time of a job, default strategy", ours.ms, MOST_MS, "ms")
+    more = ours.kilobytes / least.kilobytes
+    return 0 if verdict("bytes, times those of fcfs", more, MORE_BYTES, "") and good else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
