@@ -228,7 +228,7 @@ class Job:
 
     spec: JobSpec
     state: JobState
-    #: Why it is where it is, for people; of a job that waits, ``wait`` goes before it.
+    #: Why it is where it is, for people; empty if ``wait`` says it. ``why`` has either.
     reason: str = ""
     #: The sizes it may have now: the user's, after registration those of user and program.
     sizes: Sizes = field(default=None)  # type: ignore[assignment]

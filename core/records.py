@@ -124,11 +124,12 @@ def job_from_record(record: Mapping[str, Any]) -> Job:
         requeue=record.get("requeue", False),  # before there were three, False forbade it, too
         stop_after_s=record.get("stop_after_s"),
     )
+    wait = wait_reasons.from_record(record.get("wait"))
     return Job(
         spec=spec,
         state=JobState(record["state"]),
-        reason=record["reason"],
-        wait=wait_reasons.from_record(record.get("wait")),
+        reason="" if wait else record["reason"],
+        wait=wait,
         sizes=_sizes_from_record(record["sizes_now"]),
         malleable=record["malleable"],
         run=record["run"],

@@ -235,6 +235,7 @@ class State:
             before, job.wait = job.wait, reason
             if before == reason:
                 return
+            job.reason = ""
         self._store_reason(job)
 
     def _store_reason(self, job: Job) -> None:
