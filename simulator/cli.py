@@ -13,6 +13,7 @@ from pliant.simulator.cli_options import (
     PROG,
     make_settings,
     make_workload,
+    malleable_rules,
     named_machine,
     parser,
 )
@@ -64,10 +65,10 @@ def _fail(error: Exception, code: int) -> int:
 
 
 def _run(options: Namespace) -> None:
-    from pliant.simulator import report
-
     settings = make_settings(options)
     _refuse_one_file_twice(options)
+    if len(settings) > 1:
+        _refuse_files_of_one(options)
     paths = {name: getattr(options, name) for name in _FILES}
     try:
         with contextlib.ExitStack() as stack:
@@ -79,17 +80,46 @@ def _run(options: Namespace) -> None:
     except OSError as error:  # the disk is full, say; which of the files, nobody tells
         named = ((name, path) for name, path in paths.items() if path is not None)
         raise SimulationError("; ".join(_unwritable(*item, error) for item in named)) from None
-    workload, used, _ = first
+    _print(options, settings, runs, first[0], first[1].total)
+
+
+def _print(
+    options: Namespace,
+    settings: "Sequence[Settings]",
+    runs: "Sequence[list[dict[str, float]]]",
+    workload: "Workload",
+    processors: int,
+) -> None:
+    """The metrics of one strategy, or a table of several."""
+    from pliant.simulator import report
+
+    labels = [each.label for each in settings]
+    head = _head(options, workload, processors)
     if options.json:
-        print(report.as_json(_head(options, workload, used), runs))
+        if len(settings) == 1:
+            strategy = {"strategy": settings[0].strategy, "options": dict(settings[0].options)}
+            print(report.as_json({**strategy, **head}, runs[0]))
+        else:
+            print(report.comparison_as_json(head, settings, runs))
         return
     print(
-        f"{workload.name or options.workload}: {len(workload.jobs)} jobs on {used.total} "
-        f"processors, {used.strategy}"
+        f"{workload.name or options.workload}: {len(workload.jobs)} jobs on {processors} "
+        f"processors, {', '.join(labels)}"
         + _skipped(workload)
-        + (f", {len(runs)} runs with 95 % confidence intervals" if len(runs) > 1 else "")
+        + (
+            f", {options.replications} runs with 95 % confidence intervals"
+            if options.replications > 1
+            else ""
+        )
     )
-    print("\n".join(report.summary(runs)))
+    malleable = head["malleable"]
+    if isinstance(malleable, dict):
+        print(
+            "{percent:g} % of the jobs malleable: sizes {sizes}, speedup {speedup}".format(
+                **malleable
+            )
+        )
+    print("\n".join(report.comparison(labels, runs) if runs[1:] else report.summary(runs[0])))
 
 
 def _skipped(workload: "Workload") -> str:
@@ -140,26 +170,44 @@ def _unwritable(name: str, path: str, error: OSError) -> str:
     return f"--{name.replace('_', '-')} {path}: cannot be written: {error.strerror}"
 
 
+def _refuse_files_of_one(options: Namespace) -> None:
+    """Pictures and a history show one run of one strategy."""
+    for name in ("events_out", "gantt", "utilization"):
+        if getattr(options, name) is not None:
+            raise SettingsError(
+                f"--{name.replace('_', '-')}: shows one strategy; name --strategy once"
+            )
+
+
 def _simulate(
-    options: Namespace, settings: "Settings", files: dict[str, TextIO | None]
-) -> tuple[list[dict[str, float]], tuple["Workload", "Settings", "Result"]]:
-    """All runs; the first one with what pictures are made of."""
+    options: Namespace, settings: "Sequence[Settings]", files: dict[str, TextIO | None]
+) -> "tuple[list[list[dict[str, float]]], tuple[Workload, Settings, Result]]":
+    """All runs of each strategy; the very first one with what pictures are made of.
+
+    All strategies get the same jobs, and draw costs and answers from the same seeds.
+    """
     from pliant.simulator.report import write_jobs
     from pliant.simulator.simulate import simulate
 
-    runs, tables, first, log = [], [], None, files["events_out"]
-    machine = named_machine(options, settings)
+    runs: list[list[dict[str, float]]] = [[] for _ in settings]
+    tables, first, log = [], None, files["events_out"]
+    machine = named_machine(options, settings[0])
+    total = options.replications * len(settings)
     for seed in range(options.seed, options.seed + options.replications):
         workload = make_workload(options, seed, machine)
-        used = _fitted(replace(settings, seed=seed), machine or workload.processors)
-        watch = _Watch(len(workload.jobs), seed - options.seed + 1, options.replications)
-        result = simulate(workload.jobs, used, on_note=_writer(log), progress=watch)
-        watch.close()
-        runs.append(dict(result.metrics))
-        tables.append((seed, result.jobs))
-        if first is None:
-            first = workload, used, result
-            settings, log = replace(settings, keep_spans=False), None
+        for place, chosen in enumerate(settings):
+            spans = chosen.keep_spans and first is None
+            used = _fitted(
+                replace(chosen, seed=seed, keep_spans=spans), machine or workload.processors
+            )
+            number = (seed - options.seed) * len(settings) + place + 1
+            watch = _Watch(len(workload.jobs), number, total)
+            result = simulate(workload.jobs, used, on_note=_writer(log), progress=watch)
+            watch.close()
+            runs[place].append(dict(result.metrics))
+            tables.append((chosen.label, seed, result.jobs))
+            if first is None:
+                first, log = (workload, used, result), None
     assert first is not None
     if files["jobs_out"]:
         write_jobs(files["jobs_out"], tables)
@@ -191,11 +239,17 @@ def _draw(
             file.writelines(line + "\n" for line in draw(result.spans, used.total, title))
 
 
-def _head(options: Namespace, workload: "Workload", used: "Settings") -> dict[str, object]:
+def _head(options: Namespace, workload: "Workload", processors: int) -> dict[str, object]:
+    """What was simulated, whatever the strategy."""
+    malleable: dict[str, object] | None = None
+    if options.malleable is not None:
+        sizes, speedup = malleable_rules(options)
+        speedup = speedup or "as the workload says"
+        malleable = {"percent": options.malleable, "sizes": sizes, "speedup": speedup}
     return {
-        "strategy": used.strategy,
         "workload": workload.name or options.workload,
-        "processors": used.total,
+        "processors": processors,
+        "malleable": malleable,
         "seed": options.seed,
         "replications": options.replications,
         "skipped": len(workload.skipped),

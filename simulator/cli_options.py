@@ -10,12 +10,16 @@ from typing import TYPE_CHECKING, NoReturn, TypeVar
 from pliant.core.command_line import CommandParser
 
 if TYPE_CHECKING:
-    from pliant.core.sizes import Sizes
     from pliant.simulator.settings import Settings
     from pliant.simulator.workload import Workload
 
 PROG = "pliant simulate"
 
+DEFAULT_STRATEGY = "equipartition"
+#: Of malleable jobs, by what each requested: from half to twice of it, and Downey's model with as
+#: much parallelism on the average as it requested. A variance of 1 is the middle of his range: half
+#: as many processors make a job 1.7 times as long, twice as many save a third of its time.
+DEFAULT_SIZES, DEFAULT_SPEEDUP = "p/2-2p", "downey:p,1"
 #: Ways to backfill, as in ``fcfs+easy``.
 BACKFILLS = ("none", "easy", "conservative")
 
@@ -81,7 +85,14 @@ def _workload(group: "argparse._ArgumentGroup") -> None:
     add("--jobs", type=_COUNT, metavar="N", help="only the first N jobs; N jobs of a model")
     add("--side-file", metavar="FILE.csv", help="malleable attributes by job number")
     add("--malleable", type=_PERCENT, metavar="PCT", help="make so many jobs malleable")
-    add("--sizes", metavar="GRAMMAR", help="of malleable jobs, such as 2-64:pow2")
+    add(
+        "--sizes",
+        metavar="GRAMMAR",
+        help="of malleable jobs, such as 2-64:pow2, or by their request p, such as 1-2p (p/2-2p)",
+    )
+    add("--speedup", metavar="MODEL",
+        help="of malleable jobs: linear, amdahl:F, downey:A,SIGMA, table:1=1,...; p is their "
+        "request (downey:p,1, or what the workload says)")  # fmt: skip
     add("--malleable-spread", choices=("even", "random"), default="even", help="(even)")
     add("--evolving", type=_PERCENT, metavar="PCT", help="so many jobs ask for other sizes")
     add("--shrinking-factor", type=_Number(float, 1e-9, "a factor > 0"), metavar="F",
@@ -103,7 +114,12 @@ def _machine(group: "argparse._ArgumentGroup") -> None:
 
 def _scheduling(group: "argparse._ArgumentGroup") -> None:
     add = group.add_argument
-    add("--strategy", default="equipartition", metavar="NAME", help="(equipartition)")
+    add(
+        "--strategy",
+        action="append",
+        metavar="NAME",
+        help="repeatable: strategies are compared on the same random numbers (equipartition)",
+    )
     add("--backfill", choices=BACKFILLS, help="of a queueing strategy")
     add("--strategy-option", action="append", default=[], metavar="NAME=VALUE", help="repeatable")
     add("--negotiation-cost", default="0", metavar="S|A-B", help="seconds of each talk (0)")
@@ -143,8 +159,11 @@ def make_workload(options: argparse.Namespace, seed: int, machine: int | None) -
     from pliant.simulator import models, sidefile, swf
     from pliant.simulator.errors import SettingsError
 
-    if options.sizes is not None and options.malleable is None:
-        raise SettingsError("--sizes: says how malleable jobs may change; add --malleable PCT")
+    for name in ("sizes", "speedup"):
+        if getattr(options, name) is not None and options.malleable is None:
+            raise SettingsError(
+                f"--{name}: says how malleable jobs may change; add --malleable PCT"
+            )
     given = {"jobs": options.jobs, "processors": machine}
     if models.is_model(options.workload):
         known = {key: value for key, value in given.items() if value is not None}
@@ -156,26 +175,30 @@ def make_workload(options: argparse.Namespace, seed: int, machine: int | None) -
     if options.side_file:
         workload = sidefile.merge_side_file(workload, options.side_file)
     if options.malleable is not None:
+        sizes, speedup = malleable_rules(options)
         workload = models.make_malleable(
             workload,
             options.malleable,
-            _sizes(options.sizes),
+            _named("--sizes", models.parse_size_rule, sizes),
             options.malleable_spread,
             Random(f"{seed}:malleable"),
+            None if speedup is None else _named("--speedup", models.parse_speedup_rule, speedup),
         )
     if options.evolving:
         workload = models.make_evolving(workload, options.evolving, Random(f"{seed}:evolving"))
     return workload
 
 
-def _sizes(text: str | None) -> "Sizes | None":
-    from pliant.core.sizes import SizesError, parse_sizes
-    from pliant.simulator.errors import SettingsError
+def malleable_rules(options: argparse.Namespace) -> tuple[str, str | None]:
+    """The sizes and the speedup of malleable jobs; None: each keeps the one of the workload."""
+    from pliant.simulator import models
 
-    try:
-        return None if text is None else parse_sizes(text)
-    except SizesError as error:
-        raise SettingsError(f"--sizes: {error}") from None
+    sizes = DEFAULT_SIZES if options.sizes is None else options.sizes
+    if options.speedup is not None:
+        return sizes, options.speedup
+    # Logs, and models of rigid jobs, say nothing of speedup. The others are made of it.
+    says_it = models.is_model(options.workload) and not options.workload.startswith("lublin")
+    return sizes, None if says_it or options.side_file else DEFAULT_SPEEDUP
 
 
 def named_machine(options: argparse.Namespace, settings: "Settings") -> int | None:
@@ -183,8 +206,8 @@ def named_machine(options: argparse.Namespace, settings: "Settings") -> int | No
     return settings.total if options.processors or options.clusters else None
 
 
-def make_settings(options: argparse.Namespace) -> "Settings":
-    """The settings, with the machine as far as it is named.
+def make_settings(options: argparse.Namespace) -> "list[Settings]":
+    """The settings for each strategy, with the machine as far as it is named.
 
     Raises:
         SettingsError: the option, what is wrong with it, and what is expected.
@@ -194,13 +217,8 @@ def make_settings(options: argparse.Namespace) -> "Settings":
     from pliant.simulator.settings import Settings, parse_clusters
 
     failures = options.node_failures
-    strategy, own = with_backfill(
-        options.strategy, options.backfill, _strategy_options(options.strategy_option)
-    )
-    settings = Settings(
+    common = Settings(
         options.processors or 1,
-        strategy=strategy,
-        options=own,
         node_size=options.node_size,
         negotiation_cost=_named("--negotiation-cost", parse_cost, options.negotiation_cost),
         negotiation=options.negotiation,
@@ -213,18 +231,49 @@ def make_settings(options: argparse.Namespace) -> "Settings":
         keep_jobs=bool(options.jobs_out),
         keep_spans=bool(options.gantt or options.utilization),
     )
-    if not options.clusters:
-        return settings
-    clusters = _named("--clusters", parse_clusters, options.clusters)
-    return replace(settings, clusters=clusters, processors=options.processors or 0)
+    if options.clusters:
+        clusters = _named("--clusters", parse_clusters, options.clusters)
+        common = replace(common, clusters=clusters, processors=options.processors or 0)
+    return [
+        replace(common, strategy=name, options=own) for name, own in _chosen_strategies(options)
+    ]
+
+
+def _chosen_strategies(options: argparse.Namespace) -> list[tuple[str, dict[str, object]]]:
+    """The strategies with their options; of several, an option goes to those that have it."""
+    from pliant.simulator.errors import SettingsError
+    from pliant.strategies import strategy_options
+
+    names = options.strategy or [DEFAULT_STRATEGY]
+    given = _strategy_options(options.strategy_option)
+    if len(names) == 1:
+        return [with_backfill(names[0], options.backfill, given)]
+    found: list[tuple[str, dict[str, object]]] = []
+    taken: set[str] = set()
+    for name in names:
+        known = {option.name.replace("_", "-") for option in strategy_options(name)}
+        own = {key: value for key, value in given.items() if key.replace("_", "-") in known}
+        taken |= own.keys()
+        chosen = with_backfill(name, options.backfill, own)
+        if chosen in found:
+            raise SettingsError(f"--strategy {name}: given twice; name each strategy once")
+        found.append(chosen)
+    unknown = sorted(given.keys() - taken)
+    if unknown:
+        raise SettingsError(
+            f"--strategy-option {unknown[0]}: none of {', '.join(names)} has this option"
+        )
+    return found
 
 
 def _named(option: str, read: Callable[[str], _T], text: str) -> _T:
+    from pliant.core.sizes import SizesError
+    from pliant.core.speedup import SpeedupError
     from pliant.simulator.errors import SettingsError
 
     try:
         return read(text)
-    except SettingsError as error:
+    except (SettingsError, SizesError, SpeedupError) as error:
         raise SettingsError(f"{option}: {error}") from None
 
 

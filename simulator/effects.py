@@ -319,6 +319,7 @@ def _record(job: SimJob, state: Job, run: Run | None, now: float) -> JobRecord:
         0.0 if run is None else run.area,
         profit,
         "" if state.state is JobState.COMPLETED else state.why,
+        0 if run is None else len(run.ranks),
     )
 
 

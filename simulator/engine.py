@@ -127,6 +127,7 @@ class Engine:
                 plan = self._plan(order)
                 if self._talk(plan):
                     self._collect(batch)
+                    self._count_broken_off(plan)
                     rounds = 0
                 batch.append(PlanReady(order.cycle, plan))
                 order = None
@@ -188,6 +189,12 @@ class Engine:
         self.now += cost
         self.effects.delayed = cost > 0
         return cost > 0
+
+    def _count_broken_off(self, plan: Plan) -> None:
+        """Count the talks whose job has ended meanwhile: the core will not hold them any more."""
+        for offer in (*plan.shrinks, *plan.expands):
+            run = self.effects.runs.get(offer.job)
+            self.metrics.counts["negotiations"] += run is None or run.over
 
     def _talk_cost(self, job: JobId) -> float:
         run = self.effects.runs.get(job)

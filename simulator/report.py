@@ -9,8 +9,14 @@ from pliant.core.commands import Note
 from pliant.simulator.confidence import Interval, interval
 from pliant.simulator.metrics import DESCRIPTIONS
 from pliant.simulator.result import JobRecord
+from pliant.simulator.settings import Settings
 
-COLUMNS = ("id", "submit", "start", "end", "processors", "class", "turnaround", "wait", "resizes")
+COLUMNS = (
+    *("id", "submit", "start", "end", "processors", "class", "turnaround", "wait", "resizes"),
+    *("state", "reason", "profit", "initial_size", "final_size"),
+)
+#: Of a value whose difference from the first column is not to be explained by chance.
+TOLD_APART = "*"
 
 
 def intervals(runs: Sequence[Mapping[str, float]]) -> dict[str, Interval]:
@@ -64,19 +70,94 @@ def _number(value: float) -> str:
     return f"{value:.4f}"
 
 
-def write_jobs(file: TextIO, runs: Iterable[tuple[int, Iterable[JobRecord]]]) -> None:
+def differences(
+    runs: Sequence[Mapping[str, float]], base: Sequence[Mapping[str, float]]
+) -> dict[str, Interval]:
+    """How far each metric is above that of another strategy, in pairs of runs of one seed."""
+    names = dict.fromkeys(key for run in (*base, *runs) for key in run)
+    return {
+        name: interval(
+            [
+                mine.get(name, 0.0) - other.get(name, 0.0)
+                for mine, other in zip(runs, base, strict=True)
+            ]
+        )
+        for name in names
+    }
+
+
+def comparison(
+    labels: Sequence[str], runs: Sequence[Sequence[Mapping[str, float]]]
+) -> Iterator[str]:
+    """A line for each metric and a column for each strategy; several runs have half intervals."""
+    found = [intervals(each) for each in runs]
+    apart = [differences(each, runs[0]) for each in runs]
+    names = dict.fromkeys(name for each in found for name in each)
+    shown = [
+        name
+        for name in names
+        if name not in _IF_ANY or any(each[name].mean for each in found if name in each)
+    ]
+    several = len(runs[0]) > 1
+    rows = [["metric", *labels]]
+    for name in shown:
+        cells = []
+        for place, each in enumerate(found):
+            value = each.get(name)
+            cell = "" if value is None else _number(value.mean)
+            if several and value is not None:
+                marked = place and name in found[0] and 0 not in apart[place][name]
+                cell += f" ± {_number(value.high - value.mean)}{TOLD_APART if marked else ' '}"
+            cells.append(cell)
+        rows.append([name, *cells])
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        numbers = (cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))
+        yield "  ".join([row[0].ljust(widths[0]), *numbers]).rstrip()
+    if several:
+        yield (
+            f"{TOLD_APART} the difference from {labels[0]}, in pairs of runs of one seed, has a "
+            "95 % interval without 0"
+        )
+
+
+def comparison_as_json(
+    head: Mapping[str, object],
+    settings: Sequence[Settings],
+    runs: Sequence[Sequence[Mapping[str, float]]],
+) -> str:
+    """One object; ``strategies`` has the metrics of each as ``as_json`` has those of one."""
+    entries = []
+    for place, (used, each) in enumerate(zip(settings, runs, strict=True)):
+        named = {"strategy": used.strategy, "options": dict(used.options)}
+        entry = json.loads(as_json(named, each))
+        if place and len(each) > 1:
+            entry["difference_from_first"] = {
+                name: {"mean": found.mean, "low": found.low, "high": found.high}
+                for name, found in differences(each, runs[0]).items()
+            }
+        entries.append(entry)
+    return json.dumps({**head, "strategies": entries}, indent=1, allow_nan=False)
+
+
+def write_jobs(file: TextIO, runs: Iterable[tuple[str, int, Iterable[JobRecord]]]) -> None:
     """CSV with ``COLUMNS``, by number; the start of a job that never started is empty.
 
     Args:
         file: where to.
-        runs: the seed of each run and its jobs; of several, the seed is the first column.
+        runs: the strategy and the seed of each run, and its jobs. Of several strategies, the
+            strategy is a column before the others, of several runs of one, the seed.
     """
     writer = csv.writer(file, lineterminator="\n")
     tables = list(runs)
-    several = len(tables) > 1
-    writer.writerow(("seed", *COLUMNS) if several else COLUMNS)
-    for seed, records in tables:
-        mark = (seed,) if several else ()
+    marks = {
+        "strategy": len({strategy for strategy, _, _ in tables}) > 1,
+        "seed": len({seed for _, seed, _ in tables}) > 1,
+    }
+    writer.writerow((*(name for name, shown in marks.items() if shown), *COLUMNS))
+    for strategy, seed, records in tables:
+        named = zip((strategy, seed), marks.values(), strict=True)
+        mark = tuple(value for value, shown in named if shown)
         for job in sorted(records, key=lambda record: record.id):
             writer.writerow((*mark, *_cells(job)))
 
@@ -92,6 +173,11 @@ def _cells(job: JobRecord) -> tuple[object, ...]:
         _time(job.turnaround),
         _time(job.wait),
         job.resizes,
+        job.state.value,
+        job.reason,
+        _time(job.profit),
+        job.processors,
+        job.final_size,
     )
 
 

@@ -33,6 +33,8 @@ class JobRecord(NamedTuple):
     profit: float = 0.0
     #: Why it failed or was rejected, for people.
     reason: str = ""
+    #: Processors at its end; 0: it never started.
+    final_size: int = 0
 
     @property
     def turnaround(self) -> float:

@@ -86,6 +86,13 @@ class Settings:
         parse_answers(self.answers)
 
     @property
+    def label(self) -> str:
+        """The strategy with its options, for people."""
+        name = self.strategy if isinstance(self.strategy, str) else type(self.strategy).__name__
+        own = ", ".join(f"{key}={value}" for key, value in self.options.items())
+        return f"{name} ({own})" if own else name
+
+    @property
     def total(self) -> int:
         """Processors of the machine."""
         return sum(cluster.processors for cluster in self.clusters) or self.processors

@@ -40,6 +40,8 @@ def simulate(
     ordered = sorted(jobs, key=lambda job: (job.submit, job.id))
     _check(ordered, settings)
     engine = Engine(ordered, settings, on_note)
+    if not engine.strategy.spans_clusters:
+        _check_clusters(ordered, settings, engine.strategy_name)
     with _rare_collections():
         engine.run(progress)
     effects = engine.effects
@@ -69,6 +71,18 @@ def _check(jobs: Sequence[SimJob], settings: Settings) -> None:
                 "simulate a larger one (processors), or leave the job out"
             )
         _check_phases(job)
+
+
+def _check_clusters(jobs: Sequence[SimJob], settings: Settings, strategy: str) -> None:
+    """Refuse jobs that fit into no cluster, for a strategy that keeps each within one."""
+    widest = max((cluster.processors for cluster in settings.clusters), default=settings.total)
+    for job in jobs:
+        if job.sizes.lo > widest:
+            raise WorkloadError(
+                f"job {job.id} needs {job.sizes.lo} processors, the largest cluster has {widest} "
+                f"and strategy {strategy} keeps a job within one: name a larger cluster (clusters) "
+                "or another strategy, or leave the job out"
+            )
 
 
 def _check_phases(job: SimJob) -> None:

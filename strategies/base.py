@@ -14,6 +14,10 @@ from pliant.core.scheduling import Availability, Outcome, Plan, View, WaitingJob
 class Strategy(ABC):
     """Decides who gets which processors."""
 
+    #: Whether a job may have processors of several clusters; if not, it waits for ever where it is
+    #: wider than each of them.
+    spans_clusters: bool = True
+
     def is_available(self, job: WaitingJob, view: View) -> Availability:
         """Answer whether this job could be accepted, when, and on how many processors.
 

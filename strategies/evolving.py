@@ -48,6 +48,7 @@ class Evolving(Strategy):
 
     def __init__(self, inner: Strategy, *, requests: Turn = "first") -> None:
         self.inner = inner
+        self.spans_clusters = inner.spans_clusters
         self._serve = _first if requests == "first" else _last
 
     def is_available(self, job: WaitingJob, view: View) -> Availability:

@@ -32,6 +32,8 @@ class Koala(Strategy):
         ValueError: a number is below 0.
     """
 
+    spans_clusters = False
+
     def __init__(
         self,
         policy: Policy,

@@ -5,6 +5,7 @@ from pliant.simulator.models.kumar import kumar
 from pliant.simulator.models.lublin import lublin
 from pliant.simulator.models.malleable import make_evolving, make_malleable
 from pliant.simulator.models.names import MODELS, is_model, make, make_workload, parameters
+from pliant.simulator.models.relative import parse_size_rule, parse_speedup_rule
 from pliant.simulator.models.shrinking import shrink
 
 __all__ = [
@@ -19,5 +20,7 @@ __all__ = [
     "make_malleable",
     "make_workload",
     "parameters",
+    "parse_size_rule",
+    "parse_speedup_rule",
     "shrink",
 ]

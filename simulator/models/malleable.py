@@ -1,4 +1,4 @@
-"""Jobs that may change size, in any workload. The work of every job stays what it was."""
+"""Jobs that may change size, in any workload. What a job takes on its request stays the same."""
 
 import dataclasses
 from itertools import pairwise
@@ -6,6 +6,7 @@ from random import Random
 from typing import Literal
 
 from pliant.core.sizes import Sizes
+from pliant.simulator.models.relative import SizeRule, SpeedupRule
 from pliant.simulator.workload import Phase, SimJob, Workload, WorkloadError
 
 Spread = Literal["even", "random"]
@@ -14,16 +15,24 @@ _PHASES = (2, 5)
 
 
 def make_malleable(
-    workload: Workload, percent: float, sizes: Sizes | None, spread: Spread, rng: Random
+    workload: Workload,
+    percent: float,
+    sizes: Sizes | SizeRule | None,
+    spread: Spread,
+    rng: Random,
+    speedup: SpeedupRule | None = None,
 ) -> Workload:
-    """Make a share of the jobs malleable (Ghafoor 3.3.2): one range of sizes for all of them.
+    """Make a share of the jobs malleable (Ghafoor 3.3.2).
 
     Args:
         workload: stays as it is.
         percent: of the jobs.
-        sizes: of the malleable jobs; None: from 1 to all processors of the machine.
+        sizes: of the malleable jobs: one range for all of them, or a rule from what each
+            requested; None: from 1 to all processors of the machine.
         spread: ``even``: at equal distances in the order of submission; ``random``: anywhere.
         rng: chooses them when they are spread at random.
+        speedup: of the malleable jobs, by what each requested: the time that they take on that
+            many stays what it was; None: each keeps its own.
 
     Raises:
         WorkloadError: the share is not between 0 and 100, the machine cannot give such sizes, or
@@ -31,9 +40,17 @@ def make_malleable(
     """
     allowed = _allowed(workload, sizes)
     chosen = _choose(len(workload.jobs), percent, spread, rng)
+
+    def changed(job: SimJob) -> SimJob:
+        own = allowed(job.requested) if callable(allowed) else allowed
+        if speedup is None:
+            return dataclasses.replace(job, sizes=own, malleable=True)
+        model = speedup(job.requested)
+        work = job.runtime * model(job.requested)
+        return dataclasses.replace(job, sizes=own, malleable=True, speedup=model, work=work)
+
     return workload.with_jobs(
-        dataclasses.replace(job, sizes=allowed, malleable=True) if place in chosen else job
-        for place, job in enumerate(workload.jobs)
+        changed(job) if place in chosen else job for place, job in enumerate(workload.jobs)
     )
 
 
@@ -55,8 +72,10 @@ def make_evolving(workload: Workload, percent: float, rng: Random) -> Workload:
     )
 
 
-def _allowed(workload: Workload, sizes: Sizes | None) -> Sizes:
+def _allowed(workload: Workload, sizes: Sizes | SizeRule | None) -> Sizes | SizeRule:
     limit = workload.processors
+    if callable(sizes):
+        return sizes if limit is None else _limited(sizes, limit)
     if sizes is None:
         if limit is None:
             raise WorkloadError("the size of the machine is not known: name the sizes")
@@ -65,6 +84,25 @@ def _allowed(workload: Workload, sizes: Sizes | None) -> Sizes:
     if allowed is None:
         raise WorkloadError(f"sizes {sizes}: the machine has only {limit} processors")
     return allowed
+
+
+def _limited(rule: SizeRule, limit: int) -> SizeRule:
+    """The rule on a machine of so many processors."""
+    found: dict[int, Sizes] = {}
+
+    def sizes_of(requested: int) -> Sizes:
+        if requested not in found:
+            sizes = rule(requested)
+            allowed = sizes.up_to(limit)
+            if allowed is None:
+                raise WorkloadError(
+                    f"sizes {sizes} of a job that requested {requested}: "
+                    f"the machine has only {limit} processors"
+                )
+            found[requested] = allowed
+        return found[requested]
+
+    return sizes_of
 
 
 def _choose(count: int, percent: float, spread: Spread, rng: Random) -> frozenset[int]:

@@ -62,12 +62,16 @@ def test_the_csv_of_the_jobs(capsys: pytest.CaptureFixture[str], log: Path, tmp_
     table = tmp_path / "jobs.csv"
     assert call(capsys, "--workload", log, "--strategy", "fcfs", "--jobs-out", table)[0] == 0
     lines = table.read_text().splitlines()
-    assert lines[0] == "id,submit,start,end,processors,class,turnaround,wait,resizes"
-    assert lines[1:] == [
-        "1,0,0,10,8,rigid,10,0,0",
-        "2,2,10,14,4,rigid,12,8,0",
-        "4,5,10,20,2,rigid,15,5,0",
+    assert lines[0] == (
+        "id,submit,start,end,processors,class,turnaround,wait,resizes,"
+        "state,reason,profit,initial_size,final_size"
+    )
+    assert lines[1:3] == [
+        "1,0,0,10,8,rigid,10,0,0,COMPLETED,,0,8,8",
+        "2,2,10,14,4,rigid,12,8,0,COMPLETED,,0,4,4",
     ]
+    assert lines[3].startswith("4,5,10,20,2,rigid,15,5,0,TIMEOUT,")
+    assert "estimate" in lines[3]
 
 
 def test_the_csv_of_several_runs_says_which(
@@ -77,7 +81,7 @@ def test_the_csv_of_several_runs_says_which(
     words = ["--workload", "kumar:jobs=3", "--strategy", "fcfs", "--seed", 7, "--jobs-out", table]
     assert call(capsys, *words, "--replications", 2)[0] == 0
     head, *lines = table.read_text().splitlines()
-    assert head == "seed,id,submit,start,end,processors,class,turnaround,wait,resizes"
+    assert head.startswith("seed,id,submit,start,end,processors,class,turnaround,wait,resizes,")
     assert [line.split(",")[:2] for line in lines] == [[s, n] for s in "78" for n in "123"]
     assert call(capsys, *words[:4], "--seed", 8, "--jobs-out", table)[0] == 0
     assert [f"8,{line}" for line in table.read_text().splitlines()[1:]] == lines[3:]
@@ -188,6 +192,47 @@ def test_dynp_backfills_as_it_is_told(
     assert (values["mean_wait_s"] == other["mean_wait_s"]) == (backfill == "none")
 
 
+def test_several_strategies_are_compared_on_the_same_jobs(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    words = ("--workload", "kumar:jobs=60,gap=50", "--replications", 3)
+    names = ("fcfs", "equipartition", "dynp")
+    chosen = [word for name in names for word in ("--strategy", name)]
+    path = tmp_path / "jobs.csv"
+    own = ("--strategy-option", "lower=60", "--jobs-out", path)
+    values = json.loads(call(capsys, *words, *chosen, *own, "--json")[1])
+    assert [entry["strategy"] for entry in values["strategies"]] == list(names)
+    assert [entry["options"] for entry in values["strategies"]] == [{}, {}, {"lower": "60"}]
+    for entry in values["strategies"][:2]:
+        alone = json.loads(call(capsys, *words, "--strategy", entry["strategy"], "--json")[1])
+        assert alone["intervals"] == entry["intervals"]
+    rows = list(csv.DictReader(path.read_text().splitlines()))
+    assert {(row["strategy"], row["seed"]) for row in rows} >= {("fcfs", "0"), ("fcfs", "2")}
+    first = {row["id"]: row["submit"] for row in rows if row["seed"] == "1"}
+    assert all(first[row["id"]] == row["submit"] for row in rows if row["seed"] == "1")
+    code, out, _ = call(capsys, *words, *chosen)
+    assert code == 0
+    heads = next(line for line in out.splitlines() if line.startswith("metric"))
+    assert heads.split() == ["metric", *names]
+    assert any(line.startswith("mean_turnaround_s") and "±" in line for line in out.splitlines())
+
+
+def test_malleable_jobs_have_defaults_that_are_shown(
+    capsys: pytest.CaptureFixture[str], log: Path
+) -> None:
+    words = ("--workload", log, "--malleable", 100)
+    out = call(capsys, *words)[1]
+    assert "100 % of the jobs malleable: sizes p/2-2p, speedup downey:p,1" in out
+    values = json.loads(call(capsys, *words, "--json")[1])
+    shown = {"percent": 100.0, "sizes": "p/2-2p", "speedup": "downey:p,1"}
+    assert values["malleable"] == shown
+    model = ("--workload", "ghafoor:jobs=20", "--malleable", 50, "--json")
+    assert json.loads(call(capsys, *model)[1])["malleable"]["speedup"] == "as the workload says"
+    linear = json.loads(call(capsys, *words, "--json", "--speedup", "linear")[1])
+    assert linear["malleable"]["speedup"] == "linear"
+    assert linear["mean_execution_s"] != values["mean_execution_s"]
+
+
 def test_clusters(capsys: pytest.CaptureFixture[str], log: Path) -> None:
     words = ("--workload", log, "--strategy", "fcfs", "--json")
     out = call(capsys, *words, "--clusters", "a:8,b:4")[1]
@@ -243,6 +288,15 @@ def test_clusters_alone_are_the_machine_of_the_workload(
         (["--workload", "LOG", "--processors", "99999999999"], 2, "processors: at most 16777216"),
         (["--workload", "LOG", "--clusters", "a:99999999999"], 2, "processors: at most 16777216"),
         (["--workload", "LOG", "--sizes", "2-8"], 2, "--sizes: says how malleable jobs may change"),
+        (["--workload", "LOG", "--speedup", "linear"], 2, "--speedup: says how malleable jobs"),
+        (["--workload", "LOG", "--malleable", "50", "--speedup", "fast"], 2, "--speedup: speedup"),
+        (["--workload", "LOG", "--malleable", "50", "--sizes", "2p-p"], 2, "--sizes: '2p-p'"),
+        (["--workload", "LOG", "--malleable", "50", "--sizes", "q-2p"], 2, "--sizes: 'q-2p'"),
+        (["--workload", "LOG", "--strategy", "sjf", "--strategy", "sjf"], 2, "sjf: given twice"),
+        (["--workload", "LOG", "--strategy", "sjf", "--strategy", "fcfs", "--gantt", "x"], 2,
+         "--gantt: shows one strategy"),
+        (["--workload", "LOG", "--strategy", "sjf", "--strategy", "fcfs", "--strategy-option",
+          "speed=1"], 2, "none of sjf, fcfs has this option"),
         (["--workload", "LOG", "--jobs-out", "/dev/full"], 1, "--jobs-out /dev/full: cannot be"),
         (["--workload", "LOG", "--events-out", "/dev/full"], 1, "No space left on device"),
         (["--workload", "LOG", "--gantt", "/dev/full"], 1, "--gantt /dev/full: cannot be written"),

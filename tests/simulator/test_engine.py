@@ -10,6 +10,7 @@ from pliant.core.scheduling import Offer, Plan, Start, View
 from pliant.simulator import Cluster, Settings, simulate
 from pliant.simulator.costs import Cost
 from pliant.simulator.failures import Failures
+from pliant.simulator.workload import WorkloadError
 from testkit import ROOT
 from testkit.simkit import Scripted, by_id, job, rigid, run
 
@@ -83,6 +84,7 @@ def test_a_job_that_ends_during_talks_ends_when_it_ends() -> None:
     assert by_id(result)[1].end == 10
     assert by_id(result)[2].start == 10.5
     assert result.metrics["refused_parts"] == 1
+    assert result.metrics["negotiations"] == 1  # its talk has taken time, too
 
 
 def test_own_delay_of_a_job() -> None:
@@ -199,6 +201,15 @@ def test_several_clusters_and_nodes() -> None:
     result = simulate([job(1, 0, "3", 3)], settings)
     assert seen[:3] == [("a", "a0"), ("a", "a1"), ("b", "b")]
     assert by_id(result)[1].end == 1
+
+
+def test_a_job_wider_than_every_cluster_is_refused_by_strategies_that_keep_it_within_one() -> None:
+    clusters = (Cluster("a", 8), Cluster("b", 6))
+    jobs = [rigid(1, 0, 2, 5), rigid(2, 1, 10, 5)]
+    with pytest.raises(WorkloadError, match="job 2 needs 10 processors, the largest cluster has 8"):
+        simulate(jobs, Settings(strategy="egs+pwa", clusters=clusters))
+    assert by_id(simulate(jobs, Settings(strategy="fcfs", clusters=clusters)))[2].start == 1
+    assert simulate(jobs, Settings(14, strategy="egs+pwa")).metrics["completed"] == 2
 
 
 def test_a_lost_node_ends_its_jobs_and_comes_back() -> None:

@@ -257,7 +257,7 @@ def test_a_refusal_ends_the_agreement(name: str) -> None:
     rig.submit(2, "4")
     rig.answer(1, Verb.REJECT)
     assert not rig.job(2).earmark
-    assert rig.job(2).reason == "needs at least 4 processors, 0 can be given to it now"
+    assert rig.job(2).why == "needs at least 4 processors, fewer can be given to it now"
 
 
 # ---------------------------------------------------------------- is_available
