@@ -67,6 +67,12 @@ COUNTED = (
 )
 
 
+#: Those that grow with the number of jobs; all others are means, shares or quantiles.
+TOTALS = frozenset(
+    (*COUNTED, "completed", "timeout", "failed", "rejected", "profit", "schedule_span_s")
+)
+
+
 class Metrics:
     """Gathers records; knows nothing of how they came about."""
 

@@ -53,7 +53,12 @@ def _parser() -> argparse.ArgumentParser:
     report.set_defaults(act=_report)
     for command in (run, report):
         command.add_argument("--seeds", type=_at_least(2), metavar="N", help="runs of each line")
-        command.add_argument("--jobs", type=_at_least(1), metavar="N", help="jobs of each workload")
+        command.add_argument(
+            "--jobs",
+            type=_at_least(1),
+            metavar="N",
+            help="jobs of each workload; printed totals are scaled to that many",
+        )
         command.add_argument(
             "--processes",
             type=_at_least(1),

@@ -79,8 +79,11 @@ class Tolerance:
 
     def allows(self, value: float, expected: float) -> bool:
         """Whether they are near enough."""
-        limit = self.amount * abs(expected) if self.relative else self.amount
-        return abs(value - expected) <= limit
+        return abs(value - expected) <= self.margin(expected)
+
+    def margin(self, expected: float) -> float:
+        """How far a value may be from this one."""
+        return self.amount * abs(expected) if self.relative else self.amount
 
     def __str__(self) -> str:
         return f"{self.amount * 100:g} %" if self.relative else f"{self.amount:g}"
@@ -94,6 +97,12 @@ class Metric:
     source: str
     #: To the printed value; None: compared with theory only.
     within: Tolerance | None = None
+
+    def scaled(self, share: float) -> "Metric":
+        """The metric of a total over so large a share of the jobs."""
+        if share == 1.0 or self.within is None or self.within.relative:
+            return self
+        return Metric(self.name, self.source, Tolerance(self.within.amount * share))
 
 
 @dataclass(frozen=True, slots=True)

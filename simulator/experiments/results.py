@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
+from pliant.simulator import models
 from pliant.simulator.confidence import Interval, interval
 from pliant.simulator.experiments.definitions import (
     Claim,
@@ -15,6 +16,7 @@ from pliant.simulator.experiments.definitions import (
 )
 from pliant.simulator.experiments.pool import Progress, Task, run_all
 from pliant.simulator.experiments.theory import theory_value
+from pliant.simulator.metrics import TOTALS
 
 PRINTED = "as printed"
 THEORY = "as theory"
@@ -72,7 +74,8 @@ def run_experiment(
         processes: at once.
         progress: told after each run.
         seeds: 1, 2, ... up to this; None: as the definition says.
-        jobs: of each workload; None: as the definition says.
+        jobs: of each workload; None: as the definition says. Expected totals, such as profit, are
+            scaled to that many.
 
     Raises:
         ExperimentError: a run failed.
@@ -90,10 +93,32 @@ def run_experiment(
         for place, row, variant in cells
     }
     return [
-        _line(experiment, row, variant, {name: found[place, name] for name in _names(experiment)})
+        _line(
+            experiment,
+            row,
+            variant,
+            {name: found[place, name] for name in _names(experiment)},
+            share_of_jobs(experiment.spec(row, variant), jobs),
+        )
         for place, row, variant in cells
         if variant in experiment.variants
     ]
+
+
+def share_of_jobs(spec: Mapping[str, Any], jobs: int | None) -> float:
+    """How many jobs are run, in parts of those that the definition names; 1 if it names none."""
+    if jobs is None:
+        return 1.0
+    named = spec.get("jobs") or spec.get("parameters", {}).get("jobs")
+    if named is None and models.is_model(spec.get("workload", "")):
+        named = models.parameters(spec["workload"]).get("jobs")
+    return jobs / named if isinstance(named, int) and named else 1.0
+
+
+def _scaled(metric: Metric, values: Mapping[str, float], share: float) -> float | None:
+    """What is expected of fewer jobs than the definition names: a part of what is a total."""
+    value = values.get(metric.name)
+    return value if value is None or metric.source not in TOTALS else value * share
 
 
 def count_runs(experiment: Experiment, seeds: int | None) -> int:
@@ -121,15 +146,32 @@ def _means(experiment: Experiment, cell: Cell) -> dict[str, Interval]:
     }
 
 
-def _line(experiment: Experiment, row: Row, variant: str, cells: Mapping[str, Cell]) -> Line:
+def _line(
+    experiment: Experiment, row: Row, variant: str, cells: Mapping[str, Cell], share: float
+) -> Line:
     ours = _means(experiment, cells[variant])
-    printed = {key: float(value) for key, value in row.printed.get(variant, {}).items()}
+    named = {key: float(value) for key, value in row.printed.get(variant, {}).items()}
+    printed = {
+        metric.name: value
+        for metric in experiment.metrics
+        if (value := _scaled(metric, named, share)) is not None
+    }
     spec = experiment.spec(row, variant)
     formulas = row.theory.get(variant, {}).items()
     values = {key: theory_value(value, spec) for key, value in formulas}
-    theory = {key: value for key, value in values.items() if value is not None}
+    known = {key: value for key, value in values.items() if value is not None}
+    theory = {
+        metric.name: value
+        for metric in experiment.metrics
+        if (value := _scaled(metric, known, share)) is not None
+    }
     verdicts = {
-        metric.name: judge(metric, ours[metric.name], printed.get(metric.name), theory)
+        metric.name: judge(
+            metric.scaled(share if metric.source in TOTALS else 1.0),
+            ours[metric.name],
+            printed.get(metric.name),
+            theory,
+        )
         for metric in experiment.metrics
     }
     sources = {metric.name: metric.source for metric in experiment.metrics}
@@ -158,16 +200,36 @@ def judge(
     That theory lies within the interval says something only if little else does.
     """
     expected, within = theory.get(metric.name), metric.within
-    to_be_met = within is not None and printed is not None
-    if to_be_met and _near(within, ours, printed):
-        return PRINTED
-    if expected is None:
-        return DIFFERS if to_be_met else REPORTED
+    by_print = REPORTED
+    if within is not None and printed is not None:
+        by_print = judge_printed(within, ours, printed)
+    if by_print == PRINTED or expected is None:
+        return by_print
     if _near(within, ours, expected):
         return THEORY
     if expected not in ours:
+        return UNDECIDED if by_print == UNDECIDED else DIFFERS
+    return THEORY if _is_narrow(ours, expected) else UNDECIDED
+
+
+def judge_printed(within: Tolerance, ours: Interval, printed: float) -> str:
+    """Compare with a printed value by the interval, not by the mean alone.
+
+    All of the interval within the tolerance: as printed; none of it: differs. If it is partly
+    within, it is as printed only if the mean is within the tolerance, the printed value is within
+    the interval, and little else is. Otherwise other seeds could say something else.
+    """
+    if within.allows(ours.low, printed) and within.allows(ours.high, printed):
+        return PRINTED
+    margin = within.margin(printed)
+    if ours.low > printed + margin or ours.high < printed - margin:
         return DIFFERS
-    return THEORY if ours.high - ours.low <= 2 * WIDEST * abs(expected) else UNDECIDED
+    agrees = within.allows(ours.mean, printed) and printed in ours and _is_narrow(ours, printed)
+    return PRINTED if agrees else UNDECIDED
+
+
+def _is_narrow(ours: Interval, expected: float) -> bool:
+    return ours.high - ours.low <= 2 * WIDEST * abs(expected)
 
 
 def _near(within: Tolerance | None, ours: Interval, expected: float | None) -> bool:

@@ -25,6 +25,7 @@ from pliant.simulator.experiments.definitions import (
 from pliant.simulator.experiments.pool import Task
 from pliant.simulator.experiments.tasks import run_task, workload_of
 from pliant.simulator.experiments.theory import theory_value
+from pliant.simulator.models import parameters
 from pliant.strategies.registry import known_strategies
 
 SMALL = """
@@ -152,8 +153,13 @@ def test_theory_of_rigid_jobs_is_what_was_printed() -> None:
 @pytest.mark.parametrize(
     ("within", "mean", "printed", "theory", "verdict"),
     [
-        ("0.1", 1.05, 1.0, None, results.PRINTED),
-        ("0.1", 1.15, 1.0, None, results.DIFFERS),
+        ("0.3", 1.05, 1.0, None, results.PRINTED),
+        ("0.1", 10.05, 10.0, None, results.PRINTED),  # partly within; the printed value is within
+        ("0.1", 1.05, 1.0, None, results.UNDECIDED),  # as are many others
+        ("0.1", 1.15, 1.0, None, results.UNDECIDED),
+        ("0.1", 1.35, 1.0, None, results.DIFFERS),
+        ("0.3", 10.25, 10.0, None, results.UNDECIDED),  # the mean alone is near
+        ("0.1", 1.15, 1.0, 1.8, results.UNDECIDED),
         ("10 %", 215, 200, None, results.PRINTED),
         ("0.1", 1.5, 1.0, 1.45, results.THEORY),
         ("0.1", 1.5, 1.0, 1.8, results.DIFFERS),
@@ -175,6 +181,27 @@ def test_a_value_is_judged_by_print_then_by_theory(
     ours = Interval(mean, mean - 0.2, mean + 0.2)
     theories = {} if theory is None else {"m": theory}
     assert results.judge(metric, ours, printed, theories) == verdict
+
+
+def test_expected_totals_are_scaled_to_the_jobs_that_are_run(tmp_path: Path) -> None:
+    text = SMALL.replace(
+        "{mean_response_s: {}, utilization: {within: 5 %}}", "{profit: {within: 60}}"
+    )
+    text = text.replace("metric: utilization", "metric: profit")
+    text = text.replace("{utilization: 0.5, mean_response_s: 1}", "{profit: 400}")
+    text = text.replace("{mean_response_s: processor-sharing}", "{profit: 800}")
+    experiment = read_experiment(small(tmp_path, text))
+    spec = experiment.spec(experiment.rows[0], "adaptive")
+    assert results.share_of_jobs(spec, 10) == 0.25
+    usual = parameters("kumar")["jobs"]
+    assert isinstance(usual, int)
+    assert results.share_of_jobs({"workload": "kumar"}, 100) == 100 / usual
+    assert results.share_of_jobs({"workload": "some.swf"}, 10) == 1.0
+    found = results.run_experiment(
+        experiment, processes=1, progress=lambda _: None, seeds=2, jobs=10
+    )
+    assert (found[0].printed, found[0].theory) == ({"profit": 100.0}, {"profit": 200.0})
+    assert experiment.metrics[0].scaled(0.25).within == Tolerance(15.0)
 
 
 @pytest.mark.parametrize(
