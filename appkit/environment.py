@@ -32,7 +32,7 @@ class Environment:
     #: Started to join a running application.
     joins: bool
     control_fd: int
-    #: ``host:port`` of the server's application service when the process started.
+    #: Address of the server's application service when the process started.
     application_address: str
     #: File that holds the present one; empty: none.
     address_file: str
@@ -56,7 +56,7 @@ class Environment:
             return file.read().strip()
 
     def address(self) -> str:
-        """``host:port`` of the server as it is now; the one of the start if no file tells."""
+        """Return the server's present address, or the one of the start if no file tells it."""
         try:
             with open(self.address_file, encoding="utf-8") as file:
                 return file.read().strip() or self.application_address

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from pliant.appkit import clock
 from pliant.appkit.coordinator import Coordinator
 from pliant.appkit.messages import Asked, Hello, Report, Said
+from pliant.appkit.watch import Watch
 from pliant.faults import message
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class Session:
     """One coordinator's way to the server; a ``coordinator.Channel``."""
 
     def __init__(self, coordinator: Coordinator, address: Callable[[], str]) -> None:
-        """Describe a session; ``address`` gives the server's present ``host:port``."""
+        """Describe a session; ``address`` gives the server's present address."""
         self._coordinator = coordinator
         self._address = address
         self._lock = threading.Lock()
@@ -88,7 +89,7 @@ class Session:
                     stream.outbox.put(report)
                 self._backlog.clear()
                 self._stream = stream
-            welcomed = stream.talk(self._address(), self._stopping)
+            welcomed = stream.talk(self._address, self._stopping)
             with self._lock:
                 self._stream = None
                 self._backlog.extend(stream.undelivered())
@@ -133,44 +134,63 @@ class _Stream:
         self.outbox: queue.SimpleQueue[Report | None] = queue.SimpleQueue()
         self._coordinator = coordinator
         self._desk = desk
-        self._over = False
+        self._over = self._welcomed = False
+        self._watching = Watch()
+        #: What shows the server who this is; None: the stream has ended before.
+        self._proof: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._call: grpc._CallIterator[app_pb2.AppOrder] | None = None
 
-    def talk(self, address: str, stopping: threading.Event) -> bool:
+    def talk(self, find_address: Callable[[], str], stopping: threading.Event) -> bool:
         """Serve the stream until it ends; whether the server welcomed it."""
         import grpc
 
-        welcomed = False
-        # No deadline for the call, which lasts as long as the job; one for its first answer.
-        impatience = threading.Timer(WELCOME_TIMEOUT_S, self.cancel)
-        impatience.daemon = True
-        with grpc.insecure_channel(address, options=_channel_options()) as channel:
-            try:
+        from pliant.protos.address import dial_target
+
+        address = find_address()
+        self._watching.start(lambda: find_address() == address, self.cancel, WELCOME_TIMEOUT_S)
+        try:
+            with (
+                dial_target(address) as target,
+                grpc.insecure_channel(target, options=_channel_options()) as channel,
+            ):
                 self._call = self._open(channel)
-                impatience.start()
                 if stopping.is_set():
                     self.outbox.put(None)
                 for order in self._call:
-                    impatience.cancel()
-                    welcomed = True
+                    self._watching.stop()
+                    self._welcomed = True
                     self._obey(order)
-            except Exception as error:  # the server is away, or went, or makes no sense: try again
-                log.debug("the stream to the server at %s ended: %s", address, error)
-            finally:
-                impatience.cancel()
-                self._over = True
-                self.outbox.put(None)
-        return welcomed
+        except Exception as error:  # the server is away, or went, or makes no sense: try again
+            log.debug("the stream to the server at %s ended: %s", address, error)
+        finally:
+            self._watching.stop()
+            self._over = True
+            self._proof.put(None)
+            self.cancel()
+            self.outbox.put(None)
+        return self._welcomed
 
     def _open(self, channel: "grpc.Channel") -> "grpc._CallIterator[app_pb2.AppOrder]":
+        """Open the stream and have both sides prove that they know the token of this run.
+
+        Raises:
+            UnprovenServerError: what answers does not know it.
+        """
         from pliant.appkit import wire
         from pliant.protos import app_pb2_grpc
+        from pliant.protos.handshake import ClientHandshake, application
 
-        hello = wire.hello_to_wire(self._coordinator.connect())
-        return app_pb2_grpc.AppServiceStub(channel).Session(_stamped(self._reports(hello)))
+        hello = self._coordinator.connect()
+        shaking = ClientHandshake(hello.token, application(hello.job, hello.run))
+        reports = _stamped(self._reports(wire.hello_to_wire(hello)))
+        call = app_pb2_grpc.AppServiceStub(channel).Session(reports, metadata=shaking.metadata)
+        self._call = call
+        self._proof.put(shaking.proof(call.initial_metadata()))
+        return call
 
     def cancel(self) -> None:
         """End the call whatever the server does."""
+        self._proof.put(None)
         if self._call is not None:
             self._call.cancel()
 
@@ -185,7 +205,12 @@ class _Stream:
 
     def _reports(self, hello: "app_pb2.AppReport") -> Iterator["app_pb2.AppReport"]:
         from pliant.appkit import wire
+        from pliant.protos import app_pb2
 
+        proof = self._proof.get()
+        if proof is None:
+            return
+        yield app_pb2.AppReport(proof=proof)
         yield hello
         due = time.monotonic() + PROGRESS_INTERVAL_S
         while not self._over:

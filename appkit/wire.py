@@ -27,7 +27,6 @@ def hello_to_wire(hello: Hello) -> pb.AppReport:
             job=hello.job,
             run=hello.run,
             epoch=hello.epoch,
-            token=hello.token,
             role=pb.ROLE_STANDBY if hello.standby else pb.ROLE_COORDINATOR,
             processors=hello.processors,
             sizes=hello.sizes,

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import socket
+from pathlib import Path
 from typing import Any
 
 from pliant.client.errors import LostServerError, NoServerError, RequestError, SilentServerError
 from pliant.client.paths import SOCKET, run_dir
+from pliant.protos.address import UntrustedPathError, private_socket
 
 #: Seconds to wait for an answer that needs no waiting on the server's side.
 TIMEOUT_S = 30.0
@@ -75,12 +77,8 @@ class Connection:
         link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             link.settimeout(self._timeout_s)
-            # The path of a unix socket has at most 107 bytes; one through a descriptor is short.
-            directory = os.open(self.directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-            try:
-                link.connect(f"/proc/self/fd/{directory}/{SOCKET}")
-            finally:
-                os.close(directory)
+            with private_socket(Path(self._path), shared=True) as path:
+                link.connect(path)
         except BaseException:
             link.close()
             raise
@@ -102,6 +100,8 @@ class Connection:
             return NoServerError(
                 f"no server answers on {self._path}; start a cluster with `pliant up`"
             )
+        if isinstance(error, UntrustedPathError):
+            return NoServerError(f"no connection to the server: {error}")
         if isinstance(error, ConnectionError):
             return LostServerError(
                 f"the server left while it was asked ({error}); whether the request was carried "

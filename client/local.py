@@ -15,7 +15,7 @@ from pliant.client import procs
 from pliant.client.connection import Connection
 from pliant.client.daemons import Daemon, describe_code, state_of
 from pliant.client.errors import ClientError, NoServerError, RequestError
-from pliant.client.paths import SOCKET
+from pliant.client.paths import SOCKET, check_directories
 from pliant.client.shape import Shape, remembered
 from pliant.core.words import many
 
@@ -105,7 +105,8 @@ class LocalCluster:
         """Take another shape; it is to be kept when it has come up.
 
         Raises:
-            ClientError: daemons of the shape it had are running, or have lost what they keep here.
+            ClientError: daemons of the shape it had are running, or have lost what they keep here;
+                or another account could change its directories.
         """
         if procs.find(self._bereft):
             raise ClientError(
@@ -121,6 +122,7 @@ class LocalCluster:
         self.shape = shape
         for directory in (self.state, self.run):
             os.makedirs(directory, mode=0o700, exist_ok=True)
+        check_directories(self.state, self.run)
         with open(self._owner, "w", encoding="utf-8", errors="surrogateescape") as file:
             file.write(os.path.realpath(self.state))
         self._build()

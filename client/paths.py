@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
+
+from pliant.client.errors import ClientError
+from pliant.protos.address import UntrustedPathError, open_private
 
 #: Name of the users' socket in the run directory.
 SOCKET = "server.sock"
@@ -20,3 +24,16 @@ def run_dir() -> str:
     if not chosen:
         return os.path.join(state_dir(), "run")
     return os.path.abspath(os.path.expanduser(chosen))
+
+
+def check_directories(state: str, run: str) -> None:
+    """Refuse directories in which another account could plant something.
+
+    Raises:
+        ClientError: it owns one of them, or may change it.
+    """
+    try:
+        os.close(open_private(Path(state), shared=True))
+        os.close(open_private(Path(run)))
+    except UntrustedPathError as error:
+        raise ClientError(str(error)) from None

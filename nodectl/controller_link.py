@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import os
 import random
+import stat
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Protocol
 
@@ -18,7 +21,8 @@ from pliant.faults import message
 from pliant.nodectl.contact import Contact
 from pliant.protos import node_pb2 as wire
 from pliant.protos import versions
-from pliant.protos.metadata import NODE_SECRET
+from pliant.protos.address import dial_target, parse_address
+from pliant.protos.handshake import NODE, ClientHandshake
 from pliant.protos.node_pb2_grpc import NodeServiceStub
 
 logger = logging.getLogger("pliant.nodectl")
@@ -27,6 +31,9 @@ Stream = grpc.aio.StreamStreamCall[wire.NodeReport, wire.NodeOrder]
 
 _FIRST_RETRY_S, _LAST_RETRY_S = 0.1, 2.0
 _CONNECT_S, _WELCOME_S = 5.0, 10.0
+#: How often a controller that is not welcomed yet looks whether the server has moved.
+_LOOK_S = 0.5
+_MAX_SECRET_BYTES = 4096
 
 #: Notice a frozen or unreachable server; the ping timeout is what counts for a frozen one.
 _OPTIONS = [
@@ -37,6 +44,8 @@ _OPTIONS = [
     ("grpc.max_receive_message_length", 64 << 20),
     ("grpc.max_send_message_length", 64 << 20),
     ("grpc.enable_http_proxy", 0),
+    # A target through a descriptor means another directory each time.
+    ("grpc.use_local_subchannel_pool", 1),
 ]
 
 #: The places where orders arrive, by kind.
@@ -136,29 +145,71 @@ class Link:
 
     async def _session(self) -> None:
         address = self._find_server()
-        async with grpc.aio.insecure_channel(address, options=_OPTIONS) as channel:
-            # Not wait_for: up to Python 3.11 it loses a cancellation that comes with the answer.
-            async with asyncio.timeout(_CONNECT_S):
-                await channel.channel_ready()
-            stream = NodeServiceStub(channel).Connect(metadata=_credentials(self._secret_file))
-            register = self._node.registration()
-            self.contact.begin(time.monotonic())
-            await stream.write(wire.NodeReport(register=register))
-            async with asyncio.timeout(_WELCOME_S):
-                first = await stream.read()
-            if not isinstance(first, wire.NodeOrder):
-                return
-            if first.HasField("refused"):
-                _refused(first.refused, known=register.generation > 0)
-            _check_version(first.welcome, known=register.generation > 0)
-            again = self._node.welcomed(first.welcome)
-            self._heard(0)
-            logger.info("registered with %s, generation %d", address, first.welcome.generation)
-            self._outbox = asyncio.Queue()
-            self._reports = self._orders = 0
-            for report in again:
-                self._outbox.put_nowait(report)
-            await self._exchange(stream, first.welcome.beat_interval_s or 2.0)
+        with dial_target(address) as target:
+            async with grpc.aio.insecure_channel(target, options=_OPTIONS) as channel:
+                async with self._within(_CONNECT_S, address):
+                    await channel.channel_ready()
+                async with self._within(_WELCOME_S, address):
+                    stream, welcome = await self._register(channel)
+                if welcome is None:
+                    return
+                again = self._node.welcomed(welcome)
+                self._heard(0)
+                logger.info("registered with %s, generation %d", address, welcome.generation)
+                self._outbox = asyncio.Queue()
+                self._reports = self._orders = 0
+                for report in again:
+                    self._outbox.put_nowait(report)
+                await self._exchange(stream, welcome.beat_interval_s or 2.0)
+
+    @asynccontextmanager
+    async def _within(self, limit_s: float, address: str) -> AsyncIterator[None]:
+        """Give up after a time, or as soon as the server is said to be elsewhere.
+
+        What listens at an old address may hold a connection open for ever without an answer.
+        """
+
+        async def watch(limit: asyncio.Timeout) -> None:
+            while self._stands(address):
+                await asyncio.sleep(_LOOK_S)
+            limit.reschedule(asyncio.get_running_loop().time())
+
+        # Not wait_for: up to Python 3.11 it loses a cancellation that comes with the answer.
+        async with asyncio.timeout(limit_s) as limit:
+            watching = asyncio.create_task(watch(limit))
+            try:
+                yield
+            finally:
+                watching.cancel()
+
+    def _stands(self, address: str) -> bool:
+        try:
+            return self._find_server() == address
+        except OSError:
+            return True  # a new server is about to write it
+
+    async def _register(self, channel: grpc.aio.Channel) -> tuple[Stream, wire.Welcome | None]:
+        """Open a stream, have both sides prove themselves, and register.
+
+        Raises:
+            UnprovenServerError: what answers does not know the cluster's secret.
+            RefusedError: the server does not want this node.
+        """
+        shaking = ClientHandshake(read_secret(self._secret_file), NODE)
+        stream = NodeServiceStub(channel).Connect(metadata=shaking.metadata)
+        answer = await stream.initial_metadata()
+        proof = shaking.proof([(key, value) for key, value in answer])
+        await stream.write(wire.NodeReport(proof=proof))
+        register = self._node.registration()
+        self.contact.begin(time.monotonic())
+        await stream.write(wire.NodeReport(register=register))
+        first = await stream.read()
+        if not isinstance(first, wire.NodeOrder):
+            return stream, None
+        if first.HasField("refused"):
+            _refused(first.refused, known=register.generation > 0)
+        _check_version(first.welcome, known=register.generation > 0)
+        return stream, first.welcome
 
     async def _exchange(self, stream: Stream, interval: float) -> None:
         tasks = [
@@ -219,12 +270,29 @@ class Link:
             await asyncio.sleep(interval * random.uniform(0.9, 1.0))
 
 
-def _credentials(secret_file: Path) -> tuple[tuple[str, str], ...]:
-    """Return what shows that this node belongs to the cluster; without it the server says why."""
+def read_secret(path: Path) -> bytes:
+    """Return the secret of the cluster.
+
+    Raises:
+        OSError: it cannot be read, or other users can read it.
+    """
     try:
-        return ((NODE_SECRET, secret_file.read_text(encoding="ascii").strip()),)
-    except (OSError, UnicodeDecodeError):
-        return ()
+        with path.open("rb") as file:
+            found = os.fstat(file.fileno())
+            secret = file.read(_MAX_SECRET_BYTES).strip()
+    except OSError as error:
+        raise OSError(
+            f"{path}: {error.strerror}; the server makes this file in its state folder, "
+            "--secret-file names a copy of it"
+        ) from None
+    mode = stat.S_IMODE(found.st_mode)
+    if found.st_uid not in (os.geteuid(), 0):
+        raise OSError(f"{path} belongs to the user with id {found.st_uid}: it is not used")
+    if mode & 0o077:
+        raise OSError(f"{path}: other users may use it (mode {mode:04o}); run `chmod 600 {path}`")
+    if not secret:
+        raise OSError(f"{path} is empty; copy node.secret there from the server's state folder")
+    return secret
 
 
 def server_finder(server: str, address_file: Path) -> Callable[[], str]:
@@ -239,6 +307,10 @@ def server_finder(server: str, address_file: Path) -> Callable[[], str]:
             raise OSError(f"{address_file}: {error.strerror}") from error
         if not address:
             raise OSError(f"{address_file} is empty")
+        try:
+            parse_address(address)
+        except ValueError as error:
+            raise OSError(f"{address_file}: {error}") from None
         return address
 
     return read

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from pliant.core.command_line import CommandParser
 from pliant.faults import identify
+from pliant.protos.address import open_private
 from pliant.protos.files import of_no_use
 from pliant.protos.versions import ProtocolError
 
@@ -74,8 +75,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--name", help="of this node (default: the host's)")
     parser.add_argument("--slots", type=_digits, help="processes of jobs that run at a time")
-    parser.add_argument("--server", metavar="HOST:PORT", help="where the server is")
-    parser.add_argument("--address-file", metavar="FILE", help="holds the server's HOST:PORT")
+    parser.add_argument("--server", metavar="ADDRESS", help="of the server")
+    parser.add_argument("--address-file", metavar="FILE", help="holds the server's address")
     parser.add_argument("--secret-file", metavar="FILE", help="holds the secret of the cluster")
     parser.add_argument("--address", help="where other nodes reach this one")
     parser.add_argument("--cluster", help="to which this node belongs")
@@ -112,6 +113,8 @@ def _have_node(
     try:
         for folder in (state, run):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.close(open_private(state.parent, shared=True))
+        os.close(open_private(run))
         with _only_one(state, settings.name), _pid_file(run / f"node-{settings.name}.pid"):
             return asyncio.run(work(settings, state, run))
     except BusyError as error:

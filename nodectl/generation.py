@@ -7,6 +7,10 @@ from pathlib import Path
 
 from pliant.protos.files import write_whole
 
+#: A server that counts each of its starts is not further ahead than this, not even one that was
+#: started again every few seconds for days while this node was away.
+MAX_STEP = 100_000
+
 
 @dataclass(frozen=True, slots=True)
 class Obeyed:
@@ -22,6 +26,12 @@ class Obeyed:
         same = server.generation == self.generation
         if same and self.life and server.life and server.life != self.life:
             return f"generation {server.generation} is of another server than the one obeyed here"
+        if self.generation and server.generation > self.generation + MAX_STEP:
+            return (
+                f"generation {server.generation} is more than {MAX_STEP} starts after "
+                f"{self.generation}, the last one obeyed here; if the server is right, remove the "
+                "file `generation` in the state folder of this node"
+            )
         return ""
 
 

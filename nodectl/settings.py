@@ -11,6 +11,8 @@ from typing import Any, Literal
 import msgspec
 import yaml
 
+from pliant.protos.address import parse_address
+
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -30,9 +32,9 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     spare: bool = False
     #: Where other nodes reach this one: a host name or an address.
     address: str = "127.0.0.1"
-    #: The server as HOST:PORT; empty: read it from `address_file`.
+    #: The server as unix:/PATH or HOST:PORT; empty: read it from `address_file`.
     server: str = ""
-    #: A file that holds the server's current HOST:PORT; empty: the one in the run folder.
+    #: A file that holds the server's current address; empty: the one in the run folder.
     address_file: str = ""
     #: A file with the cluster's secret; empty: that of a server with the same state folder.
     secret_file: str = ""
@@ -106,6 +108,8 @@ def _check(settings: Settings) -> None:
         raise SettingsError("most_processes: expected a number above 0, or 0 for half of all")
     if not settings.address:
         raise SettingsError("address: expected a host name or an address")
-    _, colon, port = settings.server.rpartition(":")
-    if settings.server and not (colon and port.isdigit()):
-        raise SettingsError("server: expected HOST:PORT")
+    if settings.server:
+        try:
+            parse_address(settings.server)
+        except ValueError as error:
+            raise SettingsError(f"server: {error}") from None

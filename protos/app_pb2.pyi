@@ -184,7 +184,10 @@ class AppReport(_message.Message):
     REQUEST_FIELD_NUMBER: _builtins.int
     CANCEL_FIELD_NUMBER: _builtins.int
     SAVE_FIELD_NUMBER: _builtins.int
+    PROOF_FIELD_NUMBER: _builtins.int
     CLOCK_FIELD_NUMBER: _builtins.int
+    proof: _builtins.bytes
+    """first message on every stream, see pliant.protos.handshake"""
     clock: _builtins.float
     """seconds since the epoch as it is sent, by the sender's own clock"""
     @_builtins.property
@@ -219,13 +222,14 @@ class AppReport(_message.Message):
         request: Global___RequestSizes | None = ...,
         cancel: Global___CancelRequest | None = ...,
         save: Global___SaveReport | None = ...,
+        proof: _builtins.bytes = ...,
         clock: _builtins.float = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "begun", b"begun", "body", b"body", "cancel", b"cancel", "hello", b"hello", "outcome", b"outcome", "progress", b"progress", "request", b"request", "save", b"save", "withdrawn", b"withdrawn"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "begun", b"begun", "body", b"body", "cancel", b"cancel", "hello", b"hello", "outcome", b"outcome", "progress", b"progress", "proof", b"proof", "request", b"request", "save", b"save", "withdrawn", b"withdrawn"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "begun", b"begun", "body", b"body", "cancel", b"cancel", "clock", b"clock", "hello", b"hello", "outcome", b"outcome", "progress", b"progress", "request", b"request", "save", b"save", "withdrawn", b"withdrawn"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "begun", b"begun", "body", b"body", "cancel", b"cancel", "clock", b"clock", "hello", b"hello", "outcome", b"outcome", "progress", b"progress", "proof", b"proof", "request", b"request", "save", b"save", "withdrawn", b"withdrawn"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["hello", "answer", "begun", "outcome", "progress", "withdrawn", "request", "cancel", "save"]  # noqa: Y015
+    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["hello", "answer", "begun", "outcome", "progress", "withdrawn", "request", "cancel", "save", "proof"]  # noqa: Y015
     _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_body) -> _WhichOneofReturnType_body | None: ...
 
@@ -233,7 +237,7 @@ Global___AppReport: _TypeAlias = AppReport  # noqa: Y015
 
 @_typing.final
 class Hello(_message.Message):
-    """First message on every stream, and what a reconnecting coordinator tells a restarted server."""
+    """The message after the proof, and what a reconnecting coordinator tells a restarted server."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -257,6 +261,7 @@ class Hello(_message.Message):
     epoch: _builtins.int
     """of the allocation the application runs on"""
     token: _builtins.bytes
+    """empty; applications of older versions show it, without a proof"""
     role: Global___Role.ValueType
     sizes: _builtins.str
     """the program's own size grammar, empty: none"""

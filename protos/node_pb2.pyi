@@ -34,6 +34,9 @@ class NodeReport(_message.Message):
     WORLD_READY_FIELD_NUMBER: _builtins.int
     FENCE_FIELD_NUMBER: _builtins.int
     RANKS_EXITED_FIELD_NUMBER: _builtins.int
+    PROOF_FIELD_NUMBER: _builtins.int
+    proof: _builtins.bytes
+    """first message on every stream, see pliant.protos.handshake"""
     @_builtins.property
     def register(self) -> Global___Register: ...
     @_builtins.property
@@ -52,12 +55,13 @@ class NodeReport(_message.Message):
         world_ready: Global___WorldReady | None = ...,
         fence: Global___Fence | None = ...,
         ranks_exited: Global___RanksExited | None = ...,
+        proof: _builtins.bytes = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["beat", b"beat", "body", b"body", "fence", b"fence", "ranks_exited", b"ranks_exited", "register", b"register", "world_ready", b"world_ready"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["beat", b"beat", "body", b"body", "fence", b"fence", "proof", b"proof", "ranks_exited", b"ranks_exited", "register", b"register", "world_ready", b"world_ready"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["beat", b"beat", "body", b"body", "fence", b"fence", "ranks_exited", b"ranks_exited", "register", b"register", "world_ready", b"world_ready"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["beat", b"beat", "body", b"body", "fence", b"fence", "proof", b"proof", "ranks_exited", b"ranks_exited", "register", b"register", "world_ready", b"world_ready"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["register", "beat", "world_ready", "fence", "ranks_exited"]  # noqa: Y015
+    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["register", "beat", "world_ready", "fence", "ranks_exited", "proof"]  # noqa: Y015
     _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_body) -> _WhichOneofReturnType_body | None: ...
 
@@ -65,7 +69,7 @@ Global___NodeReport: _TypeAlias = NodeReport  # noqa: Y015
 
 @_typing.final
 class Register(_message.Message):
-    """First message on every stream."""
+    """The message after the proof."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -32,8 +32,10 @@ from pliant.protos.codec import (
     template_from_proto,
 )
 from pliant.protos.codec_saves import save_from_proto, suspension_from_proto
+from pliant.protos.handshake import read_application, subject_of
 from pliant.protos.texts import words
 from pliant.server.app_times import in_our_time
+from pliant.server.authentication import proves
 from pliant.server.board import Board
 from pliant.server.clock import HybridClock
 from pliant.server.execute import Execute
@@ -70,13 +72,14 @@ class AppService(app_pb2_grpc.AppServiceServicer):
         reports = aiter(request_iterator)
         try:
             async with asyncio.timeout(HELLO_TIMEOUT_S):
-                first = await anext(reports)
+                first = await self._hello(context, reports)
         except (TimeoutError, StopAsyncIteration):
             return
-        if not self._knows(first):
-            # Perhaps it looks for the server that had this port before: it is to look again.
-            log.warning("session for job %d: %s", first.hello.job, WRONG_TOKEN)
+        if first is None:
+            # Perhaps it looks for the server that had this address before: it is to look again.
+            log.warning("a session does not prove that it belongs to a job of this cluster")
             await context.abort(grpc.StatusCode.UNAUTHENTICATED, WRONG_TOKEN)
+            return
         reason = self._refusal(first)
         if reason is not None:
             log.warning("session for job %d refused: %s", first.hello.job, reason)
@@ -99,12 +102,21 @@ class AppService(app_pb2_grpc.AppServiceServicer):
             if self._hub.detach_coordinator(session):
                 self._execute.post(ApplicationLeft(session.job, session.run))
 
-    def _knows(self, first: app_pb2.AppReport) -> bool:
-        """Whether who says Hello has the token of a job of this cluster."""
-        hello = first.hello
-        if first.WhichOneof("body") != "hello":
-            return True
-        return self._keyring.verify(hello.token, hello.job, hello.run)
+    async def _hello(self, context: Any, reports: Any) -> app_pb2.AppReport | None:
+        """Return the first message of an application that knows its token, None if it does not."""
+        subject = subject_of(context.invocation_metadata())
+        if not subject:  # of an older version: it shows its token
+            first: app_pb2.AppReport = await anext(reports)
+            hello = first.hello
+            return first if self._keyring.verify(hello.token, hello.job, hello.run) else None
+        named = read_application(subject)
+        if named is None:
+            return None
+        if not await proves(context, reports, self._keyring.token(*named)):
+            return None
+        first = await anext(reports)
+        own = first.WhichOneof("body") != "hello" or (first.hello.job, first.hello.run) == named
+        return first if own else None
 
     def _refusal(self, first: app_pb2.AppReport) -> str | None:
         """Why this session may not be; None: it may."""

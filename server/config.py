@@ -15,6 +15,7 @@ import yaml
 
 from pliant.core.limits import Limits
 from pliant.core.policy import Escalation, NegotiationPolicy, Take
+from pliant.protos.address import GRPC_SOCKET, Address, UnixAddress, parse_address
 from pliant.server.rates import MESSAGES_AT_ONCE, MESSAGES_PER_S
 
 _DEFAULT = Limits()
@@ -32,8 +33,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
     state_dir: str = ""
     run_dir: str = ""
-    #: host:port of the gRPC services; port 0 keeps the port of the last start where it is free.
-    listen: str = "127.0.0.1:0"
+    #: HOST:PORT of the gRPC services on a loopback interface; port 0 keeps the port of the last
+    #: start where it is free. Empty: a unix-domain socket in the run directory.
+    listen: str = ""
     strategy: str = "equipartition"
     #: Options of the strategy by name; ``-`` and ``_`` are the same.
     strategy_options: dict[str, object] = {}
@@ -103,10 +105,11 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         return Path(self.checkpoints).expanduser().absolute()
 
     @property
-    def host_and_port(self) -> tuple[str, int]:
+    def address(self) -> Address:
         """Where gRPC listens."""
-        host, _, port = self.listen.rpartition(":")
-        return host.strip("[]"), int(port)
+        if not self.listen:
+            return UnixAddress(self.run / GRPC_SOCKET)
+        return parse_address(self.listen)
 
     def limits(self) -> Limits:
         """How long the core waits for others."""
@@ -232,16 +235,26 @@ def _check_values(config: Config) -> None:
 
 
 def _check_listen(listen: str) -> None:
-    host, colon, port = listen.rpartition(":")
-    if not colon or not port.isdecimal() or int(port) > 65535:
-        raise ConfigError(f"listen: expected host:port, got {listen}")
-    if host == "localhost":
+    if not listen:
         return
     try:
-        loopback = ipaddress.ip_address(host.strip("[]")).is_loopback
+        address = parse_address(listen)
     except ValueError:
-        raise ConfigError(f"listen: expected an IP address or localhost, got {host}") from None
+        raise ConfigError(f"listen: expected host:port, got {listen}") from None
+    if isinstance(address, UnixAddress):
+        raise ConfigError(
+            f"listen: expected host:port, got {listen}; without it the server listens on a "
+            "unix-domain socket in the run directory"
+        )
+    if address.host == "localhost":
+        return
+    try:
+        loopback = ipaddress.ip_address(address.host).is_loopback
+    except ValueError:
+        raise ConfigError(
+            f"listen: expected an IP address or localhost, got {address.host}"
+        ) from None
     if not loopback:
         raise ConfigError(
-            f"listen: {host} is not a loopback address; other addresses need certificates"
+            f"listen: {address.host} is not a loopback address; other addresses need certificates"
         )

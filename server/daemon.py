@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pliant.core.command_line import CommandParser
+from pliant.protos.address import open_private
 from pliant.protos.files import of_no_use, write_whole
 from pliant.server.end import End
 from pliant.server.lock import AlreadyRunningError, RunLock, ServerLock, started_ticks
@@ -78,7 +79,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--state-dir", metavar="DIR", help="folder of the job database")
     parser.add_argument("--run-dir", metavar="DIR", help="folder of sockets and pid files")
-    parser.add_argument("--listen", metavar="HOST:PORT", help="where controllers connect")
+    parser.add_argument("--listen", metavar="HOST:PORT", help="use TCP on loopback, no socket")
     parser.add_argument("--debug", action="store_true", help="check every invariant, log more")
     return parser
 
@@ -125,6 +126,8 @@ def run(
         try:
             for folder in (config.state, config.run):
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            os.close(open_private(config.state, shared=True))
+            os.close(open_private(config.run))
             for lock in locks:
                 lock.acquire()
                 held.callback(lock.release)

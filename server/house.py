@@ -15,6 +15,7 @@ from sqlalchemy import Engine
 from pliant.core.commands import Command, Note
 from pliant.core.core import Core
 from pliant.core.processors import of
+from pliant.protos.address import TcpAddress
 from pliant.protos.files import write_whole
 from pliant.server.accept import Accept
 from pliant.server.actions import Actions, Identity
@@ -223,7 +224,7 @@ class House:
     # ---------------------------------------------------------------- parts that need others
 
     def _listen(self) -> str:
-        """Open the gRPC port: the configured one, or that of the last start, or any."""
+        """Open the socket, or the TCP port: the configured one, that of the last start, or any."""
         rates = Rates(self._config.session_rate, self._config.session_burst)
         relay = FenceRelay(self._hub, self._book, self._fences, self._writer)
         nodes = NodeService(
@@ -248,11 +249,15 @@ class House:
             rates=rates,
         )
         self._remove.on_closed += [relay.forget, lambda jobs, _: rates.forget(jobs)]
-        host, port = self._config.host_and_port
-        ports = [port] if port else [int(self._meta.get("port", "0")), 0]
-        port = self._rpc.start(nodes, apps, host, ports, self._on_fault)
-        self._writer.commit([put_meta("port", str(port))])
-        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        address = self._config.address
+        addresses = [address]
+        if isinstance(address, TcpAddress) and not address.port:
+            last = TcpAddress(address.host, int(self._meta.get("port", "0")))
+            addresses = [last, address] if last.port else [address]
+        found = self._rpc.start(nodes, apps, addresses, self._on_fault)
+        if isinstance(found, TcpAddress):
+            self._writer.commit([put_meta("port", str(found.port))])
+        return str(found)
 
     def _surroundings(self) -> Surroundings:
         config = self._config

@@ -15,13 +15,15 @@ from pliant.core.ids import NodeName
 from pliant.faults import message
 from pliant.protos import node_pb2, node_pb2_grpc, versions
 from pliant.protos.codec import CodecError, exits_from_proto, node_from_proto, ready_from_proto
+from pliant.protos.handshake import NODE, subject_of
 from pliant.protos.texts import words
+from pliant.server.authentication import proves
 from pliant.server.credence import Credence
 from pliant.server.execute import Execute
 from pliant.server.fence_relay import FenceRelay
 from pliant.server.nodelist import NodeList, stale
 from pliant.server.remove import EndReport, Remove
-from pliant.server.secret import FILE_NAME, knows
+from pliant.server.secret import FILE_NAME
 from pliant.server.streams import Hub, NodeStream, Stream
 from pliant.server.tally import Tally
 
@@ -75,12 +77,12 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
 
     async def Connect(self, request_iterator: Any, context: Any) -> AsyncIterator[Any]:
         """Serve one controller until either side ends the stream."""
-        if not knows(context.invocation_metadata(), self._greeting.secret):
-            log.warning("a stream from %s does not show the cluster's secret", context.peer())
-            await context.abort(grpc.StatusCode.UNAUTHENTICATED, NEEDS_SECRET)
         reports = aiter(request_iterator)
         try:
             async with asyncio.timeout(HELLO_TIMEOUT_S):
+                if not await self._knows_secret(context, reports):
+                    log.warning("a stream from %s does not prove itself", context.peer())
+                    await context.abort(grpc.StatusCode.UNAUTHENTICATED, NEEDS_SECRET)
                 first = await anext(reports)
             if wrong := _wrong_version(first.register):
                 yield wrong
@@ -119,6 +121,11 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
                 reader.cancel()
             self._hub.detach_node(event.name, stream)
             log.info("node %s: stream closed", event.name)
+
+    async def _knows_secret(self, context: Any, reports: AsyncIterator[Any]) -> bool:
+        if subject_of(context.invocation_metadata()) != NODE:
+            return False
+        return await proves(context, reports, self._greeting.secret.encode("ascii"))
 
     def _stale(self, register: node_pb2.Register) -> str | None:
         greeting = self._greeting

@@ -9,7 +9,7 @@ from pliant.core.events import NodeRegistered
 
 log = logging.getLogger(__name__)
 
-#: Numbers that may have been lost at once.
+#: Numbers that may have been lost in one life of a server.
 MOST_LOST = 1_000_000
 
 
@@ -19,6 +19,8 @@ class Numbers:
     def __init__(self, stored: int, last: int = 0) -> None:
         """``stored``: the last in the database; ``last``: the last that may have been given."""
         self._last = max(stored, last)
+        #: Nodes may move it so far in all, not so far again and again.
+        self._limit = self._last + MOST_LOST
         #: Of these some may have been given in an earlier life, and none is known or given here.
         self._skipped = [range(stored + 1, self._last + 1)]
         self._told: set[int] = set()
@@ -48,10 +50,10 @@ class Numbers:
     def lost(self, number: int) -> bool:
         """Take a number for given; whether it was not known here, the first time it is named.
 
-        One that is much higher than the last was never given: whoever names it is wrong.
+        One that is much higher than the last at the start was never given: the node is wrong.
         """
         with self._lock:
-            if self._last < number <= self._last + MOST_LOST:
+            if self._last < number <= self._limit:
                 self._skipped.append(range(self._last + 1, number + 1))
                 self._last = number
             fresh = number not in self._told and any(number in gap for gap in self._skipped)

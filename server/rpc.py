@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import threading
 from collections.abc import Callable, Sequence
 
 import grpc
 
 from pliant.protos import app_pb2_grpc, node_pb2_grpc
+from pliant.protos.address import Address, TcpAddress, UnixAddress, prepare_socket
 from pliant.server.app_service import AppService
 from pliant.server.node_service import NodeService
 from pliant.server.threads import start_thread
@@ -34,7 +36,7 @@ STOP_GRACE_S = 0.5
 
 
 class RpcServer:
-    """Holds the listening port and all streams."""
+    """Holds the listening socket and all streams."""
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -42,24 +44,24 @@ class RpcServer:
         self._listening = threading.Event()
         self._thread: threading.Thread | None = None
         self._fault: Exception | None = None
-        self.port = 0
+        self._address: Address | None = None
+        self._directory: int | None = None
 
     def start(
         self,
         nodes: NodeService,
         apps: AppService,
-        host: str,
-        ports: Sequence[int],
+        addresses: Sequence[Address],
         on_fault: Callable[[str], None],
-    ) -> int:
-        """Listen on the first port that is free, and return it."""
+    ) -> Address:
+        """Listen on the first address that is free, and return it; with the port that was found."""
         self._thread = start_thread(
-            "grpc", lambda: asyncio.run(self._serve(nodes, apps, host, ports)), on_fault
+            "grpc", lambda: asyncio.run(self._serve(nodes, apps, addresses)), on_fault
         )
         self._listening.wait()
-        if self._fault is not None:
-            raise self._fault
-        return self.port
+        if self._address is None:
+            raise self._fault or RuntimeError("the gRPC thread did not start")
+        return self._address
 
     def stop(self) -> None:
         """End every stream; controllers and applications will come back to the next server."""
@@ -71,15 +73,16 @@ class RpcServer:
             self._thread.join()
 
     async def _serve(
-        self, nodes: NodeService, apps: AppService, host: str, ports: Sequence[int]
+        self, nodes: NodeService, apps: AppService, addresses: Sequence[Address]
     ) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         server = grpc.aio.server(options=OPTIONS)
         node_pb2_grpc.add_NodeServiceServicer_to_server(nodes, server)
         app_pb2_grpc.add_AppServiceServicer_to_server(apps, server)
         try:
-            self.port = _bind(server, host, ports)
+            bound = self._bind(server, addresses)
             await server.start()
+            self._address = bound
         except Exception as error:
             self._fault = error
             return
@@ -87,16 +90,35 @@ class RpcServer:
             self._listening.set()
         await self._stop.wait()
         await server.stop(STOP_GRACE_S)
+        if self._directory is not None:  # gRPC has removed the socket through it
+            os.close(self._directory)
+
+    def _bind(self, server: grpc.aio.Server, addresses: Sequence[Address]) -> Address:
+        for address in addresses:
+            if isinstance(address, UnixAddress):
+                self._directory = _bind_socket(server, address)
+                return address
+        return _bind_port(server, [each for each in addresses if isinstance(each, TcpAddress)])
 
 
-def _bind(server: grpc.aio.Server, host: str, ports: Sequence[int]) -> int:
-    shown = f"[{host}]" if ":" in host else host
-    for port in ports:
+def _bind_socket(server: grpc.aio.Server, address: UnixAddress) -> int:
+    """Bind a socket that only its owner can use; return the descriptor of its directory."""
+    directory, target = prepare_socket(address)
+    umask = os.umask(0o177)
+    try:
+        server.add_insecure_port(target)
+    except RuntimeError:
+        os.close(directory)
+        raise OSError(f"cannot listen on {address}") from None
+    finally:
+        os.umask(umask)
+    return directory
+
+
+def _bind_port(server: grpc.aio.Server, addresses: Sequence[TcpAddress]) -> TcpAddress:
+    for address in addresses:
         try:
-            bound = server.add_insecure_port(f"{shown}:{port}")
+            return TcpAddress(address.host, server.add_insecure_port(str(address)))
         except RuntimeError:
-            bound = 0
-        if bound:
-            return bound
-        log.warning("port %d is taken", port)
-    raise OSError(f"cannot listen on {shown}, ports {', '.join(map(str, ports))}")
+            log.warning("%s is taken", address)
+    raise OSError(f"cannot listen on {', '.join(map(str, addresses))}")

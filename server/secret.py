@@ -1,20 +1,16 @@
-"""The secret of the cluster: who knows it may register nodes.
+"""The secret of the cluster: the server and its node controllers know it, nobody else.
 
-A port of the loopback interface is open to every user of the machine, and a node is sent programs,
-environments and tokens. So the server makes a file that only its owner can read, and a controller
-must show what is in it.
+A node is sent programs, environments and tokens, and a controller starts what it is told to start.
+So the server makes a file that only its owner can read, and both sides prove that they know its
+content before they say anything else (see `pliant.protos.handshake`).
 """
 
 from __future__ import annotations
 
-import hmac
 import os
 import secrets
 import stat
-from collections.abc import Iterable
 from pathlib import Path
-
-from pliant.protos.metadata import NODE_SECRET
 
 FILE_NAME = "node.secret"
 _BYTES = 32
@@ -29,8 +25,11 @@ def load_secret(path: Path) -> str:
     if not path.exists():
         _make(path)
     with path.open(encoding="ascii", errors="replace") as file:
-        mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+        found = os.fstat(file.fileno())
+        mode, owner = stat.S_IMODE(found.st_mode), found.st_uid
         text = file.read().strip()
+    if owner not in (os.geteuid(), 0):
+        raise OSError(f"{path} belongs to the user with id {owner}; remove it, a new one is made")
     if mode & 0o077:
         raise OSError(f"{path}: others may use it (mode {mode:04o}); remove it, a new one is made")
     if not text:
@@ -50,10 +49,3 @@ def _make(path: Path) -> None:
         file.flush()
         os.fsync(file.fileno())
     draft.replace(path)
-
-
-def knows(metadata: Iterable[tuple[str, str | bytes]] | None, secret: str) -> bool:
-    """Whether what came with a stream holds the secret; takes as long whatever it holds."""
-    shown = next((value for key, value in metadata or () if key == NODE_SECRET), "")
-    given = shown if isinstance(shown, bytes) else shown.encode("utf-8", "surrogateescape")
-    return hmac.compare_digest(given, secret.encode("ascii"))

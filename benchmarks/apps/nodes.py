@@ -20,7 +20,8 @@ from pathlib import Path
 import grpc
 
 from pliant.protos import node_pb2 as wire
-from pliant.protos.metadata import NODE_SECRET
+from pliant.protos.address import dial_target
+from pliant.protos.handshake import NODE, ClientHandshake
 from pliant.protos.node_pb2_grpc import NodeServiceStub
 
 #: As nodectl has them, and a connection for each.
@@ -68,11 +69,19 @@ class Node:
 
     async def run(self, address: str, secret: str, gate: asyncio.Semaphore) -> None:
         """Be a node until the server ends the stream."""
-        async with grpc.aio.insecure_channel(address, options=OPTIONS) as channel:
+        with dial_target(address) as target:
+            await self._serve(target, secret, gate)
+
+    async def _serve(self, target: str, secret: str, gate: asyncio.Semaphore) -> None:
+        async with grpc.aio.insecure_channel(target, options=OPTIONS) as channel:
             async with gate:
+                shaking = ClientHandshake(secret.encode(), NODE)
+                stub = NodeServiceStub(channel)
+                stream = stub.Connect(self._reports(), metadata=shaking.metadata)
+                answer = await stream.initial_metadata()
+                proof = shaking.proof([(key, value) for key, value in answer])
+                self._outbox.put_nowait(wire.NodeReport(proof=proof))
                 self._outbox.put_nowait(self._registration())
-                metadata = ((NODE_SECRET, secret),)
-                stream = NodeServiceStub(channel).Connect(self._reports(), metadata=metadata)
                 orders = aiter(stream)
                 first = await anext(orders)
             if first.WhichOneof("body") != "welcome":

@@ -185,7 +185,7 @@ def test_the_server_restarts(start: Start, stop: Path) -> None:
     app.address_file.write_text(app.server.address)
     hello = app.server.hellos.get(timeout=60)
     assert (hello.epoch, list(hello.processors)) == (1, [0, 1, 2])
-    assert (hello.job, hello.run, hello.token, hello.sizes) == (7, 1, b"token", "1-64")
+    assert (hello.job, hello.run, hello.token, hello.sizes) == (7, 1, b"", "1-64")
     assert app.grow(1).committed
     finish(app, stop)
 

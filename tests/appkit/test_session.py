@@ -6,6 +6,7 @@ import queue
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 
 import grpc
@@ -20,6 +21,7 @@ from pliant.core.checkpoints import SaveWord
 from pliant.core.negotiation import Template, Verb
 from pliant.core.sizes import parse_sizes
 from pliant.protos import app_pb2 as pb
+from pliant.protos.handshake import begin
 from pliant.protos.texts import words
 from standin import Server
 from testkit import wait_until
@@ -164,13 +166,20 @@ def test_a_server_that_does_not_welcome_is_given_up(
 class Stranger(Server):
     """The server of another cluster, which has the port that ours had."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.visits = threading.Event()
+        self.sent: list[pb.AppReport] = []
+
     def Session(
-        self, request_iterator: Iterator[pb.AppReport], context: object
+        self, request_iterator: Iterator[pb.AppReport], context: grpc.ServicerContext
     ) -> Iterator[pb.AppOrder]:
-        self.hellos.put(next(request_iterator).hello)
-        assert isinstance(context, grpc.ServicerContext)
-        context.abort(grpc.StatusCode.UNAUTHENTICATED, "wrong token")
-        raise AssertionError("unreachable")
+        shaking = begin(context.invocation_metadata(), b"token of another")
+        context.send_initial_metadata(shaking.metadata)
+        self.visits.set()
+        with suppress(grpc.RpcError):
+            self.sent.extend(request_iterator)
+        yield pb.AppOrder(go=pb.Go(resize=5))
 
 
 def test_who_came_to_another_clusters_server_looks_on_for_its_own(
@@ -178,11 +187,12 @@ def test_who_came_to_another_clusters_server_looks_on_for_its_own(
 ) -> None:
     stranger = Stranger()
     relay.target = stranger.address
-    open_session(relay.address)
-    stranger.hellos.get(timeout=40)
+    _, desk = open_session(relay.address)
+    assert stranger.visits.wait(60)
     relay.target = server.address
     server.hellos.get(timeout=40)
     stranger.stop()
+    assert (stranger.sent, desk.orders.empty()) == ([], True)
 
 
 def test_only_what_the_coordinator_says_is_answered(server: Server, open_session: Open) -> None:

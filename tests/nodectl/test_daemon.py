@@ -31,7 +31,8 @@ def check(tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str]) -> tupl
         ("slotz: 4", "slotz: there is no such key"),
         ("transport: tcp", "transport: invalid enum value 'tcp'"),
         ("name: a/b", "name: expected letters, digits, '.', '_' and '-', at most 64"),
-        ("server: localhost", "server: expected HOST:PORT"),
+        ("server: localhost", "server: expected HOST:PORT or unix:/PATH, got localhost"),
+        ("server: h:99999999", "server: expected HOST:PORT or unix:/PATH, got h:99999999"),
         ("- a", "expected keys with values"),
     ],
 )

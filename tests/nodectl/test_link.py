@@ -10,18 +10,31 @@ import grpc
 import pytest
 
 from pliant.nodectl import controller_link
-from pliant.nodectl.controller_link import Link, _credentials
+from pliant.nodectl.controller_link import Link, read_secret, server_finder
 from pliant.protos import node_pb2 as wire
-from pliant.protos.metadata import NODE_SECRET
+from pliant.protos.handshake import begin
 
 
-def test_the_secret_is_read_anew_for_each_stream(tmp_path: Path) -> None:
+def test_the_secret_is_read_again_for_each_stream(tmp_path: Path) -> None:
     path = tmp_path / "node.secret"
-    assert _credentials(path) == ()
+    with pytest.raises(OSError, match="--secret-file"):
+        read_secret(path)
+    path.touch(mode=0o600)
+    with pytest.raises(OSError, match="is empty"):
+        read_secret(path)
     path.write_text("abc\n")
-    assert _credentials(path) == ((NODE_SECRET, "abc"),)
-    path.write_bytes(b"\xff")
-    assert _credentials(path) == ()
+    assert read_secret(path) == b"abc"
+    path.chmod(0o644)
+    with pytest.raises(OSError, match="chmod 600"):
+        read_secret(path)
+
+
+def secret_in(folder: Path) -> Path:
+    """Return a file with the secret of the pretended server."""
+    path = folder / "secret"
+    path.touch(mode=0o600)
+    path.write_text("secret")
+    return path
 
 
 class _Node:
@@ -61,8 +74,12 @@ class _Server:
     async def channel_ready(self) -> None:
         pass
 
-    def Connect(self, metadata: object) -> Self:
+    def Connect(self, metadata: tuple[tuple[str, str | bytes], ...]) -> Self:
+        self.answer = begin(metadata, b"secret").metadata
         return self
+
+    async def initial_metadata(self) -> tuple[tuple[str, str | bytes], ...]:
+        return self.answer
 
     async def write(self, report: wire.NodeReport) -> None:
         pass
@@ -121,8 +138,10 @@ def test_an_order_that_is_dropped_does_not_count_as_carried_out(
         controller_link, "message", lambda _: range(0 if drops and drops.pop() else 1)
     )
 
+    path = secret_in(tmp_path)
+
     async def run() -> None:
-        link = asyncio.create_task(Link(node, lambda: "nowhere:1", tmp_path / "secret").run())
+        link = asyncio.create_task(Link(node, lambda: "nowhere:1", path).run())
         async with asyncio.timeout(60):
             while not (node.ended and node.ended[-1] == 2):
                 await asyncio.sleep(0.01)
@@ -142,11 +161,75 @@ def test_a_link_that_is_cancelled_while_it_is_welcomed_ends(
     server = _Server()
     monkeypatch.setattr(grpc.aio, "insecure_channel", lambda *_, **__: server)
     monkeypatch.setattr(controller_link, "NodeServiceStub", lambda _: server)
+    path = secret_in(tmp_path)
 
     async def run() -> None:
-        link = Link(_Node(), lambda: "nowhere:1", tmp_path / "secret")
+        link = Link(_Node(), lambda: "nowhere:1", path)
         server.link = running = asyncio.create_task(link.run())
-        done, _ = await asyncio.wait([running], timeout=5)
+        done, _ = await asyncio.wait([running], timeout=60)
         assert done
 
     asyncio.run(run())
+
+
+def test_an_address_that_cannot_be_read_is_tried_again(tmp_path: Path) -> None:
+    path = tmp_path / "server.address"
+    find = server_finder("", path)
+    for text in ("", "unix:relative", "nonsense", "h:99999999"):
+        path.write_text(text)
+        with pytest.raises(OSError, match=r"server\.address"):
+            find()
+    path.write_text("unix:/a/b\n")
+    assert find() == "unix:/a/b"
+
+
+class _Impostor(_Server):
+    """Holds the stream open, and never proves anything."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.opened = 0
+        self.written: list[wire.NodeReport] = []
+
+    def Connect(self, metadata: tuple[tuple[str, str | bytes], ...]) -> Self:
+        self.opened += 1
+        return self
+
+    async def initial_metadata(self) -> tuple[tuple[str, str | bytes], ...]:
+        await asyncio.Event().wait()
+        return ()
+
+    async def write(self, report: wire.NodeReport) -> None:
+        self.written.append(report)
+
+
+def test_a_server_that_moves_is_found_while_another_holds_the_stream(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The time limit of a welcome plays no part: it is longer than the test."""
+    monkeypatch.setattr(controller_link, "_WELCOME_S", 1000.0)
+    impostor, asked = _Impostor(), list[str]()
+    monkeypatch.setattr(controller_link, "NodeServiceStub", lambda _: impostor)
+    path = secret_in(tmp_path)
+    address = tmp_path / "server.address"
+    address.write_text("old:1")
+
+    def dial(target: str, **_: object) -> _Impostor:
+        asked.append(target)
+        return impostor
+
+    monkeypatch.setattr(grpc.aio, "insecure_channel", dial)
+
+    async def run() -> None:
+        link = asyncio.create_task(Link(_Node(), server_finder("", address), path).run())
+        async with asyncio.timeout(60):
+            while not impostor.opened:
+                await asyncio.sleep(0.01)
+            address.write_text("new:1")
+            while "new:1" not in asked:
+                await asyncio.sleep(0.01)
+        link.cancel()
+        await asyncio.gather(link, return_exceptions=True)
+
+    asyncio.run(run())
+    assert impostor.written == []

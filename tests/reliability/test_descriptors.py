@@ -14,7 +14,7 @@ import pytest
 
 from nodekit import FakeServer, Node, World
 from serverkit import Server
-from testkit import wait_until
+from testkit import raw, wait_until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
 
@@ -56,8 +56,7 @@ def to_users(server: Server) -> socket.socket:
 
 
 def to_nodes(server: Server) -> socket.socket:
-    host, _, port = server.address.rpartition(":")
-    return socket.create_connection((host, int(port)))
+    return raw.connect(server.address)
 
 
 @pytest.mark.parametrize("connect", [to_users, to_nodes])

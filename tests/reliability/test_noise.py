@@ -1,4 +1,4 @@
-"""Case 56: noise on the port of nodes and applications; who speaks sense is served as before."""
+"""Case 56: noise on the socket of nodes and applications; who speaks sense is served as before."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 
 from testkit import wait_until
 from testkit.cluster import Cluster
+from testkit.raw import connect
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
 
@@ -29,15 +30,15 @@ def noises() -> list[bytes]:
     return found
 
 
-def test_case_56_noise_on_the_port_disturbs_nobody(cluster: Cluster) -> None:
-    host, _, port = (cluster.run / "server.address").read_text().strip().rpartition(":")
+def test_case_56_noise_on_the_socket_disturbs_nobody(cluster: Cluster) -> None:
+    address = (cluster.run / "server.address").read_text().strip()
     server = cluster.daemon("server")
     before = server.memory_info().rss
     with ExitStack() as stack:
         for _ in range(HALF_OPEN):
-            stack.enter_context(socket.create_connection((host, int(port)), timeout=10))
+            stack.enter_context(connect(address))
         for noise in noises():
-            with socket.create_connection((host, int(port)), timeout=10) as sock:
+            with connect(address) as sock:
                 try:
                     sock.sendall(noise)
                     sock.shutdown(socket.SHUT_WR)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from pliant.protos.address import TcpAddress
 from pliant.server.config import (
     Config,
     ConfigError,
@@ -53,7 +54,7 @@ def test_a_file_and_the_command_line(tmp_path: Path) -> None:
     path.write_text("lease_s: 20\nlisten: '[::1]:7001'\n")
     config = load_config(path, strategy="fcfs", listen=None)
     assert (config.lease_s, config.strategy) == (20.0, "fcfs")
-    assert config.host_and_port == ("::1", 7001)
+    assert config.address == TcpAddress("::1", 7001)
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pliant.protos.metadata import NODE_SECRET
-from pliant.server.secret import knows, load_secret
+from pliant.server.secret import load_secret
 
 
 def test_it_is_made_once_and_for_its_owner_alone(tmp_path: Path) -> None:
@@ -37,10 +36,3 @@ def test_a_file_that_keeps_no_secret_is_refused(
     path.chmod(mode)
     with pytest.raises(OSError, match=says):
         load_secret(path)
-
-
-def test_only_the_whole_secret_counts() -> None:
-    assert knows([("a", "b"), (NODE_SECRET, "abc")], "abc")
-    assert knows([(NODE_SECRET, b"abc")], "abc")
-    for shown in ([(NODE_SECRET, "ab")], [(NODE_SECRET, "é")], [("a", "abc")], [], None):
-        assert not knows(shown, "abc")

@@ -69,7 +69,7 @@ class World:
                 stderr=os.fsencode(self.stderr),
                 umask=0o027,
                 token=b"secret",
-                application_address="127.0.0.1:1",
+                application_address="unix:/nowhere/grpc.sock",
                 address_file=b"/nowhere",
                 node_list=b"".join(f"{n}:{len(p)}\n".encode() for n, p in self.placement.items()),
                 kill_grace_s=self.grace_s,
@@ -114,6 +114,7 @@ class Node:
         """Start the controller; wait until it is registered."""
         before = len(self.server.registrations)
         command = [sys.executable, "-m", "pliant.nodectl", "--name", self.name, "--slots", "4"]
+        command += ["--secret-file", str(self.server.secret_file)]
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(
                 [*command, "--address-file", str(self.server.address_file), *self._options],

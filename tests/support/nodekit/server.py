@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 import queue
+import secrets
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +14,8 @@ from pathlib import Path
 import grpc
 
 from pliant.protos import node_pb2 as wire
+from pliant.protos.address import UnixAddress, prepare_socket
+from pliant.protos.handshake import begin
 from pliant.protos.node_pb2_grpc import NodeServiceServicer, add_NodeServiceServicer_to_server
 
 
@@ -44,19 +49,33 @@ class FakeServer(NodeServiceServicer):
         self.reasons: list[tuple[str, str]] = []  # (world, why it ended), of all reports
         self.fence_parts: dict[str, int] = {}  # by world: on how many nodes it is
         self.fences: dict[tuple[str, int], dict[str, wire.Fence]] = {}
+        #: What shows nodes, which find it in the file, that this is the server of their cluster.
+        self.secret = secrets.token_hex(16)
+        self._starts = itertools.count(1)
         self._lock = threading.Lock()
         self._server: grpc.Server | None = None
         self._pool: ThreadPoolExecutor | None = None
 
+    @property
+    def secret_file(self) -> Path:
+        """Return the file of the secret."""
+        return self.address_file.parent / "node.secret"
+
     def start(self) -> None:
-        """Listen on a free port and say where."""
+        """Listen on a new socket and say where."""
+        self.secret_file.touch(mode=0o600)
+        self.secret_file.write_text(self.secret)
         self._pool = ThreadPoolExecutor(max_workers=8)
         self._server = grpc.server(self._pool)
         add_NodeServiceServicer_to_server(self, self._server)
-        port = self._server.add_insecure_port("127.0.0.1:0")
+        address = UnixAddress(self.address_file.parent / f"grpc-{next(self._starts)}.sock")
+        self._directory, target = prepare_socket(address)
+        umask = os.umask(0o177)
+        self._server.add_insecure_port(target)
+        os.umask(umask)
         self._server.start()
         draft = self.address_file.with_suffix(".new")
-        draft.write_text(f"127.0.0.1:{port}\n")
+        draft.write_text(f"{address}\n")
         draft.rename(self.address_file)
 
     def stop(self) -> None:
@@ -67,6 +86,7 @@ class FakeServer(NodeServiceServicer):
         if self._server is not None and self._pool is not None:
             self._server.stop(grace=0).wait()
             self._pool.shutdown()
+            os.close(self._directory)
             self._server = None
 
     def send(self, node: str, order: wire.NodeOrder) -> None:
@@ -77,6 +97,9 @@ class FakeServer(NodeServiceServicer):
         self, request_iterator: Iterator[wire.NodeReport], context: grpc.ServicerContext
     ) -> Iterator[wire.NodeOrder]:
         """Serve one node."""
+        shaking = begin(context.invocation_metadata(), self.secret.encode())
+        context.send_initial_metadata(shaking.metadata)
+        assert shaking.verifies(next(request_iterator).proof)
         register = next(request_iterator).register
         self.registrations.append(register)
         if self.refusal:

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,8 @@ import grpc
 import psutil
 
 from pliant.protos import app_pb2, app_pb2_grpc, node_pb2, node_pb2_grpc
-from pliant.protos.metadata import NODE_SECRET
+from pliant.protos.address import dial_target
+from pliant.protos.handshake import NODE, ClientHandshake, UnprovenServerError, application
 from testkit import wait_until
 from testkit.uses import Uses
 
@@ -148,17 +150,24 @@ def job_request(**job: Any) -> dict[str, Any]:
 class Peer:
     """One bidirectional stream: what arrives is queued, what is said is sent."""
 
-    def __init__(self, address: str, first: Any, kind: str, secret: str = "") -> None:
-        self._channel = grpc.insecure_channel(address)
+    def __init__(self, address: str, first: Any, shaking: ClientHandshake) -> None:
+        self._held = ExitStack()
+        options = [("grpc.use_local_subchannel_pool", 1)]
+        target = self._held.enter_context(dial_target(address))
+        self._channel = grpc.insecure_channel(target, options)
         self._outbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self.inbox: queue.Queue[Any] = queue.Queue()
-        self._outbox.put(first)
-        if kind == "node":
+        if isinstance(first, node_pb2.NodeReport):
             stub: Any = node_pb2_grpc.NodeServiceStub(self._channel).Connect
         else:
             stub = app_pb2_grpc.AppServiceStub(self._channel).Session
-        metadata = ((NODE_SECRET, secret),) if secret else ()
-        self._call = stub(self._outgoing(), timeout=60, metadata=metadata)
+        self._call = stub(self._outgoing(), timeout=60, metadata=shaking.metadata)
+        try:
+            proof = shaking.proof(self._call.initial_metadata())
+        except UnprovenServerError:  # it ends the call, or knows another key
+            proof = b"unproven"
+        self._outbox.put(type(first)(proof=proof))
+        self._outbox.put(first)
         self.error: grpc.RpcError | None = None
         self.ended = threading.Event()
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -202,6 +211,7 @@ class Peer:
         self._call.cancel()
         self._reader.join(5)
         self._channel.close()
+        self._held.close()
 
 
 class Controller(Peer):
@@ -211,7 +221,8 @@ class Controller(Peer):
         self, address: str, name: str, slots: int, *, secret: str = "", **fields: Any
     ) -> None:
         register = node_pb2.Register(name=name, slots=slots, cluster="main", **fields)
-        super().__init__(address, node_pb2.NodeReport(register=register), "node", secret)
+        report = node_pb2.NodeReport(register=register)
+        super().__init__(address, report, ClientHandshake(secret.encode(), NODE))
 
     def welcome(self) -> Controller:
         self.expect("welcome")
@@ -253,11 +264,12 @@ class Application(Peer):
             processors=[place.processor for place in start.ranks],
             rendezvous="127.0.0.1:9",
         )
-        hello.token = fields.pop("token", start.token)
+        token = fields.pop("token", start.token)
         for name, value in fields.items():
             if name == "request":
                 hello.request.CopyFrom(value)
             else:
                 setattr(hello, name, value)
         report = app_pb2.AppReport(hello=hello)
-        super().__init__(start.application_address, report, "app")
+        shaking = ClientHandshake(token, application(start.job, start.run))
+        super().__init__(start.application_address, report, shaking)

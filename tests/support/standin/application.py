@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pliant.protos import app_pb2 as pb
-from standin.server import Server
+from standin.server import TOKEN, Server
 from standin.world import World
 
 SECRET = "secret"
@@ -36,7 +36,7 @@ class Application:
         self._resize = 0
         self._next_processor = 0
         self._token = folder / "token"
-        self._token.write_bytes(b"token")
+        self._token.write_bytes(TOKEN)
         self.address_file = folder / "address"
         self.address_file.write_text(self.server.address)
         _, processors = self.launch(size, 0)

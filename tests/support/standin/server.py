@@ -11,8 +11,12 @@ import grpc
 
 from pliant.protos import app_pb2 as pb
 from pliant.protos import app_pb2_grpc
+from pliant.protos.handshake import begin
 
 Orders = queue.SimpleQueue["pb.AppOrder | None"]
+
+#: Of the one application that it knows.
+TOKEN = b"token"
 
 #: As the real server: coordinators may ask whether it is there.
 OPTIONS = [("grpc.http2.min_ping_interval_without_data_ms", 5_000)]
@@ -60,10 +64,13 @@ class Server(app_pb2_grpc.AppServiceServicer):
         return self.reports[kind].get(timeout=timeout)
 
     def Session(
-        self, request_iterator: Iterator[pb.AppReport], context: object
+        self, request_iterator: Iterator[pb.AppReport], context: grpc.ServicerContext
     ) -> Iterator[pb.AppOrder]:
         """Serve one stream."""
         orders: Orders = queue.SimpleQueue()
+        shaking = begin(context.invocation_metadata(), TOKEN)
+        context.send_initial_metadata(shaking.metadata)
+        assert shaking.verifies(next(request_iterator).proof)
         hello = next(request_iterator).hello
         if self.refuse:
             yield pb.AppOrder(refused=pb.AppRefused(reason=self.refuse))

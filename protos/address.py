@@ -1,0 +1,166 @@
+"""Addresses of the server: how they are written, checked and turned into gRPC targets.
+
+``unix:PATH`` is a socket in a directory of mode 0700, ``HOST:PORT`` a TCP port. Every process that
+connects or listens comes through this module.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+#: The socket of the gRPC services, in the run directory.
+GRPC_SOCKET = "grpc.sock"
+_SCHEME = "unix:"
+_REMOVE = "remove it, then start the server again"
+
+
+class UntrustedPathError(OSError):
+    """Another account could stand behind a path; the text names the path and the remedy."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnixAddress:
+    """A unix-domain socket."""
+
+    path: Path
+
+    def __str__(self) -> str:
+        return f"{_SCHEME}{self.path}"
+
+
+@dataclass(frozen=True, slots=True)
+class TcpAddress:
+    """A TCP port."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+Address = UnixAddress | TcpAddress
+
+
+def parse_address(text: str) -> Address:
+    """Read ``unix:PATH`` or ``HOST:PORT``.
+
+    Raises:
+        ValueError: it is neither; the text says what was expected.
+    """
+    if text.startswith(_SCHEME):
+        path = Path(text.removeprefix(_SCHEME))
+        if not path.is_absolute() or not path.name or "\0" in text:
+            raise ValueError(f"expected unix:/PATH of a socket, got {text}")
+        return UnixAddress(path)
+    host, colon, port = text.rpartition(":")
+    if not (host and colon and port.isascii() and port.isdecimal() and int(port) <= 65535):
+        raise ValueError(f"expected HOST:PORT or unix:/PATH, got {text}")
+    return TcpAddress(host.strip("[]"), int(port))
+
+
+def open_private(directory: Path, *, shared: bool = False) -> int:
+    """Open a directory that no other account can change, and return its descriptor.
+
+    Everything that is then reached through the descriptor is inside the directory that was
+    checked, whatever happens to its path.
+
+    Args:
+        directory: the path.
+        shared: whether other accounts may list and enter it; they may never change it.
+
+    Raises:
+        UntrustedPathError: another account owns it, or may use it.
+        OSError: it cannot be opened.
+    """
+    descriptor = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        _check(directory, os.fstat(descriptor), 0o022 if shared else 0o077)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+@contextmanager
+def private_socket(path: Path, *, shared: bool = False) -> Iterator[str]:
+    """Check the owner and mode of a socket and its directory; yield a short path to it.
+
+    The short path is good only inside the block. It is short because the path of a unix socket
+    has at most 107 bytes.
+
+    Raises:
+        UntrustedPathError: another account owns one of them, or may use one of them.
+        OSError: there is no such socket.
+    """
+    descriptor = open_private(path.parent, shared=shared)
+    try:
+        found = os.stat(path.name, dir_fd=descriptor, follow_symlinks=False)
+        if not stat.S_ISSOCK(found.st_mode):
+            raise UntrustedPathError(f"{path} is not a socket; {_REMOVE}")
+        _check(path, found, 0 if shared else 0o077)
+        yield f"/proc/self/fd/{descriptor}/{path.name}"
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def dial_target(text: str) -> Iterator[str]:
+    """Yield the gRPC target of an address, checked just before use; good inside the block.
+
+    Raises:
+        ValueError: it is not an address.
+        UntrustedPathError: another account could stand behind it.
+        OSError: there is no such socket.
+    """
+    address = parse_address(text)
+    if isinstance(address, TcpAddress):
+        yield str(address)
+        return
+    with private_socket(address.path) as path:
+        yield f"{_SCHEME}{path}"
+
+
+def prepare_socket(address: UnixAddress) -> tuple[int, str]:
+    """Make a place ready for a server's socket; remove the socket of an earlier server.
+
+    Returns:
+        The descriptor of the directory, to be closed when the server has stopped, and the gRPC
+        target to bind under a umask of 0177. The target is good while the descriptor is open.
+
+    Raises:
+        UntrustedPathError: another account owns the directory, or may use it.
+        OSError: something that is not a socket is in the way.
+    """
+    descriptor, name = open_private(address.path.parent), address.path.name
+    try:
+        with suppress(FileNotFoundError):
+            found = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
+            if not stat.S_ISSOCK(found.st_mode):
+                raise UntrustedPathError(f"{address.path} is not a socket; {_REMOVE}")
+            os.unlink(name, dir_fd=descriptor)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor, f"{_SCHEME}/proc/self/fd/{descriptor}/{name}"
+
+
+def _check(path: Path, found: os.stat_result, forbidden: int) -> None:
+    """Refuse what another account owns or may use. Root may own it: root can do anything."""
+    if found.st_uid not in (os.geteuid(), 0):
+        raise UntrustedPathError(
+            f"{path} belongs to the user with id {found.st_uid}: it is not used; remove it, "
+            "or name another directory (PLIANT_STATE_DIR, PLIANT_RUN_DIR)"
+        )
+    mode = stat.S_IMODE(found.st_mode)
+    if mode & forbidden:
+        wanted = mode & ~forbidden & 0o777
+        raise UntrustedPathError(
+            f"{path}: other users may use it (mode {mode:04o}); run `chmod {wanted:o} {path}`, "
+            "or name another directory (PLIANT_STATE_DIR, PLIANT_RUN_DIR)"
+        )

@@ -1,0 +1,120 @@
+"""How a server and its client prove to each other that they know one key; nobody sends the key.
+
+The client opens a stream with a random number (its nonce). The server answers with its own nonce
+and an HMAC over both, made with the key: only who knows the key can make it. The client checks the
+HMAC, and then sends its own as the first message. The nonces are new for each stream, so that
+nothing can be used again, and the two HMACs differ in their first words, so that neither side can
+answer with what it was sent.
+
+The key of a node controller is the secret of its cluster, that of an application its token.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+#: What the client names: whose key is meant.
+SUBJECT = "pliant-subject"
+NONCE = "pliant-nonce-bin"
+PROOF = "pliant-proof-bin"
+NODE = "node"
+
+_NONCE_BYTES = 32
+_APPLICATION = "application"
+
+Metadata = Iterable[tuple[str, str | bytes]] | None
+
+
+class UnprovenServerError(OSError):
+    """What answers at the server's address does not know the key; nothing more is sent to it."""
+
+
+def application(job: int, run: int) -> str:
+    """Return the subject of the application of a run."""
+    return f"{_APPLICATION} {job} {run}"
+
+
+def read_application(subject: str) -> tuple[int, int] | None:
+    """Return job and run of the subject of an application, None for anything else."""
+    word, *numbers = subject.split(" ")
+    if word != _APPLICATION or len(numbers) != 2:
+        return None
+    if not all(each.isascii() and each.isdecimal() and len(each) < 20 for each in numbers):
+        return None
+    return int(numbers[0]), int(numbers[1])
+
+
+class ClientHandshake:
+    """The client's side, for one stream."""
+
+    def __init__(self, key: bytes, subject: str) -> None:
+        self._key, self._subject = key, subject
+        self._nonce = secrets.token_bytes(_NONCE_BYTES)
+
+    @property
+    def metadata(self) -> tuple[tuple[str, str | bytes], ...]:
+        """What to open the stream with."""
+        return ((SUBJECT, self._subject), (NONCE, self._nonce))
+
+    def proof(self, answer: Metadata) -> bytes:
+        """Check the server's initial metadata, and return the client's proof.
+
+        Raises:
+            UnprovenServerError: whoever sent them does not know the key.
+        """
+        nonce, proof = _bytes(answer, NONCE), _bytes(answer, PROOF)
+        wanted = _sign(self._key, "server", self._subject, self._nonce, nonce)
+        if len(nonce) != _NONCE_BYTES or not hmac.compare_digest(proof, wanted):
+            raise UnprovenServerError(
+                "what answers there does not prove that it is the server of this cluster; nothing "
+                "was sent to it"
+            )
+        return _sign(self._key, "client", self._subject, self._nonce, nonce)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerHandshake:
+    """The server's side, for one stream."""
+
+    key: bytes
+    subject: str
+    client_nonce: bytes
+    nonce: bytes
+
+    @property
+    def metadata(self) -> tuple[tuple[str, str | bytes], ...]:
+        """The initial metadata to answer with."""
+        proof = _sign(self.key, "server", self.subject, self.client_nonce, self.nonce)
+        return ((NONCE, self.nonce), (PROOF, proof))
+
+    def verifies(self, proof: bytes) -> bool:
+        """Return whether the client knows the key; takes as long whatever was sent."""
+        wanted = _sign(self.key, "client", self.subject, self.client_nonce, self.nonce)
+        return hmac.compare_digest(proof, wanted)
+
+
+def subject_of(metadata: Metadata) -> str:
+    """Return whom a client says it is; empty: it opens no handshake."""
+    found = next((value for key, value in metadata or () if key == SUBJECT), "")
+    return found if isinstance(found, str) and _bytes(metadata, NONCE) else ""
+
+
+def begin(metadata: Metadata, key: bytes) -> ServerHandshake:
+    """Begin the server's side with the key of the subject that the client has named."""
+    nonce = secrets.token_bytes(_NONCE_BYTES)
+    return ServerHandshake(key, subject_of(metadata), _bytes(metadata, NONCE), nonce)
+
+
+def _bytes(metadata: Metadata, name: str) -> bytes:
+    found = next((value for key, value in metadata or () if key == name), b"")
+    return found if isinstance(found, bytes) else b""
+
+
+def _sign(key: bytes, role: str, subject: str, client: bytes, server: bytes) -> bytes:
+    # Every field has a fixed length or ends with a zero byte: no two inputs read alike.
+    text = b"pliant handshake 1\0" + role.encode() + b"\0" + subject.encode() + b"\0"
+    return hmac.new(key, text + client + server, hashlib.sha256).digest()
