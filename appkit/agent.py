@@ -8,6 +8,7 @@ next, the newcomer that becomes a member.
 import contextlib
 import sys
 import threading
+import time
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,8 @@ from pliant.faults import failpoint, message
 
 #: How long the coordinator waits for a newcomer to say why it failed, seconds.
 _COMPLAINT_WAIT_S = 0.5
+#: How long a safe point waits for a resize of ``pliant check``, seconds.
+LINGER_S = 60.0
 
 
 class Agent:
@@ -65,6 +68,9 @@ class Agent:
         self.after: list[Any] = []
         self.on_offer: OnOffer | None = None
         self._environment = environment
+        #: Resizes of ``pliant check`` that the first safe points wait for.
+        self.lingers_for = environment.check_resizes if environment is not None else 0
+        self._first_epoch = environment.epoch if environment is not None else 0
         self._member = belongings.membership
         self._loops = loops
         self._sizes, self._evolving = sizes, evolving
@@ -110,6 +116,16 @@ class Agent:
         ):
             return True
         return self.checkpoints.due and self._member.rank == 0
+
+    def linger(self) -> None:
+        """Wait for the next resize of ``pliant check``, at a safe point; on rank 0 only."""
+        resized = self._member.allocation[0] - self._first_epoch
+        if self._coordinator is None or resized >= self.lingers_for:
+            self.lingers_for = 0
+            return
+        deadline = time.monotonic() + LINGER_S
+        while not self.ready and time.monotonic() < deadline:
+            time.sleep(0.005)
 
     def proposed(self) -> Word | None:
         """What is to be told to all; None on all but rank 0."""

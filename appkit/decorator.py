@@ -95,6 +95,13 @@ def check_start(sizes: Sizes, comm: MPI.Intracomm) -> None:
     print(f"pliant: {text}; it runs all the same", file=sys.stderr, flush=True)
 
 
+#: What helps when a joining rank misses a variable.
+_JOINED_LATER = (
+    "this process joined at a resize, so it did not run the iterations before: keep the value in "
+    "job.state, or set it before the loop (`pliant check` finds such variables)"
+)
+
+
 class _Run:
     """One run of a main function in this process."""
 
@@ -130,6 +137,8 @@ class _Run:
             self._finish(orderly=False)
             raise
         except BaseException as error:
+            if isinstance(error, NameError) and self._environment and self._environment.joins:
+                error.add_note(_JOINED_LATER)
             self._crash(error)
             raise
         if self._agent.returner is not None:

@@ -11,6 +11,9 @@ from pliant.appkit.checkpoint_key import KEY_FILE
 #: Names the folder of a job's checkpoints.
 CHECKPOINT = "PLIANT_CHECKPOINT"
 
+#: Set by ``pliant check``.
+CHECK_RESIZES = "PLIANT_CHECK_RESIZES"
+
 _NEEDED = (
     "PLIANT_JOB",
     "PLIANT_ROLE",
@@ -43,6 +46,8 @@ class Environment:
     processors: tuple[int, ...]
     #: Folder of this job's checkpoints; empty: it takes none.
     checkpoint: str = ""
+    #: Resizes for which the program waits at its first safe points: `pliant check` sets it.
+    check_resizes: int = 0
     #: File with the key of its checkpoints; empty: an older node controller gives none.
     checkpoint_key_file: str = ""
 
@@ -89,6 +94,7 @@ def read_environment(environ: Mapping[str, str] = os.environ) -> Environment | N
         node_address=environ.get("PLIANT_NODE_ADDRESS", "127.0.0.1"),
         processors=tuple(int(part) for part in processors.split(",") if part),
         checkpoint=environ.get(CHECKPOINT, ""),
+        check_resizes=int(environ.get(CHECK_RESIZES, "") or 0),
         checkpoint_key_file=environ.get(KEY_FILE, ""),
     )
 

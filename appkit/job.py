@@ -400,6 +400,8 @@ class Job(Catalogue):
         agent.insight.speeds.arrive(loops.iteration, member.size)
         if not agent.watches:
             return
+        if agent.lingers_for:
+            agent.linger()
         word = agent.proposed() if agent.ready else None
         if member.size > 1:
             word = self._spread(word)

@@ -1,0 +1,116 @@
+"""``pliant check``: find out whether a program gives the same result when it is resized."""
+
+from __future__ import annotations
+
+import pliant.client.quiet  # noqa: F401
+
+# isort: split
+
+import argparse
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+
+from pliant.client import procs
+from pliant.client.check_compare import Run, lost_variables, problems
+from pliant.client.check_play import Play
+from pliant.client.errors import UsageError
+from pliant.client.interrupts import Interrupted, Interrupts
+from pliant.client.local import LocalCluster
+from pliant.client.output import INTERRUPTED, Parser, fail, put, run_command
+from pliant.client.shape import Shape
+from pliant.client.teardown import stop
+
+PROG = "pliant check"
+_NODES = 2
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Compare a malleable program that is resized with an undisturbed run of it."""
+    parser = Parser(
+        prog=PROG,
+        description="Run a malleable program on a small private cluster, grow and shrink it at its "
+        "first safe points, and compare its output and exit code with undisturbed runs. What "
+        "already differs between two undisturbed runs, such as a time, is not compared.",
+        epilog="exit codes: 0 no difference, 1 a difference, or it could not be resized, "
+        "2 wrong usage, 130 Ctrl-C",
+    )
+    parser.add_argument(
+        "--sizes",
+        default="2-4",
+        metavar="SMALL-LARGE",
+        help="the processes that it runs on, both among the program's sizes (%(default)s)",
+    )
+    parser.add_argument(
+        "--tolerance",
+        type=float,
+        default=1e-6,
+        metavar="X",
+        help="relative difference of numbers in the output that is accepted (%(default)s)",
+    )
+    parser.add_argument(
+        "--timeout", type=float, default=300.0, metavar="S", help="for each run (%(default)s)"
+    )
+    parser.add_argument("program", help="a Python program")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="its arguments")
+    options = parser.parse_args(argv)
+    return run_command(PROG, lambda: _run(options))
+
+
+def _run(options: argparse.Namespace) -> int:
+    small, large = _two_sizes(options.sizes)
+    if not os.path.isfile(options.program):
+        raise UsageError(f"program: {options.program} is not a file")
+    directory = tempfile.mkdtemp(prefix="pliant-check-")
+    cluster = LocalCluster(os.path.join(directory, "state"), os.path.join(directory, "run"))
+    procs.adopt_orphans()
+    with Interrupts() as interrupts:
+        try:
+            with interrupts.shielded():
+                slots = -(-large // _NODES)
+                cluster.choose(Shape(_NODES, slots, strategy="fcfs"))
+                cluster.start_missing()
+            cluster.wait_up(lambda _: None)
+            play = Play(cluster.run, directory, options.timeout)
+            words = [os.path.abspath(options.program), *options.arguments]
+            runs = play.undisturbed(words, small), play.undisturbed(words, large)
+            # Two that differ in what they compute cannot be compared with a third.
+            disturbed = play.resized(words, small, large)
+        except Interrupted:
+            print("interrupted: taking everything down", file=sys.stderr)
+        finally:
+            interrupts.ignore()
+            stop(cluster, lambda _: None)
+            procs.end(procs.find(lambda pid: directory in procs.environment(pid).values()), 1.0)
+            shutil.rmtree(directory, ignore_errors=True)
+        if interrupts.number:
+            return INTERRUPTED
+    return _report(options, runs, disturbed)
+
+
+def _two_sizes(text: str) -> tuple[int, int]:
+    small, _, large = text.partition("-")
+    if not (small.isdecimal() and large.isdecimal() and 0 < int(small) < int(large) <= 64):
+        raise UsageError(f"--sizes {text}: write two numbers from 1 to 64, as in 2-4")
+    return int(small), int(large)
+
+
+def _report(options: argparse.Namespace, runs: tuple[Run, Run], disturbed: Run) -> int:
+    for run in (*runs, disturbed):
+        put(f"{run.what}: {run.ending}")
+    with open(options.program, encoding="utf-8", errors="replace") as file:
+        for line, name in lost_variables(file.read()):
+            put(
+                f"note: {options.program}:{line}: {name!r} is set in the first iteration only; a "
+                "joining rank does not have it: set it before the loop, or keep it in job.state"
+            )
+    found = problems(runs, disturbed, options.tolerance)
+    for problem in found:
+        put(f"FAILED {problem}")
+    if found:
+        fail(PROG, f"the resized run is not as the undisturbed one ({len(found)} differences)")
+        return 1
+    put("ok: the same output and exit code with and without resizes")
+    return 0
