@@ -313,6 +313,10 @@ class Client:
         """
         return [_record(Event, e) for e in self._link.request("history", id=number)["events"]]
 
+    def refusals(self) -> list[Event]:
+        """Return requests that were refused, oldest first: yours, or all to an operator."""
+        return [_record(Event, e) for e in self._link.request("refusals")["events"]]
+
     def wait(self, number: int) -> Job:
         """Return a job when it has ended, however long that takes, over restarts of the server.
 

@@ -67,6 +67,13 @@ def _parser() -> Parser:
     )
     _action(actions, "why", "why it waits, or has the size it has", _why)
     _action(actions, "history", "all that happened to it", _history)
+    refused = actions.add_parser(
+        "refused",
+        help="requests of yours that were refused (an operator sees those of all)",
+        description="List requests that were refused: who asked for what, when, and why.",
+    )
+    refused.add_argument("--json", action="store_true", help="print JSON")
+    refused.set_defaults(act=_refused)
     return parser
 
 
@@ -112,6 +119,17 @@ def _why(options: argparse.Namespace) -> int:
         put_json({"id": options.id, "text": answer["text"], "facts": answer.get("facts") or {}})
     else:
         put("\n".join(clean(line) for line in answer["text"]))
+    return 0
+
+
+def _refused(options: argparse.Namespace) -> int:
+    events = _ask("refusals")["events"]
+    if options.json:
+        put_json(events)
+        return 0
+    from pliant.client.timeline import refusals_text
+
+    put(refusals_text(events))
     return 0
 
 

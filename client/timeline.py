@@ -31,6 +31,21 @@ def history_text(events: Sequence[Event]) -> str:
     return table(("time", "after", "event", "what"), rows, right=frozenset({"after"}))
 
 
+def refusals_text(events: Sequence[Event]) -> str:
+    """Return refused requests as a table: when, who, what was asked for, and why not."""
+    if not events:
+        return "nothing was refused"
+    rows = []
+    for event in events:
+        data = event["data"]
+        known = ("name", "program", "sizes", "id", "ids", "node", "size")
+        asked = ", ".join(f"{name} {data[name]}" for name in known if name in data)
+        more = f" ({data['not_recorded']} more before)" if data.get("not_recorded") else ""
+        when = format_time(event["time"], events[-1]["time"])
+        rows.append((when, data["user"], asked or "-", f"{event['text']}{more}"))
+    return table(("time", "user", "asked for", "refused"), rows, right=frozenset())
+
+
 def timeline(
     events: Sequence[Event], names: Mapping[int, str], *, start: float | None = None
 ) -> str:

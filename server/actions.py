@@ -17,6 +17,7 @@ from pliant.server.clock import HybridClock
 from pliant.server.database.reader import Reader
 from pliant.server.execute import Execute
 from pliant.server.queries import Queries
+from pliant.server.refusals import Refusals
 from pliant.server.requests import RequestError
 from pliant.server.streams import Hub
 from pliant.server.submissions import Submissions
@@ -63,11 +64,12 @@ class Actions:
         stop: Callable[[], None],
         hub: Hub,
         queries: Queries,
+        refusals: Refusals,
     ) -> None:
         self._hub = hub
         self._execute, self._board, self._reader = execute, board, reader
         self._submissions, self._clock, self._identity = submissions, clock, identity
-        self._queries, self._stop = queries, stop
+        self._queries, self._refusals, self._stop = queries, refusals, stop
         self._waiters: dict[int, list[asyncio.Future[None]]] = {}
         self._operations: dict[str, Callable[[Request, Peer], Awaitable[Answer]]] = {
             "submit": self._submit,
@@ -83,6 +85,7 @@ class Actions:
             "resize": self._resize,
             "why": self._why,
             "history": self._history,
+            "refusals": self._refused,
             "wait": self._wait,
             "ping": self._ping,
             "stop": self._stop_server,
@@ -99,7 +102,11 @@ class Actions:
             raise RequestError(
                 f"op: {name!r} is unknown; known: {', '.join(self._operations)}", field="op"
             )
-        return {"ok": True, **await operation(request, peer)}
+        try:
+            return {"ok": True, **await operation(request, peer)}
+        except RequestError as error:
+            self._refusals.record(request, peer.user, peer.uid, error)
+            raise
 
     # ---------------------------------------------------------------- submit and look
 
@@ -187,6 +194,11 @@ class Actions:
         if job is not None and not lines and not await self._find([job]):
             raise _not_found(job)
         return {"events": lines}
+
+    async def _refused(self, request: Request, peer: Peer) -> Answer:
+        """Refused requests: a user's own, all of them for an operator."""
+        uid = None if peer.uid in {self._identity.uid, 0} else peer.uid
+        return {"events": await self._reader.in_thread(lambda reader: reader.refusals(uid))}
 
     # ---------------------------------------------------------------- wait
 

@@ -47,6 +47,7 @@ from pliant.server.numbers import Numbers
 from pliant.server.planner import Planner
 from pliant.server.queries import Queries
 from pliant.server.rates import Rates
+from pliant.server.refusals import Refusals
 from pliant.server.remove import Remove
 from pliant.server.rpc import RpcServer
 from pliant.server.secret import FILE_NAME, load_secret
@@ -290,5 +291,6 @@ class House:
             stop=self._stop_server,
             hub=self._hub,
             queries=self._queries,
+            refusals=Refusals(self._writer, self._clock),
         )
         return Accept(self._config.run / "server.sock", actions)

@@ -217,6 +217,7 @@ def place(
     targets: Mapping[JobId, int],
     starts: Iterable[tuple[WaitingJob, int]],
     rule: Rule = "first-fit",
+    asked_first: Collection[JobId] = (),
 ) -> Placer:
     """Place target sizes: jobs above theirs shrink, then the starts, then jobs below theirs grow.
 
@@ -227,6 +228,8 @@ def place(
         starts: jobs to start and their sizes, in order of preference. Those that got nothing are
             not among the result's ``starts``.
         rule: where jobs go.
+        asked_first: jobs that may also grow by what shrinks of this plan give; they are asked
+            before anybody gives.
     """
     placer = Placer(view, rule)
     movable = [job for job in view.running if job.resizable and job.id in targets]
@@ -238,5 +241,6 @@ def place(
     for job in movable:
         if targets[job.id] > job.size:
             # For one that would not grow nobody gives in vain; the others take what came free.
-            placer.grow(job, targets[job.id], asked_first=job.reluctant)
+            first = job.reluctant or job.id in asked_first
+            placer.grow(job, targets[job.id], asked_first=first)
     return placer

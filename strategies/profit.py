@@ -12,16 +12,21 @@ rejected but waits until it costs nobody anything. While a resize is under way, 
 just started and may still say that it is malleable, nobody is rejected who might be accepted after
 that. An accepted job that loses its processors (a donor refused) is started as soon as its minimum
 is there, whatever that costs.
+
+A deadline is at risk if an accepted job was not started as promised, or if a running job has
+become too slow (a refused offer, a lost node, a wrong estimate) and a larger size would still do.
+What such a job needs is taken from others by mandatory offers.
 """
 
 import math
 from abc import abstractmethod
 
 from pliant.core.ids import JobId
-from pliant.core.processors import count
+from pliant.core.processors import NONE, count, of
 from pliant.core.scheduling import (
     Acceptance,
     Availability,
+    Offer,
     Plan,
     Rejection,
     RunningJob,
@@ -31,7 +36,7 @@ from pliant.core.scheduling import (
 from pliant.core.wait_reasons import WaitCode, WaitReason, sentence
 from pliant.strategies.availability import too_few, too_wide, with_job
 from pliant.strategies.base import Strategy
-from pliant.strategies.placing import place
+from pliant.strategies.placing import Placer, place
 from pliant.strategies.worth import Book, Claim, claim_of
 
 #: Why a job is rejected, for people.
@@ -58,6 +63,9 @@ class Cycle:
         self.rejects: list[Rejection] = []
         self.accepts: list[Acceptance] = []
         self.reasons: dict[JobId, WaitReason] = {}
+        #: Jobs whose deadline is at risk: offers to those who give to them are mandatory.
+        self.at_risk: set[JobId] = set()
+        self._rescue()
         fresh = [job for job in view.running if job.moldable and not job.malleable]
         #: When jobs that have only just started will have said what they are.
         self._known_at = [at for job in fresh if (at := job.started + grace) > view.now]
@@ -66,6 +74,14 @@ class Cycle:
         )
         #: Plan again at this time, seconds since the epoch; None: no need.
         self.wake_at: float | None = None
+
+    def _rescue(self) -> None:
+        """Give running jobs that would miss their deadlines as they are what they need."""
+        movable = {job.id for job in self.view.running if job.resizable}
+        late = [claim for claim in self.book.claims if claim.size < claim.least]
+        for claim in sorted(late, key=lambda claim: (claim.deadline, claim.id)):
+            if claim.id in movable and self.book.rescue(claim):
+                self.at_risk.add(claim.id)
 
     def run(self) -> None:
         """Decide about everybody who waits: first those with a promise, then by arrival."""
@@ -102,6 +118,7 @@ class Cycle:
             self.reasons[job.id] = too_few(max(0, room))
             return False
         self.started.append((job, claim))
+        self.at_risk.add(job.id)
         return True
 
     def accept(self, job: WaitingJob, start: float, text: str = "accepted") -> None:
@@ -129,13 +146,14 @@ class Cycle:
         book.hand_out()
         running = {job.id for job in view.running if job.resizable}
         targets = {claim.id: claim.size for claim in book.claims if claim.id in running}
-        placer = place(view, targets, [(job, claim.size) for job, claim in self.started])
+        starts = [(job, claim.size) for job, claim in self.started]
+        placer = place(view, targets, starts, asked_first=self.at_risk)
         placed = {start.job for start in placer.starts}
         for job, _ in self.started:
             if job.id not in placed:
                 self.reasons[job.id] = too_few(placer.reach())
         return Plan(
-            tuple(placer.shrinks),
+            self._shrinks(placer),
             tuple(placer.starts),
             tuple(placer.expands),
             tuple(self.rejects),
@@ -143,6 +161,21 @@ class Cycle:
             self.wake_at,
             self.reasons,
             memory,
+        )
+
+    def _shrinks(self, placer: Placer) -> tuple[Offer, ...]:
+        """The shrinks; those that serve a deadline at risk are mandatory."""
+        served = NONE
+        takers = [(start.job, start.processors) for start in placer.starts]
+        takers += [(offer.job, offer.processors) for offer in placer.expands]
+        for job_id, processors in takers:
+            served |= processors if job_id in self.at_risk else NONE
+        ranks = {job.id: of(job.ranks) for job in self.view.running} if served else {}
+        return tuple(
+            Offer(offer.job, offer.processors, bool(served & ranks[offer.job] & ~offer.processors))
+            if served
+            else offer
+            for offer in placer.shrinks
         )
 
 

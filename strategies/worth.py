@@ -129,6 +129,19 @@ class Book:
         self.claims.append(new)
         return True
 
+    def rescue(self, claim: Claim) -> bool:
+        """Give a running job whose deadline is at risk what its deadline needs, as a whole.
+
+        Free processors go first, then those of the jobs with the least loss.
+        """
+        free, moves = self.free, len(self._moves)
+        if self._collect(self._donors(claim), claim.least - claim.size) is None:
+            self._undo(free, moves)
+            return False
+        self.free -= claim.least - claim.size
+        claim.size = claim.least
+        return True
+
     def raise_while_profitable(self, new: Claim) -> None:
         """Give a new job more while that is worth more than it costs others."""
         donors = self._donors(new)

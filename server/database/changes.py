@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import bindparam, delete, update
+from sqlalchemy import bindparam, delete, select, update
 from sqlalchemy import insert as plain_insert
 from sqlalchemy.dialects.sqlite import insert
 from sqlalchemy.sql.base import Executable
@@ -82,6 +82,20 @@ _ADD_EXIT = insert(tables.rank_exit).on_conflict_do_nothing()
 _ADD_FENCE = insert(tables.fence).on_conflict_do_nothing()
 _DROP_FENCES = delete(tables.fence).where(tables.fence.c.world == bindparam("which"))
 
+
+#: The kind of note that a refused request leaves.
+REFUSED = "request.refused"
+_refusal = (tables.job_event.c.job.is_(None)) & (tables.job_event.c.kind == bindparam("refused"))
+_DROP_REFUSALS = delete(tables.job_event).where(
+    _refusal,
+    tables.job_event.c.seq
+    <= select(tables.job_event.c.seq)
+    .where(_refusal)
+    .order_by(tables.job_event.c.seq.desc())
+    .limit(bindparam("one"))
+    .offset(bindparam("kept"))
+    .scalar_subquery(),
+)
 
 #: Statements of which each must find its row as it was.
 COMPARING = frozenset({_UPDATE_JOB})
@@ -165,6 +179,11 @@ def add_note(note: Note) -> Change:
             "data": json.dumps(dict(note.data), default=_plain),
         },
     )
+
+
+def drop_refusals(kept: int) -> Change:
+    """All but the newest refusals."""
+    return Change(_DROP_REFUSALS, {"refused": REFUSED, "one": 1, "kept": kept})
 
 
 def add_world(world: World) -> Change:

@@ -16,6 +16,7 @@ from pliant.core.lifecycle import FINAL_STATES
 from pliant.core.nodes import Node
 from pliant.server.database import rows as texts
 from pliant.server.database import tables
+from pliant.server.database.changes import REFUSED
 from pliant.server.program import Program, Summary
 
 T = TypeVar("T")
@@ -172,6 +173,22 @@ class Reader:
             }
             for row in rows
         ]
+
+    def refusals(self, uid: int | None) -> list[dict[str, Any]]:
+        """Requests that were refused, oldest first: of a user, or of all if None."""
+        table = tables.job_event
+        query = select(table).where(table.c.job.is_(None), table.c.kind == REFUSED)
+        found = [
+            {
+                "seq": row.seq,
+                "time": row.time,
+                "kind": row.kind,
+                "text": row.text,
+                "data": texts.read("job_event", row._mapping, "data", texts.mapping),
+            }
+            for row in self._rows(query.order_by(table.c.seq))
+        ]
+        return [line for line in found if uid is None or line["data"].get("uid") == uid]
 
     def _jobs(self, *conditions: Any) -> list[tuple[Job, Summary]]:
         table = tables.job

@@ -112,3 +112,16 @@ def test_drain_and_resume(server: Any) -> None:
     ]
     assert node.main(["resume", "n1"]) == 0
     assert server.last == {"op": "resume", "node": "n1"}
+
+
+def test_refused_requests_are_listed(server: Any, capsys: Capture) -> None:
+    data = {"user": "ada", "uid": 7, "operation": "submit", "sizes": "999", "not_recorded": 3}
+    event = {"seq": 1, "time": 5.0, "kind": "request.refused", "text": "submit: too wide"}
+    server.answers["refusals"] = {"events": [{**event, "data": data}]}
+    assert main(["refused"]) == 0
+    line = capsys.readouterr().out.splitlines()[1]
+    assert "ada" in line
+    assert "sizes 999" in line
+    assert "too wide (3 more before)" in line
+    assert main(["refused", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["data"] == data

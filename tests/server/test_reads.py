@@ -37,6 +37,7 @@ def make_actions(shell: Shell) -> Actions:
         stop=lambda: None,
         hub=shell.hub,
         queries=cast(Any, None),
+        refusals=cast(Any, None),
     )
 
 
