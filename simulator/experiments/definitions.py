@@ -21,9 +21,10 @@ A file of ``examples/experiments`` reads::
         printed: {adaptive: {utilization: 0.128}}
         theory: {adaptive: {utilization: offered-load}}    # a number, or the name of a formula
 
-``run`` also knows ``processors``, ``jobs``, ``transform`` (malleable, sizes, spread, evolving,
-shrinking_factor), ``settings`` of the simulator, and ``warm_up``: so many of the first jobs count
-in no mean response time. Costs among the settings are written as on the command line (``0.5-2``).
+``run`` also knows ``processors``, ``jobs``, ``transform`` (malleable, sizes, speedup, spread,
+evolving, shrinking_factor), ``settings`` of the simulator, and ``warm_up``: so many of the first
+jobs count in no mean response time. Costs among the settings are written as on the command line
+(``0.5-2``), sizes and speedups of malleable jobs, too (``p/2-2p``, ``downey:p,1``).
 """
 
 from collections.abc import Mapping

@@ -8,7 +8,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from pliant.core.sizes import SizesError, parse_sizes
+from pliant.core.sizes import SizesError
+from pliant.core.speedup import SpeedupError
 from pliant.simulator import models
 from pliant.simulator.costs import parse_cost
 from pliant.simulator.experiments.definitions import ExperimentError
@@ -23,7 +24,7 @@ from pliant.simulator.workload import Workload, WorkloadError
 LOGS = "PLIANT_WORKLOADS"
 #: They have a place of their own in a definition, or are for pictures.
 _NOT_SETTINGS = {"processors", "strategy", "options", "seed", "keep_jobs", "keep_spans"}
-_TRANSFORMS = ("malleable", "sizes", "spread", "evolving", "shrinking_factor")
+_TRANSFORMS = ("malleable", "sizes", "speedup", "spread", "evolving", "shrinking_factor")
 
 
 def workload_of(spec: Mapping[str, Any], seed: int) -> Workload:
@@ -67,11 +68,14 @@ def _transformed(workload: Workload, given: Mapping[str, Any], rng: Random) -> W
     workload = models.shrink(workload, float(given.get("shrinking_factor", 1.0)))
     if given.get("malleable"):
         try:
-            sizes = parse_sizes(str(given["sizes"])) if "sizes" in given else None
-        except SizesError as error:
+            sizes = models.parse_size_rule(str(given["sizes"])) if "sizes" in given else None
+            text = given.get("speedup")
+            speedup = None if text is None else models.parse_speedup_rule(str(text))
+        except (SizesError, SpeedupError) as error:
             raise WorkloadError(f"transform: {error}") from None
         spread = given.get("spread", "even")
-        workload = models.make_malleable(workload, given["malleable"], sizes, spread, rng)
+        share = given["malleable"]
+        workload = models.make_malleable(workload, share, sizes, spread, rng, speedup)
     if given.get("evolving"):
         workload = models.make_evolving(workload, given["evolving"], rng)
     return workload

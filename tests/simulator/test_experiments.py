@@ -390,6 +390,9 @@ def test_transformations_and_logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     first, second = workload_of(spec, 1).jobs
     assert (first.submit, second.submit) == (5, 10)
     assert (first.malleable, second.malleable) == (True, False)
+    relative = {"malleable": 100, "sizes": "p/2-2p", "speedup": "amdahl:0.5"}
+    job = workload_of({**spec, "transform": relative}, 1).jobs[0]
+    assert (str(job.sizes), str(job.speedup), job.runtime) == ("2-8", "amdahl:0.5", 5)
     with pytest.raises(ExperimentError, match=r"workload 'b\.swf': no model"):
         workload_of({"workload": "b.swf"}, 1)
     with pytest.raises(ExperimentError, match=r"transform\.colour: not known; known are"):
