@@ -101,6 +101,10 @@ class Core:
             events.TimerFired: self._timer_fired,
         }
 
+    def configure(self, limits: Limits, policy: NegotiationPolicy) -> None:
+        """Use other limits and another policy for what begins from now on."""
+        self._state.limits, self._state.policy = limits, policy
+
     # ---------------------------------------------------------------- driving it
 
     def handle(self, event: events.Event, now: float) -> list[Command]:

@@ -6,6 +6,8 @@ import errno
 import os
 from contextlib import suppress
 
+from pliant.protos.log_files import LogFile
+
 #: What helps when a call of ours fails.
 _REMEDIES = {
     errno.ENOSPC: "make room",
@@ -18,6 +20,9 @@ _REMEDIES = {
     errno.ENOMEM: "free some memory",
 }
 
+#: Named when this process, or the launcher from which it was forked, began.
+_LOG = LogFile()
+
 
 def told(what: str, error: OSError) -> str:
     """What failed, why, and what helps."""
@@ -27,5 +32,6 @@ def told(what: str, error: OSError) -> str:
 
 def complain(text: str) -> None:
     """Add a line to the shims' log, unless its disk is full, too."""
+    _LOG.reopen_if_moved()
     with suppress(OSError):
         os.write(2, f"{text}\n".encode("utf-8", "backslashreplace"))

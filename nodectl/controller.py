@@ -15,6 +15,7 @@ from collections import OrderedDict
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import psutil
 
 from pliant.faults import failpoint, message
@@ -28,7 +29,7 @@ from pliant.nodectl.controller_takeover import bury, load_worlds
 from pliant.nodectl.controller_usage import job_usage, too_many
 from pliant.nodectl.controller_worlds import World, note_missing, refusal, spool_folder, watch
 from pliant.nodectl.generation import Obeyed, read_generation, write_generation
-from pliant.nodectl.settings import Settings
+from pliant.nodectl.settings import RELOADED, Settings
 from pliant.nodectl.shim_exec import NOT_USABLE
 from pliant.nodectl.spool import Exit
 from pliant.protos import node_pb2 as wire
@@ -105,6 +106,20 @@ class Controller:
             launcher.cancel()
             await asyncio.gather(launcher, return_exceptions=True)
             await self._shims.close()
+
+    def reload(self, settings: Settings) -> tuple[list[str], list[str]]:
+        """Take over those settings that hold for the next start of a job.
+
+        Returns:
+            The keys that were changed, and those whose change needs a new start of the controller.
+        """
+        old = self._settings
+        changed = [
+            key for key in settings.__struct_fields__ if getattr(settings, key) != getattr(old, key)
+        ]
+        taken = {key: getattr(settings, key) for key in changed if key in RELOADED}
+        self._settings = msgspec.structs.replace(old, **taken)
+        return list(taken), [key for key in changed if key not in RELOADED]
 
     # ------------------------------------------------------------------ taking over
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from pathlib import Path
 
-from pliant.nodectl.settings import Settings
+from pliant.nodectl.settings import Settings, interfaces
 from pliant.nodectl.spool import CHECKPOINT_KEY, WORLD_NAME, Request, to_text
 from pliant.protos import node_pb2 as wire
 
@@ -16,6 +18,9 @@ DEFAULT_GRACE_S = 5.0
 #: MPICH prefers libfabric's *sockets* provider where it is built in: it is no longer maintained,
 #: slower than *tcp*, and listens on the outer interface whatever ``FI_TCP_IFACE`` says.
 NO_SOCKETS = "^sockets"
+
+
+_ADDRESS = re.compile(r"[0-9]+\.|.*[:/]")
 
 
 class OrderError(Exception):
@@ -32,6 +37,9 @@ def make_request(
         raise OrderError("no rank of this world is on this node")
     local = len(order.ranks)
     size = order.world_size or local
+    environment = make_environment(order, settings, spool_folder / order.world)
+    if (order.type or "mpi") == "mpi":
+        _check_interface(environment)
     return Request(
         world=order.world,
         job=order.job,
@@ -41,7 +49,7 @@ def make_request(
         size=size,
         ranks=[(place.rank, place.processor) for place in order.ranks],
         argv=[to_text(argument) for argument in order.argv],
-        environment=make_environment(order, settings, spool_folder / order.world),
+        environment=environment,
         directory=to_text(order.directory) or "/",
         stdin=to_text(order.stdin),
         stdout=to_text(order.stdout),
@@ -55,6 +63,18 @@ def make_request(
         lease_s=order.lease_s,
         truncate_before=order.truncate_before,
     )
+
+
+def _check_interface(environment: Mapping[str, str]) -> None:
+    """Refuse an interface on which MPI could not talk; its own complaint would name no node."""
+    name = environment.get("FI_TCP_IFACE", "")
+    # MPICH also takes an address or a subnet there.
+    is_name = environment.get("MPIR_CVAR_CH4_NETMOD") == "ofi" and not _ADDRESS.match(name)
+    if name and is_name and name not in (there := interfaces()):
+        raise OrderError(
+            f"there is no network interface {name} (FI_TCP_IFACE) here; there are: "
+            f"{', '.join(there)}"
+        )
 
 
 def make_environment(order: wire.StartWorld, settings: Settings, folder: Path) -> dict[str, str]:

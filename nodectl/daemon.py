@@ -11,6 +11,7 @@ import signal
 import sys
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,9 +19,11 @@ from pliant.core.command_line import CommandParser
 from pliant.faults import identify
 from pliant.protos.address import open_private
 from pliant.protos.files import of_no_use
+from pliant.protos.log_handlers import LogHandler
 from pliant.protos.versions import ProtocolError
 
 if TYPE_CHECKING:
+    from pliant.nodectl.controller import Controller
     from pliant.nodectl.settings import Settings
 
 logger = logging.getLogger("pliant.nodectl")
@@ -40,13 +43,20 @@ def main(argv: list[str]) -> int:
     """
     options = vars(_parser().parse_args(argv))
     # After the parser, so that --help does not wait for YAML and msgspec.
-    from pliant.nodectl.settings import SettingsError, load
+    from pliant.nodectl.settings import SettingsError, check_interface, load
 
     path, check = options.pop("config"), options.pop("check")
     end_jobs = options.pop("end_jobs")
     given = {name: value for name, value in options.items() if value is not None}
-    try:
+
+    def read() -> Settings:
         settings = load(path, given)
+        if settings.transport == "ofi" and not end_jobs:
+            check_interface(settings.interface)
+        return settings
+
+    try:
+        settings = read()
     except SettingsError as error:
         print(f"pliant nodectl: {f'{path}: ' if path else ''}{error}", file=sys.stderr)
         return _USAGE
@@ -54,12 +64,15 @@ def main(argv: list[str]) -> int:
         kind = "spare node" if settings.spare else "node"
         print(f"{kind} {settings.name}: {settings.slots} slots, settings are right")
         return _OK
+    handler = LogHandler()
     logging.basicConfig(
-        stream=sys.stderr,
+        handlers=[handler],
         level=settings.log_level.upper(),
         format=f"%(asctime)s %(levelname)s nodectl[{settings.name}] %(message)s",
     )
-    return _have_node(settings, _end_jobs if end_jobs else _run)
+    if end_jobs:
+        return _have_node(settings, _end_jobs)
+    return _have_node(settings, partial(_run, hangup=Hangup(path, read, handler)))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -136,7 +149,30 @@ async def _end_jobs(_settings: Settings, state: Path, _run: Path) -> int:
         return _FAILED
 
 
-async def _run(settings: Settings, state: Path, run: Path) -> int:
+class Hangup:
+    """What a controller does on SIGHUP: open its log again, and read its settings again."""
+
+    def __init__(self, path: str | None, read: Callable[[], Settings], handler: LogHandler) -> None:
+        self._path, self._read, self._handler = path, read, handler
+
+    def handle(self, controller: Controller) -> None:
+        """Take over what can change while a controller runs; wrong settings change nothing."""
+        from pliant.nodectl.settings import SettingsError
+
+        self._handler.file.reopen()
+        try:
+            settings = self._read()
+        except SettingsError as error:
+            logger.error("SIGHUP: %s: %s; nothing is changed", self._path or "settings", error)
+            return
+        taken, others = controller.reload(settings)
+        logging.getLogger().setLevel(settings.log_level.upper())
+        logger.info("SIGHUP: log opened again, new settings: %s", ", ".join(taken) or "none")
+        if others:
+            logger.warning("SIGHUP: changed after the next start: %s", ", ".join(others))
+
+
+async def _run(settings: Settings, state: Path, run: Path, *, hangup: Hangup) -> int:
     import asyncio
 
     _say_whose_jobs_run()
@@ -151,6 +187,7 @@ async def _run(settings: Settings, state: Path, run: Path) -> int:
     task = asyncio.create_task(controller.run())
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, hangup.handle, controller)
     try:
         await task
     except asyncio.CancelledError:

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
-import yaml
 
-from pliant.protos.address import parse_address
+from pliant.protos.address import TcpAddress, parse_address
+from pliant.protos.config_files import ConfigFileError, read_config
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
@@ -47,6 +47,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
 
+#: What a running controller takes over on SIGHUP; the rest needs a new start.
+RELOADED = frozenset({"transport", "interface", "most_processes", "log_level"})
+
+
 def state_folder() -> Path:
     """Return where daemons keep what must outlive them."""
     return _folder(os.environ.get("PLIANT_STATE_DIR") or "~/.local/state/pliant")
@@ -75,17 +79,13 @@ def load(path: str | None, given: dict[str, Any]) -> Settings:
 
 def _read(path: str) -> dict[str, Any]:
     try:
-        data = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise SettingsError(f"cannot be read: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise SettingsError(f"not YAML: {' '.join(str(error).split())}") from error
-    if not isinstance(data or {}, dict):
-        raise SettingsError("expected keys with values")
-    for key in data or {}:
+        data = read_config(path)
+    except ConfigFileError as error:
+        raise SettingsError(str(error)) from None
+    for key in data:
         if not isinstance(key, str):
             raise SettingsError(f"{key}: there is no such key")
-    return data or {}
+    return data
 
 
 def _located(message: str) -> str:
@@ -108,8 +108,32 @@ def _check(settings: Settings) -> None:
         raise SettingsError("most_processes: expected a number above 0, or 0 for half of all")
     if not settings.address:
         raise SettingsError("address: expected a host name or an address")
+    for key in ("cluster", "address", "server", "interface"):
+        value = getattr(settings, key)
+        if not value.isprintable():
+            raise SettingsError(f"{key}: {value!r} has characters that cannot be printed")
     if settings.server:
         try:
-            parse_address(settings.server)
+            address = parse_address(settings.server)
         except ValueError as error:
             raise SettingsError(f"server: {error}") from None
+        if isinstance(address, TcpAddress) and not address.port:
+            raise SettingsError(f"server: {settings.server}: expected a port from 1 to 65535")
+
+
+def check_interface(interface: str) -> None:
+    """Refuse an interface that this node does not have.
+
+    Raises:
+        SettingsError: names it, and those that there are.
+    """
+    if interface not in (there := interfaces()):
+        raise SettingsError(
+            f"interface: there is no network interface {interface} here; there are: "
+            f"{', '.join(there)}"
+        )
+
+
+def interfaces() -> list[str]:
+    """Return the names of the network interfaces of this node."""
+    return sorted(name for _, name in socket.if_nameindex())

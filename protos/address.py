@@ -59,7 +59,8 @@ def parse_address(text: str) -> Address:
             raise ValueError(f"expected unix:/PATH of a socket, got {text}")
         return UnixAddress(path)
     host, colon, port = text.rpartition(":")
-    if not (host and colon and port.isascii() and port.isdecimal() and int(port) <= 65535):
+    is_number = port.isascii() and port.isdecimal() and len(port) <= 5
+    if not (host and colon and is_number and int(port) <= 65535):
         raise ValueError(f"expected HOST:PORT or unix:/PATH, got {text}")
     return TcpAddress(host.strip("[]"), int(port))
 

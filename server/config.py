@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
-import yaml
 
 from pliant.core.limits import Limits
 from pliant.core.policy import Escalation, NegotiationPolicy, Take
 from pliant.protos.address import GRPC_SOCKET, Address, UnixAddress, parse_address
+from pliant.protos.config_files import ConfigFileError, read_config
 from pliant.server.rates import MESSAGES_AT_ONCE, MESSAGES_PER_S
 
 _DEFAULT = Limits()
@@ -111,6 +111,10 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
             return UnixAddress(self.run / GRPC_SOCKET)
         return parse_address(self.listen)
 
+    def replaced(self, values: Mapping[str, object]) -> Config:
+        """Return this configuration with other values for some keys."""
+        return msgspec.structs.replace(self, **values)
+
     def limits(self) -> Limits:
         """How long the core waits for others."""
         return Limits(**{name: getattr(self, name) for name in Limits.__dataclass_fields__})
@@ -188,16 +192,9 @@ def _check_keys(settings: Mapping[str, object], known: Sequence[str], where: str
 
 def _read(path: Path) -> dict[str, object]:
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
-    if content is None:
-        return {}
-    if not isinstance(content, dict):
-        raise ConfigError(f"{path}: expected keys and values, got {type(content).__name__}")
-    return content
+        return read_config(path)
+    except ConfigFileError as error:
+        raise ConfigError(f"{path}: {error}") from None
 
 
 def _readable(text: str) -> str:
@@ -231,6 +228,8 @@ def _check_values(config: Config) -> None:
         raise ConfigError("lease_s: must be longer than beat_interval_s")
     if config.transport not in {"", "ofi", "ucx"}:
         raise ConfigError(f"transport: expected ofi or ucx, got {config.transport}")
+    if not re.fullmatch(r"[^\s/]{0,15}", config.interface):
+        raise ConfigError(f"interface: {config.interface!r} is no name of a network interface")
     _check_listen(config.listen)
 
 

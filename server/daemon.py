@@ -10,6 +10,7 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ from pliant.server.lock import AlreadyRunningError, RunLock, ServerLock, started
 from pliant.server.logs import log_to_stderr
 
 if TYPE_CHECKING:
+    from pliant.protos.log_files import LogFile
     from pliant.server.config import Config
 
 log = logging.getLogger(__name__)
@@ -34,18 +36,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     options = _parser().parse_args(argv)
     # After the parser, so that --help does not wait for YAML, msgspec and the core.
-    from pliant.server.config import ConfigError, load_config, parse_options
+    from pliant.server.config import ConfigError
 
     try:
-        config = load_config(
-            options.config,
-            strategy=options.strategy,
-            strategy_options=parse_options(options.strategy_option),
-            state_dir=options.state_dir,
-            run_dir=options.run_dir,
-            listen=options.listen,
-            debug=options.debug or None,
-        )
+        config = _load(options)
         _check_strategy(config)
     except ConfigError as error:
         print(f"pliant server: {error}", file=sys.stderr)
@@ -53,11 +47,26 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.check:
         print("the configuration is good")
         return 0
-    log_to_stderr(debug=config.debug)
+    file = log_to_stderr(debug=config.debug)
     own: list[ServerLock | RunLock] = [ServerLock(config.state / "server.lock")]
     if options.recover:
         return run(config, own, _recover)
-    return run(config, [*own, RunLock(config.run, config.state)], _serve)
+    serve = partial(_serve, read=lambda: _load(options), file=file)
+    return run(config, [*own, RunLock(config.run, config.state)], serve)
+
+
+def _load(options: argparse.Namespace) -> Config:
+    from pliant.server.config import load_config, parse_options
+
+    return load_config(
+        options.config,
+        strategy=options.strategy,
+        strategy_options=parse_options(options.strategy_option),
+        state_dir=options.state_dir,
+        run_dir=options.run_dir,
+        listen=options.listen,
+        debug=options.debug or None,
+    )
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -165,17 +174,19 @@ def _recover(config: Config) -> int:
     return 0
 
 
-def _serve(config: Config) -> int:
-    """Serve until a signal comes or a thread breaks."""
+def _serve(config: Config, *, read: Callable[[], Config], file: LogFile) -> int:
+    """Serve until a signal comes or a thread breaks; on SIGHUP read the configuration again."""
+    end = End()
+    end.on(signal.SIGTERM, signal.SIGINT)
+    end.on_hangup(lambda: None)
     # A fork beside gRPC can hang both sides; nothing here forks, and gRPC must not try to help.
     os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
     # Threads hand work to each other all the time: 5 ms, the default, would be felt at every hop.
     sys.setswitchinterval(0.00001)
     _raise_descriptor_limit()
     from pliant.server.house import House
+    from pliant.server.reload import Reload
 
-    end = End()
-    end.on(signal.SIGTERM, signal.SIGINT)
     try:
         house = House(config, end.stop, end.broke)
         house.start()
@@ -186,6 +197,8 @@ def _serve(config: Config) -> int:
             raise
         print(f"pliant server: {why}", file=sys.stderr)
         return 1
+    reload = Reload(config, read, house.reload)
+    end.on_hangup(lambda: reload.handle(file))
     _say_ready(config, house.address)
     end.wait()
     if end.fault:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable
 
 
 class End:
@@ -19,6 +20,12 @@ class End:
         os.set_blocking(self._writes, False)
         #: The thread that broke, if one did.
         self.fault = ""
+        self._on_hangup: Callable[[], None] | None = None
+
+    def on_hangup(self, call: Callable[[], None]) -> None:
+        """Call on each SIGHUP, in the main thread and not before `wait`."""
+        self._on_hangup = call
+        signal.signal(signal.SIGHUP, lambda *_: None)
 
     def on(self, *signals: signal.Signals) -> None:
         """End in order when one of these comes; for the main thread alone."""
@@ -40,4 +47,7 @@ class End:
 
     def wait(self) -> None:
         """Sleep until then."""
-        os.read(self._reads, 1)
+        # What the interpreter writes is the number of the signal.
+        while os.read(self._reads, 1)[0] == signal.SIGHUP and not self.fault:
+            if self._on_hangup is not None:
+                self._on_hangup()

@@ -125,6 +125,7 @@ class House:
             self._clock,
             config.strategy_deadline_s,
         )
+        self._rates = Rates(config.session_rate, config.session_burst)
         self._accept: Accept | None = None
         self.address = ""
 
@@ -161,6 +162,15 @@ class House:
         self._guard.close()
         self._reader.close()
         self._engine.dispose()
+
+    def reload(self, config: Config) -> None:
+        """Use another configuration, as far as a running server can; from the main thread."""
+        self._config = config
+        limits, policy = config.limits(), config.negotiation
+        self._execute.call(lambda core: core.configure(limits, policy))
+        self._rates.change(config.session_rate, config.session_burst)
+        self._effects.around = self._surroundings()
+        logging.getLogger().setLevel(logging.DEBUG if config.debug else logging.INFO)
 
     def _new_generation(self, meta: Mapping[str, str]) -> Mapping[str, str]:
         """Count the starts, and give a new cluster its name and its key; durable before any use."""
@@ -226,7 +236,6 @@ class House:
 
     def _listen(self) -> str:
         """Open the socket, or the TCP port: the configured one, that of the last start, or any."""
-        rates = Rates(self._config.session_rate, self._config.session_burst)
         relay = FenceRelay(self._hub, self._book, self._fences, self._writer)
         nodes = NodeService(
             self._execute,
@@ -247,9 +256,9 @@ class House:
             self._keyring,
             self._clock,
             generation=self._generation,
-            rates=rates,
+            rates=self._rates,
         )
-        self._remove.on_closed += [relay.forget, lambda jobs, _: rates.forget(jobs)]
+        self._remove.on_closed += [relay.forget, lambda jobs, _: self._rates.forget(jobs)]
         address = self._config.address
         addresses = [address]
         if isinstance(address, TcpAddress) and not address.port:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
-import sys
 import time
 from collections.abc import Callable
+
+from pliant.protos.log_files import LogFile
+from pliant.protos.log_handlers import LogHandler
 
 #: A line that comes again and again is shown once in this time.
 SELDOM_S = 60.0
@@ -54,9 +56,13 @@ class Seldom:
         self._left_out.clear()
 
 
-def log_to_stderr(*, debug: bool) -> None:
-    """Send the log to standard error, where systemd or a supervisor collects it."""
-    handler = logging.StreamHandler(sys.stderr)
+def log_to_stderr(*, debug: bool) -> LogFile:
+    """Send the log to standard error, where systemd or a supervisor collects it.
+
+    Returns:
+        The file that it is, if it is one.
+    """
+    handler = LogHandler()
     handler.setFormatter(
         OneLineFormatter("%(asctime)s %(levelname)s %(threadName)s %(name)s: %(message)s")
     )
@@ -65,3 +71,4 @@ def log_to_stderr(*, debug: bool) -> None:
     root.setLevel(logging.DEBUG if debug else logging.INFO)
     for noisy in ("asyncio", "grpc", "alembic"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
+    return handler.file

@@ -39,6 +39,10 @@ class Rates:
         self._rate, self._most = rate, most
         self._buckets: dict[tuple[int, int], Bucket] = {}
 
+    def change(self, rate: float, most: float) -> None:
+        """Allow another number of messages from now on."""
+        self._rate, self._most = rate, most
+
     def exceeded(self, job: int, run: int, now: float) -> str:
         """Why one message more is too much; empty: it is not.
 

@@ -125,6 +125,9 @@ def check_submission(raw: object, processors: int, wall: float = 0.0) -> Submiss
         request = msgspec.convert(raw, JobRequest)
     except msgspec.ValidationError as error:
         raise _from_msgspec(str(error)) from None
+    except UnicodeEncodeError:  # it cannot even say what is wrong with such a text
+        field = _with_half_a_character(raw)
+        raise RequestError(f"{field}: it has half of a character", field=field) from None
     _check_program(request)
     _check_times(request)
     _check_policy(request)
@@ -142,6 +145,15 @@ def _from_msgspec(text: str) -> RequestError:
     return RequestError(f"{field}: {message}" if field else message, field=field)
 
 
+def _with_half_a_character(raw: object) -> str:
+    """Return the first field of a submission that has a lone surrogate, as it can be printed."""
+    fields = raw.items() if isinstance(raw, dict) else ()
+    for name, value in fields:
+        if any("\ud800" <= char <= "\udfff" for char in f"{name}{value}"):
+            return ascii(name)[1:-1]
+    return "job"
+
+
 def _check_program(request: JobRequest) -> None:
     if not request.argv or not request.argv[0]:
         raise RequestError("argv: a job needs a program", field="argv")
@@ -149,6 +161,8 @@ def _check_program(request: JobRequest) -> None:
         raise RequestError(f"name: longer than {LONGEST_NAME} characters", field="name")
     if not os.path.isabs(request.cwd):
         raise RequestError("cwd: expected an absolute path", field="cwd")
+    if request.key and not request.key.isprintable():
+        raise RequestError("key: it has characters that cannot be printed", field="key")
     if not 0 <= request.umask <= 0o777:
         raise RequestError("umask: expected 0 to 0777", field="umask")
     for name in request.env:

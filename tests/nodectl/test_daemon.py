@@ -33,13 +33,36 @@ def check(tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str]) -> tupl
         ("name: a/b", "name: expected letters, digits, '.', '_' and '-', at most 64"),
         ("server: localhost", "server: expected HOST:PORT or unix:/PATH, got localhost"),
         ("server: h:99999999", "server: expected HOST:PORT or unix:/PATH, got h:99999999"),
-        ("- a", "expected keys with values"),
+        ("server: h:0", "server: h:0: expected a port from 1 to 65535"),
+        ("server: ':1'", "server: expected HOST:PORT or unix:/PATH, got :1"),
+        ('address_file: "/a\\0b"', "address_file: a zero byte cannot be part of it; remove it"),
+        (
+            'secret_file: "/\\ud800"',
+            "secret_file: U+D800 is half of a character; write the whole one",
+        ),
+        ("slots: " + "[" * 5000, "line 1: nested deeper than 16 levels"),
+        ('cluster: "a\\nb"', "cluster: 'a\\nb' has characters that cannot be printed"),
+        ("- a", "expected keys and values, got list"),
     ],
 )
 def test_a_wrong_setting_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, fault: str
 ) -> None:
     assert check(tmp_path, text, capsys) == (2, fault + "\n")
+
+
+def test_an_interface_that_is_not_there_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, text = check(tmp_path, "interface: none7", capsys)
+    assert (code, text.count("\n")) == (2, 1)
+    assert text.startswith("interface: there is no network interface none7 here; there are: ")
+    assert "lo" in text
+
+
+def test_a_device_is_no_file_of_settings(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--config", "/dev/zero", "--check"]) == 2
+    assert "larger than" in capsys.readouterr().err
 
 
 def test_right_settings_are_right(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

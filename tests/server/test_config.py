@@ -41,6 +41,8 @@ from testkit import run_python
         ({"listen": "7000"}, "listen: expected host:port, got 7000"),
         ({"listen": "example.org:1"}, "listen: expected an IP address or localhost"),
         ({"listen": "127.0.0.1:99999"}, "listen: expected host:port"),
+        ({"listen": "127.0.0.1:" + "9" * 5000}, "listen: expected host:port"),
+        ({"interface": "a b"}, "interface: 'a b' is no name of a network interface"),
     ],
 )
 def test_faults_are_named(settings: dict[str, object], message: str) -> None:
@@ -59,7 +61,14 @@ def test_a_file_and_the_command_line(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("a: [", "not YAML"), ("- 1", "expected keys and values, got list"), ("x: 1", "x: unknown")],
+    [
+        ('state_dir: "/a\\0b"', "state_dir: a zero byte"),
+        ('checkpoints: "/\\ud800"', r"checkpoints: U\+D800 is half of a character"),
+        ("listen: " + "[" * 5000, "nested deeper"),
+        ("a: [", "not YAML"),
+        ("- 1", "expected keys and values, got list"),
+        ("x: 1", "x: unknown"),
+    ],
 )
 def test_files_that_are_no_configuration(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "server.yaml"

@@ -1,0 +1,65 @@
+"""The files that daemons log to, which may be renamed under them (log rotation).
+
+Daemons write to their standard error. If that is a file, it is opened again under its name as
+soon as the name is gone or belongs to another file, and when the daemon is told to (SIGHUP). Only
+the standard library is imported, because shims load this module.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from contextlib import suppress
+
+#: A look at the name costs a system call; so it is taken at most this often, seconds.
+LOOK_EVERY_S = 1.0
+
+
+class LogFile:
+    """The file behind standard error, and behind standard output if it is the same."""
+
+    def __init__(self, descriptor: int = 2) -> None:
+        """Remember the name that the file has now."""
+        self._descriptor = descriptor
+        self._path = ""
+        self._looked = time.monotonic()
+        with suppress(OSError):
+            if stat.S_ISREG(os.fstat(descriptor).st_mode):
+                self._path = os.readlink(f"/proc/self/fd/{descriptor}")
+
+    def reopen_if_moved(self) -> None:
+        """Open the file again if it was renamed or removed, looking once in a while."""
+        now = time.monotonic()
+        if self._path and now - self._looked >= LOOK_EVERY_S:
+            self._looked = now
+            if not self._is_in_place():
+                self.reopen()
+
+    def reopen(self) -> None:
+        """Open the file again under its name; on an error the old one goes on to be used."""
+        if not self._path:
+            return
+        with suppress(OSError):
+            old = os.fstat(self._descriptor)
+            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+            handle = os.open(self._path, flags, stat.S_IMODE(old.st_mode))
+            try:
+                for number in (1, 2):
+                    if number == self._descriptor or _is_same(number, old):
+                        os.dup2(handle, number, inheritable=True)
+            finally:
+                os.close(handle)
+
+    def _is_in_place(self) -> bool:
+        try:
+            return os.path.samestat(os.stat(self._path), os.fstat(self._descriptor))
+        except OSError:
+            return False
+
+
+def _is_same(descriptor: int, file: os.stat_result) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), file)
+    except OSError:
+        return False

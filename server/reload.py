@@ -1,0 +1,51 @@
+"""SIGHUP: the log is opened again, and the configuration is read again while the server runs."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from pliant.core.limits import Limits
+from pliant.protos.log_files import LogFile
+from pliant.server.config import Config, ConfigError
+
+log = logging.getLogger(__name__)
+
+#: Keys that a running server takes over, besides those of ``Limits``; the rest needs a new start.
+_RELOADED = frozenset({"negotiation", "session_rate", "session_burst", "debug", "interface"})
+
+
+class Reload:
+    """Handles SIGHUP in the main thread."""
+
+    def __init__(
+        self, config: Config, read: Callable[[], Config], apply: Callable[[Config], None]
+    ) -> None:
+        """Remember what is in force.
+
+        Args:
+            config: the configuration that the server started with.
+            read: reads it again, with what the command line says.
+            apply: has the server use another one.
+        """
+        self._config, self._read, self._apply = config, read, apply
+
+    def handle(self, file: LogFile) -> None:
+        """Open the log again and use what was changed; a wrong configuration changes nothing."""
+        file.reopen()
+        try:
+            config = self._read()
+        except ConfigError as error:
+            log.error("SIGHUP: %s; nothing is changed", error)
+            return
+        old = self._config
+        keys = Config.__struct_fields__
+        changed = [key for key in keys if getattr(config, key) != getattr(old, key)]
+        # Who counts the leases of nodes, and those of what runs there, must agree on their length.
+        limits = {*Limits.__dataclass_fields__} - {"lease_s"}
+        taken = [key for key in changed if key in limits | _RELOADED]
+        self._config = old.replaced({key: getattr(config, key) for key in taken})
+        self._apply(self._config)
+        log.info("SIGHUP: log opened again, new settings: %s", ", ".join(taken) or "none")
+        if others := [key for key in changed if key not in taken]:
+            log.warning("SIGHUP: changed after the next start: %s", ", ".join(others))
