@@ -36,6 +36,11 @@ class Job:
     when_cut_off: str = "keep"
     sizes: str = ""
     prefer: int | None = None
+    #: Seconds after which it is ended; None: never.
+    time_limit_s: float | None = None
+    estimate_s: float | None = None
+    #: As its user stated it: ``linear``, ``none``, ``amdahl:0.9``, ...
+    speedup: str = "linear"
     submit: float | None = None
     start: float | None = None
     end: float | None = None
@@ -161,7 +166,7 @@ class Client:
                 ``chdir``, ``env``, ``hold``, ``requeue``
                 (when a node is lost: True, False; None: only if it can change its size and has a
                 checkpoint), ``when_cut_off`` (``keep`` or ``stop-after=30s``),
-                ``time_limit_s`` and ``estimate_s``, both in seconds, ``deadline_s`` (seconds from
+                ``time_limit_s`` and ``estimate_s``, both in seconds, ``speedup``, ``deadline_s`` (seconds from
                 now) or ``deadline_at`` (seconds since the epoch), ``profit`` (a number, or a profit
                 function such as ``"1000:soft=0.25:penalty=50"``).
 

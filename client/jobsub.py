@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from pliant.client.connection import Connection
 from pliant.client.errors import UsageError
 from pliant.client.output import Parser, fail, put_json, run_command
-from pliant.client.submission import OPEN_MODES, TYPES, build_job, check_policy
+from pliant.client.submission import OPEN_MODES, TYPES, build_job, check_policy, check_speedup
 from pliant.client.waiting import send_job, wait_for_end
 
 if TYPE_CHECKING:
@@ -71,8 +71,24 @@ def _add_size_options(parser: Parser) -> None:
         "--type", choices=TYPES, help="mpi (default), uni: one process, script (default for *.sh)"
     )
     group.add_argument("--name", default="", help="its name (default: the program's)")
-    group.add_argument("--time", type=_span, metavar="T", help="end it after this time: 30m, 2h")
-    group.add_argument("--estimate", type=_span, metavar="T", help="how long it may well take")
+    group.add_argument(
+        "--time", type=_span, metavar="T", help="end it after this time, by the clock: 30m, 2h"
+    )
+    group.add_argument(
+        "--estimate",
+        type=_span,
+        metavar="T",
+        help="how long it may well take on its preferred size, else on its smallest: for planning "
+        "only, unless the strategy promises starts by estimates",
+    )
+    group.add_argument(
+        "--speedup",
+        type=_speedup,
+        default="linear",
+        metavar="MODEL",
+        help="how the estimate changes with the size: linear (default), none, amdahl:FRACTION, "
+        "downey:AVERAGE,SIGMA, table:1=1,2=1.9,...",
+    )
     group.add_argument(
         "--deadline",
         type=_moment,
@@ -152,6 +168,13 @@ def _policy(text: str) -> str:
         return check_policy(text)
     except UsageError as error:
         raise argparse.ArgumentTypeError(str(error).partition(": ")[2]) from None
+
+
+def _speedup(text: str) -> str:
+    try:
+        return check_speedup(text)
+    except UsageError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _span(text: str) -> float:
@@ -246,6 +269,7 @@ def _job(options: argparse.Namespace) -> dict[str, Any]:
         deadline_s=deadline_s,
         deadline_at=deadline_at,
         profit=options.profit,
+        speedup=options.speedup,
     )
 
 

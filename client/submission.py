@@ -46,6 +46,22 @@ def check_sizes(text: str, prefer: int | None) -> None:
         raise UsageError(str(error)) from None
 
 
+def check_speedup(text: str) -> str:
+    """Return a speedup that is in the grammar.
+
+    Raises:
+        UsageError: what is wrong with it, and how to write it.
+    """
+    if text != "linear":  # the usual case needs no grammar
+        from pliant.core.speedup import SpeedupError, parse_speedup
+
+        try:
+            parse_speedup(text)
+        except SpeedupError as error:
+            raise UsageError(str(error)) from None
+    return text
+
+
 def find_program(word: str, search_path: str, directory: str) -> str:
     """Return the absolute path of a program as a shell would find it; scripts also without ``./``.
 
@@ -301,13 +317,14 @@ def build_job(  # noqa: PLR0913 - these are the fields of a job
     deadline_s: float | None = None,
     deadline_at: float | None = None,
     profit: str | float = "",
+    speedup: str = "linear",
 ) -> dict[str, Any]:
     """Return the job that a ``submit`` request carries.
 
     Raises:
-        UsageError: the sizes are not in the grammar, ``open_mode`` is neither ``append`` nor
-            ``truncate``, ``when_cut_off`` is no policy, or ``profit`` is no profit function or has
-            no deadline.
+        UsageError: sizes or speedup are not in their grammar, ``open_mode`` is neither
+            ``append`` nor ``truncate``, ``when_cut_off`` is no policy, or ``profit`` is no profit
+            function or has no deadline.
         SubmitError: a check failed; names the field and the remedy.
     """
     if not argv:
@@ -341,6 +358,7 @@ def build_job(  # noqa: PLR0913 - these are the fields of a job
         "time_limit_s": time_limit_s,
         "estimate_s": estimate_s,
         **_contract(deadline_s, deadline_at, str(profit)),
+        "speedup": check_speedup(speedup),
     }
 
 

@@ -60,7 +60,7 @@ def _lines(state: State, job: Job, now: float, progress: Mapping[str, Any] | Non
         yield from _saved(job, now)
         yield f"`jobctl resume {job.id}` lets it go on"
     elif not job.final and job.state is not JobState.HELD:
-        yield from _running(job, now)
+        yield from _running(state, job, now)
         yield from _safe_point(job, progress)
     yield from contract_status.lines(job, now)
     yield f"strategy: {state.strategy}"
@@ -130,7 +130,27 @@ def _cut_off(job: Job, now: float) -> Iterator[str]:
             yield f"node {name} has not reported yet what became of its processes ({policy})"
 
 
-def _running(job: Job, now: float) -> Iterator[str]:
+def _time_left(state: State, job: Job, now: float) -> Iterator[str]:
+    """When it is ended by its limit, and expected to end by its estimate."""
+    spec, end = job.spec, job.expected_end
+    if spec.time_limit_s is not None and job.start is not None:
+        left = max(0.0, job.start + spec.time_limit_s - job.used_s - now)
+        yield f"it is ended at its time limit of {spec.time_limit_s:g} s, in {left:.0f} s"
+    if spec.estimate_s is None or end is None:
+        return
+    when = f"in {end - now:.0f} s" if end > now else f"{now - end:.0f} s ago"
+    measured = ", corrected by measured iterations" if job.speedup != spec.speedup else ""
+    yield (
+        f"its estimate is {spec.estimate_s:g} s on {many(spec.estimated_for, 'processor')}, "
+        f"speedup {spec.speedup}{measured}: expected to end {when}"
+    )
+    if state.ends_at_estimate:
+        yield f"strategy {state.strategy} promises starts by estimates and ends it when it is over"
+    else:
+        yield "its estimate is for planning only and does not end it"
+
+
+def _running(state: State, job: Job, now: float) -> Iterator[str]:
     kind = job.job_class
     yield f"it is {kind} on {many(job.size, 'processor')}, sizes {job.sizes}, epoch {job.epoch}"
     if kind is JobClass.MOLDABLE:
@@ -143,6 +163,7 @@ def _running(job: Job, now: float) -> Iterator[str]:
         yield f"it is not asked again for {job.quiet_until - now:.0f} s"
     if job.on_request:
         yield "its size changes only when its program asks for that"
+    yield from _time_left(state, job, now)
     yield from _saved(job, now)
     if job.had:
         yield (

@@ -20,7 +20,7 @@ from pliant.core.lifecycle import (
 from pliant.core.negotiation import Talk
 from pliant.core.processors import NONE, ProcessorMap, indices, of
 from pliant.core.sizes import Sizes
-from pliant.core.speedup import LINEAR, Speedup, expected_end
+from pliant.core.speedup import LINEAR, Speedup, corrected, expected_end
 from pliant.core.values import quick
 from pliant.core.wait_reasons import WaitReason
 
@@ -63,11 +63,11 @@ class JobSpec:
     #: Seconds since the epoch.
     submit: float
     uid: int = 0
-    #: Seconds the user expects it to run on ``requested`` processors; None: unknown.
+    #: Seconds the user expects it to run on ``estimated_for`` processors; None: unknown.
     estimate_s: float | None = None
     #: Seconds after which it is ended; None: never.
     time_limit_s: float | None = None
-    #: The size that ``estimate_s`` was given for; 0: its preferred or largest.
+    #: The size that ``estimate_s`` was given for; 0: its preferred size, else its smallest.
     requested: int = 0
     speedup: Speedup = LINEAR
     #: What its end is worth; None: nothing was agreed.
@@ -81,7 +81,7 @@ class JobSpec:
     @property
     def estimated_for(self) -> int:
         """The size that the estimate holds for."""
-        return self.requested or self.sizes.wanted
+        return self.requested or self.sizes.preferred or self.sizes.lo
 
 
 class Exit(NamedTuple):
@@ -297,6 +297,9 @@ class Job:
     since: float = 0.0
     #: Work done in earlier phases, in seconds on one processor by its speedup model.
     done: float = 0.0
+    #: Seconds it has computed in earlier phases of this run, by size: ``done`` is counted again
+    #: when a measurement changes the speedup.
+    computed_s: dict[int, float] = field(default_factory=dict)
     end: float | None = None
     exit_code: int | None = None
     signal: int = 0
@@ -354,8 +357,13 @@ class Job:
         if spec.estimate_s is None:
             return None
         return expected_end(
-            spec.estimate_s, spec.estimated_for, spec.speedup, self.size, self.done, self.since
+            spec.estimate_s, spec.estimated_for, self.speedup, self.size, self.done, self.since
         )
+
+    @property
+    def speedup(self) -> Speedup:
+        """Its speedup as its user stated it, corrected by what its application has measured."""
+        return corrected(self.spec.speedup, self.measured)
 
     def allocate(self, processors: ProcessorMap) -> None:
         """Run on these processors, their lowest with rank 0."""

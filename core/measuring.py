@@ -5,6 +5,7 @@ Not kept over a restart: an application that is still there says it again with i
 
 from collections.abc import Mapping
 
+from pliant.core import overtime
 from pliant.core.events import SpeedMeasured
 from pliant.core.state import State
 
@@ -17,7 +18,8 @@ def measured(state: State, event: SpeedMeasured) -> None:
     job = state.jobs.get(event.job)
     if job is None or job.run != event.run or job.final or not differ(job.measured, event.seconds):
         return
-    job.measured = dict(event.seconds)
+    before, job.measured = job.speedup, dict(event.seconds)
+    overtime.speedup_changed(state, job, before)
     state.rows.stale[job.id] = None
     state.plan_due |= job.malleable
 

@@ -1,11 +1,17 @@
-"""When a job has had its time: the limit its user set, and what it was estimated to take.
+"""When a job is ended because its time is over.
 
-A limit is seconds from its start. An estimate is work: seconds on the number of processors it was
-given for; at another size it is used up sooner or later, by the job's speedup model, so it is
-counted anew whenever the size has changed. A job with both is ended by whichever comes first.
+A time limit is seconds of wall-clock time from the start of a job, and always holds. An estimate is
+advice for planning. It ends a job only if the strategy promises starts by estimates and says so
+(``Plan.ends_at_estimate``), as conservative backfilling does.
+
+An estimate holds for the size that it was given for. At another size it is used up sooner or later
+by the job's speedup, as its user stated it and as its application has measured it. Because a stated
+speedup may be wrong, no job is ended before it has run as long as its estimate says, whatever its
+size. A job that has both is ended by whichever comes first.
 """
 
 from pliant.core.jobs import Job, ResizeStage
+from pliant.core.speedup import Speedup
 from pliant.core.state import State
 from pliant.core.timers import Timer, TimerKind
 from pliant.core.words import many
@@ -26,7 +32,7 @@ def arm(state: State, job: Job) -> None:
 
 
 def arm_estimate(state: State, job: Job) -> None:
-    """Count anew when its estimate is used up; an older timer finds that it fired too early."""
+    """Set the timer for the end of its estimate; an older timer finds that it fired too early."""
     due = _estimate_over(job)
     if due is not None:
         state.timer_at(TimerKind.ESTIMATE, job, due)
@@ -39,8 +45,19 @@ def book_work(state: State, job: Job, begun: float | None) -> None:
     ``begun`` is when it stopped; None: it never did.
     """
     until = state.now if begun is None else begun
-    job.done += (until - job.since) * job.spec.speedup(job.size)
+    seconds = until - job.since
+    job.done += seconds * job.speedup(job.size)
+    job.computed_s[job.size] = job.computed_s.get(job.size, 0.0) + seconds
     job.since = state.now
+
+
+def speedup_changed(state: State, job: Job, before: Speedup) -> None:
+    """Count the work of earlier phases again after a measurement, and the end of the estimate."""
+    now = job.speedup
+    if now == before:
+        return
+    job.done += sum(s * (now(size) - before(size)) for size, s in job.computed_s.items())
+    arm_estimate(state, job)
 
 
 def verdict(state: State, job: Job, timer: Timer) -> str:
@@ -53,10 +70,11 @@ def verdict(state: State, job: Job, timer: Timer) -> str:
     spec = job.spec
     if timer.kind is TimerKind.LIMIT:
         return f"over its time limit of {spec.time_limit_s:g} s"
-    if not _other_size(job):
-        return f"over its estimate of {spec.estimate_s:g} s"
-    size = many(spec.estimated_for, "processor")
-    return f"over its estimate: the work of {spec.estimate_s:g} s on {size}"
+    size = f" on {many(spec.estimated_for, 'processor')}" if _other_size(job) else ""
+    return (
+        f"over its estimate of {spec.estimate_s:g} s{size}: strategy {state.strategy} promises "
+        "starts by estimates"
+    )
 
 
 def _estimate_is_over(state: State, job: Job) -> bool:
@@ -64,7 +82,8 @@ def _estimate_is_over(state: State, job: Job) -> bool:
     # While it moves data it uses nothing up; it is counted anew when it has decided.
     moves = job.resize is not None and job.resize.stage is ResizeStage.BEGUN
     saves = job.saving is not None and job.saving.begun is not None
-    return due is not None and due <= state.now and not (moves or saves)
+    over = due is not None and due <= state.now and not (moves or saves)
+    return over and state.ends_at_estimate
 
 
 def _other_size(job: Job) -> bool:
@@ -72,5 +91,10 @@ def _other_size(job: Job) -> bool:
 
 
 def _estimate_over(job: Job) -> float | None:
-    end = job.expected_end
-    return end + ROUNDING_S if end is not None and _other_size(job) else end
+    """When its estimate may end a job: not before it has run as long, by the clock."""
+    end, spec = job.expected_end, job.spec
+    if end is None or spec.estimate_s is None or job.start is None:
+        return None
+    if not _other_size(job):
+        return end
+    return max(end, job.start - job.used_s + spec.estimate_s) + ROUNDING_S

@@ -4,7 +4,7 @@ The commit checks every part of the plan against the state as it is now and refu
 fits; a refused part costs a note, never the rest.
 """
 
-from pliant.core import deals, queueing, saving, suspension, transaction
+from pliant.core import deals, overtime, queueing, saving, suspension, transaction
 from pliant.core.commands import RunStrategy, SetTimer
 from pliant.core.ids import CycleId, JobId
 from pliant.core.jobs import Job
@@ -54,6 +54,7 @@ def failed(state: State, reason: str) -> None:
 
 def commit(state: State, plan: Plan) -> None:
     """Carry a plan out: shrinks, then starts, then expansions."""
+    _enforce_estimates(state, plan)
     promised = NONE
     donors: dict[JobId, ProcessorMap] = {}
     for offer in plan.shrinks:
@@ -96,6 +97,14 @@ def woken(state: State) -> None:
     """A wake-up has fired: plan again, unless it is one that a later plan gave up or put off."""
     if state.wake_at is not None and state.now >= state.wake_at:
         state.wake_at, state.plan_due = None, True
+
+
+def _enforce_estimates(state: State, plan: Plan) -> None:
+    """Take over whether the strategy ends jobs at their estimates; some may be due already."""
+    begins = plan.ends_at_estimate and not state.ends_at_estimate
+    state.ends_at_estimate = plan.ends_at_estimate
+    for job in state.active.values() if begins else ():
+        overtime.arm_estimate(state, job)
 
 
 def _explain(state: State, plan: Plan) -> None:

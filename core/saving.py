@@ -80,7 +80,7 @@ def close(state: State, job: Job, reason: str) -> None:
 
 def taken(state: State, job: Job, event: SaveReported, until: float) -> None:
     """A checkpoint of this job exists; ``until`` is up to when its work is in it."""
-    done = job.done + max(0.0, until - job.since) * job.spec.speedup(job.size)
+    done = job.done + max(0.0, until - job.since) * job.speedup(job.size)
     used_s = job.used_s + max(0.0, until - (job.start or until))
     job.checkpoint = Checkpoint(state.now, event.iteration, job.size, event.bytes, done, used_s)
     state.note(

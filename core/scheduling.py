@@ -34,7 +34,7 @@ class WaitingJob:
     #: Seconds it is expected to take on ``requested`` processors; None: unknown.
     estimate_s: float | None = None
     user: str = ""
-    #: The size that ``estimate_s`` was given for; 0: its preferred or largest.
+    #: The size that ``estimate_s`` was given for; 0: its preferred size, else its smallest.
     requested: int = 0
     speedup: Speedup = LINEAR
     contract: Contract | None = None
@@ -44,7 +44,7 @@ class WaitingJob:
     @property
     def estimated_for(self) -> int:
         """The size that the estimate holds for."""
-        return self.requested or self.sizes.wanted
+        return self.requested or self.sizes.preferred or self.sizes.lo
 
     @property
     def work(self) -> float | None:
@@ -267,6 +267,9 @@ class Plan:
     behind: Reason = ""
     #: Carried out after the shrinks; what they free is there when they are gone.
     suspends: tuple[Suspension, ...] = ()
+    #: Whether starts are promised by the estimates of running jobs: a job that outlives its
+    #: estimate is ended then. Otherwise an estimate ends nothing.
+    ends_at_estimate: bool = False
 
 
 @dataclass(frozen=True, slots=True)

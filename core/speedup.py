@@ -4,6 +4,7 @@ A model is a function S of the number of processors with S(1) = 1; one processor
 work a second, so a job with W units of work ends after W / S(n) seconds on n processors.
 """
 
+import math
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -26,6 +27,19 @@ class Linear:
 
 
 @dataclass(frozen=True, slots=True)
+class Flat:
+    """S(n) = 1: more processors do not help."""
+
+    def __call__(self, processors: int) -> float:
+        """The speedup on so many processors."""
+        del processors
+        return 1.0
+
+    def __str__(self) -> str:
+        return "none"
+
+
+@dataclass(frozen=True, slots=True)
 class Table:
     """Measured points, linear in between, constant beyond the last (Kumar 3.2.2)."""
 
@@ -38,8 +52,8 @@ class Table:
             raise SpeedupError("a speedup table starts with 1=1")
         if sizes != sorted(set(sizes)):
             raise SpeedupError("the sizes of a speedup table ascend")
-        if any(speedup <= 0 for _, speedup in self.points):
-            raise SpeedupError("speedups are positive")
+        if not all(0 < speedup < math.inf for _, speedup in self.points):
+            raise SpeedupError("speedups are positive numbers")
 
     def __call__(self, processors: int) -> float:
         """The speedup on so many processors."""
@@ -80,7 +94,7 @@ class Downey:
     sigma: float
 
     def __post_init__(self) -> None:
-        if not (self.average >= 1 and self.sigma >= 0):
+        if not (1 <= self.average < math.inf and 0 <= self.sigma < math.inf):
             raise SpeedupError("downey:A,SIGMA needs A >= 1 and SIGMA >= 0")
 
     def __call__(self, processors: int) -> float:
@@ -100,7 +114,49 @@ class Downey:
         return f"downey:{self.average!r},{self.sigma!r}"
 
 
-Speedup = Linear | Table | Amdahl | Downey
+@dataclass(frozen=True, slots=True)
+class Corrected:
+    """A model that is corrected by measurements at two sizes or more.
+
+    The ratio between measured and assumed speed is interpolated between the measured sizes and kept
+    beyond them. ``S(1) = 1`` holds here, too.
+    """
+
+    model: "Linear | Flat | Table | Amdahl | Downey"
+    #: (processors, measured speed divided by the assumed one), ascending.
+    factors: tuple[tuple[int, float], ...]
+
+    def __call__(self, processors: int) -> float:
+        """The speedup on so many processors."""
+        return self.model(processors) * self._factor(processors) / self._factor(1)
+
+    def _factor(self, processors: int) -> float:
+        place = bisect_right(self.factors, processors, key=lambda point: point[0])
+        if place in (0, len(self.factors)):
+            return self.factors[max(0, place - 1)][1]
+        (low, below), (high, above) = self.factors[place - 1 : place + 1]
+        return below + (above - below) * (processors - low) / (high - low)
+
+    def __str__(self) -> str:
+        return str(self.model)
+
+
+Speedup = Linear | Flat | Table | Amdahl | Downey | Corrected
+
+
+def corrected(model: Speedup, seconds: Mapping[int, float]) -> Speedup:
+    """The speedup of a job by its model and by what was measured while it ran.
+
+    One measured size says nothing about other sizes: the model is returned as it is.
+
+    Args:
+        model: as its user stated it.
+        seconds: per iteration, by size; above 0.
+    """
+    if len(seconds) < 2 or isinstance(model, Corrected):
+        return model
+    factors = ((size, 1.0 / (seconds[size] * model(size))) for size in sorted(seconds))
+    return Corrected(model, tuple(factors))
 
 
 def expected_end(
@@ -140,7 +196,7 @@ LINEAR = Linear()
 
 
 def parse_speedup(text: str) -> Speedup:
-    """Read ``linear``, ``amdahl:F``, ``downey:A,SIGMA`` or ``table:1=1,2=1.9,...``.
+    """Read ``linear``, ``none``, ``amdahl:F``, ``downey:A,SIGMA`` or ``table:1=1,2=1.9,...``.
 
     Raises:
         SpeedupError: what is wrong with it, and how to write it.
@@ -156,7 +212,7 @@ def parse_speedup(text: str) -> Speedup:
         raise SpeedupError(f"speedup {text!r} is not of the form {_form(name)}{detail}") from None
 
 
-_FORMS = ("linear", "amdahl:FRACTION", "downey:AVERAGE,SIGMA", "table:1=1,SIZE=SPEEDUP,...")
+_FORMS = ("linear", "none", "amdahl:FRACTION", "downey:AVERAGE,SIGMA", "table:1=1,SIZE=SPEEDUP,...")
 
 
 def _form(name: str) -> str:
@@ -167,6 +223,12 @@ def _linear(rest: str) -> Speedup:
     if rest:
         raise ValueError
     return LINEAR
+
+
+def _none(rest: str) -> Speedup:
+    if rest:
+        raise ValueError
+    return Flat()
 
 
 def _downey(rest: str) -> Speedup:
@@ -185,6 +247,7 @@ def _table(rest: str) -> Speedup:
 
 _READERS: dict[str, Callable[[str], Speedup]] = {
     "linear": _linear,
+    "none": _none,
     "amdahl": lambda rest: Amdahl(float(rest)),
     "downey": _downey,
     "table": _table,

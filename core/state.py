@@ -46,6 +46,8 @@ class State:
     talking: dict[JobId, Job] = field(default_factory=dict)
     #: Jobs that gave for a promise which is gone, or kept.
     bereft: dict[JobId, None] = field(default_factory=dict)
+    #: Whether the last plan's strategy ends jobs at their estimates. Not kept over a restart.
+    ends_at_estimate: bool = False
     #: How talks of plans ended, and how many of these the strategy is told at the moment.
     outcomes: list[Outcome] = field(default_factory=list)
     told: int = 0

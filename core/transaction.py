@@ -260,6 +260,7 @@ def start(state: State, job: Job, processors: ProcessorMap) -> None:
     job.epoch += 1
     job.start = job.since = state.now
     job.done, job.used_s = 0.0, 0.0
+    job.computed_s.clear()
     if job.checkpoint is not None:  # what is in it need not be done again
         job.done, job.used_s = job.checkpoint.done, job.checkpoint.used_s
     job.starting = set(state.node_names(processors))

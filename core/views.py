@@ -183,7 +183,7 @@ def running(job: Job, total: int, earmarked: ProcessorMap, now: float) -> Runnin
         estimate_s=spec.estimate_s,
         user=spec.user,
         requested=spec.estimated_for,
-        speedup=spec.speedup,
+        speedup=job.speedup,
         contract=spec.contract,
         done=job.done,
         since=job.since,

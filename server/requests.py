@@ -15,6 +15,7 @@ from pliant.core.cut_off import KEEP, parse_when_cut_off
 from pliant.core.ids import JobId
 from pliant.core.jobs import JobSpec, JobType
 from pliant.core.sizes import Sizes, SizesError, parse_sizes
+from pliant.core.speedup import LINEAR, Speedup, SpeedupError, parse_speedup
 from pliant.core.words import many
 from pliant.server.program import Program, expand
 
@@ -22,6 +23,7 @@ from pliant.server.program import Program, expand
 LONGEST_STRING = 131_071
 LONGEST_TOTAL = 2_000_000
 LONGEST_NAME = 4096
+LONGEST_SPEEDUP = 4096
 LONGEST_S = 10 * 365 * 86400.0
 
 
@@ -64,6 +66,8 @@ class JobRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     deadline_at: float | None = None
     #: What its end is worth (``core.contract.parse_profit``); needs a deadline.
     profit: str = ""
+    #: How much faster it runs on more processors, as in `pliant.core.speedup`.
+    speedup: str = "linear"
     #: The client's own name for this submission: sent again, it gives the same job.
     key: str | None = None
 
@@ -75,6 +79,7 @@ class Submission:
     request: JobRequest
     sizes: Sizes
     contract: Contract | None = None
+    speedup: Speedup = LINEAR
 
     def spec(self, job: JobId, user: str, uid: int, now: float) -> JobSpec:
         """What the core needs to know."""
@@ -89,6 +94,7 @@ class Submission:
             uid=uid,
             estimate_s=request.estimate_s,
             time_limit_s=request.time_limit_s,
+            speedup=self.speedup,
             requeue=request.requeue,
             stop_after_s=parse_when_cut_off(request.when_cut_off),
             contract=self.contract,
@@ -132,7 +138,8 @@ def check_submission(raw: object, processors: int, wall: float = 0.0) -> Submiss
     _check_times(request)
     _check_policy(request)
     contract = _check_contract(request, wall)
-    return Submission(request, _check_sizes(request, processors), contract)
+    speedup = _check_speedup(request)
+    return Submission(request, _check_sizes(request, processors), contract, speedup)
 
 
 def _from_msgspec(text: str) -> RequestError:
@@ -242,6 +249,17 @@ def _check_policy(request: JobRequest) -> None:
         parse_when_cut_off(request.when_cut_off)
     except ValueError as error:
         raise RequestError(f"when_cut_off: {error}", field="when_cut_off") from None
+
+
+def _check_speedup(request: JobRequest) -> Speedup:
+    if request.speedup == "linear":
+        return LINEAR
+    try:
+        if len(request.speedup) > LONGEST_SPEEDUP:
+            raise SpeedupError(f"speedup: longer than {LONGEST_SPEEDUP} characters")
+        return parse_speedup(request.speedup)
+    except SpeedupError as error:
+        raise RequestError(str(error), field="speedup") from None
 
 
 def _check_sizes(request: JobRequest, processors: int) -> Sizes:

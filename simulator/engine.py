@@ -235,10 +235,13 @@ class Engine:
             if at in self._wakes:
                 return
             self._wakes.add(at)
-        elif kind is TimerKind.ESTIMATE:
+        elif kind in (TimerKind.ESTIMATE, TimerKind.LIMIT):
             run = self.effects.runs.get(timer.job)
             fixed = run is not None and not (run.job.malleable or run.job.phases)
             if run is None or (fixed and at >= run.end):
+                return
+            if kind is TimerKind.LIMIT:
+                self.schedule(max(at, self.now), self._fire, timer)
                 return
             # The core counts anew at each resize, and of the pauses only the latest count knows.
             over = at + run.estimate_grace(self.now)
@@ -370,6 +373,9 @@ def _spec(job: SimJob) -> JobSpec:
         job.sizes,
         job.submit,
         estimate_s=job.estimate_s,
+        # The time that a job of a log requests is its limit, by the clock. At another size than
+        # that of the log it would be another time, so jobs with several sizes have none.
+        time_limit_s=job.estimate_s if job.sizes.fixed and not job.phases else None,
         requested=job.requested,
         speedup=job.speedup,
         contract=job.contract,

@@ -76,7 +76,10 @@ class Composed(Strategy):
         present = (("policy", policy),) if isinstance(self._order, Dynp) else ()
         reasons = {} if first is None else {first.id: replace(too_few(free), parameters=present)}
         behind = WaitReason(WaitCode.QUEUE, present) if present else BEHIND
-        return placer.plan(reasons, memory.to_memory() if memory else None, behind)
+        made = placer.plan(reasons, memory.to_memory() if memory else None, behind)
+        # Conservative backfilling promises a start to every job: a job that outlives its estimate
+        # would break the promises to others.
+        return replace(made, ends_at_estimate=True) if self._backfill == "conservative" else made
 
     def is_available(self, job: WaitingJob, view: View) -> Availability:
         """By the estimates, if the queue stays as it is and nobody ends early.

@@ -19,7 +19,7 @@ from pliant.core.ids import JobId
 from pliant.core.processors import count, of
 from pliant.core.scheduling import RunningJob, View, WaitingJob
 from pliant.core.sizes import Sizes
-from pliant.core.speedup import Speedup, Table
+from pliant.core.speedup import Corrected, Speedup, Table
 from pliant.strategies.placing import usable
 
 #: Seconds that rounding may make a job late on paper: clocks count from 1970.
@@ -71,7 +71,7 @@ class Claim:
             return 0
         work, speedup, values = self.work, self.speedup, self.sizes.values
         left = self.deadline - at + ROUNDING_S
-        if isinstance(speedup, Table):  # which may fall again
+        if isinstance(speedup, Table | Corrected):  # which may fall again
             return next((size for size in values if work / speedup(size) <= left), 0)
         place = bisect_left(values, True, key=lambda size: work / speedup(size) <= left)
         return values[place] if place < len(values) else 0

@@ -46,6 +46,7 @@ def test_everything_that_was_said_is_sent(accepting: Any, tmp_path: Path) -> Non
     words = ["-n", "1-8", "--prefer", "4", "--type", "uni", "--name", "x", "--time", "2h"]
     words += ["--estimate", "90s", "--hold", "--requeue", "-i", "in", "-o", "%x.o", "-e", "%j.e"]
     words += ["--when-cut-off", "stop-after=30", "--open-mode", "append"]
+    words += ["--speedup", "amdahl:0.9"]
     assert main([*words, "--export", "ALL,Q=1", "--", "true", "-n", "3", "--wait"]) == 0
     job = accepting.last["job"]
     assert job["argv"][1:] == ["-n", "3", "--wait"]
@@ -66,6 +67,7 @@ def test_everything_that_was_said_is_sent(accepting: Any, tmp_path: Path) -> Non
         "when_cut_off": "stop-after=30",
         "time_limit_s": 7200.0,
         "estimate_s": 90.0,
+        "speedup": "amdahl:0.9",
     }
 
 
@@ -155,6 +157,7 @@ def test_directives_and_the_command_line_wins(accepting: Any, tmp_path: Path) ->
         ("#JOB --bogus", "run.sh:3: #JOB --bogus: unknown option --bogus; write options"),
         ("#JOB other.sh", "run.sh:3: #JOB other.sh: 'other.sh' is no option"),
         ("#JOB --time never", "run.sh:3: #JOB --time never: argument --time: 'never' is not"),
+        ("#JOB --speedup quick", "argument --speedup: speedup 'quick': write one of linear"),
         ("#JOB --when-cut-off no", "argument --when-cut-off: 'no' is no policy; write keep, or"),
     ],
 )

@@ -219,7 +219,7 @@ def test_time_limits_and_quiet_times_go_on() -> None:
 
 @pytest.mark.parametrize("what", ["limit_s", "estimate_s"])
 def test_time_that_ran_out_meanwhile_ends_the_job_when_its_node_has_reported(what: str) -> None:
-    rig = Rig({"n1": 4})
+    rig = Rig({"n1": 4}, "fcfs+conservative")
     rig.submit(1, "4", **{what: 10.0})  # type: ignore[arg-type]
     rig.up(1)
     rig.now += 60
@@ -232,7 +232,7 @@ def test_time_that_ran_out_meanwhile_ends_the_job_when_its_node_has_reported(wha
 
 
 def test_who_ended_while_the_server_was_down_is_not_over_time() -> None:
-    rig = Rig({"n1": 4})
+    rig = Rig({"n1": 4}, "fcfs+conservative")
     rig.submit(1, "4", estimate_s=10.0)
     rig.up(1)
     rig.now += 60

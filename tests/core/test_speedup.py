@@ -10,15 +10,18 @@ from pliant.core.speedup import (
     LINEAR,
     Amdahl,
     Downey,
+    Flat,
     Speedup,
     SpeedupError,
     Table,
+    corrected,
     parse_speedup,
     speedup_of,
 )
 
 MODELS: st.SearchStrategy[Speedup] = st.one_of(
     st.just(LINEAR),
+    st.just(Flat()),
     st.builds(Amdahl, st.floats(0, 1)),
     st.builds(Downey, st.floats(1, 500), st.floats(0, 4)),
     st.builds(
@@ -64,11 +67,35 @@ def test_downey_known_value() -> None:
 @pytest.mark.parametrize(
     "text",
     ["", "quick", "linear:2", "amdahl:1.5", "amdahl:x", "downey:3", "downey:0.5,1", "downey:5,-1",
+     "none:1", "amdahl:inf", "downey:inf,1", "downey:2,inf", "table:1=1,2=inf", "table:1=1,2=nan",
      "table:", "table:2=2", "table:1=1,1=2", "table:1=1,4=3,2=2", "table:1=1,2=-1", "amdahl:nan"],
 )  # fmt: skip
 def test_what_is_not_a_model_is_refused_with_the_form(text: str) -> None:
     with pytest.raises(SpeedupError, match="speedup"):
         parse_speedup(text)
+
+
+def test_none_gains_nothing() -> None:
+    assert [parse_speedup("none")(size) for size in (1, 2, 1000)] == [1.0] * 3
+
+
+@given(MODELS, st.dictionaries(st.integers(1, 64), st.floats(0.01, 100.0), min_size=2, max_size=6))
+def test_a_corrected_model_runs_as_fast_as_measured(
+    model: Speedup, seconds: dict[int, float]
+) -> None:
+    speedup = corrected(model, seconds)
+    assert speedup(1) == pytest.approx(1.0)
+    first = min(seconds)
+    for size, taken in seconds.items():
+        assert speedup(size) / speedup(first) == pytest.approx(seconds[first] / taken)
+
+
+def test_one_measured_size_says_nothing_of_others() -> None:
+    assert corrected(LINEAR, {4: 2.0}) is LINEAR
+    assert corrected(LINEAR, {}) is LINEAR
+    # Beyond what was measured the stated model goes on from there.
+    speedup = corrected(LINEAR, {4: 1.0, 8: 1.0})
+    assert speedup(16) / speedup(8) == pytest.approx(2.0)
 
 
 def test_measured_speedup_is_linear_up_to_the_least_and_as_far_again_beyond() -> None:

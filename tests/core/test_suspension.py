@@ -315,7 +315,7 @@ def test_it_comes_back_from_its_record(rig: Rig, way: Callable[[Rig], None]) -> 
 
 
 def test_work_and_time_that_a_checkpoint_holds_are_not_asked_for_again() -> None:
-    rig = Rig({"n1": 4})
+    rig = Rig({"n1": 4}, "fcfs+conservative")
     rig.submit(1, "1-4", limit_s=100.0, estimate_s=50.0, requested=4)
     rig.up(1)
     rig.register(1, "1-4")

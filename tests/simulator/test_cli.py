@@ -71,7 +71,7 @@ def test_the_csv_of_the_jobs(capsys: pytest.CaptureFixture[str], log: Path, tmp_
         "2,2,10,14,4,rigid,12,8,0,COMPLETED,,0,4,4",
     ]
     assert lines[3].startswith("4,5,10,20,2,rigid,15,5,0,TIMEOUT,")
-    assert "estimate" in lines[3]
+    assert "time limit" in lines[3]
 
 
 def test_the_csv_of_several_runs_says_which(

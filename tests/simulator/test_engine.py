@@ -167,14 +167,20 @@ def test_no_pass_is_made_for_a_wake_up_that_is_wanted_no_more() -> None:
     assert 100.0 not in passes
 
 
-def test_a_job_is_ended_at_its_estimate_or_when_its_estimated_work_is_used_up() -> None:
+def test_the_requested_time_ends_a_job_of_one_size_only() -> None:
     result = run([rigid(1, 0, 4, 10, estimate_s=7)], strategy="fcfs")
     assert (by_id(result)[1].state, by_id(result)[1].end) == (JobState.TIMEOUT, 7)
     assert by_id(result)[1].work == 28
     malleable = job(1, 0, "2-8", 80, estimate_s=5)
     late = by_id(run([malleable, PAIR[1]]))[1]
-    assert late.state is JobState.TIMEOUT
-    assert late.end == pytest.approx(7)  # 16 by 2, 16 by 6, 8 more
+    assert late.state is JobState.COMPLETED
+
+
+def test_a_strategy_that_promises_starts_ends_moldable_jobs_at_their_estimates() -> None:
+    moldable = job(1, 0, "2-8", 80, malleable=False, estimate_s=5)
+    late = by_id(run([moldable], strategy="fcfs+conservative"))[1]
+    assert (late.state, late.end) == (JobState.TIMEOUT, 5)
+    assert by_id(run([moldable], strategy="fcfs+easy"))[1].state is JobState.COMPLETED
 
 
 def test_exact_estimates_end_nobody() -> None:

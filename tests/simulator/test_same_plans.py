@@ -63,7 +63,7 @@ def scenario() -> list[SimJob]:
                 submit,
                 work,
                 sizes,
-                sizes.hi,
+                sizes.lo,  # the size that the server takes an estimate to be for
                 estimate_s=2.5 * work / sizes.lo,
                 malleable=not rigid,
                 answer=("always", "always", "reluctant", "countering")[number % 4],

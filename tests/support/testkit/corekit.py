@@ -26,6 +26,7 @@ from pliant.core.records import (
 )
 from pliant.core.scheduling import Plan
 from pliant.core.sizes import Sizes, parse_sizes
+from pliant.core.speedup import LINEAR, Speedup
 from pliant.core.timers import Timer
 from pliant.strategies import Strategy, load_strategy
 
@@ -183,6 +184,7 @@ class Rig:
         prefer: int | None = None,
         estimate_s: float | None = None,
         requested: int = 0,
+        speedup: Speedup = LINEAR,
         requeue: bool | None = None,
         stop_after_s: float | None = None,
     ) -> None:
@@ -197,6 +199,7 @@ class Rig:
             estimate_s=estimate_s,
             time_limit_s=limit_s,
             requested=requested,
+            speedup=speedup,
             requeue=requeue,
             stop_after_s=stop_after_s,
         )
