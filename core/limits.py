@@ -40,6 +40,8 @@ class Limits:
     quiet_s: float = 30.0
     #: How often that time doubles while one offer of growth after the other comes to nothing.
     quiet_doublings: int = 5
+    #: For a request of an application that names no deadline; then it expires. 0: for ever.
+    request_timeout_s: float = 300.0
 
     def outlives_s(self, stop_after_s: float | None) -> float:
         """How long processes may live without contact, see ``core.cut_off``; 0: for ever."""

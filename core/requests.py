@@ -4,9 +4,11 @@ A request names the sizes that would do; the preferred one, or else the largest,
 One for more waits for a plan that offers it growth: to the size that is wanted (granted in full) or
 to a smaller one of those named (in part). One for less is a release: its talk is opened by the
 application and agreed on at once, and then goes the way of every resize. Of one job one request is
-open; a later one takes its place. While a resize of the job is open its request waits for the end
-of that. Messages may come twice or in another order: numbers only grow, and a request that was
-answered is answered again in the same words.
+open; a later one takes its place. What was begun for the earlier one goes on if its target is one
+of the sizes that the later one names, so that ranks that have almost started are not thrown away.
+A request without a deadline expires after ``request_timeout_s``. While a resize of the job is open
+its request waits for the end of that. Messages may come twice or in another order: numbers only
+grow, and a request that was answered is answered again in the same words.
 """
 
 from pliant.core import proposals, resizing, transaction
@@ -17,6 +19,7 @@ from pliant.core.jobs import BEFORE_GO, Job, Resize, ResizeStage
 from pliant.core.lifecycle import JobState
 from pliant.core.negotiation import Side, Verb
 from pliant.core.placement import after_resize, keep_first
+from pliant.core.sizes import Sizes
 from pliant.core.state import State
 from pliant.core.timers import TimerKind
 from pliant.core.words import many
@@ -38,12 +41,11 @@ def requested(state: State, event: SizesRequested) -> None:
         return
     if _known(state, job, event.number):
         return
-    if job.request is not None:
-        _take_back(state, job, f"request {event.number} takes its place")
     sizes = event.sizes
     wanted = sizes.wanted
     both = job.sizes.intersect(sizes)
     allowed = both and both.up_to(wanted)
+    base = _replace(state, job, event.number, allowed)
     request = Request(
         event.number,
         allowed or sizes,
@@ -51,7 +53,8 @@ def requested(state: State, event: SizesRequested) -> None:
         state.now,
         release=wanted < job.size,
         reason=event.reason,
-        deadline=event.deadline,
+        deadline=_deadline(state, event),
+        base=base,
     )
     state.ask(job, request)
     why = f" ({event.reason})" if event.reason else ""
@@ -65,8 +68,34 @@ def requested(state: State, event: SizesRequested) -> None:
     else:
         job.quiet_until, job.refusals = 0.0, 0  # whoever asks wants to hear of it
         state.plan_due = True
-        if event.deadline is not None:
-            state.timer_at(TimerKind.REQUEST, job, event.deadline)
+        if request.deadline is not None:
+            state.timer_at(TimerKind.REQUEST, job, request.deadline)
+
+
+def _replace(state: State, job: Job, number: int, allowed: Sizes | None) -> int | None:
+    """End the open request in favour of a later one.
+
+    Returns:
+        The size from which the resize for the earlier request began, if it goes on for the later
+        one; else None.
+    """
+    if job.request is None:
+        return None
+    resize, base = _resize_for(job), job.request.base
+    reason = f"request {number} takes its place"
+    if resize is not None and allowed is not None and len(resize.after) in allowed:
+        _close(state, job, RequestOutcome.CANCELLED, reason)
+        return base
+    _take_back(state, job, reason)
+    return None
+
+
+def _deadline(state: State, event: SizesRequested) -> float | None:
+    """When a request is answered at the latest: as it says, or by the server's own limit."""
+    limit = state.limits.request_timeout_s
+    if event.deadline is not None or not limit:
+        return event.deadline
+    return state.now + limit
 
 
 def cancelled(state: State, event: RequestCancelled) -> None:
@@ -177,7 +206,11 @@ def _resize_for(job: Job) -> Resize | None:
 
 
 def _expire(state: State, job: Job) -> None:
-    _close(state, job, RequestOutcome.EXPIRED, "not met in time")
+    request, limit = job.request, state.limits.request_timeout_s
+    text = "not met in time"
+    if request is not None and limit and request.deadline == request.since + limit:
+        text = f"could not be met within {limit:g} s; ask again if it is still wanted"
+    _close(state, job, RequestOutcome.EXPIRED, text)
 
 
 def _close(

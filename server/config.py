@@ -64,6 +64,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     quiet_s: float = _DEFAULT.quiet_s
     #: How often that doubles while an application refuses one growth after the other.
     quiet_doublings: int = _DEFAULT.quiet_doublings
+    #: A request of an application that names no deadline expires after this long; 0: never.
+    request_timeout_s: float = _DEFAULT.request_timeout_s
     #: How talks with applications converge, by key.
     negotiation: NegotiationPolicy = NegotiationPolicy()
     #: Nodes have this long to report that the processes of a job were started.

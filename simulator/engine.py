@@ -49,6 +49,7 @@ _LIMITS = Limits(
     kill_grace_s=0.0,
     end_deadline_s=_FOREVER,
     settle_s=0.0,
+    request_timeout_s=0.0,
 )
 #: Calls of the core in one instant; more is a strategy that plans for ever.
 MOST_ROUNDS = 10_000

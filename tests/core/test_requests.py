@@ -267,6 +267,55 @@ def test_replaced_while_it_is_being_granted(stage: str) -> None:
 
 
 @pytest.mark.parametrize("stage", ["talk", "prepare", "go", "begun"])
+@pytest.mark.parametrize(
+    ("sizes", "outcome"), [("6", RequestOutcome.GRANTED), ("6-8", RequestOutcome.PARTLY)]
+)
+def test_a_later_request_keeps_the_growth_to_a_size_that_it_names(
+    stage: str, sizes: str, outcome: RequestOutcome
+) -> None:
+    made = growing(stage)
+    resize = made.resize(1)
+    made.request(1, sizes, 2)
+    assert answer(made) == (1, RequestOutcome.CANCELLED, 4)
+    assert made.take(commands.SendWithdraw) == []
+    assert made.take(commands.Kill) == []
+    assert made.resize(1) is resize
+    assert made.stage(1) == stage
+    if stage == "talk":
+        made.answer(1, Verb.ACCEPT)
+    if stage in ("talk", "prepare"):
+        made.ready(1)
+    made.decide(1)
+    assert answer(made) == (2, outcome, 6)
+
+
+def test_a_later_request_for_less_ends_the_growth() -> None:
+    made = growing("prepare")
+    made.request(1, "2", 2)
+    assert answer(made) == (1, RequestOutcome.CANCELLED, 4)
+    assert [withdrawn.job for withdrawn in made.take(commands.SendWithdraw)] == [JobId(1)]
+
+
+def test_a_request_without_a_deadline_is_answered_at_last() -> None:
+    made = rig()
+    made.request(1, "6")
+    made.wait(made.limits.request_timeout_s - 1)
+    assert made.job(1).request is not None
+    made.wait(2.0)
+    found = made.one(commands.AnswerRequest)
+    assert (found.outcome, found.size) == (RequestOutcome.EXPIRED, 4)
+    assert "300 s" in found.reason
+    assert made.core.state.requests == {}
+
+
+def test_a_deadline_of_its_own_may_be_later_than_the_servers() -> None:
+    made = rig()
+    made.request(1, "6", within=1000.0)
+    made.wait(900.0)
+    assert made.job(1).request is not None
+
+
+@pytest.mark.parametrize("stage", ["talk", "prepare", "go", "begun"])
 def test_the_server_restarts_while_it_is_being_granted(stage: str) -> None:
     made = growing(stage)
     decided = stage in ("go", "begun")
