@@ -34,7 +34,7 @@ class WaitingJob:
     #: Seconds it is expected to take on ``requested`` processors; None: unknown.
     estimate_s: float | None = None
     user: str = ""
-    #: The size that ``estimate_s`` was given for; 0: its preferred size, else its smallest.
+    #: The size that ``estimate_s`` was given for; 0: its preferred or largest. Views name it.
     requested: int = 0
     speedup: Speedup = LINEAR
     contract: Contract | None = None
@@ -44,7 +44,7 @@ class WaitingJob:
     @property
     def estimated_for(self) -> int:
         """The size that the estimate holds for."""
-        return self.requested or self.sizes.preferred or self.sizes.lo
+        return self.requested or self.sizes.wanted
 
     @property
     def work(self) -> float | None:
