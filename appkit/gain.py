@@ -13,7 +13,8 @@ def refusal(offer: Offer, remaining: int, measured: Sequence[Measured]) -> str:
 
     A growth has to gain more time in the iterations that are left of the loop than moving costs.
     Sizes that were never tried count as `speedup_of` has it. What gives processors back, what is
-    mandatory and what cannot be judged is not refused.
+    mandatory, what an operator offers, what the user wants to take always (``--grow-if``) and what
+    cannot be judged is not refused.
 
     Args:
         offer: with its estimated cost, in seconds.
@@ -22,7 +23,8 @@ def refusal(offer: Offer, remaining: int, measured: Sequence[Measured]) -> str:
     """
     seconds = {each.size: each.seconds_per_iteration for each in measured}
     now = seconds.get(offer.current)
-    if not offer.grows or offer.mandatory or not remaining or now is None:
+    unjudged = offer.mandatory or offer.skip_gain_test
+    if not offer.grows or unjudged or not remaining or now is None:
         return ""
     speedup = speedup_of(seconds)
     then = now * speedup(offer.current) / speedup(offer.proposed)

@@ -39,6 +39,9 @@ class Offer:
     reason: str = ""
     #: Seconds that the move would stop the application, judged by those before; 0: unknown.
     estimated_cost_s: float = 0.0
+    #: The library does not ask whether a growth gains time: an operator offers it, or the job was
+    #: submitted with ``--grow-if always``.
+    skip_gain_test: bool = False
 
     @property
     def grows(self) -> bool:

@@ -27,6 +27,7 @@ def offer_in(template: Template, current: int) -> Offer:
                 valid_until_s=item.valid_until,
                 not_before_s=item.not_before,
                 reason=template.reason,
+                skip_gain_test=template.skip_gain_test,
             )
     raise ValueError("the offer has no item of processors")
 

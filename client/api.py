@@ -41,6 +41,8 @@ class Job:
     estimate_s: float | None = None
     #: As its user stated it: ``linear``, ``none``, ``amdahl:0.9``, ...
     speedup: str = "linear"
+    #: ``gain`` or ``always``; None: as the server's configuration says.
+    grow_if: str | None = None
     submit: float | None = None
     start: float | None = None
     end: float | None = None
@@ -166,9 +168,10 @@ class Client:
                 ``chdir``, ``env``, ``hold``, ``requeue``
                 (when a node is lost: True, False; None: only if it can change its size and has a
                 checkpoint), ``when_cut_off`` (``keep`` or ``stop-after=30s``),
-                ``time_limit_s`` and ``estimate_s``, both in seconds, ``speedup``, ``deadline_s`` (seconds from
-                now) or ``deadline_at`` (seconds since the epoch), ``profit`` (a number, or a profit
-                function such as ``"1000:soft=0.25:penalty=50"``).
+                ``time_limit_s`` and ``estimate_s``, both in seconds, ``speedup``, ``grow_if``
+                (``gain`` or ``always``), ``deadline_s`` (seconds from now) or ``deadline_at``
+                (seconds since the epoch), ``profit`` (a number, or a profit function such as
+                ``"1000:soft=0.25:penalty=50"``).
 
         Raises:
             SubmitError: a check of program, files or environment failed; names the field.

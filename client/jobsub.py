@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from pliant.client.connection import Connection
 from pliant.client.errors import UsageError
 from pliant.client.output import Parser, fail, put_json, run_command
-from pliant.client.submission import OPEN_MODES, TYPES, build_job, check_policy, check_speedup
+from pliant.client.submission import (
+    GROW_IF,
+    OPEN_MODES,
+    TYPES,
+    build_job,
+    check_policy,
+    check_speedup,
+)
 from pliant.client.waiting import send_job, wait_for_end
 
 if TYPE_CHECKING:
@@ -114,6 +121,12 @@ def _add_size_options(parser: Parser) -> None:
         metavar="WHAT",
         help="on a node that has lost the server its processes keep on (default), or "
         "stop-after=TIME: 30 (seconds), 5m",
+    )
+    group.add_argument(
+        "--grow-if",
+        choices=GROW_IF,
+        help="take an offer of growth if it gains more time than the move costs, by what the "
+        "program has measured, or always (default: as the server's configuration says, gain)",
     )
     group.add_argument("--hold", action="store_true", help="do not start it before it is released")
 
@@ -270,6 +283,7 @@ def _job(options: argparse.Namespace) -> dict[str, Any]:
         deadline_at=deadline_at,
         profit=options.profit,
         speedup=options.speedup,
+        grow_if=options.grow_if,
     )
 
 

@@ -28,6 +28,7 @@ _BARE = re.compile(r"\d+(\.\d+)?", re.ASCII)
 
 TYPES = ("mpi", "uni", "script")
 OPEN_MODES = ("append", "truncate")
+GROW_IF = ("gain", "always")
 
 
 def check_sizes(text: str, prefer: int | None) -> None:
@@ -318,13 +319,14 @@ def build_job(  # noqa: PLR0913 - these are the fields of a job
     deadline_at: float | None = None,
     profit: str | float = "",
     speedup: str = "linear",
+    grow_if: str | None = None,
 ) -> dict[str, Any]:
     """Return the job that a ``submit`` request carries.
 
     Raises:
         UsageError: sizes or speedup are not in their grammar, ``open_mode`` is neither
-            ``append`` nor ``truncate``, ``when_cut_off`` is no policy, or ``profit`` is no profit
-            function or has no deadline.
+            ``append`` nor ``truncate``, ``grow_if`` is unknown, ``when_cut_off`` is no policy, or
+            ``profit`` is no profit function or has no deadline.
         SubmitError: a check failed; names the field and the remedy.
     """
     if not argv:
@@ -332,6 +334,8 @@ def build_job(  # noqa: PLR0913 - these are the fields of a job
     check_sizes(sizes, prefer)
     if open_mode not in OPEN_MODES:
         raise UsageError(f"open_mode: {open_mode!r} is unknown; write {' or '.join(OPEN_MODES)}")
+    if grow_if not in (None, *GROW_IF):
+        raise UsageError(f"grow_if: {grow_if!r} is unknown; write {' or '.join(GROW_IF)}")
     here = os.getcwd()
     cwd = check_directory(os.path.join(here, chdir)) if chdir else here
     environment = dict(os.environ if env is None else env)
@@ -359,6 +363,7 @@ def build_job(  # noqa: PLR0913 - these are the fields of a job
         "estimate_s": estimate_s,
         **_contract(deadline_s, deadline_at, str(profit)),
         "speedup": check_speedup(speedup),
+        "grow_if": grow_if,
     }
 
 

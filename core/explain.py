@@ -10,7 +10,9 @@ from pliant.core.cut_off import when_cut_off
 from pliant.core.ids import JobId
 from pliant.core.jobs import Job, JobClass, ResizeStage
 from pliant.core.lifecycle import JobState
+from pliant.core.policy import GrowIf
 from pliant.core.processors import count
+from pliant.core.proposals import grow_if
 from pliant.core.state import State
 from pliant.core.wait_reasons import sentence
 from pliant.core.words import many
@@ -29,6 +31,12 @@ _STAGES = {
     ResizeStage.BEGUN: "the application is at its safe point and moves its data",
     ResizeStage.WITHDRAWING: "taken back; the application has not confirmed it yet",
     ResizeStage.RELEASE: "done; the leavers' processes are ending",
+}
+
+_GROWS_IF = {
+    GrowIf.GAIN: "its library refuses a growth that gains less time than the move costs, by what "
+    "it has measured; jobsub --grow-if always lets it take all",
+    GrowIf.ALWAYS: "its library takes every growth; its program may still refuse",
 }
 
 _SAVE_STAGES = {
@@ -157,6 +165,8 @@ def _running(state: State, job: Job, now: float) -> Iterator[str]:
         yield "its program has not registered with pliant.appkit, so it cannot be resized"
     if job.malleable and not job.connected:
         yield "its coordinator is not connected, so it cannot be resized now"
+    if job.malleable and not job.sizes.fixed:
+        yield _GROWS_IF[GrowIf.ALWAYS if job.pinned else grow_if(state, job)]
     if job.pinned:
         yield f"an operator fixed its size; `jobctl resize {job.id} 0` lets the strategy resize it"
     if job.quiet_until > now:

@@ -18,6 +18,7 @@ from pliant.core.lifecycle import (
     JobState,
 )
 from pliant.core.negotiation import Talk
+from pliant.core.policy import GrowIf
 from pliant.core.processors import NONE, ProcessorMap, indices, of
 from pliant.core.sizes import Sizes
 from pliant.core.speedup import LINEAR, Speedup, corrected, expected_end
@@ -77,6 +78,8 @@ class JobSpec:
     requeue: bool | None = None
     #: Its processes on a node that is cut off end so long after the lease; None: they go on.
     stop_after_s: float | None = None
+    #: Which offers of growth its application takes; None: as the server's policy says.
+    grow_if: GrowIf | None = None
 
     @property
     def estimated_for(self) -> int:

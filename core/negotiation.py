@@ -167,6 +167,8 @@ class Template:
     #: arrives twice or late is known by it.
     round: int = 0
     reason: str = ""
+    #: The library need not ask whether a growth gains time; the program may still refuse it.
+    skip_gain_test: bool = False
 
 
 class TalkError(Exception):

@@ -18,6 +18,15 @@ class Take(StrEnum):
     COVERS = "covers"
 
 
+class GrowIf(StrEnum):
+    """Which offers of growth an application takes whose program leaves that to the library."""
+
+    #: Those that gain more time than the move costs, by what it has measured.
+    GAIN = "gain"
+    #: All.
+    ALWAYS = "always"
+
+
 class Escalation(StrEnum):
     """What follows when a mandatory offer is refused, or not answered."""
 
@@ -48,6 +57,8 @@ class NegotiationPolicy:
     #: How long it waits for processors that an application can give later only, seconds.
     patience_s: float = 600.0
     escalation: Escalation = Escalation.KEEP
+    #: For jobs whose users do not say.
+    grow_if: GrowIf = GrowIf.GAIN
     #: How often a strategy may revise one plan after talks.
     revisions: int = 3
 

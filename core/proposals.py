@@ -2,6 +2,7 @@
 
 from pliant.core.jobs import Job, Resize
 from pliant.core.negotiation import PROPOSALS, Direction, Item, ItemStatus, Side, Template, Verb
+from pliant.core.policy import GrowIf
 from pliant.core.state import State
 
 
@@ -32,9 +33,23 @@ def propose(state: State, job: Job, resize: Resize, by: Side = Side.SERVER) -> T
         sizes=str(len(resize.after)),
     )
     place = resize.talk.rounds + 1
-    template = Template(resize.id, job.id, job.epoch, verb, (item,), place, resize.cause)
+    template = Template(
+        resize.id,
+        job.id,
+        job.epoch,
+        verb,
+        (item,),
+        place,
+        resize.cause,
+        skip_gain_test=job.pinned or grow_if(state, job) is GrowIf.ALWAYS,
+    )
     resize.talk = resize.talk.say(by, template)
     return template
+
+
+def grow_if(state: State, job: Job) -> GrowIf:
+    """Which offers of growth the job takes: as its user says, else as the server's policy says."""
+    return job.spec.grow_if or state.policy.grow_if
 
 
 def word(job: Job, resize: Resize, verb: Verb, reason: str = "") -> Template:

@@ -18,6 +18,7 @@ from pliant.core.jobs import Job, JobSpec, JobType, Resize, ResizeStage
 from pliant.core.lifecycle import JobState
 from pliant.core.negotiation import Talk, TalkState
 from pliant.core.nodes import Node, NodeState
+from pliant.core.policy import GrowIf
 from pliant.core.processors import indices, of
 from pliant.core.sizes import Sizes, parse_sizes
 from pliant.core.speedup import parse_speedup
@@ -62,6 +63,7 @@ def job_to_record(job: Job) -> Record:
         "contract": spec.contract.to_record() if spec.contract else None,
         "requeue": spec.requeue,
         "stop_after_s": spec.stop_after_s,
+        "grow_if": spec.grow_if.value if spec.grow_if else None,
         "state": job.state.value,
         "reason": job.why,
         "wait": wait_reasons.to_record(job.wait) if job.wait else None,
@@ -124,6 +126,7 @@ def job_from_record(record: Mapping[str, Any]) -> Job:
         contract=contract_from_record(record["contract"]) if record.get("contract") else None,
         requeue=record.get("requeue", False),  # before there were three, False forbade it, too
         stop_after_s=record.get("stop_after_s"),
+        grow_if=GrowIf(record["grow_if"]) if record.get("grow_if") else None,
     )
     wait = wait_reasons.from_record(record.get("wait"))
     return Job(

@@ -860,6 +860,7 @@ class Template(_message.Message):
     VERB_FIELD_NUMBER: _builtins.int
     ITEMS_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
+    SKIP_GAIN_TEST_FIELD_NUMBER: _builtins.int
     negotiation: _builtins.int
     """also the resize it may lead to"""
     job: _builtins.int
@@ -867,6 +868,8 @@ class Template(_message.Message):
     round: _builtins.int
     verb: Global___Verb.ValueType
     reason: _builtins.str
+    skip_gain_test: _builtins.bool
+    """of an offer: the library takes a growth without asking for gain"""
     @_builtins.property
     def items(self) -> _containers.RepeatedCompositeFieldContainer[Global___Item]: ...
     def __init__(
@@ -879,10 +882,11 @@ class Template(_message.Message):
         verb: Global___Verb.ValueType = ...,
         items: _abc.Iterable[Global___Item] | None = ...,
         reason: _builtins.str = ...,
+        skip_gain_test: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "items", b"items", "job", b"job", "negotiation", b"negotiation", "reason", b"reason", "round", b"round", "verb", b"verb"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "items", b"items", "job", b"job", "negotiation", b"negotiation", "reason", b"reason", "round", b"round", "skip_gain_test", b"skip_gain_test", "verb", b"verb"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

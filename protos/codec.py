@@ -67,6 +67,7 @@ def template_to_proto(template: negotiation.Template) -> app_pb2.Template:
         verb=_VERBS[template.verb],
         items=[_item_to_proto(item) for item in template.items],
         reason=words(template.reason),
+        skip_gain_test=template.skip_gain_test,
     )
 
 
@@ -85,6 +86,7 @@ def template_from_proto(message: app_pb2.Template) -> negotiation.Template:
         items=tuple(_item_from_proto(item) for item in message.items),
         round=message.round,
         reason=message.reason[:LONGEST_WHY],
+        skip_gain_test=message.skip_gain_test,
     )
 
 

@@ -242,6 +242,7 @@ def _info(job: Job, summary: Summary, nodes: list[NodeName]) -> Info:
         "time_limit_s": job.spec.time_limit_s,
         "estimate_s": job.spec.estimate_s,
         "speedup": str(job.spec.speedup),
+        "grow_if": job.spec.grow_if.value if job.spec.grow_if else None,
         "submit": job.spec.submit,
         "start": job.start,
         "end": job.end,

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from pliant.core.limits import Limits
-from pliant.core.policy import Escalation, NegotiationPolicy, Take
+from pliant.core.policy import Escalation, GrowIf, NegotiationPolicy, Take
 from pliant.protos.address import GRPC_SOCKET, Address, UnixAddress, parse_address
 from pliant.protos.config_files import ConfigFileError, read_config
 from pliant.server.rates import MESSAGES_AT_ONCE, MESSAGES_PER_S
@@ -204,7 +204,11 @@ def _readable(text: str) -> str:
     match = re.fullmatch(r"(.*) - at `\$\.?(.*)`", text)
     message, key = (match[1], match[2]) if match else (text, "")
     message = message.replace("`", "")
-    choices = {"negotiation.take": Take, "negotiation.escalation": Escalation}.get(key)
+    choices = {
+        "negotiation.take": Take,
+        "negotiation.escalation": Escalation,
+        "negotiation.grow_if": GrowIf,
+    }.get(key)
     if choices is not None:
         message += f", expected one of {', '.join(choices)}"
     return f"{key}: {message[:1].lower()}{message[1:]}"

@@ -14,6 +14,7 @@ from pliant.core.contract import Contract, parse_profit
 from pliant.core.cut_off import KEEP, parse_when_cut_off
 from pliant.core.ids import JobId
 from pliant.core.jobs import JobSpec, JobType
+from pliant.core.policy import GrowIf
 from pliant.core.sizes import Sizes, SizesError, parse_sizes
 from pliant.core.speedup import LINEAR, Speedup, SpeedupError, parse_speedup
 from pliant.core.words import many
@@ -68,6 +69,8 @@ class JobRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     profit: str = ""
     #: How much faster it runs on more processors, as in `pliant.core.speedup`.
     speedup: str = "linear"
+    #: Which offers of growth it takes; None: as the server's policy says.
+    grow_if: Literal["gain", "always"] | None = None
     #: The client's own name for this submission: sent again, it gives the same job.
     key: str | None = None
 
@@ -98,6 +101,7 @@ class Submission:
             requeue=request.requeue,
             stop_after_s=parse_when_cut_off(request.when_cut_off),
             contract=self.contract,
+            grow_if=GrowIf(request.grow_if) if request.grow_if else None,
         )
 
     def program(self, spec: JobSpec) -> Program:

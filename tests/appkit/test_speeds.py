@@ -167,6 +167,11 @@ def test_a_growth_has_to_be_worth_its_cost() -> None:
     assert "moving costs 1.1 s" in refusal(offer(2, 4, cost=1.1), 100, FLAT)
 
 
+def test_an_operator_and_who_always_grows_are_not_asked_for_gain() -> None:
+    assert refusal(offer(2, 4, cost=1.1), 100, FLAT)
+    assert refusal(offer(2, 4, cost=1.1, skip_gain_test=True), 100, FLAT) == ""
+
+
 def test_what_was_never_tried_is_taken_to_be_linear() -> None:
     once = (Measured(2, 0.4, 100),)
     assert refusal(offer(2, 4, cost=19.0), 100, once) == ""

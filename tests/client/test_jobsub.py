@@ -46,7 +46,7 @@ def test_everything_that_was_said_is_sent(accepting: Any, tmp_path: Path) -> Non
     words = ["-n", "1-8", "--prefer", "4", "--type", "uni", "--name", "x", "--time", "2h"]
     words += ["--estimate", "90s", "--hold", "--requeue", "-i", "in", "-o", "%x.o", "-e", "%j.e"]
     words += ["--when-cut-off", "stop-after=30", "--open-mode", "append"]
-    words += ["--speedup", "amdahl:0.9"]
+    words += ["--speedup", "amdahl:0.9", "--grow-if", "always"]
     assert main([*words, "--export", "ALL,Q=1", "--", "true", "-n", "3", "--wait"]) == 0
     job = accepting.last["job"]
     assert job["argv"][1:] == ["-n", "3", "--wait"]
@@ -68,6 +68,7 @@ def test_everything_that_was_said_is_sent(accepting: Any, tmp_path: Path) -> Non
         "time_limit_s": 7200.0,
         "estimate_s": 90.0,
         "speedup": "amdahl:0.9",
+        "grow_if": "always",
     }
 
 

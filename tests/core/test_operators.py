@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 
 from pliant.core import commands, events
+from pliant.core.explain import explain
 from pliant.core.ids import JobId
+from pliant.core.negotiation import Template
+from pliant.core.policy import GrowIf, NegotiationPolicy
 from testkit.corekit import Rig, half
 
 
@@ -60,3 +63,49 @@ def test_not_every_job_can_be_resized() -> None:
     assert "not connected" in rig.ask_for(1, 1).refusal
     rig.exit(1)
     assert "already ended" in rig.ask_for(1, 0).refusal
+
+
+# ---------------------------------------------------------------- whether growth must gain time
+
+
+def grown(grow_if: GrowIf | None, policy: GrowIf = GrowIf.GAIN) -> tuple[Rig, Template]:
+    """Job 1 starts on half of the machine and is offered the rest by the strategy."""
+    rig = Rig({"n1": 4}, policy=NegotiationPolicy(grow_if=policy))
+    rig.submit(2, "2")
+    rig.up(2)
+    rig.submit(1, "1-4", grow_if=grow_if)
+    rig.up(1)
+    rig.register(1)
+    rig.exit(2)
+    return rig, rig.offer(1)
+
+
+@pytest.mark.parametrize(
+    ("grow_if", "policy", "skips"),
+    [
+        (None, GrowIf.GAIN, False),
+        (GrowIf.ALWAYS, GrowIf.GAIN, True),
+        (None, GrowIf.ALWAYS, True),
+        (GrowIf.GAIN, GrowIf.ALWAYS, False),
+    ],
+)
+def test_a_job_says_whether_growth_must_gain_time_or_the_server_does(
+    grow_if: GrowIf | None, policy: GrowIf, skips: bool
+) -> None:
+    rig, offer = grown(grow_if, policy)
+    assert offer.items[0].sizes == "4"
+    assert offer.skip_gain_test is skips
+    why = "\n".join(explain(rig.core, JobId(1), rig.now))
+    assert ("takes every growth" in why) is skips
+    assert ("--grow-if always" in why) is not skips
+    rig.restart()
+    assert rig.job(1).spec.grow_if is grow_if
+
+
+def test_an_operators_growth_need_not_gain_time(rig: Rig) -> None:
+    rig.ask_for(1, 4)
+    rig.shrink_to_go(1)
+    rig.finish(1)
+    rig.take(commands.SendOffer)
+    rig.ask_for(1, 8)
+    assert rig.offer(1).skip_gain_test

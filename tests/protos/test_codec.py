@@ -57,6 +57,7 @@ templates = st.builds(
     items=st.lists(items, max_size=4).map(tuple),
     round=counts,
     reason=st.text(max_size=20),
+    skip_gain_test=st.booleans(),
 )
 
 

@@ -16,7 +16,7 @@ from pliant.core.ids import FIRST_START, JobId, NodeName, ResizeId
 from pliant.core.jobs import Exit, Job, JobSpec, JobType, Resize, ResizeStage
 from pliant.core.lifecycle import JobState
 from pliant.core.negotiation import Template, Verb
-from pliant.core.policy import NegotiationPolicy
+from pliant.core.policy import GrowIf, NegotiationPolicy
 from pliant.core.processors import NONE, ProcessorMap, indices, of
 from pliant.core.records import (
     job_from_record,
@@ -187,6 +187,7 @@ class Rig:
         speedup: Speedup = LINEAR,
         requeue: bool | None = None,
         stop_after_s: float | None = None,
+        grow_if: GrowIf | None = None,
     ) -> None:
         """Submit a job."""
         spec = JobSpec(
@@ -202,6 +203,7 @@ class Rig:
             speedup=speedup,
             requeue=requeue,
             stop_after_s=stop_after_s,
+            grow_if=grow_if,
         )
         self.do(events.JobSubmitted(spec, held))
 
