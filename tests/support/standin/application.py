@@ -64,7 +64,9 @@ class Application:
             self.places[processor] = (world, rank)
         return world, processors
 
-    def offer(self, size: int, resize: int = 0, **terms: Any) -> pb.Template:
+    def offer(
+        self, size: int, resize: int = 0, *, skip_gain_test: bool = False, **terms: Any
+    ) -> pb.Template:
         """Offer a total; the answer."""
         if not resize:
             self._resize += 1
@@ -84,6 +86,7 @@ class Application:
             round=1,
             verb=pb.VERB_OFFER,
             items=[item],
+            skip_gain_test=skip_gain_test,
         )
         self.server.send(pb.AppOrder(offer=template))
         return self.server.next("answer").answer
