@@ -24,6 +24,7 @@ from pliant.protos import versions
 from pliant.protos.address import dial_target, parse_address
 from pliant.protos.handshake import NODE, ClientHandshake
 from pliant.protos.node_pb2_grpc import NodeServiceStub
+from pliant.protos.parts import split
 
 logger = logging.getLogger("pliant.nodectl")
 
@@ -202,7 +203,7 @@ class Link:
         await stream.write(wire.NodeReport(proof=proof))
         register = self._node.registration()
         self.contact.begin(time.monotonic())
-        await stream.write(wire.NodeReport(register=register))
+        await _write(stream, wire.NodeReport(register=register))
         first = await stream.read()
         if not isinstance(first, wire.NodeOrder):
             return stream, None
@@ -237,7 +238,7 @@ class Link:
                 self.contact.sent(report.beat.sequence, time.monotonic())
             else:
                 self._reports += 1
-            await stream.write(report)
+            await _write(stream, report)
 
     async def _receive(self, stream: Stream) -> None:
         while isinstance(order := await stream.read(), wire.NodeOrder):
@@ -268,6 +269,11 @@ class Link:
             )
             self.report(wire.NodeReport(beat=beat))
             await asyncio.sleep(interval * random.uniform(0.9, 1.0))
+
+
+async def _write(stream: Stream, report: wire.NodeReport) -> None:
+    for part in split(report):
+        await stream.write(part)
 
 
 def read_secret(path: Path) -> bytes:

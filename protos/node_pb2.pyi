@@ -35,6 +35,7 @@ class NodeReport(_message.Message):
     FENCE_FIELD_NUMBER: _builtins.int
     RANKS_EXITED_FIELD_NUMBER: _builtins.int
     PROOF_FIELD_NUMBER: _builtins.int
+    PART_FIELD_NUMBER: _builtins.int
     proof: _builtins.bytes
     """first message on every stream, see pliant.protos.handshake"""
     @_builtins.property
@@ -47,6 +48,8 @@ class NodeReport(_message.Message):
     def fence(self) -> Global___Fence: ...
     @_builtins.property
     def ranks_exited(self) -> Global___RanksExited: ...
+    @_builtins.property
+    def part(self) -> Global___ReportPart: ...
     def __init__(
         self,
         *,
@@ -56,16 +59,41 @@ class NodeReport(_message.Message):
         fence: Global___Fence | None = ...,
         ranks_exited: Global___RanksExited | None = ...,
         proof: _builtins.bytes = ...,
+        part: Global___ReportPart | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["beat", b"beat", "body", b"body", "fence", b"fence", "proof", b"proof", "ranks_exited", b"ranks_exited", "register", b"register", "world_ready", b"world_ready"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["beat", b"beat", "body", b"body", "fence", b"fence", "part", b"part", "proof", b"proof", "ranks_exited", b"ranks_exited", "register", b"register", "world_ready", b"world_ready"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["beat", b"beat", "body", b"body", "fence", b"fence", "proof", b"proof", "ranks_exited", b"ranks_exited", "register", b"register", "world_ready", b"world_ready"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["beat", b"beat", "body", b"body", "fence", b"fence", "part", b"part", "proof", b"proof", "ranks_exited", b"ranks_exited", "register", b"register", "world_ready", b"world_ready"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["register", "beat", "world_ready", "fence", "ranks_exited", "proof"]  # noqa: Y015
+    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["register", "beat", "world_ready", "fence", "ranks_exited", "proof", "part"]  # noqa: Y015
     _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_body) -> _WhichOneofReturnType_body | None: ...
 
 Global___NodeReport: _TypeAlias = NodeReport  # noqa: Y015
+
+@_typing.final
+class ReportPart(_message.Message):
+    """A piece of a NodeReport that is longer than the server takes at once."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DATA_FIELD_NUMBER: _builtins.int
+    LAST_FIELD_NUMBER: _builtins.int
+    data: _builtins.bytes
+    last: _builtins.bool
+    def __init__(
+        self,
+        *,
+        data: _builtins.bytes = ...,
+        last: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "last", b"last"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReportPart: _TypeAlias = ReportPart  # noqa: Y015
 
 @_typing.final
 class Register(_message.Message):

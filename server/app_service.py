@@ -42,6 +42,7 @@ from pliant.server.execute import Execute
 from pliant.server.keyring import Keyring
 from pliant.server.node_service import HELLO_TIMEOUT_S
 from pliant.server.rates import Rates
+from pliant.server.strangers import LimitedLog, Strangers, TooManyStrangersError, readable
 from pliant.server.streams import AppSession, Hub, Stream
 
 log = logging.getLogger(__name__)
@@ -65,24 +66,37 @@ class AppService(app_pb2_grpc.AppServiceServicer):
     ) -> None:
         self._execute, self._hub, self._board = execute, hub, board
         self._rates = rates or Rates()
+        self._strangers, self._limited = Strangers(), LimitedLog(log)
         self._keyring, self._clock, self._generation = keyring, clock, generation
 
     async def Session(self, request_iterator: Any, context: Any) -> AsyncIterator[Any]:
         """Serve one coordinator (or the one that will be) until either side ends the stream."""
-        reports = aiter(request_iterator)
+        reports = readable(aiter(request_iterator))
         try:
             async with asyncio.timeout(HELLO_TIMEOUT_S):
-                first = await self._hello(context, reports)
+                with self._strangers.one_more():
+                    first = await self._hello(context, reports)
         except (TimeoutError, StopAsyncIteration):
+            return
+        except CodecError as error:
+            self._limited.warning("a session was refused: %s", error)
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+            return
+        except TooManyStrangersError as error:
+            self._limited.warning("a session was refused: %s", error)
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error))
             return
         if first is None:
             # Perhaps it looks for the server that had this address before: it is to look again.
-            log.warning("a session does not prove that it belongs to a job of this cluster")
+            self._limited.warning(
+                "a session does not prove that it belongs to a job of this cluster"
+            )
             await context.abort(grpc.StatusCode.UNAUTHENTICATED, WRONG_TOKEN)
             return
         reason = self._refusal(first)
         if reason is not None:
-            log.warning("session for job %d refused: %s", first.hello.job, reason)
+            job = first.hello.job
+            self._limited.warning("session for job %d refused: %s", job, reason, kind=f"{job}")
             yield app_pb2.AppOrder(refused=app_pb2.AppRefused(reason=words(reason)))
             return
         hello = in_our_time(first, self._clock.now()).hello
@@ -141,7 +155,12 @@ class AppService(app_pb2_grpc.AppServiceServicer):
                     return excess
                 self._take(session, in_our_time(report, self._clock.now()))
         except CodecError as error:
-            log.warning("job %d sent nonsense, session closed: %s", session.job, error)
+            self._limited.warning(
+                "job %d sent nonsense, session closed: %s",
+                session.job,
+                error,
+                kind=f"{session.job}",
+            )
         finally:
             session.stream.close()
         return ""

@@ -16,6 +16,7 @@ from pliant.faults import message
 from pliant.protos import node_pb2, node_pb2_grpc, versions
 from pliant.protos.codec import CodecError, exits_from_proto, node_from_proto, ready_from_proto
 from pliant.protos.handshake import NODE, subject_of
+from pliant.protos.parts import join
 from pliant.protos.texts import words
 from pliant.server.authentication import proves
 from pliant.server.credence import Credence
@@ -24,6 +25,7 @@ from pliant.server.fence_relay import FenceRelay
 from pliant.server.nodelist import NodeList, stale
 from pliant.server.remove import EndReport, Remove
 from pliant.server.secret import FILE_NAME
+from pliant.server.strangers import LimitedLog, Strangers, TooManyStrangersError, readable
 from pliant.server.streams import Hub, NodeStream, Stream
 from pliant.server.tally import Tally
 
@@ -72,17 +74,20 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
         self._execute, self._hub, self._nodelist = execute, hub, nodelist
         self._remove, self._relay, self._credence = remove, relay, credence
         self._greeting = greeting
+        self._strangers, self._limited = Strangers(), LimitedLog(log)
         #: Called with each node that comes, before anything of it is taken over.
         self.on_registered: list[Callable[[NodeRegistered], None]] = []
 
     async def Connect(self, request_iterator: Any, context: Any) -> AsyncIterator[Any]:
         """Serve one controller until either side ends the stream."""
-        reports = aiter(request_iterator)
+        reports = readable(aiter(request_iterator))
         try:
             async with asyncio.timeout(HELLO_TIMEOUT_S):
-                if not await self._knows_secret(context, reports):
-                    log.warning("a stream from %s does not prove itself", context.peer())
-                    await context.abort(grpc.StatusCode.UNAUTHENTICATED, NEEDS_SECRET)
+                with self._strangers.one_more():
+                    if not await self._knows_secret(context, reports):
+                        self._limited.warning("a stream does not prove itself: %s", context.peer())
+                        await context.abort(grpc.StatusCode.UNAUTHENTICATED, NEEDS_SECRET)
+                reports = join(reports)
                 first = await anext(reports)
             if wrong := _wrong_version(first.register):
                 yield wrong
@@ -90,7 +95,12 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
             event = node_from_proto(first.register)
         except (TimeoutError, StopAsyncIteration):
             return
+        except TooManyStrangersError as error:
+            self._limited.warning("a stream was refused: %s", error)
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error))
+            return
         except CodecError as error:
+            self._limited.warning("a registration was refused: %s", error)
             yield _refused(str(error))
             return
         taken = self._nodelist.taken(event.name)
@@ -156,7 +166,8 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
                     log.warning("node %s: %s: it is to register anew", node, lost)
                     return
         except CodecError as error:
-            log.warning("node %s sent nonsense, stream closed: %s", node, error)
+            text = "node %s sent nonsense, stream closed: %s"
+            self._limited.warning(text, node, error, kind=node)
         finally:
             stream.close()
 

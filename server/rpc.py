@@ -7,18 +7,23 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import grpc
+from google.protobuf.message import DecodeError, Message
 
-from pliant.protos import app_pb2_grpc, node_pb2_grpc
+from pliant.protos import app_pb2, node_pb2
 from pliant.protos.address import Address, TcpAddress, UnixAddress, prepare_socket
+from pliant.protos.parts import MAX_MESSAGE_BYTES
 from pliant.server.app_service import AppService
 from pliant.server.node_service import NodeService
+from pliant.server.strangers import UnreadableMessage
 from pliant.server.threads import start_thread
 
 log = logging.getLogger(__name__)
 
-MESSAGE_BYTES = 16 << 20
+#: Of a message to a peer; what they send is limited to MAX_MESSAGE_BYTES.
+MAX_SENT_BYTES = 16 << 20
 #: Dead connections are found by the transport within 15 s; silent nodes by their leases.
 OPTIONS = (
     ("grpc.keepalive_time_ms", 10_000),
@@ -27,8 +32,15 @@ OPTIONS = (
     ("grpc.http2.ping_timeout_ms", 5_000),
     ("grpc.http2.max_pings_without_data", 0),
     ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
-    ("grpc.max_receive_message_length", MESSAGE_BYTES),
-    ("grpc.max_send_message_length", MESSAGE_BYTES),
+    # Limits that hold before a peer has proved anything: a message, what is buffered of a stream
+    # that nobody reads, streams of one connection, and how long a connection may do nothing.
+    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.http2.lookahead_bytes", MAX_MESSAGE_BYTES),
+    ("grpc.http2.bdp_probe", 0),
+    ("grpc.max_concurrent_streams", 8),
+    ("grpc.server_handshake_timeout_ms", 10_000),
+    ("grpc.max_connection_idle_ms", 30_000),
+    ("grpc.max_send_message_length", MAX_SENT_BYTES),
     # With it two servers would share a port, and controllers would reach either.
     ("grpc.so_reuseport", 0),
 )
@@ -77,8 +89,12 @@ class RpcServer:
     ) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         server = grpc.aio.server(options=OPTIONS)
-        node_pb2_grpc.add_NodeServiceServicer_to_server(nodes, server)
-        app_pb2_grpc.add_AppServiceServicer_to_server(apps, server)
+        server.add_generic_rpc_handlers(
+            (
+                _streams("NodeService", "Connect", nodes.Connect, node_pb2.NodeReport),
+                _streams("AppService", "Session", apps.Session, app_pb2.AppReport),
+            )
+        )
         try:
             bound = self._bind(server, addresses)
             await server.start()
@@ -99,6 +115,25 @@ class RpcServer:
                 self._directory = _bind_socket(server, address)
                 return address
         return _bind_port(server, [each for each in addresses if isinstance(each, TcpAddress)])
+
+
+def _streams(
+    service: str, method: str, serve: Callable[..., Any], report: type[Message]
+) -> grpc.GenericRpcHandler:
+    """Serve a method whose messages arrive even if they cannot be decoded."""
+
+    def read(data: bytes) -> Message | UnreadableMessage:
+        try:
+            return report.FromString(data)
+        except DecodeError:
+            return UnreadableMessage()
+
+    handler: grpc.RpcMethodHandler[Any, Any] = grpc.stream_stream_rpc_method_handler(
+        serve,
+        request_deserializer=read,
+        response_serializer=lambda order: order.SerializeToString(),
+    )
+    return grpc.method_handlers_generic_handler(f"pliant.v1.{service}", {method: handler})
 
 
 def _bind_socket(server: grpc.aio.Server, address: UnixAddress) -> int:

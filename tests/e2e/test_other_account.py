@@ -60,7 +60,7 @@ def as_nobody(code: str, *words: str) -> subprocess.Popen[str]:
 def attempt(code: str) -> str:
     """Run code as the other account; what it has printed."""
     process = as_nobody(code)
-    text, _ = process.communicate(timeout=60)
+    text, _ = process.communicate(timeout=120)
     return text
 
 
@@ -170,6 +170,36 @@ def test_who_squats_on_the_port_of_a_server_gets_nothing(
         assert (cluster.run / "server.address").read_text().strip() != address
         goes_on(cluster, counter)
     assert generation(cluster) == before + 1
+
+
+FLOOD = """
+import grpc
+channel = grpc.insecure_channel({address!r}, [("grpc.max_send_message_length", -1)])
+for method in ("/pliant.v1.AppService/Session", "/pliant.v1.NodeService/Connect"):
+    for data in [b"\\xff" * 100] * {malformed} + [b"x" * (16 << 20)] * {large}:
+        try:
+            list(channel.stream_stream(method)(iter([data]), timeout=60))
+        except grpc.RpcError:
+            pass
+print("sent")
+"""
+#: 1.2 KB were written for each malformed message, and 224 MB kept for 40 of 16 MB.
+MALFORMED, LARGE, MAX_LOG_BYTES, MAX_GROWTH = 500, 20, 20_000, 48 << 20
+
+
+def test_a_flood_fills_neither_the_log_nor_the_memory(
+    make_cluster: Callable[[str], Cluster],
+) -> None:
+    cluster = make_cluster("listen: 127.0.0.1:0\n")
+    counter = Counter(cluster, cluster.base / "counter")
+    cluster.wait_malleable(counter.id)
+    log, server = cluster.state / "server.log", cluster.daemon("server")
+    address = (cluster.run / "server.address").read_text().strip()
+    written, used = log.stat().st_size, server.memory_info().rss
+    assert attempt(FLOOD.format(address=address, malformed=MALFORMED, large=LARGE)) == "sent\n"
+    goes_on(cluster, counter)
+    assert log.stat().st_size - written < MAX_LOG_BYTES
+    assert server.memory_info().rss - used < MAX_GROWTH
 
 
 TRIES = """

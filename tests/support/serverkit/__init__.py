@@ -21,6 +21,7 @@ import psutil
 from pliant.protos import app_pb2, app_pb2_grpc, node_pb2, node_pb2_grpc
 from pliant.protos.address import dial_target
 from pliant.protos.handshake import NODE, ClientHandshake, UnprovenServerError, application
+from pliant.protos.parts import split
 from testkit import wait_until
 from testkit.uses import Uses
 
@@ -175,7 +176,7 @@ class Peer:
 
     def _outgoing(self) -> Iterator[Any]:
         while (message := self._outbox.get()) is not None:
-            yield message
+            yield from split(message) if isinstance(message, node_pb2.NodeReport) else [message]
 
     def _read(self) -> None:
         try:
