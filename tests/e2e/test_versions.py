@@ -25,6 +25,10 @@ from .shared import running_cluster
 pytestmark = [pytest.mark.cluster, pytest.mark.mpi, pytest.mark.timeout(400)]
 
 
+#: Processors of the malleable job between two resizes.
+SIZE = 2
+
+
 class Versions:
     """The two versions, and the link by which daemons find the one that is installed."""
 
@@ -153,9 +157,14 @@ def swap(cluster: Cluster, gate: Path, held: int, *, server_first: bool) -> None
 
 def check_malleable(counter: Counter) -> None:
     """Have the job grow and shrink."""
-    size = counter.cluster.client.job(counter.id).processors
-    counter.cluster.resize(counter.id, size + 1)
-    counter.cluster.resize(counter.id, size)
+    cluster = counter.cluster
+
+    def is_connected(_: object) -> bool:
+        return not any("not connected" in line for line in cluster.client.why(counter.id).text)
+
+    for step in (1, 0):
+        cluster.wait_for(counter.id, is_connected, "its coordinator to be connected")
+        cluster.resize(counter.id, SIZE + step)
 
 
 def installed_in(process: psutil.Process) -> bool:
