@@ -292,7 +292,9 @@ class Agent:
         try:
             if decision.grows:
                 luggage = Luggage(position, self.requests.asked, self.insight.known())
-                self._executor.grow(decision, luggage, self._report)
+                coordinator = self._coordinator
+                lost = coordinator.lost_rank if coordinator is not None else str
+                self._executor.grow(decision, luggage, self._report, lost)
             else:
                 self._executor.shrink(decision, self._report)
         except ResizeFailed as failure:

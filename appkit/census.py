@@ -10,6 +10,7 @@ from typing import Any
 
 from mpi4py import MPI
 
+from pliant.appkit import alarm
 from pliant.appkit.errors import AppkitError, DistributionError
 from pliant.appkit.plan import Crossing
 from pliant.appkit.registry import Entry, Known
@@ -39,8 +40,8 @@ def survey(
         failpoint("appkit.census")
         facts, error = _tell(entries, crossing, comm.rank, known, step, error)
         try:
-            told = comm.allgather((error, facts))
-        except MPI.Exception as fault:
+            told = alarm.allgather(comm, (error, facts))
+        except (MPI.Exception, alarm.JoiningRankLost) as fault:
             return [tuple(each) for each in known], str(fault)
         error = next((text for text, _ in told if text), "")
         if error:

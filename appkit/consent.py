@@ -4,7 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 from mpi4py import MPI
+from numpy.typing import NDArray
 
+from pliant.appkit import alarm
 from pliant.appkit.errors import RegistrationMismatch, ResizeFailed
 from pliant.appkit.registry import Description
 
@@ -34,11 +36,12 @@ def agree(
     """
     mine = np.array(marks, dtype=np.int64)
     well = np.concatenate(([not error], mine, -mine)).astype(np.int64)
-    try:
+    if home is comm:
         comm.Allreduce(MPI.IN_PLACE, well, op=MPI.MIN)
-    except MPI.Exception as fault:
-        well[0], error = 0, error or str(fault)
+    else:
+        well, error = _over_joined(comm, well, error)
     if home is not None and home is not comm:
+        alarm.meet_at_home(home)
         home.Allreduce(MPI.IN_PLACE, well, op=MPI.MIN)
     if well[0]:
         least, most = well[1 : 1 + mine.size], -well[1 + mine.size :]
@@ -48,6 +51,17 @@ def agree(
         reasons = [reason for reason in home.allgather(error) if reason]
         error = reasons[0] if reasons else ""
     raise ResizeFailed(stage, error)
+
+
+def _over_joined(
+    comm: MPI.Intracomm, mine: NDArray[np.int64], error: str
+) -> tuple[NDArray[np.int64], str]:
+    """The least of all values, or this process's own with an error, if others cannot be reached."""
+    try:
+        return alarm.least(comm, mine), error
+    except (MPI.Exception, alarm.JoiningRankLost) as fault:
+        mine[0] = 0
+        return mine, error or str(fault)
 
 
 def compare(mine: list[Description], theirs: list[Description]) -> None:

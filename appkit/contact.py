@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable
 import numpy as np
 from mpi4py import MPI
 
+from pliant.appkit import alarm
+
 #: For Accept and Connect, seconds.
 JOIN_TIMEOUT_S = 10
 
@@ -31,6 +33,7 @@ def meet(together: Callable[[MPI.Info], MPI.Intercomm], *, high: bool) -> MPI.In
 
     Raises:
         MPI.Exception: the other side did not come.
+        JoiningRankLost: a process of the other side has died.
     """
     info = MPI.Info.Create()
     info.Set("timeout", str(JOIN_TIMEOUT_S))
@@ -61,6 +64,5 @@ def _needed(size: int) -> bool:
 def _greet(comm: MPI.Comm, greeted: Iterable[int], greeting: Iterable[int]) -> None:
     nothing = np.empty(0, dtype=np.int8)
     sent = [comm.Isend(nothing, rank, _TAG) for rank in greeted]
-    for rank in greeting:
-        comm.Recv(nothing, rank, _TAG)
-    MPI.Request.Waitall(sent)
+    heard = [comm.Irecv(nothing, rank, _TAG) for rank in greeting]
+    alarm.wait([*heard, *sent])

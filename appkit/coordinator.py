@@ -90,6 +90,7 @@ class Coordinator:
         self.suspensions = Suspensions(self._lock, self._refusal_to_save, self._send)
         self._decision: Decision | None = None
         self._begun = False
+        self._lost_reason = ""  # why a joining rank is lost, of a growth that has begun
         self._closed = False
         self._between_loops = False
         self._channel: Channel | None = None
@@ -205,7 +206,11 @@ class Coordinator:
     def _lost(self, resize: int, reason: str) -> None:
         with self._lock:
             mine = self._decision
-            if mine is not None and mine.resize == resize and not self._begun:
+            if mine is None or mine.resize != resize:
+                return
+            if self._begun:
+                self._lost_reason = self._lost_reason or reason
+            else:
                 self._fail(resize, "join", reason)
 
     # ---------------------------------------------------------------- the main thread
@@ -254,6 +259,10 @@ class Coordinator:
             self._begun, self.ready = True, False
             self._send(Begun(decision.resize))
             return decision
+
+    def lost_rank(self) -> str:
+        """Why a joining rank of the growth that has begun is lost; empty: none is."""
+        return self._lost_reason
 
     def finish(self, outcome: Outcome) -> None:
         """Report what became of a resize, and be ready for the next."""
@@ -352,6 +361,7 @@ class Coordinator:
 
     def _drop(self) -> None:
         self._decision, self._begun, self.ready = None, False, False
+        self._lost_reason = ""
         self.rendezvous.dismiss()
 
     def _send(self, report: Report) -> None:

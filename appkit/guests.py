@@ -66,6 +66,8 @@ class Guest:
         #: Whether it was told of constant data, and has them; None: it has not answered.
         self.told = False
         self.fetched: bool | None = None
+        #: Whether it has all its data, and closes the connection because of that.
+        self.joined = False
         #: What it has against the resize.
         self.complaint = ""
 
@@ -117,6 +119,8 @@ class Guest:
             self.loop = _number(message, "loop")
         elif "fetched" in message:
             self.fetched = message["fetched"] is True
+        elif "joined" in message:
+            self.joined = True
         elif "error" in message:
             self.complaint = str(message["error"])
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from mpi4py import MPI
 
+from pliant.appkit import alarm
 from pliant.appkit.errors import DistributionError
 
 #: What makes both ends plan differently.
@@ -41,12 +42,13 @@ class Mail:
         """Wait until all is done.
 
         Raises:
+            JoiningRankLost: a process that joins has died.
             DistributionError: more or fewer bytes came than are expected here.
             MPI.Exception: a transport failed.
         """
         statuses: list[MPI.Status] = []
         try:
-            MPI.Request.Waitall([*self._receives, *self._sends], statuses)
+            alarm.wait([*self._receives, *self._sends], statuses)
         except MPI.Exception as fault:
             raise _real(fault, statuses) from fault
         for status, length in zip(statuses, self._lengths, strict=False):

@@ -5,6 +5,7 @@ the newcomer is not needed, and ends at once.
 """
 
 import base64
+import contextlib
 import os
 import select
 import socket
@@ -78,6 +79,8 @@ class Newcomer:
     def close(self) -> None:
         """The newcomer has joined: close the connection to the coordinator."""
         if self._coordinator is not None:
+            with contextlib.suppress(OSError):
+                self._coordinator.send(joined=True)
             self._coordinator.close()
 
     def _meet(self) -> Lines:

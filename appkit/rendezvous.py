@@ -218,7 +218,7 @@ class Rendezvous:
             gathering = self._gathering
             rank = gathering.forget(guest) if gathering is not None else None
         self._door.see_off(guest)
-        if gathering is not None and rank is not None:
+        if gathering is not None and rank is not None and not guest.joined:
             reason = guest.complaint or f"newcomer {rank} {ENDED}"
             self._lost(gathering.resize, reason)
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from mpi4py import MPI
 
+from pliant.appkit import alarm
 from pliant.appkit.census import in_words, survey
 from pliant.appkit.consent import agree, compare
 from pliant.appkit.constant import Constant
@@ -144,13 +145,16 @@ class Executor:
             self._close_port()
             raise ResizeFailed("join", str(fault)) from fault
 
-    def grow(self, decision: Decision, position: Any, report: Report) -> None:
+    def grow(
+        self, decision: Decision, position: Any, report: Report, lost: Callable[[], str]
+    ) -> None:
         """Let newcomers join; collective over the job.
 
         Args:
             decision: the same on all.
             position: of the loop, for newcomers.
             report: is filled.
+            lost: on rank 0, why a joining rank is lost, empty: none is.
 
         Raises:
             ResizeFailed: everything is as it was.
@@ -158,16 +162,17 @@ class Executor:
         old = self._communicator()
         processors = (*self._member.allocation[1], *decision.joining)
         failpoint("appkit.grow.accept")
-        merged = self._accept(old)
-        failpoint("appkit.grow.joined")
-        report.lap("join")
-        crossing = Crossing.growth(old.size, merged.size)
-        try:
-            header = self._header(decision, processors, position)
-            self._transfer(merged, old, crossing, header, report)
-        except ResizeFailed:
-            merged.Free()  # not Disconnect, which would wait for newcomers that have ended
-            raise
+        with alarm.watching(alarm.Alarm(old, lost)):
+            merged = self._accept(old)
+            failpoint("appkit.grow.joined")
+            report.lap("join")
+            crossing = Crossing.growth(old.size, merged.size)
+            try:
+                header = self._header(decision, processors, position)
+                self._transfer(merged, old, crossing, header, report)
+            except ResizeFailed:
+                merged.Free()  # not Disconnect, which would wait for newcomers that have ended
+                raise
         self._commit(merged, decision.epoch, processors)
         part(old, self._confess)
         self._rebuild()
@@ -207,7 +212,7 @@ class Executor:
             failpoint("appkit.newcomer.connect")
             merged = self._connect(port)
             failpoint("appkit.newcomer.joined")
-            header: Header | str = merged.bcast(None, root=0)
+            header: Header | str = alarm.bcast(merged, None)
             before = header.before if isinstance(header, Header) else 1
             crossing = Crossing.growth(before, merged.size)
             self._transfer(merged, None, crossing, header, Report(), complain)
@@ -234,7 +239,7 @@ class Executor:
         error, merged = "", MPI.COMM_NULL
         try:
             merged = meet(lambda info: old.Accept(self._port, info, 0), high=False)
-        except MPI.Exception as fault:
+        except (MPI.Exception, alarm.JoiningRankLost) as fault:
             # Its port stays open. The next one would get its tag, and what the newcomers then send
             # would go to the receive of this Accept, which ucx leaves behind: it would fail, too.
             error, self._port = f"newcomers did not connect: {fault}", ""
@@ -289,9 +294,10 @@ class Executor:
         """
         joins = self._member.raw is None
         try:
+            error = ""
             if not joins:
-                header = comm.bcast(header, root=0)
-            error = header if isinstance(header, str) else ""
+                header, error = self._told(comm, header)
+            error = header if isinstance(header, str) else error
             if isinstance(header, Header):
                 error = self._prepare(header, crossing, comm)
             if error and complain is not None:
@@ -309,6 +315,15 @@ class Executor:
             self._forget()
             raise
 
+    def _told(
+        self, comm: MPI.Intracomm, header: Header | str | None
+    ) -> tuple[Header | str | None, str]:
+        """What rank 0 tells all, and why it cannot be heard."""
+        try:
+            return alarm.bcast(comm, header), ""
+        except alarm.JoiningRankLost as fault:
+            return None, str(fault)
+
     def _check(
         self,
         header: Header | str | None,
@@ -322,7 +337,10 @@ class Executor:
             ResizeFailed: nothing can be moved.
         """
         entries = list(self._all.registry)
-        marks = [0] * (len(header.description) if isinstance(header, Header) else 0)
+        description = header.description if isinstance(header, Header) else []
+        if header is None:  # this process has given up before the header came
+            description = self._all.agreed()
+        marks = [0] * len(description)
         if not error:
             plans = zip(entries, self._plans, strict=True)
             marks[: len(entries)] = [entry.mark(plan) & _MARK for entry, plan in plans]

@@ -160,7 +160,7 @@ def _last_words(state: State, job: Job, exit: Exit) -> None:
     if exit.reason and not exit.clean:
         text = f"a newcomer on {state.place(exit.processor)} ended: {exit.reason}"
         state.note("job.warning", text, job)
-        if job.state is JobState.RUNNING and job.reason.startswith("resize rolled back (join:"):
+        if job.state is JobState.RUNNING and job.reason.startswith("resize rolled back ("):
             job.reason = f"{job.reason}; {text}"  # stored with the processors that come free
 
 

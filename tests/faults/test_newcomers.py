@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from faultkit import Bed, Beds
+from faultkit import Bed, Beds, Case, run_case
 from testkit import wait_until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.mpi, pytest.mark.timeout(300)]
@@ -25,6 +25,15 @@ def _bed() -> Iterator[Bed]:
     with beds.use("ofi") as bed:
         yield bed
     beds.close()
+
+
+@pytest.mark.parametrize(
+    "point", ["appkit.move.prepared", "appkit.move.array", "appkit.move.moved"]
+)
+def test_a_growth_is_rolled_back_when_a_joining_rank_dies(bed: Bed, point: str) -> None:
+    result = run_case(bed, Case(point, "kill", "grow", "newcomer"))
+    assert result.verdict == "old size", result.reason
+    assert "resize rolled back (move: newcomer" in result.reason
 
 
 @pytest.mark.parametrize(
