@@ -38,6 +38,25 @@ FIELDS = (
     "signal",
 )
 
+#: What the table shows.
+_SHOWN = (
+    "id",
+    "name",
+    "user",
+    "class",
+    "state",
+    "reason",
+    "processors",
+    "held",
+    "sizes",
+    "prefer",
+    "submit",
+    "start",
+    "end",
+    "exit_code",
+    "signal",
+)
+
 _HEADS = ("id", "name", "user", "class", "state", "procs", "sizes", "time", "start", "reason")
 #: Columns that are shown when a job has a contract.
 _CONTRACT_HEADS = ("deadline", "ends", "profit")
@@ -84,8 +103,17 @@ def _show(options: argparse.Namespace) -> int:
 def _jobs(link: Connection, options: argparse.Namespace) -> tuple[list[dict[str, Any]], float]:
     """Return the jobs, and the time by the clock that their times are of: the server's."""
     every = options.all or options.json or bool(options.ids)
-    answer = link.request("jobs", ids=options.ids or None, all=every)
-    return list(answer["jobs"]), answer.get("now", time.time())
+    shown = None if options.json else _SHOWN
+    answer = link.request("jobs", ids=options.ids or None, all=every, fields=shown)
+    return jobs_of(answer), answer.get("now", time.time())
+
+
+def jobs_of(answer: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the jobs of an answer: rows of the fields that were asked for, or whole objects."""
+    if "rows" not in answer:
+        return list(answer["jobs"])  # all was asked for, or the server is an older one
+    fields = answer["fields"]
+    return [dict(zip(fields, row, strict=True)) for row in answer["rows"]]
 
 
 def _frame(jobs: list[dict[str, Any]], now: float) -> str:

@@ -36,19 +36,26 @@ def table(
     heads: Sequence[str], rows: Sequence[Sequence[object]], *, right: frozenset[str] = frozenset()
 ) -> str:
     """Return the rows under their heads; the columns named in ``right`` end at the same place."""
-    cells = [[clean(cell) for cell in row] for row in rows]
-    widths = [
-        max(width(head), *(width(row[column]) for row in cells)) if cells else width(head)
-        for column, head in enumerate(heads)
+    columns = zip(*rows, strict=True) if rows else [()] * len(heads)
+    filled = [
+        _fill([head, *cells], to_right=head in right)
+        for head, cells in zip(heads, columns, strict=True)
     ]
-    lines = []
-    for row in (list(heads), *cells):
-        parts = []
-        for head, text, cell_width in zip(heads, row, widths, strict=True):
-            gap = " " * (cell_width - width(text))
-            parts.append(gap + text if head in right else text + gap)
-        lines.append("  ".join(parts).rstrip())
-    return "\n".join(lines)
+    return "\n".join("  ".join(line).rstrip() for line in zip(*filled, strict=True))
+
+
+def _fill(cells: Sequence[object], *, to_right: bool) -> list[str]:
+    """Return the cells of a column, clean and of one width."""
+    texts = [str(cell) for cell in cells]
+    whole = "".join(texts)  # one look at a column of 50,000 cells instead of one at each
+    if not whole.isprintable():
+        texts = [clean(text) for text in texts]
+    if whole.isascii():
+        size = max(map(len, texts))
+        return [text.rjust(size) for text in texts] if to_right else [t.ljust(size) for t in texts]
+    widths = [width(text) for text in texts]
+    gaps = [" " * (max(widths) - each) for each in widths]
+    return [gap + text if to_right else text + gap for text, gap in zip(texts, gaps, strict=True)]
 
 
 def shorten(text: str, limit: int) -> str:

@@ -20,7 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from pliant.protos.sockets import take_connections
-from pliant.server.actions import Actions, Peer
+from pliant.server.actions import Actions
+from pliant.server.answers import pieces
+from pliant.server.authorisation import Peer
 from pliant.server.database.rows import UnreadableRowError
 from pliant.server.requests import RequestError
 from pliant.server.threads import start_thread
@@ -95,12 +97,10 @@ class Accept:
         try:
             peer = peer_of(writer.get_extra_info("socket"))
             while (line := await _line(reader, writer)) is not None:
-                task = asyncio.ensure_future(self._answer(line, peer))
+                task = asyncio.ensure_future(self._serve_request(line, peer, writer))
                 self._busy.add(task)
                 try:
-                    answer = await task
-                    writer.write(answer)
-                    await writer.drain()
+                    await task
                 finally:
                     self._busy.discard(task)
         except (ConnectionError, asyncio.CancelledError):
@@ -109,7 +109,13 @@ class Accept:
             self._connections.discard(writer)
             writer.close()
 
-    async def _answer(self, line: bytes, peer: Peer) -> bytes:
+    async def _serve_request(self, line: bytes, peer: Peer, writer: asyncio.StreamWriter) -> None:
+        for piece in pieces(await self._answer(line, peer)):
+            writer.write(piece)
+            await writer.drain()
+            await asyncio.sleep(0)  # let others be served between two pieces
+
+    async def _answer(self, line: bytes, peer: Peer) -> Mapping[str, Any]:
         try:
             answer = await self._actions.act(_request(line), peer)
         except RequestError as error:
@@ -124,7 +130,7 @@ class Accept:
             answer = RequestError(
                 "an internal error; see the server's log", kind="internal"
             ).answer()
-        return json.dumps(answer, separators=(",", ":")).encode("ascii") + b"\n"
+        return answer
 
 
 async def _line(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes | None:

@@ -10,9 +10,13 @@ from typing import Any
 from pliant.core import contract_status, events
 from pliant.core.explain import explain
 from pliant.core.ids import JobId, NodeName
+from pliant.core.lifecycle import FINAL_STATES
 from pliant.core.processors import NONE, ProcessorMap, block
+from pliant.server import listing
+from pliant.server.answers import Objects
 from pliant.server.asked import DelayedError, UserEvent
-from pliant.server.board import KEPT_S, Board
+from pliant.server.authorisation import NEEDED, Authority, Peer, Role, without_private
+from pliant.server.board import KEPT_S, Board, Info
 from pliant.server.clock import HybridClock
 from pliant.server.database.reader import Reader
 from pliant.server.execute import Execute
@@ -29,14 +33,6 @@ Request = Mapping[str, Any]
 MOST_IDS = 10_000
 
 
-@dataclass(frozen=True, slots=True)
-class Peer:
-    """Who asks, from the kernel."""
-
-    uid: int
-    user: str
-
-
 @dataclass(frozen=True)
 class Identity:
     """What this server says of itself."""
@@ -46,7 +42,6 @@ class Identity:
     started: float
     address: str
     version: str
-    uid: int
 
 
 class Actions:
@@ -65,8 +60,9 @@ class Actions:
         hub: Hub,
         queries: Queries,
         refusals: Refusals,
+        authority: Authority,
     ) -> None:
-        self._hub = hub
+        self._hub, self._authority = hub, authority
         self._execute, self._board, self._reader = execute, board, reader
         self._submissions, self._clock, self._identity = submissions, clock, identity
         self._queries, self._refusals, self._stop = queries, refusals, stop
@@ -103,6 +99,8 @@ class Actions:
                 f"op: {name!r} is unknown; known: {', '.join(self._operations)}", field="op"
             )
         try:
+            if NEEDED.get(str(name)) is not Role.OWNER:  # else it depends on the job
+                self._authority.check(str(name), peer)
             return {"ok": True, **await operation(request, peer)}
         except RequestError as error:
             self._refusals.record(request, peer.user, peer.uid, error)
@@ -118,26 +116,39 @@ class Actions:
         return {**answer, "now": self._clock.now()}
 
     async def _jobs(self, request: Request, peer: Peer) -> Answer:
-        ids = request.get("ids")
-        if ids is None:
+        shown = listing.shown_fields(request)
+        answer: Answer = {"missing": [], "now": self._clock.now()}
+        if request.get("ids") is None:
             since = self._clock.now() - KEPT_S if request.get("all") else None
-            jobs = self._board.jobs(ended_since=since)
-            return {"jobs": jobs, "missing": [], "now": self._clock.now()}
-        wanted = _numbers(request, "ids")
-        found = await self._find(wanted)
-        return {
-            "jobs": [found[job] for job in wanted if job in found],
-            "missing": [job for job in wanted if job not in found],
-            "now": self._clock.now(),
-        }
+            entries = self._board.entries(ended_since=since)
+            infos = (
+                self._visible(self._board.info(entry, shown), entry.uid, peer) for entry in entries
+            )
+        else:
+            wanted = _numbers(request, "ids")
+            found = await self._find(wanted, peer)
+            infos = (found[job] for job in wanted if job in found)
+            answer["missing"] = [job for job in wanted if job not in found]
+        return {**answer, **listing.of(infos, shown)}
 
-    async def _find(self, ids: Sequence[int]) -> dict[int, Mapping[str, Any]]:
-        """Jobs from the board, older ones from the database."""
-        found = {job: info for job in ids if (info := self._board.job(JobId(job))) is not None}
-        rest = [job for job in ids if job not in found]
+    def _visible(self, info: Info, owner: int, peer: Peer) -> Info:
+        """Return of a job what a peer may see."""
+        may_see = self._authority.allows("private values", peer, owner)
+        return info if may_see else without_private(info)
+
+    async def _find(self, ids: Sequence[int], peer: Peer) -> dict[int, Info]:
+        """Jobs from the board, older ones from the database, as a peer may see them."""
+        found: dict[int, Info] = {}
+        for number in ids:
+            entry = self._board.entry(JobId(number))
+            if entry is not None:
+                info = self._board.info(entry)
+                found[number] = self._visible(info, entry.uid, peer)
+        rest = [number for number in ids if number not in found]
         if rest:
             for job, summary in await self._reader.in_thread(lambda reader: reader.jobs(rest)):
-                found[job.id] = self._board.show(job, summary)
+                info = self._board.show(job, summary)
+                found[job.id] = self._visible(info, job.spec.uid, peer)
         return found
 
     async def _nodes(self, request: Request, peer: Peer) -> Answer:
@@ -169,9 +180,8 @@ class Actions:
 
     async def _why(self, request: Request, peer: Peer) -> Answer:
         job = JobId(_number(request, "id"))
-        info = (await self._find([job])).get(job)
-        if info is None:
-            raise _not_found(job)
+        await self._check_owner("why", job, peer)
+        info = (await self._find([job], peer))[job]
         now, progress = self._clock.now(), self._board.progress(job)
         try:
             text = await asyncio.wrap_future(
@@ -190,14 +200,19 @@ class Actions:
         job = None if request.get("id") is None else _number(request, "id")
         after = _number(request, "after", default=0)
         limit = None if request.get("limit") is None else _number(request, "limit")
-        lines = await self._reader.in_thread(lambda reader: reader.history(job, after, limit))
-        if job is not None and not lines and not await self._find([job]):
-            raise _not_found(job)
-        return {"events": lines}
+        if job is not None:
+            await self._check_owner("history of a job", JobId(job), peer)
+        every = job is not None or self._authority.allows("history of all jobs", peer)
+        owner = None if every else peer.uid
+        lines = await self._reader.in_thread(
+            lambda reader: reader.history(job, after, limit, owner)
+        )
+        return {"events": Objects(lines)}
 
     async def _refused(self, request: Request, peer: Peer) -> Answer:
         """Refused requests: a user's own, all of them for an operator."""
-        uid = None if peer.uid in {self._identity.uid, 0} else peer.uid
+        every = self._authority.allows("refusals of all users", peer)
+        uid = None if every else peer.uid
         return {"events": await self._reader.in_thread(lambda reader: reader.refusals(uid))}
 
     # ---------------------------------------------------------------- wait
@@ -210,7 +225,7 @@ class Actions:
             entry = self._board.entry(JobId(job))
             if entry is not None and not entry.final:
                 await waiter
-            found = (await self._find([job])).get(job)
+            found = (await self._find([job], peer)).get(job)
         finally:
             self._forget_waiter(job, waiter)
         if found is None:
@@ -248,49 +263,48 @@ class Actions:
 
     async def _cancel_one(self, job: JobId, peer: Peer) -> Answer:
         try:
-            await self._authorise(job, peer)
-            await self._ask_of(job, peer, events.JobCancelled(job, peer.user))
+            await self._authorise("cancel", job, peer)
+            await self._ask_of("cancel", job, peer, events.JobCancelled(job, peer.user))
         except RequestError as error:
             return {"id": job, "ok": False, "error": str(error)}
         return {"id": job, "ok": True}
 
     async def _hold(self, request: Request, peer: Peer) -> Answer:
-        job = await self._authorise(JobId(_number(request, "id")), peer)
-        return await self._ask_of(job, peer, events.JobHeld(job, peer.user))
+        job = await self._authorise("hold", JobId(_number(request, "id")), peer)
+        return await self._ask_of("hold", job, peer, events.JobHeld(job, peer.user))
 
     async def _release(self, request: Request, peer: Peer) -> Answer:
-        job = await self._authorise(JobId(_number(request, "id")), peer)
-        return await self._ask_of(job, peer, events.JobReleased(job, peer.user))
+        job = await self._authorise("release", JobId(_number(request, "id")), peer)
+        return await self._ask_of("release", job, peer, events.JobReleased(job, peer.user))
 
     async def _suspend(self, request: Request, peer: Peer) -> Answer:
-        job = await self._authorise(JobId(_number(request, "id")), peer)
-        return await self._ask_of(job, peer, events.JobSuspended(job, peer.user))
+        job = await self._authorise("suspend", JobId(_number(request, "id")), peer)
+        return await self._ask_of("suspend", job, peer, events.JobSuspended(job, peer.user))
 
     async def _resume_job(self, request: Request, peer: Peer) -> Answer:
-        job = await self._authorise(JobId(_number(request, "id")), peer)
-        return await self._ask_of(job, peer, events.JobResumed(job, peer.user))
+        job = await self._authorise("resume_job", JobId(_number(request, "id")), peer)
+        return await self._ask_of("resume_job", job, peer, events.JobResumed(job, peer.user))
 
     async def _requeue(self, request: Request, peer: Peer) -> Answer:
-        job = await self._authorise(JobId(_number(request, "id")), peer)
-        return await self._ask_of(job, peer, events.JobRequeued(job, peer.user))
+        job = await self._authorise("requeue", JobId(_number(request, "id")), peer)
+        return await self._ask_of("requeue", job, peer, events.JobRequeued(job, peer.user))
 
     async def _resize(self, request: Request, peer: Peer) -> Answer:
-        job = await self._authorise(JobId(_number(request, "id")), peer)
+        job = await self._authorise("resize", JobId(_number(request, "id")), peer)
         release = self._places(request.get("release") or [])
         size = _number(request, "size", default=0)
-        return await self._ask_of(job, peer, events.ResizeRequested(job, size, release, peer.user))
+        return await self._ask_of(
+            "resize", job, peer, events.ResizeRequested(job, size, release, peer.user)
+        )
 
     async def _drain(self, request: Request, peer: Peer) -> Answer:
-        self._operator(peer)
         reason = str(request.get("reason") or "")
         return await self._ask(events.NodeDrained(_node(request), reason))
 
     async def _resume(self, request: Request, peer: Peer) -> Answer:
-        self._operator(peer)
         return await self._ask(events.NodeResumed(_node(request)))
 
     async def _remove(self, request: Request, peer: Peer) -> Answer:
-        self._operator(peer)
         node = _node(request)
         if self._hub.node_connected(node):
             raise RequestError(
@@ -301,7 +315,6 @@ class Actions:
         return answer
 
     async def _stop_server(self, request: Request, peer: Peer) -> Answer:
-        self._operator(peer)
         asyncio.get_running_loop().call_later(0.05, self._stop)
         return {"pid": self._identity.pid}
 
@@ -326,35 +339,37 @@ class Actions:
             raise RequestError(answer.refusal, kind="refused")
         return {"message": answer.message}
 
-    async def _ask_of(self, job: JobId, peer: Peer, event: UserEvent) -> Answer:
+    async def _ask_of(self, operation: str, job: JobId, peer: Peer, event: UserEvent) -> Answer:
         """Ask about a job; one that has ended since it was looked up is told as such."""
         try:
             return await self._ask(event)
         except RequestError:
-            await self._authorise(job, peer)
+            await self._authorise(operation, job, peer)
             raise
 
-    async def _authorise(self, job: JobId, peer: Peer) -> JobId:
-        """Let only its owner and operators act on a job, and nobody on one that has ended."""
+    async def _authorise(self, operation: str, job: JobId, peer: Peer) -> JobId:
+        """Let only those act on a job who may, and nobody on one that has ended."""
+        state = await self._check_owner(operation, job, peer)
+        if state in FINAL_STATES:
+            # The core has closed its books and would say that there is no such job.
+            raise RequestError(f"job {job} has already ended ({state})", kind="refused", field="id")
+        return job
+
+    async def _check_owner(self, operation: str, job: JobId, peer: Peer) -> str:
+        """Check that a peer may do this to a job, wherever it is known; return its state.
+
+        A job may be in the database and not on the status board: it ended long ago.
+        """
         entry = self._board.entry(job)
-        if entry is not None and peer.uid not in {entry.uid, self._identity.uid, 0}:
-            raise RequestError(f"job {job} belongs to {entry.info['user']}", kind="refused")
-        if entry is not None and not entry.final:
-            return job
         if entry is not None:
-            state = entry.info["state"]
+            owner, user, state = entry.uid, entry.info["user"], str(entry.info["state"])
         elif found := await self._reader.in_thread(lambda reader: reader.jobs([job])):
-            if not found[0][0].final:
-                return job  # just submitted: the board is a moment behind
-            state = found[0][0].state
+            spec = found[0][0].spec
+            owner, user, state = spec.uid, spec.user, found[0][0].state.value
         else:
             raise _not_found(job)
-        # The core has closed its books and would say that there is no such job.
-        raise RequestError(f"job {job} has already ended ({state})", kind="refused", field="id")
-
-    def _operator(self, peer: Peer) -> None:
-        if peer.uid not in {self._identity.uid, 0}:
-            raise RequestError("only an operator may do this", kind="refused")
+        self._authority.check(operation, peer, owner, f"job {job} belongs to {user}")
+        return state
 
     def _places(self, places: Any) -> ProcessorMap:
         """``["n2", "n1/0"]`` as processors."""

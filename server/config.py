@@ -6,6 +6,7 @@ import difflib
 import ipaddress
 import math
 import os
+import pwd
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -84,6 +85,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     beat_interval_s: float = 2.0
     #: A change waits this long while another process has the job database locked.
     database_timeout_s: float = 10.0
+    #: Names of users who may act on everybody's jobs and drain nodes.
+    operators: tuple[str, ...] = ()
     #: Check every invariant after every event.
     debug: bool = False
 
@@ -98,6 +101,11 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         """Folder of sockets, addresses and pid files."""
         text = self.run_dir or os.environ.get("PLIANT_RUN_DIR")
         return Path(text).expanduser().absolute() if text else self.state / "run"
+
+    @property
+    def operator_uids(self) -> frozenset[int]:
+        """User ids of the operators."""
+        return frozenset(pwd.getpwnam(name).pw_uid for name in self.operators)
 
     @property
     def checkpoint_folder(self) -> Path:
@@ -236,7 +244,16 @@ def _check_values(config: Config) -> None:
         raise ConfigError(f"transport: expected ofi or ucx, got {config.transport}")
     if not re.fullmatch(r"[^\s/]{0,15}", config.interface):
         raise ConfigError(f"interface: {config.interface!r} is no name of a network interface")
+    _check_operators(config.operators)
     _check_listen(config.listen)
+
+
+def _check_operators(names: Sequence[str]) -> None:
+    for name in names:
+        try:
+            pwd.getpwnam(name)
+        except (KeyError, ValueError, UnicodeError):
+            raise ConfigError(f"operators: there is no user {name!r:.80}") from None
 
 
 def _check_listen(listen: str) -> None:

@@ -20,6 +20,7 @@ from pliant.protos.files import write_whole
 from pliant.server.accept import Accept
 from pliant.server.actions import Actions, Identity
 from pliant.server.app_service import AppService
+from pliant.server.authorisation import Authority
 from pliant.server.board import KEPT_S, Board
 from pliant.server.checkpoints import CheckpointFolders
 from pliant.server.clock import CLOCK_KEY, resumed
@@ -288,7 +289,6 @@ class House:
             started=self._clock.now(),
             address=self.address,
             version=importlib.metadata.version("pliant"),
-            uid=os.geteuid(),
         )
         actions = Actions(
             self._execute,
@@ -301,5 +301,6 @@ class House:
             hub=self._hub,
             queries=self._queries,
             refusals=Refusals(self._writer, self._clock),
+            authority=Authority(os.geteuid(), self._config.operator_uids),
         )
         return Accept(self._config.run / "server.sock", actions)

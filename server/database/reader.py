@@ -145,9 +145,16 @@ class Reader:
         }
 
     def history(
-        self, job: int | None, after: int = 0, limit: int | None = None
+        self,
+        job: int | None,
+        after: int = 0,
+        limit: int | None = None,
+        owner: int | None = None,
     ) -> list[dict[str, Any]]:
         """Lines of history, oldest first; of all jobs and nodes when no job is named.
+
+        With the uid of an ``owner``, lines of the jobs of others are left out, and all refusals:
+        they are of no job, and name the program and the folder that a user asked for.
 
         One answer holds ``HISTORY_MOST`` lines at most: those that follow ``after``, or the newest
         if neither ``after`` nor ``limit`` is given.
@@ -159,6 +166,10 @@ class Reader:
         query = select(table).where(table.c.seq > after).order_by(order).limit(most)
         if job is not None:
             query = query.where(table.c.job == job)
+        if owner is not None:
+            own = select(tables.job.c.id).where(tables.job.c.uid == owner)
+            query = query.where(table.c.job.is_(None) | table.c.job.in_(own))
+            query = query.where(table.c.kind != REFUSED)
         rows = self._rows(query)
         if newest:
             rows.reverse()

@@ -6,14 +6,15 @@ import asyncio
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from pliant.core.events import NodeRegistered
 from pliant.core.ids import NodeName
 from pliant.core.limits import Limits
-from pliant.server.actions import Actions, Identity, Peer
+from pliant.server.actions import Actions
+from pliant.server.authorisation import Peer
 from serverkit.scripted import Shell
 
 ANN = Peer(1000, "ann")
@@ -24,21 +25,6 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
     shell = Shell(tmp_path, "fcfs", Limits())
     yield shell
     shell.close()
-
-
-def make_actions(shell: Shell) -> Actions:
-    return Actions(
-        shell.execute,
-        shell.board,
-        shell.reader,
-        shell._submissions,
-        shell.clock,
-        Identity(1, 1, 0.0, "", "", 999),
-        stop=lambda: None,
-        hub=shell.hub,
-        queries=cast(Any, None),
-        refusals=cast(Any, None),
-    )
 
 
 class Gate:
@@ -68,7 +54,7 @@ def test_looking_up_a_job_that_has_left_the_status_board(
 ) -> None:
     gate = Gate(shell.reader.jobs)
     monkeypatch.setattr(shell.reader, "jobs", gate)
-    actions = make_actions(shell)
+    actions = shell.actions()
 
     async def scenario() -> dict[str, Any]:
         slow = asyncio.ensure_future(actions.act({"op": "cancel", "ids": [5]}, ANN))
@@ -86,7 +72,7 @@ def test_looking_up_a_submission_that_was_sent_twice(
     number = shell.submit(key="once")
     gate = Gate(shell.reader.job_with_key)
     monkeypatch.setattr(shell.reader, "job_with_key", gate)
-    actions = make_actions(shell)
+    actions = shell.actions()
     job = {"argv": ["true"], "cwd": "/tmp", "key": "once"}
 
     async def scenario() -> dict[str, Any]:

@@ -20,7 +20,9 @@ from pliant.core.limits import Limits
 from pliant.core.scheduling import Plan
 from pliant.protos import app_pb2, node_pb2
 from pliant.server import execute
+from pliant.server.actions import Actions, Identity
 from pliant.server.app_service import AppService
+from pliant.server.authorisation import Authority
 from pliant.server.board import Board
 from pliant.server.clock import HybridClock
 from pliant.server.credence import Credence
@@ -35,6 +37,7 @@ from pliant.server.node_service import Greeting, NodeService
 from pliant.server.numbers import Numbers
 from pliant.server.planner import Planner
 from pliant.server.remove import Remove
+from pliant.server.refusals import Refusals
 from pliant.server.streams import AppSession, Hub, Stream
 from pliant.server.submissions import Submissions
 from pliant.server.tally import Tally
@@ -80,6 +83,14 @@ class RecordingPlanner(Planner):
         assert isinstance(result, PlanReady), result
         self.plans.append((order.view.now, result.plan))
         return result
+
+
+class NoQueries:
+    """Stands in for the strategy's thread: every query gets the same answer."""
+
+    async def answer(self, *_: object) -> dict[str, Any]:
+        """Say nothing."""
+        return {}
 
 
 class Shell:
@@ -188,6 +199,22 @@ class Shell:
         """Submit a job as the users' socket does."""
         raw = {"argv": ["true"], "cwd": "/tmp", **request}
         return asyncio.run(self._submissions.submit(raw, "ann", 1000))
+
+    def actions(self, *, operators: Iterable[int] = ()) -> Actions:
+        """What users may ask for, of a server that runs as the user 999."""
+        return Actions(
+            self.execute,
+            self.board,
+            self.reader,
+            self._submissions,
+            self.clock,
+            Identity(pid=1, generation=1, started=0.0, address="", version=""),
+            stop=lambda: None,
+            hub=self.hub,
+            queries=cast(Any, NoQueries()),
+            refusals=Refusals(self._writer, self.clock),
+            authority=Authority(999, frozenset(operators)),
+        )
 
     def session(self, job: int, run: int) -> AppSession:
         """A session of an application."""

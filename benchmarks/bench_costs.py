@@ -1,0 +1,196 @@
+"""What grows with the work: start of commands, registration of nodes, long lists of jobs.
+
+*commands*: processor time (user and system, of the whole process) of each command over that of a
+bare interpreter, and the wall time, both the smallest of ``RUNS``; ``jobsub`` and ``jobstat`` speak
+to a server. *registered*: from the first registration to the last welcome of so many nodes, one
+after the other, all by one process that speaks the protocol of their controllers
+(`apps/nodes.py`). *jobstat*: the whole process, with so many held jobs; *delay*: the longest that a
+`ping` waited on another connection meanwhile.
+
+Budgets (DESIGN 13): jobsub 45 ms, jobstat 40 ms, any --help 60 ms over the bare interpreter;
+jobstat with 10,000 / 50,000 jobs 150 / 400 ms, no other request delayed by more than 20 ms.
+
+``python benchmarks/bench_costs.py [commands] [nodes] [jobs]``
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from bench_kit import APPS, folders
+
+from pliant.client.connection import Connection
+
+RUNS = 15
+NODES = (250, 500, 1000)
+JOBS = (10_000, 50_000)
+HELP = (
+    *((name,) for name in ("jobsub", "jobstat", "nodestat", "jobdel", "jobctl", "pliant")),
+    *(
+        ("pliant", name)
+        for name in ("up", "down", "demo", "gantt", "node", "server", "nodectl", "simulate")
+    ),
+    ("pliant", "experiment"),
+)
+BIN = Path(sys.executable).parent
+
+
+def cost(words: Sequence[str], runs: int = RUNS) -> tuple[float, float]:
+    """Return the milliseconds of processor time and of wall time of a process, smallest of all."""
+    best = [float("inf"), float("inf")]
+    for _ in range(runs):
+        before, began = _spent(), time.perf_counter()
+        subprocess.run(words, stdout=subprocess.DEVNULL, check=True)
+        best = [
+            min(best[0], 1e3 * (_spent() - before)),
+            min(best[1], 1e3 * (time.perf_counter() - began)),
+        ]
+    return best[0], best[1]
+
+
+def _spent() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+@contextmanager
+def server(base: Path) -> Iterator[Path]:
+    """Run a server with folders of its own; yield the folder of its sockets."""
+    command = [sys.executable, "-m", "pliant.server", "--strategy", "fcfs"]
+    with (
+        (base / "server.log").open("wb") as log,
+        subprocess.Popen(command, stdout=log, stderr=log) as process,
+    ):
+        try:
+            run = base / "run"
+            while not (run / "server.address").exists():
+                if process.poll() is not None:
+                    raise SystemExit((base / "server.log").read_text())
+                time.sleep(0.05)
+            yield run
+        finally:
+            process.terminate()
+
+
+@contextmanager
+def nodes(base: Path, number: int) -> Iterator[tuple[str, float]]:
+    """Register so many nodes; yield what their process says and the seconds that it took."""
+    address = (base / "run" / "server.address").read_text().strip()
+    command = [sys.executable, str(APPS / "nodes.py"), address]
+    command += [str(base / "state" / "node.secret"), str(number)]
+    began = time.perf_counter()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            yield process.stdout.readline(), time.perf_counter() - began
+        finally:
+            process.kill()
+
+
+def commands() -> None:
+    """Measure how long commands take to start."""
+    bare_cpu, bare_wall = cost([sys.executable, "-c", "pass"])
+    print(f"bare interpreter: {bare_cpu:.0f} ms processor time, {bare_wall:.0f} ms")
+    for words in HELP:
+        cpu, wall = cost([str(BIN / words[0]), *words[1:], "--help"])
+        print(
+            f"{' '.join(words):18} --help: {cpu:4.0f} ms processor time, {cpu - bare_cpu:4.0f} "
+            f"over bare; {wall:4.0f} ms, {wall - bare_wall:4.0f} over bare (60)"
+        )
+    with folders() as base, server(base), nodes(base, 1):
+        for words, budget in (
+            (["jobsub", "--hold", "true"], 45),
+            (["jobstat"], 40),
+        ):
+            cpu, wall = cost([str(BIN / words[0]), *words[1:]])
+            print(f"{words[0]:8}: {cpu:4.0f} ms processor time; {wall:4.0f} ms (budget {budget})")
+
+
+def registered() -> None:
+    """Measure how long many nodes take to register."""
+    for number in NODES:
+        with folders() as base, server(base), nodes(base, number) as (said, seconds):
+            print(f"{number:5} nodes registered after {seconds:.2f} s ({said.strip()})")
+
+
+def jobs() -> None:
+    """Measure a list of many jobs, and what others wait for it."""
+    with folders() as base, server(base) as run, nodes(base, 1):
+        stored = 0
+        with Connection(str(run)) as link:
+            for number in JOBS:
+                _submit(run, number - stored)
+                stored = number
+                _settle(link)
+                _list_jobs(run, number)
+
+
+def _submit(run: Path, number: int) -> None:
+    def some(count: int) -> None:
+        job = {"argv": ["/bin/true"], "cwd": "/tmp", "hold": True, "env": {}}
+        with Connection(str(run)) as link:
+            for _ in range(count):
+                link.request("submit", job=job)
+
+    threads = [threading.Thread(target=some, args=(number // 16,)) for _ in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def _settle(link: Connection) -> None:
+    """Wait until the server has nothing left to do of the submissions."""
+    quiet = 0
+    while quiet < 20:
+        began = time.perf_counter()
+        link.request("ping")
+        quiet = quiet + 1 if time.perf_counter() - began < 0.01 else 0
+        time.sleep(0.05)
+
+
+def _list_jobs(run: Path, number: int) -> None:
+    waits, stop = [0.0], threading.Event()
+
+    def ping() -> None:
+        with Connection(str(run)) as link:
+            while not stop.is_set():
+                began = time.perf_counter()
+                link.request("ping")
+                waits.append(time.perf_counter() - began)
+                time.sleep(0.001)
+
+    alone = threading.Thread(target=ping)
+    alone.start()
+    time.sleep(1.0)
+    idle, waits[:] = max(waits), [0.0]
+    cpu, wall = cost([str(BIN / "jobstat")], runs=7)
+    stop.set()
+    alone.join()
+    ordered = sorted(waits)
+    print(
+        f"jobstat with {number} jobs: {wall:.0f} ms ({cpu:.0f} ms processor time of the command); "
+        f"a ping meanwhile: {1e3 * ordered[-1]:.1f} ms at most, 99 %: "
+        f"{1e3 * ordered[int(0.99 * (len(ordered) - 1))]:.1f} ms (before: {1e3 * idle:.1f} ms)"
+    )
+
+
+def main(words: Sequence[str]) -> int:
+    """Run the parts that are named, or all."""
+    parts = {"commands": commands, "nodes": registered, "jobs": jobs}
+    for name in words or parts:
+        parts[name]()
+    return 0
+
+
+if __name__ == "__main__":
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # as installed: see bench_kit
+    raise SystemExit(main(sys.argv[1:]))

@@ -1,0 +1,169 @@
+"""Each operation on the users' socket, asked for in each role; nothing is allowed by default."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pliant.core.events import NodeRegistered
+from pliant.core.ids import JobId, NodeName
+from pliant.core.limits import Limits
+from pliant.server.actions import Actions
+from pliant.server.answers import pieces
+from pliant.server.authorisation import NEEDED, Authority, Peer, Role
+from pliant.server.config import ConfigError, check_config
+from pliant.server.requests import RequestError
+from serverkit.scripted import Shell
+
+#: Submissions of `Shell` are of the user 1000, its server runs as the user 999.
+PEERS = {
+    Role.USER: Peer(2000, "bob"),
+    Role.OWNER: Peer(1000, "ann"),
+    Role.OPERATOR: Peer(3000, "olga"),
+    Role.ADMINISTRATOR: Peer(999, "server"),
+}
+SECRET = "/home/ann/secret"
+
+#: A request of each operation on job 1 or node n1, and the lowest role that may make it.
+REQUESTS: Mapping[str, tuple[dict[str, Any], Role]] = {
+    "submit": ({"job": {"argv": ["true"], "cwd": "/tmp"}}, Role.USER),
+    "query": ({"job": {"argv": ["true"], "cwd": "/tmp"}}, Role.USER),
+    "jobs": ({"ids": [1]}, Role.USER),
+    "nodes": ({}, Role.USER),
+    "ping": ({}, Role.USER),
+    "wait": ({"id": 1}, Role.USER),
+    "history": ({"id": 1}, Role.OWNER),
+    "refusals": ({}, Role.USER),
+    "why": ({"id": 1}, Role.OWNER),
+    "cancel": ({"ids": [1]}, Role.OWNER),
+    "hold": ({"id": 1}, Role.OWNER),
+    "release": ({"id": 1}, Role.OWNER),
+    "suspend": ({"id": 1}, Role.OWNER),
+    "resume_job": ({"id": 1}, Role.OWNER),
+    "requeue": ({"id": 1}, Role.OWNER),
+    "resize": ({"id": 1, "size": 2}, Role.OWNER),
+    "drain": ({"node": "n1"}, Role.OPERATOR),
+    "resume": ({"node": "n1"}, Role.OPERATOR),
+    "remove": ({"node": "n1"}, Role.ADMINISTRATOR),
+    "stop": ({}, Role.ADMINISTRATOR),
+}
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Iterator[Shell]:
+    shell = Shell(tmp_path, "fcfs", Limits())
+    shell.register([NodeRegistered(NodeName("n1"), 4)])
+    shell.submit(argv=["/bin/true", SECRET], cwd=SECRET, stdout=f"{SECRET}/out", hold=True)
+    shell.turn()
+    yield shell
+    shell.close()
+
+
+@pytest.fixture(params=["on the status board", "in the database only"])
+def actions(shell: Shell, request: pytest.FixtureRequest) -> Actions:
+    if request.param == "in the database only":
+        shell.board._jobs.pop(JobId(1))
+        shell.board._open.pop(JobId(1))
+    return shell.actions(operators=[3000])
+
+
+def refused(actions: Actions, operation: str, fields: Mapping[str, Any], peer: Peer) -> bool:
+    """Return whether a request is refused because of who makes it."""
+
+    async def ask() -> dict[str, Any]:
+        # What passes the check is handed to the core, which does not run here.
+        return await asyncio.wait_for(actions.act({"op": operation, **fields}, peer), 0.2)
+
+    try:
+        answer = asyncio.run(ask())
+    except TimeoutError:
+        return False
+    except RequestError as error:
+        return "belongs to" in str(error) or "may do this" in str(error)
+    return any("belongs to" in result.get("error", "") for result in answer.get("results", ()))
+
+
+def test_each_operation_has_a_role_and_a_test(shell: Shell) -> None:
+    operations = set(shell.actions()._operations)
+    assert operations == set(REQUESTS)
+    assert operations <= set(NEEDED)
+
+
+@pytest.mark.parametrize("role", Role, ids=lambda role: role.name.lower())
+@pytest.mark.parametrize("operation", REQUESTS)
+def test_an_operation_in_a_role(actions: Actions, operation: str, role: Role) -> None:
+    fields, lowest = REQUESTS[operation]
+    assert refused(actions, operation, fields, PEERS[role]) == (role < lowest)
+
+
+def test_nobody_may_do_what_is_not_in_the_table() -> None:
+    for peer in PEERS.values():
+        assert not Authority(999).allows("fly", peer, owner=peer.uid)
+
+
+def test_root_is_an_administrator_and_nobody_owns_a_job_without_owner() -> None:
+    assert Authority(999).role(Peer(0, "root")) is Role.ADMINISTRATOR
+    assert Authority(999).role(Peer(1000, "ann"), owner=None) is Role.USER
+
+
+def answer(actions: Actions, peer: Peer, **request: Any) -> dict[str, Any]:
+    made = asyncio.run(actions.act(request, peer))
+    result: dict[str, Any] = json.loads(b"".join(pieces(made)))
+    return result
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        {"op": "jobs", "ids": [1]},
+        {"op": "jobs"},
+        {"op": "jobs", "all": True},
+        {"op": "jobs", "fields": ["id", "cwd", "command", "stdout", "progress"]},
+        {"op": "jobs", "fields": ["id", "cwd", "command"]},
+        {"op": "history"},
+    ],
+    ids=str,
+)
+def test_others_do_not_see_arguments_and_folders(shell: Shell, request_: dict[str, Any]) -> None:
+    actions = shell.actions(operators=[3000])
+    assert SECRET not in json.dumps(answer(actions, PEERS[Role.USER], **request_))
+    if request_["op"] == "jobs":
+        for role in (Role.OWNER, Role.OPERATOR, Role.ADMINISTRATOR):
+            assert SECRET in json.dumps(answer(actions, PEERS[role], **request_))
+
+
+def test_history_shows_the_own_jobs_and_nodes(shell: Shell) -> None:
+    actions = shell.actions(operators=[3000])
+    jobs = {
+        role: {event["job"] for event in answer(actions, peer, op="history")["events"]}
+        for role, peer in PEERS.items()
+    }
+    assert jobs == {
+        Role.USER: {None},
+        Role.OWNER: {None, 1},
+        Role.OPERATOR: {None, 1},
+        Role.ADMINISTRATOR: {None, 1},
+    }
+
+
+def test_others_do_not_see_what_was_refused(shell: Shell) -> None:
+    actions = shell.actions(operators=[3000])
+    job = {"argv": ["/bin/true"], "cwd": SECRET, "sizes": "999"}
+    with pytest.raises(RequestError):
+        answer(actions, PEERS[Role.OWNER], op="submit", job=job)
+    wait_until(lambda: bool(shell.reader.refusals(None)), what="the record of the refusal")
+    for operation in ("refusals", "history"):
+        assert SECRET not in json.dumps(answer(actions, PEERS[Role.USER], op=operation))
+        assert SECRET in json.dumps(answer(actions, PEERS[Role.OPERATOR], op=operation))
+    assert SECRET in json.dumps(answer(actions, PEERS[Role.OWNER], op="refusals"))
+
+
+def test_operators_are_users_of_this_machine() -> None:
+    assert check_config({"operators": ["root"]}).operator_uids == {0}
+    with pytest.raises(ConfigError, match="operators: there is no user 'nobody-here'"):
+        check_config({"operators": ["nobody-here"]})

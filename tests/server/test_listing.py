@@ -1,0 +1,105 @@
+"""Long lists of jobs: made in pieces, between which others are served."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pliant.core.limits import Limits
+from pliant.server.accept import Accept
+from pliant.server.answers import OBJECTS_AT_ONCE, Objects, pieces
+from pliant.server.authorisation import Peer
+from pliant.server.board import Board
+from pliant.server.program import Summary
+from serverkit.scripted import Shell
+
+from .test_board import job
+
+ANN = Peer(1000, "ann")
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Iterator[Shell]:
+    shell = Shell(tmp_path, "fcfs", Limits())
+    yield shell
+    shell.close()
+
+
+def fill(board: Board, jobs: int) -> None:
+    for number in range(1, jobs + 1):
+        made = job(number)
+        board.put_summary(made.id, Summary("out", "/", "true"))
+        board.put_jobs([made])
+
+
+def ask(shell: Shell, **request: Any) -> dict[str, Any]:
+    answer: dict[str, Any] = json.loads(
+        b"".join(pieces(asyncio.run(shell.actions().act(request, ANN))))
+    )
+    return answer
+
+
+def test_an_answer_in_pieces_is_the_same_answer() -> None:
+    jobs = [{"id": number, "name": f"jöb\udc80{number}"} for number in range(1000)]
+    answer = {"ok": True, "jobs": Objects(iter(jobs)), "now": 1.5, "none": Objects([])}
+    made = list(pieces(answer))
+    assert len(made) > 1000 / OBJECTS_AT_ONCE
+    assert json.loads(b"".join(made)) == {"ok": True, "jobs": jobs, "now": 1.5, "none": []}
+    assert b"".join(made).count(b"\n") == 1
+    assert json.loads(b"".join(pieces({"jobs": Objects([1])}))) == {"jobs": [1]}
+
+
+def test_rows_hold_the_values_that_were_named(shell: Shell) -> None:
+    fill(shell.board, 3)
+    full = ask(shell, op="jobs")["jobs"]
+    for fields in (["id", "state", "name"], ["id", "progress", "memory_bytes"], ["id", "unknown"]):
+        answer = ask(shell, op="jobs", fields=fields)
+        assert answer["fields"] == fields
+        assert answer["rows"] == [[info.get(name) for name in fields] for info in full]
+
+
+@pytest.mark.parametrize("fields", ["id", [], ["id"], [1, 2], ["id"] * 65])
+def test_fields_must_be_names(shell: Shell, fields: Any) -> None:
+    from pliant.server.requests import RequestError
+
+    with pytest.raises(RequestError, match="fields: expected 2 to 64 names"):
+        ask(shell, op="jobs", fields=fields)
+
+
+def test_others_are_served_while_a_long_list_is_sent(shell: Shell, tmp_path: Path) -> None:
+    fill(shell.board, 20 * OBJECTS_AT_ONCE)
+    accept = Accept(tmp_path / "server.sock", shell.actions())
+
+    class Writer:
+        """Counts what is written to it."""
+
+        def __init__(self) -> None:
+            self.written: list[bytes] = []
+
+        def write(self, data: bytes) -> None:
+            self.written.append(data)
+
+        async def drain(self) -> None:
+            pass
+
+    async def scenario() -> tuple[int, int]:
+        long, short = Writer(), Writer()
+        listing = asyncio.ensure_future(
+            accept._serve_request(b'{"op":"jobs"}\n', ANN, long)  # type: ignore[arg-type]
+        )
+        while not long.written:
+            await asyncio.sleep(0)
+        await accept._serve_request(b'{"op":"ping"}\n', ANN, short)  # type: ignore[arg-type]
+        meanwhile = len(long.written)
+        await listing
+        assert json.loads(b"".join(short.written))["ok"]
+        assert len(json.loads(b"".join(long.written))["jobs"]) == 20 * OBJECTS_AT_ONCE
+        return meanwhile, len(long.written)
+
+    meanwhile, in_all = asyncio.run(scenario())
+    assert meanwhile < in_all / 2, "the ping waited for the list"
