@@ -19,6 +19,7 @@ from pliant.server.authorisation import NEEDED, Authority, Peer, Role
 from pliant.server.config import ConfigError, check_config
 from pliant.server.requests import RequestError
 from serverkit.scripted import Shell
+from testkit import wait_until
 
 #: Submissions of `Shell` are of the user 1000, its server runs as the user 999.
 PEERS = {
@@ -60,6 +61,8 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
     shell.register([NodeRegistered(NodeName("n1"), 4)])
     shell.submit(argv=["/bin/true", SECRET], cwd=SECRET, stdout=f"{SECRET}/out", hold=True)
     shell.turn()
+    # What binds nobody is stored behind the server's back.
+    wait_until(lambda: bool(shell.reader.history(1)), what="the history of the job")
     yield shell
     shell.close()
 
