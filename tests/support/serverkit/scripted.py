@@ -36,8 +36,8 @@ from pliant.server.launch import Surroundings
 from pliant.server.node_service import Greeting, NodeService
 from pliant.server.numbers import Numbers
 from pliant.server.planner import Planner
-from pliant.server.remove import Remove
 from pliant.server.refusals import Refusals
+from pliant.server.remove import Remove
 from pliant.server.streams import AppSession, Hub, Stream
 from pliant.server.submissions import Submissions
 from pliant.server.tally import Tally
