@@ -61,10 +61,6 @@ class Volume(ABC):
     def messages(self) -> int:
         """Pairs of different processes and ranges between them; long ones are cut further."""
 
-    def estimated_s(self, bytes_per_s: float) -> float:
-        """Seconds that it takes at a bandwidth, as ``Costs`` knows it of the moves before."""
-        return seconds_of(self.bytes_moved, bytes_per_s)
-
 
 def seconds_of(bytes_moved: int, bytes_per_s: float) -> float:
     """Seconds that moving so much takes; 0: the bandwidth is not known."""

@@ -32,7 +32,6 @@ from pliant.core.jobs import Job
 from pliant.core.limits import Limits
 from pliant.core.nodes import Node
 from pliant.core.policy import NegotiationPolicy
-from pliant.core.processors import count
 from pliant.core.state import State
 from pliant.core.timers import TimerKind
 
@@ -217,10 +216,6 @@ class Core:
     def next_resize(self) -> int:
         """The number of the next resize; must be restored after a restart."""
         return self._state.next_resize
-
-    def usable_total(self) -> int:
-        """Processors of nodes where work may start."""
-        return count(self._state.usable())
 
     def largest(self) -> int:
         """Processors of all known nodes but spare ones: no job can ever have more."""

@@ -38,6 +38,8 @@ class JobClass(StrEnum):
     MOLDABLE = "moldable"
     #: The system, while it runs: the program has registered with a range of sizes.
     MALLEABLE = "malleable"
+    #: Its program, which asks for every change (``@malleable(evolving=True)``).
+    EVOLVING = "evolving"
 
 
 class JobType(StrEnum):
@@ -348,9 +350,9 @@ class Job:
 
     @property
     def job_class(self) -> JobClass:
-        """Rigid, moldable or malleable."""
+        """Who fixes the size of this run, as far as is known yet."""
         if self.malleable and not self.sizes.fixed:
-            return JobClass.MALLEABLE
+            return JobClass.EVOLVING if self.on_request else JobClass.MALLEABLE
         return JobClass.RIGID if self.spec.sizes.fixed else JobClass.MOLDABLE
 
     @property

@@ -88,12 +88,6 @@ class IllegalStepError(Exception):
         )
 
 
-def check_step(job: int, start: JobState, finish: JobState, story: Sequence[str]) -> None:
-    """Raise IllegalStepError unless the table holds the step."""
-    if (start, finish) not in TRANSITIONS:
-        raise IllegalStepError(job, start, finish, story)
-
-
 def diagram() -> str:
     """The table as a Mermaid state diagram."""
     lines = ["stateDiagram-v2", "    [*] --> PENDING: submit", "    [*] --> HELD: submit --hold"]

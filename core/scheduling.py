@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from pliant.core.contract import Contract
 from pliant.core.ids import JobId, NodeName
-from pliant.core.processors import NONE, ProcessorMap, count
+from pliant.core.processors import ProcessorMap, count
 from pliant.core.sizes import Sizes
 from pliant.core.speedup import LINEAR, Speedup, expected_end
 from pliant.core.values import quick
@@ -178,14 +178,6 @@ class View:
     requests: tuple[JobId, ...] = ()
     #: Jobs that this strategy has suspended (``Plan.suspends``), by arrival.
     suspended: tuple[WaitingJob, ...] = ()
-
-    @property
-    def free_by_cluster(self) -> dict[str, ProcessorMap]:
-        """The free processors by cluster, in order of name."""
-        result: dict[str, ProcessorMap] = {}
-        for node in self.nodes:
-            result[node.cluster] = result.get(node.cluster, NONE) | node.processors & self.free
-        return dict(sorted(result.items()))
 
 
 @quick

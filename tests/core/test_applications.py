@@ -190,3 +190,14 @@ def test_sizes_are_fixed_at_the_first_registration(rig: Rig) -> None:
     rig.run(1, "1-8", "1-8:pow2")
     rig.register(1, "1-3")
     assert rig.job(1).sizes == parse_sizes("1-8:pow2")
+
+
+def test_a_program_that_asks_for_every_change_is_evolving(rig: Rig) -> None:
+    rig.submit(1, "1-6")
+    job = rig.job(1)
+    rig.do(
+        events.ApplicationRegistered(
+            job.id, job.run, job.epoch, job.ranks, parse_sizes("1-6"), on_request=True
+        )
+    )
+    assert job.job_class is JobClass.EVOLVING

@@ -38,7 +38,7 @@ def test_a_node_keeps_its_processors_for_ever(rig: Rig) -> None:
     back(rig, N1)
     firsts = {node.name: node.first for node in rig.core.nodes.values()}
     assert firsts == {"n1": 0, "n2": 4, "n3": 8}
-    assert (rig.core.largest(), rig.core.usable_total()) == (10, 10)
+    assert rig.core.largest() == 10
 
 
 def test_a_new_node_lets_waiting_jobs_start(rig: Rig) -> None:

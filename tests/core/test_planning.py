@@ -79,11 +79,6 @@ def test_the_view(rig: Rig) -> None:
     assert (str(running.sizes), running.resizable) == ("1-4", True)
 
 
-def test_processors_by_cluster(rig: Rig) -> None:
-    rig.do(events.NodeRegistered(NodeName("b1"), 2, "b"))
-    assert view(rig.core.state).free_by_cluster == {"b": block(8, 2), "default": block(4, 4)}
-
-
 def test_a_job_that_cannot_be_asked_counts_with_what_it_holds(rig: Rig) -> None:
     rig.ask_for(1, 2)
     (running,) = view(rig.core.state).running
