@@ -28,6 +28,7 @@ from pliant.appkit.membership import Phase
 from pliant.appkit.messages import Answer, Asked, Decision, Offer, Outcome
 from pliant.appkit.newcomer import Newcomer
 from pliant.appkit.patience import patience
+from pliant.appkit.plainwords import from_plain, to_plain
 from pliant.appkit.requests import Requests
 from pliant.appkit.resize import Belongings, Change, Executor, Report
 from pliant.appkit.restoring import Returner, find_returner
@@ -200,7 +201,7 @@ class Agent:
         self._ahead.agreed(header.ahead)
         self._member.opened = True
         serve(self._control, self._order)
-        luggage: Luggage = header.position
+        luggage: Luggage = from_plain(header.position)
         self.requests.learn(luggage.asked)
         self.insight.learn(luggage.known)
         change = Change(header.resize, header.before, self._member.size, False, True)
@@ -291,7 +292,7 @@ class Agent:
     def _execute(self, decision: Decision, position: Position) -> None:
         try:
             if decision.grows:
-                luggage = Luggage(position, self.requests.asked, self.insight.known())
+                luggage = to_plain(Luggage(position, self.requests.asked, self.insight.known()))
                 coordinator = self._coordinator
                 lost = coordinator.lost_rank if coordinator is not None else str
                 self._executor.grow(decision, luggage, self._report, lost)

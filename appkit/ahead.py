@@ -324,7 +324,8 @@ class Ahead:
         assert errand is not None
         assert draft is not None
         mine = errand.fault()
-        told = comm.allgather((mine, draft.versions, self._versions(), errand.result))
+        plain = [[piece.to_json() for piece in own] for own in errand.result or ()]
+        told = comm.allgather((mine, draft.versions, self._versions(), plain))
         fault = next((fault for fault, *_ in told if fault), "")
         versions = {version for _, *both, _ in told for version in both}
         if not fault and len(versions) > 1:
@@ -332,7 +333,7 @@ class Ahead:
         self._fault = fault if comm.rank == 0 else mine
         if not fault:
             each = zip(*(written for *_, written in told), strict=True)
-            pieces = tuple(tuple(chain(*own)) for own in each)
+            pieces = tuple(tuple(map(Piece.from_json, chain(*own))) for own in each)
             self._stock = replace(draft, pieces=pieces)
 
     def _fetch(self, stock: Stock, rank: int, size: int) -> Fetched:

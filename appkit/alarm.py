@@ -7,7 +7,6 @@ message over the old communicator. Each of them then gives the operation up and 
 reduction over the old communicator, in which all roll the growth back.
 """
 
-import pickle
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from pliant.appkit.errors import AppkitError
+from pliant.appkit.plaindata import decode, encode
 
 #: Of the message over the old communicator: above those of data (see `census.REBALANCE_TAG`).
 _TAG = 32_001
@@ -140,8 +140,8 @@ def _until_done(
 def bcast(comm: MPI.Intracomm, value: Any) -> Any:
     """Broadcast an object from rank 0; collective over all, with the errors of `wait`."""
     if comm.rank != 0:
-        return pickle.loads(_receive(comm, 0))
-    data = pickle.dumps(value)
+        return decode(_receive(comm, 0))[0]
+    data = encode([value])
     _send(comm, data, range(1, comm.size))
     return value
 
@@ -150,9 +150,9 @@ def allgather(comm: MPI.Intracomm, value: Any) -> list[Any]:
     """Gather an object of each rank on all; collective over all, with the errors of `wait`."""
     every: list[Any] = []
     if comm.rank != 0:
-        _send(comm, pickle.dumps(value), [0])
+        _send(comm, encode([value]), [0])
     else:
-        every = [value, *(pickle.loads(_receive(comm, rank)) for rank in range(1, comm.size))]
+        every = [value, *(decode(_receive(comm, rank))[0] for rank in range(1, comm.size))]
     found: list[Any] = bcast(comm, every)
     return found
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pliant.appkit.control import Lines
+from pliant.appkit.join_protocol import NUMBERS, join_mismatch
 
 #: Before the secret is shown a line may be so long, and nothing but one line is read.
 GREETING_BYTES = 4096
@@ -28,6 +29,8 @@ class Greeting:
     resize: int
     rank: int
     secret: bytes = field(repr=False)
+    #: Why this version cannot be in one job with it; empty: it can.
+    mismatch: str = ""
 
     @classmethod
     def read(cls, message: dict[str, Any]) -> "Greeting":
@@ -39,7 +42,9 @@ class Greeting:
         secret = message.get("secret")
         if not isinstance(secret, str):
             raise ValueError("a greeting has a secret")
-        return cls(_number(message, "resize"), _number(message, "rank"), secret.encode())
+        resize, rank = _number(message, "resize"), _number(message, "rank")
+        numbers = (message.get(name) for name in ("protocol", "oldest_reader"))
+        return cls(resize, rank, secret.encode(), join_mismatch(f"joining rank {rank}", *numbers))
 
     def shows(self, secret: str) -> bool:
         """Whether it knows this secret."""
@@ -85,7 +90,8 @@ class Guest:
     def admit(self, size: int, once: list[bytes]) -> None:
         """Welcome a newcomer to ``size`` processes with the results of ``job.once``."""
         self.lines.limit = MESSAGE_BYTES
-        self.tell(size=size, once=[base64.b64encode(data).decode() for data in once])
+        results = [base64.b64encode(data).decode() for data in once]
+        self.tell(**NUMBERS, size=size, once=results)
 
     def tell(self, **message: Any) -> None:
         """Send; who is gone is noticed by the next read."""

@@ -1,6 +1,5 @@
 """The handle that a malleable program works with."""
 
-import pickle
 import sys
 from collections.abc import Callable, Iterator
 from types import FunctionType
@@ -20,6 +19,7 @@ from pliant.appkit.leaving_loops import REMEDY, left_alone, waiting_for_others
 from pliant.appkit.loops import Loops, Position
 from pliant.appkit.membership import Phase
 from pliant.appkit.plaindata import decode, encode
+from pliant.appkit.plainwords import pack_word, unpack_word
 from pliant.appkit.registrar import Registrar
 from pliant.appkit.requests import Request
 from pliant.appkit.resize import Belongings, Change
@@ -413,7 +413,7 @@ class Job(Catalogue):
         """Tell all what rank 0 says. Nothing, as nearly always, costs one small Bcast."""
         raw = self._member.raw
         assert raw is not None
-        text = pickle.dumps(word) if word is not None else b""
+        text = pack_word(word) if word is not None else b""
         self._flag[0] = len(text)
         raw.Bcast(self._spec, 0)
         if not self._flag[0]:
@@ -422,5 +422,4 @@ class Job(Catalogue):
             raise LoopError(left_alone("another process", self._loops.iteration))
         buffer = bytearray(text or int(self._flag[0]))
         raw.Bcast([buffer, MPI.BYTE], 0)
-        told: Word = pickle.loads(buffer)
-        return told
+        return unpack_word(bytes(buffer))

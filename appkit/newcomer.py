@@ -15,6 +15,7 @@ from typing import Any
 
 from pliant.appkit.control import Lines
 from pliant.appkit.environment import Environment
+from pliant.appkit.join_protocol import NUMBERS, join_mismatch
 from pliant.faults import failpoint, message
 
 _CONNECT_TIMEOUT_S = 20.0
@@ -92,11 +93,21 @@ class Newcomer:
             self._coordinator = self._connect(str(order["address"]))
             greeting = {key: order[key] for key in ("resize", "secret")}
             for _ in message("appkit.newcomer.hello"):
-                self._tell(self._coordinator, rank=self._rank, **greeting)
+                self._tell(self._coordinator, **NUMBERS, rank=self._rank, **greeting)
             welcome = self._hear(self._coordinator)
+            self._check(welcome)
             self._before = int(welcome["size"])
             self._results = [base64.b64decode(text) for text in welcome["once"]]
         return self._coordinator
+
+    def _check(self, welcome: dict[str, Any]) -> None:
+        """End this process unless both sides understand each other."""
+        if "refused" in welcome:
+            end_now(1, str(welcome["refused"]))
+        numbers = (welcome.get(name) for name in ("protocol", "oldest_reader"))
+        if reason := join_mismatch("the running application", *numbers):
+            self.complain(reason)
+            end_now(1, reason)
 
     def _await_go(self) -> dict[str, Any]:
         while True:

@@ -26,7 +26,7 @@ class _NotPlain(Exception):
     """The value holds something that only pickle can store."""
 
 
-def encode(values: Sequence[Any]) -> bytes:
+def encode(values: Sequence[Any], *, allow_pickle: bool = True) -> bytes:
     """Return values as bytes.
 
     A container that occurs several times is stored once, so that the copy has the same shape; only
@@ -34,11 +34,13 @@ def encode(values: Sequence[Any]) -> bytes:
 
     Args:
         values: any Python values.
+        allow_pickle: if false, a value that needs pickle is an error.
 
     Raises:
+        TypeError: a value needs pickle, which is not allowed.
         Exception: a value that needs pickle cannot be pickled; whatever pickle raises.
     """
-    writer = _Writer()
+    writer = _Writer(allow_pickle)
     body = {"layout": LAYOUT, "values": [writer.top(value) for value in values]}
     body["lengths"] = [len(blob) for blob in writer.blobs]
     head = json.dumps(body, separators=(",", ":")).encode("ascii")
@@ -107,8 +109,9 @@ def _split(data: bytes, lengths: Sequence[int]) -> list[bytes]:
 class _Writer:
     """Makes nodes and blobs; numbers containers in the order in which it meets them."""
 
-    def __init__(self) -> None:
+    def __init__(self, allow_pickle: bool) -> None:
         self.blobs: list[bytes] = []
+        self._allow_pickle = allow_pickle
         self._numbers: dict[int, int] = {}
         self._open: set[int] = set()
 
@@ -118,6 +121,8 @@ class _Writer:
         try:
             return self._node(value)
         except (_NotPlain, RecursionError):
+            if not self._allow_pickle:
+                raise TypeError(f"a {type(value).__qualname__} here is not plain data") from None
             del self.blobs[blobs:]
             while len(self._numbers) > numbers:
                 self._numbers.popitem()

@@ -1,6 +1,8 @@
 """Where newcomers wait for the application: a TCP listener of the coordinator.
 
-A newcomer sends ``{"resize", "rank", "secret"}``, gets the number of processes and the results of
+A newcomer sends ``{"protocol", "oldest_reader", "resize", "rank", "secret"}``, is refused by its
+protocol number (``{"refused": reason}``, and the resize fails for this reason) or gets the number
+of processes and the results of
 ``job.once`` so far, sends ``{"loop": k}`` when it has reached its k-th loop, and then sleeps in a
 read until it is told ``{"skip": true}`` (that loop is over) or ``{"port": …}`` (connect now).
 Before that it may be told ``{"constant": …}``, what the files of constant data are (see `ahead`),
@@ -243,10 +245,16 @@ class Rendezvous:
             return True  # it has said nothing, or the GO of its resize is still under way
         if greeting.resize < gathering.resize or not greeting.shows(gathering.secret):
             return False
+        if greeting.rank >= gathering.count:
+            return False
+        if greeting.mismatch:
+            guest.tell(refused=greeting.mismatch)
+            self._lost(gathering.resize, greeting.mismatch)
+            return False
         with self._lock:
             if self._gathering is not gathering:
                 return True  # dismissed meanwhile
-            if greeting.rank >= gathering.count or greeting.rank in gathering.members:
+            if greeting.rank in gathering.members:
                 return False
             gathering.members[greeting.rank] = guest
             guest.admitted = True

@@ -7,7 +7,7 @@ processes decide alike also when a newcomer dies between them.
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from mpi4py import MPI
@@ -117,6 +117,28 @@ class Header:
     ahead: bool
 
 
+def write_header(header: Header | str | None) -> dict[str, Any] | str | None:
+    """Return a header as plain data; a text, or nothing, stays as it is."""
+    if not isinstance(header, Header):
+        return header
+    return {each.name: getattr(header, each.name) for each in fields(header)}
+
+
+def read_header(told: dict[str, Any] | str | None) -> Header | str:
+    """Return the header that `write_header` made plain; unknown keys are ignored.
+
+    Returns:
+        A text if there is none.
+    """
+    if not isinstance(told, dict):
+        return told or "rank 0 told nothing"
+    known = {each.name for each in fields(Header)}
+    try:
+        return Header(**{name: value for name, value in told.items() if name in known})
+    except TypeError as error:
+        return f"the running application is of another version of Pliant: {error}"
+
+
 class Executor:
     """Grows and shrinks the job of this process."""
 
@@ -212,7 +234,7 @@ class Executor:
             failpoint("appkit.newcomer.connect")
             merged = self._connect(port)
             failpoint("appkit.newcomer.joined")
-            header: Header | str = alarm.bcast(merged, None)
+            header = read_header(alarm.bcast(merged, None))
             before = header.before if isinstance(header, Header) else 1
             crossing = Crossing.growth(before, merged.size)
             self._transfer(merged, None, crossing, header, Report(), complain)
@@ -320,7 +342,7 @@ class Executor:
     ) -> tuple[Header | str | None, str]:
         """What rank 0 tells all, and why it cannot be heard."""
         try:
-            return alarm.bcast(comm, header), ""
+            return read_header(alarm.bcast(comm, write_header(header))), ""
         except alarm.JoiningRankLost as fault:
             return None, str(fault)
 

@@ -5,6 +5,8 @@ its data at the loop that was running: not from other processes, but from the di
 array only what it owns now.
 """
 
+from typing import Any
+
 from mpi4py import MPI
 
 from pliant.appkit.checkpoint import Manifest, Shelf, compare
@@ -33,17 +35,18 @@ def find_returner(shelf: Shelf | None, belongings: Belongings) -> "Returner | No
 
 def _find(comm: MPI.Intracomm, shelf: Shelf) -> Manifest | None:
     """The published checkpoint, the same on all."""
-    found: Manifest | CheckpointError | None = None
+    told: dict[str, Any] | str | None = None  # plain data: others may be of another version
     if comm.rank == 0:
         try:
             shelf.claim()
             found = shelf.read()
+            told = found.to_json() if found is not None else None
         except CheckpointError as error:
-            found = error
-    found = comm.bcast(found, root=0)
-    if isinstance(found, CheckpointError):
-        raise found
-    return found
+            told = str(error)
+    told = comm.bcast(told, root=0)
+    if isinstance(told, str):
+        raise CheckpointError(told)
+    return Manifest.from_json(told) if told is not None else None
 
 
 class Returner:

@@ -4,6 +4,7 @@ import sys
 import time
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from pliant.appkit.checkpoint import Manifest, Shelf
 from pliant.appkit.checkpoint_key import key_source
@@ -99,11 +100,12 @@ class Checkpoints:
         written: _Written = []
         if not error:
             written, error = self._write(shelf, number)
-        everything = raw.gather((written, error), root=0)
+        everything = raw.gather(([_plain(own) for own in written], error), root=0)
         if everything is not None:
             error = next((fault for _, fault in everything if fault), "")
             if not error:
-                size, error = self._publish(number, [own for own, _ in everything], position, once)
+                parts = [[_pieces(own) for own in each] for each, _ in everything]
+                size, error = self._publish(number, parts, position, once)
             if error and number:
                 shelf.drop(number)
         saved = raw.bcast(not error, root=0)
@@ -160,6 +162,15 @@ class Checkpoints:
         except Exception as error:  # a value's own code may raise anything when it is pickled
             return 0, f"{type(error).__name__}: {error}"
         return manifest.data_bytes, ""
+
+
+def _plain(pieces: list[Piece]) -> list[Any]:
+    """Return pieces as plain data: another process may be of another version."""
+    return [piece.to_json() for piece in pieces]
+
+
+def _pieces(told: list[Any]) -> list[Piece]:
+    return [Piece.from_json(each) for each in told]
 
 
 def _begin(shelf: Shelf) -> tuple[int, str]:

@@ -37,13 +37,16 @@ class Measured:
 
 
 @dataclass
-class _Samples:
+class Samples:
+    """The last stretches of a loop at one size."""
+
     #: Seconds per iteration, of the last stretches.
     seconds: list[float] = field(default_factory=list)
     stretches: int = 0
     iterations: int = 0
 
     def add(self, seconds: float, iterations: int) -> None:
+        """Count a stretch of so many iterations."""
         if len(self.seconds) < KEPT:
             self.seconds.append(seconds / iterations)
         else:
@@ -53,7 +56,7 @@ class _Samples:
 
 
 #: By place and size; what goes with the job through a resize.
-Table = dict[Site, dict[int, _Samples]]
+Table = dict[Site, dict[int, Samples]]
 
 
 class Speeds:
@@ -80,7 +83,7 @@ class Speeds:
         if iteration > first:
             sizes = self.table.setdefault(self._site, {})
             seconds = time.perf_counter() - began
-            sizes.setdefault(size, _Samples()).add(seconds, iteration - first)
+            sizes.setdefault(size, Samples()).add(seconds, iteration - first)
 
     def disturb(self) -> None:
         """Something happens at this safe point: the stretch that follows does not count."""

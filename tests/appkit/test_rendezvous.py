@@ -11,6 +11,7 @@ import pytest
 
 from pliant.appkit import door
 from pliant.appkit.guests import GREETING_BYTES
+from pliant.appkit.join_protocol import NUMBERS
 from pliant.appkit.rendezvous import ENDED, Rendezvous
 from testkit import wait_until
 
@@ -47,7 +48,7 @@ class Desk:
 
     def newcomer(self, rank: int, secret: str = SECRET, resize: int = 1) -> socket.socket:
         sock = self.connect()
-        say(sock, resize=resize, rank=rank, secret=secret)
+        say(sock, **NUMBERS, resize=resize, rank=rank, secret=secret)
         return sock
 
     def arrive(self, rank: int, loop: int = 1) -> socket.socket:
@@ -137,7 +138,36 @@ def test_nonsense_of_a_newcomer_fails_its_resize_only(desk: Desk) -> None:
 def test_who_comes_before_the_go_is_admitted_with_it(desk: Desk) -> None:
     with desk.newcomer(0) as early:
         desk.place.expect(1, SECRET, 1, 60)
-        assert hear(early) == {"size": 4, "once": ["cmVzdWx0"]}
+        assert hear(early) == {**NUMBERS, "size": 4, "once": ["cmVzdWx0"]}
+
+
+@pytest.mark.parametrize(
+    ("numbers", "words"),
+    [
+        ({}, "protocol 0, which is too old"),
+        ({"protocol": 9, "oldest_reader": 9}, "protocol 9, which is too new"),
+        ({"protocol": "x"}, "expected a number"),
+    ],
+)
+def test_another_protocol_is_refused_by_number(
+    desk: Desk, numbers: dict[str, object], words: str
+) -> None:
+    desk.place.expect(1, SECRET, 1, 60)
+    with desk.connect() as newcomer:
+        say(newcomer, **numbers, resize=1, rank=0, secret=SECRET)
+        assert words in str(hear(newcomer)["refused"])
+        wait_until(desk.heard_of(1))
+    assert words in desk.lost[0][1]
+    assert "joining rank 0" in desk.lost[0][1]
+
+
+def test_a_newer_protocol_that_this_version_reads_is_taken(desk: Desk) -> None:
+    desk.place.expect(1, SECRET, 1, 60)
+    with desk.connect() as newcomer:
+        say(newcomer, protocol=9, oldest_reader=1, new="x", resize=1, rank=0, secret=SECRET)
+        assert hear(newcomer)["size"] == 4
+        say(newcomer, loop=1, unknown=[1])
+        wait_until(desk.place.alive)
 
 
 def test_a_rank_is_taken_once(desk: Desk) -> None:
