@@ -58,6 +58,7 @@ SHOWN = {
 INSIDE = {
     "control.py",
     "plaindata.py",
+    "plainwords.py",
     "guests.py",
     "layout.py",
     "cyclic.py",
