@@ -22,7 +22,7 @@ from pliant.appkit.plaindata import decode, encode
 #: Of the message over the old communicator: above those of data (see `census.REBALANCE_TAG`).
 _TAG = 32_001
 #: Of messages between rank 0 and the others over the joined, and over the old communicator.
-_DATA, _HERE = 32_002, 32_003
+TAG_OF_OBJECTS, _HERE = 32_002, 32_003
 #: Tests of an operation in a row before this process sleeps between two of them, and how long.
 _EAGER_TESTS = 1000
 _SLEEP_S = 50e-6
@@ -161,28 +161,28 @@ def least(comm: MPI.Intracomm, mine: NDArray[np.int64]) -> NDArray[np.int64]:
     """The least of all ranks' values, place by place; collective, with the errors of `wait`."""
     found = mine.copy()
     if comm.rank != 0:
-        wait([comm.Isend(mine, 0, _DATA)])
+        wait([comm.Isend(mine, 0, TAG_OF_OBJECTS)])
     else:
         parts = np.empty((comm.size - 1, mine.size), dtype=np.int64)
-        wait([comm.Irecv(part, rank, _DATA) for rank, part in enumerate(parts, start=1)])
+        wait([comm.Irecv(part, rank, TAG_OF_OBJECTS) for rank, part in enumerate(parts, start=1)])
         found = np.minimum(found, parts.min(axis=0, initial=np.iinfo(np.int64).max))
     if comm.rank != 0:
-        wait([comm.Irecv(found, 0, _DATA)])
+        wait([comm.Irecv(found, 0, TAG_OF_OBJECTS)])
     else:
-        wait([comm.Isend(found, rank, _DATA) for rank in range(1, comm.size)])
+        wait([comm.Isend(found, rank, TAG_OF_OBJECTS) for rank in range(1, comm.size)])
     return found
 
 
 def _send(comm: MPI.Intracomm, data: bytes, targets: Sequence[int]) -> None:
     length = np.array([len(data)], dtype=np.int64)
-    sent = [comm.Isend(length, target, _DATA) for target in targets]
-    sent += [comm.Isend([data, MPI.BYTE], target, _DATA) for target in targets]
+    sent = [comm.Isend(length, target, TAG_OF_OBJECTS) for target in targets]
+    sent += [comm.Isend([data, MPI.BYTE], target, TAG_OF_OBJECTS) for target in targets]
     wait(sent)
 
 
 def _receive(comm: MPI.Intracomm, source: int) -> bytes:
     length = np.zeros(1, dtype=np.int64)
-    wait([comm.Irecv(length, source, _DATA)])
+    wait([comm.Irecv(length, source, TAG_OF_OBJECTS)])
     data = bytearray(int(length[0]))
-    wait([comm.Irecv([data, MPI.BYTE], source, _DATA)])
+    wait([comm.Irecv([data, MPI.BYTE], source, TAG_OF_OBJECTS)])
     return bytes(data)

@@ -11,12 +11,16 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
+import numpy as np
 import pytest
 from mpi4py import MPI
 
-from pliant.appkit import cells, mail, move
+from pliant.appkit import alarm, cells, mail, move
 
 T = TypeVar("T")
+
+#: Tags of what ranks tell each other about a resize, which is not counted.
+_NOT_DATA = (alarm.TAG_OF_OBJECTS,)
 
 #: A message that does not come in this time never comes, seconds.
 PATIENCE_S = 30.0
@@ -56,6 +60,14 @@ class _Receive:
         taken.set()
 
 
+def _bytes(spec: Any) -> Any:
+    """Return the bytes of a buffer that mpi4py takes: an array, [data, type], [data, n, type]."""
+    data, *terms = spec if isinstance(spec, list) else [spec]
+    whole = data if isinstance(data, np.ndarray) else np.frombuffer(data, dtype=np.uint8)
+    flat = whole.reshape(-1).view(np.uint8)
+    return flat[: terms[0]] if len(terms) > 1 else flat
+
+
 class ThreadComm:
     """One rank."""
 
@@ -63,21 +75,22 @@ class ThreadComm:
         self._world = world
         self.rank, self.size = rank, world.size
 
-    def Isend(self, spec: list[Any], target: int, tag: int) -> _Send:
-        data, count, _ = spec
+    def Isend(self, spec: Any, target: int, tag: int) -> _Send:
+        data = _bytes(spec)
         with self._world.lock:
             box = self._world.boxes[self.rank, target, tag]
-            self._world.bytes_sent[self.rank] += count
-            self._world.longest = max(self._world.longest, count)
+            if tag not in _NOT_DATA:
+                self._world.bytes_sent[self.rank] += data.size
+                self._world.longest = max(self._world.longest, data.size)
         assert target != self.rank, "what stays is not sent"
         taken = threading.Event()
-        box.put((data[:count].data, taken))
+        box.put((data.data, taken))
         return _Send(taken)
 
-    def Irecv(self, spec: list[Any], source: int, tag: int) -> _Receive:
+    def Irecv(self, spec: Any, source: int, tag: int) -> _Receive:
         with self._world.lock:
             box = self._world.boxes[source, self.rank, tag]
-        return _Receive(box, spec[0][: spec[1]])
+        return _Receive(box, _bytes(spec))
 
     def allgather(self, value: T) -> list[T]:
         world = self._world
@@ -102,6 +115,7 @@ def _instead_of_mpi() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for module in (move, cells):
             patch.setattr(module, "MPI", SimpleNamespace(BYTE=MPI.BYTE))
+        patch.setattr(alarm, "MPI", SimpleNamespace(Request=request, BYTE=MPI.BYTE))
         patch.setattr(mail, "MPI", SimpleNamespace(Request=request, Exception=MPI.Exception))
         yield
 
@@ -113,4 +127,6 @@ def run_ranks(size: int, function: Callable[[Any], T]) -> tuple[list[T], _World]
         futures = [pool.submit(function, ThreadComm(world, rank)) for rank in range(size)]
         results = [future.result() for future in futures]
     assert all(box.empty() for box in world.boxes.values()), "all that was sent was received"
+    for key in [key for key in world.boxes if key[2] in _NOT_DATA]:
+        del world.boxes[key]
     return results, world
