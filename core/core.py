@@ -62,6 +62,7 @@ HANDLERS: dict[type, Handler] = {
     events.NodeLost: membership.lost,
     events.NodeDrained: membership.drained,
     events.NodeResumed: membership.resumed,
+    events.NodeAble: membership.able,
     events.NodeRemoved: roster.removed,
     events.WorldReady: membership.started,
     events.ProcessesExited: unstarted.exited,
@@ -122,6 +123,7 @@ class Core:
                 self._own[type(event)](event)
         if state.ledger.draining:
             roster.emptied(state)
+            membership.ended(state)
             evacuation.review(state)
         self._review()
         if state.plan_due and planning.gives_up(state):

@@ -10,6 +10,7 @@ from pliant.core.checkpoints import SaveWord
 from pliant.core.ids import FIRST_START, CycleId, JobId, NodeName, ResizeId
 from pliant.core.jobs import Exit, JobSpec
 from pliant.core.negotiation import Template
+from pliant.core.nodes import NodeFault
 from pliant.core.processors import NONE, ProcessorMap
 from pliant.core.scheduling import Plan
 from pliant.core.sizes import Sizes
@@ -146,11 +147,20 @@ class NodeLost:
 
 @dataclass(frozen=True, slots=True)
 class NodeDrained:
-    """An operator keeps new work off it."""
+    """New work is kept off it: by an operator, or for a fault of its own."""
 
     name: NodeName
     reason: str = ""
     request: int = 0
+    #: None: an operator does it, and nobody else gives it back.
+    fault: NodeFault | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeAble:
+    """The node has tried whether it can start processes, and it can."""
+
+    name: NodeName
 
 
 @dataclass(frozen=True, slots=True)
@@ -378,6 +388,7 @@ Event = (
     | NodeRecovered
     | NodeLost
     | NodeDrained
+    | NodeAble
     | NodeResumed
     | NodeRemoved
     | WorldReady

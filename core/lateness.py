@@ -10,7 +10,7 @@ from pliant.core.commands import Kill
 from pliant.core.events import NodeDrained
 from pliant.core.jobs import Job
 from pliant.core.lifecycle import JobState
-from pliant.core.nodes import Node, NodeState
+from pliant.core.nodes import Node, NodeFault, NodeState
 from pliant.core.processors import indices
 from pliant.core.state import State
 from pliant.core.timers import TimerKind
@@ -54,4 +54,4 @@ def _drain(state: State, job: Job, node: Node) -> None:
     places = ", ".join(state.place(place) for place in indices(job.held & node.processors))
     reason = f"processes of job {job.id} do not end: {places}"
     state.note("job.warning", f"{reason}; node {node.name} is drained", job)
-    membership.drained(state, NodeDrained(node.name, reason))
+    membership.drained(state, NodeDrained(node.name, reason, fault=NodeFault.END))

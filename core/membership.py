@@ -6,6 +6,7 @@ from pliant.core import ending, fencing, roster, saving, spares, survival, trans
 from pliant.core.commands import Answer, Kill, Launch
 from pliant.core.events import (
     LiveWorld,
+    NodeAble,
     NodeDrained,
     NodeLost,
     NodeRecovered,
@@ -17,7 +18,7 @@ from pliant.core.events import (
 from pliant.core.ids import ResizeId
 from pliant.core.jobs import BEFORE_GO, Job, Resize, ResizeStage
 from pliant.core.lifecycle import ACTIVE_STATES, JobState
-from pliant.core.nodes import Node, NodeState
+from pliant.core.nodes import Node, NodeFault, NodeState
 from pliant.core.processors import NONE, ProcessorMap
 from pliant.core.resizing import world_ready
 from pliant.core.state import State
@@ -223,7 +224,7 @@ def drained(state: State, event: NodeDrained) -> None:
     if node is None:
         state.emit(Answer(event.request, f"there is no node {event.name}"))
         return
-    node.drained = event.reason or "drained by an operator"
+    node.drained, node.fault = event.reason or "drained by an operator", event.fault
     state.touch_node(node)
     if node.state in _ALIVE:
         _set(state, node, *roster.when_alive(state, node))
@@ -245,8 +246,37 @@ def resumed(state: State, event: NodeResumed) -> None:
         )
         state.emit(Answer(event.request, why))
         return
-    node.drained = ""
+    _give_back(state, node)
+    state.emit(Answer(event.request, message=f"node {node.name} resumed"))
+
+
+def able(state: State, event: NodeAble) -> None:
+    """A node can start processes: give it back if it was drained because it could not."""
+    node = state.nodes.get(event.name)
+    if node is not None and node.fault is NodeFault.START:
+        _lift(state, node, "it can start jobs again")
+    elif node is not None and node.fault is NodeFault.END:
+        ended(state)
+
+
+def ended(state: State) -> None:
+    """Give nodes back that were drained for processes that did not end, if those are gone."""
+    late = NONE
+    for job in state.active.values():
+        if job.state is JobState.COMPLETING:
+            late |= job.held
+    for node in state.ledger.nodes:
+        if node.fault is NodeFault.END and not late & node.processors:
+            _lift(state, node, "the processes that did not end are gone")
+
+
+def _lift(state: State, node: Node, why: str) -> None:
+    state.note("node.resumed", f"node {node.name} is given back: {why}")
+    _give_back(state, node)
+
+
+def _give_back(state: State, node: Node) -> None:
+    node.drained, node.fault = "", None
     state.touch_node(node)
     if node.state in _ALIVE:
         _set(state, node, *roster.when_alive(state, node))
-    state.emit(Answer(event.request, message=f"node {node.name} resumed"))

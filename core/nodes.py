@@ -24,6 +24,15 @@ class NodeState(StrEnum):
     SPARE = "SPARE"
 
 
+class NodeFault(StrEnum):
+    """Why a node has drained itself."""
+
+    #: It could not start the processes of a job.
+    START = "start"
+    #: Processes of a job were still there long after KILL.
+    END = "end"
+
+
 @dataclass(slots=True)
 class Node:
     """A node and its share of the processor map."""
@@ -40,6 +49,8 @@ class Node:
     reason: str = ""
     #: Why an operator keeps work off it; empty: nobody does. It outlives silence and loss.
     drained: str = ""
+    #: Set if it is drained for a fault of its own, which may pass; None: an operator did it.
+    fault: NodeFault | None = None
     #: Whether it waits to take the place of a node that is lost.
     spare: bool = False
     #: The lost node whose place a spare one takes; empty: none.

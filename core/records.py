@@ -17,7 +17,7 @@ from pliant.core.ids import JobId, NodeName, ResizeId
 from pliant.core.jobs import Job, JobSpec, JobType, Resize, ResizeStage
 from pliant.core.lifecycle import JobState
 from pliant.core.negotiation import Talk, TalkState
-from pliant.core.nodes import Node, NodeState
+from pliant.core.nodes import Node, NodeFault, NodeState
 from pliant.core.policy import GrowIf
 from pliant.core.processors import indices, of
 from pliant.core.sizes import Sizes, parse_sizes
@@ -186,6 +186,7 @@ def node_to_record(node: Node) -> Record:
         "state": node.state.value,
         "reason": node.reason,
         "drained": node.drained,
+        "fault": node.fault.value if node.fault else "",
         "spare": node.spare,
         "stands_in": node.stands_in,
     }
@@ -208,6 +209,7 @@ def node_from_record(record: Mapping[str, Any]) -> Node:
         state=NodeState(record["state"]),
         reason=record["reason"],
         drained=record.get("drained", ""),
+        fault=_fault_from_record(record.get("fault", "")),
         spare=record.get("spare", False),
         stands_in=record.get("stands_in", ""),
     )
@@ -217,6 +219,11 @@ def _made(cls: type[T], record: Mapping[str, Any]) -> T:
     """Return a dataclass made of those keys that are fields of it."""
     names = {field.name for field in fields(cls)}  # type: ignore[arg-type]
     return cls(**{name: value for name, value in record.items() if name in names})
+
+
+def _fault_from_record(text: str) -> NodeFault | None:
+    # One that only another version knows: an operator is needed, as before there were any.
+    return NodeFault(text) if text in {*NodeFault} else None
 
 
 def _sizes_to_record(sizes: Sizes) -> list[Any]:

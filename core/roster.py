@@ -21,7 +21,7 @@ def take_in(state: State, event: NodeRegistered) -> Node:
         _take_off(state, known, f"node {known.name} has {many(event.slots, 'slot')} now")
     node = Node(event.name, state.ledger.room_for(event.slots), event.slots, event.cluster)
     if known is not None:
-        node.drained, node.spare = known.drained, known.spare
+        node.drained, node.fault, node.spare = known.drained, known.fault, known.spare
         node.state, node.reason = when_alive(state, node)
     state.note("node.registered", f"node {node.name} joined with {many(node.slots, 'slot')}")
     return node

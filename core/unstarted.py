@@ -1,13 +1,15 @@
 """Starts that failed for a reason of their node: it gets no more, and who was to run there is free.
 
-What could not be started on a node can be started on another one. That ends: each such failure
-drains a node, and only an operator gives it back.
+What could not be started on a node can be started on another one. That is bounded: each such
+failure drains a node, and the node is given back when it has found that it can start processes,
+for which it takes more time after each failure.
 """
 
 from pliant.core import ending, membership
 from pliant.core.events import NodeDrained, ProcessesExited
 from pliant.core.jobs import Exit
 from pliant.core.lifecycle import ACTIVE_STATES
+from pliant.core.nodes import NodeFault
 from pliant.core.processors import of
 from pliant.core.state import State
 
@@ -26,7 +28,7 @@ def exited(state: State, event: ProcessesExited) -> None:
 def _drain(state: State, faults: list[Exit]) -> None:
     for node in state.ledger.nodes_of(of([exit.processor for exit in faults])):
         if not node.drained:
-            remedy = f"then `pliant node resume {node.name}`"
-            reason = f"{faults[0].reason}, {remedy}"
+            remedy = f"it is tried again, or use `pliant node resume {node.name}`"
+            reason = f"{faults[0].reason}; {remedy}"
             state.note("node.warning", f"node {node.name} {faults[0].reason}: it is drained")
-            membership.drained(state, NodeDrained(node.name, reason))
+            membership.drained(state, NodeDrained(node.name, reason, fault=NodeFault.START))

@@ -29,6 +29,7 @@ from pliant.nodectl.controller_takeover import bury, load_worlds
 from pliant.nodectl.controller_usage import job_usage, too_many
 from pliant.nodectl.controller_worlds import World, note_missing, refusal, spool_folder, watch
 from pliant.nodectl.generation import Obeyed, read_generation, write_generation
+from pliant.nodectl.self_test import SelfTest
 from pliant.nodectl.settings import RELOADED, Settings
 from pliant.nodectl.shim_exec import NOT_USABLE
 from pliant.nodectl.spool import Exit
@@ -45,6 +46,8 @@ _ADOPTION_S = 2.0
 
 #: The same for those of which there is no record, so that they cannot be asked: they try as often.
 _UNTRACED_S = 5.0
+
+_ABLE = wire.NodeReport(able=wire.Able())
 
 #: An order that comes late must not start again what has ended: so many names are remembered.
 _REMEMBERED = 10_000
@@ -75,6 +78,9 @@ class Controller:
         secret = Path(settings.secret_file or state.parent / "node.secret").expanduser()
         self._link = Link(self, server_finder(settings.server, address_file), secret)
         self._obeyed = read_generation(state / "generation")
+        self._self_test = SelfTest(
+            spool_folder(state), settings.slots, lambda: self._link.report(_ABLE)
+        )
 
     async def run(self) -> None:
         """Serve until cancelled, or until the server refuses this node.
@@ -193,11 +199,14 @@ class Controller:
             write_generation(self._state / "generation", server)
             for world in self._worlds.values():  # it may have an older copy, without their ends
                 world.acknowledged.clear()
-        return [report for world in self._worlds.values() for report in world.unacknowledged()]
+        reports = [report for world in self._worlds.values() for report in world.unacknowledged()]
+        # After them: an end that names a fault of this node is older than the test.
+        return [*reports, _ABLE] if self._self_test.is_able else reports
 
     def usage(self) -> list[wire.JobUsage]:
         """Return what the jobs use."""
         self._look_after_shims()
+        self._self_test.look()
         here = [each for each in self._worlds.values() if each.shim is not None and not each.ended]
         used = job_usage((each.request.job, each.shim.pid) for each in here if each.shim)
         for job, reason in too_many(used, self._settings.most_processes):
@@ -251,6 +260,8 @@ class Controller:
         except NotStartedError as error:
             logger.error("cannot start %s: %s", order.world, error)
             self._link.report(error.report)
+            if error.node_fault:
+                self._self_test.failed()
             return
         logger.info("start %s: %d ranks of job %d", order.world, len(order.ranks), order.job)
         self._worlds[order.world] = world
@@ -388,6 +399,7 @@ class Controller:
         new = note_missing(world, f"{CANNOT_START}: {reason}", NOT_USABLE, node_fault=True)
         world.spool.remove_secrets()
         self._link.report(world.exits_report(new))
+        self._self_test.failed()
         self._end(world)
 
     def _on_shim_ended(self, world: World) -> None:

@@ -22,9 +22,9 @@ CANNOT_START = "cannot start jobs"
 class NotStartedError(Exception):
     """Nothing of a world is started here; the text says why."""
 
-    def __init__(self, reason: str, report: wire.NodeReport) -> None:
+    def __init__(self, reason: str, report: wire.NodeReport, *, node_fault: bool = False) -> None:
         super().__init__(reason)
-        self.report = report
+        self.report, self.node_fault = report, node_fault
 
 
 def write_order(
@@ -46,7 +46,8 @@ def write_order(
         raise NotStartedError(reason, refusal(order, reason)) from error
     except OSError as error:
         reason = f"{CANNOT_START}: {told(f'spool {folder}', error)}"
-        raise NotStartedError(reason, refusal(order, reason, node_fault=True)) from error
+        report = refusal(order, reason, node_fault=True)
+        raise NotStartedError(reason, report, node_fault=True) from error
 
 
 def start_again(order: wire.StartWorld, known: World, settings: Settings) -> list[wire.NodeReport]:

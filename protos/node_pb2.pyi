@@ -34,6 +34,7 @@ class NodeReport(_message.Message):
     WORLD_READY_FIELD_NUMBER: _builtins.int
     FENCE_FIELD_NUMBER: _builtins.int
     RANKS_EXITED_FIELD_NUMBER: _builtins.int
+    ABLE_FIELD_NUMBER: _builtins.int
     PROOF_FIELD_NUMBER: _builtins.int
     PART_FIELD_NUMBER: _builtins.int
     proof: _builtins.bytes
@@ -49,6 +50,8 @@ class NodeReport(_message.Message):
     @_builtins.property
     def ranks_exited(self) -> Global___RanksExited: ...
     @_builtins.property
+    def able(self) -> Global___Able: ...
+    @_builtins.property
     def part(self) -> Global___ReportPart: ...
     def __init__(
         self,
@@ -58,14 +61,15 @@ class NodeReport(_message.Message):
         world_ready: Global___WorldReady | None = ...,
         fence: Global___Fence | None = ...,
         ranks_exited: Global___RanksExited | None = ...,
+        able: Global___Able | None = ...,
         proof: _builtins.bytes = ...,
         part: Global___ReportPart | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["beat", b"beat", "body", b"body", "fence", b"fence", "part", b"part", "proof", b"proof", "ranks_exited", b"ranks_exited", "register", b"register", "world_ready", b"world_ready"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["able", b"able", "beat", b"beat", "body", b"body", "fence", b"fence", "part", b"part", "proof", b"proof", "ranks_exited", b"ranks_exited", "register", b"register", "world_ready", b"world_ready"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["beat", b"beat", "body", b"body", "fence", b"fence", "part", b"part", "proof", b"proof", "ranks_exited", b"ranks_exited", "register", b"register", "world_ready", b"world_ready"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["able", b"able", "beat", b"beat", "body", b"body", "fence", b"fence", "part", b"part", "proof", b"proof", "ranks_exited", b"ranks_exited", "register", b"register", "world_ready", b"world_ready"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["register", "beat", "world_ready", "fence", "ranks_exited", "proof", "part"]  # noqa: Y015
+    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["register", "beat", "world_ready", "fence", "ranks_exited", "able", "proof", "part"]  # noqa: Y015
     _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_body) -> _WhichOneofReturnType_body | None: ...
 
@@ -386,6 +390,23 @@ class RanksExited(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RanksExited: _TypeAlias = RanksExited  # noqa: Y015
+
+@_typing.final
+class Able(_message.Message):
+    """The node has tried to start processes and can: sent when it registers, and after a fault."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Able: _TypeAlias = Able  # noqa: Y015
 
 @_typing.final
 class RankExit(_message.Message):

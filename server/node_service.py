@@ -10,7 +10,7 @@ from typing import Any
 
 import grpc
 
-from pliant.core.events import NodeRegistered
+from pliant.core.events import NodeAble, NodeRegistered
 from pliant.core.ids import NodeName
 from pliant.faults import message
 from pliant.protos import node_pb2, node_pb2_grpc, versions
@@ -175,6 +175,10 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
         kind = report.WhichOneof("body")
         if kind is None:  # of a later version, which knows that this one passes over it
             tally.reports += 1
+            return
+        if kind == "able":
+            tally.reports += 1
+            self._execute.post(NodeAble(node))
             return
         if kind not in _ARRIVED:
             raise CodecError(f"{kind} is not expected here")

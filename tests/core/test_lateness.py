@@ -8,6 +8,7 @@ from pliant.core import commands, events
 from pliant.core.events import LiveWorld
 from pliant.core.ids import FIRST_START, JobId, NodeName
 from pliant.core.lifecycle import JobState
+from pliant.core.nodes import NodeState
 from pliant.core.processors import block, of
 from testkit.corekit import Rig
 
@@ -84,9 +85,31 @@ def test_processes_that_outlive_kill_drain_their_nodes_only(rig: Rig) -> None:
     assert rig.state(1) is JobState.COMPLETING
     rig.exit(1, 7, signal=9)
     assert rig.state(1) is JobState.CANCELLED
-    assert rig.free() == block(0, 4)
-    rig.do(events.NodeResumed(N2))
+    # They are gone: nobody needs to give the node back.
+    assert (n2.drained, n2.state) == ("", NodeState.UP)
     assert rig.free() == block(0, 8)
+
+
+def test_a_node_with_late_processes_is_not_given_back_before_they_are_gone(rig: Rig) -> None:
+    stuck(rig)
+    rig.wait(2)
+    rig.do(events.NodeAble(N1), events.NodeAble(N2))
+    assert {rig.core.nodes[name].state for name in (N1, N2)} == {NodeState.DRAINING}
+    rig.restart()
+    live = tuple(LiveWorld(JobId(1), 1, FIRST_START, of([p]), True) for p in (3, 7))
+    rig.do(*(events.NodeRegistered(n, 4, worlds=(w,)) for n, w in zip((N1, N2), live, strict=True)))
+    rig.do(events.NodeAble(N1), events.NodeAble(N2))
+    assert {rig.core.nodes[name].state for name in (N1, N2)} == {NodeState.DRAINING}
+    rig.exit(1, 3, 7, signal=9)
+    assert {rig.core.nodes[name].state for name in (N1, N2)} == {NodeState.UP}
+
+
+def test_a_node_that_an_operator_drains_meanwhile_stays_drained(rig: Rig) -> None:
+    stuck(rig)
+    rig.wait(2)
+    rig.do(events.NodeDrained(N2, "for repair"))
+    rig.exit(1, 3, 7, signal=9)
+    assert [rig.core.nodes[name].drained for name in (N1, N2)] == ["", "for repair"]
 
 
 def test_they_are_killed_again_and_the_reason_stays(rig: Rig) -> None:

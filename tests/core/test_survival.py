@@ -155,7 +155,7 @@ def test_processes_that_do_not_end_keep_nothing_from_others() -> None:
     rig.wait(LIMITS.kill_grace_s + LIMITS.end_deadline_s)
     assert (rig.state(1), rig.state(2)) == (S.COMPLETING, S.STARTING)
     rig.exit(1, 7, signal=9)
-    assert standing(rig) == (S.STARTING, 2, 2)  # as any job: n3 is drained, and job 2 has a place
+    assert standing(rig) == (S.STARTING, 2, 5)  # as any job: n3 is back, and job 2 has a place
 
 
 def test_a_node_that_was_booted_anew_is_there_for_it() -> None:

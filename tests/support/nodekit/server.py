@@ -43,6 +43,7 @@ class FakeServer(NodeServiceServicer):
         self.nodes: dict[str, Connection] = {}
         self.registrations: list[wire.Register] = []
         self.beats: list[tuple[str, wire.Beat]] = []
+        self.able: list[str] = []  # nodes that can start jobs, as they say
         self.ready: list[tuple[str, str]] = []  # (node, world)
         self.exits: dict[tuple[str, int], wire.RankExit] = {}
         self.exit_reports = 0
@@ -142,6 +143,8 @@ class FakeServer(NodeServiceServicer):
             case "beat":
                 self.beats.append((node, report.beat))
                 self._take_beat(report.beat, connection)
+            case "able":
+                self.able.append(node)
             case "world_ready":
                 self.ready.append((node, report.world_ready.world))
             case "fence":

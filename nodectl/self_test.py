@@ -1,0 +1,102 @@
+"""Whether this node can start jobs again after it could not.
+
+A node that fails to start a job says so and is drained. What was in the way often passes: a disk
+has room again, or a user's processes have ended. So the controller tries the same things itself,
+less often after each failure, and tells the server when all of them work. It also tries once when
+it starts, because an earlier controller may have been the one that failed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import subprocess
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+logger = logging.getLogger("pliant.nodectl")
+
+#: Seconds from the first failure to the first test; each further one doubles them, up to a limit.
+FIRST_TEST_S, MAX_TEST_S = 4.0, 600.0
+#: After this time without a failure the next one counts as the first again, seconds.
+FORGET_S = 3600.0
+#: Processes that a test starts at the same time, at most.
+MAX_PROCESSES = 8
+
+
+class SelfTest:
+    """Tests the node while it is not known to be able to start jobs."""
+
+    def __init__(self, folder: Path, slots: int, on_able: Callable[[], None]) -> None:
+        """Begin with a test at once.
+
+        Args:
+            folder: where the controller writes orders.
+            slots: processes that a job may start here.
+            on_able: called when a test has passed.
+        """
+        self._folder, self._count = folder, min(slots + 1, MAX_PROCESSES)
+        self._on_able = on_able
+        self._failures = 0
+        self._failed_at = -FORGET_S
+        self._due: float | None = 0.0
+        self._task: asyncio.Task[None] | None = None
+        #: Whether the last test has passed and no start failed since.
+        self.is_able = False
+
+    def failed(self) -> None:
+        """A job could not be started: test later."""
+        now = time.monotonic()
+        self._failures = self._failures + 1 if now - self._failed_at < FORGET_S else 1
+        self._failed_at, self.is_able = now, False
+        self._due = now + self._wait_s()
+
+    def look(self) -> None:
+        """Test if it is time; called with each beat."""
+        is_due = self._due is not None and time.monotonic() >= self._due
+        if is_due and (self._task is None or self._task.done()):
+            self._task = asyncio.create_task(self._run())
+
+    def _wait_s(self) -> float:
+        return min(FIRST_TEST_S * 2.0 ** (max(self._failures, 1) - 1), MAX_TEST_S)
+
+    async def _run(self) -> None:
+        due = self._due
+        problem = await asyncio.to_thread(find_problem, self._folder, self._count)
+        if self._due != due:
+            return  # a start has failed meanwhile
+        if problem:
+            logger.warning("this node cannot start jobs yet: %s", problem)
+            self._due = time.monotonic() + self._wait_s()
+            return
+        self._due, self.is_able = None, True
+        self._on_able()
+
+
+def find_problem(folder: Path, count: int) -> str:
+    """Try what a start needs: a file on the disk, and some processes at the same time.
+
+    Returns:
+        What failed; empty if nothing did.
+    """
+    draft = folder / ".new-self-test"
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        try:
+            with open(draft, "wb") as file:
+                file.write(bytes(4096))
+                file.flush()
+                os.fsync(file.fileno())
+        finally:
+            draft.unlink(missing_ok=True)
+        with ExitStack() as started:
+            for _ in range(count):
+                # It reads until its input is closed, which leaving the stack does.
+                process = subprocess.Popen(["/bin/cat"], stdin=subprocess.PIPE)
+                started.enter_context(process)
+    except OSError as error:
+        return f"{error.filename or 'start of a process'}: {error.strerror}"
+    return ""
