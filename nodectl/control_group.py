@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 from functools import lru_cache
 
-from pliant.nodectl import procfs
+from pliant.nodectl import process_limit, procfs
 from pliant.nodectl.procfs import Identity
 
 _PREFIX = "pliant-shim-"
@@ -40,7 +40,10 @@ def home() -> str:
 def enter() -> bool:
     """Move this process, a shim without ranks yet, into a new group of its own."""
     shim = Identity.of(os.getpid())
-    folder = _folder(shim) if shim is not None else ""
+    if shim is None:
+        return False
+    process_limit.enter(shim, home())
+    folder = _folder(shim)
     if not folder:
         return False
     try:
@@ -56,7 +59,10 @@ def enter() -> bool:
 def leave() -> None:
     """Move this process, a shim that has no world any more, out of its group and remove that."""
     shim = Identity.of(os.getpid())
-    if shim is None or not members(shim):
+    if shim is None:
+        return
+    process_limit.leave(shim)
+    if not members(shim):
         return
     try:
         with open(f"{home()}/cgroup.procs", "w", encoding="ascii") as file:
@@ -64,6 +70,11 @@ def leave() -> None:
     except OSError:
         return  # the next sweep
     remove(shim)
+
+
+def limit_tasks(shim: Identity, tasks: int) -> bool:
+    """Limit the tasks of a shim and all below it; return whether the kernel keeps to that."""
+    return process_limit.limit(shim, _folder(shim), tasks)
 
 
 def members(shim: Identity) -> set[int]:
@@ -85,13 +96,15 @@ def kill(shim: Identity) -> None:
 
 
 def remove(shim: Identity) -> None:
-    """Remove the group of a shim, if nobody is in it any more."""
+    """Remove the groups of a shim, if nobody is in them any more."""
+    process_limit.remove(shim)
     _remove(_folder(shim))
 
 
 def sweep() -> None:
     """Remove the empty groups of shims that are gone."""
     _sweep(home())
+    _sweep(process_limit.home())
 
 
 def _sweep(folder: str) -> None:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from pliant.nodectl.process_limit import task_limit
 from pliant.nodectl.settings import Settings, interfaces
 from pliant.nodectl.spool import CHECKPOINT_KEY, WORLD_NAME, Request, to_text
 from pliant.protos import node_pb2 as wire
@@ -61,6 +62,7 @@ def make_request(
         boot=boot,
         stop_after_s=order.stop_after_s if order.HasField("stop_after_s") else None,
         lease_s=order.lease_s,
+        max_tasks=task_limit(settings.most_processes),
         truncate_before=order.truncate_before,
     )
 

@@ -391,6 +391,8 @@ def _keep(spool: Spool, identity: procfs.Identity) -> None:
     node = open_directory(spool.directory.parent.parent)
     try:
         request = spool.request()
+        if request.max_tasks:
+            control_group.limit_tasks(identity, request.max_tasks)
         identify(job=request.job, role="join" if request.resize else "start")
         Shim(spool, request, node).run()
     finally:

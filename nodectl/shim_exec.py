@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
+from pliant.nodectl import process_limit
 from pliant.nodectl.spool import Request, to_bytes, to_text
 
 NOT_FOUND, NOT_USABLE = 127, 126
@@ -184,6 +185,7 @@ def _prepare(request: Request) -> None:
             file.write(_OOM_SCORE)
     except OSError:
         pass  # a help, not a need
+    process_limit.leave_some_processes()
     if request.uid != os.getuid():
         drop_privileges(request.uid)
     os.umask(request.umask)

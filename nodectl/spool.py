@@ -87,6 +87,8 @@ class Request:
     #: The last one that was, when it was ordered, on the monotonic clock of ``boot``.
     contact: float = 0.0
     uid: int = field(default_factory=os.getuid)
+    #: Tasks that the shim and all below it may have; 0: no limit was ordered.
+    max_tasks: int = 0
 
     @property
     def is_mpi(self) -> bool:

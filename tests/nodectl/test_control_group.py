@@ -52,7 +52,7 @@ def test_case_44_a_daemon_that_leaves_everything_behind_does_not_outlive_its_shi
         node.start()
     (end,) = world.ends(server)
     assert end.reason == "its shim was killed"
-    assert not daemon.alive()
+    wait_until(lambda: not daemon.alive())  # its new parent collects it
     wait_until(lambda: not control_group.members(shim) and node.worlds() == [])
 
 
