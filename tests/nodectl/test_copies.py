@@ -33,7 +33,9 @@ def code_of(world: World, server: FakeServer, code: int) -> int:
     folder = Path(world.directory)
     (folder / "go.new").write_text(str(code))
     (folder / "go.new").rename(folder / "go")
-    return world.ends(server)[0].code
+    end = world.ends(server)[0]
+    assert not end.reason, end.reason
+    return end.code
 
 
 def copy(state: Path, to: Path) -> Path:

@@ -1,4 +1,6 @@
-"""Two versions of Pliant for one interpreter: this tree, and a copy that knows and lacks a key.
+"""Two versions of Pliant for one interpreter: this tree, and a copy that is newer.
+
+Each of them knows keys and messages that the other one does not.
 
 A folder with a package ``pliant`` goes before the installed one if ``PYTHONPATH`` names it. All
 daemons of a test get the same folder there, a link that is pointed to one version or the other,
@@ -13,10 +15,10 @@ from pathlib import Path
 from testkit.processes import run_python
 from testkit.repository import PARTS, ROOT
 
-#: File, text, and what the other version has instead: renaming a key makes one that only the
-#: other version knows, and one that it lacks.
+#: File, text, and what the newer version has instead: renaming a key makes one that only the
+#: newer version knows, and one that it lacks.
 CHANGES = (
-    ("protos/versions.py", "PROTOCOL = 1", "PROTOCOL = 0"),
+    ("protos/versions.py", "PROTOCOL = 1", "PROTOCOL = 2"),
     # Registration and welcome.
     ("protos/node.proto", "string life = 10;", "string life = 90;"),
     ("protos/node.proto", "string life = 4;", "string life = 94;"),
@@ -41,21 +43,21 @@ CHANGES = (
 )  # fmt: skip
 
 
-def make_older(folder: Path) -> Path:
-    """Copy this tree, changed to an older version, and return what goes to ``PYTHONPATH``."""
+def make_newer(folder: Path) -> Path:
+    """Copy this tree, changed to a newer version, and return what goes to ``PYTHONPATH``."""
     for part in PARTS:
         ignore = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / part, folder / "pliant" / part, ignore=ignore)
     for name, text, instead in CHANGES:
         path = folder / "pliant" / name
         content = path.read_text()
-        assert text in content, f"{name} has no {text!r} any more: adapt the older version"
+        assert text in content, f"{name} has no {text!r} any more: adapt the newer version"
         path.write_text(content.replace(text, instead))
     run_python("-m", "pliant.protos.generate", env={"PYTHONPATH": str(folder)}, timeout=120)
     return folder
 
 
-def make_newer(folder: Path) -> Path:
+def make_older(folder: Path) -> Path:
     """Make a folder for ``PYTHONPATH`` that names this tree, and return it."""
     (folder / "pliant").mkdir(parents=True)
     for part in PARTS:
