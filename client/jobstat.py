@@ -55,6 +55,10 @@ _SHOWN = (
     "end",
     "exit_code",
     "signal",
+    "deadline",
+    "contract",
+    "promise",
+    "expected_end",
 )
 
 _HEADS = ("id", "name", "user", "class", "state", "procs", "sizes", "time", "start", "reason")

@@ -21,9 +21,10 @@ def test_worlds_meet_one_side_first(
 ) -> None:
     for name, value in LOG.items():
         monkeypatch.setenv(name, value)
+    monkeypatch.setenv("MPIR_CVAR_NOLOCAL", "0")
     output, stop = tmp_path / "out", tmp_path / "stop"
-    # Two ranks of one node, then two of another: within a world all talk through shared memory,
-    # so that each connection is one between the two worlds.
+    # Two ranks of one node, then two of another: within a world all talk through shared memory
+    # (NOLOCAL=0), so that each connection is one between the two worlds.
     job = cluster.client.submit(
         sys.executable,
         str(APP),

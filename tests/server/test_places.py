@@ -32,7 +32,8 @@ def refused(server: Server) -> str:
 )
 def test_a_folder_where_a_file_belongs(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
-    path.mkdir(parents=True)
+    path.parent.mkdir(mode=0o700)
+    path.mkdir()
     server = Server(tmp_path)
     said = refused(server)
     assert said == (
