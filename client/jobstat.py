@@ -39,27 +39,7 @@ FIELDS = (
 )
 
 #: What the table shows.
-_SHOWN = (
-    "id",
-    "name",
-    "user",
-    "class",
-    "state",
-    "reason",
-    "processors",
-    "held",
-    "sizes",
-    "prefer",
-    "submit",
-    "start",
-    "end",
-    "exit_code",
-    "signal",
-    "deadline",
-    "contract",
-    "promise",
-    "expected_end",
-)
+_SHOWN = (*FIELDS, "prefer", "deadline", "contract", "promise", "expected_end")
 
 _HEADS = ("id", "name", "user", "class", "state", "procs", "sizes", "time", "start", "reason")
 #: Columns that are shown when a job has a contract.

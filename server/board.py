@@ -275,9 +275,9 @@ def _info(job: Job, summary: Summary, nodes: list[NodeName]) -> Info:
 
 
 def _contract(job: Job) -> dict[str, Any]:
-    """What was agreed on, and when the job is expected to end; of a job without a contract nothing.
+    """Return what a job's contract says and when the job is expected to end; empty without one.
 
-    A list of jobs must not grow for those who use no contract_status.
+    Jobs without a contract must not make the answer to `jobstat` longer.
     """
     contract = job.spec.contract
     if contract is None:
