@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import os
 import socket
-from pathlib import Path
 from typing import Any
 
 from pliant.client.errors import LostServerError, NoServerError, RequestError, SilentServerError
 from pliant.client.paths import SOCKET, run_dir
-from pliant.protos.address import UntrustedPathError, private_socket
+from pliant.protos.private_paths import UntrustedPathError, private_socket
 
 #: Seconds to wait for an answer that needs no waiting on the server's side.
 TIMEOUT_S = 30.0
@@ -77,7 +76,7 @@ class Connection:
         link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             link.settimeout(self._timeout_s)
-            with private_socket(Path(self._path), shared=True) as path:
+            with private_socket(self._path, shared=True) as path:
                 link.connect(path)
         except BaseException:
             link.close()

@@ -7,16 +7,17 @@ import pliant.client.quiet  # noqa: F401
 # isort: split
 
 import argparse
+import gc
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pliant.client.connection import Connection
 from pliant.client.durations import format_duration, format_time
 from pliant.client.numbers import job_number, seconds
 from pliant.client.output import Parser, fail, pick, put, put_json, run_command, watch
-from pliant.client.tables import shorten, table
+from pliant.client.tables import shorten, table_of_columns
 
 PROG = "jobstat"
 
@@ -46,6 +47,9 @@ _HEADS = ("id", "name", "user", "class", "state", "procs", "sizes", "time", "sta
 _CONTRACT_HEADS = ("deadline", "ends", "profit")
 _NAME_LIMIT = 32
 
+#: The values of jobs by name; the values of a job are at the same place in all.
+Columns = Mapping[str, Sequence[Any]]
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """List jobs."""
@@ -71,71 +75,99 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _show(options: argparse.Namespace) -> int:
     with Connection() as link:
         if options.watch:
-            return watch(lambda: _frame(*_jobs(link, options)), options.every)
-        jobs, now = _jobs(link, options)
-    if options.json:
-        put_json([pick(_with_profit(job, now), FIELDS) for job in jobs])
-    elif jobs or not options.ids:
-        put(jobs_table(jobs, now))
-    known = {job["id"] for job in jobs}
+            return watch(lambda: _frame(*_columns(link, options)), options.every)
+        # Otherwise the collector would go through the values of 50,000 jobs again and again, for a
+        # seventh of the time. They are gone soon, and are no cycles.
+        gc.disable()
+        try:
+            known = _put_objects(link, options) if options.json else _put_table(link, options)
+        finally:
+            gc.enable()
     missing = [number for number in options.ids if number not in known]
     for number in missing:
         fail(PROG, f"there is no job {number}")
     return 1 if missing else 0
 
 
-def _jobs(link: Connection, options: argparse.Namespace) -> tuple[list[dict[str, Any]], float]:
+def _put_objects(link: Connection, options: argparse.Namespace) -> set[int]:
+    """Print the jobs as JSON; return their numbers."""
+    answer = link.request("jobs", ids=options.ids or None, all=True, fields=None)
+    now = answer.get("now", time.time())
+    put_json([pick(_with_profit(job, now), FIELDS) for job in answer["jobs"]])
+    return {job["id"] for job in answer["jobs"]}
+
+
+def _put_table(link: Connection, options: argparse.Namespace) -> set[int]:
+    """Print the jobs as a table; return their numbers."""
+    jobs, now = _columns(link, options)
+    if jobs["id"] or not options.ids:
+        put(jobs_table(jobs, now))
+    return set(jobs["id"])
+
+
+def _columns(link: Connection, options: argparse.Namespace) -> tuple[Columns, float]:
     """Return the jobs, and the time by the clock that their times are of: the server's."""
-    every = options.all or options.json or bool(options.ids)
-    shown = None if options.json else _SHOWN
-    answer = link.request("jobs", ids=options.ids or None, all=every, fields=shown)
-    return jobs_of(answer), answer.get("now", time.time())
+    every = options.all or bool(options.ids)
+    answer = link.request("jobs", ids=options.ids or None, all=every, fields=_SHOWN)
+    return columns_of(answer), answer.get("now", time.time())
 
 
-def jobs_of(answer: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the jobs of an answer: rows of the fields that were asked for, or whole objects."""
+def columns_of(answer: dict[str, Any]) -> Columns:
+    """Return the values of the jobs of an answer: rows of values, or of an older server objects."""
     if "rows" not in answer:
-        return list(answer["jobs"])  # all was asked for, or the server is an older one
-    fields = answer["fields"]
-    return [dict(zip(fields, row, strict=True)) for row in answer["rows"]]
+        return {name: [job.get(name) for job in answer["jobs"]] for name in _SHOWN}
+    if not answer["rows"]:
+        return dict.fromkeys(answer["fields"], ())
+    return dict(zip(answer["fields"], zip(*answer["rows"], strict=True), strict=True))
 
 
-def _frame(jobs: list[dict[str, Any]], now: float) -> str:
-    return f"{format_time(now, now)}  {summary(jobs)}\n\n{jobs_table(jobs, now)}"
+def _frame(jobs: Columns, now: float) -> str:
+    return f"{format_time(now, now)}  {summary(jobs['state'])}\n\n{jobs_table(jobs, now)}"
 
 
-def summary(jobs: Sequence[dict[str, Any]]) -> str:
+def summary(states: Sequence[str]) -> str:
     """Return how many jobs are in each state: ``3 jobs: 2 RUNNING, 1 PENDING``."""
     counts: dict[str, int] = {}
-    for job in jobs:
-        counts[job["state"]] = counts.get(job["state"], 0) + 1
+    for state in states:
+        counts[state] = counts.get(state, 0) + 1
     parts = ", ".join(f"{count} {state}" for state, count in counts.items())
-    return f"{len(jobs)} job{'' if len(jobs) == 1 else 's'}" + (f": {parts}" if parts else "")
+    total = f"{len(states)} job{'' if len(states) == 1 else 's'}"
+    return total + (f": {parts}" if parts else "")
 
 
-def jobs_table(jobs: Sequence[dict[str, Any]], now: float) -> str:
+def jobs_table(jobs: Columns, now: float) -> str:
     """Return the jobs as a table; `time` is how long one has run, or waited.
 
     Columns of contracts are there if a job has one: its deadline, when it is expected to end, and
     the profit that such an end brings, of the most that was agreed on.
     """
-    contracts = any(job.get("contract") for job in jobs)
-    rows = []
-    for job in jobs:
-        head = (
-            job["id"],
-            shorten(job.get("name") or "-", _NAME_LIMIT),
-            job.get("user") or "-",
-            job.get("class") or "-",
-            job["state"],
-            _processors(job),
-            _sizes(job),
-            format_duration(elapsed(job, now)),
-            format_time(job.get("start"), now),
-        )
-        rows.append((*head, *(_contract(job, now) if contracts else ()), _outcome(job)))
-    heads = (*_HEADS[:-1], *(_CONTRACT_HEADS if contracts else ()), _HEADS[-1])
-    return table(heads, rows, right=frozenset({"id", "procs", "time", "profit"}))
+
+    def rows(*names: str) -> Iterator[tuple[Any, ...]]:
+        return zip(*(jobs[name] for name in names), strict=True)
+
+    columns: list[Sequence[object]] = [
+        jobs["id"],
+        [shorten(name or "-", _NAME_LIMIT) for name in jobs["name"]],
+        [user or "-" for user in jobs["user"]],
+        [job_class or "-" for job_class in jobs["class"]],
+        jobs["state"],
+        [_processors(on or 0, held) for on, held in rows("processors", "held")],
+        [_sizes(sizes, prefer) for sizes, prefer in rows("sizes", "prefer")],
+        [
+            format_duration(elapsed(submit, start, end, now))
+            for submit, start, end in rows("submit", "start", "end")
+        ],
+        [format_time(start, now) for start in jobs["start"]],
+    ]
+    heads = [*_HEADS[:-1]]
+    if any(jobs["contract"]):
+        names = ("contract", "state", "submit", "deadline", "expected_end", "promise")
+        contracts = [_contract(dict(zip(names, row, strict=True)), now) for row in rows(*names)]
+        columns += zip(*contracts, strict=True)
+        heads += _CONTRACT_HEADS
+    columns.append([_outcome(*row) for row in rows("reason", "signal", "exit_code")])
+    heads.append(_HEADS[-1])
+    return table_of_columns(heads, columns, right=frozenset({"id", "procs", "time", "profit"}))
 
 
 def _contract(job: dict[str, Any], now: float) -> tuple[str, str, str]:
@@ -167,34 +199,30 @@ def _with_profit(job: dict[str, Any], now: float) -> dict[str, Any]:
     return {**job, "profit_now": profit}
 
 
-def elapsed(job: dict[str, Any], now: float) -> float | None:
+def elapsed(
+    submit: float | None, start: float | None, end: float | None, now: float
+) -> float | None:
     """Return the seconds a job has run, or waited when it has not started."""
-    begin = job.get("start") or job.get("submit")
-    if begin is None:
-        return None
-    return float(job.get("end") or now) - float(begin)
+    begin = start or submit
+    return None if begin is None else (end or now) - begin
 
 
-def _processors(job: dict[str, Any]) -> str:
+def _processors(on: int, held: int | None) -> str:
     """Return what it runs on, and what is held for it besides: ``4+2``."""
-    on = job.get("processors") or 0
-    besides = (job.get("held") or on) - on
+    besides = (held or on) - on
     return f"{on}+{besides}" if besides else str(on or "-")
 
 
-def _sizes(job: dict[str, Any]) -> str:
-    preferred = f" ({job['prefer']})" if job.get("prefer") else ""
-    return f"{job.get('sizes') or '-'}{preferred}"
+def _sizes(sizes: str | None, prefer: int | None) -> str:
+    return f"{sizes or '-'} ({prefer})" if prefer else sizes or "-"
 
 
-def _outcome(job: dict[str, Any]) -> str:
-    if job.get("reason"):
-        return str(job["reason"])
-    if job.get("signal"):
-        return f"signal {job['signal']}"
-    if job.get("exit_code"):
-        return f"exit code {job['exit_code']}"
-    return ""
+def _outcome(reason: str | None, signal: int | None, exit_code: int | None) -> str:
+    if reason:
+        return reason
+    if signal:
+        return f"signal {signal}"
+    return f"exit code {exit_code}" if exit_code else ""
 
 
 if __name__ == "__main__":

@@ -18,11 +18,35 @@ INTERRUPTED = 130
 BROKEN_PIPE = 141
 
 
+class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """Formats help for the width of the terminal.
+
+    argparse makes a formatter for each option that a parser gets, and by itself imports ``shutil``
+    to ask for the width: 2 ms of every command.
+    """
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, width=_terminal_columns() - 2)
+
+
+def _terminal_columns() -> int:
+    """Return how wide the terminal is; 80 if there is none."""
+    chosen = os.environ.get("COLUMNS", "")
+    if chosen.isascii() and chosen.isdigit() and int(chosen) > 0:
+        return int(chosen)
+    if sys.__stdout__ is None:
+        return 80
+    try:
+        return os.get_terminal_size(sys.__stdout__.fileno()).columns or 80
+    except (ValueError, OSError):
+        return 80  # it is closed, or no terminal
+
+
 class Parser(CommandParser):
     """A command's argument parser, which says how to get help."""
 
     def __init__(self, **settings: Any) -> None:
-        settings.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        settings.setdefault("formatter_class", _HelpFormatter)
         super().__init__(**settings)
 
     def error(self, message: str) -> NoReturn:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 from pliant.client.errors import ClientError
-from pliant.protos.address import UntrustedPathError, open_private
+from pliant.protos.private_paths import UntrustedPathError, open_private
 
 #: Name of the users' socket in the run directory.
 SOCKET = "server.sock"
@@ -33,7 +32,7 @@ def check_directories(state: str, run: str) -> None:
         ClientError: it owns one of them, or may change it.
     """
     try:
-        os.close(open_private(Path(state), shared=True))
-        os.close(open_private(Path(run)))
+        os.close(open_private(state, shared=True))
+        os.close(open_private(run))
     except UntrustedPathError as error:
         raise ClientError(str(error)) from None

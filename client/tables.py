@@ -36,7 +36,14 @@ def table(
     heads: Sequence[str], rows: Sequence[Sequence[object]], *, right: frozenset[str] = frozenset()
 ) -> str:
     """Return the rows under their heads; the columns named in ``right`` end at the same place."""
-    columns = zip(*rows, strict=True) if rows else [()] * len(heads)
+    columns = list(zip(*rows, strict=True)) if rows else [()] * len(heads)
+    return table_of_columns(heads, columns, right=right)
+
+
+def table_of_columns(
+    heads: Sequence[str], columns: Sequence[Sequence[object]], *, right: frozenset[str]
+) -> str:
+    """Return the cells of each column under its head, as `table` does with rows."""
     filled = [
         _fill([head, *cells], to_right=head in right)
         for head, cells in zip(heads, columns, strict=True)

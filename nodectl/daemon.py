@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 
 from pliant.core.command_line import CommandParser
 from pliant.faults import identify
-from pliant.protos.address import open_private
 from pliant.protos.files import of_no_use
 from pliant.protos.log_handlers import LogHandler
+from pliant.protos.private_paths import open_private
 from pliant.protos.versions import ProtocolError
 
 if TYPE_CHECKING:

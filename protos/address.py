@@ -13,14 +13,16 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from pliant.protos.private_paths import (
+    REMOVE_AND_RESTART,
+    UntrustedPathError,
+    open_private,
+    private_socket,
+)
+
 #: The socket of the gRPC services, in the run directory.
 GRPC_SOCKET = "grpc.sock"
 _SCHEME = "unix:"
-_REMOVE = "remove it, then start the server again"
-
-
-class UntrustedPathError(OSError):
-    """Another account could stand behind a path; the text names the path and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,51 +67,6 @@ def parse_address(text: str) -> Address:
     return TcpAddress(host.strip("[]"), int(port))
 
 
-def open_private(directory: Path, *, shared: bool = False) -> int:
-    """Open a directory that no other account can change, and return its descriptor.
-
-    Everything that is then reached through the descriptor is inside the directory that was
-    checked, whatever happens to its path.
-
-    Args:
-        directory: the path.
-        shared: whether other accounts may list and enter it; they may never change it.
-
-    Raises:
-        UntrustedPathError: another account owns it, or may use it.
-        OSError: it cannot be opened.
-    """
-    descriptor = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        _check(directory, os.fstat(descriptor), 0o022 if shared else 0o077)
-    except BaseException:
-        os.close(descriptor)
-        raise
-    return descriptor
-
-
-@contextmanager
-def private_socket(path: Path, *, shared: bool = False) -> Iterator[str]:
-    """Check the owner and mode of a socket and its directory; yield a short path to it.
-
-    The short path is good only inside the block. It is short because the path of a unix socket
-    has at most 107 bytes.
-
-    Raises:
-        UntrustedPathError: another account owns one of them, or may use one of them.
-        OSError: there is no such socket.
-    """
-    descriptor = open_private(path.parent, shared=shared)
-    try:
-        found = os.stat(path.name, dir_fd=descriptor, follow_symlinks=False)
-        if not stat.S_ISSOCK(found.st_mode):
-            raise UntrustedPathError(f"{path} is not a socket; {_REMOVE}")
-        _check(path, found, 0 if shared else 0o077)
-        yield f"/proc/self/fd/{descriptor}/{path.name}"
-    finally:
-        os.close(descriptor)
-
-
 @contextmanager
 def dial_target(text: str) -> Iterator[str]:
     """Yield the gRPC target of an address, checked just before use; good inside the block.
@@ -143,25 +100,9 @@ def prepare_socket(address: UnixAddress) -> tuple[int, str]:
         with suppress(FileNotFoundError):
             found = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
             if not stat.S_ISSOCK(found.st_mode):
-                raise UntrustedPathError(f"{address.path} is not a socket; {_REMOVE}")
+                raise UntrustedPathError(f"{address.path} is not a socket; {REMOVE_AND_RESTART}")
             os.unlink(name, dir_fd=descriptor)
     except BaseException:
         os.close(descriptor)
         raise
     return descriptor, f"{_SCHEME}/proc/self/fd/{descriptor}/{name}"
-
-
-def _check(path: Path, found: os.stat_result, forbidden: int) -> None:
-    """Refuse what another account owns or may use. Root may own it: root can do anything."""
-    if found.st_uid not in (os.geteuid(), 0):
-        raise UntrustedPathError(
-            f"{path} belongs to the user with id {found.st_uid}: it is not used; remove it, "
-            "or name another directory (PLIANT_STATE_DIR, PLIANT_RUN_DIR)"
-        )
-    mode = stat.S_IMODE(found.st_mode)
-    if mode & forbidden:
-        wanted = mode & ~forbidden & 0o777
-        raise UntrustedPathError(
-            f"{path}: other users may use it (mode {mode:04o}); run `chmod {wanted:o} {path}`, "
-            "or name another directory (PLIANT_STATE_DIR, PLIANT_RUN_DIR)"
-        )

@@ -202,8 +202,8 @@ class Board:
         everything that the server has, which holds up all threads for 0.1 s.
         """
         with self._lock:
-            entries = list((self._open if ended_since is None else self._jobs).values())
-        entries.sort(key=lambda entry: int(entry.info["id"]))
+            known = self._open if ended_since is None else self._jobs
+            entries = [known[job] for job in sorted(known)]
         if ended_since is None:
             return entries
         return [e for e in entries if not e.final or (e.end or 0) > ended_since]

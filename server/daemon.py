@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pliant.core.command_line import CommandParser
-from pliant.protos.address import open_private
 from pliant.protos.files import of_no_use, write_whole
+from pliant.protos.private_paths import open_private
 from pliant.server.end import End
 from pliant.server.lock import AlreadyRunningError, RunLock, ServerLock, started_ticks
 from pliant.server.logs import log_to_stderr

@@ -16,6 +16,8 @@ from .conftest import job
 
 #: Packages that take longer to import than a command may take as a whole.
 HEAVY = {"grpc", "google", "sqlalchemy", "numpy", "mpi4py", "msgspec", "yaml", "rich", "asyncio"}
+#: Modules of the standard library that cost a request 2 to 7 ms each, and that it can do without.
+SLOW = {"dataclasses", "inspect", "shutil", "asyncio", "subprocess"}
 #: Modules of the core that bring the rest of the core along.
 CORE = {f"pliant.core.{name}" for name in ("core", "state", "jobs", "events", "commands")}
 PARTS = {f"pliant.{part}" for part in ("strategies", "simulator", "server", "nodectl", "appkit")}
@@ -59,6 +61,17 @@ def test_a_request_loads_no_large_library(
     }
     code = f"import sys; from pliant.client.{command} import main; sys.exit(main({words!r}))"
     assert heavy(code) == set()
+    assert server.requests, "the command asked nothing"
+
+
+@pytest.mark.parametrize(("command", "words"), [("jobsub", ["true"]), ("jobstat", [])], ids=str)
+def test_the_usual_requests_load_no_slow_module(
+    server: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, words: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    server.answers = {"submit": {"id": 1}, "jobs": {"jobs": [job()], "now": 1_700_000_100.0}}
+    code = f"import sys; from pliant.client.{command} import main; sys.exit(main({words!r}))"
+    assert loaded_modules(code) & SLOW == set()
     assert server.requests, "the command asked nothing"
 
 

@@ -11,13 +11,11 @@ import pytest
 from pliant.protos.address import (
     TcpAddress,
     UnixAddress,
-    UntrustedPathError,
     dial_target,
-    open_private,
     parse_address,
     prepare_socket,
-    private_socket,
 )
+from pliant.protos.private_paths import UntrustedPathError, open_private, private_socket
 
 
 @pytest.mark.parametrize("text", ["unix:/run/grpc.sock", "127.0.0.1:7000", "[::1]:0", "host:65535"])
