@@ -3,35 +3,41 @@
 *commands*: processor time (user and system, of the whole process) of each command over that of a
 bare interpreter, and the wall time, both the smallest of ``RUNS``; ``jobsub`` and ``jobstat`` speak
 to a server. *nodes*: from the start of a process that speaks the protocol of so many controllers
-(`apps/nodes.py`) to the last welcome, and the processor time of the server meanwhile. *jobs*:
+(`apps/nodes.py`) to the last welcome, and the processor time of the server meanwhile; the exponents
+are of the smallest processor times. *jobs*:
 ``jobstat`` with so many held jobs, the whole process, and the longest that a `ping` waited on
 another connection meanwhile. It judges nothing: a loaded machine shows in all figures.
 
 Budgets (DESIGN 13): jobsub 45 ms, jobstat 40 ms, any --help 60 ms over the bare interpreter;
-jobstat with 10,000 / 50,000 jobs 150 / 400 ms, no other request delayed by more than 20 ms.
+jobstat with 10,000 / 50,000 jobs 150 / 400 ms, no other request delayed by more than 20 ms; the
+exponent of registrations 1.1.
 
 ``python benchmarks/bench_costs.py [commands] [nodes] [jobs]``
 """
 
 from __future__ import annotations
 
+import itertools
+import math
 import os
 import resource
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
-import psutil
-from bench_kit import APPS, folders
+from bench_kit import busy, folders
+from many_nodes import controllers, server, used
 
 from pliant.client.connection import Connection
 
 RUNS = 15
-NODES = (250, 500, 1000)
+NODES = (250, 500, 1000, 2000)
+NODE_RUNS = 3
+#: Beats of the nodes that are there already would grow with the time that the others take.
+RARE_BEATS = {"beat_interval_s": 60.0, "lease_s": 600.0}
 JOBS = (10_000, 50_000)
 HELP = (
     *((name,) for name in ("jobsub", "jobstat", "nodestat", "jobdel", "jobctl", "pliant")),
@@ -62,40 +68,6 @@ def _spent() -> float:
     return used.ru_utime + used.ru_stime
 
 
-@contextmanager
-def server(base: Path) -> Iterator[psutil.Process]:
-    """Run a server with folders of its own; yield its process when users can connect."""
-    command = [sys.executable, "-m", "pliant.server", "--strategy", "fcfs"]
-    with (
-        (base / "server.log").open("wb") as log,
-        subprocess.Popen(command, stdout=log, stderr=log) as process,
-    ):
-        try:
-            run = base / "run"
-            while not (run / "server.address").exists():
-                if process.poll() is not None:
-                    raise SystemExit((base / "server.log").read_text())
-                time.sleep(0.05)
-            yield psutil.Process(process.pid)
-        finally:
-            process.terminate()
-
-
-@contextmanager
-def nodes(base: Path, number: int) -> Iterator[tuple[str, float]]:
-    """Register so many nodes; yield what their process says and the seconds that it took."""
-    address = (base / "run" / "server.address").read_text().strip()
-    command = [sys.executable, str(APPS / "nodes.py"), address]
-    command += [str(base / "state" / "node.secret"), str(number)]
-    began = time.perf_counter()
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout is not None
-            yield process.stdout.readline(), time.perf_counter() - began
-        finally:
-            process.kill()
-
-
 def commands() -> None:
     """Measure how long commands take to start."""
     bare_cpu, bare_wall = cost([sys.executable, "-c", "pass"])
@@ -106,7 +78,8 @@ def commands() -> None:
             f"{' '.join(words):18} --help: {cpu:4.0f} ms processor time, {cpu - bare_cpu:4.0f} "
             f"over bare; {wall:4.0f} ms, {wall - bare_wall:4.0f} over bare (60)"
         )
-    with folders() as base, server(base), nodes(base, 1):
+    with folders() as base, server(base), controllers(base, 1) as nodes:
+        nodes.registered()
         for words, budget in (
             (["jobsub", "--hold", "true"], 45),
             (["jobstat"], 40),
@@ -116,21 +89,25 @@ def commands() -> None:
 
 
 def registered() -> None:
-    """Measure how long many nodes take to register."""
-    for number in NODES:
-        with folders() as base, server(base) as process:
-            before = sum(process.cpu_times()[:2])
-            with nodes(base, number) as (said, seconds):
-                used = sum(process.cpu_times()[:2]) - before
-                print(
-                    f"{number:5} nodes: {seconds:.2f} s, {used:.2f} s processor time of the server "
-                    f"({said.strip()})"
-                )
+    """Measure how long many nodes take to register, and how that grows."""
+    least: dict[int, float] = {}
+    for _ in range(NODE_RUNS):
+        for number in NODES:
+            with folders() as base, server(base, **RARE_BEATS) as process:
+                before = used(process)
+                with controllers(base, number) as nodes:
+                    seconds, spent = nodes.registered(), used(process) - before
+            least[number] = min(spent, least.get(number, spent))
+            print(f"{number:5} nodes: {seconds:.2f} s, {spent:.2f} s processor time of the server")
+    for small, large in itertools.pairwise(NODES):
+        exponent = math.log(least[large] / least[small]) / math.log(large / small)
+        print(f"{small} -> {large} nodes: exponent {exponent:.2f} (budget 1.1)")
 
 
 def jobs() -> None:
     """Measure a list of many jobs, and what others wait for it."""
-    with folders() as base, server(base), nodes(base, 1):
+    with folders() as base, server(base), controllers(base, 1) as nodes:
+        nodes.registered()
         run, stored = base / "run", 0
         with Connection(str(run)) as link:
             for number in JOBS:
@@ -192,6 +169,7 @@ def _list_jobs(run: Path, number: int) -> None:
 
 def main(words: Sequence[str]) -> int:
     """Run the parts that are named, or all."""
+    print(busy())
     parts = {"commands": commands, "nodes": registered, "jobs": jobs}
     for name in words or parts:
         parts[name]()

@@ -20,15 +20,12 @@ Budget (DESIGN 13): 1000 controllers without TLS in < 200 MB and < 20 threads.
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 
 import psutil
-from bench_kit import APPS, answering, busy, figures, folders, verdict
+from bench_kit import busy, figures, folders, verdict
+from many_nodes import Controllers, controllers, server, used
 
 from pliant.client.api import Client
 
@@ -36,50 +33,6 @@ NODES, ROUNDS, IDLE_S = (500, 1000), 10, 20.0
 BUDGET_MB, BUDGET_THREADS = 200, 20
 
 Samples = dict[str, float]
-
-
-@contextmanager
-def server(base: Path) -> Iterator[psutil.Process]:
-    """A server without nodes that answers."""
-    command = [sys.executable, "-m", "pliant.server", "--strategy", "fcfs"]
-    with (
-        (base / "server.log").open("wb") as log,
-        subprocess.Popen(command, stdout=log, stderr=log) as process,
-    ):
-        try:
-            with Client() as client:
-                answering(client)
-            yield psutil.Process(process.pid)
-        finally:
-            process.terminate()
-
-
-@contextmanager
-def nodes(base: Path, number: int) -> Iterator[Words]:
-    """So many nodes; what their process says."""
-    address = (base / "run" / "server.address").read_text().strip()
-    command = [sys.executable, str(APPS / "nodes.py"), address]
-    command += [str(base / "state" / "node.secret"), str(number)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            yield Words(process)
-        finally:
-            process.kill()
-
-
-class Words:
-    """What the process of all nodes says, line by line."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self._process = process
-
-    def next(self, kind: str) -> list[float]:
-        """Wait for its next line, which is of this kind; the numbers in it."""
-        assert self._process.stdout is not None
-        words = self._process.stdout.readline().split()
-        if words[:1] != [kind]:
-            raise SystemExit(f"expected {kind!r} from the nodes, and they said {words}")
-        return [float(word) for word in words[1:]]
 
 
 def memory(process: psutil.Process) -> str:
@@ -99,12 +52,6 @@ def idle(process: psutil.Process) -> float:
     return 100 * (used(process) - before) / (time.monotonic() - began)
 
 
-def used(process: psutil.Process) -> float:
-    """Seconds of processor time."""
-    times = process.cpu_times()
-    return float(times.user + times.system)
-
-
 def reached(client: Client, job: int, states: set[str]) -> None:
     """Wait until a job is in one of these states."""
     deadline = time.monotonic() + 120
@@ -114,7 +61,7 @@ def reached(client: Client, job: int, states: set[str]) -> None:
         time.sleep(0.02)
 
 
-def one_job(client: Client, words: Words, process: psutil.Process, number: int) -> Samples:
+def one_job(client: Client, words: Controllers, process: psutil.Process, number: int) -> Samples:
     """A job on all nodes, from its submission to its end; seconds of each part of it."""
     before = used(process)
     job = client.submit("/bin/true", sizes=number, type="mpi", stdout="/dev/null")
@@ -140,10 +87,8 @@ def measure(number: int) -> bool:
     """One cluster with so many nodes."""
     with folders() as base, server(base) as process, Client() as client:
         print(f"{number} nodes; {busy()}\n  alone:           {memory(process)}", flush=True)
-        began = time.monotonic()
-        with nodes(base, number) as words:
-            words.next("up")
-            print(f"  registered:      all within {time.monotonic() - began:.1f} s")
+        with controllers(base, number) as words:
+            print(f"  registered:      all within {words.registered():.1f} s")
             percent = idle(process)
             print(f"  with all nodes:  {memory(process)}")
             print(f"  idle:            {percent:.1f} % of a processor")
