@@ -394,6 +394,17 @@ def _keep(spool: Spool, identity: procfs.Identity) -> None:
         if request.max_tasks:
             control_group.limit_tasks(identity, request.max_tasks)
         identify(job=request.job, role="join" if request.resize else "start")
-        Shim(spool, request, node).run()
+        Shim(_of_open_node(spool, node), request, node).run()
     finally:
         os.close(node)
+
+
+def _of_open_node(spool: Spool, node: int) -> Spool:
+    """Return the folder of a world by way of the open folder of its node.
+
+    The state folder may be moved while ranks run. Ends that were noted under its old path would be
+    lost if no controller is connected when the last rank ends: the next controller would report
+    that the shim was killed.
+    """
+    state = spool.directory.parent.parent
+    return Spool(Path(f"/proc/self/fd/{node}") / spool.directory.relative_to(state))

@@ -169,6 +169,22 @@ def test_a_folder_that_was_moved_takes_over(
     assert code_of(world, elsewhere.server, 6) == 6
 
 
+def test_an_end_after_the_folder_was_moved_is_noted_where_it_is_now(
+    server: FakeServer, node: Node, state_dir: Path, tmp_path: Path, elsewhere: Elsewhere
+) -> None:
+    world = start(server, tmp_path / "job")
+    shim = node.shim(world)
+    wait_until(Spool(node.spool / world.name).ranks)
+    node.kill()
+    there = elsewhere.node(state_dir.rename(state_dir.parent / "moved"))
+    (Path(world.directory) / "go").write_text("6")
+    wait_until(lambda: not shim.alive(), what="the end of the shim")
+    assert not (there.spool / world.name / "token").exists()
+    there.start()
+    (end,) = world.ends(elsewhere.server)
+    assert (end.code, end.reason) == (6, "")
+
+
 def test_a_link_to_the_folder_is_the_folder(
     server: FakeServer, node: Node, state_dir: Path, tmp_path: Path, elsewhere: Elsewhere
 ) -> None:
