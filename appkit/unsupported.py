@@ -11,16 +11,13 @@ part.
 
 import ctypes
 import gc
-import os
 from collections.abc import Callable
 from typing import Any
 
 from mpi4py import MPI
 
+from pliant.appkit.any_source import has_no_shared_memory, replacements, transport_is_ucx
 from pliant.appkit.errors import UnsupportedOperation
-
-#: With this setting MPICH takes every rank for a node of its own (see `server/launch.py`).
-_NO_SHARED_MEMORY = "MPIR_CVAR_NOLOCAL"
 
 
 def refuse_unsupported() -> None:
@@ -30,6 +27,8 @@ def refuse_unsupported() -> None:
     _replace(MPI.Win, "Allocate_shared", _allocate_shared)
     _replace(MPI.Intracomm, "Create_from_group", _create_from_group)
     _replace(MPI.Intercomm, "Create_from_groups", _create_from_groups)
+    for name, replacement in replacements().items():
+        _replace(MPI.Comm, name, replacement, is_static=False)
 
 
 def _of_one_world(group: MPI.Group) -> bool:
@@ -48,7 +47,7 @@ def _of_one_world(group: MPI.Group) -> bool:
 
 def _may_share_memory(comm: MPI.Comm) -> bool:
     """Whether MPICH may be asked which ranks of a communicator share memory; alike on all ranks."""
-    if os.environ.get(_NO_SHARED_MEMORY, "0") not in ("0", ""):
+    if has_no_shared_memory():
         return False
     group = comm.Get_group()
     try:
@@ -76,7 +75,7 @@ def _create_dist_graph(
     original: Callable[..., MPI.Distgraphcomm], comm: MPI.Intracomm, *more: Any, **named: Any
 ) -> MPI.Distgraphcomm:
     # Measured with MPICH 5.0.2: over ucx without MPICH's own shared memory, it never returns.
-    if os.environ.get("MPIR_CVAR_CH4_NETMOD") == "ucx" and comm.Get_size() > 1:
+    if transport_is_ucx() and comm.Get_size() > 1:
         raise UnsupportedOperation(
             "comm.Create_dist_graph hangs with the transport ucx; "
             "use comm.Create_dist_graph_adjacent, or the transport ofi"
