@@ -7,7 +7,19 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
+
+
+class Signer(Protocol):
+    """Signs the lines of one connection and checks those that arrive (see `join_proof`)."""
+
+    lock: threading.Lock
+
+    def sign(self, line: bytes) -> bytes:
+        """Return what to send for a line; the caller holds the lock until it is sent."""
+
+    def check(self, line: bytes) -> bytes:
+        """Return the line in what has arrived, or raise ValueError."""
 
 
 class Lines:
@@ -23,6 +35,8 @@ class Lines:
         """
         self.sock = sock
         self.limit = limit
+        #: Signs and checks all lines from now on; None: they are sent as they are.
+        self.seal: Signer | None = None
         self._buffer = bytearray()
 
     def send(self, **message: Any) -> None:
@@ -31,13 +45,19 @@ class Lines:
         Raises:
             OSError: the other side is gone.
         """
-        self.sock.sendall(json.dumps(message).encode() + b"\n")
+        line = json.dumps(message).encode()
+        if self.seal is None:
+            self.sock.sendall(line + b"\n")
+            return
+        with self.seal.lock:
+            self.sock.sendall(self.seal.sign(line) + b"\n")
 
     def take(self) -> dict[str, Any] | None:
         """The next object that has arrived completely, or None; reads nothing.
 
         Raises:
-            ValueError: what has arrived is not an object, or is longer than the limit.
+            ValueError: what has arrived is not an object, is longer than the limit, or is not what
+                the other side has signed.
         """
         end = self._buffer.find(b"\n")
         length = len(self._buffer) if end < 0 else end
@@ -47,7 +67,7 @@ class Lines:
             return None
         line = bytes(self._buffer[:end])
         del self._buffer[: end + 1]
-        return _parse(line)
+        return _parse(line if self.seal is None else self.seal.check(line))
 
     def read(self) -> bool:
         """Read what is there, waiting for something; False: the other side is gone."""

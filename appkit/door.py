@@ -104,12 +104,16 @@ class Door:
             self._selector.unregister(self._listener)
 
     def _idler(self) -> Guest | None:
-        """The oldest stranger that says nothing, or has come for another resize."""
+        """The oldest stranger that says nothing, or has come for another resize.
+
+        If there is none, the oldest one that has not answered the application's proof: each process
+        can send a first message that looks right, and a joining rank answers at once.
+        """
         for guest in self.strangers():
             greeting = guest.greeting
             if greeting is None or self.awaited not in (None, greeting.resize):
                 return guest
-        return None
+        return next((guest for guest in self.strangers() if guest.challenged), None)
 
     def _let_in(self) -> None:
         idler = self._idler() if len(self.strangers()) >= MOST_STRANGERS else None

@@ -1,22 +1,20 @@
 """A connection at the rendezvous, and what it may say before it is known.
 
-Every process of the machine can connect there: what comes is checked as if a stranger had sent it.
+Every process of the machine can connect there. What it sends before it has proved that it knows the
+secret of the resize (`join_proof`) is at most two short lines of JSON, and changes nothing.
 """
 
 import base64
-import hmac
-import json
 import select
 import socket
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from pliant.appkit.control import Lines
-from pliant.appkit.join_protocol import NUMBERS, join_mismatch
+from pliant.appkit.join_proof import RunningSide, read_nonce
+from pliant.appkit.join_protocol import MAX_UNPROVEN_BYTES, NUMBERS, join_mismatch
 
-#: Before the secret is shown a line may be so long, and nothing but one line is read.
-GREETING_BYTES = 4096
 #: Of those who are admitted: a complaint may be a long list.
 MESSAGE_BYTES = 1 << 20
 _SEND_TIMEOUT_S = 30.0
@@ -28,7 +26,8 @@ class Greeting:
 
     resize: int
     rank: int
-    secret: bytes = field(repr=False)
+    #: For the proofs; empty: of a version that knows none.
+    nonce: bytes = b""
     #: Why this version cannot be in one job with it; empty: it can.
     mismatch: str = ""
 
@@ -39,16 +38,11 @@ class Greeting:
         Raises:
             ValueError: it is none.
         """
-        secret = message.get("secret")
-        if not isinstance(secret, str):
-            raise ValueError("a greeting has a secret")
         resize, rank = _number(message, "resize"), _number(message, "rank")
         numbers = (message.get(name) for name in ("protocol", "oldest_reader"))
-        return cls(resize, rank, secret.encode(), join_mismatch(f"joining rank {rank}", *numbers))
-
-    def shows(self, secret: str) -> bool:
-        """Whether it knows this secret."""
-        return hmac.compare_digest(self.secret, secret.encode())
+        mismatch = join_mismatch(f"joining rank {rank}", *numbers)
+        nonce = b"" if mismatch and "nonce" not in message else read_nonce(message)
+        return cls(resize, rank, nonce, mismatch)
 
 
 class Guest:
@@ -62,9 +56,13 @@ class Guest:
         """
         sock.settimeout(_SEND_TIMEOUT_S)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.lines = Lines(sock, GREETING_BYTES)
+        self.lines = Lines(sock, MAX_UNPROVEN_BYTES)
         self.since = time.monotonic()
         self.greeting: Greeting | None = None
+        #: The application's side of the proofs; None: it is not known yet which secret counts.
+        self._proving: RunningSide | None = None
+        #: Whether it has proved that it knows the secret of its resize.
+        self.proven = False
         self.admitted = False
         #: The loop at which it waits; 0: on its way.
         self.loop = 0
@@ -87,6 +85,18 @@ class Guest:
             self._understand(message)
         return alive
 
+    @property
+    def challenged(self) -> bool:
+        """Whether the application has proved itself, and waits for the proof of the other side."""
+        return self._proving is not None and not self.proven
+
+    def challenge(self, secret: str) -> None:
+        """Prove that the application knows the secret of a resize, and ask for the same."""
+        if self._proving is None and self.greeting is not None:
+            greeting = self.greeting
+            self._proving = RunningSide(secret, greeting.resize, greeting.rank, greeting.nonce)
+            self.tell(**self._proving.challenge)
+
     def admit(self, size: int, once: list[bytes]) -> None:
         """Welcome a newcomer to ``size`` processes with the results of ``job.once``."""
         self.lines.limit = MESSAGE_BYTES
@@ -96,7 +106,7 @@ class Guest:
     def tell(self, **message: Any) -> None:
         """Send; who is gone is noticed by the next read."""
         try:
-            self.lines.sock.sendall(json.dumps(message).encode() + b"\n")
+            self.lines.send(**message)
         except OSError:
             pass
 
@@ -119,6 +129,8 @@ class Guest:
     def _understand(self, message: dict[str, Any]) -> None:
         if self.greeting is None:
             self.greeting = Greeting.read(message)
+        elif self.challenged:
+            self._check_proof(message)
         elif not self.admitted:
             raise ValueError("a newcomer waits for its welcome")
         elif "loop" in message:
@@ -129,6 +141,17 @@ class Guest:
             self.joined = True
         elif "error" in message:
             self.complaint = str(message["error"])
+
+    def _check_proof(self, message: dict[str, Any]) -> None:
+        """Take the other side's proof; from here on it signs what it sends, and this side does.
+
+        Raises:
+            ValueError: it does not know the secret.
+        """
+        if self._proving is None or not self._proving.verifies(message):
+            raise ValueError("no proof of the secret")
+        self.proven = True
+        self.lines.seal = self._proving.seal()
 
 
 def _number(message: dict[str, Any], name: str) -> int:

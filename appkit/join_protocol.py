@@ -2,10 +2,13 @@
 
 from pliant.protos.versions import PROTOCOL, mismatch
 
-#: The first protocol whose handshake is plain data: earlier versions pickled their own classes.
-OLDEST = 1
+#: The first protocol in which both sides prove that they know the secret of the resize. In
+#: protocol 1 joining ranks sent it, in protocol 0 both sides pickled their own classes.
+OLDEST = 2
 #: The two numbers that each side sends with its first message.
 NUMBERS = {"protocol": PROTOCOL, "oldest_reader": OLDEST}
+#: Before the other side has proved itself a line may be so long.
+MAX_UNPROVEN_BYTES = 4096
 
 
 def join_mismatch(who: str, protocol: object, oldest_reader: object) -> str:

@@ -15,8 +15,10 @@ from typing import Any
 
 from pliant.appkit.control import Lines
 from pliant.appkit.environment import Environment
-from pliant.appkit.join_protocol import NUMBERS, join_mismatch
+from pliant.appkit.join_proof import JoiningSide
+from pliant.appkit.join_protocol import MAX_UNPROVEN_BYTES, NUMBERS, join_mismatch
 from pliant.faults import failpoint, message
+from pliant.protos.handshake import UnprovenServerError
 
 _CONNECT_TIMEOUT_S = 20.0
 
@@ -91,14 +93,34 @@ class Newcomer:
             order = self._await_go()
             failpoint("appkit.newcomer.go")
             self._coordinator = self._connect(str(order["address"]))
-            greeting = {key: order[key] for key in ("resize", "secret")}
-            for _ in message("appkit.newcomer.hello"):
-                self._tell(self._coordinator, **NUMBERS, rank=self._rank, **greeting)
+            self._prove(self._coordinator, order)
             welcome = self._hear(self._coordinator)
             self._check(welcome)
             self._before = int(welcome["size"])
             self._results = [base64.b64decode(text) for text in welcome["once"]]
         return self._coordinator
+
+    def _prove(self, coordinator: Lines, order: dict[str, Any]) -> None:
+        """Have both sides prove that they know the secret of the resize; end this process if not.
+
+        The secret is not sent, and nothing that comes before the proof is used.
+        """
+        side = JoiningSide(order["secret"], order["resize"], self._rank)
+        for _ in message("appkit.newcomer.hello"):
+            opening = {"resize": order["resize"], "rank": self._rank, **side.opening}
+            self._tell(coordinator, **NUMBERS, **opening)
+        challenge = self._hear(coordinator)
+        try:
+            answer = side.answer(challenge)
+        except UnprovenServerError:
+            end_now(
+                1,
+                f"what answers at {order['address']} does not prove that it is the running "
+                "application: the secret of the resize was not sent to it",
+            )
+            raise
+        self._tell(coordinator, **answer)
+        coordinator.seal, coordinator.limit = side.seal(), None
 
     def _check(self, welcome: dict[str, Any]) -> None:
         """End this process unless both sides understand each other."""
@@ -127,7 +149,7 @@ class Newcomer:
             raise
         sock.settimeout(None)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return Lines(sock)
+        return Lines(sock, MAX_UNPROVEN_BYTES)
 
     def _tell(self, lines: Lines, **message: Any) -> None:
         try:
@@ -141,7 +163,11 @@ class Newcomer:
         poll.register(coordinator.fileno(), select.POLLIN)
         poll.register(self._control.fileno(), select.POLLIN)
         while True:
-            message = coordinator.take()
+            try:
+                message = coordinator.take()
+            except ValueError as error:
+                end_now(1, f"what answered is not what the running application sends: {error}")
+                raise
             if message is not None:
                 return message
             for descriptor, _ in poll.poll():

@@ -1,13 +1,14 @@
 """Where newcomers wait for the application: a TCP listener of the coordinator.
 
-A newcomer sends ``{"protocol", "oldest_reader", "resize", "rank", "secret"}``, is refused by its
-protocol number (``{"refused": reason}``, and the resize fails for this reason) or gets the number
-of processes and the results of
-``job.once`` so far, sends ``{"loop": k}`` when it has reached its k-th loop, and then sleeps in a
-read until it is told ``{"skip": true}`` (that loop is over) or ``{"port": …}`` (connect now).
-Before that it may be told ``{"constant": …}``, what the files of constant data are (see `ahead`),
-and answers ``{"fetched": true}`` when it has them. The end of the connection means that it is not
-needed any more.
+A newcomer sends ``{"protocol", "oldest_reader", "resize", "rank", "nonce"}``. The coordinator
+answers with ``{"nonce", "proof"}``, and the newcomer with its own ``{"proof"}``: both prove that
+they know the secret of the resize, and all later lines are signed (`join_proof`). Then the newcomer
+is refused by its protocol number (``{"refused": reason}``, and the resize fails for this reason) or
+gets the number of processes and the results of ``job.once`` so far, sends ``{"loop": k}`` when it
+has reached its k-th loop, and sleeps in a read until it is told ``{"skip": true}`` (that loop is
+over) or ``{"port": …}`` (connect now). Before that it may be told ``{"constant": …}``, what the
+files of constant data are (see `ahead`), and answers ``{"fetched": true}`` when it has them. The
+end of the connection means that it is not needed any more.
 """
 
 import threading
@@ -239,14 +240,18 @@ class Rendezvous:
         self._tell(gathering)
 
     def _admit(self, gathering: _Gathering, guest: Guest) -> bool:
-        """Admit a newcomer that belongs here; False: it never will."""
+        """Admit a newcomer that belongs here and proves it; False: it never will."""
         greeting = guest.greeting
         if greeting is None or greeting.resize > gathering.resize:
             return True  # it has said nothing, or the GO of its resize is still under way
-        if greeting.resize < gathering.resize or not greeting.shows(gathering.secret):
+        if greeting.resize < gathering.resize or greeting.rank >= gathering.count:
             return False
-        if greeting.rank >= gathering.count:
+        if not greeting.nonce:  # it cannot prove anything, so it is told why, and nothing else
+            guest.tell(refused=greeting.mismatch)
             return False
+        if not guest.proven:
+            guest.challenge(gathering.secret)
+            return True
         if greeting.mismatch:
             guest.tell(refused=greeting.mismatch)
             self._lost(gathering.resize, greeting.mismatch)

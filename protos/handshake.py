@@ -6,7 +6,8 @@ HMAC, and then sends its own as the first message. The nonces are new for each s
 nothing can be used again, and the two HMACs differ in their first words, so that neither side can
 answer with what it was sent.
 
-The key of a node controller is the secret of its cluster, that of an application its token.
+The key of a node controller is the secret of its cluster, that of an application its token, that
+of a joining rank the secret of its resize (`pliant.appkit.join_proof`).
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ SUBJECT = "pliant-subject"
 NONCE = "pliant-nonce-bin"
 PROOF = "pliant-proof-bin"
 NODE = "node"
+NONCE_BYTES = 32
 
-_NONCE_BYTES = 32
 _APPLICATION = "application"
 
 Metadata = Iterable[tuple[str, str | bytes]] | None
@@ -53,7 +54,9 @@ class ClientHandshake:
 
     def __init__(self, key: bytes, subject: str) -> None:
         self._key, self._subject = key, subject
-        self._nonce = secrets.token_bytes(_NONCE_BYTES)
+        self._nonce = secrets.token_bytes(NONCE_BYTES)
+        #: Known to both sides and to nobody else, new for each stream; empty before `proof`.
+        self.session_key = b""
 
     @property
     def metadata(self) -> tuple[tuple[str, str | bytes], ...]:
@@ -68,11 +71,12 @@ class ClientHandshake:
         """
         nonce, proof = _bytes(answer, NONCE), _bytes(answer, PROOF)
         wanted = _sign(self._key, "server", self._subject, self._nonce, nonce)
-        if len(nonce) != _NONCE_BYTES or not hmac.compare_digest(proof, wanted):
+        if len(nonce) != NONCE_BYTES or not hmac.compare_digest(proof, wanted):
             raise UnprovenServerError(
                 "what answers there does not prove that it is the server of this cluster; nothing "
                 "was sent to it"
             )
+        self.session_key = _sign(self._key, "session", self._subject, self._nonce, nonce)
         return _sign(self._key, "client", self._subject, self._nonce, nonce)
 
 
@@ -91,6 +95,11 @@ class ServerHandshake:
         proof = _sign(self.key, "server", self.subject, self.client_nonce, self.nonce)
         return ((NONCE, self.nonce), (PROOF, proof))
 
+    @property
+    def session_key(self) -> bytes:
+        """What both sides know and nobody else does, new for each stream."""
+        return _sign(self.key, "session", self.subject, self.client_nonce, self.nonce)
+
     def verifies(self, proof: bytes) -> bool:
         """Return whether the client knows the key; takes as long whatever was sent."""
         wanted = _sign(self.key, "client", self.subject, self.client_nonce, self.nonce)
@@ -105,7 +114,7 @@ def subject_of(metadata: Metadata) -> str:
 
 def begin(metadata: Metadata, key: bytes) -> ServerHandshake:
     """Begin the server's side with the key of the subject that the client has named."""
-    nonce = secrets.token_bytes(_NONCE_BYTES)
+    nonce = secrets.token_bytes(NONCE_BYTES)
     return ServerHandshake(key, subject_of(metadata), _bytes(metadata, NONCE), nonce)
 
 

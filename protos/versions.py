@@ -16,7 +16,7 @@ from dataclasses import fields
 from typing import Any
 
 #: The protocol that this version writes.
-PROTOCOL = 1
+PROTOCOL = 2
 #: The oldest protocol whose programs can read what this version writes.
 OLDEST_READER = 0
 #: The oldest protocol that this version can read.

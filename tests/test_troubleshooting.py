@@ -60,6 +60,7 @@ INSIDE = {
     "plaindata.py",
     "plainwords.py",
     "guests.py",
+    "join_proof.py",
     "layout.py",
     "cyclic.py",
     "move.py",

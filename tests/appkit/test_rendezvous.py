@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import json
+import select
 import socket
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
+from typing import Any
 
 import pytest
 
 from pliant.appkit import door
-from pliant.appkit.guests import GREETING_BYTES
-from pliant.appkit.join_protocol import NUMBERS
+from pliant.appkit.control import Lines
+from pliant.appkit.join_proof import JoiningSide
+from pliant.appkit.join_protocol import MAX_UNPROVEN_BYTES, NUMBERS
 from pliant.appkit.rendezvous import ENDED, Rendezvous
+from pliant.protos.handshake import UnprovenServerError
 from testkit import wait_until
 
-SECRET = "secret"
+SECRET, NONCE = "secret", "0f" * 32
 
 
 class Desk:
@@ -46,16 +51,25 @@ class Desk:
         host, _, port = self.place.address.rpartition(":")
         return socket.create_connection((host, int(port)), 30)
 
-    def newcomer(self, rank: int, secret: str = SECRET, resize: int = 1) -> socket.socket:
+    def greet(self, rank: int = 0, resize: int = 1, **numbers: object) -> socket.socket:
+        """Connect and say who it is; prove nothing."""
         sock = self.connect()
-        say(sock, **NUMBERS, resize=resize, rank=rank, secret=secret)
+        say(sock, **(numbers or NUMBERS), resize=resize, rank=rank, nonce=NONCE)
         return sock
 
-    def arrive(self, rank: int, loop: int = 1) -> socket.socket:
-        sock = self.newcomer(rank)
-        assert "once" in hear(sock)
-        say(sock, loop=loop)
-        return sock
+    def newcomer(self, rank: int, resize: int = 1, **numbers: object) -> Lines:
+        """Connect and prove that it belongs to a resize."""
+        lines, side = Lines(self.connect()), JoiningSide(SECRET, resize, rank)
+        lines.send(**(numbers or NUMBERS), resize=resize, rank=rank, **side.opening)
+        lines.send(**side.answer(hear(lines)))
+        lines.seal = side.seal()
+        return lines
+
+    def arrive(self, rank: int, loop: int = 1) -> Lines:
+        lines = self.newcomer(rank)
+        assert "once" in hear(lines)
+        lines.send(loop=loop)
+        return lines
 
 
 @pytest.fixture
@@ -70,41 +84,46 @@ def say(sock: socket.socket, **message: object) -> None:
     sock.sendall(json.dumps(message).encode() + b"\n")
 
 
-def hear(sock: socket.socket) -> dict[str, object]:
-    message: dict[str, object] = json.loads(sock.makefile().readline())
+def hear(lines: Lines) -> dict[str, Any]:
+    while (message := lines.take()) is None:
+        assert lines.read(), "the connection has ended"
     return message
 
 
-def is_closed(sock: socket.socket) -> bool:
+def is_closed(where: socket.socket | Lines) -> bool:
+    sock = where.sock if isinstance(where, Lines) else where
     try:
         return sock.recv(1) == b""
     except ConnectionError:
         return True
 
 
+FIRST = b'{"protocol": 2, "oldest_reader": 2, "resize": %s, "rank": %s, "nonce": "' + (
+    NONCE.encode() + b'"}'
+)
 STRANGE = {
     "deep": b"[" * 4000,
     "a list": b"[1]",
     "a number": b"1",
     "not JSON": b"GET / HTTP/1.1",
     "not text": b"\xff\xfe",
-    "half a character": rb'{"resize": 1, "rank": 0, "secret": "\ud800"}',
-    "no secret": b'{"resize": 1, "rank": 0}',
-    "a list for a secret": b'{"resize": 1, "rank": 0, "secret": []}',
-    "a wrong secret": b'{"resize": 1, "rank": 0, "secret": "guessed"}',
-    "no rank": b'{"resize": 1, "secret": "secret"}',
-    "rank true": b'{"resize": 1, "rank": true, "secret": "secret"}',
-    "a rank out of range": b'{"resize": 1, "rank": 2, "secret": "secret"}',
-    "an infinite resize": b'{"resize": 1e999, "rank": 0, "secret": "secret"}',
-    "a resize of the past": b'{"resize": 0, "rank": 0, "secret": "secret"}',
-    "too long": b'{"resize": 1, "rank": 0, "secret": "' + b"x" * GREETING_BYTES + b'"}',
+    "half a character": rb'{"resize": 1, "rank": 0, "nonce": "\ud800"}',
+    "no nonce": b'{"protocol": 2, "oldest_reader": 2, "resize": 1, "rank": 0}',
+    "a list for a nonce": b'{"resize": 1, "rank": 0, "nonce": []}',
+    "a short nonce": b'{"resize": 1, "rank": 0, "nonce": "0f"}',
+    "a text for a rank": FIRST % (b"1", b'"0"'),
+    "rank true": FIRST % (b"1", b"true"),
+    "a rank out of range": FIRST % (b"1", b"2"),
+    "an infinite resize": FIRST % (b"1e999", b"0"),
+    "a resize of the past": FIRST % (b"0", b"0"),
+    "too long": b'{"resize": 1, "rank": 0, "nonce": "' + b"x" * MAX_UNPROVEN_BYTES + b'"}',
 }
 
 
 @pytest.mark.parametrize("line", STRANGE.values(), ids=STRANGE.keys())
 def test_strangers_are_sent_away_and_newcomers_still_join(desk: Desk, line: bytes) -> None:
     desk.place.expect(1, SECRET, 2, 60)
-    with desk.connect() as stranger, desk.arrive(0), desk.arrive(1):
+    with desk.connect() as stranger, closing(desk.arrive(0)), closing(desk.arrive(1)):
         stranger.sendall(line + b"\n")
         assert is_closed(stranger)
         wait_until(desk.place.alive)
@@ -113,12 +132,73 @@ def test_strangers_are_sent_away_and_newcomers_still_join(desk: Desk, line: byte
 
 def test_a_line_without_an_end_is_cut_off(desk: Desk) -> None:
     with desk.connect() as stranger:
-        stranger.sendall(b"x" * 3 * GREETING_BYTES)
+        stranger.sendall(b"x" * 3 * MAX_UNPROVEN_BYTES)
         assert is_closed(stranger)
 
 
+WITHOUT_PROOF: dict[str, dict[str, Any] | None] = {
+    "nothing": {},
+    "the secret": {"secret": SECRET},
+    "the application's own proof": None,
+    "a guess": {"proof": "00" * 32},
+    "a loop": {"loop": 1},
+    "a complaint": {"error": "the resize cannot be"},
+}
+
+
+@pytest.mark.parametrize("answer", WITHOUT_PROOF.values(), ids=WITHOUT_PROOF.keys())
+def test_who_proves_nothing_changes_nothing(desk: Desk, answer: dict[str, Any] | None) -> None:
+    desk.place.expect(1, SECRET, 1, 60)
+    with closing(Lines(desk.greet())) as stranger:
+        challenge = hear(stranger)
+        assert SECRET not in str(challenge)
+        stranger.send(**(challenge if answer is None else answer))
+        assert is_closed(stranger)
+    assert not desk.place.complaint(0)
+    with closing(desk.arrive(0)):
+        wait_until(desk.place.alive)
+        assert desk.lost == []
+
+
+def test_a_proof_counts_for_one_connection_one_rank_and_one_resize(desk: Desk) -> None:
+    desk.place.expect(1, SECRET, 2, 60)
+    with closing(Lines(desk.greet(rank=1))) as stranger, closing(Lines(desk.connect())) as other:
+        side = JoiningSide(SECRET, 1, 0)
+        other.send(**NUMBERS, resize=1, rank=0, **side.opening)
+        hear(stranger)
+        stranger.send(**side.answer(hear(other)))  # of another connection
+        assert is_closed(stranger)
+    side = JoiningSide(SECRET, 1, 0)
+    with closing(Lines(desk.connect())) as stranger:
+        stranger.send(**NUMBERS, resize=1, rank=1, **side.opening)
+        with pytest.raises(UnprovenServerError):
+            side.answer(hear(stranger))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda line: line.replace(b"1", b"2"),  # another loop
+        lambda line: line.partition(b" ")[2],  # not signed
+        lambda line: line + line,  # said twice
+    ],
+)
+def test_what_somebody_on_the_way_changes_is_not_acted_on(
+    desk: Desk, change: Callable[[bytes], bytes]
+) -> None:
+    desk.place.enter(2)
+    desk.place.expect(1, SECRET, 1, 60)
+    with closing(desk.newcomer(0)) as newcomer:
+        assert "once" in hear(newcomer)
+        assert newcomer.seal is not None
+        sealed = newcomer.seal.sign(b'{"loop": 1}') + b"\n"
+        newcomer.sock.sendall(change(sealed))
+        wait_until(desk.heard_of(1))
+    assert desk.lost == [(1, f"newcomer 0 {ENDED}")]
+
+
 def test_only_a_greeting_is_heard_before_the_go(desk: Desk) -> None:
-    with desk.newcomer(0) as stranger:
+    with desk.greet() as stranger:
         say(stranger, error="let me in")
         assert is_closed(stranger)
 
@@ -126,9 +206,9 @@ def test_only_a_greeting_is_heard_before_the_go(desk: Desk) -> None:
 def test_nonsense_of_a_newcomer_fails_its_resize_only(desk: Desk) -> None:
     for resize in (1, 2):
         desk.place.expect(resize, SECRET, 1, 60)
-        with desk.newcomer(0, resize=resize) as newcomer:
+        with closing(desk.newcomer(0, resize=resize)) as newcomer:
             hear(newcomer)
-            say(newcomer, loop="one")
+            newcomer.send(loop="one")
             assert is_closed(newcomer)
         wait_until(desk.heard_of(resize))
         assert desk.lost[-1] == (resize, f"newcomer 0 {ENDED}")
@@ -136,69 +216,94 @@ def test_nonsense_of_a_newcomer_fails_its_resize_only(desk: Desk) -> None:
 
 
 def test_who_comes_before_the_go_is_admitted_with_it(desk: Desk) -> None:
-    with desk.newcomer(0) as early:
+    side = JoiningSide(SECRET, 1, 0)
+    with closing(Lines(desk.connect())) as early:
+        early.send(**NUMBERS, resize=1, rank=0, **side.opening)
         desk.place.expect(1, SECRET, 1, 60)
+        early.send(**side.answer(hear(early)))
+        early.seal = side.seal()
         assert hear(early) == {**NUMBERS, "size": 4, "once": ["cmVzdWx0"]}
 
 
 @pytest.mark.parametrize(
     ("numbers", "words"),
     [
-        ({}, "protocol 0, which is too old"),
         ({"protocol": 9, "oldest_reader": 9}, "protocol 9, which is too new"),
         ({"protocol": "x"}, "expected a number"),
     ],
 )
 def test_another_protocol_is_refused_by_number(
-    desk: Desk, numbers: dict[str, object], words: str
+    desk: Desk, numbers: dict[str, Any], words: str
 ) -> None:
     desk.place.expect(1, SECRET, 1, 60)
-    with desk.connect() as newcomer:
-        say(newcomer, **numbers, resize=1, rank=0, secret=SECRET)
+    with closing(desk.newcomer(0, **numbers)) as newcomer:
         assert words in str(hear(newcomer)["refused"])
         wait_until(desk.heard_of(1))
     assert words in desk.lost[0][1]
     assert "joining rank 0" in desk.lost[0][1]
 
 
+@pytest.mark.parametrize(
+    ("numbers", "words"),
+    [
+        ({}, "protocol 0, which is too old"),
+        ({"protocol": 1, "oldest_reader": 1}, "protocol 1, which is too old"),
+    ],
+)
+def test_a_version_that_cannot_prove_itself_is_told_its_number(
+    desk: Desk, numbers: dict[str, object], words: str
+) -> None:
+    desk.place.expect(1, SECRET, 1, 60)
+    with closing(Lines(desk.connect())) as newcomer:
+        newcomer.send(**numbers, resize=1, rank=0, secret=SECRET)
+        assert words in str(hear(newcomer)["refused"])
+        assert is_closed(newcomer)
+    assert desk.lost == []  # anybody can claim to be old
+
+
 def test_a_newer_protocol_that_this_version_reads_is_taken(desk: Desk) -> None:
     desk.place.expect(1, SECRET, 1, 60)
-    with desk.connect() as newcomer:
-        say(newcomer, protocol=9, oldest_reader=1, new="x", resize=1, rank=0, secret=SECRET)
+    with closing(desk.newcomer(0, protocol=9, oldest_reader=2, new="x")) as newcomer:
         assert hear(newcomer)["size"] == 4
-        say(newcomer, loop=1, unknown=[1])
+        newcomer.send(loop=1, unknown=[1])
         wait_until(desk.place.alive)
 
 
 def test_a_rank_is_taken_once(desk: Desk) -> None:
     desk.place.expect(1, SECRET, 2, 60)
-    with desk.arrive(0) as first, desk.newcomer(0) as second:
+    with closing(desk.arrive(0)) as first, closing(desk.newcomer(0)) as second:
         assert is_closed(second)
         desk.place.announce("port")
         assert hear(first) == {"port": "port"}
     wait_until(lambda: desk.lost)
 
 
-def test_strangers_do_not_crowd_out_newcomers(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("words", [{}, {"resize": 99}, {"resize": 1}], ids=str)
+def test_strangers_do_not_crowd_out_newcomers(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, words: dict[str, int]
+) -> None:
+    """Neither silent ones, nor those of another resize, nor those that prove nothing."""
     monkeypatch.setattr(door, "MOST_STRANGERS", 4)
-    silent = [desk.connect() for _ in range(6)]
-    wrong = [desk.newcomer(0, resize=99) for _ in range(6)]
     desk.place.expect(1, SECRET, 2, 60)
-    with desk.arrive(0), desk.arrive(1):
+    strangers = []
+    for _ in range(6):
+        strangers.append(desk.greet(**words) if words else desk.connect())
+        if words == {"resize": 1}:
+            assert select.select([strangers[-1]], [], [], 30)[0], "no proof of the application"
+    with closing(desk.arrive(0)), closing(desk.arrive(1)):
         wait_until(desk.place.alive)
-        assert is_closed(silent[0])
-        assert is_closed(silent[1])
-    for sock in silent + wrong:
+        assert desk.lost == []
+    for sock in strangers:
         sock.close()
 
 
 def test_a_full_house_opens_again(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(door, "MOST_STRANGERS", 2)
     monkeypatch.setattr(door, "PATIENCE_S", 1.0)
-    early = [desk.newcomer(0, resize=9) for _ in range(3)]  # none is idle: nobody knows the resize
+    early = [desk.greet(resize=9) for _ in range(3)]  # none is idle: nobody knows the resize
     assert all(is_closed(sock) for sock in early)
     desk.place.expect(1, SECRET, 1, 60)
-    with desk.arrive(0):
+    with closing(desk.arrive(0)):
         wait_until(desk.place.alive)
     for sock in early:
         sock.close()
@@ -206,7 +311,7 @@ def test_a_full_house_opens_again(desk: Desk, monkeypatch: pytest.MonkeyPatch) -
 
 def test_time_runs_only_while_somebody_is_missing(desk: Desk) -> None:
     desk.place.expect(1, SECRET, 2, 0.5)
-    with desk.arrive(0), desk.arrive(1):
+    with closing(desk.arrive(0)), closing(desk.arrive(1)):
         wait_until(lambda: desk.gathered)
         assert desk.place.complete()
         used, since = time.process_time(), time.monotonic()
@@ -217,7 +322,7 @@ def test_time_runs_only_while_somebody_is_missing(desk: Desk) -> None:
 
 def test_who_does_not_come_in_time_is_named_once(desk: Desk) -> None:
     desk.place.expect(1, SECRET, 3, 0.1)
-    with desk.arrive(1):
+    with closing(desk.arrive(1)):
         wait_until(lambda: desk.lost)
         desk.place.enter(2)
         desk.place.enter(3)
@@ -226,13 +331,13 @@ def test_who_does_not_come_in_time_is_named_once(desk: Desk) -> None:
 
 def test_newcomers_at_an_old_loop_are_sent_on(desk: Desk) -> None:
     desk.place.expect(1, SECRET, 1, 60)
-    with desk.arrive(0) as newcomer:
+    with closing(desk.arrive(0)) as newcomer:
         wait_until(desk.place.complete)
         desk.place.enter(2)
         assert not desk.place.complete()
         assert hear(newcomer) == {"skip": True}
         wait_until(lambda: desk.gathered == 2)
-        say(newcomer, loop=2)
+        newcomer.send(loop=2)
         wait_until(desk.place.alive)
 
 
@@ -241,7 +346,7 @@ def test_a_newcomer_that_is_gone_is_noticed_by_both_threads(desk: Desk) -> None:
         desk.place.expect(resize, SECRET, 1, 60)
         newcomer = desk.newcomer(0, resize=resize)
         hear(newcomer)
-        say(newcomer, loop=1)
+        newcomer.send(loop=1)
         wait_until(desk.place.alive, every=0.0001)
         newcomer.close()
         wait_until(lambda: not desk.place.alive(), every=0.0001)
@@ -252,7 +357,7 @@ def test_a_newcomer_that_is_gone_is_noticed_by_both_threads(desk: Desk) -> None:
 def test_a_fault_of_the_thread_is_a_reason_to_fail_now_and_later(desk: Desk) -> None:
     desk.fault = MemoryError("results")
     desk.place.expect(1, SECRET, 1, 60)
-    with desk.newcomer(0) as newcomer:
+    with closing(desk.newcomer(0)) as newcomer:
         wait_until(lambda: desk.lost)
         assert desk.lost == [(1, "the rendezvous failed: MemoryError: results")]
         assert is_closed(newcomer)

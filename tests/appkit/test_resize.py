@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import socket
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
 import pytest
 
+from pliant.appkit.join_protocol import MAX_UNPROVEN_BYTES
 from pliant.protos import app_pb2 as pb
 from standin import Application
+from standin.application import SECRET
 from testkit import wait_until
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(120)]
@@ -117,10 +122,47 @@ def test_a_wrong_secret_is_not_admitted(start: Start, stop: Path) -> None:
     app = start("verify", 1, str(stop))
     world, processors = app.prepare(1)
     app.go_grow(world, processors, secret="guessed")
-    assert world.wait(0) == 0  # told to go away, like one that is not needed any more
+    assert world.wait(0) == 1
+    assert "does not prove that it is the running application" in app.text()
     app.places.pop(processors[0])
     withdraw = pb.Withdraw(resize=1, reason="newcomers ended")
     app.server.send(pb.AppOrder(withdraw=withdraw))
+    assert app.server.next("withdrawn").withdrawn.resize == 1
+    assert app.grow(1).committed
+    finish(app, stop)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        b'{"nonce": "%s", "proof": "%s"}\n' % (b"0f" * 32, b"0f" * 32),
+        b'{"protocol": 2, "oldest_reader": 2, "size": 2, "once": ["gARLAS4="]}\n{"loop": 1}\n',
+        b'{"refused": "no"}\n',
+        b"x" * 3 * MAX_UNPROVEN_BYTES,
+        b"not JSON\n",
+    ],
+    ids=["a wrong proof", "a welcome", "a refusal", "a long line", "nonsense"],
+)
+def test_a_joining_rank_tells_a_false_coordinator_nothing(
+    start: Start, stop: Path, words: bytes
+) -> None:
+    app = start("verify", 1, str(stop))
+    world, processors = app.prepare(1)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(60)
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+        world.order(0, op="join", address=address, secret=SECRET, resize=1)
+        connection, _ = listener.accept()
+        with connection, connection.makefile("rb") as sent:
+            opening = sent.readline()
+            connection.sendall(words)
+            assert world.wait(0) == 1
+            with suppress(ConnectionResetError):  # it ended before it read all of it
+                assert sent.read() == b""
+    assert set(json.loads(opening)) == {"protocol", "oldest_reader", "resize", "rank", "nonce"}
+    assert SECRET.encode() not in opening
+    app.places.pop(processors[0])
+    app.server.send(pb.AppOrder(withdraw=pb.Withdraw(resize=1, reason="newcomers ended")))
     assert app.server.next("withdrawn").withdrawn.resize == 1
     assert app.grow(1).committed
     finish(app, stop)

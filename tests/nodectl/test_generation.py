@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pliant.nodectl.generation import Obeyed, read_generation, write_generation
+from pliant.nodectl.generation import MAX_STEP, Obeyed, read_generation, write_generation
 
 
 @pytest.fixture
@@ -47,3 +47,14 @@ def test_case_31_which_servers_are_obeyed(server: Obeyed, reason: str) -> None:
     assert reason in Obeyed(5, "own").stale(server)
     assert bool(Obeyed(5, "own").stale(server)) == bool(reason)
     assert bool(Obeyed(5).stale(server)) == (server.generation < 5)
+
+
+def test_a_server_that_is_too_far_ahead_is_not_obeyed() -> None:
+    """A false server must not make the node refuse the right one with a generation of its own."""
+    obeyed = Obeyed(5, "own")
+    assert obeyed.stale(Obeyed(5 + MAX_STEP, "other")) == ""
+    for ahead in (5 + MAX_STEP + 1, 1 << 62):
+        reason = obeyed.stale(Obeyed(ahead, "other"))
+        assert f"generation {ahead} is more than 100000 starts after 5" in reason
+        assert "remove the file `generation`" in reason
+    assert Obeyed().stale(Obeyed(1 << 62)) == "", "a node without a generation takes any"

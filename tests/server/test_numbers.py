@@ -67,3 +67,10 @@ def test_case_18_a_number_that_cannot_have_been_given_is_not_believed() -> None:
     numbers = Numbers(5)
     numbers.registered(node(5 + MOST_LOST + 1, 2**63))
     assert numbers.next() == 6
+
+
+def test_nodes_cannot_move_the_numbers_again_and_again() -> None:
+    numbers = Numbers(5)
+    for step in range(1, 5):
+        numbers.registered(node(5 + step * MOST_LOST))
+    assert numbers.next() == 6 + MOST_LOST

@@ -18,7 +18,7 @@ from testkit.repository import PARTS, ROOT
 #: File, text, and what the newer version has instead: renaming a key makes one that only the
 #: newer version knows, and one that it lacks.
 CHANGES = (
-    ("protos/versions.py", "PROTOCOL = 1", "PROTOCOL = 2"),
+    ("protos/versions.py", "PROTOCOL = 2", "PROTOCOL = 3"),
     # Registration and welcome.
     ("protos/node.proto", "string life = 10;", "string life = 90;"),
     ("protos/node.proto", "string life = 4;", "string life = 94;"),

@@ -1,0 +1,136 @@
+"""How a joining rank and the running application prove that they belong to one resize.
+
+Each port of a machine can be taken by any of its accounts, and each account can connect to one. So
+both sides prove that they know the secret of the resize (`pliant.protos.handshake`), and neither
+sends it. The joining rank is the client of the handshake: it checks the application's proof before
+it sends its own. All later lines carry an HMAC that is made with a key of this connection and the
+number of the line: a process that passes the proofs on can read them, but it can neither change nor
+repeat a line, nor leave one out.
+"""
+
+import hashlib
+import hmac
+import secrets
+import threading
+from typing import Any
+
+from pliant.protos.handshake import (
+    NONCE,
+    NONCE_BYTES,
+    PROOF,
+    ClientHandshake,
+    ServerHandshake,
+)
+
+_JOINING, _RUNNING = b"joining", b"running"
+
+
+class Seal:
+    """Signs the lines that one side of a connection sends, and checks those of the other side."""
+
+    def __init__(self, key: bytes, own: bytes, other: bytes) -> None:
+        """Begin; ``own`` and ``other`` name the two sides."""
+        self._key, self._own, self._other = key, own, other
+        self._sent = self._received = 0
+        #: Held while a line is signed and sent: lines must leave in the order of their numbers.
+        self.lock = threading.Lock()
+
+    def sign(self, line: bytes) -> bytes:
+        """Return a line with its HMAC; the caller holds the lock until it is sent."""
+        tag = self._tag(self._own, self._sent, line)
+        self._sent += 1
+        return tag + b" " + line
+
+    def check(self, line: bytes) -> bytes:
+        """Return a line that has arrived, without its HMAC.
+
+        Raises:
+            ValueError: it is not the next line that the other side has sent.
+        """
+        tag, _, body = line.partition(b" ")
+        if not hmac.compare_digest(tag, self._tag(self._other, self._received, body)):
+            raise ValueError("a line that the other side of the connection has not sent")
+        self._received += 1
+        return body
+
+    def _tag(self, side: bytes, number: int, line: bytes) -> bytes:
+        text = side + b" %d\0" % number + line
+        return hmac.new(self._key, text, hashlib.sha256).hexdigest().encode("ascii")
+
+
+class JoiningSide:
+    """The handshake of a joining rank."""
+
+    def __init__(self, secret: str, resize: int, rank: int) -> None:
+        """Begin; ``rank`` is that in its own world."""
+        self._handshake = ClientHandshake(secret.encode(), _subject(resize, rank))
+
+    @property
+    def opening(self) -> dict[str, str]:
+        """What the first message needs for the proofs."""
+        return {"nonce": _sent(dict(self._handshake.metadata)[NONCE])}
+
+    def answer(self, challenge: dict[str, Any]) -> dict[str, str]:
+        """Check the application's proof, and return this rank's.
+
+        Raises:
+            UnprovenServerError: it does not know the secret.
+        """
+        metadata = ((NONCE, _received(challenge, "nonce")), (PROOF, _received(challenge, "proof")))
+        return {"proof": _sent(self._handshake.proof(metadata))}
+
+    def seal(self) -> Seal:
+        """Return what signs the lines after the proofs."""
+        return Seal(self._handshake.session_key, _JOINING, _RUNNING)
+
+
+class RunningSide:
+    """The handshake of the running application with one joining rank."""
+
+    def __init__(self, secret: str, resize: int, rank: int, nonce: bytes) -> None:
+        """Begin; resize, rank and nonce are those of the rank's first message."""
+        own = secrets.token_bytes(NONCE_BYTES)
+        self._handshake = ServerHandshake(secret.encode(), _subject(resize, rank), nonce, own)
+
+    @property
+    def challenge(self) -> dict[str, str]:
+        """The application's proof, and the nonce that the rank's proof has to cover."""
+        metadata = dict(self._handshake.metadata)
+        return {"nonce": _sent(metadata[NONCE]), "proof": _sent(metadata[PROOF])}
+
+    def verifies(self, answer: dict[str, Any]) -> bool:
+        """Return whether the rank knows the secret."""
+        return self._handshake.verifies(_received(answer, "proof"))
+
+    def seal(self) -> Seal:
+        """Return what signs the lines after the proofs."""
+        return Seal(self._handshake.session_key, _RUNNING, _JOINING)
+
+
+def read_nonce(message: dict[str, Any]) -> bytes:
+    """Return the nonce in a first message.
+
+    Raises:
+        ValueError: there is none.
+    """
+    nonce = _received(message, "nonce")
+    if len(nonce) != NONCE_BYTES:
+        raise ValueError("a joining rank sends a nonce")
+    return nonce
+
+
+def _subject(resize: int, rank: int) -> str:
+    return f"joining rank {resize} {rank}"
+
+
+def _sent(value: str | bytes) -> str:
+    return value if isinstance(value, str) else value.hex()
+
+
+def _received(message: dict[str, Any], name: str) -> bytes:
+    """Return bytes that were sent as hexadecimal digits; empty: these are none."""
+    value = message.get(name)
+    try:
+        return bytes.fromhex(value) if isinstance(value, str) else b""
+    except ValueError:
+        return b""
