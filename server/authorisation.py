@@ -34,7 +34,7 @@ class Role(IntEnum):
 
 #: The lowest role that may carry out each operation on the users' socket.
 NEEDED: Mapping[str, Role] = {
-    "submit": Role.USER,
+    "submit": Role.ADMINISTRATOR,  # because each job runs as the server's user
     "query": Role.USER,
     "jobs": Role.USER,  # of the jobs of others, what `without_private` leaves
     "wait": Role.USER,  # likewise
@@ -63,6 +63,12 @@ NEEDED: Mapping[str, Role] = {
 #: What only the owner of a job and operators see of it: paths and arguments. The reason of an end
 #: is hidden with them, for it may quote both.
 PRIVATE = ("cwd", "command", "stdout")
+
+#: Why others may not submit, even if somebody opens the socket to them.
+ONE_USER = (
+    "only the user of this server may do this, because its jobs run as that user; "
+    "start a cluster of your own with `pliant up`"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +106,8 @@ class Authority:
         """
         if self.allows(operation, peer, owner):
             return
+        if operation == "submit":
+            raise RequestError(ONE_USER, kind="refused")
         needed = NEEDED.get(operation, Role.ADMINISTRATOR)
         if needed is Role.OWNER and whose:
             raise RequestError(whose, kind="refused")

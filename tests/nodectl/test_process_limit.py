@@ -11,6 +11,7 @@ import pytest
 from nodekit import FakeServer, Node, World
 from pliant.nodectl import control_group, process_limit
 from pliant.nodectl.process_limit import task_limit
+from pliant.nodectl.procfs import Identity
 from testkit import run_python, wait_until
 
 #: Becomes a shim of three tasks and tells how many children it can have at the same time.
@@ -81,6 +82,24 @@ def test_the_ranks_of_a_job_are_where_the_limit_is(
     assert f"pids:{folder.removeprefix('/sys/fs/cgroup/pids')}" in (tmp_path / "out").read_text()
     assert int(Path(folder, "pids.max").read_text()) == task_limit(60)
     assert [end.code for end in world.ends(server)] == [0]
+
+
+def test_in_a_delegated_v2_hierarchy_the_limit_is_in_the_group_of_the_shim(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tree of plain files: the kernel's has the pids controller in one hierarchy only."""
+    shim = Identity.of(os.getpid())
+    assert shim is not None
+    monkeypatch.setattr(control_group, "home", lambda: str(tmp_path))
+    monkeypatch.setattr(process_limit, "home", lambda: "")
+    assert control_group.enter()
+    assert (tmp_path / "cgroup.subtree_control").read_text() == "+pids"
+    group = tmp_path / f"pliant-shim-{shim.pid}-{shim.start}"
+    assert (group / "cgroup.procs").read_text() == "0"
+    assert not control_group.limit_tasks(shim, 300), "the controller is not delegated"
+    (group / "pids.max").write_text("max")
+    assert control_group.limit_tasks(shim, 300)
+    assert (group / "pids.max").read_text() == "300"
 
 
 def test_the_limit_is_above_the_processes_of_a_job_and_below_those_of_the_kernel() -> None:

@@ -32,7 +32,7 @@ SECRET = "/home/ann/secret"
 
 #: A request of each operation on job 1 or node n1, and the lowest role that may make it.
 REQUESTS: Mapping[str, tuple[dict[str, Any], Role]] = {
-    "submit": ({"job": {"argv": ["true"], "cwd": "/tmp"}}, Role.USER),
+    "submit": ({"job": {"argv": ["true"], "cwd": "/tmp"}}, Role.ADMINISTRATOR),
     "query": ({"job": {"argv": ["true"], "cwd": "/tmp"}}, Role.USER),
     "jobs": ({"ids": [1]}, Role.USER),
     "nodes": ({}, Role.USER),

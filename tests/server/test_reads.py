@@ -72,7 +72,7 @@ def test_looking_up_a_submission_that_was_sent_twice(
     number = shell.submit(key="once")
     gate = Gate(shell.reader.job_with_key)
     monkeypatch.setattr(shell.reader, "job_with_key", gate)
-    actions = shell.actions()
+    actions = shell.actions(own_uid=ANN.uid)
     job = {"argv": ["true"], "cwd": "/tmp", "key": "once"}
 
     async def scenario() -> dict[str, Any]:

@@ -200,8 +200,8 @@ class Shell:
         raw = {"argv": ["true"], "cwd": "/tmp", **request}
         return asyncio.run(self._submissions.submit(raw, "ann", 1000))
 
-    def actions(self, *, operators: Iterable[int] = ()) -> Actions:
-        """What users may ask for, of a server that runs as the user 999."""
+    def actions(self, *, operators: Iterable[int] = (), own_uid: int = 999) -> Actions:
+        """What users may ask for, of a server that runs as the user ``own_uid``."""
         return Actions(
             self.execute,
             self.board,
@@ -213,7 +213,7 @@ class Shell:
             hub=self.hub,
             queries=cast(Any, NoQueries()),
             refusals=Refusals(self._writer, self.clock),
-            authority=Authority(999, frozenset(operators)),
+            authority=Authority(own_uid, frozenset(operators)),
         )
 
     def session(self, job: int, run: int) -> AppSession:
