@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import resource
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -44,6 +45,7 @@ OPTIONS = (
     # With it two servers would share a port, and controllers would reach either.
     ("grpc.so_reuseport", 0),
 )
+_MAX_CONNECTIONS = "grpc.max_allowed_incoming_connections"
 STOP_GRACE_S = 0.5
 
 
@@ -88,7 +90,7 @@ class RpcServer:
         self, nodes: NodeService, apps: AppService, addresses: Sequence[Address]
     ) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-        server = grpc.aio.server(options=OPTIONS)
+        server = grpc.aio.server(options=(*OPTIONS, (_MAX_CONNECTIONS, _most_connections())))
         server.add_generic_rpc_handlers(
             (
                 _streams("NodeService", "Connect", nodes.Connect, node_pb2.NodeReport),
@@ -134,6 +136,16 @@ def _streams(
         response_serializer=lambda order: order.SerializeToString(),
     )
     return grpc.method_handlers_generic_handler(f"pliant.v1.{service}", {method: handler})
+
+
+def _most_connections() -> int:
+    """Return how many connections gRPC may have: three quarters of the descriptors of this process.
+
+    The others are for users and the database. gRPC closes at once what comes beyond; without this
+    bound strangers at a TCP port could take all descriptors.
+    """
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return 0 if limit == resource.RLIM_INFINITY else min(limit * 3 // 4, (1 << 31) - 1)
 
 
 def _bind_socket(server: grpc.aio.Server, address: UnixAddress) -> int:
