@@ -132,6 +132,7 @@ def review(state: State) -> None:
             continue
         if job.state not in _LIVE:
             _close(state, job, RequestOutcome.CANCELLED, "the job ends", tell=False)
+            job.answered = None  # if it has another run, that counts its requests from 1
         elif job.resize is None and job.saving is None:
             _review(state, job, request)
 
