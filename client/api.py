@@ -49,6 +49,8 @@ class Job:
     exit_code: int | None = None
     #: The signal that ended it.
     signal: int | None = None
+    #: A higher one goes first under strategies that order the queue by it.
+    priority: int = 0
     #: Counts requeues.
     run: int = 0
     #: Versions the allocation.
@@ -169,8 +171,9 @@ class Client:
                 (when a node is lost: True, False; None: only if it can change its size and has a
                 checkpoint), ``when_cut_off`` (``keep`` or ``stop-after=30s``),
                 ``time_limit_s`` and ``estimate_s``, both in seconds, ``speedup``, ``grow_if``
-                (``gain`` or ``always``), ``deadline_s`` (seconds from now) or ``deadline_at``
-                (seconds since the epoch), ``profit`` (a number, or a profit function such as
+                (``gain`` or ``always``), ``priority`` (a whole number),
+                ``deadline_s`` (seconds from now) or ``deadline_at`` (seconds since the epoch),
+                ``profit`` (a number, or a profit function such as
                 ``"1000:soft=0.25:penalty=50"``).
 
         Raises:
@@ -256,6 +259,18 @@ class Client:
             RequestError: it is not held.
         """
         self._link.request("release", id=number)
+
+    def set_priority(self, number: int, priority: int) -> str:
+        """Give a job that has not ended another priority; returns the server's words.
+
+        Args:
+            number: the job.
+            priority: a whole number, a higher one goes first. Only an operator may raise it.
+
+        Raises:
+            RequestError: it has ended, or the priority may not be raised, or is out of bounds.
+        """
+        return str(self._link.request("priority", id=number, priority=priority).get("message", ""))
 
     def suspend(self, number: int) -> str:
         """Have a running job save itself at its next safe point and end.

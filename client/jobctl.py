@@ -13,7 +13,7 @@ from typing import Any
 
 from pliant.client.connection import Connection
 from pliant.client.errors import UsageError
-from pliant.client.numbers import job_number, whole
+from pliant.client.numbers import job_number, priority_number, whole
 from pliant.client.output import Parser, put, put_json, run_command
 from pliant.client.tables import clean
 
@@ -43,6 +43,13 @@ def _parser() -> Parser:
     hold.set_defaults(op="hold")
     release = _action(actions, "release", "let a held job start", _hold)
     release.set_defaults(op="release")
+    priority = _action(actions, "priority", "give a job another priority", _priority)
+    priority.add_argument(
+        "priority",
+        type=priority_number,
+        metavar="N",
+        help="a higher one goes first under the strategies `priority...`; operators may raise it",
+    )
     suspend = _action(actions, "suspend", "save a running job and end its processes", _hold)
     suspend.set_defaults(op="suspend")
     resume = _action(actions, "resume", "let a suspended job go on", _hold)
@@ -94,6 +101,11 @@ def _ask(op: str, **fields: Any) -> dict[str, Any]:
 
 def _hold(options: argparse.Namespace) -> int:
     _tell(_ask(options.op, id=options.id), options)
+    return 0
+
+
+def _priority(options: argparse.Namespace) -> int:
+    _tell(_ask("priority", id=options.id, priority=options.priority), options)
     return 0
 
 

@@ -40,11 +40,13 @@ FIELDS = (
 )
 
 #: What the table shows.
-_SHOWN = (*FIELDS, "prefer", "deadline", "contract", "promise", "expected_end")
+_SHOWN = (*FIELDS, "priority", "prefer", "deadline", "contract", "promise", "expected_end")
 
 _HEADS = ("id", "name", "user", "class", "state", "procs", "sizes", "time", "start", "reason")
 #: Columns that are shown when a job has a contract.
 _CONTRACT_HEADS = ("deadline", "ends", "profit")
+#: Columns of numbers.
+_RIGHT = frozenset({"id", "priority", "procs", "time", "profit"})
 _NAME_LIMIT = 32
 
 #: The values of jobs by name; the values of a job are at the same place in all.
@@ -138,8 +140,9 @@ def summary(states: Sequence[str]) -> str:
 def jobs_table(jobs: Columns, now: float) -> str:
     """Return the jobs as a table; `time` is how long one has run, or waited.
 
-    Columns of contracts are there if a job has one: its deadline, when it is expected to end, and
-    the profit that such an end brings, of the most that was agreed on.
+    The priority is shown if a job has another one than the default, 0. Columns of contracts are
+    there if a job has one: its deadline, when it is expected to end, and the profit that such an
+    end brings, of the most that was agreed on.
     """
 
     def rows(*names: str) -> Iterator[tuple[Any, ...]]:
@@ -160,6 +163,10 @@ def jobs_table(jobs: Columns, now: float) -> str:
         [format_time(start, now) for start in jobs["start"]],
     ]
     heads = [*_HEADS[:-1]]
+    if any(jobs["priority"]):
+        place = heads.index("procs")
+        columns.insert(place, [priority or 0 for priority in jobs["priority"]])
+        heads.insert(place, "priority")
     if any(jobs["contract"]):
         names = ("contract", "state", "submit", "deadline", "expected_end", "promise")
         contracts = [_contract(dict(zip(names, row, strict=True)), now) for row in rows(*names)]
@@ -167,7 +174,7 @@ def jobs_table(jobs: Columns, now: float) -> str:
         heads += _CONTRACT_HEADS
     columns.append([_outcome(*row) for row in rows("reason", "signal", "exit_code")])
     heads.append(_HEADS[-1])
-    return table_of_columns(heads, columns, right=frozenset({"id", "procs", "time", "profit"}))
+    return table_of_columns(heads, columns, right=_RIGHT)
 
 
 def _contract(job: dict[str, Any], now: float) -> tuple[str, str, str]:

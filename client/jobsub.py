@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from pliant.client.connection import Connection
 from pliant.client.errors import UsageError
+from pliant.client.numbers import priority_number
 from pliant.client.output import Parser, fail, put_json, run_command
 from pliant.client.submission import (
     GROW_IF,
@@ -127,6 +128,14 @@ def _add_size_options(parser: Parser) -> None:
         choices=GROW_IF,
         help="take an offer of growth if it gains more time than the move costs, by what the "
         "program has measured, or always (default: as the server's configuration says, gain)",
+    )
+    group.add_argument(
+        "--priority",
+        type=priority_number,
+        default=0,
+        metavar="N",
+        help="a whole number (default 0): under the strategies `priority...` higher ones go first; "
+        "above 0 for operators only",
     )
     group.add_argument("--hold", action="store_true", help="do not start it before it is released")
 
@@ -284,6 +293,7 @@ def _job(options: argparse.Namespace) -> dict[str, Any]:
         profit=options.profit,
         speedup=options.speedup,
         grow_if=options.grow_if,
+        priority=options.priority,
     )
 
 

@@ -6,6 +6,7 @@ import re
 from argparse import ArgumentTypeError
 from collections.abc import Callable
 
+_SIGNED = re.compile(r"[+-]?[0-9]{1,18}")
 _DIGITS = re.compile(r"[0-9]{1,18}")
 _DECIMAL = re.compile(r"[0-9]+(\.[0-9]*)?|\.[0-9]+")
 #: Longer than anybody looks, and short enough for the kernel to sleep.
@@ -29,6 +30,18 @@ def job_number(text: str) -> int:
     if not _DIGITS.fullmatch(text):
         raise ArgumentTypeError(f"{text!r} is not the number of a job; write one as in 12")
     return int(text)
+
+
+def priority_number(text: str) -> int:
+    """Read a priority, for argparse."""
+    from pliant.core.jobs import MAX_PRIORITY, MIN_PRIORITY
+
+    number = int(text) if _SIGNED.fullmatch(text) else MAX_PRIORITY + 1
+    if not MIN_PRIORITY <= number <= MAX_PRIORITY:
+        raise ArgumentTypeError(
+            f"{text!r}: write a whole number from {MIN_PRIORITY} to {MAX_PRIORITY}"
+        )
+    return number
 
 
 def seconds(text: str) -> float:

@@ -320,6 +320,7 @@ def build_job(  # noqa: PLR0913 - these are the fields of a job
     profit: str | float = "",
     speedup: str = "linear",
     grow_if: str | None = None,
+    priority: int = 0,
 ) -> dict[str, Any]:
     """Return the job that a ``submit`` request carries.
 
@@ -364,6 +365,8 @@ def build_job(  # noqa: PLR0913 - these are the fields of a job
         **_contract(deadline_s, deadline_at, str(profit)),
         "speedup": check_speedup(speedup),
         "grow_if": grow_if,
+        # Not sent by default, so that older servers take the job.
+        **({"priority": priority} if priority else {}),
     }
 
 

@@ -67,6 +67,8 @@ class Saving:
     begun: float | None = None
     #: Why it was taken back.
     reason: str = ""
+    #: Whether the job waits in the queue again once it is saved and gone; not saved, it goes on.
+    returns: bool = False
 
 
 class Checkpoint(NamedTuple):

@@ -52,6 +52,7 @@ HANDLERS: dict[type, Handler] = {
     events.JobCancelled: queueing.cancelled,
     events.JobHeld: queueing.held,
     events.JobReleased: queueing.released,
+    events.PriorityChanged: queueing.priority_changed,
     events.JobSuspended: suspension.requested,
     events.JobResumed: suspension.resumed,
     events.JobRequeued: suspension.requeued,

@@ -48,6 +48,18 @@ class JobHeld:
 
 
 @dataclass(frozen=True, slots=True)
+class PriorityChanged:
+    """Somebody gives a job another priority."""
+
+    job: JobId
+    priority: int
+    actor: str = ""
+    request: int = 0
+    #: Whether it may become higher than it is: the owner of a job may only lower it.
+    may_raise: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class JobReleased:
     """Somebody lets a held job go."""
 
@@ -379,6 +391,7 @@ Event = (
     | JobCancelled
     | JobHeld
     | JobReleased
+    | PriorityChanged
     | JobSuspended
     | JobResumed
     | JobRequeued

@@ -71,6 +71,8 @@ def _lines(state: State, job: Job, now: float, progress: Mapping[str, Any] | Non
         yield from _running(state, job, now)
         yield from _safe_point(job, progress)
     yield from contract_status.lines(job, now)
+    if job.priority:
+        yield f"its priority is {job.priority}; the default is 0, and higher ones go first"
     yield f"strategy: {state.strategy}"
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
-from pliant.core.checkpoints import Checkpoint, Saving
+from pliant.core.checkpoints import Checkpoint, SaveStage, Saving
 from pliant.core.contract import Contract
 from pliant.core.cut_off import CutOff
 from pliant.core.demands import Request, RequestAnswer
@@ -27,6 +27,8 @@ from pliant.core.wait_reasons import WaitReason
 
 #: Steps of its history that a job keeps in memory; the database keeps all.
 STORY_LENGTH = 24
+#: Bounds of priorities; 0 is that of a job that states none.
+MIN_PRIORITY, MAX_PRIORITY = -1_000_000, 1_000_000
 
 
 class JobClass(StrEnum):
@@ -82,6 +84,8 @@ class JobSpec:
     stop_after_s: float | None = None
     #: Which offers of growth its application takes; None: as the server's policy says.
     grow_if: GrowIf | None = None
+    #: As submitted, from ``MIN_PRIORITY`` to ``MAX_PRIORITY``; ``Job.priority`` is the present one.
+    priority: int = 0
 
     @property
     def estimated_for(self) -> int:
@@ -237,6 +241,8 @@ class Job:
     reason: str = ""
     #: The sizes it may have now: the user's, after registration those of user and program.
     sizes: Sizes = field(default=None)  # type: ignore[assignment]
+    #: Its priority now: as submitted, or as changed since; a higher one goes first.
+    priority: int = field(default=None)  # type: ignore[assignment]
     #: Whether the program has registered and may be resized.
     malleable: bool = False
     #: Whether its coordinator has a session open now.
@@ -325,6 +331,8 @@ class Job:
         self.id = self.spec.id
         if self.sizes is None:
             self.sizes = self.spec.sizes
+        if self.priority is None:
+            self.priority = self.spec.priority
 
     @property
     def size(self) -> int:
@@ -388,6 +396,16 @@ class Job:
             and self.resize is None
             and now >= self.quiet_until
         )
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether it gives all its processors back: it is being suspended, or it ends.
+
+        Not when it goes on at once on what is left of them (``had``).
+        """
+        if self.state is JobState.COMPLETING:
+            return not self.had
+        return self.saving is not None and self.saving.stage is not SaveStage.WITHDRAWING
 
     def hears(self, now: float) -> bool:
         """Whether an offer could be made to it now, at least one that it asked for."""

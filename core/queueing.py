@@ -1,8 +1,14 @@
-"""What users ask: submit, cancel, hold, release."""
+"""What users ask: submit, cancel, hold, release, change the priority."""
 
 from pliant.core import ending, survival, transaction
 from pliant.core.commands import Answer, Ended
-from pliant.core.events import JobCancelled, JobHeld, JobReleased, JobSubmitted
+from pliant.core.events import (
+    JobCancelled,
+    JobHeld,
+    JobReleased,
+    JobSubmitted,
+    PriorityChanged,
+)
 from pliant.core.ids import JobId
 from pliant.core.jobs import Job, Step
 from pliant.core.lifecycle import ACTIVE_STATES, JobState
@@ -66,6 +72,30 @@ def released(state: State, event: JobReleased) -> None:
     state.step(job, JobState.PENDING, "waits its turn")
     state.note("job.released", f"released by {event.actor or 'its user'}", job)
     state.emit(Answer(event.request, message=f"job {job.id} released"))
+
+
+def priority_changed(state: State, event: PriorityChanged) -> None:
+    """Give a job another priority; one that runs may be suspended for jobs above it."""
+    job = _find(state, event.job, event.request)
+    if job is None:
+        return
+    refusal = ""
+    if job.final:
+        refusal = f"job {job.id} has already ended ({job.state})"
+    elif event.priority > job.priority and not event.may_raise:
+        refusal = (
+            f"priority {event.priority}: job {job.id} has {job.priority}, "
+            "and only an operator may raise it"
+        )
+    if refusal:
+        state.emit(Answer(event.request, refusal))
+        return
+    before, job.priority = job.priority, event.priority
+    state.touch(job)
+    state.plan_due = True
+    text = f"priority {job.priority} instead of {before}, by {event.actor or 'its user'}"
+    state.note("job.priority", text, job, priority=job.priority, **{"from": before})
+    state.emit(Answer(event.request, message=f"job {job.id}: priority {job.priority}"))
 
 
 def close_waiting(state: State, job: Job, final: JobState, reason: str) -> None:

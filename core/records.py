@@ -64,6 +64,8 @@ def job_to_record(job: Job) -> Record:
         "requeue": spec.requeue,
         "stop_after_s": spec.stop_after_s,
         "grow_if": spec.grow_if.value if spec.grow_if else None,
+        "priority": spec.priority,
+        "priority_now": job.priority,
         "state": job.state.value,
         "reason": job.why,
         "wait": wait_reasons.to_record(job.wait) if job.wait else None,
@@ -127,6 +129,7 @@ def job_from_record(record: Mapping[str, Any]) -> Job:
         requeue=record.get("requeue", False),  # before there were three, False forbade it, too
         stop_after_s=record.get("stop_after_s"),
         grow_if=GrowIf(record["grow_if"]) if record.get("grow_if") else None,
+        priority=record.get("priority", 0),
     )
     wait = wait_reasons.from_record(record.get("wait"))
     return Job(
@@ -135,6 +138,7 @@ def job_from_record(record: Mapping[str, Any]) -> Job:
         reason="" if wait else record["reason"],
         wait=wait,
         sizes=_sizes_from_record(record["sizes_now"]),
+        priority=record.get("priority_now", record.get("priority", 0)),
         malleable=record["malleable"],
         run=record["run"],
         epoch=record["epoch"],

@@ -19,13 +19,30 @@ from pliant.core.words import many
 
 
 def order(
-    state: State, job: Job, cause: str, *, by_strategy: bool = False, requeues: bool = False
+    state: State,
+    job: Job,
+    cause: str,
+    *,
+    by_strategy: bool = False,
+    requeues: bool = False,
+    returns: bool = False,
 ) -> None:
-    """Have a running job save itself at its next safe point and leave."""
+    """Have a running job save itself at its next safe point and leave.
+
+    Args:
+        state: the state.
+        job: the job.
+        cause: who wants it, for people.
+        by_strategy: a strategy wants it, which may then start the job again.
+        requeues: the job is queued again, whatever becomes of the save.
+        returns: the job is queued again once it is saved and gone.
+    """
     number = ResizeId(state.next_resize)
     state.next_resize += 1
     due = state.now + state.limits.safe_point_timeout_s
-    job.saving = Saving(number, SaveStage.ORDERED, state.now, cause, due, by_strategy, requeues)
+    job.saving = Saving(
+        number, SaveStage.ORDERED, state.now, cause, due, by_strategy, requeues, returns=returns
+    )
     state.step(job, JobState.ADAPTING, f"is suspended ({cause}): saves at its next safe point")
     state.note("suspend.ordered", f"to be suspended ({cause})", job, suspension=number)
     tell(state, job, SaveStep.SAVE)
@@ -102,7 +119,7 @@ def gone(state: State, job: Job, processors: ProcessorMap) -> None:
     job.saving, job.parked, job.connected = None, saving.by_strategy, False
     state.step(job, JobState.SUSPENDED, f"suspended ({saving.cause})")
     state.note("job.suspended", job.reason, job, suspension=saving.number)
-    if saving.requeues:
+    if saving.requeues or saving.returns:
         back(state, job, f"waits its turn again: {saving.cause}")
 
 

@@ -40,6 +40,8 @@ class WaitingJob:
     contract: Contract | None = None
     #: Whether the strategy has promised to run it (``Plan.accepts``).
     accepted: bool = False
+    #: A higher one goes first where the strategy orders the queue by it.
+    priority: int = 0
 
     @property
     def estimated_for(self) -> int:
@@ -125,6 +127,11 @@ class RunningJob:
     measured: Speedup | None = None
     #: Whether its application would not grow when it was last asked to.
     reluctant: bool = False
+    #: As of a waiting job.
+    priority: int = 0
+    #: Whether it gives all its processors back without being asked again: it is being suspended,
+    #: or it ends.
+    leaving: bool = False
     #: The least it counts with: the larger of its two sizes while a resize is open.
     lo: int = field(init=False, compare=False, repr=False)
     #: When it ends by its estimate if its size stays as it is; None: unknown.
@@ -230,11 +237,14 @@ class Suspension:
     """Have a running job save itself at its next safe point, end, and free its processors.
 
     It is in ``View.suspended`` from then on, and started again by a `Start` at any of its sizes.
+    With ``requeue`` it is in ``View.waiting`` instead, also for a strategy that takes over.
     """
 
     job: JobId
     #: For people.
     reason: str = ""
+    #: Whether it waits in the queue again as soon as it is gone.
+    requeue: bool = False
 
 
 @quick

@@ -55,7 +55,8 @@ def planned(state: State, wish: Suspension) -> None:
         reason = refusal or "it was not suspended a moment ago"
         state.note(PLAN_REFUSED, f"{state.strategy}: suspension of job {wish.job}: {reason}")
         return
-    saving.order(state, job, wish.reason or state.strategy, by_strategy=True)
+    cause = wish.reason or state.strategy
+    saving.order(state, job, cause, by_strategy=True, returns=wish.requeue)
 
 
 def _why_not(job: Job) -> str:

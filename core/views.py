@@ -145,6 +145,7 @@ def waiting(job: Job, total: int, expected: int) -> WaitingJob | None:
         speedup=spec.speedup,
         contract=spec.contract,
         accepted=bool(job.promise),
+        priority=job.priority,
     )
 
 
@@ -194,6 +195,8 @@ def running(job: Job, total: int, earmarked: ProcessorMap, now: float) -> Runnin
         request=_request(job, total, now) if job.request is not None else None,
         measured=speedup_of(job.measured) if job.measured else None,
         reluctant=job.refusals > 0,
+        priority=job.priority,
+        leaving=job.is_leaving,
     )
 
 

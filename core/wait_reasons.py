@@ -32,6 +32,8 @@ class WaitCode(StrEnum):
     UNSETTLED = "unsettled"
     #: It is accepted, and starts at the end of the lookahead ``job``.
     LOOKAHEAD = "lookahead"
+    #: Jobs below it that are being suspended, or that end, to give it their processors.
+    SUSPENDING = "suspending"
 
 
 Value = int | float | str
@@ -70,6 +72,7 @@ _SENTENCES = {
     WaitCode.PROFIT: "waits until it costs no other job's profit",
     WaitCode.UNSETTLED: "waits for others to start or to change size ({why} now)",
     WaitCode.LOOKAHEAD: "accepted; starts when job {job} ends",
+    WaitCode.SUSPENDING: "needs at least {needed}, which jobs that are leaving give back",
 }
 #: Parameters without which a sentence cannot be made.
 _REQUIRED = {

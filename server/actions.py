@@ -22,7 +22,7 @@ from pliant.server.database.reader import Reader
 from pliant.server.execute import Execute
 from pliant.server.queries import Queries
 from pliant.server.refusals import Refusals
-from pliant.server.requests import RequestError
+from pliant.server.requests import RequestError, check_priority
 from pliant.server.streams import Hub
 from pliant.server.submissions import Submissions
 
@@ -75,6 +75,7 @@ class Actions:
             "cancel": self._cancel,
             "hold": self._hold,
             "release": self._release,
+            "priority": self._priority,
             "suspend": self._suspend,
             "resume_job": self._resume_job,
             "requeue": self._requeue,
@@ -109,7 +110,16 @@ class Actions:
     # ---------------------------------------------------------------- submit and look
 
     async def _submit(self, request: Request, peer: Peer) -> Answer:
-        return {"id": await self._submissions.submit(request.get("job"), peer.user, peer.uid)}
+        job = request.get("job")
+        priority = job.get("priority") if isinstance(job, dict) else None
+        may_raise = self._authority.allows("raise a priority", peer)
+        if type(priority) is int and priority > 0 and not may_raise:
+            raise RequestError(
+                f"priority {priority}: only an operator may submit jobs with one above 0",
+                kind="refused",
+                field="priority",
+            )
+        return {"id": await self._submissions.submit(job, peer.user, peer.uid)}
 
     async def _query(self, request: Request, peer: Peer) -> Answer:
         answer = await self._queries.answer(request.get("job"), peer.user, peer.uid)
@@ -276,6 +286,16 @@ class Actions:
     async def _release(self, request: Request, peer: Peer) -> Answer:
         job = await self._authorise("release", JobId(_number(request, "id")), peer)
         return await self._ask_of("release", job, peer, events.JobReleased(job, peer.user))
+
+    async def _priority(self, request: Request, peer: Peer) -> Answer:
+        job = await self._authorise("priority", JobId(_number(request, "id")), peer)
+        priority = request.get("priority")
+        if type(priority) is not int:
+            raise RequestError("priority: expected a whole number", field="priority")
+        check_priority(priority)
+        may_raise = self._authority.allows("raise a priority", peer)
+        event = events.PriorityChanged(job, priority, peer.user, may_raise=may_raise)
+        return await self._ask_of("priority", job, peer, event)
 
     async def _suspend(self, request: Request, peer: Peer) -> Answer:
         job = await self._authorise("suspend", JobId(_number(request, "id")), peer)

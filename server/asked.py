@@ -17,6 +17,7 @@ from pliant.core.events import (
     NodeDrained,
     NodeRemoved,
     NodeResumed,
+    PriorityChanged,
     ResizeRequested,
 )
 from pliant.server.threads import promise
@@ -25,6 +26,7 @@ UserEvent = (
     JobCancelled
     | JobHeld
     | JobReleased
+    | PriorityChanged
     | JobSuspended
     | JobResumed
     | JobRequeued

@@ -50,6 +50,8 @@ NEEDED: Mapping[str, Role] = {
     "cancel": Role.OWNER,
     "hold": Role.OWNER,
     "release": Role.OWNER,
+    "priority": Role.OWNER,  # an owner may lower it
+    "raise a priority": Role.OPERATOR,
     "suspend": Role.OWNER,
     "resume_job": Role.OWNER,
     "requeue": Role.OWNER,

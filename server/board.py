@@ -260,6 +260,7 @@ def _info(job: Job, summary: Summary, nodes: list[NodeName]) -> Info:
         "estimate_s": job.spec.estimate_s,
         "speedup": str(job.spec.speedup),
         "grow_if": job.spec.grow_if.value if job.spec.grow_if else None,
+        "priority": job.priority,
         "submit": job.spec.submit,
         "start": job.start,
         "end": job.end,

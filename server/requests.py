@@ -13,7 +13,7 @@ import msgspec
 from pliant.core.contract import Contract, parse_profit
 from pliant.core.cut_off import KEEP, parse_when_cut_off
 from pliant.core.ids import JobId
-from pliant.core.jobs import JobSpec, JobType
+from pliant.core.jobs import MAX_PRIORITY, MIN_PRIORITY, JobSpec, JobType
 from pliant.core.policy import GrowIf
 from pliant.core.sizes import Sizes, SizesError, parse_sizes
 from pliant.core.speedup import LINEAR, Speedup, SpeedupError, parse_speedup
@@ -71,6 +71,8 @@ class JobRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     speedup: str = "linear"
     #: Which offers of growth it takes; None: as the server's policy says.
     grow_if: Literal["gain", "always"] | None = None
+    #: A higher one goes first under strategies that order the queue by it.
+    priority: int = 0
     #: The client's own name for this submission: sent again, it gives the same job.
     key: str | None = None
 
@@ -102,6 +104,7 @@ class Submission:
             stop_after_s=parse_when_cut_off(request.when_cut_off),
             contract=self.contract,
             grow_if=GrowIf(request.grow_if) if request.grow_if else None,
+            priority=request.priority,
         )
 
     def program(self, spec: JobSpec) -> Program:
@@ -141,6 +144,7 @@ def check_submission(raw: object, processors: int, wall: float = 0.0) -> Submiss
     _check_program(request)
     _check_times(request)
     _check_policy(request)
+    check_priority(request.priority)
     contract = _check_contract(request, wall)
     speedup = _check_speedup(request)
     return Submission(request, _check_sizes(request, processors), contract, speedup)
@@ -253,6 +257,14 @@ def _check_policy(request: JobRequest) -> None:
         parse_when_cut_off(request.when_cut_off)
     except ValueError as error:
         raise RequestError(f"when_cut_off: {error}", field="when_cut_off") from None
+
+
+def check_priority(priority: int) -> None:
+    """Raise RequestError unless a priority is within its bounds."""
+    if not MIN_PRIORITY <= priority <= MAX_PRIORITY:
+        raise RequestError(
+            f"priority: expected {MIN_PRIORITY} to {MAX_PRIORITY}, got {priority}", field="priority"
+        )
 
 
 def _check_speedup(request: JobRequest) -> Speedup:

@@ -32,6 +32,21 @@ def test_a_size_of_zero_gives_the_job_back_to_the_strategy(server: Any) -> None:
     assert server.last == {"op": "resize", "id": 4, "size": 0, "release": []}
 
 
+@pytest.mark.parametrize("number", ["7", "-7", "+0"])
+def test_priority(server: Any, number: str, capsys: Capture) -> None:
+    server.answers["priority"] = {"message": "job 4: priority 7"}
+    assert main(["priority", "4", number]) == 0
+    assert server.last == {"op": "priority", "id": 4, "priority": int(number)}
+    assert capsys.readouterr().out == "job 4: priority 7\n"
+
+
+@pytest.mark.parametrize("number", ["1000001", "1.5", "high", ""])
+def test_what_is_no_priority(number: str, capsys: Capture) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["priority", "4", number])
+    assert "write a whole number from -1000000 to 1000000" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     "words", [["4", "2", "--release", place] for place in ("n1/x", "/0", "n1/٣")]
 )

@@ -59,6 +59,17 @@ def test_a_contract_has_columns_where_somebody_has_one(
     assert [job.get("profit_now") for job in json.loads(capsys.readouterr().out)] == [None, 4, None]
 
 
+def test_priorities_have_a_column_where_somebody_has_one(
+    server: Any, make_job: MakeJob, capsys: Capture
+) -> None:
+    server.answers["jobs"] = {"jobs": [make_job(1), make_job(2, priority=-5)]}
+    assert main([]) == 0
+    head, first, second = (line.split() for line in capsys.readouterr().out.splitlines())
+    assert head[4:7] == ["state", "priority", "procs"]
+    assert (first[5], second[5]) == ("0", "-5")
+    assert "priority" in server.last["fields"]
+
+
 def test_names_cannot_steer_the_terminal(server: Any, make_job: MakeJob, capsys: Capture) -> None:
     server.answers["jobs"] = {"jobs": [make_job(name="\x1b]0;owned\x07\nx")]}
     assert main([]) == 0

@@ -96,9 +96,19 @@ def test_a_contract_is_sent_by_those_who_have_one(
     assert {name: job[name] for name in names if name in job} == sent
 
 
+@pytest.mark.parametrize(("words", "sent"), [([], None), (["--priority", "-3"], -3)])
+def test_a_priority_is_sent_by_those_who_state_one(
+    accepting: Any, words: list[str], sent: int | None
+) -> None:
+    assert main([*words, "true"]) == 0
+    assert accepting.last["job"].get("priority") == sent
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
+        (["--priority", "urgent"], "--priority"),
+        (["--priority", "1000001"], "--priority"),
         (["--deadline", "soon"], "--deadline"),
         (["--profit", "9"], "--deadline"),
         (["--deadline", "2h", "--profit", "much"], "--profit"),

@@ -24,6 +24,7 @@ REASONS = [
     WaitReason(WaitCode.PROFIT),
     WaitReason(WaitCode.UNSETTLED, (("why", "not profitable"),)),
     WaitReason(WaitCode.LOOKAHEAD, (("job", 7),)),
+    WaitReason(WaitCode.SUSPENDING),
 ]
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator, Mapping
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pliant.core.events import NodeRegistered
+from pliant.core.commands import Answer
+from pliant.core.events import NodeRegistered, PriorityChanged
 from pliant.core.ids import JobId, NodeName
 from pliant.core.limits import Limits
 from pliant.server.actions import Actions
@@ -44,6 +46,7 @@ REQUESTS: Mapping[str, tuple[dict[str, Any], Role]] = {
     "cancel": ({"ids": [1]}, Role.OWNER),
     "hold": ({"id": 1}, Role.OWNER),
     "release": ({"id": 1}, Role.OWNER),
+    "priority": ({"id": 1, "priority": 5}, Role.OWNER),
     "suspend": ({"id": 1}, Role.OWNER),
     "resume_job": ({"id": 1}, Role.OWNER),
     "requeue": ({"id": 1}, Role.OWNER),
@@ -170,3 +173,42 @@ def test_operators_are_users_of_this_machine() -> None:
     assert check_config({"operators": ["root"]}).operator_uids == {0}
     with pytest.raises(ConfigError, match="operators: there is no user 'nobody-here'"):
         check_config({"operators": ["nobody-here"]})
+
+
+@pytest.mark.parametrize("role", Role, ids=lambda role: role.name.lower())
+@pytest.mark.parametrize(
+    ("priority", "lowest"), [(1, Role.OPERATOR), (0, Role.USER), (-1, Role.USER)]
+)
+def test_only_operators_submit_above_the_others(
+    shell: Shell, role: Role, priority: int, lowest: Role
+) -> None:
+    job = {"argv": ["true"], "cwd": "/tmp", "priority": priority}
+    actions = shell.actions(operators=[3000])
+    said = ""
+    try:
+        asyncio.run(actions.act({"op": "submit", "job": job}, PEERS[role]))
+    except RequestError as error:
+        said = str(error)
+    assert ("only an operator may submit jobs with one above 0" in said) == (role < lowest)
+
+
+@pytest.mark.parametrize("role", [Role.OWNER, Role.OPERATOR, Role.ADMINISTRATOR])
+def test_an_owner_may_only_lower_a_priority(shell: Shell, role: Role) -> None:
+    asked: list[PriorityChanged] = []
+
+    class Told:
+        """Keeps what the core is asked."""
+
+        def ask(self, event: PriorityChanged) -> Future[Answer]:
+            asked.append(event)
+            answer: Future[Answer] = Future()
+            answer.set_result(Answer(0))
+            return answer
+
+    actions = shell.actions(operators=[3000])
+    actions._execute = Told()  # type: ignore[assignment]
+    asyncio.run(actions.act({"op": "priority", "id": 1, "priority": 5}, PEERS[role]))
+    assert [event.may_raise for event in asked] == [role is not Role.OWNER]
+    for wrong in (1_000_001, "5", True, None):
+        with pytest.raises(RequestError, match=r"^priority: expected"):
+            asyncio.run(actions.act({"op": "priority", "id": 1, "priority": wrong}, PEERS[role]))

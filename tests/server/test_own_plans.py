@@ -50,6 +50,7 @@ def jobs(draw: Random) -> list[SimJob]:
                 estimate_s=work / sizes.hi * draw.choice([1.0, 1.5, 3.0]),
                 malleable=not sizes.fixed and draw.random() < 0.8,
                 contract=deadline if draw.random() < 0.7 else None,
+                priority=number % 3,
             )
         )
     return made

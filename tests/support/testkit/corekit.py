@@ -188,6 +188,7 @@ class Rig:
         requeue: bool | None = None,
         stop_after_s: float | None = None,
         grow_if: GrowIf | None = None,
+        priority: int = 0,
     ) -> None:
         """Submit a job."""
         spec = JobSpec(
@@ -204,6 +205,7 @@ class Rig:
             requeue=requeue,
             stop_after_s=stop_after_s,
             grow_if=grow_if,
+            priority=priority,
         )
         self.do(events.JobSubmitted(spec, held))
 
@@ -223,9 +225,11 @@ class Rig:
             )
         )
 
-    def run(self, number: int, sizes: str, program: str | None = None) -> None:
+    def run(
+        self, number: int, sizes: str, program: str | None = None, *, priority: int = 0
+    ) -> None:
         """Submit a job, have it start and register: a malleable job that runs."""
-        self.submit(number, sizes)
+        self.submit(number, sizes, priority=priority)
         self.up(number)
         self.register(number, program or sizes)
 
