@@ -112,6 +112,11 @@ def _print(
             else ""
         )
     )
+    if any(run["suspensions"] for each in runs for run in each):
+        print(
+            f"a suspension costs {options.checkpoint_cost} s to save and {options.restart_cost} s "
+            "to go on"
+        )
     malleable = head["malleable"]
     if isinstance(malleable, dict):
         print(
@@ -252,6 +257,9 @@ def _head(options: Namespace, workload: "Workload", processors: int) -> dict[str
         "malleable": malleable,
         "seed": options.seed,
         "replications": options.replications,
+        "checkpoint_cost": options.checkpoint_cost,
+        "restart_cost": options.restart_cost,
+        "priorities": options.priorities,
         "skipped": len(workload.skipped),
         "skipped_too_wide": workload.too_wide,
         "skipped_reasons": {

@@ -20,6 +20,8 @@ DEFAULT_STRATEGY = "equipartition"
 #: much parallelism on the average as it requested. A variance of 1 is the middle of his range: half
 #: as many processors make a job 1.7 times as long, twice as many save a third of its time.
 DEFAULT_SIZES, DEFAULT_SPEEDUP = "p/2-2p", "downey:p,1"
+#: Seconds to write or read a checkpoint, as ``costs.SAVE``, which --help does not import.
+SAVE_S = 30
 #: Ways to backfill, as in ``fcfs+easy``.
 BACKFILLS = ("none", "easy", "conservative")
 
@@ -95,6 +97,8 @@ def _workload(group: "argparse._ArgumentGroup") -> None:
         "request (downey:p,1, or what the workload says)")  # fmt: skip
     add("--malleable-spread", choices=("even", "random"), default="even", help="(even)")
     add("--evolving", type=_PERCENT, metavar="PCT", help="so many jobs ask for other sizes")
+    add("--priorities", metavar="PCT:N,...",
+        help="so many jobs have priority N, as in 10:5,20:-1; the others 0")  # fmt: skip
     add("--shrinking-factor", type=_Number(float, 1e-9, "a factor > 0"), metavar="F",
         help="multiply times of submission")  # fmt: skip
     add("--seed", type=_Number(int, 0, "a whole number >= 0"), default=0, metavar="K", help="(0)")
@@ -127,6 +131,10 @@ def _scheduling(group: "argparse._ArgumentGroup") -> None:
         help="whether talks of a cycle add up, or the longest counts (sequential)")  # fmt: skip
     add("--adaptation-cost", default="0", metavar="S|A-B",
         help="seconds for each changed processor (0)")  # fmt: skip
+    add("--checkpoint-cost", default=str(SAVE_S), metavar="S|A-B",
+        help=f"seconds in which a suspended job writes its checkpoint ({SAVE_S})")  # fmt: skip
+    add("--restart-cost", default=str(SAVE_S), metavar="S|A-B",
+        help=f"seconds in which it reads that when it goes on ({SAVE_S})")  # fmt: skip
     add("--answers", default="always", metavar="MODEL",
         help="always, bounds, pow2, reluctant, countering, random:P, random:P:partial")  # fmt: skip
     add("--safe-point-interval", type=_SECONDS, default=0.0, metavar="S",
@@ -186,6 +194,9 @@ def make_workload(options: argparse.Namespace, seed: int, machine: int | None) -
         )
     if options.evolving:
         workload = models.make_evolving(workload, options.evolving, Random(f"{seed}:evolving"))
+    if options.priorities is not None:
+        shares = _named("--priorities", models.parse_priorities, options.priorities)
+        workload = models.give_priorities(workload, shares, Random(f"{seed}:priorities"))
     return workload
 
 
@@ -223,6 +234,8 @@ def make_settings(options: argparse.Namespace) -> "list[Settings]":
         negotiation_cost=_named("--negotiation-cost", parse_cost, options.negotiation_cost),
         negotiation=options.negotiation,
         adaptation_cost=_named("--adaptation-cost", parse_cost, options.adaptation_cost),
+        checkpoint_cost=_named("--checkpoint-cost", parse_cost, options.checkpoint_cost),
+        restart_cost=_named("--restart-cost", parse_cost, options.restart_cost),
         answers=options.answers,
         safe_point_interval=options.safe_point_interval,
         quiet_s=options.quiet,

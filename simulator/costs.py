@@ -47,6 +47,8 @@ class Cost:
 
 #: Nothing costs anything.
 FREE = Cost()
+#: To write or read a checkpoint: 60 GiB of each node's memory at 2 GiB/s.
+SAVE = Cost(30.0, 30.0)
 
 
 def parse_cost(text: str) -> Cost:

@@ -12,7 +12,6 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from pliant.core import commands
-from pliant.core.checkpoints import SaveWord
 from pliant.core.commands import Command, Note, RunStrategy
 from pliant.core.events import (
     ApplicationRegistered,
@@ -22,7 +21,6 @@ from pliant.core.events import (
     ResizeBegun,
     ResizeDecided,
     ResizeWithdrawn,
-    SaveReported,
     StandbyReady,
     WorldReady,
 )
@@ -38,6 +36,7 @@ from pliant.simulator.evolving import EvolvingRun, Phases, bounded
 from pliant.simulator.metrics import Metrics
 from pliant.simulator.result import JobRecord, Span
 from pliant.simulator.runs import Run, next_safe_point
+from pliant.simulator.suspending import Suspending
 from pliant.simulator.workload import SimJob
 
 if TYPE_CHECKING:
@@ -75,6 +74,7 @@ class Effects:
         self._answers = Random(f"{self._settings.seed}:answers")
         self._models: dict[str, AnswerModel] = {}
         self.phases = Phases(engine.schedule_phase, self.metrics.counts)
+        self._suspending = Suspending(engine, self)
         #: GOs whose safe point is still to come.
         self._going: dict[int, commands.SendGo] = {}
         self._do: dict[type, Callable[[Any], None]] = {
@@ -84,7 +84,7 @@ class Effects:
             commands.AnswerRequest: self._answer,
             commands.SendGo: self._go,
             commands.SendWithdraw: self._withdraw,
-            commands.SendSuspend: self._suspend,
+            commands.SendSuspend: self._suspending.order,
             commands.OpenStandby: self._standby,
             commands.Kill: self._kill,
             commands.SetTimer: self._timer,
@@ -121,6 +121,11 @@ class Effects:
             return
         make = EvolvingRun if job.phases else Run
         run = make(job, command.run, command.processors, now, self._adaptation_cost(job))
+        earlier = self.runs.get(command.job)
+        if earlier is not None:
+            self._suspending.go_on(run, earlier)
+            if self._settings.keep_spans:
+                self._close_span(earlier, earlier.end)
         self.runs[command.job] = run
         self.steps += 1
         if not isinstance(run, EvolvingRun):
@@ -269,13 +274,6 @@ class Effects:
             del self._going[command.job]
             self.follow.append(ResizeWithdrawn(command.job, command.run, command.resize))
 
-    def _suspend(self, command: commands.SendSuspend) -> None:
-        """Simulated programs cannot save themselves: whoever would suspend one is refused."""
-        said = SaveReported(
-            command.job, command.run, command.number, SaveWord.DECLINED, "it cannot save itself"
-        )
-        self.follow.append(said)
-
     def _close_span(self, run: Run, now: float) -> None:
         since, resized = self._span_since.pop(run.job.id)
         if now > since:
@@ -309,7 +307,7 @@ def _record(job: SimJob, state: Job, run: Run | None, now: float) -> JobRecord:
     return JobRecord(
         job.id,
         job.submit,
-        None if run is None else run.start,
+        None if run is None else run.first_start,
         end,
         0 if run is None else run.first_size,
         _class(job),
@@ -320,6 +318,9 @@ def _record(job: SimJob, state: Job, run: Run | None, now: float) -> JobRecord:
         profit,
         "" if state.state is JobState.COMPLETED else state.why,
         0 if run is None else len(run.ranks),
+        0 if run is None else run.suspensions + (run.over and run.saving),
+        0.0 if run is None else run.suspended_s,
+        job.priority,
     )
 
 

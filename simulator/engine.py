@@ -380,4 +380,5 @@ def _spec(job: SimJob) -> JobSpec:
         requested=job.requested,
         speedup=job.speedup,
         contract=job.contract,
+        priority=job.priority,
     )

@@ -63,9 +63,15 @@ class EvolvingRun(Run):
     @property
     def phase_end(self) -> float | None:
         """When this phase is over if nothing changes; None: it is the last, or stands still."""
-        if self.standing or self.place == len(self._later) - 1:
+        if self.standing or self.saving or self.place == len(self._later) - 1:
             return None
         return self.time_of(self.left - self._later[self.place])
+
+    def go_on_from(self, earlier: Run, restart_s: float) -> None:
+        """The same in the phase that the earlier run was in."""
+        super().go_on_from(earlier, restart_s)
+        if isinstance(earlier, EvolvingRun):
+            self.place, self.asked = earlier.place, earlier.asked
 
     def next_phase(self, now: float) -> None:
         """The work of a phase is done."""
@@ -144,6 +150,7 @@ class Phases:
     def ended(self, run: EvolvingRun) -> None:
         """It asks for nothing any more."""
         asked = sum(not gives for gives in run.open.values())
+        run.open.clear()
         self._counts[COUNTED[RequestOutcome.CANCELLED]] += asked
 
     def _take_back(self, run: EvolvingRun) -> Iterable[Event]:

@@ -40,6 +40,9 @@ DESCRIPTIONS: Mapping[str, str] = {
     "refusals": "talks in which the job refused",
     "counters": "talks in which the job made another proposal",
     "adaptations": "resizes carried out",
+    "suspensions": "times that jobs were suspended: saved, and gone",
+    "suspended_s": "time between suspension and restart, of all jobs together",
+    "suspension_cost_s": "processor time that their checkpoints and restarts took",
     "requests": "evolving jobs' requests for more processors",
     "requests_granted": "of them in full",
     "requests_partly": "of them in part",
@@ -60,6 +63,7 @@ COUNTED = (
     "refusals",
     "counters",
     "adaptations",
+    "suspensions",
     *(name for name in DESCRIPTIONS if name.startswith("requests")),
     "releases",
     "plans",
@@ -67,9 +71,16 @@ COUNTED = (
 )
 
 
+#: Sums over the jobs that ran.
+_SUMS = ("wait", "execution", "slowdown", "area", "work", "profit", "suspended")
+
 #: Those that grow with the number of jobs; all others are means, shares or quantiles.
 TOTALS = frozenset(
-    (*COUNTED, "completed", "timeout", "failed", "rejected", "profit", "schedule_span_s")
+    (
+        *COUNTED,
+        *("completed", "timeout", "failed", "rejected", "profit", "schedule_span_s"),
+        *("suspended_s", "suspension_cost_s"),
+    )
 )
 
 
@@ -82,7 +93,9 @@ class Metrics:
         self._last = 0.0
         self._turnarounds = array("d")
         self._states: Counter[JobState] = Counter()
-        self._sums = dict.fromkeys(("wait", "execution", "slowdown", "area", "work", "profit"), 0.0)
+        #: Processor-seconds that checkpoints and restarts of suspended jobs took.
+        self.suspension_cost_s = 0.0
+        self._sums = dict.fromkeys(_SUMS, 0.0)
         #: What is counted as it happens.
         self.counts = dict.fromkeys(COUNTED, 0)
 
@@ -107,6 +120,7 @@ class Metrics:
         sums["slowdown"] += max(1.0, turnaround / max(execution, TAU))
         sums["area"] += record.area
         sums["work"] += record.work
+        sums["suspended"] += record.suspended_s
 
     def summary(self, memory: object = None) -> dict[str, float]:
         """All metrics; ``memory``: the strategy's, for the shares of dynP's policies."""
@@ -126,6 +140,8 @@ class Metrics:
             "p95_turnaround_s": quantile(ran, 0.95),
             "schedule_span_s": span,
             "profit": self._sums["profit"],
+            "suspended_s": self._sums["suspended"],
+            "suspension_cost_s": self.suspension_cost_s,
         }
         ordered = {name: values[name] for name in DESCRIPTIONS}
         shares = policy_shares(memory, self._last)

@@ -14,6 +14,7 @@ from pliant.simulator.settings import Settings
 COLUMNS = (
     *("id", "submit", "start", "end", "processors", "class", "turnaround", "wait", "resizes"),
     *("state", "reason", "profit", "initial_size", "final_size"),
+    *("priority", "suspensions", "suspended_s"),
 )
 #: Of a value whose difference from the first column is not to be explained by chance.
 TOLD_APART = "*"
@@ -60,6 +61,7 @@ _IF_ANY = frozenset(
         *("timeout", "failed", "rejected", "profit", "late", "refusals", "counters"),
         *(name for name in DESCRIPTIONS if name.startswith("requests")),
         *("releases", "refused_parts"),
+        *("suspensions", "suspended_s", "suspension_cost_s"),
     )
 )
 
@@ -178,6 +180,9 @@ def _cells(job: JobRecord) -> tuple[object, ...]:
         _time(job.profit),
         job.processors,
         job.final_size,
+        job.priority,
+        job.suspensions,
+        _time(job.suspended_s),
     )
 
 

@@ -14,7 +14,7 @@ class JobRecord(NamedTuple):
     id: int
     #: When it was submitted.
     submit: float
-    #: None: it never started.
+    #: Its first start; None: it never started.
     start: float | None
     #: When its processes were gone, or its waiting ended.
     end: float
@@ -35,6 +35,10 @@ class JobRecord(NamedTuple):
     reason: str = ""
     #: Processors at its end; 0: it never started.
     final_size: int = 0
+    #: How often it was suspended, and for how many seconds together.
+    suspensions: int = 0
+    suspended_s: float = 0.0
+    priority: int = 0
 
     @property
     def turnaround(self) -> float:
@@ -48,7 +52,7 @@ class JobRecord(NamedTuple):
 
     @property
     def execution(self) -> float:
-        """From start to end."""
+        """From its first start to its end."""
         return 0.0 if self.start is None else self.end - self.start
 
 

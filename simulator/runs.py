@@ -25,6 +25,7 @@ class Run:
         "cost",
         "end",
         "first_size",
+        "first_start",
         "job",
         "left",
         "newcomers",
@@ -32,8 +33,12 @@ class Run:
         "over",
         "ranks",
         "resizes",
+        "saved",
+        "saving",
         "standing",
         "start",
+        "suspended_s",
+        "suspensions",
         "version",
     )
 
@@ -48,7 +53,8 @@ class Run:
         self.ranks = ranks
         #: Processors of processes that wait to join.
         self.newcomers: tuple[int, ...] = ()
-        self.start = now
+        #: Of this run; the first one of the job began at ``first_start``.
+        self.start = self.first_start = now
         self.first_size = len(ranks)
         #: Seconds that one changed processor costs.
         self.cost = cost
@@ -64,6 +70,13 @@ class Run:
         self._since = self._size_since = now
         #: Whether it stands still for want of processors.
         self.standing = False
+        #: Whether it stands still to write a checkpoint and leave.
+        self.saving = False
+        #: Its last checkpoint: the work that was left, and what pauses had cost until then.
+        self.saved = (job.work, 0.0)
+        #: How often it was suspended until this run, and for how many seconds together.
+        self.suspensions = 0
+        self.suspended_s = 0.0
         #: When its work is done, if nothing changes.
         self.end = now + self.left / self._speedup(len(ranks))
         #: Whether its processes are gone.
@@ -79,6 +92,29 @@ class Run:
         self.resizes += 1
         self._project(now)
 
+    def save(self, now: float) -> None:
+        """Stop for good at a safe point, to write a checkpoint."""
+        self._account(now)
+        self.saved = (self.left, self._paused)
+        self.saving = True
+        self._project(now)
+
+    def go_on_from(self, earlier: "Run", restart_s: float) -> None:
+        """Take over from an earlier run of the job what its last checkpoint holds.
+
+        Args:
+            earlier: the run before this one, which is over.
+            restart_s: how long it takes to read the checkpoint, before anything is computed.
+        """
+        self.first_start, self.first_size = earlier.first_start, earlier.first_size
+        self.area, self.resizes = earlier.area, earlier.resizes
+        self.saved = earlier.saved
+        self.left, self._paused = earlier.saved
+        self.suspensions = earlier.suspensions + earlier.saving
+        self.suspended_s = earlier.suspended_s + (self.start - earlier.end) * earlier.saving
+        self._since = self.start + restart_s
+        self._project(self.start)
+
     def time_of(self, work: float) -> float:
         """When so much of the work that was left is done, if nothing changes."""
         return self._since + work / self._speedup(len(self.ranks))
@@ -86,7 +122,7 @@ class Run:
     def _project(self, now: float) -> None:
         """Something changed: tell anew when it ends."""
         self.version += 1
-        if self.standing:
+        if self.standing or self.saving:
             self.end = math.inf
         else:
             self._since = max(self._since, now)
@@ -123,7 +159,7 @@ class Run:
         self.area += size * elapsed
         computed = 0.0
         if now > self._since:
-            computed = 0.0 if self.standing else now - self._since
+            computed = 0.0 if self.standing or self.saving else now - self._since
             self.left = max(0.0, self.left - computed * self._speedup(size))
             self._since = now
         self._paused += (elapsed - computed) * self._speedup(size)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from pliant.simulator.applications import parse_answers
-from pliant.simulator.costs import FREE, Cost
+from pliant.simulator.costs import FREE, SAVE, Cost
 from pliant.simulator.errors import SettingsError
 from pliant.simulator.failures import NO_FAILURES, Failures
 from pliant.strategies import Strategy
@@ -50,6 +50,10 @@ class Settings:
     negotiation: Literal["sequential", "parallel"] = "sequential"
     #: Per changed processor (Ghafoor 3.16), drawn once for each malleable job.
     adaptation_cost: Cost = FREE
+    #: How long a job that is suspended writes its checkpoint, and how long it reads it when it
+    #: goes on, both on all its processors; drawn for each. 30 s are 60 GiB of a node at 2 GiB/s.
+    checkpoint_cost: Cost = SAVE
+    restart_cost: Cost = SAVE
     #: How jobs answer that name no model of their own; see ``applications.parse_answers``.
     answers: str = "always"
     #: Between two safe points of a job, counted from its start; 0: it is always at one.

@@ -12,7 +12,8 @@ log, whose first line names the columns::
 ``adaptation_cost`` is seconds per changed processor, ``negotiation_delay`` seconds per talk.
 ``deadline`` is seconds from the job's submission, ``profit`` a profit function as in ``jobsub
 --profit``, such as ``1000`` or ``1000:soft=0.25:penalty=50``; a profit needs a deadline.
-A job of which nothing is said but its contract keeps its sizes and kind.
+``priority`` is a whole number; strategies that order the queue by it let higher ones go first.
+A job of which nothing is said but its contract or priority keeps its sizes and kind.
 Lines that start with ``;`` or ``#`` are comments. Jobs that the workload does not have are passed
 over: one file serves any part of a log.
 """
@@ -20,17 +21,19 @@ over: one file serves any part of a log.
 import csv
 import dataclasses
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from pliant.core.contract import PROFIT_FORM, Contract, parse_profit
+from pliant.core.jobs import MAX_PRIORITY, MIN_PRIORITY
 from pliant.core.sizes import Sizes
 from pliant.simulator.workload import SimJob, Workload, WorkloadError, error_at
 
 COLUMNS = (
     *("job", "kind", "pmin", "pmax", "preferred", "adaptation_cost", "negotiation_delay"),
-    *("deadline", "profit"),
+    *("deadline", "profit", "priority"),
 )
 KINDS = ("rigid", "moldable", "malleable")
 
@@ -41,7 +44,7 @@ class Attributes:
 
     line: int
     job: int
-    #: Empty: nothing is said but the contract.
+    #: Empty: nothing is said but the contract or the priority.
     kind: str = "malleable"
     pmin: int | None = None
     pmax: int | None = None
@@ -49,6 +52,8 @@ class Attributes:
     adaptation_cost: float | None = None
     negotiation_delay: float | None = None
     contract: Contract | None = None
+    #: None: that of the workload.
+    priority: int | None = None
 
 
 def read_side_file(path: str | Path) -> list[Attributes]:
@@ -126,9 +131,11 @@ class _Row:
         job = self._whole("job", 0)
         if job is None:
             raise self.error("job", "a job number")
-        contract = self._contract()
+        contract, priority = self._contract(), self._priority()
         shape = any(self.values.get(name) for name in COLUMNS[1:7])
-        kind = self.values.get("kind", "").lower() or ("malleable" if shape or not contract else "")
+        only_other = contract is not None or priority is not None
+        default = "malleable" if shape or not only_other else ""
+        kind = self.values.get("kind", "").lower() or default
         if kind and kind not in KINDS:
             raise self.error("kind", f"one of {', '.join(KINDS)}")
         pmin, pmax = self._whole("pmin", 1), self._whole("pmax", 1)
@@ -136,7 +143,9 @@ class _Row:
             raise self.error("pmin", f"at most pmax ({pmax})")
         preferred = self._whole("preferred", 1)
         cost, delay = self._seconds("adaptation_cost"), self._seconds("negotiation_delay")
-        return Attributes(self.line, job, kind, pmin, pmax, preferred, cost, delay, contract)
+        return Attributes(
+            self.line, job, kind, pmin, pmax, preferred, cost, delay, contract, priority
+        )
 
     def _contract(self) -> Contract | None:
         deadline, profit = self._seconds("deadline"), self.values.get("profit", "")
@@ -148,6 +157,16 @@ class _Row:
             return parse_profit(profit, deadline)
         except ValueError:
             raise self.error("profit", PROFIT_FORM) from None
+
+    def _priority(self) -> int | None:
+        text = self.values.get("priority", "")
+        if not text:
+            return None
+        if not re.fullmatch(r"[+-]?[0-9]{1,18}", text):
+            raise self.error("priority", "a whole number")
+        if not MIN_PRIORITY <= int(text) <= MAX_PRIORITY:
+            raise self.error("priority", f"{MIN_PRIORITY} to {MAX_PRIORITY}")
+        return int(text)
 
     def _whole(self, column: str, least: int) -> int | None:
         text = self.values.get(column, "")
@@ -177,6 +196,8 @@ class _Row:
 def _merged(path: str | Path, job: SimJob, item: Attributes, processors: int | None) -> SimJob:
     if item.contract is not None:
         job = dataclasses.replace(job, contract=item.contract)
+    if item.priority is not None:
+        job = dataclasses.replace(job, priority=item.priority)
     if not item.kind:
         return job
     low = job.requested if item.pmin is None else item.pmin

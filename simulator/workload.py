@@ -67,6 +67,8 @@ class SimJob:
     phases: tuple[Phase, ...] = ()
     #: Seconds that one talk with it takes; None: the run's model.
     negotiation_delay: float | None = None
+    #: A higher one goes first under strategies that order the queue by it.
+    priority: int = 0
 
     def __post_init__(self) -> None:
         # One look for all; only who does not pass it is asked more closely.

@@ -52,10 +52,10 @@ def strict(
 ) -> list[Choice]:
     """From the head while it fits."""
     del view
-    return _from_head(queue, free, wanted)[0]
+    return from_head(queue, free, wanted)[0]
 
 
-def _from_head(queue: Sequence[WaitingJob], free: int, wanted: Wanted) -> tuple[list[Choice], int]:
+def from_head(queue: Sequence[WaitingJob], free: int, wanted: Wanted) -> tuple[list[Choice], int]:
     """Who starts, and what is free after that."""
     chosen: list[Choice] = []
     for job in queue:
@@ -91,7 +91,7 @@ def easy(
     queue: Sequence[WaitingJob], view: View, free: int, wanted: Wanted = preferred
 ) -> list[Choice]:
     """Backfilling that delays at most jobs behind the first one that does not fit."""
-    chosen, free = _from_head(queue, free, wanted)
+    chosen, free = from_head(queue, free, wanted)
     blocked = len(chosen)
     # What does not fit now need not be looked at again: `free` only shrinks.
     rest = [job for job in queue[blocked + 1 :] if job.sizes.values[0] <= free] if free else []
@@ -137,7 +137,7 @@ def conservative(
     Plans are made anew at each pass, so those of jobs that cannot start now matter only for jobs
     behind them that could: planning ends with the last job that fits into what is free.
     """
-    chosen, free = _from_head(queue, free, wanted)
+    chosen, free = from_head(queue, free, wanted)
     place = len(chosen)
     last = _last_that_fits(queue, free)
     if last <= place:

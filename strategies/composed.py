@@ -17,10 +17,13 @@ from pliant.strategies.backfill import WALKS, Backfill, plan, preferred
 from pliant.strategies.base import Strategy
 from pliant.strategies.orders import Dynp, DynpMemory, Policy, in_order
 from pliant.strategies.placing import Placer
+from pliant.strategies.preemption import Preempted, Preemption
 from pliant.strategies.profile import Profile, releases
 
 #: Why everybody but the first waits.
 BEHIND = WaitReason(WaitCode.QUEUE)
+#: Why the first one waits for which others are suspended.
+SUSPENDING = WaitReason(WaitCode.SUSPENDING)
 
 
 class Resizing(ABC):
@@ -46,6 +49,7 @@ class Composed(Strategy):
         order: the order of the queue, or dynP's decision between orders.
         backfill: who may pass whom.
         resizing: what running malleable jobs are offered; None: nothing.
+        preemption: which running jobs are suspended for the first that does not fit; None: none.
     """
 
     def __init__(
@@ -53,17 +57,23 @@ class Composed(Strategy):
         order: Policy | Dynp = "fcfs",
         backfill: Backfill = "none",
         resizing: Resizing | None = None,
+        preemption: Preemption | None = None,
     ) -> None:
         self._order = order
         self._backfill = backfill
         self._walk = WALKS[backfill]
         self._resizing = resizing
         self._wanted = resizing.wanted if resizing else preferred
+        self._preemption = preemption
 
     def allocate_processors(self, view: View) -> Plan:
-        """Order the queue, walk it, place who starts; then the resize policy."""
+        """Order the queue, suspend, walk it, place who starts; then the resize policy."""
         memory, policy = self._policy(view)
         queue = in_order(policy, view.waiting)
+        preempted = Preempted(view)
+        if self._preemption is not None:
+            preempted = self._preemption.decide(queue, view, self._wanted)
+            view = preempted.view
         placer = Placer(view)
         if self._resizing is not None:
             self._resizing.before(view, placer)
@@ -74,9 +84,14 @@ class Composed(Strategy):
             self._resizing.after(view, placer)
         first = _first_left(queue, placer)
         present = (("policy", policy),) if isinstance(self._order, Dynp) else ()
-        reasons = {} if first is None else {first.id: replace(too_few(free), parameters=present)}
+        reasons = {}
+        if first is not None:
+            why = SUSPENDING if preempted.suffices else too_few(free)
+            reasons = {first.id: replace(why, parameters=present)}
         behind = WaitReason(WaitCode.QUEUE, present) if present else BEHIND
         made = placer.plan(reasons, memory.to_memory() if memory else None, behind)
+        if preempted.suspends or preempted.wake_at is not None:
+            made = replace(made, suspends=preempted.suspends, wake_at=preempted.wake_at)
         # Conservative backfilling promises a start to every job: a job that outlives its estimate
         # would break the promises to others.
         return replace(made, ends_at_estimate=True) if self._backfill == "conservative" else made
@@ -86,7 +101,7 @@ class Composed(Strategy):
 
         Every waiting job is planned in order, the one in question at its place. Under EASY others
         may still go ahead of it, so this is no promise; under dynp it holds until the policy
-        changes.
+        changes. That running jobs may be suspended for it is not counted on.
         """
         if job.sizes.lo > view.total:
             return Availability(False, None, 0, too_wide(job, view.total))

@@ -85,6 +85,7 @@ def _first(inner: Strategy, view: View) -> Plan:
 def _last(inner: Strategy, view: View) -> Plan:
     plan = inner.allocate_processors(view)
     offered = {offer.job for offer in (*plan.shrinks, *plan.expands)}
+    offered |= {wish.job for wish in plan.suspends}
     free = view.free
     for start in plan.starts:
         free &= ~start.processors
@@ -214,5 +215,6 @@ class _Desk:
             held=job.held | (taken or NONE),
             sizes=Sizes((job.size,)),
             resizable=False,
+            suspendable=False,  # it is made an offer
             target=job.size,
         )

@@ -1,7 +1,8 @@
-"""In which order the queue is walked: fcfs, sjf, ljf, and dynP, which changes between them.
+"""In which order the queue is walked: fcfs, sjf, ljf, priority, and dynP, which changes them.
 
 Streit 2002, sections 2 and 5. Estimates are the users', never true run times; a job without one
-counts as longer than any other: last under sjf, first under ljf, left out of dynP's mean.
+counts as longer than any other: last under sjf, first under ljf, left out of dynP's mean. dynP
+changes between the first three; ``priority`` is the order that users state.
 """
 
 import math
@@ -12,8 +13,9 @@ from zlib import crc32
 
 from pliant.core.scheduling import View, WaitingJob
 
-Policy = Literal["fcfs", "sjf", "ljf"]
+Policy = Literal["fcfs", "sjf", "ljf", "priority"]
 
+#: Those that dynP changes between.
 POLICIES: tuple[Policy, ...] = ("fcfs", "sjf", "ljf")
 
 
@@ -22,11 +24,13 @@ def in_order(policy: Policy, waiting: Sequence[WaitingJob]) -> Sequence[WaitingJ
 
     Args:
         policy: fcfs by (submission, id), sjf by (estimate, submission, id), ljf by (-estimate,
-            submission, id).
+            submission, id), priority by (-priority, submission, id).
         waiting: by (submission, id), as ``View.waiting`` is.
     """
     if policy == "fcfs":
         return waiting
+    if policy == "priority":
+        return sorted(waiting, key=lambda job: -job.priority)
     # Sorting is stable, also in reverse: equal estimates stay by submission and id.
     return sorted(waiting, key=estimate, reverse=policy == "ljf")
 

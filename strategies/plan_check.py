@@ -41,6 +41,7 @@ _FIELDS: Mapping[str, tuple[type, ...]] = {
     "job": (int,),
     "processors": (int,),
     "mandatory": (bool,),
+    "requeue": (bool,),
     "reason": (str,),
     "start": (int, float, type(None)),
 }

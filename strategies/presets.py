@@ -1,8 +1,9 @@
-"""The queueing strategies of the papers by name (Streit 2002): compositions of their parts."""
+"""The queueing strategies by name: those of Streit 2002, and by priority; all are compositions."""
 
 from pliant.strategies.backfill import Backfill
 from pliant.strategies.composed import Composed
 from pliant.strategies.orders import Dynp
+from pliant.strategies.preemption import Preemption
 
 
 def fcfs() -> Composed:
@@ -48,6 +49,49 @@ def ljf_easy() -> Composed:
 def ljf_conservative() -> Composed:
     """``ljf+conservative``."""
     return Composed("ljf", "conservative")
+
+
+def priority() -> Composed:
+    """``priority``: the highest priority first, equal ones by arrival."""
+    return Composed("priority", "none")
+
+
+def priority_easy() -> Composed:
+    """``priority+easy``."""
+    return Composed("priority", "easy")
+
+
+def priority_conservative() -> Composed:
+    """``priority+conservative``."""
+    return Composed("priority", "conservative")
+
+
+def priority_preempt(*, min_run_s: float = 60.0, backfill: Backfill = "none") -> Composed:
+    """``priority+preempt``: running jobs are suspended for the first job that does not fit.
+
+    Args:
+        min_run_s: a job that has run for less seconds since its last start is not suspended.
+        backfill: who may pass whom.
+    """
+    return Composed("priority", backfill, preemption=Preemption(min_run_s))
+
+
+def priority_easy_preempt(*, min_run_s: float = 60.0) -> Composed:
+    """``priority+easy+preempt``.
+
+    Args:
+        min_run_s: a job that has run for less seconds since its last start is not suspended.
+    """
+    return priority_preempt(min_run_s=min_run_s, backfill="easy")
+
+
+def priority_conservative_preempt(*, min_run_s: float = 60.0) -> Composed:
+    """``priority+conservative+preempt``.
+
+    Args:
+        min_run_s: a job that has run for less seconds since its last start is not suspended.
+    """
+    return priority_preempt(min_run_s=min_run_s, backfill="conservative")
 
 
 def dynp(

@@ -17,14 +17,17 @@ Release = tuple[float, int]
 def releases(view: View) -> list[Release]:
     """What the running jobs will give back, by time.
 
-    An overdue job counts as ending now. Processors of nodes that are not usable never come back,
-    nor do those of jobs without an estimate.
+    An overdue job counts as ending now, a job that is leaving as having ended before: its
+    processors are on their way, and no estimate says that an overdue job ends at all. Processors of
+    nodes that are not usable never come back, nor do those of jobs without an estimate.
     """
     good, now = usable(view.nodes), view.now
     result = []
     for job in view.running:
         end = job.expected_end
-        if end is not None:
+        if job.leaving:
+            result.append((math.nextafter(now, -math.inf), (job.held & good).bit_count()))
+        elif end is not None:
             result.append((end if end > now else now, (job.held & good).bit_count()))
     result.sort()
     return result
@@ -39,13 +42,19 @@ class Profile:
         """Start with what is free now; ``coming`` is in order of time.
 
         What comes free now, but is not free yet (an overdue job's), comes an instant later: nobody
-        can start on it in this pass.
+        can start on it in this pass. It comes after what jobs give that are leaving, so that a job
+        that waits for these is not planned on what may not come.
         """
         self._times = [now]
         self._free = [free]
         soon = math.nextafter(now, math.inf)
+        later = soon
         for end, number in coming:
-            self._add(max(end, soon), number)
+            if end < now:
+                later = math.nextafter(soon, math.inf)
+                self._add(soon, number)
+            else:
+                self._add(max(end, later), number)
 
     def _add(self, end: float, number: int) -> None:
         total = self._free[-1] + number

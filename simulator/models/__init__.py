@@ -5,6 +5,7 @@ from pliant.simulator.models.kumar import kumar
 from pliant.simulator.models.lublin import lublin
 from pliant.simulator.models.malleable import make_evolving, make_malleable
 from pliant.simulator.models.names import MODELS, is_model, make, make_workload, parameters
+from pliant.simulator.models.priorities import give_priorities, parse_priorities
 from pliant.simulator.models.relative import parse_size_rule, parse_speedup_rule
 from pliant.simulator.models.shrinking import shrink
 
@@ -12,6 +13,7 @@ __all__ = [
     "MODELS",
     "downey",
     "ghafoor",
+    "give_priorities",
     "is_model",
     "kumar",
     "lublin",
@@ -20,6 +22,7 @@ __all__ = [
     "make_malleable",
     "make_workload",
     "parameters",
+    "parse_priorities",
     "parse_size_rule",
     "parse_speedup_rule",
     "shrink",

@@ -64,11 +64,11 @@ def test_the_csv_of_the_jobs(capsys: pytest.CaptureFixture[str], log: Path, tmp_
     lines = table.read_text().splitlines()
     assert lines[0] == (
         "id,submit,start,end,processors,class,turnaround,wait,resizes,"
-        "state,reason,profit,initial_size,final_size"
+        "state,reason,profit,initial_size,final_size,priority,suspensions,suspended_s"
     )
     assert lines[1:3] == [
-        "1,0,0,10,8,rigid,10,0,0,COMPLETED,,0,8,8",
-        "2,2,10,14,4,rigid,12,8,0,COMPLETED,,0,4,4",
+        "1,0,0,10,8,rigid,10,0,0,COMPLETED,,0,8,8,0,0,0",
+        "2,2,10,14,4,rigid,12,8,0,COMPLETED,,0,4,4,0,0,0",
     ]
     assert lines[3].startswith("4,5,10,20,2,rigid,15,5,0,TIMEOUT,")
     assert "time limit" in lines[3]

@@ -62,6 +62,7 @@ def workloads(draw: st.DrawFn) -> list[SimJob]:
                 speedup=curve,
                 estimate_s=estimate,
                 contract=deal,
+                priority=draw(st.sampled_from((0, 0, 5, -3))),
             )
         )
     return jobs

@@ -10,6 +10,8 @@ Strategies that resize nobody are compared with the daemon's own batches as well
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -19,10 +21,11 @@ from pliant.core.limits import Limits
 from pliant.core.scheduling import Availability, Plan, View, WaitingJob
 from pliant.core.sizes import parse_sizes
 from pliant.simulator import Settings, SimJob, simulate
+from pliant.simulator.costs import Cost
 from pliant.simulator.machine import Machine
 from pliant.strategies import Strategy, load_strategy
 from serverkit.scripted import Shell
-from serverkit.scripted_world import World
+from serverkit.scripted_world import SAVE_S, World
 
 #: Simulated processes go all at once: nothing is to be waited for after the first.
 LIMITS = Limits(settle_s=0.0)
@@ -32,8 +35,8 @@ PROCESSORS, NODE_SIZE = 32, 8
 class Recording(Strategy):
     """A strategy whose plans are kept."""
 
-    def __init__(self, name: str) -> None:
-        self._strategy = load_strategy(name)
+    def __init__(self, name: str, options: Mapping[str, object] | None = None) -> None:
+        self._strategy = load_strategy(name, options)
         self.plans: list[tuple[float, Plan]] = []
 
     def is_available(self, job: WaitingJob, view: View) -> Availability:
@@ -77,27 +80,39 @@ def decisions(plans: list[tuple[float, Plan]]) -> list[tuple[float, Plan]]:
     return [
         (now, plan)
         for now, plan in plans
-        if plan.shrinks or plan.starts or plan.expands or plan.accepts or plan.rejects
+        if plan.shrinks
+        or plan.starts
+        or plan.expands
+        or plan.suspends
+        or plan.accepts
+        or plan.rejects
     ]
 
 
-def through_the_simulator(name: str, interval: float) -> list[tuple[float, Plan]]:
-    strategy = Recording(name)
+def through_the_simulator(
+    name: str,
+    interval: float,
+    jobs: Sequence[SimJob] = (),
+    options: Mapping[str, object] | None = None,
+) -> list[tuple[float, Plan]]:
+    strategy = Recording(name, options)
     settings = Settings(
         PROCESSORS,
         strategy=strategy,
         node_size=NODE_SIZE,
         quiet_s=LIMITS.quiet_s,
         safe_point_interval=interval,
+        checkpoint_cost=Cost(SAVE_S, SAVE_S),
+        restart_cost=Cost(SAVE_S, SAVE_S),
     )
-    result = simulate(scenario(), settings)
+    result = simulate(jobs or scenario(), settings)
     assert result.metrics["completed"] == 50
     return strategy.plans
 
 
-def through_the_shell(shell: Shell, interval: float) -> World:
+def through_the_shell(shell: Shell, interval: float, jobs: Sequence[SimJob] = ()) -> World:
     nodes = Machine(Settings(PROCESSORS, node_size=NODE_SIZE)).registrations
-    world = World(shell, nodes, scenario(), interval)
+    world = World(shell, nodes, jobs or scenario(), interval)
     world.run()
     assert not shell.core.jobs, "all jobs have ended, and their books are closed"
     assert not shell.reader.open_jobs()
@@ -133,4 +148,17 @@ def test_jobs_that_do_not_with_the_batches_of_the_daemon(name: str, tmp_path: Pa
     through_the_shell(shell, 0.0)
     shell.close()
     assert sum(len(plan.starts) for _, plan in simulated) == 50
+    assert decisions(shell.planner.plans) == decisions(simulated)
+
+
+@pytest.mark.parametrize("name", ["priority+preempt", "priority+easy+preempt"])
+@pytest.mark.parametrize("interval", [0.0, 3.0])
+def test_jobs_that_are_suspended(name: str, interval: float, tmp_path: Path) -> None:
+    jobs = [replace(job, priority=(0, 0, 3, 7)[job.id % 4]) for job in scenario()]
+    options = {"min-run-s": 5}
+    simulated = through_the_simulator(name, interval, jobs, options)
+    shell = Shell(tmp_path, name, LIMITS, patient=True, options=options)
+    world = through_the_shell(shell, interval, jobs)
+    shell.close()
+    assert world.said["SAVED"] >= 5
     assert decisions(shell.planner.plans) == decisions(simulated)

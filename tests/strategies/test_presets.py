@@ -85,7 +85,7 @@ def test_order_of_starts_is_order_of_arrival() -> None:
 # ---------------------------------------------------------------- names
 
 
-@pytest.mark.parametrize("order", ["fcfs", "sjf", "ljf", "dynp"])
+@pytest.mark.parametrize("order", ["fcfs", "sjf", "ljf", "priority", "dynp"])
 @pytest.mark.parametrize("backfill", ["", "+easy", "+conservative"])
 def test_every_order_goes_with_every_backfilling(order: str, backfill: str) -> None:
     # The first fits; the second does not; the third would fit, also without delaying the second.

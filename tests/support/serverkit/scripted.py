@@ -8,7 +8,7 @@ in place of the threads, turns: each handles what has arrived, as the threads do
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -73,8 +73,8 @@ class Channel:
 class RecordingPlanner(Planner):
     """Remembers when it made which plan; a strategy that fails is the test's failure."""
 
-    def __init__(self, name: str) -> None:
-        super().__init__(name, deadline_s=1000.0)
+    def __init__(self, name: str, options: Mapping[str, object] | None = None) -> None:
+        super().__init__(name, options, deadline_s=1000.0)
         self.plans: list[tuple[float, Plan]] = []
 
     def run(self, order: RunStrategy) -> PlanReady | PlanFailed:
@@ -96,7 +96,15 @@ class NoQueries:
 class Shell:
     """The server's parts, wired as ``House`` wires them."""
 
-    def __init__(self, base: Path, strategy: str, limits: Limits, *, patient: bool = False) -> None:
+    def __init__(
+        self,
+        base: Path,
+        strategy: str,
+        limits: Limits,
+        *,
+        patient: bool = False,
+        options: Mapping[str, object] | None = None,
+    ) -> None:
         self.patient = patient
         #: Whether a plan was made in the last turn.
         self.busy = False
@@ -107,7 +115,7 @@ class Shell:
         self._writer = Writer(self._engine)
         self._writer.start(self._broke)
         self.core = Core(strategy, limits)
-        self.planner = RecordingPlanner(strategy)
+        self.planner = RecordingPlanner(strategy, options)
         self.keyring, programs = Keyring(b"a key"), Programs(self.reader)
         effects = Effects(self.hub, self.book, self.board, programs, self.keyring)
         effects.around = Surroundings("nowhere", "/nowhere", limits.kill_grace_s)

@@ -27,6 +27,8 @@ from serverkit.scripted import Shell
 
 #: In this order the events of one instant are taken.
 END, ARRIVAL, OTHER = range(3)
+#: Seconds to write a checkpoint, and to read it.
+SAVE_S = 2.0
 #: Turns at one instant; more is a quarrel without end.
 MOST_TURNS = 1000
 
@@ -45,6 +47,8 @@ class World:
         #: Per job and processor: world, resize and rank of the process there.
         self._living: dict[tuple[int, int], tuple[str, int, int]] = {}
         self._going: dict[int, app_pb2.Go] = {}
+        #: Runs that were suspended, whose jobs have not started again.
+        self._saved: dict[int, Run] = {}
         self._heap: list[tuple[float, int, int, Callable[[], None]]] = []
         self._serial = count()
         #: How often applications used which word.
@@ -83,7 +87,9 @@ class World:
     # ---------------------------------------------------------------- users
 
     def _arrive(self, job: SimJob) -> None:
-        number = self._shell.submit(sizes=str(job.sizes), estimate_s=job.estimate_s)
+        number = self._shell.submit(
+            sizes=str(job.sizes), estimate_s=job.estimate_s, priority=job.priority
+        )
         assert number == job.id
 
     # ---------------------------------------------------------------- nodes
@@ -104,6 +110,8 @@ class World:
                 self._go(to, content)
             case "withdraw":
                 self._withdraw(to, content)
+            case "suspend":
+                self._suspend(to, content)
             case _:
                 assert body == "exit_ack", message
 
@@ -121,6 +129,8 @@ class World:
         run = self._runs[job.id] = Run(
             job, order.run, tuple(order.processors), shell.clock.time, job.adaptation_cost or 0.0
         )
+        if job.id in self._saved:
+            run.go_on_from(self._saved.pop(job.id), SAVE_S)
         self._schedule_end(run)
         if job.malleable:
             session = self._sessions[job.id] = shell.session(job.id, order.run)
@@ -219,6 +229,30 @@ class World:
         self._shell.hear_app(session, outcome=outcome)
         self._leave(job, run.number, left)
 
+    def _suspend(self, job: int, order: app_pb2.Suspend) -> None:
+        if order.step == app_pb2.SUSPEND_STEP_LEAVE:
+            run = self._saved[job] = self._runs.pop(job)
+            run.finish(self._shell.clock.time)
+            self._leave(job, run.number, run.ranks)
+            return
+        assert order.step == app_pb2.SUSPEND_STEP_SAVE, order
+        run, now = self._runs[job], self._shell.clock.time
+        at = next_safe_point(run.start, now, self._interval)
+        self._at(max(at, now), OTHER, lambda: self._save(run, order.number))
+
+    def _save(self, run: Run, number: int) -> None:
+        now = self._shell.clock.time
+        if run.over or run.end <= now:
+            return
+        run.save(now)
+        self.said["SAVED"] += 1
+        self._say_saved(run, number, app_pb2.SAVE_WORD_BEGUN)
+        self._at(now + SAVE_S, OTHER, lambda: self._say_saved(run, number, app_pb2.SAVE_WORD_SAVED))
+
+    def _say_saved(self, run: Run, number: int, word: app_pb2.SaveWord.ValueType) -> None:
+        report = app_pb2.SaveReport(number=number, word=word)
+        self._shell.hear_app(self._sessions[run.job.id], save=report)
+
     def _withdraw(self, job: int, order: app_pb2.Withdraw) -> None:
         going = self._going.get(job)
         if going is not None and going.resize == order.resize:
@@ -227,4 +261,4 @@ class World:
             self._shell.hear_app(self._sessions[job], withdrawn=withdrawn)
 
 
-__all__ = ["World"]
+__all__ = ["SAVE_S", "World"]

@@ -33,6 +33,7 @@ CONTRACTS = st.one_of(
         st.sampled_from((0.0, 5.0)),
     ),
 )
+PRIORITIES = st.sampled_from((0, 0, 0, 5, -3))
 
 
 @st.composite
@@ -47,6 +48,7 @@ def waiting_jobs(draw: st.DrawFn, number: int) -> WaitingJob:
         speedup=draw(CURVES),
         contract=draw(CONTRACTS),
         accepted=draw(st.booleans()),
+        priority=draw(PRIORITIES),
     )
 
 
@@ -68,7 +70,7 @@ def views(draw: st.DrawFn) -> View:
             )
             continue
         movable = draw(st.booleans())
-        started = NOW - draw(st.integers(0, 40))
+        started = NOW - draw(st.integers(0, 100))
         active.append(
             RunningJob(
                 JobId(number),
@@ -84,6 +86,9 @@ def views(draw: st.DrawFn) -> View:
                 contract=draw(CONTRACTS),
                 since=started,
                 malleable=movable or draw(st.booleans()),
+                suspendable=movable or draw(st.booleans()),
+                priority=draw(PRIORITIES),
+                leaving=not movable and draw(st.booleans()),
             )
         )
     queue = [draw(waiting_jobs(100 + i)) for i in range(draw(st.integers(0, 6)))]
@@ -139,6 +144,11 @@ def check(view: View, plan: Plan) -> None:
         assert rejection.reason
         assert not queue.pop(rejection.job).accepted, "a promise is kept"
     assert plan.behind or set(plan.reasons) == set(queue), "all who wait are told why"
+    able = {job.id for job in view.running if job.suspendable}
+    for wish in plan.suspends:
+        assert wish.job in able - {offer.job for offer in (*plan.shrinks, *plan.expands)}
+        able.remove(wish.job)
+        assert wish.reason
     free = pool
     for offer in plan.expands:
         job = growing.pop(offer.job)

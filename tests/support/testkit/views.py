@@ -19,6 +19,7 @@ def waiting(
     arrival: float | None = None,
     requested: int = 0,
     speedup: Speedup = LINEAR,
+    priority: int = 0,
 ) -> WaitingJob:
     """Return a waiting job; its number is also when it came."""
     return WaitingJob(
@@ -28,6 +29,7 @@ def waiting(
         estimate_s,
         requested=requested,
         speedup=speedup,
+        priority=priority,
     )
 
 
@@ -39,6 +41,8 @@ def running(
     *,
     end: float | None = None,
     prefer: int | None = None,
+    priority: int = 0,
+    suspendable: bool = False,
 ) -> RunningJob:
     """Return a job that has run since its number, on processors from ``first`` on.
 
@@ -57,6 +61,8 @@ def running(
         requested=size,
         since=float(number),
         malleable=sizes is not None,
+        priority=priority,
+        suspendable=suspendable,
     )
 
 
