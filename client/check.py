@@ -13,8 +13,8 @@ import sys
 import tempfile
 from collections.abc import Sequence
 
-from pliant.client import procs
-from pliant.client.check_compare import Run, lost_variables, problems
+from pliant.client import numbers, procs
+from pliant.client.check_compare import Run, failed_run, lost_variables, problems
 from pliant.client.check_play import Play
 from pliant.client.errors import UsageError
 from pliant.client.interrupts import Interrupted, Interrupts
@@ -22,6 +22,7 @@ from pliant.client.local import LocalCluster
 from pliant.client.output import INTERRUPTED, Parser, fail, put, run_command
 from pliant.client.shape import Shape
 from pliant.client.teardown import stop
+from pliant.core.words import many
 
 PROG = "pliant check"
 _NODES = 2
@@ -45,16 +46,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument(
         "--tolerance",
-        type=float,
+        type=numbers.tolerance,
         default=1e-6,
         metavar="X",
         help="relative difference of numbers in the output that is accepted (%(default)s)",
     )
     parser.add_argument(
-        "--timeout", type=float, default=300.0, metavar="S", help="for each run (%(default)s)"
+        "--timeout",
+        type=numbers.seconds,
+        default=300.0,
+        metavar="S",
+        help="seconds for each run (%(default)s)",
     )
     parser.add_argument("program", help="a Python program")
-    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="its arguments")
+    arguments = parser.add_argument("arguments", nargs=argparse.REMAINDER, help="its arguments")
+    arguments.required = False  # a message about a missing program must not ask for them, too
     options = parser.parse_args(argv)
     return run_command(PROG, lambda: _run(options))
 
@@ -75,9 +81,7 @@ def _run(options: argparse.Namespace) -> int:
             cluster.wait_up(lambda _: None)
             play = Play(cluster.run, directory, options.timeout)
             words = [os.path.abspath(options.program), *options.arguments]
-            runs = play.undisturbed(words, small), play.undisturbed(words, large)
-            # Two that differ in what they compute cannot be compared with a third.
-            disturbed = play.resized(words, small, large)
+            runs = _play_all(play, words, small, large)
         except Interrupted:
             print("interrupted: taking everything down", file=sys.stderr)
         finally:
@@ -87,18 +91,32 @@ def _run(options: argparse.Namespace) -> int:
             shutil.rmtree(directory, ignore_errors=True)
         if interrupts.number:
             return INTERRUPTED
-    return _report(options, runs, disturbed)
+    return _report(options, runs)
+
+
+def _play_all(play: Play, words: list[str], small: int, large: int) -> list[Run]:
+    """Run the program undisturbed on both sizes, then resized; stop after a run that fails."""
+    runs = [play.undisturbed(words, small)]
+    if not failed_run(runs[0]):
+        runs.append(play.undisturbed(words, large))
+        if not failed_run(runs[1]):
+            runs.append(play.resized(words, small, large))
+    return runs
 
 
 def _two_sizes(text: str) -> tuple[int, int]:
     small, _, large = text.partition("-")
-    if not (small.isdecimal() and large.isdecimal() and 0 < int(small) < int(large) <= 64):
+    if not all(
+        word.isascii() and word.isdigit() and 0 < int(word) <= 64 for word in (small, large)
+    ):
         raise UsageError(f"--sizes {text}: write two numbers from 1 to 64, as in 2-4")
+    if int(small) >= int(large):
+        raise UsageError(f"--sizes {text}: the first number must be smaller than the second one")
     return int(small), int(large)
 
 
-def _report(options: argparse.Namespace, runs: tuple[Run, Run], disturbed: Run) -> int:
-    for run in (*runs, disturbed):
+def _report(options: argparse.Namespace, runs: list[Run]) -> int:
+    for run in runs:
         put(f"{run.what}: {run.ending}")
     with open(options.program, encoding="utf-8", errors="replace") as file:
         for line, name in lost_variables(file.read()):
@@ -106,11 +124,18 @@ def _report(options: argparse.Namespace, runs: tuple[Run, Run], disturbed: Run) 
                 f"note: {options.program}:{line}: {name!r} is set in the first iteration only; a "
                 "joining rank does not have it: set it before the loop, or keep it in job.state"
             )
-    found = problems(runs, disturbed, options.tolerance)
+    if len(runs) < 3:
+        put(f"FAILED {failed_run(runs[-1])}")
+        fail(PROG, "the program fails without a resize, so that there is nothing to compare")
+        return 1
+    found = problems((runs[0], runs[1]), runs[2], options.tolerance)
     for problem in found:
         put(f"FAILED {problem}")
     if found:
-        fail(PROG, f"the resized run is not as the undisturbed one ({len(found)} differences)")
+        fail(
+            PROG,
+            f"the resized run is not as the undisturbed one ({many(len(found), 'difference')})",
+        )
         return 1
     put("ok: the same output and exit code with and without resizes")
     return 0

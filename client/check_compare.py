@@ -29,7 +29,7 @@ class Run:
     exit_code: int | None
     signal: int | None
     output: str
-    #: The server's word on the end of the job.
+    #: Why the job ended, by the server; if this check ended it, why.
     reason: str = ""
     #: Why it was not resized as planned; empty: it was.
     refused: str = ""
@@ -37,25 +37,31 @@ class Run:
     @property
     def ending(self) -> str:
         """Return how it ended."""
-        if self.exit_code is None and self.signal is None:
-            return self.reason or "it did not end in time"
+        if self.exit_code is None and not self.signal:
+            return self.reason
         return f"signal {self.signal}" if self.signal else f"exit code {self.exit_code}"
+
+
+def failed_run(run: Run) -> str:
+    """Return why an undisturbed run cannot be compared with others; empty if it can."""
+    if run.exit_code == 0:
+        return ""
+    return f"{run.what}: {run.ending}; correct this first\n{_error(run)}"
 
 
 def problems(runs: tuple[Run, Run], disturbed: Run, tolerance: float) -> list[str]:
     """Return what is wrong, each with its remedy; empty: nothing differs.
 
     Args:
-        runs: two undisturbed ones, which tell what is never the same.
+        runs: two undisturbed ones that succeeded, which tell what is never the same.
         disturbed: the one that was resized.
         tolerance: relative difference of numbers that is accepted.
     """
-    if runs[0].exit_code != 0 or runs[1].exit_code != 0:
-        bad = runs[0] if runs[0].exit_code != 0 else runs[1]
-        return [f"{bad.what}: {bad.ending}; correct this first\n{_tail(bad.output)}"]
     found = []
+    if disturbed.refused and disturbed.exit_code is None:
+        return [disturbed.refused]  # this check ended it for that reason
     if disturbed.exit_code != 0:
-        found.append(f"end: {disturbed.ending}, undisturbed exit code 0\n{_tail(disturbed.output)}")
+        found.append(f"end: {disturbed.ending}, undisturbed exit code 0\n{_error(disturbed)}")
         if unset := _UNSET.search(disturbed.output):
             found.append(
                 f"variable {unset[1]!r}: a joining rank does not have it, because it entered "
@@ -173,6 +179,8 @@ def _is_first(test: ast.expr, counter: str) -> bool:
     return False
 
 
-def _tail(output: str) -> str:
-    lines = [line for line in output.splitlines() if line.strip()][-_SHOWN:]
+def _error(run: Run) -> str:
+    """Return the last lines of the output; if there are none, the server's reason."""
+    lines = [line for line in run.output.splitlines() if line.strip()][-_SHOWN:]
+    lines = lines or [f"no output; {run.reason}" if run.reason else "no output"]
     return "\n".join(f"  | {line}" for line in lines)

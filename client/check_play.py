@@ -6,7 +6,6 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from pliant.client.api import Client, Job
 from pliant.client.check_compare import Run
@@ -48,7 +47,8 @@ class Play:
         for times in range(1, _TIMES + 1):
             if not job.final and not refused:
                 job, refused = self._resize(number, targets[(times - 1) % 2], times)
-        job = self._until(number, lambda job: job.final)
+        if not refused:  # otherwise the program waits for resizes that will not come
+            job = self._until(number, lambda job: job.final)
         path = [first, *self._sizes(number)]
         if not refused and len(path) <= _TIMES and job.exit_code == 0:
             refused = (
@@ -56,8 +56,8 @@ class Play:
                 f"(@malleable), with the sizes {small} and {large}? Does its loop have more safe "
                 "points?"
             )
-        run = self._ended(job, output, f"resized {' -> '.join(map(str, path))} processes")
-        return replace(run, refused=refused)
+        what = f"resized {' -> '.join(map(str, path))} processes"
+        return self._ended(job, output, what, refused)
 
     def _resize(self, number: int, target: int, times: int) -> tuple[Job, str]:
         """Return the job, once it was resized so often, and why it was not."""
@@ -114,12 +114,17 @@ class Play:
             time.sleep(_LOOK_EVERY_S)
         return job
 
-    def _ended(self, job: Job, output: str, what: str) -> Run:
+    def _ended(self, job: Job, output: str, what: str, refused: str = "") -> Run:
+        """Return how a run went; end it if it has not ended by now."""
+        reason = job.reason
         if not job.final:
             self._client.cancel(job.id)
+            late = f"it did not end within {self._timeout_s:g} s (--timeout)"
+            reason = "ended by this check" if refused else late
         try:
             with open(output, encoding="utf-8", errors="replace") as file:
                 text = file.read()
         except OSError:
             text = ""
-        return Run(what, job.exit_code if job.final else None, job.signal, text, job.reason)
+        code = job.exit_code if job.final else None
+        return Run(what, code, job.signal, text, reason, refused)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import subprocess
 import sys
 from types import TracebackType
@@ -68,10 +69,19 @@ class Library:
 
 
 def missed_library(output: str) -> bool:
-    """Return whether a job says at the end of its output that it found no MPI library."""
+    """Return whether a job says at the end of its output that it found no MPI library.
+
+    Only a regular file is read. A device may have no end, and opening a pipe waits for its writer
+    or takes bytes from its reader.
+    """
     try:
-        with open(output, "rb") as file:
+        if not stat.S_ISREG(os.stat(output).st_mode):
+            return False
+        handle = os.open(output, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(handle, "rb") as file:
+            if not stat.S_ISREG(os.fstat(handle).st_mode):  # replaced since it was looked at
+                return False
             file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
-            return _COMPLAINT in file.read()
+            return _COMPLAINT in file.read(_TAIL_BYTES)
     except OSError:
         return False  # on another host, or not there: the reason of the end must do

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from argparse import ArgumentTypeError
 from collections.abc import Callable
@@ -45,8 +46,19 @@ def priority_number(text: str) -> int:
 
 
 def seconds(text: str) -> float:
-    """Read how many seconds to wait between two looks, for argparse."""
+    """Read how many seconds to wait, for argparse."""
     number = float(text) if _DECIMAL.fullmatch(text) else 0.0
     if not 0 < number <= _LONGEST_S:
         raise ArgumentTypeError(f"{text!r}: write a number of seconds above 0, a day at most")
+    return number
+
+
+def tolerance(text: str) -> float:
+    """Read a relative difference, for argparse."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 <= number < math.inf:
+        raise ArgumentTypeError(f"{text!r}: write a number from 0 on, as in 1e-6")
     return number

@@ -106,7 +106,7 @@ def _check(settings: Settings) -> None:
         raise SettingsError("slots: expected a number from 1 to 1000000")
     if settings.most_processes < 0:
         raise SettingsError("most_processes: expected a number above 0, or 0 for half of all")
-    if not settings.address:
+    if not settings.address or any(char.isspace() for char in settings.address):
         raise SettingsError("address: expected a host name or an address")
     for key in ("cluster", "address", "server", "interface"):
         value = getattr(settings, key)

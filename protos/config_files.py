@@ -10,6 +10,8 @@ from typing import Any
 
 import yaml
 
+from pliant.core.duplicate_keys import find_duplicate_key
+
 #: Bytes of the largest file that is read.
 MAX_BYTES = 1 << 20
 #: Collections inside each other; the configurations of the daemons need three.
@@ -26,8 +28,8 @@ def read_config(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Return the keys and values of a configuration file; an empty file has none.
 
     Raises:
-        ConfigFileError: it cannot be read, is too large or too deep, is not YAML, or has a text
-            that no path or name can have.
+        ConfigFileError: it cannot be read, is too large or too deep, is not YAML, has a key
+            twice, or has a text that no path or name can have.
     """
     try:
         text = _read(path).decode("utf-8")
@@ -35,7 +37,11 @@ def read_config(path: str | os.PathLike[str]) -> dict[str, Any]:
         raise ConfigFileError(_why(error)) from None
     try:
         _check_depth(text)
-        data = yaml.safe_load(text)
+        loader = yaml.SafeLoader(text)
+        document = loader.get_single_node()
+        if fault := find_duplicate_key(document):
+            raise ConfigFileError(fault)
+        data = loader.construct_document(document) if document else None
     except yaml.YAMLError as error:
         raise ConfigFileError(f"not YAML: {' '.join(str(error).split())}") from None
     except (ValueError, OverflowError, RecursionError) as error:

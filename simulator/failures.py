@@ -4,11 +4,13 @@ import csv
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from io import TextIOWrapper
 from itertools import pairwise
 from pathlib import Path
 from random import Random
 
 from pliant.simulator.errors import SettingsError
+from pliant.simulator.files import open_regular
 
 _COLUMNS = ("node", "down", "up")
 
@@ -71,7 +73,7 @@ def _random(between: float, repair: float) -> Failures:
 def _listed(path: Path) -> dict[str, list[tuple[float, float]]]:
     result: dict[str, list[tuple[float, float]]] = {}
     try:
-        with path.open(newline="", encoding="utf-8") as file:
+        with TextIOWrapper(open_regular(path), encoding="utf-8", newline="") as file:
             rows = csv.DictReader(file)
             if tuple(rows.fieldnames or ()) != _COLUMNS:
                 raise SettingsError(f"{path}:1: expected the columns node,down,up")

@@ -24,11 +24,13 @@ import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from io import TextIOWrapper
 from pathlib import Path
 
 from pliant.core.contract import PROFIT_FORM, Contract, parse_profit
 from pliant.core.jobs import MAX_PRIORITY, MIN_PRIORITY
 from pliant.core.sizes import Sizes
+from pliant.simulator.files import open_regular
 from pliant.simulator.workload import SimJob, Workload, WorkloadError, error_at
 
 COLUMNS = (
@@ -63,7 +65,7 @@ def read_side_file(path: str | Path) -> list[Attributes]:
         WorkloadError: it cannot be read or is wrong; the message says in which line and column.
     """
     try:
-        with open(path, encoding="utf-8-sig", newline="") as file:
+        with TextIOWrapper(open_regular(path), encoding="utf-8-sig", newline="") as file:
             return list(_attributes(path, file.read().splitlines()))
     except OSError as error:
         raise WorkloadError(f"{path}: {error.strerror or error}") from None

@@ -13,10 +13,12 @@ import gzip
 import re
 import zlib
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from pliant.core.sizes import Sizes
+from pliant.simulator.files import open_regular
 from pliant.simulator.workload import (
     TOO_WIDE,
     SimJob,
@@ -32,6 +34,8 @@ _GZIP = b"\x1f\x8b"
 _FIELDS = 18
 #: Number, submit, wait, run time, processors: with less a line says nothing.
 _LEAST_FIELDS = 5
+#: Longer lines are no records, and must not be read into memory whole.
+_MAX_LINE_BYTES = 1 << 16
 #: Larger numbers are damage.
 _LARGEST = 1e15
 _NAMES = {
@@ -111,11 +115,15 @@ def _lines(path: str | Path) -> Iterator[tuple[int, bytes]]:
     """Every line with its number; what goes wrong on the way has the number, too."""
     number, full, line = 0, False, b"\n"
     try:
-        with open(path, "rb") as raw:
+        with open_regular(path) as raw:
             packed = raw.read(2) == _GZIP
             raw.seek(0)
             with gzip.open(raw, "rb") if packed else raw as stream:
-                for number, line in enumerate(stream, 1):
+                lines = iter(partial(stream.readline, _MAX_LINE_BYTES + 1), b"")
+                for number, line in enumerate(lines, 1):
+                    if len(line) > _MAX_LINE_BYTES:
+                        text = f"not a workload log: a line of more than {_MAX_LINE_BYTES} bytes"
+                        raise error_at(path, number, text)
                     if b"\0" in line:
                         raise error_at(path, number, "not a workload log: it has binary data")
                     full = full or line.count(b" ") + line.count(b"\t") >= _FIELDS - 1

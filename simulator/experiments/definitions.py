@@ -32,6 +32,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pliant.core.duplicate_keys import find_duplicate_key
 from pliant.simulator.errors import SimulationError
 
 #: What a table is made of, as read from YAML.
@@ -197,7 +198,11 @@ def read_experiment(path: Path) -> Experiment:
     import yaml
 
     try:
-        tree = yaml.safe_load(path.read_text(encoding="utf-8"))
+        loader = yaml.SafeLoader(path.read_text(encoding="utf-8"))
+        document = loader.get_single_node()
+        if fault := find_duplicate_key(document):
+            raise ExperimentError(f"{path}: {fault}")
+        tree = loader.construct_document(document) if document else None
     except OSError as error:
         raise ExperimentError(f"{path}: {error.strerror or error}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:

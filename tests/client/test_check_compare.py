@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
+from typing import cast
 
 import pytest
 
-from pliant.client.check_compare import Run, lost_variables, problems
+from pliant.client import check, check_play
+from pliant.client.api import Event, Job
+from pliant.client.check_compare import Run, failed_run, lost_variables, problems
+from pliant.client.check_play import Play
+from pliant.client.errors import RequestError
 
 ONE = Run("undisturbed on 2 processes", 0, None, "sum 1.0\nseconds 3.1\n")
 TWO = Run("undisturbed on 4 processes", 0, None, "sum 1.0000000001\nseconds 2.7\n")
@@ -44,7 +50,57 @@ def test_an_exit_code_names_the_variable() -> None:
 
 def test_a_run_that_was_not_resized_or_fails_alone_is_no_success() -> None:
     assert problems((ONE, TWO), replace(ONE, refused="resizes: none"), 1e-6) == ["resizes: none"]
-    assert "correct this first" in problems((ONE, replace(TWO, exit_code=3)), ONE, 1e-6)[0]
+    assert "exit code 3; correct this first" in failed_run(replace(TWO, exit_code=3))
+    assert failed_run(TWO) == ""
+
+
+def test_a_run_that_this_check_ended_says_why() -> None:
+    ended = replace(ONE, exit_code=None, signal=0, output="", refused="resizes: none")
+    assert problems((ONE, TWO), ended, 1e-6) == ["resizes: none"]
+    late = replace(ended, refused="", reason="it did not end within 5 s (--timeout)")
+    assert late.ending == "it did not end within 5 s (--timeout)"
+    assert "| no output; it did not end within 5 s (--timeout)" in failed_run(late)
+
+
+class Script:
+    """Gives runs with the exit codes that a test names."""
+
+    def __init__(self, *codes: int) -> None:
+        self.codes = list(codes)
+
+    def undisturbed(self, words: list[str], size: int) -> Run:
+        return replace(ONE, exit_code=self.codes.pop(0))
+
+    def resized(self, words: list[str], small: int, large: int) -> Run:
+        return replace(ONE, exit_code=self.codes.pop(0))
+
+
+def test_the_first_run_that_fails_is_the_last() -> None:
+    for codes, number in [((1, 0, 0), 1), ((0, 1, 0), 2), ((0, 0, 1), 3)]:
+        assert len(check._play_all(cast(Play, Script(*codes)), ["p.py"], 2, 4)) == number
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--timeout", "-1", "p.py"], "--timeout: '-1': write a number of seconds above 0"),
+        (["--timeout", "nan", "p.py"], "--timeout: 'nan': write a number of seconds above 0"),
+        (["--tolerance", "nan", "p.py"], "--tolerance: 'nan': write a number from 0 on"),
+        (["--tolerance", "-1", "p.py"], "--tolerance: '-1': write a number from 0 on"),
+        (["--sizes", "4-2", "p.py"], "--sizes 4-2: the first number must be smaller"),
+        (["--sizes", "a-2", "p.py"], "--sizes a-2: write two numbers from 1 to 64"),
+        ([], "required: program\n"),
+    ],
+)
+def test_wrong_usage_is_named(
+    words: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        code: object = check.main(words)
+    except SystemExit as error:
+        code = error.code
+    assert code == 2
+    assert says in capsys.readouterr().err
 
 
 def test_variables_that_only_the_first_iteration_sets() -> None:
@@ -63,3 +119,37 @@ def main(job):
 """
     assert list(lost_variables(source)) == [(6, "a")]
     assert list(lost_variables("def (")) == []
+
+
+class Server:
+    """Answers as a server whose job 1 runs and refuses each other size."""
+
+    def __init__(self, run: str) -> None:
+        self.cancelled = False
+
+    def submit(self, *words: str, **options: object) -> int:
+        return 1
+
+    def job(self, number: int) -> Job:
+        return Job(id=1, name="", user="", state="RUNNING", processors=2)
+
+    def history(self, number: int) -> list[Event]:
+        return [Event(1, 0.0, "application.registered")]
+
+    def resize(self, number: int, size: int) -> None:
+        raise RequestError("size 8 is not one of job 1's sizes 2")
+
+    def cancel(self, number: int) -> None:
+        self.cancelled = True
+
+
+@pytest.mark.timeout(60)
+def test_a_program_that_cannot_be_resized_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(check_play, "Client", Server)
+    play = Play("run", str(tmp_path), timeout_s=600.0)
+    run = play.resized(["p.py"], 2, 8)
+    assert run.refused == "resizes: not to 8 processes: size 8 is not one of job 1's sizes 2"
+    assert cast(Server, play._client).cancelled
+    assert problems((ONE, TWO), run, 1e-6) == [run.refused]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from pliant.client import library
 from pliant.client.jobsub import report_end
-from pliant.client.library import Library
+from pliant.client.library import Library, missed_library
 
 SAID = "RuntimeError: cannot load MPI library\nlibmpi.so: no such file\n"
 
@@ -45,3 +46,26 @@ def test_a_job_that_found_none(tmp_path: Path, capsys: pytest.CaptureFixture[str
         said = capsys.readouterr().err.splitlines()
         assert len(said) == lines
     assert said[1].startswith("jobsub: it found no MPI library: install one with `pip install")
+
+
+@pytest.mark.timeout(30)
+def test_only_a_regular_file_is_read(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    assert not missed_library(str(pipe))  # nobody writes to it
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    writer = os.open(pipe, os.O_WRONLY)
+    try:
+        os.write(writer, SAID.encode())
+        assert not missed_library(str(pipe))
+        assert os.read(reader, 4096) == SAID.encode()  # left for the one who reads the pipe
+    finally:
+        os.close(reader)
+        os.close(writer)
+    # A terminal without input, as a device whose reading does not return.
+    master, terminal = os.openpty()
+    try:
+        assert not missed_library(os.ttyname(terminal))
+    finally:
+        os.close(master)
+        os.close(terminal)

@@ -31,6 +31,8 @@ def check(tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str]) -> tupl
         ("slotz: 4", "slotz: there is no such key"),
         ("transport: tcp", "transport: invalid enum value 'tcp'"),
         ("name: a/b", "name: expected letters, digits, '.', '_' and '-', at most 64"),
+        ("address: 'x y'", "address: expected a host name or an address"),
+        ("slots: 1\nslots: 2", "line 2: the key slots stands in line 1 already"),
         ("server: localhost", "server: expected HOST:PORT or unix:/PATH, got localhost"),
         ("server: h:99999999", "server: expected HOST:PORT or unix:/PATH, got h:99999999"),
         ("server: h:0", "server: h:0: expected a port from 1 to 65535"),

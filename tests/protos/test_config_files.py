@@ -42,6 +42,8 @@ def test_keys_and_values_are_read(tmp_path: Path) -> None:
         ("a: 2001-99-99", "not YAML: month"),
         ("a: " + "9" * 5000, "not YAML: .*digits"),
         ("a: [", "not YAML: "),
+        ("a: 1\nb: 2\n'a': 3\n", "line 3: the key a stands in line 1 already"),
+        ("x:\n  - {b: 1, b: 2}\n", "line 2: the key b stands in line 2 already"),
         ("- a", "expected keys and values, got list"),
         (b"\xff\xfe\xfd", "not YAML: byte 0 is not UTF-8"),
         (b"a: '" + b"x" * MAX_BYTES + b"'", "larger than"),

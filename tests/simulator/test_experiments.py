@@ -103,6 +103,7 @@ def test_later_layers_of_a_run_go_before_earlier_ones(tmp_path: Path) -> None:
         ("processor-sharing", "magic", "expected a number or one of offered-load, "),
         ("setup: {mean", "set: {mean", "rows[0].set: not known here; known are: setup, seeds"),
         ("rows:", "rows: [", "not YAML: "),
+        ("{utilization: 0.5,", "{utilization: 0.5, utilization: 1,", "the key utilization stands"),
     ],
 )
 def test_errors_say_where(tmp_path: Path, old: str, new: str, message: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import time
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pliant.simulator.sidefile import merge_side_file
 from pliant.simulator.swf import read_swf
 from pliant.simulator.workload import TOO_WIDE, Skipped, WorkloadError
 
@@ -214,3 +216,19 @@ def test_the_log_of_the_lublin_model(workloads: Path) -> None:
     workload = read_swf(workloads / "lublin_256.swf.gz")
     assert (len(workload.jobs), workload.processors) == (10_000, 256)
     assert sum(job.requested for job in workload.jobs) / 10_000 == pytest.approx(22.10, abs=0.005)
+
+
+@pytest.mark.timeout(30)
+def test_only_a_regular_file_with_lines_is_read(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for path in (pipe, Path("/dev/null")):
+        with pytest.raises(WorkloadError, match="not a regular file"):
+            read_swf(path)
+    sparse = tmp_path / "sparse.swf"
+    with sparse.open("wb") as file:
+        file.truncate(1 << 32)
+    with pytest.raises(WorkloadError, match=r":1: .*a line of more than"):
+        read_swf(sparse)
+    with pytest.raises(WorkloadError, match="not a regular file"):
+        merge_side_file(read_swf(log(tmp_path, line(1, 0, 100))), pipe)
