@@ -16,6 +16,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
+from pliant.appkit import patience
 from pliant.appkit.errors import AppkitError
 from pliant.appkit.plaindata import decode, encode
 
@@ -26,6 +27,11 @@ TAG_OF_OBJECTS, _HERE = 32_002, 32_003
 #: Tests of an operation in a row before this process sleeps between two of them, and how long.
 _EAGER_TESTS = 1000
 _SLEEP_S = 50e-6
+
+#: How often MPICH tries to begin a send over ofi before it returns; -1: for ever.
+_ATTEMPTS, _MAX_ATTEMPTS = b"MPIR_CVAR_CH4_OFI_MAX_EAGAIN_RETRY", 1000
+#: In the text of the error with which it then returns.
+_NOT_BEGUN = "EAGAIN"
 
 #: Operations that were given up. Ranks that are still alive may write into their buffers.
 _given_up: list[MPI.Request] = []
@@ -103,6 +109,45 @@ def wait(requests: Sequence[MPI.Request], statuses: list[MPI.Status] | None = No
             raise JoiningRankLost(reason)
 
 
+def send(
+    comm: MPI.Intracomm, spec: Any, target: int, tag: int, begun: Sequence[MPI.Request] = ()
+) -> MPI.Request:
+    """Begin to send over the joined communicator.
+
+    If the target has just died, MPICH over ofi tries to connect to it for ever, within MPI_Isend.
+    So it is told to return after some attempts, for this call only: otherwise a collective
+    operation would fail when a rank is slow.
+
+    Args:
+        comm: the joined communicator.
+        spec: the buffer, as MPI_Isend takes it.
+        target: a rank of it.
+        tag: of the message.
+        begun: operations that are given up, too, if this one is.
+
+    Raises:
+        JoiningRankLost: a joining rank has died.
+        MPI.Exception: the transport failed.
+    """
+    attempts = patience.find(_ATTEMPTS) if _current is not None else None
+    if _current is None or attempts is None:
+        return comm.Isend(spec, target, tag)
+    while True:
+        before = attempts.get()
+        attempts.set(_MAX_ATTEMPTS)
+        try:
+            return comm.Isend(spec, target, tag)
+        except MPI.Exception as error:
+            if _NOT_BEGUN not in error.Get_error_string():
+                raise
+        finally:
+            attempts.set(before)
+        if reason := _current.rings():
+            _given_up.extend(begun)
+            raise JoiningRankLost(reason)
+        time.sleep(_SLEEP_S)
+
+
 def meet_at_home(home: MPI.Intracomm) -> None:
     """Wait for all old ranks before they use their communicator; rank 0 sounds the alarm meanwhile.
 
@@ -161,7 +206,7 @@ def least(comm: MPI.Intracomm, mine: NDArray[np.int64]) -> NDArray[np.int64]:
     """The least of all ranks' values, place by place; collective, with the errors of `wait`."""
     found = mine.copy()
     if comm.rank != 0:
-        wait([comm.Isend(mine, 0, TAG_OF_OBJECTS)])
+        wait([send(comm, mine, 0, TAG_OF_OBJECTS)])
     else:
         parts = np.empty((comm.size - 1, mine.size), dtype=np.int64)
         wait([comm.Irecv(part, rank, TAG_OF_OBJECTS) for rank, part in enumerate(parts, start=1)])
@@ -169,14 +214,20 @@ def least(comm: MPI.Intracomm, mine: NDArray[np.int64]) -> NDArray[np.int64]:
     if comm.rank != 0:
         wait([comm.Irecv(found, 0, TAG_OF_OBJECTS)])
     else:
-        wait([comm.Isend(found, rank, TAG_OF_OBJECTS) for rank in range(1, comm.size)])
+        _send_all(comm, [found], range(1, comm.size))
     return found
 
 
 def _send(comm: MPI.Intracomm, data: bytes, targets: Sequence[int]) -> None:
     length = np.array([len(data)], dtype=np.int64)
-    sent = [comm.Isend(length, target, TAG_OF_OBJECTS) for target in targets]
-    sent += [comm.Isend([data, MPI.BYTE], target, TAG_OF_OBJECTS) for target in targets]
+    _send_all(comm, [length, [data, MPI.BYTE]], targets)
+
+
+def _send_all(comm: MPI.Intracomm, specs: Sequence[Any], targets: Sequence[int]) -> None:
+    sent: list[MPI.Request] = []
+    for spec in specs:
+        for target in targets:
+            sent.append(send(comm, spec, target, TAG_OF_OBJECTS, sent))
     wait(sent)
 
 

@@ -36,7 +36,8 @@ class Mail:
 
     def send(self, spec: list[Any], target: int) -> None:
         """Begin to send a buffer, which is to stay as it is until ``wait`` has returned."""
-        self._sends.append(self._comm.Isend(spec, target, self._tag))
+        begun = [*self._receives, *self._sends]
+        self._sends.append(alarm.send(self._comm, spec, target, self._tag, begun))
 
     def wait(self) -> None:
         """Wait until all is done.

@@ -18,25 +18,27 @@ _SERIALIZED = MPI.THREAD_SERIALIZED
 _SWITCH = b"MPIR_CVAR_ENABLE_HEAVY_YIELD"
 
 
-class _Switch:
+class Variable:
     """A control variable of the MPI library."""
 
     def __init__(self, library: ctypes.CDLL, handle: ctypes.c_void_p) -> None:
         self._library, self._handle = library, handle
 
     def get(self) -> int:
+        """Return its value."""
         value = ctypes.c_int()
         self._library.MPI_T_cvar_read(self._handle, ctypes.byref(value))
         return value.value
 
     def set(self, value: int) -> None:
+        """Give it a value."""
         self._library.MPI_T_cvar_write(self._handle, ctypes.byref(ctypes.c_int(value)))
 
 
 @contextmanager
 def patience() -> Iterator[None]:
     """Sleep between looks as long as this lasts."""
-    switch = _find()
+    switch = find(_SWITCH)
     if switch is None:
         yield
         return
@@ -49,24 +51,24 @@ def patience() -> Iterator[None]:
 
 
 @cache
-def _find() -> _Switch | None:
+def find(name: bytes) -> Variable | None:
+    """Return a variable, or None where this MPI has none of the name."""
     try:
         # The symbols of a module's own libraries are found through it.
         library = ctypes.CDLL(MPI.__file__)
-        return _open(library)
+        return _open(library, name)
     except (OSError, AttributeError):
         return None
 
 
-def _open(library: ctypes.CDLL) -> _Switch | None:
-    """The switch, or None where this MPI has none."""
+def _open(library: ctypes.CDLL, name: bytes) -> Variable | None:
     level, index, count = ctypes.c_int(), ctypes.c_int(-1), ctypes.c_int()
     handle = ctypes.c_void_p()
     done = (
         library.MPI_T_init_thread(_SERIALIZED, ctypes.byref(level)) == 0
-        and library.MPI_T_cvar_get_index(_SWITCH, ctypes.byref(index)) == 0
+        and library.MPI_T_cvar_get_index(name, ctypes.byref(index)) == 0
         and library.MPI_T_cvar_handle_alloc(index, None, ctypes.byref(handle), ctypes.byref(count))
         == 0
         and count.value == 1
     )
-    return _Switch(library, handle) if done else None
+    return Variable(library, handle) if done else None

@@ -8,8 +8,8 @@ from pliant.appkit.patience import patience
 pytestmark = pytest.mark.mpi
 
 
-def switch() -> module._Switch:
-    found = module._find()
+def switch() -> module.Variable:
+    found = module.find(module._SWITCH)
     assert found is not None, "the MPI of the tests is MPICH"
     return found
 
@@ -32,9 +32,5 @@ def test_it_is_switched_off_after_an_error() -> None:
 
 def test_another_mpi_has_no_switch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_SWITCH", b"MPIR_CVAR_THAT_IS_NOT_THERE")
-    module._find.cache_clear()
-    try:
-        with patience():
-            assert module._find() is None
-    finally:
-        module._find.cache_clear()
+    with patience():
+        assert module.find(module._SWITCH) is None
