@@ -134,8 +134,7 @@ def _add_size_options(parser: Parser) -> None:
         type=priority_number,
         default=0,
         metavar="N",
-        help="a whole number (default 0): under the strategies `priority...` higher ones go first; "
-        "above 0 for operators only",
+        help="a whole number (default 0): under the strategies `priority...` higher ones go first",
     )
     group.add_argument("--hold", action="store_true", help="do not start it before it is released")
 

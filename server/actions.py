@@ -110,16 +110,7 @@ class Actions:
     # ---------------------------------------------------------------- submit and look
 
     async def _submit(self, request: Request, peer: Peer) -> Answer:
-        job = request.get("job")
-        priority = job.get("priority") if isinstance(job, dict) else None
-        may_raise = self._authority.allows("raise a priority", peer)
-        if type(priority) is int and priority > 0 and not may_raise:
-            raise RequestError(
-                f"priority {priority}: only an operator may submit jobs with one above 0",
-                kind="refused",
-                field="priority",
-            )
-        return {"id": await self._submissions.submit(job, peer.user, peer.uid)}
+        return {"id": await self._submissions.submit(request.get("job"), peer.user, peer.uid)}
 
     async def _query(self, request: Request, peer: Peer) -> Answer:
         answer = await self._queries.answer(request.get("job"), peer.user, peer.uid)

@@ -18,6 +18,7 @@ wait in the queue again. The rules:
   sum is spared, the highest priority first.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -45,15 +46,15 @@ class Preemption:
     """The rule.
 
     Raises:
-        ValueError: the time is below 0.
+        ValueError: the time is below 0, or infinite: nobody could be woken then.
     """
 
     #: A job that has run for less, in seconds since its last start, is not suspended.
     min_run_s: float = 60.0
 
     def __post_init__(self) -> None:
-        if not self.min_run_s >= 0:
-            raise ValueError(f"min-run-s {self.min_run_s:g} is below 0")
+        if not 0 <= self.min_run_s < math.inf:
+            raise ValueError(f"min-run-s {self.min_run_s:g}: expected seconds, 0 or more")
 
     def decide(self, queue: Sequence[WaitingJob], view: View, wanted: Wanted) -> Preempted:
         """Choose whom to suspend for the first of the queue that does not fit.

@@ -175,23 +175,6 @@ def test_operators_are_users_of_this_machine() -> None:
         check_config({"operators": ["nobody-here"]})
 
 
-@pytest.mark.parametrize("role", Role, ids=lambda role: role.name.lower())
-@pytest.mark.parametrize(
-    ("priority", "lowest"), [(1, Role.OPERATOR), (0, Role.USER), (-1, Role.USER)]
-)
-def test_only_operators_submit_above_the_others(
-    shell: Shell, role: Role, priority: int, lowest: Role
-) -> None:
-    job = {"argv": ["true"], "cwd": "/tmp", "priority": priority}
-    actions = shell.actions(operators=[3000])
-    said = ""
-    try:
-        asyncio.run(actions.act({"op": "submit", "job": job}, PEERS[role]))
-    except RequestError as error:
-        said = str(error)
-    assert ("only an operator may submit jobs with one above 0" in said) == (role < lowest)
-
-
 @pytest.mark.parametrize("role", [Role.OWNER, Role.OPERATOR, Role.ADMINISTRATOR])
 def test_an_owner_may_only_lower_a_priority(shell: Shell, role: Role) -> None:
     asked: list[PriorityChanged] = []

@@ -74,6 +74,21 @@ def test_the_csv_of_the_jobs(capsys: pytest.CaptureFixture[str], log: Path, tmp_
     assert "time limit" in lines[3]
 
 
+def test_priorities_and_what_suspensions_cost(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--workload", "downey:jobs=40,gap=60", "--processors", 64, "--malleable", 100]
+    words += ["--priorities", "30:5", "--strategy", "priority+preempt", "--restart-cost", "1-9"]
+    code, out, _ = call(capsys, *words)
+    assert code == 0
+    assert "a suspension costs 30 s to save and 1-9 s to go on" in out
+    values = json.loads(call(capsys, *words, "--json")[1])
+    assert (values["checkpoint_cost"], values["restart_cost"]) == ("30", "1-9")
+    assert values["priorities"] == "30:5"
+    assert values["suspensions"] > 0
+    assert values["suspension_cost_s"] > values["suspensions"] * 30
+    free = json.loads(call(capsys, *words[:-2], "--strategy-option", "min-run-s=1e9", "--json")[1])
+    assert (free["suspensions"], free["suspended_s"], free["suspension_cost_s"]) == (0, 0, 0)
+
+
 def test_the_csv_of_several_runs_says_which(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -44,6 +44,17 @@ def test_a_contract_is_added_and_the_job_stays_as_it_is(tmp_path: Path) -> None:
     assert (third.contract, third.malleable) == (None, True)
 
 
+def test_a_priority_is_added_and_the_job_stays_as_it_is(tmp_path: Path) -> None:
+    text = "job,kind,priority\n1,,-7\n2,malleable,3\n"
+    first, second, third = merge_side_file(workload(), side(tmp_path, text)).jobs
+    before = workload().jobs
+    assert (first, third) == (replace(before[0], priority=-7), before[2])
+    assert (second.priority, second.malleable) == (3, True)
+    for wrong in ("high", "1.5", "1000001"):
+        with pytest.raises(WorkloadError, match=r"side\.csv:2: priority: expected"):
+            read_side_file(side(tmp_path, f"job,priority\n1,{wrong}\n"))
+
+
 def test_columns_may_stand_in_any_order_or_be_left_out(tmp_path: Path) -> None:
     (item,) = read_side_file(side(tmp_path, "\ufeffPmax, job\n 16 , 3 \n"))
     assert (item.job, item.kind, item.pmin, item.pmax, item.line) == (3, "malleable", None, 16, 2)

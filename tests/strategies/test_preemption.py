@@ -105,8 +105,9 @@ def test_not_before_it_has_run_long_enough() -> None:
     assert (suspended(later), later.wake_at) == ([30, 1], None)
     at_once = load_strategy("priority+preempt", {"min-run-s": "0"}).allocate_processors(view)
     assert suspended(at_once) == [30, 1]
-    with pytest.raises(OptionError, match="min-run-s -1 is below 0"):
-        load_strategy("priority+preempt", {"min-run-s": "-1"})
+    for wrong in ("-1", "inf"):
+        with pytest.raises(OptionError, match=f"min-run-s {wrong}: expected seconds"):
+            load_strategy("priority+preempt", {"min-run-s": wrong})
 
 
 def test_no_wake_up_if_time_alone_would_not_help() -> None:
