@@ -1,6 +1,7 @@
 """How an application answers an offer."""
 
 from collections.abc import Callable, Iterable
+from sys import maxsize
 
 import numpy as np
 
@@ -63,10 +64,17 @@ def _accept(offer: Offer, wish: Wish) -> Answer:
 
 def _wished(offer: Offer, sizes: Sizes | None, wish: Wish) -> Answer:
     """The answer of a program that names terms."""
-    wanted = read_totals(wish.sizes if wish.sizes is not None else offer.proposed)
-    if offer.proposed in wanted and _fair(offer, wish):
+    most = _most_change(offer, wish)
+    enough = abs(offer.proposed - offer.current) <= most
+    if wish.sizes is not None or enough:
+        wanted = read_totals(wish.sizes if wish.sizes is not None else offer.proposed)
+    else:
+        wanted = Sizes(
+            range(min(offer.current, offer.proposed), max(offer.current, offer.proposed) + 1)
+        )
+    if offer.proposed in wanted and enough and _fair(offer, wish):
         return _accept(offer, wish)
-    usable = _usable(offer, sizes, wanted)
+    usable = _within(offer, _usable(offer, sizes, wanted), most)
     if offer.final or usable is None:
         price = "" if wish.price is None else f" at a price of {wish.price:g}"
         text = wish.reason or f"the program wants {many(str(wanted), 'processor')}{price}"
@@ -78,7 +86,25 @@ def _wished(offer: Offer, sizes: Sizes | None, wish: Wish) -> Answer:
         price=wish.price,
         not_before=_instant(wish),
         cost_s=offer.estimated_cost_s,
+        resources=wish.resources,
     )
+
+
+def _most_change(offer: Offer, wish: Wish) -> int:
+    """By how many processors the job changes at most, for the named resources that they need."""
+    change = abs(offer.proposed - offer.current)
+    bounds = [
+        most * change // offer.resources[name]
+        for name, most in wish.resources.items()
+        if offer.resources.get(name)
+    ]
+    return min(bounds, default=maxsize)
+
+
+def _within(offer: Offer, totals: Sizes | None, most: int) -> Sizes | None:
+    """Those of the totals that change the job by at most so many processors."""
+    lowest = totals and totals.above(offer.current - most - 1)
+    return lowest and lowest.up_to(offer.current + most)
 
 
 def _fair(offer: Offer, wish: Wish) -> bool:

@@ -1,5 +1,6 @@
 """What the coordinator and the server tell each other, as plain values (see protos/app.proto)."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -42,6 +43,9 @@ class Offer:
     #: The library does not ask whether a growth gains time: an operator offers it, or the job was
     #: submitted with ``--grow-if always``.
     skip_gain_test: bool = False
+    #: How much of each named resource (``jobsub --resource NAME=N/proc``) comes or goes with the
+    #: processors.
+    resources: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def grows(self) -> bool:
@@ -63,6 +67,8 @@ class Answer:
     not_before: float = 0.0
     #: Seconds that the application expects to lose.
     cost_s: float = 0.0
+    #: With COUNTER: how much of each named resource would come or go at most.
+    resources: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,17 @@
 from dataclasses import replace
 
 from pliant.appkit.messages import Answer, Offer
-from pliant.core.negotiation import Direction, Item, ItemStatus, Overall, Template, Verb, overall
-from pliant.core.sizes import SizesError, parse_sizes
+from pliant.core.negotiation import (
+    RESOURCE_KIND,
+    Direction,
+    Item,
+    ItemStatus,
+    Overall,
+    Template,
+    Verb,
+    overall,
+)
+from pliant.core.sizes import Sizes, SizesError, parse_sizes
 
 
 def offer_in(template: Template, current: int) -> Offer:
@@ -28,6 +37,7 @@ def offer_in(template: Template, current: int) -> Offer:
                 not_before_s=item.not_before,
                 reason=template.reason,
                 skip_gain_test=template.skip_gain_test,
+                resources=_resources(template),
             )
     raise ValueError("the offer has no item of processors")
 
@@ -35,11 +45,12 @@ def offer_in(template: Template, current: int) -> Offer:
 def reply_to(template: Template, answer: Answer, current: int) -> Template:
     """The answer as a template: the same items, with their status or with other terms.
 
-    Processors are all that is agreed on: other items are refused, and so is an offer that needs
-    them.
+    Processors and named resources are all that is agreed on: other items are refused, and so is an
+    offer that needs them.
     """
     if answer.verb is Verb.COUNTER:
-        items = tuple(_counter(item, answer, current) for item in template.items)
+        proposed = offer_in(template, current).proposed
+        items = tuple(_counter(item, answer, current, proposed) for item in template.items)
         return replace(
             template, verb=answer.verb, items=items, round=template.round + 1, reason=answer.reason
         )
@@ -52,7 +63,18 @@ def reply_to(template: Template, answer: Answer, current: int) -> Template:
     return replace(template, verb=Verb.REJECT, items=items, reason=answer.reason)
 
 
+def _resources(template: Template) -> dict[str, int]:
+    """How much of each named resource an offer is about."""
+    return {
+        item.kind.removeprefix(RESOURCE_KIND): item.quantity
+        for item in template.items
+        if item.kind.startswith(RESOURCE_KIND)
+    }
+
+
 def _accepted(item: Item, answer: Answer) -> Item:
+    if item.kind.startswith(RESOURCE_KIND):
+        return replace(item, status=ItemStatus.ACCEPTED)
     if item.kind != "processors":
         return replace(item, status=ItemStatus.REJECTED)
     return replace(
@@ -63,11 +85,12 @@ def _accepted(item: Item, answer: Answer) -> Item:
     )
 
 
-def _counter(item: Item, answer: Answer, current: int) -> Item:
+def _counter(item: Item, answer: Answer, current: int, proposed: int) -> Item:
     """The totals that would do instead; quantity and direction are those of the nearest one."""
+    if item.kind.startswith(RESOURCE_KIND) and answer.sizes is not None:
+        return _counter_resource(item, answer, current, proposed)
     if item.kind != "processors" or answer.sizes is None:
         return replace(item, status=ItemStatus.REJECTED)
-    proposed = _total(item, current)
     above, below = answer.sizes.up(proposed - 1), answer.sizes.down(proposed)
     near = [size for size in (below, above) if size]
     nearest = min(near, key=lambda size: abs(size - proposed))
@@ -84,6 +107,17 @@ def _counter(item: Item, answer: Answer, current: int) -> Item:
         estimated_cost_s=answer.cost_s,
         status=ItemStatus.PENDING,
     )
+
+
+def _counter_resource(item: Item, answer: Answer, current: int, proposed: int) -> Item:
+    """How much would come or go at most; by itself what the totals that would do need."""
+    totals = answer.sizes or Sizes((proposed,))
+    change = max(abs(totals.lo - current), abs(totals.hi - current))
+    needed = item.quantity * change // abs(proposed - current)
+    quantity = answer.resources.get(item.kind.removeprefix(RESOURCE_KIND), needed)
+    nearest = totals.lo if totals.lo > current else totals.hi
+    direction = Direction.RECEIVE if nearest > current else Direction.RELEASE
+    return replace(item, quantity=quantity, direction=direction, valid_until=0.0)
 
 
 def _total(item: Item, current: int) -> int:

@@ -2,8 +2,8 @@
 
 import math
 import operator
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from itertools import islice
 
 from pliant.core.sizes import Sizes, parse_sizes
@@ -35,6 +35,8 @@ class Wish:
     not_before_s: float = 0.0
     #: For people.
     reason: str = ""
+    #: The most of named resources that it takes or gives, by name; those not named: any amount.
+    resources: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name, value in (("price", self.price or 0.0), ("not_before_s", self.not_before_s)):
@@ -44,6 +46,9 @@ class Wish:
             raise TypeError(f"Wish: reason={self.reason!r}: expected a text")
         if self.sizes is not None:
             read_totals(self.sizes)
+        for name, amount in self.resources.items():
+            if operator.index(amount) < 0:
+                raise ValueError(f"Wish: resources: {name}={amount!r}: expected a number from 0 on")
 
 
 def read_totals(totals: Totals) -> Sizes:

@@ -136,6 +136,13 @@ def _add_size_options(parser: Parser) -> None:
         metavar="N",
         help="a whole number (default 0): under the strategies `priority...` higher ones go first",
     )
+    group.add_argument(
+        "--resource",
+        action="append",
+        metavar="NAME=N[/proc]",
+        help="named resource of the cluster that it uses while it runs, such as a license: N for "
+        "the job, or for each processor; repeated for more",
+    )
     group.add_argument("--hold", action="store_true", help="do not start it before it is released")
 
 
@@ -293,6 +300,7 @@ def _job(options: argparse.Namespace) -> dict[str, Any]:
         speedup=options.speedup,
         grow_if=options.grow_if,
         priority=options.priority,
+        resources=options.resource or (),
     )
 
 

@@ -54,6 +54,8 @@ def _show(options: argparse.Namespace) -> int:
         put_json([pick(node, FIELDS) for node in nodes])
     elif nodes or not options.names:
         put(nodes_table(nodes))
+        if answer.get("resources") and not options.names:
+            put(f"\n{resources_line(answer['resources'])}")
     known = {node["name"] for node in nodes}
     missing = [name for name in options.names if name not in known]
     for name in missing:
@@ -81,6 +83,12 @@ def _frame(answer: dict[str, Any], names: Sequence[str]) -> str:
     if answer.get("strategy"):
         head += f", strategy {answer['strategy']}"
     return f"{head}\n\n{nodes_table(nodes)}"
+
+
+def resources_line(resources: dict[str, dict[str, int]]) -> str:
+    """Return how much of each named resource is in use: ``resources: matlab 3 of 4 used``."""
+    parts = [f"{name} {each['used']} of {each['total']} used" for name, each in resources.items()]
+    return f"resources: {', '.join(parts)}"
 
 
 def nodes_table(nodes: Sequence[dict[str, Any]]) -> str:

@@ -63,6 +63,20 @@ def check_speedup(text: str) -> str:
     return text
 
 
+def check_resources(texts: Sequence[str]) -> list[str]:
+    """Return the named resources that a job needs, as they are sent.
+
+    Raises:
+        UsageError: what is wrong with one, and how to write it.
+    """
+    from pliant.core.resources import parse_needs
+
+    try:
+        return [str(need) for need in parse_needs(texts)]
+    except ValueError as error:
+        raise UsageError(f"resource: {error}") from None
+
+
 def find_program(word: str, search_path: str, directory: str) -> str:
     """Return the absolute path of a program as a shell would find it; scripts also without ``./``.
 
@@ -321,11 +335,12 @@ def build_job(  # noqa: PLR0913 - these are the fields of a job
     speedup: str = "linear",
     grow_if: str | None = None,
     priority: int = 0,
+    resources: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Return the job that a ``submit`` request carries.
 
     Raises:
-        UsageError: sizes or speedup are not in their grammar, ``open_mode`` is neither
+        UsageError: sizes, speedup or resources are not in their grammar, ``open_mode`` is neither
             ``append`` nor ``truncate``, ``grow_if`` is unknown, ``when_cut_off`` is no policy, or
             ``profit`` is no profit function or has no deadline.
         SubmitError: a check failed; names the field and the remedy.
@@ -367,6 +382,7 @@ def build_job(  # noqa: PLR0913 - these are the fields of a job
         "grow_if": grow_if,
         # Not sent by default, so that older servers take the job.
         **({"priority": priority} if priority else {}),
+        **({"resources": check_resources(resources)} if resources else {}),
     }
 
 

@@ -1,6 +1,6 @@
 """The core: events in, commands out; the same for daemon and simulator. No I/O, clock, threads."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from pliant.core import (
@@ -92,9 +92,19 @@ class Core:
         *,
         policy: NegotiationPolicy | None = None,
         silent: bool = False,
+        resources: Mapping[str, int] | None = None,
     ) -> None:
-        """Begin empty; ``silent``: nothing is stored, and only faults of plans are noted."""
+        """Begin empty.
+
+        Args:
+            strategy: its name, for reasons and history.
+            limits: how long the core waits for others.
+            policy: how talks converge.
+            silent: nothing is stored, and only faults of plans are noted.
+            resources: how much the cluster has of each named resource.
+        """
         self._state = State(strategy, limits or Limits(), policy or NegotiationPolicy(), silent)
+        self._state.resources = resources or {}
         self._cycle = 0
         self._own: dict[type, Callable[[Any], None]] = {
             events.PlanReady: self._plan_ready,
@@ -153,8 +163,7 @@ class Core:
         due = self._state.plan_due
         planning.planned(self._state)
         self._state.plan_fault, self._state.plan_faults = "", 0
-        planning.commit(self._state, event.plan)
-        self._state.plan_due = due
+        self._state.plan_due = planning.commit(self._state, event.plan) or due
 
     def _plan_failed(self, event: events.PlanFailed) -> None:
         planning.failed(self._state, event.reason)

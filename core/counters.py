@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from sys import maxsize
 
 from pliant.core import transaction
 from pliant.core.jobs import Job, Resize
 from pliant.core.negotiation import (
+    RESOURCE_KIND,
     Direction,
     Item,
     ItemStatus,
@@ -47,7 +49,11 @@ def read(job: Job, resize: Resize, template: Template, now: float) -> Wish:
     Raises:
         UnusableCounterError: nothing in it can be had.
     """
+    most = _most_change(job, template)
     item = _processors(template)
+    if item is None and most < maxsize:
+        # It says only how much of a resource would do: any size that needs no more of it.
+        item = Item("processors", 0, Direction.RECEIVE, resize.price, sizes=str(job.sizes))
     if item is None:
         raise UnusableCounterError("it names no processors")
     if item.price < 0:
@@ -55,13 +61,13 @@ def read(job: Job, resize: Resize, template: Template, now: float) -> Wish:
     if 0 < item.valid_until <= now:
         raise UnusableCounterError(f"it lapsed {now - item.valid_until:.1f} s ago")
     totals = _totals(job, item)
-    fitting = _fitting(job, resize, totals)
+    fitting = _fitting(job, resize, totals, most)
     if fitting is None:
         raise UnusableCounterError(_why_not(job, resize, totals))
     return Wish(fitting.values, item.price, item.not_before, item.valid_until)
 
 
-def objection(resize: Resize, template: Template) -> str:
+def objection(job: Job, resize: Resize, template: Template) -> str:
     """Why an ACCEPT is none, for people; empty: it is one.
 
     Its items have their own status: what is optional may be refused (PARTIAL). Terms that nobody
@@ -71,7 +77,19 @@ def objection(resize: Resize, template: Template) -> str:
     refused = [item.kind for item in decided if item.status is not ItemStatus.ACCEPTED]
     if (decided and overall(decided) is Overall.REJECTED) or "processors" in refused:
         return f"it accepts without {', '.join(refused)}"
-    item = _processors(template)
+    for item in template.items:
+        name = item.kind.removeprefix(RESOURCE_KIND)
+        proposed = sum(
+            need.on(abs(len(resize.after) - len(resize.before)))
+            for need in job.spec.resources
+            if need.per_processor and need.name == name
+        )
+        if name != item.kind and item.quantity != proposed:
+            return f"it accepts {item.quantity} of resource {name}, proposed: {proposed}"
+    return _objection_to_processors(resize, _processors(template))
+
+
+def _objection_to_processors(resize: Resize, item: Item | None) -> str:
     if item is None:
         return ""
     total, change = str(len(resize.after)), abs(len(resize.after) - len(resize.before))
@@ -135,12 +153,30 @@ def take(state: State, job: Job, resize: Resize, size: int, wanted: ProcessorMap
     state.touch(job)
 
 
-def _fitting(job: Job, resize: Resize, totals: Sizes) -> Sizes | None:
+def _most_change(job: Job, template: Template) -> int:
+    """How many processors a counter-offer adds or gives at most, by the resources that it names.
+
+    Raises:
+        UnusableCounterError: it refuses a resource that comes and goes with the processors.
+    """
+    most = maxsize
+    amounts = {need.name: need.amount for need in job.spec.resources if need.per_processor}
+    for item in template.items:
+        name = item.kind.removeprefix(RESOURCE_KIND)
+        if name == item.kind or name not in amounts:
+            continue
+        if item.status is ItemStatus.REJECTED:
+            raise UnusableCounterError(f"it refuses resource {name}, which the resize needs")
+        most = min(most, item.quantity // amounts[name])
+    return most
+
+
+def _fitting(job: Job, resize: Resize, totals: Sizes, most_change: int) -> Sizes | None:
     """Those that the job may have and that go the way of the offer."""
-    most = len(resize.after) if resize.grows else job.size - 1
+    most = min(len(resize.after), job.size + most_change) if resize.grows else job.size - 1
     mine = job.sizes.up_to(most)  # first, so that nobody has a machine of millions searched
-    if mine is not None and resize.grows:
-        mine = mine.above(job.size)
+    if mine is not None:
+        mine = mine.above(job.size if resize.grows else job.size - most_change - 1)
     return mine and mine.intersect(totals)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from pliant.core import contract_status
+from pliant.core import contract_status, gate
 from pliant.core.checkpoints import SaveStage
 from pliant.core.cut_off import when_cut_off
 from pliant.core.ids import JobId
@@ -92,6 +92,10 @@ def _waiting(state: State, job: Job, now: float) -> Iterator[str]:
         f"{count(state.usable())} usable ones are free; {many(ahead, 'job')} submitted before it "
         f"{'waits' if ahead == 1 else 'wait'}"
     )
+    for need in job.spec.resources:
+        there = state.resources.get(need.name, 0)
+        left = max(0, gate.free(state).get(need.name, 0))
+        yield f"it needs resource {need}; {left} of {there} are free"
     if state.plan_fault:
         yield f"the strategy failed ({state.plan_fault}): it is asked again soon"
     if job.had:

@@ -20,6 +20,7 @@ from pliant.core.lifecycle import (
 from pliant.core.negotiation import Talk
 from pliant.core.policy import GrowIf
 from pliant.core.processors import NONE, ProcessorMap, indices, of
+from pliant.core.resources import Need
 from pliant.core.sizes import Sizes
 from pliant.core.speedup import LINEAR, Speedup, corrected, expected_end
 from pliant.core.values import quick
@@ -86,6 +87,8 @@ class JobSpec:
     grow_if: GrowIf | None = None
     #: As submitted, from ``MIN_PRIORITY`` to ``MAX_PRIORITY``; ``Job.priority`` is the present one.
     priority: int = 0
+    #: Named resources of the cluster that it uses while it runs.
+    resources: tuple[Need, ...] = ()
 
     @property
     def estimated_for(self) -> int:

@@ -111,6 +111,10 @@ class Direction(StrEnum):
     RECEIVE = "receive"
 
 
+#: What the kind of an item begins with that is about a named resource.
+RESOURCE_KIND = "resource:"
+
+
 class ItemStatus(StrEnum):
     """Whether the two sides agree on one item."""
 
@@ -132,7 +136,8 @@ class Overall(StrEnum):
 class Item:
     """One resource in a template, with its own terms and status."""
 
-    #: ``processors`` first; memory, time, anything later.
+    #: ``processors``, or ``resource:NAME`` for a named resource of the cluster that comes and goes
+    #: with the processors.
     kind: str
     #: How much of it, at least 1.
     quantity: int

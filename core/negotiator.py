@@ -57,7 +57,7 @@ def answered(state: State, event: OfferAnswered) -> None:
 def _accepted(state: State, job: Job, resize: Resize, template: Template) -> None:
     """The application agrees to the server's proposal, perhaps to give later."""
     not_before, cost = counters.terms(template)
-    if objection := counters.objection(resize, template):
+    if objection := counters.objection(job, resize, template):
         _take_back(state, job, resize, f"refused: {objection}")
     elif _too_late(state, resize, not_before):
         _take_back(state, job, resize, _when(state, resize, not_before))

@@ -4,7 +4,9 @@ The commit checks every part of the plan against the state as it is now and refu
 fits; a refused part costs a note, never the rest.
 """
 
-from pliant.core import deals, overtime, queueing, saving, suspension, transaction
+from sys import maxsize
+
+from pliant.core import deals, gate, overtime, queueing, saving, suspension, transaction
 from pliant.core.commands import RunStrategy, SetTimer
 from pliant.core.ids import CycleId, JobId
 from pliant.core.jobs import Job
@@ -52,8 +54,14 @@ def failed(state: State, reason: str) -> None:
     state.note("strategy.failed", f"{state.strategy}: {reason}")
 
 
-def commit(state: State, plan: Plan) -> None:
-    """Carry a plan out: shrinks, then starts, then expansions."""
+def commit(state: State, plan: Plan) -> bool:
+    """Carry a plan out: shrinks, then starts, then expansions.
+
+    Returns:
+        Whether another plan is due at once: jobs of this one need more of a named resource than
+        there is for all of them.
+    """
+    lacks = False
     _enforce_estimates(state, plan)
     promised = NONE
     donors: dict[JobId, ProcessorMap] = {}
@@ -71,9 +79,9 @@ def commit(state: State, plan: Plan) -> None:
     for acceptance in plan.accepts:
         _accept(state, acceptance)
     for start in plan.starts:
-        _start(state, start, promised, donors)
+        lacks |= not _start(state, start, promised, donors)
     for offer in plan.expands:
-        _expand(state, offer, promised, donors)
+        lacks |= not _expand(state, offer, promised, donors)
     deals.bind(state, donors)
     for rejection in plan.rejects:
         job = state.jobs.get(rejection.job)
@@ -84,6 +92,7 @@ def commit(state: State, plan: Plan) -> None:
     deals.let_go(state)
     if plan.memory != state.memory:
         state.memory, state.memory_changed = plan.memory, True
+    return lacks
 
 
 def _wake(state: State, at: float | None) -> None:
@@ -109,7 +118,7 @@ def _enforce_estimates(state: State, plan: Plan) -> None:
 
 def _explain(state: State, plan: Plan) -> None:
     """Tell waiting jobs why they wait; only those for whom it may have changed."""
-    named = plan.reasons
+    named = {**plan.reasons, **gate.reasons(state)} if state.needing else plan.reasons
     for job_id, reason in named.items():
         state.explain_wait(job_id, reason)
     if plan.behind:
@@ -171,11 +180,12 @@ def _cause(state: State, plan: Plan, given: ProcessorMap) -> str:
 
 def _expand(
     state: State, offer: Offer, promised: ProcessorMap, donors: dict[JobId, ProcessorMap]
-) -> None:
+) -> bool:
+    """Offer a larger allocation; False: it lacks a named resource for that."""
     what = f"expansion of job {offer.job}"
     job = _offerable(state, offer, what)
     if job is None:
-        return
+        return True
     added = offer.processors & ~job.allocation
     later = added & promised & ~state.earmarked()
     number = job.request.number if _asked(job, offer) and job.request else 0
@@ -184,11 +194,28 @@ def _expand(
         _refuse(state, what, "it does not contain its allocation")
     elif added & ~(state.free() | later):
         _refuse(state, what, "the processors are not free")
+    elif lack := gate.lacking(state, job, count(offer.processors)):
+        return not _taken_by_others(state, job, offer.processors, what, lack)
     elif later:
         givers = frozenset(donor for donor, given in donors.items() if given & later)
         deals.await_growth(state, job, added & ~later, later, givers, cause)
     else:
         transaction.open_talk(state, job, offer.processors, cause)
+    return True
+
+
+def _taken_by_others(
+    state: State, job: Job, processors: ProcessorMap, what: str, lack: str
+) -> bool:
+    """Return whether other parts of a plan have taken the resource that a job lacks.
+
+    The next view shows less of it then. What the view did not allow is the strategy's fault, and
+    asking again at once could go on for ever.
+    """
+    if count(processors) <= state.rows.limits.get(job.id, maxsize):
+        return True
+    _refuse(state, what, f"too little of resource {lack} is free")
+    return False
 
 
 def _asked(job: Job, offer: Offer) -> bool:
@@ -224,7 +251,8 @@ def _accept(state: State, acceptance: Acceptance) -> None:
 
 def _start(
     state: State, start: Start, promised: ProcessorMap, donors: dict[JobId, ProcessorMap]
-) -> None:
+) -> bool:
+    """Start a waiting job, or promise it processors; False: it lacks a named resource."""
     what = f"start of job {start.job}"
     job = state.jobs.get(start.job)
     if job is None or job.state is not JobState.PENDING or job.earmark:
@@ -233,6 +261,8 @@ def _start(
         _refuse(state, what, f"{count(start.processors)} is not one of its sizes {job.sizes}")
     elif start.processors & ~(state.free() | promised & ~state.earmarked()):
         _refuse(state, what, "the processors are neither free nor given by this plan")
+    elif lack := gate.lacking(state, job, count(start.processors)):
+        return not _taken_by_others(state, job, start.processors, what, lack)
     elif not start.processors & promised:
         transaction.start(state, job, start.processors)
     else:
@@ -241,3 +271,4 @@ def _start(
         names = ", ".join(map(str, sorted(job.earmark_from)))
         state.note("job.promised", f"{many(count(job.earmark), 'processor')} promised", job)
         state.explain(job, f"waits for processors of job {names}")
+    return True

@@ -1,7 +1,16 @@
 """What the server says in a talk: its proposals, and what was agreed on, as templates."""
 
 from pliant.core.jobs import Job, Resize
-from pliant.core.negotiation import PROPOSALS, Direction, Item, ItemStatus, Side, Template, Verb
+from pliant.core.negotiation import (
+    PROPOSALS,
+    RESOURCE_KIND,
+    Direction,
+    Item,
+    ItemStatus,
+    Side,
+    Template,
+    Verb,
+)
 from pliant.core.policy import GrowIf
 from pliant.core.state import State
 
@@ -38,7 +47,7 @@ def propose(state: State, job: Job, resize: Resize, by: Side = Side.SERVER) -> T
         job.id,
         job.epoch,
         verb,
-        (item,),
+        (item, *resource_items(job, item)),
         place,
         resize.cause,
         skip_gain_test=job.pinned or grow_if(state, job) is GrowIf.ALWAYS,
@@ -54,25 +63,40 @@ def grow_if(state: State, job: Job) -> GrowIf:
 
 def word(job: Job, resize: Resize, verb: Verb, reason: str = "") -> Template:
     """The server's word that ends the talk; the talk has ended with it."""
-    items = agreed(resize) if verb is Verb.ACCEPT else ()
+    items = agreed(job, resize) if verb is Verb.ACCEPT else ()
     template = Template(resize.id, job.id, job.epoch, verb, items, resize.talk.rounds, reason)
     resize.talk = resize.talk.say(Side.SERVER, template)
     return template
 
 
-def agreed(resize: Resize) -> tuple[Item, ...]:
-    """The item of processors that says what was agreed."""
-    return (
+def agreed(job: Job, resize: Resize) -> tuple[Item, ...]:
+    """The items that say what was agreed."""
+    item = Item(
+        "processors",
+        abs(len(resize.after) - len(resize.before)),
+        _direction(resize),
+        price=resize.price,
+        not_before=resize.not_before,
+        mandatory=resize.mandatory,
+        sizes=str(len(resize.after)),
+        status=ItemStatus.ACCEPTED,
+    )
+    return (item, *resource_items(job, item))
+
+
+def resource_items(job: Job, processors: Item) -> tuple[Item, ...]:
+    """The named resources that a job gets, or gives back, with so many processors."""
+    return tuple(
         Item(
-            "processors",
-            abs(len(resize.after) - len(resize.before)),
-            _direction(resize),
-            price=resize.price,
-            not_before=resize.not_before,
-            mandatory=resize.mandatory,
-            sizes=str(len(resize.after)),
-            status=ItemStatus.ACCEPTED,
-        ),
+            kind=RESOURCE_KIND + need.name,
+            quantity=need.on(processors.quantity),
+            direction=processors.direction,
+            valid_until=processors.valid_until,
+            mandatory=processors.mandatory,
+            status=processors.status,
+        )
+        for need in job.spec.resources
+        if need.per_processor
     )
 
 

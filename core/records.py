@@ -20,6 +20,7 @@ from pliant.core.negotiation import Talk, TalkState
 from pliant.core.nodes import Node, NodeFault, NodeState
 from pliant.core.policy import GrowIf
 from pliant.core.processors import indices, of
+from pliant.core.resources import parse_needs
 from pliant.core.sizes import Sizes, parse_sizes
 from pliant.core.speedup import parse_speedup
 
@@ -66,6 +67,7 @@ def job_to_record(job: Job) -> Record:
         "grow_if": spec.grow_if.value if spec.grow_if else None,
         "priority": spec.priority,
         "priority_now": job.priority,
+        "resources": list(map(str, spec.resources)),
         "state": job.state.value,
         "reason": job.why,
         "wait": wait_reasons.to_record(job.wait) if job.wait else None,
@@ -130,6 +132,7 @@ def job_from_record(record: Mapping[str, Any]) -> Job:
         stop_after_s=record.get("stop_after_s"),
         grow_if=GrowIf(record["grow_if"]) if record.get("grow_if") else None,
         priority=record.get("priority", 0),
+        resources=parse_needs(record.get("resources", ())),
     )
     wait = wait_reasons.from_record(record.get("wait"))
     return Job(

@@ -1,6 +1,6 @@
 """The resize transaction once both sides agree: prepare, go, begun, decided, released."""
 
-from pliant.core import ending, leaving, overtime, survival, transaction
+from pliant.core import ending, gate, leaving, overtime, survival, transaction
 from pliant.core.commands import Answer, Launch, OpenStandby, SendGo
 from pliant.core.events import (
     ResizeBegun,
@@ -298,6 +298,8 @@ def _why_not_this_size(state: State, job: Job, event: ResizeRequested) -> str:
         return "release names processors to give back, but the new size is larger"
     if more > count(state.free()):
         return f"needed: {many(more, 'more processor')}, free: {count(state.free())}"
+    if lack := more > 0 and gate.lacking(state, job, event.size):
+        return f"job {job.id} needs more of resource {lack} for that than is free"
     if event.release & ~job.allocation:
         return f"job {job.id} does not have all of the processors named in release"
     if event.release and count(event.release) != -more:

@@ -94,7 +94,17 @@ class NodeRow:
 class Rows:
     """The rows of a view, and what in them is out of date."""
 
-    __slots__ = ("capacity", "nodes", "place", "promised", "quiet", "running", "stale", "waiting")
+    __slots__ = (
+        "capacity",
+        "limits",
+        "nodes",
+        "place",
+        "promised",
+        "quiet",
+        "running",
+        "stale",
+        "waiting",
+    )
 
     def __init__(self) -> None:
         self.waiting: Row[WaitingJob] = Row()
@@ -110,6 +120,8 @@ class Rows:
         self.quiet: dict[JobId, float] = {}
         #: Processors of the machine, now and with silent nodes: which sizes jobs can have.
         self.capacity = (0, 0)
+        #: How many processors jobs that need named resources may have now.
+        self.limits: dict[JobId, int] = {}
 
     def put(self, row: Row[V], time: float, job: JobId, value: V) -> None:
         """Show a job in this row, and in no other."""

@@ -3,6 +3,7 @@
 Nothing here decides anything. Handlers change jobs through it, so that no change goes unstored.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import inf
 
@@ -11,7 +12,7 @@ from pliant.core.demands import Request, RequestAnswer
 from pliant.core.ids import JobId, NodeName, ResizeId
 from pliant.core.jobs import BEFORE_GO, Job
 from pliant.core.ledger import Ledger
-from pliant.core.lifecycle import ACTIVE_STATES, JobState
+from pliant.core.lifecycle import ACTIVE_STATES, FINAL_STATES, JobState
 from pliant.core.limits import Limits
 from pliant.core.nodes import Node
 from pliant.core.policy import NegotiationPolicy
@@ -59,6 +60,10 @@ class State:
     suspended: dict[JobId, Job] = field(default_factory=dict)
     #: Jobs with an open request for other sizes, in order of arrival.
     requests: dict[JobId, Job] = field(default_factory=dict)
+    #: Jobs that need named resources and have not ended.
+    needing: dict[JobId, Job] = field(default_factory=dict)
+    #: How much the cluster has of each of these resources.
+    resources: Mapping[str, int] = field(default_factory=dict)
     ledger: Ledger = field(default_factory=Ledger)
     rows: Rows = field(default_factory=Rows)
     memory: object = None
@@ -166,6 +171,8 @@ class State:
         self.touch(job)
         if before not in ACTIVE_STATES or to not in ACTIVE_STATES:
             self._index(job)
+        if to in FINAL_STATES:
+            self.needing.pop(job.id, None)
         if to is JobState.RUNNING and before is JobState.STARTING:
             # To a strategy it ran already; what is new is an offer that it may have now.
             self.plan_due |= job.resizable(self.now)
@@ -184,6 +191,8 @@ class State:
             self.promise(job, job.earmark, job.earmark_from)
         if job.request is not None:
             self.requests[job.id] = job
+        if job.spec.resources and not job.final:
+            self.needing[job.id] = job
         if job.resize is not None and job.resize.stage in BEFORE_GO:
             self.talking[job.id] = job
 

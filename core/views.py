@@ -1,7 +1,9 @@
 """The state as strategies see it."""
 
 from dataclasses import replace
+from sys import maxsize
 
+from pliant.core import gate
 from pliant.core.ids import JobId
 from pliant.core.jobs import Job, JobSpec, ResizeStage
 from pliant.core.lifecycle import JobState
@@ -54,7 +56,7 @@ def _requests(state: State) -> tuple[JobId, ...]:
     asking = [
         (job.request.since, job.id)
         for job in state.requests.values()
-        if job.request is not None and _request(job, state.ledger.capacity[0], state.now)
+        if job.request is not None and _request(job, _capacity(state, job.id)[0], state.now)
     ]
     return tuple(job_id for _, job_id in sorted(asking))
 
@@ -63,16 +65,16 @@ def _suspended(state: State) -> tuple[WaitingJob, ...]:
     """Whom the strategy may start again."""
     parked = [job for job in state.suspended.values() if job.parked]
     parked.sort(key=lambda job: (job.spec.submit, job.id))
-    shown = [waiting(job, *state.ledger.capacity) for job in parked]
+    shown = [waiting(job, *_capacity(state, job.id)) for job in parked]
     return tuple(job for job in shown if job is not None)
 
 
 def fresh_view(state: State) -> View:
     """The same, made of the jobs and nodes alone: what ``view`` must equal."""
     ledger = state.ledger
-    total, expected = ledger.capacity
+    state.rows.limits = gate.limits(state)
     queue = sorted(state.waiting.values(), key=lambda job: (job.spec.submit, job.id))
-    shown = [waiting(job, total, expected) for job in queue if not job.earmark]
+    shown = [waiting(job, *_capacity(state, job.id)) for job in queue if not job.earmark]
     nodes = sorted(state.nodes.values(), key=lambda node: node.first)
     return View(
         now=state.now,
@@ -80,15 +82,22 @@ def fresh_view(state: State) -> View:
         waiting=tuple(job for job in shown if job is not None),
         promised=tuple(promised(job) for job in queue if job.earmark),
         running=tuple(
-            running(job, total, ledger.earmarked, state.now)
+            running(job, _capacity(state, job.id)[0], ledger.earmarked, state.now)
             for job in sorted(state.active.values(), key=lambda job: (job.start or 0.0, job.id))
         ),
         free=ledger.free,
-        total=total,
+        total=ledger.capacity[0],
         memory=state.memory,
         requests=_requests(state),
         suspended=_suspended(state),
     )
+
+
+def _capacity(state: State, job_id: JobId) -> tuple[int, int]:
+    """How many processors a job may have, now and with silent nodes."""
+    most = state.rows.limits.get(job_id, maxsize)
+    total, expected = state.ledger.capacity
+    return min(total, most), min(expected, most)
 
 
 def _find_stale(state: State) -> None:
@@ -98,6 +107,11 @@ def _find_stale(state: State) -> None:
         rows.capacity = state.ledger.capacity
         rows.stale.update(dict.fromkeys(state.waiting))
         rows.stale.update(dict.fromkeys(state.active))
+    if state.needing or rows.limits:
+        limits = gate.limits(state)
+        changed = limits.items() ^ rows.limits.items()
+        rows.limits = limits
+        rows.stale.update(dict.fromkeys(sorted({job_id for job_id, _ in changed})))
     if rows.quiet:
         over = [job_id for job_id, until in rows.quiet.items() if until <= state.now]
         for job_id in over:
@@ -110,14 +124,14 @@ def _renew(state: State, job_id: JobId) -> None:
     rows = state.rows
     job = state.active.get(job_id)
     if job is not None:
-        running_now = running(job, rows.capacity[0], state.ledger.earmarked, state.now)
+        running_now = running(job, _capacity(state, job_id)[0], state.ledger.earmarked, state.now)
         rows.put(rows.running, job.start or 0.0, job_id, running_now)
         if job.quiet_until > state.now or job.steady_until > state.now:
             ends = (job.quiet_until, job.steady_until)
             rows.quiet[job_id] = min(at for at in ends if at > state.now)
         return
     job = state.waiting.get(job_id)
-    shown = waiting(job, *rows.capacity) if job is not None and not job.earmark else None
+    shown = waiting(job, *_capacity(state, job_id)) if job is not None and not job.earmark else None
     if job is not None and shown is not None:
         rows.put(rows.waiting, job.spec.submit, job_id, shown)
     elif job is not None and job.earmark:

@@ -34,6 +34,8 @@ class WaitCode(StrEnum):
     LOOKAHEAD = "lookahead"
     #: Jobs below it that are being suspended, or that end, to give it their processors.
     SUSPENDING = "suspending"
+    #: Too little of a named resource (``name``) is free, or earlier jobs wait for it: ``amount``.
+    RESOURCE = "resource"
 
 
 Value = int | float | str
@@ -73,12 +75,14 @@ _SENTENCES = {
     WaitCode.UNSETTLED: "waits for others to start or to change size ({why} now)",
     WaitCode.LOOKAHEAD: "accepted; starts when job {job} ends",
     WaitCode.SUSPENDING: "needs at least {needed}, which jobs that are leaving give back",
+    WaitCode.RESOURCE: "waits for {amount} of resource {name}",
 }
 #: Parameters without which a sentence cannot be made.
 _REQUIRED = {
     WaitCode.TOO_WIDE: ("whose", "most"),
     WaitCode.UNSETTLED: ("why",),
     WaitCode.LOOKAHEAD: ("job",),
+    WaitCode.RESOURCE: ("name", "amount"),
 }
 _CODES = {code.value: code for code in WaitCode}
 

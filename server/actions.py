@@ -166,6 +166,7 @@ class Actions:
                 for node in self._board.nodes()
             ],
             "strategy": self._board.strategy,
+            "resources": self._board.resource_use(),
             "server": server,
             "now": self._clock.now(),
         }

@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 import threading
 import time
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,7 @@ from pliant.core.ids import JobId, NodeName
 from pliant.core.jobs import Job
 from pliant.core.nodes import Node
 from pliant.core.processors import ProcessorMap, block, count
+from pliant.core.resources import Need
 from pliant.server.node_board import NodeBoard
 from pliant.server.nodemap import Host, NodeMap
 from pliant.server.program import Summary
@@ -42,6 +44,7 @@ class JobEntry:
     held: ProcessorMap
     final: bool
     end: float | None
+    needs: tuple[Need, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +71,8 @@ class Board:
         self._usage: dict[NodeName, Mapping[JobId, Usage]] = {}
         self._idle_memory: dict[NodeName, int] = {}
         self.strategy = ""
+        #: How much the cluster has of each named resource.
+        self.resources: Mapping[str, int] = {}
 
     # ---------------------------------------------------------------- put up
 
@@ -219,6 +224,19 @@ class Board:
             holders = [(job, entry.held) for job, entry in self._open.items() if entry.held]
         return list(self._nodes.rows(holders, idle))
 
+    def resource_use(self) -> dict[str, dict[str, int]]:
+        """Named resources as the users' socket shows them: how much there is, and is in use."""
+        used: Counter[str] = Counter()
+        with self._lock:
+            entries = [entry for entry in self._open.values() if entry.needs]
+        for entry in entries:
+            for need in entry.needs:
+                used[need.name] += need.on(count(entry.held))
+        return {
+            name: {"total": total, "used": used[name], "free": max(0, total - used[name])}
+            for name, total in self.resources.items()
+        }
+
     def show(self, job: Job, summary: Summary) -> Info:
         """A job that is not on the board as the users' socket shows it."""
         return {
@@ -236,7 +254,8 @@ class Board:
         summary = self._summaries.get(job.id) or Summary("", "", "")
         nodes = self._where(job)
         info = _info(job, summary, nodes)
-        return JobEntry(info, job.spec.uid, job.run, job.held, job.final, job.end)
+        spec = job.spec
+        return JobEntry(info, spec.uid, job.run, job.held, job.final, job.end, spec.resources)
 
 
 def _info(job: Job, summary: Summary, nodes: list[NodeName]) -> Info:
@@ -271,6 +290,7 @@ def _info(job: Job, summary: Summary, nodes: list[NodeName]) -> Info:
         "stdout": summary.stdout,
         "cwd": summary.cwd,
         "command": summary.command,
+        **({"resources": list(map(str, job.spec.resources))} if job.spec.resources else {}),
         **_contract(job),
     }
 

@@ -15,6 +15,7 @@ import msgspec
 
 from pliant.core.limits import Limits
 from pliant.core.policy import Escalation, GrowIf, NegotiationPolicy, Take
+from pliant.core.resources import LARGEST, is_name
 from pliant.protos.address import GRPC_SOCKET, Address, UnixAddress, parse_address
 from pliant.protos.config_files import ConfigFileError, read_config
 from pliant.server.rates import MESSAGES_AT_ONCE, MESSAGES_PER_S
@@ -85,6 +86,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     beat_interval_s: float = 2.0
     #: A change waits this long while another process has the job database locked.
     database_timeout_s: float = 10.0
+    #: Named resources of the cluster, such as licenses, and how many there are of each.
+    resources: dict[str, int] = {}
     #: Names of users who may act on everybody's jobs and drain nodes.
     operators: tuple[str, ...] = ()
     #: Check every invariant after every event.
@@ -244,8 +247,17 @@ def _check_values(config: Config) -> None:
         raise ConfigError(f"transport: expected ofi or ucx, got {config.transport}")
     if not re.fullmatch(r"[^\s/]{0,15}", config.interface):
         raise ConfigError(f"interface: {config.interface!r} is no name of a network interface")
+    _check_resources(config.resources)
     _check_operators(config.operators)
     _check_listen(config.listen)
+
+
+def _check_resources(resources: Mapping[str, int]) -> None:
+    for name, amount in resources.items():
+        if not is_name(name):
+            raise ConfigError(f"resources: {name!r:.80} is no name; write letters, digits, . _ -")
+        if not 0 <= amount <= LARGEST:
+            raise ConfigError(f"resources.{name}: expected 0 to {LARGEST}, got {amount}")
 
 
 def _check_operators(names: Sequence[str]) -> None:

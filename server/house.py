@@ -89,7 +89,13 @@ class House:
         self._book = WorldBook(short)
         self._folders = CheckpointFolders(config.checkpoint_folder, short)
         self._programs = Programs(self._reader)
-        self._core = Core(config.strategy, config.limits(), policy=config.negotiation)
+        self._core = Core(
+            config.strategy,
+            config.limits(),
+            policy=config.negotiation,
+            resources=config.resources,
+        )
+        self._board.resources = config.resources
         self._effects = Effects(self._hub, self._book, self._board, self._programs, self._keyring)
         self._planner = Planner(
             config.strategy, config.strategy_options, config.strategy_deadline_s

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -15,6 +16,7 @@ from pliant.core.cut_off import KEEP, parse_when_cut_off
 from pliant.core.ids import JobId
 from pliant.core.jobs import MAX_PRIORITY, MIN_PRIORITY, JobSpec, JobType
 from pliant.core.policy import GrowIf
+from pliant.core.resources import Need, impossible, parse_needs
 from pliant.core.sizes import Sizes, SizesError, parse_sizes
 from pliant.core.speedup import LINEAR, Speedup, SpeedupError, parse_speedup
 from pliant.core.words import many
@@ -25,6 +27,8 @@ LONGEST_STRING = 131_071
 LONGEST_TOTAL = 2_000_000
 LONGEST_NAME = 4096
 LONGEST_SPEEDUP = 4096
+#: Named resources that one job may need.
+MAX_RESOURCES = 16
 LONGEST_S = 10 * 365 * 86400.0
 
 
@@ -73,6 +77,8 @@ class JobRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     grow_if: Literal["gain", "always"] | None = None
     #: A higher one goes first under strategies that order the queue by it.
     priority: int = 0
+    #: Named resources that it needs: ``NAME=N`` for the job, ``NAME=N/proc`` for each processor.
+    resources: list[str] = []
     #: The client's own name for this submission: sent again, it gives the same job.
     key: str | None = None
 
@@ -85,6 +91,7 @@ class Submission:
     sizes: Sizes
     contract: Contract | None = None
     speedup: Speedup = LINEAR
+    resources: tuple[Need, ...] = ()
 
     def spec(self, job: JobId, user: str, uid: int, now: float) -> JobSpec:
         """What the core needs to know."""
@@ -105,6 +112,7 @@ class Submission:
             contract=self.contract,
             grow_if=GrowIf(request.grow_if) if request.grow_if else None,
             priority=request.priority,
+            resources=self.resources,
         )
 
     def program(self, spec: JobSpec) -> Program:
@@ -126,13 +134,16 @@ class Submission:
         )
 
 
-def check_submission(raw: object, processors: int, wall: float = 0.0) -> Submission:
+def check_submission(
+    raw: object, processors: int, wall: float = 0.0, amounts: Mapping[str, int] | None = None
+) -> Submission:
     """Check a submission against the grammar and the known cluster, or raise RequestError.
 
     Args:
         raw: what the client sent.
         processors: of the whole cluster.
         wall: the wall clock now, seconds since the epoch; absolute deadlines are counted from it.
+        amounts: of the named resources of the cluster.
     """
     try:
         request = msgspec.convert(raw, JobRequest)
@@ -147,7 +158,9 @@ def check_submission(raw: object, processors: int, wall: float = 0.0) -> Submiss
     check_priority(request.priority)
     contract = _check_contract(request, wall)
     speedup = _check_speedup(request)
-    return Submission(request, _check_sizes(request, processors), contract, speedup)
+    sizes = _check_sizes(request, processors)
+    needs = _check_resources(request, sizes, amounts or {})
+    return Submission(request, sizes, contract, speedup, needs)
 
 
 def _from_msgspec(text: str) -> RequestError:
@@ -276,6 +289,20 @@ def _check_speedup(request: JobRequest) -> Speedup:
         return parse_speedup(request.speedup)
     except SpeedupError as error:
         raise RequestError(str(error), field="speedup") from None
+
+
+def _check_resources(
+    request: JobRequest, sizes: Sizes, amounts: Mapping[str, int]
+) -> tuple[Need, ...]:
+    if len(request.resources) > MAX_RESOURCES:
+        raise RequestError(f"resource: at most {MAX_RESOURCES} can be named", field="resources")
+    try:
+        needs = parse_needs(request.resources)
+    except ValueError as error:
+        raise RequestError(f"resource: {error}", field="resources") from None
+    if wrong := impossible(needs, sizes.lo, amounts):
+        raise RequestError(f"resource: {wrong}", kind="refused", field="resources")
+    return needs
 
 
 def _check_sizes(request: JobRequest, processors: int) -> Sizes:

@@ -62,7 +62,7 @@ class Submissions:
 
     def check(self, raw: Any) -> Submission:
         """Check a job, or raise RequestError."""
-        return check_submission(raw, self._board.processors, time.time())
+        return check_submission(raw, self._board.processors, time.time(), self._board.resources)
 
     async def submit(self, raw: Any, user: str, uid: int) -> int:
         """Take a job; when this returns, it survives whatever happens to the server."""

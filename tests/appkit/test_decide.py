@@ -172,3 +172,60 @@ def test_only_processors_are_agreed_on(required: bool, verb: Verb) -> None:
     assert reply.verb is verb
     assert reply.items[1].status is ItemStatus.REJECTED
     assert (reply.items[0].status is ItemStatus.ACCEPTED) == (verb is Verb.ACCEPT)
+
+
+# ------------------------------------------------------------------ named resources
+
+
+def with_licenses(current: int, proposed: int) -> Template:
+    """An offer with two licenses for each processor."""
+    direction = Direction.RECEIVE if proposed > current else Direction.RELEASE
+    change = abs(proposed - current)
+    processors = Item("processors", change, direction, sizes=str(proposed))
+    return Template(
+        7, 1, 1, Verb.OFFER, (processors, Item("resource:lic", 2 * change, direction)), round=1
+    )
+
+
+@pytest.mark.parametrize(
+    ("current", "proposed", "most", "totals", "quantity"),
+    [(4, 8, 5, "5-6", 5), (8, 4, 5, "6-7", 5), (4, 8, 2, "5", 2)],
+)
+def test_a_program_says_how_much_of_a_resource_would_do(
+    current: int, proposed: int, most: int, totals: str, quantity: int
+) -> None:
+    template = with_licenses(current, proposed)
+    offer = offer_in(template, current)
+    assert offer.resources == {"lic": 8}
+    word = Wish(resources={"lic": most})
+    countered = reply_to(template, decide(offer, SIZES, lambda _: word), current)
+    assert countered.verb is Verb.COUNTER
+    assert [(item.kind, item.quantity) for item in countered.items[1:]] == [
+        ("resource:lic", quantity)
+    ]
+    assert countered.items[0].sizes == totals
+
+
+@pytest.mark.parametrize(("most", "verb"), [(8, Verb.ACCEPT), (1, Verb.REJECT)])
+def test_enough_is_accepted_and_what_is_too_little_for_any_size_is_refused(
+    most: int, verb: Verb
+) -> None:
+    template = with_licenses(4, 8)
+    word = Wish(resources={"lic": most})
+    reply = reply_to(template, decide(offer_in(template, 4), SIZES, lambda _: word), 4)
+    assert reply.verb is verb
+    accepted = verb is Verb.ACCEPT
+    expected = ItemStatus.ACCEPTED if accepted else ItemStatus.REJECTED
+    assert {item.status for item in reply.items} == {expected}
+
+
+def test_other_totals_name_what_they_need() -> None:
+    template = with_licenses(4, 8)
+    reply = reply_to(template, decide(offer_in(template, 4), SIZES, lambda _: "5-6"), 4)
+    assert reply.items[1].quantity == 4
+
+
+@pytest.mark.parametrize("amount", [-1, 1.5, "1"])
+def test_amounts_are_whole_numbers(amount: object) -> None:
+    with pytest.raises((TypeError, ValueError)):
+        Wish(resources={"lic": amount})  # type: ignore[dict-item]

@@ -47,6 +47,7 @@ def test_everything_that_was_said_is_sent(accepting: Any, tmp_path: Path) -> Non
     words += ["--estimate", "90s", "--hold", "--requeue", "-i", "in", "-o", "%x.o", "-e", "%j.e"]
     words += ["--when-cut-off", "stop-after=30", "--open-mode", "append"]
     words += ["--speedup", "amdahl:0.9", "--grow-if", "always"]
+    words += ["--resource", "lic=2", "--resource", "tok=1/proc"]
     assert main([*words, "--export", "ALL,Q=1", "--", "true", "-n", "3", "--wait"]) == 0
     job = accepting.last["job"]
     assert job["argv"][1:] == ["-n", "3", "--wait"]
@@ -69,6 +70,7 @@ def test_everything_that_was_said_is_sent(accepting: Any, tmp_path: Path) -> Non
         "estimate_s": 90.0,
         "speedup": "amdahl:0.9",
         "grow_if": "always",
+        "resources": ["lic=2", "tok=1/proc"],
     }
 
 

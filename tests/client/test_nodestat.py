@@ -69,3 +69,9 @@ def test_what_was_done_to_a_node_is_said(action: str, server: Any, capsys: Captu
     assert (server.last["op"], server.last["node"]) == (action, "n1")
     server.refuse(action, "node n1 cannot be removed: job 3 is there")
     assert node.main([action, "n1"]) == 1
+
+
+def test_named_resources(nodes: Any, capsys: Capture) -> None:
+    nodes.answers["nodes"]["resources"] = {"lic": {"total": 4, "used": 3, "free": 1}}
+    assert main([]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "resources: lic 3 of 4 used"

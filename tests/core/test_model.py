@@ -16,8 +16,9 @@ from pliant.core.ids import JobId, NodeName, ResizeId
 from pliant.core.lifecycle import JobState
 from pliant.core.nodes import NodeState
 from pliant.core.processors import NONE, ProcessorMap, count, of
+from pliant.core.resources import impossible
 from testkit.history import PICK, History
-from testkit.outside import SLOTS, SPARES
+from testkit.outside import RESOURCES, SLOTS, SPARES
 
 NODES = sorted({**SLOTS, **SPARES})
 
@@ -155,6 +156,16 @@ class AnyHistory(History):
                 assert not of(live) & seen
                 seen |= of(live)
 
+    @invariant()
+    def no_more_of_a_resource_is_used_than_there_is(self) -> None:
+        if not hasattr(self, "world"):
+            return
+        used = dict.fromkeys(RESOURCES, 0)
+        for job in self.rig.core.jobs.values():
+            for need in job.spec.resources:
+                used[need.name] += need.on(count(job.held))
+        assert all(used[name] <= there for name, there in RESOURCES.items()), used
+
     def teardown(self) -> None:
         """Let it all end: nodes are well, programs finish, users ask for nothing more."""
         if not hasattr(self, "world"):
@@ -181,7 +192,9 @@ class AnyHistory(History):
         self.drained()
 
     def fits(self, number: JobId) -> bool:
-        return self.rig.core.jobs[number].sizes.lo <= sum(SLOTS.values())
+        job = self.rig.core.jobs[number]
+        possible = not impossible(job.spec.resources, job.sizes.lo, RESOURCES)
+        return possible and job.sizes.lo <= sum(SLOTS.values())
 
     def drained(self) -> None:
         while self.world.wires:

@@ -25,6 +25,7 @@ REASONS = [
     WaitReason(WaitCode.UNSETTLED, (("why", "not profitable"),)),
     WaitReason(WaitCode.LOOKAHEAD, (("job", 7),)),
     WaitReason(WaitCode.SUSPENDING),
+    WaitReason(WaitCode.RESOURCE, (("name", "matlab"), ("amount", 2))),
 ]
 
 

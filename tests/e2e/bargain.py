@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from pliant.client.api import Event
@@ -17,7 +18,13 @@ class Bargaining:
     """The bargaining program as a job; ``answers`` are what it says to offers."""
 
     def __init__(
-        self, cluster: Cluster, folder: Path, sizes: str, size: int, **answers: object
+        self,
+        cluster: Cluster,
+        folder: Path,
+        sizes: str,
+        size: int,
+        resources: Sequence[str] = (),
+        **answers: object,
     ) -> None:
         folder.mkdir()
         self.cluster, self.folder, self.size = cluster, folder, size
@@ -29,6 +36,7 @@ class Bargaining:
             sizes=sizes,
             prefer=size,
             type="mpi",
+            resources=resources,
             stdout=str(folder / "out"),
         )
 

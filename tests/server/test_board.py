@@ -9,6 +9,7 @@ from pliant.core.jobs import Job, JobSpec, JobType
 from pliant.core.lifecycle import JobState
 from pliant.core.nodes import Node
 from pliant.core.processors import of
+from pliant.core.resources import parse_needs
 from pliant.core.sizes import Sizes
 from pliant.server.board import KEPT_S, Board
 from pliant.server.program import Summary
@@ -86,3 +87,20 @@ def test_ended_jobs_cost_nothing() -> None:
     assert numbers(board) == [3]
     assert board.nodes()[0]["jobs"] == [3]
     assert counted.looks == 0
+
+
+def test_use_of_named_resources_follows_from_what_jobs_hold() -> None:
+    board = Board()
+    board.resources = {"lic": 8, "tok": 1}
+    needs = parse_needs(["lic=2/proc", "tok=1"])
+    spec = JobSpec(JobId(1), "job", "ann", JobType.MPI, Sizes((2,)), 0.0, resources=needs)
+    board.put_jobs([Job(spec, JobState.PENDING)])
+    assert board.resource_use()["lic"] == {"total": 8, "used": 0, "free": 8}
+    board.put_jobs([Job(spec, JobState.RUNNING, ranks=(0, 1), held=of([0, 1, 2]))])
+    assert board.resource_use() == {
+        "lic": {"total": 8, "used": 6, "free": 2},
+        "tok": {"total": 1, "used": 1, "free": 0},
+    }
+    info = board.job(JobId(1))
+    assert info is not None
+    assert info["resources"] == ["lic=2/proc", "tok=1"]

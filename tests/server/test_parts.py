@@ -316,12 +316,15 @@ def test_a_strategy_that_keeps_failing_is_replaced() -> None:
         ({"estimate_s": float("inf")}, "estimate_s", "more than 0"),
         ({"when_cut_off": "stop"}, "when_cut_off", "write keep, or stop-after=SECONDS"),
         ({"when_cut_off": 30}, "when_cut_off", "got int"),
+        ({"resources": ["gpu=1"]}, "resources", "no resource 'gpu' (it has lic)"),
+        ({"resources": ["lic=4"]}, "resources", "the cluster has 3; ask for at most 3"),
+        ({"resources": ["lic=1", "lic=1"]}, "resources", "named twice"),
         ({"nonsense": 1}, "nonsense", "unknown field"),
     ],
 )
 def test_bad_submissions_are_named(change: dict[str, object], field: str, message: str) -> None:
     with pytest.raises(RequestError) as error:
-        check_submission({"argv": ["true"], "cwd": "/", **change}, 8)
+        check_submission({"argv": ["true"], "cwd": "/", **change}, 8, amounts={"lic": 3})
     assert error.value.field == field
     assert message in str(error.value)
 

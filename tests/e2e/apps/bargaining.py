@@ -44,7 +44,9 @@ def answer(offer: Offer) -> Any:
     price = f" for {offer.price:g}" if offer.price else ""
     last = ", final" if offer.final else ""
     must = ", mandatory" if offer.mandatory else ""
-    print(f"offer {offer.current} -> {offer.proposed}{price}{last}{must}: {word}", flush=True)
+    more = "".join(f" with {amount} of {name}" for name, amount in offer.resources.items())
+    what = f"{offer.current} -> {offer.proposed}{more}{price}{last}{must}"
+    print(f"offer {what}: {word}", flush=True)
     while (FOLDER / "hold").exists():
         time.sleep(PAUSE_S)
     return Wish(**word) if isinstance(word, dict) else word

@@ -24,6 +24,7 @@ from pliant.core.records import (
     node_from_record,
     node_to_record,
 )
+from pliant.core.resources import parse_needs
 from pliant.core.scheduling import Plan
 from pliant.core.sizes import Sizes, parse_sizes
 from pliant.core.speedup import LINEAR, Speedup
@@ -57,11 +58,13 @@ class Rig:
         strategy: str | Strategy = "equipartition",
         limits: Limits | None = None,
         policy: NegotiationPolicy | None = None,
+        resources: Mapping[str, int] | None = None,
     ) -> None:
         self.limits = limits or LIMITS
         self.policy = policy
         self.strategy = load_strategy(strategy) if isinstance(strategy, str) else strategy
-        self.core = Core("test", self.limits, policy=self.policy)
+        self.resources = resources
+        self.core = Core("test", self.limits, policy=self.policy, resources=resources)
         self.now = 1000.0
         self.sent: list[commands.Command] = []
         self.notes: list[commands.Note] = []
@@ -115,7 +118,7 @@ class Rig:
     def restart(self) -> None:
         """End the server and start it again from what it stored."""
         old = self.core
-        self.core = Core("test", self.limits, policy=self.policy)
+        self.core = Core("test", self.limits, policy=self.policy, resources=self.resources)
         self.sent, self._timers = [], []
         self.core.restore(
             [node_from_record(node_to_record(node)) for node in old.nodes.values()],
@@ -189,6 +192,7 @@ class Rig:
         stop_after_s: float | None = None,
         grow_if: GrowIf | None = None,
         priority: int = 0,
+        resources: Iterable[str] = (),
     ) -> None:
         """Submit a job."""
         spec = JobSpec(
@@ -206,6 +210,7 @@ class Rig:
             stop_after_s=stop_after_s,
             grow_if=grow_if,
             priority=priority,
+            resources=parse_needs(resources),
         )
         self.do(events.JobSubmitted(spec, held))
 
@@ -226,10 +231,16 @@ class Rig:
         )
 
     def run(
-        self, number: int, sizes: str, program: str | None = None, *, priority: int = 0
+        self,
+        number: int,
+        sizes: str,
+        program: str | None = None,
+        *,
+        priority: int = 0,
+        resources: Iterable[str] = (),
     ) -> None:
         """Submit a job, have it start and register: a malleable job that runs."""
-        self.submit(number, sizes, priority=priority)
+        self.submit(number, sizes, priority=priority, resources=resources)
         self.up(number)
         self.register(number, program or sizes)
 

@@ -65,6 +65,7 @@ class History(RuleBasedStateMachine):
         limit=st.sampled_from([None, None, None, 40.0]),
         requeue=st.sampled_from([None, None, True, False]),
         stop_after=st.sampled_from([None, 20.0]),
+        resources=st.sampled_from([(), (), (), ("lic=3",), ("lic=1/proc",), ("tok=1", "lic=1")]),
     )
     def submit(
         self,
@@ -74,6 +75,7 @@ class History(RuleBasedStateMachine):
         limit: float | None,
         requeue: bool | None,
         stop_after: float | None,
+        resources: tuple[str, ...] = (),
     ) -> None:
         self.number += 1
         held = held and self.number % 3 == 0
@@ -84,6 +86,7 @@ class History(RuleBasedStateMachine):
             limit_s=limit,
             requeue=requeue,
             stop_after_s=stop_after,
+            resources=resources,
         )
         self.obey(program)
 

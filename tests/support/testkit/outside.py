@@ -16,6 +16,8 @@ from pliant.core.sizes import Sizes, parse_sizes
 from testkit.corekit import Rig
 
 SLOTS = {"n1": 3, "n2": 2, "n3": 4}
+#: Named resources of the cluster.
+RESOURCES = {"lic": 5, "tok": 1}
 #: Spare nodes; one is too small for n3.
 SPARES = {"s1": 4, "s2": 3}
 
@@ -58,7 +60,7 @@ class World:
     """The outside of the core: nodes with processes, programs with coordinators, and the wires."""
 
     def __init__(self, strategy: str, policy: NegotiationPolicy) -> None:
-        self.rig = Rig(SLOTS, strategy, policy=policy)
+        self.rig = Rig(SLOTS, strategy, policy=policy, resources=RESOURCES)
         for name, slots in SPARES.items():
             self.rig.do(events.NodeRegistered(NodeName(name), slots, spare=True))
         #: By job and run.

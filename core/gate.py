@@ -1,0 +1,114 @@
+"""Who may use named resources (core.resources) now: the one place where this is decided.
+
+How much is in use is not counted anywhere. It follows from the processors that jobs hold or were
+promised, so it is right after a restart, too. A job that lacks something is not in the view of a
+strategy, or it is there with the sizes that it can have. The commit of a plan asks again, because
+two jobs of one plan may need the same.
+
+Resources are given in order of arrival: what the first waiting job lacks is given neither to a
+later one nor to a running job that could grow by it. Else a job that needs many would never start.
+"""
+
+from sys import maxsize
+
+from pliant.core.ids import JobId
+from pliant.core.jobs import Job
+from pliant.core.lifecycle import ACTIVE_STATES, JobState
+from pliant.core.processors import count
+from pliant.core.resources import impossible
+from pliant.core.state import State
+from pliant.core.wait_reasons import WaitCode, WaitReason
+
+
+def claimed(job: Job) -> int:
+    """Return the processors that a job has, or that are kept for it."""
+    return count(job.held | job.earmark)
+
+
+def free(state: State) -> dict[str, int]:
+    """Return how much of each resource is not in use; below 0 if the cluster has less than it had.
+
+    Newcomers that were offered and processes that are still ending count as users.
+    """
+    left = dict(state.resources)
+    for job in state.needing.values():
+        for need in job.spec.resources:
+            left[need.name] = left.get(need.name, 0) - need.on(claimed(job))
+    return left
+
+
+def limits(state: State) -> dict[JobId, int]:
+    """Return how many processors each job that needs resources may have now; 0: it has to wait."""
+    if not state.needing:
+        return {}
+    left = free(state)
+    by_arrival = sorted(state.needing.values(), key=lambda job: (job.spec.submit, job.id))
+    awaited: set[str] = set()
+    found: dict[JobId, int] = {}
+    for job in by_arrival:
+        if _waits(job):
+            most = _most(job, left)
+            if most < job.sizes.lo and not _never(state, job):
+                awaited.update(_short_of(job, left))
+            if awaited.intersection(need.name for need in job.spec.resources):
+                most = 0
+            found[job.id] = most
+    for job in by_arrival:
+        if job.state in ACTIVE_STATES:
+            there = {name: 0 if name in awaited else amount for name, amount in left.items()}
+            found[job.id] = _most(job, there)
+    return found
+
+
+def lacking(state: State, job: Job, processors: int) -> str:
+    """Return the resource that a job lacks to have so many processors; empty: none."""
+    if not job.spec.resources:
+        return ""
+    left, has = free(state), claimed(job)
+    for need in job.spec.resources:
+        if need.on(processors) - need.on(has) > max(0, left.get(need.name, 0)):
+            return need.name
+    return ""
+
+
+def reasons(state: State) -> dict[JobId, WaitReason]:
+    """Return why jobs wait that no strategy sees because they lack a resource."""
+    found: dict[JobId, WaitReason] = {}
+    left = free(state)
+    for number, most in limits(state).items():
+        job = state.waiting.get(number)
+        if job is None or most >= job.sizes.lo:
+            continue
+        short = _short_of(job, left) or [need.name for need in job.spec.resources]
+        need = next(need for need in job.spec.resources if need.name in short)
+        values = (("name", need.name), ("amount", need.on(job.sizes.lo)))
+        found[number] = WaitReason(WaitCode.RESOURCE, values)
+    return found
+
+
+def _waits(job: Job) -> bool:
+    """Whether a strategy could start a job."""
+    return (job.state is JobState.PENDING and not job.earmark) or job.parked
+
+
+def _most(job: Job, left: dict[str, int]) -> int:
+    """Return the most processors for which there is enough of everything; 0: for none."""
+    most, has = maxsize, claimed(job)
+    for need in job.spec.resources:
+        there = max(0, left.get(need.name, 0))
+        if need.per_processor:
+            most = min(most, has + there // need.amount)
+        elif not has and need.amount > there:
+            most = 0
+    return most
+
+
+def _never(state: State, job: Job) -> bool:
+    """Whether the cluster has less than a job needs, since its configuration was changed."""
+    return bool(impossible(job.spec.resources, job.sizes.lo, state.resources))
+
+
+def _short_of(job: Job, left: dict[str, int]) -> list[str]:
+    """Return the resources of which there is too little for the smallest size of a job."""
+    least = job.sizes.lo
+    return [n.name for n in job.spec.resources if n.on(least) > max(0, left.get(n.name, 0))]
