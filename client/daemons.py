@@ -85,9 +85,17 @@ class Daemon:
                 stderr=log,
                 start_new_session=True,
             )
+        self._write_pid_file(self.process.pid)
+
+    def restore_pid_file(self) -> None:
+        """Write its pid file again if that was removed while it ran."""
+        if not os.path.exists(self.pid_file) and (pid := self.running()):
+            self._write_pid_file(pid)
+
+    def _write_pid_file(self, pid: int) -> None:
         draft = f"{self.pid_file}.{os.getpid()}"
         with open(draft, "w", encoding="ascii") as file:
-            file.write(f"{self.process.pid} {procs.started(self.process.pid)}\n")
+            file.write(f"{pid} {procs.started(pid)}\n")
         os.replace(draft, self.pid_file)
 
     def check(self) -> None:

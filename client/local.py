@@ -40,6 +40,8 @@ ADDRESS = "server.address"
 _KEEPER = "pliant.nodectl.launcher"
 #: What the daemons run, see `procs.program`.
 _SERVER, _CONTROLLER = "pliant.server", "pliant.nodectl"
+#: The files in the state directory that daemons keep open.
+_LOCKS = {"server.lock", "lock"}
 #: What a cluster that is started inside a job must not take for its own.
 _OF_A_JOB = {"PLIANT_JOB", "PLIANT_TOKEN_FILE"}
 
@@ -110,8 +112,8 @@ class LocalCluster:
         """
         if procs.find(self._bereft):
             raise ClientError(
-                f"state directory: {self.state}: what the cluster kept there was removed while it "
-                "ran; end it with `pliant down`, then bring it up anew"
+                f"state directory: {self.state}: what the cluster kept there was removed or "
+                "moved while it ran; end it with `pliant down`, then bring it up anew"
             )
         if shape != self.shape and self.running():
             raise ClientError(
@@ -216,10 +218,12 @@ class LocalCluster:
         return procs.program(pid) in {_SERVER, _CONTROLLER} and self._is_of(pid)
 
     def _bereft(self, pid: int) -> bool:
-        """Return whether a process is one of its daemons whose lock somebody has removed."""
+        """Return whether a process is one of its daemons whose lock was removed or moved."""
         locks = f"{os.path.realpath(self.state)}/"
         return self.leads(pid) and any(
-            path.startswith(locks) and path.endswith("lock (deleted)") for path in procs.files(pid)
+            path.endswith(" (deleted)") or not path.startswith(locks)
+            for path in procs.files(pid)
+            if os.path.basename(path.removesuffix(" (deleted)")) in _LOCKS
         )
 
     def keeps_jobs(self, pid: int) -> bool:
@@ -254,6 +258,8 @@ class LocalCluster:
             server.end(STOP_TIMEOUT_S)
         missing = [daemon for daemon in self.daemons if not daemon.running()]
         env = self.environment()
+        for daemon in self.daemons:
+            daemon.restore_pid_file()
         for daemon in missing:
             daemon.process = None
             daemon.start(env)

@@ -107,6 +107,18 @@ def test_up_again_without_the_state_directory(state: Path, capsys: Capture, run:
     assert up(["--nodes", "1", "--detach"]) == down([]) == 0
 
 
+def test_up_again_after_the_state_directory_was_moved(state: Path, capsys: Capture) -> None:
+    assert up(["--nodes", "1", "--detach"]) == 0
+    pids = list(running(state).values())
+    state.rename(state.parent / "moved")
+    capsys.readouterr()
+    assert up(["--detach"]) == 1
+    assert "was removed or moved while it ran; end it" in capsys.readouterr().err
+    assert all(map(procs.alive, pids))
+    assert down([]) == 0  # as it says
+    assert not any(map(procs.alive, pids))
+
+
 def test_up_again_without_the_run_directory(state: Path) -> None:
     assert up(["--nodes", "2", "--detach"]) == 0
     before = running(state)
@@ -116,6 +128,7 @@ def test_up_again_without_the_run_directory(state: Path) -> None:
     # Nobody could find the server any more; the controllers go on.
     assert [name for name in after if after[name] != before[name]] == ["server"]
     assert not procs.alive(before["server"])
+    assert {path.stem for path in (state.parent / "run").glob("*.pid")} == set(after)
     assert down([]) == 0
 
 
