@@ -218,7 +218,7 @@ def _take_down(cluster: LocalCluster, progress: _Progress, *, keep_jobs: bool = 
         unable = [] if keep_jobs else bury(cluster, progress)
         cluster.disown()
     progress.end()
-    _say_ended(ended)
+    _say_ended(ended, cluster.state)
     for node in unable:
         log = cluster.node_file(node, "nodectl.log")
         fail("pliant down", f"jobs of node {node} could not all be ended: see {log}")
@@ -227,12 +227,18 @@ def _take_down(cluster: LocalCluster, progress: _Progress, *, keep_jobs: bool = 
     return 1 if left or unable else 0
 
 
-def _say_ended(ended: Ended) -> None:
+def _say_ended(ended: Ended, state: str) -> None:
     """Name the jobs whose processes were ended, and why that was needed."""
     if not ended.jobs:
         return
     jobs, listed = many(len(ended.jobs), "job"), _listed(ended.jobs)
-    if ended.cancelled:
+    if ended.disk_full:
+        fail(
+            "pliant down",
+            f"{jobs} could not be cancelled ({listed}): the disk of {state} is full, so their "
+            "processes were ended; make room there before the next `pliant up`, which tells how",
+        )
+    elif ended.cancelled:
         fail(
             "pliant down",
             f"the server cancelled what ran, but processes of {jobs} did not go ({listed}), so "

@@ -14,6 +14,9 @@ from pliant.protos.private_paths import UntrustedPathError, private_socket
 #: Seconds to wait for an answer that needs no waiting on the server's side.
 TIMEOUT_S = 30.0
 
+#: Requests that change nothing, so that they can simply be repeated.
+_READS = {"history", "jobs", "nodes", "query", "refusals", "wait", "why"}
+
 Answer = dict[str, Any]
 
 
@@ -44,13 +47,15 @@ class Connection:
             answer = self._read_line(link)
         except TimeoutError:
             self.close()
+            text = f"the server did not answer within {self._timeout_s:g} s ({self._path})"
+            if op in _READS:
+                raise SilentServerError(f"{text}: it is busy or stopped") from None
             raise SilentServerError(
-                f"the server did not answer within {self._timeout_s:g} s ({self._path}); whether "
-                "the request was carried out is unknown: see `jobstat`"
+                f"{text}; whether the request was carried out is unknown: see `jobstat`"
             ) from None
         except OSError as error:
             self.close()
-            raise self._explain(error) from None
+            raise self._explain(error, op) from None
         except BaseException:
             self.close()  # a late answer must not be taken for that of the next request
             raise
@@ -94,7 +99,7 @@ class Connection:
         line, _, self._rest = b"".join(parts).partition(b"\n")
         return line
 
-    def _explain(self, error: OSError) -> NoServerError:
+    def _explain(self, error: OSError, op: str) -> NoServerError:
         if isinstance(error, FileNotFoundError | ConnectionRefusedError | NotADirectoryError):
             return NoServerError(
                 f"no server answers on {self._path}; start a cluster with `pliant up`"
@@ -102,6 +107,8 @@ class Connection:
         if isinstance(error, UntrustedPathError):
             return NoServerError(f"no connection to the server: {error}")
         if isinstance(error, ConnectionError):
+            if op in _READS:
+                return LostServerError(f"the server left while it was asked ({error})")
             return LostServerError(
                 f"the server left while it was asked ({error}); whether the request was carried "
                 "out is unknown: see `jobstat`"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 import time
 
@@ -10,6 +9,9 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _PARTS = re.compile(r"(?:\d+(?:\.\d+)?[smhd])+", re.ASCII)
 _PART = re.compile(r"(\d+(?:\.\d+)?)([smhd])", re.ASCII)
 _CLOCK = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+(?:\.\d+)?))?", re.ASCII)
+
+#: The server takes no longer spans, and no later deadlines.
+MAX_DAYS = 3650
 
 #: How a span is written, for messages.
 FORMS = "write 90s, 30 (minutes), 30m, 2h, 1h30m, MM:SS, HH:MM:SS or D-HH:MM:SS"
@@ -25,8 +27,10 @@ def parse_duration(text: str) -> float:
         ValueError: the text is no span, or one of no length.
     """
     seconds = read_span(text)
-    if not seconds > 0 or math.isinf(seconds):
+    if not seconds > 0:
         raise ValueError(f"{text!r} is no time to run in; {FORMS}")
+    if seconds > MAX_DAYS * 86400:
+        raise ValueError(f"{text!r} is longer than {MAX_DAYS} days; {FORMS}")
     return seconds
 
 
@@ -63,14 +67,18 @@ def parse_moment(text: str, now: float) -> tuple[float | None, float | None]:
     relative = compact.removeprefix("now").removeprefix("+")
     if _PARTS.fullmatch(relative) or (relative.isascii() and relative.isdigit()):
         seconds = read_span(relative)
-        if not 0 < seconds < math.inf:
+        if not seconds > 0:
             raise ValueError(f"{text!r} leaves no time; {MOMENTS}")
+        if seconds > MAX_DAYS * 86400:
+            raise ValueError(f"{text!r} is more than {MAX_DAYS} days from now; {MOMENTS}")
         return seconds, None
     at = _absolute(compact, now)
     if at is None:
         raise ValueError(f"{text!r} is not a point in time; {MOMENTS}")
     if at <= now:
         raise ValueError(f"{text!r} has passed; {MOMENTS}")
+    if at - now > MAX_DAYS * 86400:
+        raise ValueError(f"{text!r} is more than {MAX_DAYS} days from now; {MOMENTS}")
     return None, at
 
 

@@ -94,8 +94,8 @@ def _add_size_options(parser: Parser) -> None:
         type=_speedup,
         default="linear",
         metavar="MODEL",
-        help="how the estimate changes with the size: linear (default), none, amdahl:FRACTION, "
-        "downey:AVERAGE,SIGMA, table:1=1,2=1.9,...",
+        help="how the estimate changes with the size: linear (default), none, amdahl:FRACTION (of "
+        "the work that is parallel, from 0 to 1), downey:AVERAGE,SIGMA, table:1=1,2=1.9,...",
     )
     group.add_argument(
         "--deadline",
@@ -307,6 +307,7 @@ def _job(options: argparse.Namespace) -> dict[str, Any]:
 def _submit(options: argparse.Namespace) -> int:
     job = _job(options)
     if options.query:
+        _refuse_with_query(options)
         return _query(options, job)
     with Connection() as link:
         number = send_job(link, job)
@@ -323,6 +324,13 @@ def _submit(options: argparse.Namespace) -> int:
     if options.json:
         put_json(final)
     return report_end(final)
+
+
+def _refuse_with_query(options: argparse.Namespace) -> None:
+    """Refuse options that speak of a job that is submitted, which a query does not do."""
+    for name in ("hold", "wait", "parsable"):
+        if getattr(options, name):
+            raise UsageError(f"--query submits no job: leave out --{name}")
 
 
 def _query(options: argparse.Namespace, job: dict[str, Any]) -> int:

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pliant.client import procs
 from pliant.client.connection import Connection
 from pliant.client.daemons import Daemon, describe_code, state_of
-from pliant.client.errors import ClientError, NoServerError, RequestError
+from pliant.client.errors import ClientError, NoServerError, RequestError, UsageError
 from pliant.client.paths import SOCKET, check_directories
 from pliant.client.shape import Shape, remembered
 from pliant.core.words import many
@@ -161,7 +161,8 @@ class LocalCluster:
         """Have the server look at what it would be told, before anything is kept or started.
 
         Raises:
-            ClientError: it would not start; the server's own words.
+            UsageError: the server does not take its configuration or options; its own words.
+            ClientError: it would not start for another reason; its own words.
         """
         options = self._server_options(shape)
         if not options:
@@ -177,6 +178,8 @@ class LocalCluster:
         )
         if done.returncode:
             words = done.stderr.strip().removeprefix("pliant server: ")
+            if words and done.returncode == UsageError.exit_code:
+                raise UsageError(words)
             raise ClientError(words or f"the server ended with {describe_code(done.returncode)}")
 
     def _controller(self, name: str) -> Daemon:

@@ -81,10 +81,11 @@ def find_program(word: str, search_path: str, directory: str) -> str:
     """Return the absolute path of a program as a shell would find it; scripts also without ``./``.
 
     Raises:
+        UsageError: its name is empty.
         SubmitError: there is none, or it cannot be executed.
     """
     if not word:
-        raise SubmitError("program", "its name is empty", "name the program to run")
+        raise UsageError("program: its name is empty; name the program to run")
     if "/" not in word:
         for folder in search_path.split(":"):
             path = os.path.join(directory, folder or ".", word)

@@ -22,6 +22,10 @@ from pliant.core.words import many
 _CANCEL_TIMEOUT_S = 30.0
 #: What is asked to end gets this long before it is killed.
 _GRACE_S = 2.0
+#: A disk that stays full for so long is not waited for.
+_FULL_DISK_S = 2.0
+#: The server's database needs a few pages of 4 KiB to store anything.
+_MIN_ROOM_BYTES = 32 * 1024
 _HOLDS_PROCESSORS = {"STARTING", "RUNNING", "ADAPTING", "COMPLETING"}
 
 
@@ -32,6 +36,8 @@ class Ended:
     jobs: list[int]
     #: Whether there was a server that had cancelled what it knew of.
     cancelled: bool
+    #: Whether the disk of the state directory is full, so that no server can store a cancellation.
+    disk_full: bool = False
 
 
 def stop(cluster: LocalCluster, report: Report, *, keep_jobs: bool = False) -> Ended:
@@ -39,12 +45,13 @@ def stop(cluster: LocalCluster, report: Report, *, keep_jobs: bool = False) -> E
     cancelled = not keep_jobs and _cancel_jobs(cluster, report)
     server, *controllers = cluster.everybody()
     _stop_server(cluster, server, report)
+    disk_full = _is_full(cluster.state)
     ended = [] if keep_jobs else _end_jobs(cluster)
     _end_controllers(controllers, report)
     for name in (SOCKET, ADDRESS):
         with suppress(FileNotFoundError, NotADirectoryError):
             os.unlink(os.path.join(cluster.run, name))
-    return Ended(ended, cancelled)
+    return Ended(ended, cancelled, disk_full)
 
 
 def jobs_left(cluster: LocalCluster) -> list[int]:
@@ -142,7 +149,12 @@ def _cancel_jobs(cluster: LocalCluster, report: Report) -> bool:
                     _try(link, "drain", node=node["name"], reason=DOWN_REASON)
             deadline = time.monotonic() + _CANCEL_TIMEOUT_S
             asked: set[int] = set()
+            full_since = None
             while (active := _active(link)) and time.monotonic() < deadline:
+                # A server without room stores nothing, and so it cancels nothing.
+                full_since = (full_since or time.monotonic()) if _is_full(cluster.state) else None
+                if full_since is not None and time.monotonic() > full_since + _FULL_DISK_S:
+                    return False
                 if new := [number for number in active if number not in asked]:
                     report(f"cancelling {many(len(new), 'job')}")
                     _try(link, "cancel", ids=new)
@@ -151,6 +163,15 @@ def _cancel_jobs(cluster: LocalCluster, report: Report) -> bool:
     except (NoServerError, RequestError):
         return False  # no jobs to cancel; their processes are ended with the rest
     return True
+
+
+def _is_full(folder: str) -> bool:
+    """Return whether a folder's disk has no room left for a user's files."""
+    try:
+        disk = os.statvfs(folder)
+    except OSError:
+        return False
+    return disk.f_bavail * disk.f_frsize < _MIN_ROOM_BYTES
 
 
 def _active(link: Connection) -> list[int]:

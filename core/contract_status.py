@@ -44,11 +44,14 @@ def lines(job: Job, now: float) -> Iterator[str]:
     if contract is None:
         return
     left = contract.deadline(job.spec.submit) - now
-    when = f"in {left:.1f} s" if left >= 0 else f"{-left:.1f} s ago"
+    when = f"is in {left:.1f} s" if left >= 0 else f"was {-left:.1f} s ago"
+    if job.final:  # nobody waits for its deadline any more
+        when = "was"
+    after = f"{contract.deadline_s:g} s after its submission"
     full_s = contract.soft * contract.deadline_s
     penalty = f", a penalty of {contract.penalty:g} after it" if contract.penalty else ""
     yield (
-        f"contract: its deadline is {when} ({contract.deadline_s:g} s after its submission); "
+        f"contract: its deadline {when} {after if job.final else f'({after})'}; "
         f"profit {contract.profit:g} if it ends within {full_s:g} s, 0 at the deadline{penalty}"
     )
     if job.promise:

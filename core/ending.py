@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from pliant.core import overtime, saving, survival, transaction
+from pliant.core import leaving, overtime, saving, survival, transaction
 from pliant.core.commands import Ended, Kill
 from pliant.core.events import ProcessesExited
 from pliant.core.jobs import Exit, Job, Resize, ResizeStage
@@ -36,6 +36,7 @@ def exited(state: State, event: ProcessesExited) -> None:
         _own_exits(state, job, event.exits)
     else:
         _sort_out(state, job, event.exits)
+        leaving.gone(state, job)
     if job.state is JobState.COMPLETING:
         transaction.free_processors(state, job, gone)
         close_if_gone(state, job)
@@ -76,6 +77,7 @@ def time_over(state: State, job: Job, timer: Timer) -> None:
     if job.state in ACTIVE_STATES and job.ending is None and not saving.leaving(job):
         reason = overtime.verdict(state, job, timer)
         if reason:
+            state.note("job.timeout", f"{reason}: its processes are told to end", job)
             end(state, job, JobState.TIMEOUT, reason)
 
 

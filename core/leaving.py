@@ -13,6 +13,9 @@ from pliant.core.state import State
 from pliant.core.timers import TimerKind
 from pliant.core.words import many
 
+#: How the reason ends that names ranks which have not exited.
+_AFTER = "after the resize"
+
 
 def lingering(job: Job) -> ProcessorMap:
     """Return the processors of processes that do not belong to a running job any more."""
@@ -35,12 +38,19 @@ def stop_waiting(state: State, job: Job) -> None:
     left_s = max(0.0, limits.resize_deadline_s - limits.release_timeout_s)
     where = ", ".join(state.place(processor) for processor in indices(staying))
     ranks = many(count(staying), "leaving rank")
-    text = f"{ranks} ({where}) not gone {limits.release_timeout_s:g} s after the resize"
+    text = f"{ranks} ({where}) not gone {limits.release_timeout_s:g} s {_AFTER}"
     state.note("job.warning", f"{text}; killed in {left_s:g} s", job, resize=resize.id)
     job.resize = None
     state.step(job, JobState.RUNNING, f"runs on {many(job.size, 'processor')}; {text}")
     state.timer(TimerKind.LEAVERS, job, left_s)
     state.plan_due = True
+
+
+def gone(state: State, job: Job) -> None:
+    """Take back the reason that names leaving ranks, when the last of them has exited."""
+    if job.state is JobState.RUNNING and job.reason.endswith(_AFTER) and not lingering(job):
+        job.reason = f"runs on {many(job.size, 'processor')}"
+        state.touch(job)
 
 
 def time_over(state: State, job: Job) -> None:

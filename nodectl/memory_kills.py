@@ -12,7 +12,10 @@ _FILES = {1: "memory.oom_control", 2: "memory.events"}
 _LINE = "oom_kill "
 
 #: What is said of an end by signal 9 that nobody here has sent.
-PERHAPS = "killed by signal 9 from outside, perhaps because the memory was exhausted"
+PERHAPS = (
+    "killed by signal 9 (SIGKILL), sent by itself or by another process, or by the system because "
+    "the memory was exhausted"
+)
 COUNTED = "killed by signal 9: the memory that its control group may have was exhausted"
 
 

@@ -25,7 +25,7 @@ _LOOKS = 100
 
 
 #: Why ranks end whose shim gets SIGTERM.
-TOLD = "its shim was told to end, as by pliant down where no server answers"
+TOLD = "its shim was told to end, as by `pliant down` where no server could cancel the job"
 
 
 @dataclass(slots=True)

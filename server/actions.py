@@ -194,7 +194,7 @@ class Actions:
             text = [f"job {job} ({info['name']}) is {info['state']}", *(e["text"] for e in last)]
             for ended, _ in await self._reader.in_thread(lambda reader: reader.jobs([job])):
                 text += contract_status.lines(ended, now)
-        if info["state"] not in ("PENDING", "HELD") and info["stdout"]:
+        if info["state"] not in ("PENDING", "HELD", "REJECTED") and info["stdout"]:
             text.append(f"what it prints is in {info['stdout']}")
         return {"text": text, "facts": info}
 

@@ -215,6 +215,8 @@ def _readable(text: str) -> str:
     match = re.fullmatch(r"(.*) - at `\$\.?(.*)`", text)
     message, key = (match[1], match[2]) if match else (text, "")
     message = message.replace("`", "")
+    if key.endswith("_s"):
+        message = message.replace("Expected float", "expected a number of seconds")
     choices = {
         "negotiation.take": Take,
         "negotiation.escalation": Escalation,

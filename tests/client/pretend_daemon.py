@@ -110,7 +110,10 @@ def main() -> None:
     if TROUBLE == "dies" and "n2" in sys.argv:
         sys.exit("nothing works today")
     if "--check" in sys.argv:
-        sys.exit("pliant server: no such thing" if TROUBLE == "refuses" else 0)
+        if TROUBLE != "refuses":
+            sys.exit(0)
+        print("pliant server: no such thing", file=sys.stderr)
+        sys.exit(2)
     if sys.argv[1] == "server":
         listen()
     name = sys.argv[sys.argv.index("--name") + 1]

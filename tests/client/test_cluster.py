@@ -198,7 +198,7 @@ def test_what_the_server_would_refuse_is_not_remembered(
     state: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PRETEND", "refuses")
-    assert up(["--nodes", "1", "--strategy", "tarot", "--detach"]) == 1
+    assert up(["--nodes", "1", "--strategy", "tarot", "--detach"]) == 2
     assert capsys.readouterr().err == "pliant up: no such thing\n"
     assert remembered(str(state)) is None
     assert running(state) == {}

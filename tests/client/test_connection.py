@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pliant.client.connection import Connection
-from pliant.client.errors import NoServerError, RequestError, SilentServerError
+from pliant.client.errors import LostServerError, NoServerError, RequestError, SilentServerError
 from pliant.client.waiting import send_job
 
 
@@ -52,6 +52,14 @@ def test_a_server_that_does_not_answer(server: Any) -> None:
     server.answers["ping"] = {"raw": b"no line yet"}
     with Connection(timeout_s=0.1) as link, pytest.raises(NoServerError, match=r"within 0\.1 s"):
         link.request("ping")
+
+
+@pytest.mark.parametrize("raw", [b"no line yet", b"CLOSE"])
+def test_a_read_that_is_not_answered_has_carried_out_nothing(server: Any, raw: bytes) -> None:
+    server.answers["jobs"] = {"raw": raw}
+    with Connection(timeout_s=0.1) as link, pytest.raises(LostServerError) as caught:
+        link.request("jobs")
+    assert "carried out" not in str(caught.value)
 
 
 def test_a_submission_waits_once_for_a_server_that_does_not_answer(server: Any) -> None:

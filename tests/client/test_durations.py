@@ -46,6 +46,15 @@ def test_what_is_no_span(text: str) -> None:
         parse_duration(text)
 
 
+def test_a_span_that_the_server_would_not_take() -> None:
+    with pytest.raises(ValueError, match=r"'99999999999999d' is longer than 3650 days"):
+        parse_duration("99999999999999d")
+    for text in ("3651d", "9999-12-24"):
+        with pytest.raises(ValueError, match="is more than 3650 days from now"):
+            parse_moment(text, NOON)
+    assert parse_duration("3650d") == 3650 * 86400
+
+
 @given(
     days=st.integers(0, 99),
     hours=st.integers(0, 23),

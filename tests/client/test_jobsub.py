@@ -14,6 +14,7 @@ from pliant.client.jobsub import main
 from testkit import fresh_modules, run_python
 
 Capture = pytest.CaptureFixture[str]
+NEXT_YEAR = time.localtime().tm_year + 1
 MakeJob = Callable[..., dict[str, Any]]
 
 
@@ -84,8 +85,8 @@ def test_everything_that_was_said_is_sent(accepting: Any, tmp_path: Path) -> Non
             {"deadline_s": 7200.0, "profit": "9:soft=0"},
         ),
         (
-            ["--deadline", "2999-01-01"],
-            {"deadline_at": time.mktime((2999, 1, 1, 0, 0, 0, 0, 0, -1))},
+            ["--deadline", f"{NEXT_YEAR}-12-31"],
+            {"deadline_at": time.mktime((NEXT_YEAR, 12, 31, 0, 0, 0, 0, 0, -1))},
         ),
     ],
 )
@@ -339,3 +340,12 @@ def test_a_query_submits_nothing(
     assert main(["--query", "--json", "true"]) == code
     found = json.loads(capsys.readouterr().out)
     assert found == {name: value for name, value in full.items() if name != "now"}
+
+
+@pytest.mark.parametrize("option", ["--hold", "--wait", "--parsable"])
+def test_a_query_takes_no_options_of_a_submission(
+    server: Any, capsys: Capture, option: str
+) -> None:
+    assert main(["--query", option, "true"]) == 2
+    assert f"leave out {option}" in capsys.readouterr().err
+    assert not server.requests

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pliant.client import procs
+from pliant.client import procs, teardown
 from pliant.client.cluster import down, up
 from pliant.client.local import LocalCluster
 from pliant.client.shape import Shape, remember
@@ -236,6 +236,24 @@ def test_down_says_what_outlived_that_the_server_had_cancelled_it(
     err = capsys.readouterr().err
     assert "the server cancelled what ran, but processes of 1 job did not go (5), so they" in err
     assert "no server answered" not in err
+
+
+def test_down_says_that_the_disk_is_full(
+    state: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert up(["--nodes", "1", "--detach"]) == 0
+    mark = {"PLIANT_JOB": "5", "PLIANT_TOKEN_FILE": f"{state}/node-n1/spool/w/token"}
+    monkeypatch.setattr(teardown, "_is_full", lambda folder: folder == str(state))
+    monkeypatch.setattr(teardown, "_FULL_DISK_S", 0.1)
+    monkeypatch.setattr(teardown, "_active", lambda _: [5])  # the server can store no end
+    with subprocess.Popen(["sleep", "60"], env={**os.environ, **mark}) as job:
+        wait_until(lambda: "PLIANT_JOB" in procs.environment(job.pid))
+        capsys.readouterr()
+        assert down([]) == 0
+        assert job.wait(30) == -signal.SIGTERM
+    said = capsys.readouterr().err
+    assert f"could not be cancelled (5): the disk of {state} is full" in said
+    assert "did not go" not in said
 
 
 def test_down_leaves_processes_alone_that_only_name_a_daemon(state: Path) -> None:

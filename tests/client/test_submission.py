@@ -104,7 +104,7 @@ def test_what_cannot_be_run(here: Path) -> None:
     (here / "folder").mkdir()
     with pytest.raises(SubmitError, match="is not a file"):
         build_job(["./folder"])
-    with pytest.raises(SubmitError, match="name is empty"):
+    with pytest.raises(UsageError, match="name is empty"):
         build_job([""])
     with pytest.raises(UsageError, match="no program"):
         build_job([])

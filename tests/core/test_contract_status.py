@@ -62,7 +62,9 @@ def test_what_is_refused_says_why_and_brings_nothing() -> None:
     job = rig.core.jobs[JobId(2)]
     assert (job.state, job.reason) == (JobState.REJECTED, "deadline cannot be met")
     assert profit_now(job, rig.now) == 0.0
-    assert lines_of(rig, 2)[-1] == "it brought a profit of 0"
+    told = lines_of(rig, 2)
+    assert told[-1] == "it brought a profit of 0"
+    assert "contract: its deadline was 12 s after its submission; " in told[0]
 
 
 def test_a_job_without_a_contract_has_none_to_show() -> None:

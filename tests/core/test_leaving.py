@@ -41,8 +41,11 @@ def test_leaving_ranks_that_stay_are_killed_at_last_and_their_processors_used() 
     rig = shrunk()
     rig.wait(rig.limits.resize_deadline_s + 0.1)
     assert rig.one(commands.Kill).processors == of([4, 5, 6, 7])
-    rig.exit(1, 4, 5, 6, 7, signal=9)
+    rig.exit(1, 4, 5, signal=9)
+    assert "leaving ranks (n2/0" in rig.job(1).reason
+    rig.exit(1, 6, 7, signal=9)
     assert (rig.state(1), rig.state(2)) == (JobState.RUNNING, JobState.STARTING)
+    assert rig.job(1).reason == "runs on 4 processors"
     rig.wait(100)
     assert not rig.take(commands.Kill)
 

@@ -52,6 +52,7 @@ def test_a_rigid_job_is_ended_at_its_estimate(rig: Rig) -> None:
     assert alive(rig)
     rig.wait(0.01)
     assert rig.job(1).reason.startswith("over its estimate of 50 s: ")
+    assert any(note.kind == "job.timeout" for note in rig.notes)
     assert rig.one(commands.Kill) == commands.Kill(JobId(1), 1, NONE, rig.limits.kill_grace_s)
     rig.exit(1, signal=15)
     assert rig.state(1) is JobState.TIMEOUT

@@ -70,4 +70,4 @@ def test_a_job_that_down_has_ended_without_a_server_says_so(
     ended = cluster.wait_for(job, lambda each: each.final, "the next cluster to know of its end")
     cluster.down()
     assert ended.state == "FAILED"
-    assert ended.reason.startswith("its shim was told to end, as by pliant down where no server")
+    assert ended.reason.startswith("its shim was told to end, as by `pliant down` where no server")

@@ -20,7 +20,7 @@ from testkit import run_python
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"offer_timeout_s": "soon"}, "offer_timeout_s: expected float, got str"),
+        ({"offer_timeout_s": "soon"}, "offer_timeout_s: expected a number of seconds, got str"),
         ({"strategy_options": ["a"]}, "strategy_options: expected object, got array"),
         ({"strategy_options": {"lower": [1]}}, "strategy_options: lower: expected one value"),
         ({"strategy_deadline_s": 0}, "strategy_deadline_s: must be above 0"),

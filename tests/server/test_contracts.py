@@ -42,6 +42,8 @@ def test_a_promise_is_kept_over_a_crash(make_server: Callable[..., Server]) -> N
         assert "worth 80 at present" in told
         told = "\n".join(user.do("why", id=late)["text"])
         assert "deadline cannot be met" in told
+        assert "its deadline was 50 s after its submission" in told
+        assert "what it prints" not in told
 
 
 def test_absolute_deadlines_count_from_the_wall_clock(server: Server) -> None:
