@@ -1,7 +1,8 @@
-"""One job through forty growths and shrinks in a row: right data, and nothing that adds up."""
+"""One job through many growths and shrinks in a row: right data, and nothing that adds up."""
 
 from __future__ import annotations
 
+import os
 from collections import defaultdict
 from dataclasses import dataclass
 
@@ -13,7 +14,8 @@ from testkit.counter import Counter
 
 pytestmark = [pytest.mark.cluster, pytest.mark.mpi, pytest.mark.timeout(300)]
 
-CYCLES = 40
+#: A descriptor or a thread that every cycle leaks shows in far fewer; 40 for a closer look.
+CYCLES = int(os.environ.get("PLIANT_TEST_CYCLES", "22"))
 #: Daemons and ranks have warmed up after this many; caches and pools are filled.
 WARM = 5
 LARGE = (4, 3, 6, 3, 5)
@@ -77,7 +79,7 @@ def names(cluster: Cluster, leaving: list[int]) -> list[str]:
     return list(found)
 
 
-def test_forty_cycles(cluster: Cluster, counter: Counter) -> None:
+def test_many_cycles(cluster: Cluster, counter: Counter) -> None:
     ranks = list(cluster.history(counter.id, "job.started")[0].data["processors"])
     daemons = cluster.daemons()
     assert len(daemons) == 9
