@@ -21,9 +21,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = Parser(
         prog=PROG,
         description="Cancel jobs: waiting ones leave the queue, the processes of others are ended.",
-        epilog="exit codes: 0 all were cancelled, 1 some were not, 2 wrong usage, 3 no server",
+        epilog="exit codes: 0 all were cancelled, 1 some were not (they had ended, or are not "
+        "yours), 2 wrong usage, 3 no server",
     )
-    parser.add_argument("ids", nargs="+", type=job_number, metavar="id", help="a job")
+    parser.add_argument("ids", nargs="+", type=job_number, metavar="id", help="the number of a job")
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args(argv)
     return run_command(PROG, lambda: _cancel(options.ids, options.json))
