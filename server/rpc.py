@@ -45,7 +45,10 @@ OPTIONS = (
     # With it two servers would share a port, and controllers would reach either.
     ("grpc.so_reuseport", 0),
 )
-_MAX_CONNECTIONS = "grpc.max_allowed_incoming_connections"
+MAX_CONNECTIONS_OPTION = "grpc.max_allowed_incoming_connections"
+#: The largest value of that option: gRPC ends the process for a larger one, and at 0 it lets
+#: nobody in.
+_LARGEST_BOUND = (1 << 31) - 2
 STOP_GRACE_S = 0.5
 
 
@@ -90,7 +93,7 @@ class RpcServer:
         self, nodes: NodeService, apps: AppService, addresses: Sequence[Address]
     ) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-        server = grpc.aio.server(options=(*OPTIONS, (_MAX_CONNECTIONS, _most_connections())))
+        server = grpc.aio.server(options=(*OPTIONS, (MAX_CONNECTIONS_OPTION, max_connections())))
         server.add_generic_rpc_handlers(
             (
                 _streams("NodeService", "Connect", nodes.Connect, node_pb2.NodeReport),
@@ -138,14 +141,16 @@ def _streams(
     return grpc.method_handlers_generic_handler(f"pliant.v1.{service}", {method: handler})
 
 
-def _most_connections() -> int:
+def max_connections() -> int:
     """Return how many connections gRPC may have: three quarters of the descriptors of this process.
 
     The others are for users and the database. gRPC closes at once what comes beyond; without this
     bound strangers at a TCP port could take all descriptors.
     """
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    return 0 if limit == resource.RLIM_INFINITY else min(limit * 3 // 4, (1 << 31) - 1)
+    if limit == resource.RLIM_INFINITY:
+        return _LARGEST_BOUND
+    return min(limit * 3 // 4, _LARGEST_BOUND)
 
 
 def _bind_socket(server: grpc.aio.Server, address: UnixAddress) -> int:

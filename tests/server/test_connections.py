@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import resource
 import socket
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
+import grpc
 import pytest
 
 from pliant.protos.address import TcpAddress, parse_address
+from pliant.server.rpc import MAX_CONNECTIONS_OPTION, max_connections
 from serverkit import Server
 
 DESCRIPTORS, CONNECTIONS = 256, 400
@@ -47,3 +51,21 @@ def test_open_connections_of_strangers_leave_the_server_to_its_owner(limited: Se
     limited.controller("n2").welcome().close()
     node.close()
     assert "descriptor" not in limited.log()
+
+
+@pytest.mark.parametrize("limit", [resource.RLIM_INFINITY, (1 << 31) - 1, 1 << 40])
+def test_without_a_limit_of_descriptors_there_is_one_that_grpc_takes(
+    monkeypatch: pytest.MonkeyPatch, limit: int
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (limit, limit))
+    options = ((MAX_CONNECTIONS_OPTION, max_connections()),)
+
+    async def connect() -> None:
+        server = grpc.aio.server(options=options)
+        port = server.add_insecure_port("127.0.0.1:0")
+        await server.start()
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+            await asyncio.wait_for(channel.channel_ready(), 30)
+        await server.stop(0)
+
+    asyncio.run(connect())
