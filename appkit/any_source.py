@@ -12,7 +12,7 @@ it, which has the same effect. A nonblocking receive cannot wait, so it raises a
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from mpi4py import MPI
@@ -41,6 +41,7 @@ def replacements() -> dict[str, Callable[..., Any]]:
         "Recv": _receive,
         "recv": _receive_object,
         "Sendrecv": _send_receive,
+        "sendrecv": _send_receive_object,
     }
     if has_no_shared_memory():
         # The position of the source in the arguments, after the communicator.
@@ -85,9 +86,7 @@ def _send_receive(
     *positional: Any,
     **named: Any,
 ) -> None:
-    receive: dict[str, Any] = {"recvbuf": None, "source": MPI.ANY_SOURCE}
-    receive |= {"recvtag": MPI.ANY_TAG, "status": None}
-    receive |= dict(zip(receive, positional, strict=False)) | named
+    receive = _receive_arguments(positional, named)
     if receive["source"] != MPI.ANY_SOURCE:
         original(comm, sendbuf, dest, sendtag, *positional, **named)
         return
@@ -95,6 +94,28 @@ def _send_receive(
     message = comm.Mprobe(MPI.ANY_SOURCE, receive["recvtag"])
     message.Recv(receive["recvbuf"], receive["status"])
     request.Wait()
+
+
+def _send_receive_object(
+    original: Callable[..., Any],
+    comm: MPI.Comm,
+    sendobj: Any,
+    dest: int,
+    sendtag: int = 0,
+    *positional: Any,
+    **named: Any,
+) -> Any:
+    receive = _receive_arguments(positional, named)
+    if receive["source"] == MPI.ANY_SOURCE:
+        receive["recvbuf"] = None  # as in `_receive_object`
+    return original(comm, sendobj, dest, sendtag, **receive)
+
+
+def _receive_arguments(positional: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the receive's arguments of a method that also sends, by name."""
+    receive: dict[str, Any] = {"recvbuf": None, "source": MPI.ANY_SOURCE}
+    receive |= {"recvtag": MPI.ANY_TAG, "status": None}
+    return {**receive, **dict(zip(receive, positional, strict=False)), **named}
 
 
 def _refusing(name: str, position: int) -> Callable[..., Any]:

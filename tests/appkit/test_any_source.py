@@ -59,6 +59,13 @@ for named in ({}, {"source": before}, {"buf": bytearray(1000)}):
     assert comm.recv(**named) == "text"
     request.wait()
 assert comm.sendrecv(comm.rank, after) == before
+for arguments in ((bytearray(1000), MPI.ANY_SOURCE, 3), (bytearray(1000), before, 3)):
+    request = comm.isend("first", after, 3)
+    let_it_arrive()
+    assert comm.sendrecv("second", after, 4, *arguments, status) == "first"
+    assert (status.source, status.tag) == (before, 3)
+    assert comm.recv(source=before, tag=4) == "second"
+    request.wait()
 
 refused = []
 for text, start in {
