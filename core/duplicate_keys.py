@@ -5,18 +5,23 @@ from __future__ import annotations
 from typing import Any
 
 
-def find_duplicate_key(node: Any) -> str:
+def find_duplicate_key(root: Any) -> str:
     """Return the first key that stands twice in one mapping, with its lines; empty if none does.
 
     Args:
-        node: the root that ``yaml.compose`` returns, without aliases; None for an empty document.
+        root: what ``yaml.compose`` returns; None for an empty document.
     """
-    if not isinstance(getattr(node, "value", None), list):
-        return ""  # nothing, or a scalar
+    return _find(root, set())
+
+
+def _find(node: Any, seen: set[int]) -> str:
+    if not isinstance(getattr(node, "value", None), list) or id(node) in seen:
+        return ""  # nothing, a scalar, or a node that an alias names again
+    seen.add(id(node))
     lines: dict[tuple[str, str], int] = {}
     for item in node.value:
-        if not isinstance(item, tuple):  # of a sequence
-            if text := find_duplicate_key(item):
+        if not isinstance(item, tuple):  # an item of a sequence
+            if text := _find(item, seen):
                 return text
             continue
         key, value = item
@@ -25,6 +30,6 @@ def find_duplicate_key(node: Any) -> str:
             if name in lines:
                 return f"line {line}: the key {key.value} stands in line {lines[name]} already"
             lines[name] = line
-        if text := find_duplicate_key(value):
+        if text := _find(value, seen):
             return text
     return ""

@@ -116,6 +116,18 @@ def test_errors_say_where(tmp_path: Path, old: str, new: str, message: str) -> N
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a: &a [*a]\n",
+        "a0: &a0 [1]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]\n" for n in range(1, 41)),
+    ],
+)
+def test_aliases_in_a_definition_are_looked_at_once(tmp_path: Path, text: str) -> None:
+    with pytest.raises(ExperimentError, match="not known here"):
+        read_experiment(small(tmp_path, text))
+
+
 def test_an_unknown_experiment_names_the_known_ones(tmp_path: Path) -> None:
     with pytest.raises(ExperimentError, match=r"no experiment 'x'; there are: .*kumar-4\.2"):
         find_experiment("x")
