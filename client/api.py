@@ -174,7 +174,7 @@ class Client:
                 checkpoint), ``when_cut_off`` (``keep`` or ``stop-after=30s``),
                 ``time_limit_s`` and ``estimate_s``, both in seconds, ``speedup``, ``grow_if``
                 (``gain`` or ``always``), ``priority`` (a whole number),
-                (``gain`` or ``always``), ``resources`` (such as ``["matlab=1/proc"]``),
+                ``resources`` (such as ``["matlab=1/proc"]``),
                 ``deadline_s`` (seconds from now) or ``deadline_at`` (seconds since the epoch),
                 ``profit`` (a number, or a profit function such as
                 ``"1000:soft=0.25:penalty=50"``).

@@ -25,6 +25,12 @@ def claimed(job: Job) -> int:
     return count(job.held | job.earmark)
 
 
+def usage(job: Job) -> dict[str, int]:
+    """Return how much of each named resource a job uses."""
+    processors = claimed(job)
+    return {need.name: need.on(processors) for need in job.spec.resources}
+
+
 def free(state: State) -> dict[str, int]:
     """Return how much of each resource is not in use; below 0 if the cluster has less than it had.
 
@@ -32,8 +38,8 @@ def free(state: State) -> dict[str, int]:
     """
     left = dict(state.resources)
     for job in state.needing.values():
-        for need in job.spec.resources:
-            left[need.name] = left.get(need.name, 0) - need.on(claimed(job))
+        for name, amount in usage(job).items():
+            left[name] = left.get(name, 0) - amount
     return left
 
 
@@ -104,8 +110,14 @@ def _most(job: Job, left: dict[str, int]) -> int:
 
 
 def _never(state: State, job: Job) -> bool:
-    """Whether the cluster has less than a job needs, since its configuration was changed."""
-    return bool(impossible(job.spec.resources, job.sizes.lo, state.resources))
+    """Whether the cluster cannot start a job as it is: nothing is kept for such a job.
+
+    Its configuration may have been changed, or nodes were drained or removed since the submission.
+    """
+    least = job.sizes.lo
+    return least > state.ledger.capacity[1] or bool(
+        impossible(job.spec.resources, least, state.resources)
+    )
 
 
 def _short_of(job: Job, left: dict[str, int]) -> list[str]:

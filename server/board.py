@@ -14,13 +14,12 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pliant.core import contract_status
+from pliant.core import contract_status, gate
 from pliant.core.cut_off import when_cut_off
 from pliant.core.ids import JobId, NodeName
 from pliant.core.jobs import Job
 from pliant.core.nodes import Node
 from pliant.core.processors import ProcessorMap, block, count
-from pliant.core.resources import Need
 from pliant.server.node_board import NodeBoard
 from pliant.server.nodemap import Host, NodeMap
 from pliant.server.program import Summary
@@ -44,7 +43,8 @@ class JobEntry:
     held: ProcessorMap
     final: bool
     end: float | None
-    needs: tuple[Need, ...] = ()
+    #: How much of each named resource it uses.
+    uses: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,10 +228,9 @@ class Board:
         """Named resources as the users' socket shows them: how much there is, and is in use."""
         used: Counter[str] = Counter()
         with self._lock:
-            entries = [entry for entry in self._open.values() if entry.needs]
+            entries = [entry for entry in self._open.values() if entry.uses]
         for entry in entries:
-            for need in entry.needs:
-                used[need.name] += need.on(count(entry.held))
+            used.update(entry.uses)
         return {
             name: {"total": total, "used": used[name], "free": max(0, total - used[name])}
             for name, total in self.resources.items()
@@ -254,8 +253,8 @@ class Board:
         summary = self._summaries.get(job.id) or Summary("", "", "")
         nodes = self._where(job)
         info = _info(job, summary, nodes)
-        spec = job.spec
-        return JobEntry(info, spec.uid, job.run, job.held, job.final, job.end, spec.resources)
+        uses = gate.usage(job)
+        return JobEntry(info, job.spec.uid, job.run, job.held, job.final, job.end, uses)
 
 
 def _info(job: Job, summary: Summary, nodes: list[NodeName]) -> Info:

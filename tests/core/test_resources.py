@@ -69,6 +69,18 @@ def test_why_a_job_waits_is_told_and_who_is_next_gets_it() -> None:
     assert rig.state(3) is JobState.PENDING
 
 
+def test_nothing_is_kept_for_a_job_that_the_machine_has_become_too_small_for() -> None:
+    rig = Rig({"n1": 8, "n2": 8}, "fcfs+easy", resources={"lic": 3})
+    rig.run(9, "16")
+    rig.submit(1, "12", resources=["lic=3"])
+    rig.do(events.NodeDrained(NodeName("n2")))
+    rig.exit(9)
+    rig.submit(2, "1", resources=["lic=1"])
+    rig.submit(3, "1", resources=["lic=1"])
+    states = [rig.state(n) for n in (1, 2, 3)]
+    assert states == [JobState.PENDING, JobState.STARTING, JobState.STARTING]
+
+
 def test_two_jobs_of_one_plan_do_not_get_the_same() -> None:
     rig = Rig({"n1": 4}, "fcfs", resources={"lic": 1})
     rig.submit(1, "4")

@@ -96,6 +96,8 @@ def test_use_of_named_resources_follows_from_what_jobs_hold() -> None:
     spec = JobSpec(JobId(1), "job", "ann", JobType.MPI, Sizes((2,)), 0.0, resources=needs)
     board.put_jobs([Job(spec, JobState.PENDING)])
     assert board.resource_use()["lic"] == {"total": 8, "used": 0, "free": 8}
+    board.put_jobs([Job(spec, JobState.PENDING, earmark=of([0, 1]))])
+    assert board.resource_use()["lic"]["free"] == 4, "promised to a job, so that no other gets it"
     board.put_jobs([Job(spec, JobState.RUNNING, ranks=(0, 1), held=of([0, 1, 2]))])
     assert board.resource_use() == {
         "lic": {"total": 8, "used": 6, "free": 2},
