@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from pliant.core.ids import ResizeId
+from pliant.core.ids import JobId, ResizeId
 
 
 class SaveStage(StrEnum):
@@ -69,6 +69,8 @@ class Saving:
     reason: str = ""
     #: Whether the job waits in the queue again once it is saved and gone; not saved, it goes on.
     returns: bool = False
+    #: The waiting job that is to have the processors; None: none in particular.
+    serves: JobId | None = None
 
 
 class Checkpoint(NamedTuple):

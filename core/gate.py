@@ -7,6 +7,8 @@ two jobs of one plan may need the same.
 
 Resources are given in order of arrival: what the first waiting job lacks is given neither to a
 later one nor to a running job that could grow by it. Else a job that needs many would never start.
+Resources are also kept for a waiting job for which running jobs are being suspended. Else these
+jobs would leave for nothing.
 """
 
 from sys import maxsize
@@ -47,21 +49,24 @@ def limits(state: State) -> dict[JobId, int]:
     """Return how many processors each job that needs resources may have now; 0: it has to wait."""
     if not state.needing:
         return {}
-    left = free(state)
+    left, served = free(state), _served(state)
+    rest = _without(left, served)
     by_arrival = sorted(state.needing.values(), key=lambda job: (job.spec.submit, job.id))
     awaited: set[str] = set()
     found: dict[JobId, int] = {}
     for job in by_arrival:
-        if _waits(job):
-            most = _most(job, left)
+        if job.id in served:
+            found[job.id] = _most(job, left)
+        elif _waits(job):
+            most = _most(job, rest)
             if most < job.sizes.lo and not _never(state, job):
-                awaited.update(_short_of(job, left))
+                awaited.update(_short_of(job, rest))
             if awaited.intersection(need.name for need in job.spec.resources):
                 most = 0
             found[job.id] = most
     for job in by_arrival:
         if job.state in ACTIVE_STATES:
-            there = {name: 0 if name in awaited else amount for name, amount in left.items()}
+            there = {name: 0 if name in awaited else amount for name, amount in rest.items()}
             found[job.id] = _most(job, there)
     return found
 
@@ -70,7 +75,9 @@ def lacking(state: State, job: Job, processors: int) -> str:
     """Return the resource that a job lacks to have so many processors; empty: none."""
     if not job.spec.resources:
         return ""
-    left, has = free(state), claimed(job)
+    left, has, served = free(state), claimed(job), _served(state)
+    if job.id not in served:
+        left = _without(left, served)
     for need in job.spec.resources:
         if need.on(processors) - need.on(has) > max(0, left.get(need.name, 0)):
             return need.name
@@ -90,6 +97,23 @@ def reasons(state: State) -> dict[JobId, WaitReason]:
         values = (("name", need.name), ("amount", need.on(job.sizes.lo)))
         found[number] = WaitReason(WaitCode.RESOURCE, values)
     return found
+
+
+def _served(state: State) -> dict[JobId, Job]:
+    """Return the waiting jobs for which running jobs are being suspended."""
+    savings = (job.saving for job in state.active.values() if job.is_leaving)
+    numbers = {saving.serves for saving in savings if saving is not None}
+    waiting = {number: state.waiting.get(number) for number in numbers if number is not None}
+    return {number: job for number, job in waiting.items() if job is not None and _waits(job)}
+
+
+def _without(left: dict[str, int], served: dict[JobId, Job]) -> dict[str, int]:
+    """Return what is left for others if these jobs have what their smallest sizes need."""
+    rest = dict(left)
+    for job in served.values():
+        for need in job.spec.resources:
+            rest[need.name] = rest.get(need.name, 0) - need.on(job.sizes.lo)
+    return rest
 
 
 def _waits(job: Job) -> bool:

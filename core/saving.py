@@ -26,6 +26,7 @@ def order(
     by_strategy: bool = False,
     requeues: bool = False,
     returns: bool = False,
+    serves: JobId | None = None,
 ) -> None:
     """Have a running job save itself at its next safe point and leave.
 
@@ -36,12 +37,21 @@ def order(
         by_strategy: a strategy wants it, which may then start the job again.
         requeues: the job is queued again, whatever becomes of the save.
         returns: the job is queued again once it is saved and gone.
+        serves: the waiting job that is to have the processors.
     """
     number = ResizeId(state.next_resize)
     state.next_resize += 1
     due = state.now + state.limits.safe_point_timeout_s
     job.saving = Saving(
-        number, SaveStage.ORDERED, state.now, cause, due, by_strategy, requeues, returns=returns
+        number,
+        SaveStage.ORDERED,
+        state.now,
+        cause,
+        due,
+        by_strategy,
+        requeues,
+        returns=returns,
+        serves=serves,
     )
     state.step(job, JobState.ADAPTING, f"is suspended ({cause}): saves at its next safe point")
     state.note("suspend.ordered", f"to be suspended ({cause})", job, suspension=number)

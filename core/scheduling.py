@@ -245,6 +245,8 @@ class Suspension:
     reason: str = ""
     #: Whether it waits in the queue again as soon as it is gone.
     requeue: bool = False
+    #: The waiting job that is to have the processors; its named resources are kept for it.
+    for_job: JobId | None = None
 
 
 @quick

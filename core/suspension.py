@@ -56,7 +56,7 @@ def planned(state: State, wish: Suspension) -> None:
         state.note(PLAN_REFUSED, f"{state.strategy}: suspension of job {wish.job}: {reason}")
         return
     cause = wish.reason or state.strategy
-    saving.order(state, job, cause, by_strategy=True, returns=wish.requeue)
+    saving.order(state, job, cause, by_strategy=True, returns=wish.requeue, serves=wish.for_job)
 
 
 def _why_not(job: Job) -> str:

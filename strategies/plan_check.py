@@ -42,6 +42,7 @@ _FIELDS: Mapping[str, tuple[type, ...]] = {
     "processors": (int,),
     "mandatory": (bool,),
     "requeue": (bool,),
+    "for_job": (int, type(None)),
     "reason": (str,),
     "start": (int, float, type(None)),
 }

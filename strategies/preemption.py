@@ -113,5 +113,7 @@ def _with(view: View, job: WaitingJob, victims: Sequence[RunningJob]) -> Preempt
         replace(each, leaving=True, suspendable=False) if each.id in gone else each
         for each in view.running
     )
-    suspends = tuple(Suspension(each.id, f"for job {job.id}", requeue=True) for each in victims)
+    suspends = tuple(
+        Suspension(each.id, f"for job {job.id}", requeue=True, for_job=job.id) for each in victims
+    )
     return Preempted(replace(view, running=running), suspends, suffices=True)

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from pliant.core import events
+from pliant.core.checkpoints import SaveWord
 from pliant.core.ids import JobId, NodeName
 from pliant.core.jobs import ResizeStage
 from pliant.core.lifecycle import JobState
@@ -79,6 +80,27 @@ def test_nothing_is_kept_for_a_job_that_the_machine_has_become_too_small_for() -
     rig.submit(3, "1", resources=["lic=1"])
     states = [rig.state(n) for n in (1, 2, 3)]
     assert states == [JobState.PENDING, JobState.STARTING, JobState.STARTING]
+
+
+def test_it_is_kept_for_the_job_for_which_others_are_suspended() -> None:
+    rig = Rig({"n1": 8}, "priority+easy+preempt", resources={"lic": 2})
+    rig.run(1, "6")
+    rig.run(9, "1", priority=9)
+    rig.wait(60.0)
+    rig.submit(2, "6", priority=5, estimate_s=50.0, resources=["lic=2"])
+    rig.submit(3, "1", resources=["lic=1"])
+    rig.submit(4, "1", estimate_s=1.0)
+    states = [rig.state(n) for n in (1, 2, 3, 4)]
+    assert states == [JobState.ADAPTING, *[JobState.PENDING] * 2, JobState.STARTING]
+    rig.restart()
+    rig.register(1)
+    saving = rig.job(1).saving
+    assert saving is not None
+    rig.do(events.NodeRegistered(NodeName("n1"), 8))
+    rig.do(events.SaveReported(JobId(1), 1, saving.number, SaveWord.SAVED, iteration=1))
+    assert rig.state(3) is JobState.PENDING
+    rig.exit(1)
+    assert (rig.state(2), rig.state(3)) == (JobState.STARTING, JobState.PENDING)
 
 
 def test_two_jobs_of_one_plan_do_not_get_the_same() -> None:

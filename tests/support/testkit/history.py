@@ -33,7 +33,7 @@ class History(RuleBasedStateMachine):
     world: World
 
     @initialize(
-        strategy=st.sampled_from(["equipartition", "fcfs", "easy-min"]),
+        strategy=st.sampled_from(["equipartition", "fcfs", "easy-min", "priority+easy+preempt"]),
         policy=st.builds(
             NegotiationPolicy,
             rounds=st.integers(1, 3),
@@ -66,6 +66,7 @@ class History(RuleBasedStateMachine):
         requeue=st.sampled_from([None, None, True, False]),
         stop_after=st.sampled_from([None, 20.0]),
         resources=st.sampled_from([(), (), (), ("lic=3",), ("lic=1/proc",), ("tok=1", "lic=1")]),
+        priority=st.sampled_from([0, 0, 3]),
     )
     def submit(
         self,
@@ -75,7 +76,9 @@ class History(RuleBasedStateMachine):
         limit: float | None,
         requeue: bool | None,
         stop_after: float | None,
+        *,
         resources: tuple[str, ...] = (),
+        priority: int = 0,
     ) -> None:
         self.number += 1
         held = held and self.number % 3 == 0
@@ -87,6 +90,7 @@ class History(RuleBasedStateMachine):
             requeue=requeue,
             stop_after_s=stop_after,
             resources=resources,
+            priority=priority,
         )
         self.obey(program)
 
@@ -111,6 +115,11 @@ class History(RuleBasedStateMachine):
     )
     def user(self, pick: int, what: type) -> None:
         self.rig.do(what(JobId(pick % self.number + 1)))
+        self.world.obey()
+
+    @rule(pick=PICK, priority=st.sampled_from([-3, 0, 5]))
+    def change_priority(self, pick: int, priority: int) -> None:
+        self.rig.do(events.PriorityChanged(JobId(pick % self.number + 1), priority))
         self.world.obey()
 
     @rule(pick=PICK, size=st.integers(0, 9))
