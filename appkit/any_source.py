@@ -1,4 +1,4 @@
-"""Receives from any source over the transport ucx: by way of a probe, or an error.
+"""Receive from any source over the transport ucx: probe first, or raise an error.
 
 MPICH 5.0.2 posts a receive from any source twice, with the transport and with its shared memory.
 If ucx already has the message, the transport's half completes at once and MPICH never completes the

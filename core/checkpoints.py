@@ -67,7 +67,7 @@ class Saving:
     begun: float | None = None
     #: Why it was taken back.
     reason: str = ""
-    #: Whether the job waits in the queue again once it is saved and gone; not saved, it goes on.
+    #: Whether the job is queued again once its processes are gone; if the save fails, it runs on.
     returns: bool = False
     #: The waiting job that is to have the processors; None: none in particular.
     serves: JobId | None = None

@@ -52,7 +52,7 @@ def read(job: Job, resize: Resize, template: Template, now: float) -> Wish:
     most = _most_change(job, template)
     item = _processors(template)
     if item is None and most < maxsize:
-        # It says only how much of a resource would do: any size that needs no more of it.
+        # It limits only a resource, so any size that needs no more of that is acceptable.
         item = Item("processors", 0, Direction.RECEIVE, resize.price, sizes=str(job.sizes))
     if item is None:
         raise UnusableCounterError("it names no processors")

@@ -36,7 +36,7 @@ def usage(job: Job) -> dict[str, int]:
 def free(state: State) -> dict[str, int]:
     """Return how much of each resource is not in use; below 0 if the cluster has less than it had.
 
-    Newcomers that were offered and processes that are still ending count as users.
+    Processors that are offered for a growth, and those of processes that are still ending, count.
     """
     left = dict(state.resources)
     for job in state.needing.values():

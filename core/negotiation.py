@@ -111,7 +111,7 @@ class Direction(StrEnum):
     RECEIVE = "receive"
 
 
-#: What the kind of an item begins with that is about a named resource.
+#: The prefix of ``Item.kind`` in items about named resources.
 RESOURCE_KIND = "resource:"
 
 

@@ -46,7 +46,7 @@ def parse_needs(texts: Iterable[str]) -> tuple[Need, ...]:
     for text in texts:
         match = _NEED.fullmatch(text)
         if match is None or not 1 <= int(match[2]) <= LARGEST:
-            raise ValueError(f"{text[:80]!r} is no need for a resource; {FORMS}")
+            raise ValueError(f"{text[:80]!r} is not a resource with an amount; {FORMS}")
         need = Need(match[1], int(match[2]), match[3] is not None)
         if need.name in needs:
             raise ValueError(f"{need.name} is named twice; add the amounts")

@@ -32,7 +32,7 @@ class WaitCode(StrEnum):
     UNSETTLED = "unsettled"
     #: It is accepted, and starts at the end of the lookahead ``job``.
     LOOKAHEAD = "lookahead"
-    #: Jobs below it that are being suspended, or that end, to give it their processors.
+    #: It gets its processors from jobs that are being suspended for it, or that are ending.
     SUSPENDING = "suspending"
     #: Too little of a named resource (``name``) is free, or earlier jobs wait for it: ``amount``.
     RESOURCE = "resource"
@@ -74,7 +74,7 @@ _SENTENCES = {
     WaitCode.PROFIT: "waits until it costs no other job's profit",
     WaitCode.UNSETTLED: "waits for others to start or to change size ({why} now)",
     WaitCode.LOOKAHEAD: "accepted; starts when job {job} ends",
-    WaitCode.SUSPENDING: "needs at least {needed}, which jobs that are leaving give back",
+    WaitCode.SUSPENDING: "needs at least {needed}; jobs that are leaving free enough for it",
     WaitCode.RESOURCE: "waits for {amount} of resource {name}",
 }
 #: Parameters without which a sentence cannot be made.

@@ -402,8 +402,8 @@ def _keep(spool: Spool, identity: procfs.Identity) -> None:
 def _of_open_node(spool: Spool, node: int) -> Spool:
     """Return the folder of a world by way of the open folder of its node.
 
-    The state folder may be moved while ranks run. Ends that were noted under its old path would be
-    lost if no controller is connected when the last rank ends: the next controller would report
+    The state folder may be moved while ranks run. With its old path the shim could no longer note
+    how ranks end. If no controller is connected then, the next one would find no notes and report
     that the shim was killed.
     """
     state = spool.directory.parent.parent

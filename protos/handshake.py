@@ -55,7 +55,7 @@ class ClientHandshake:
     def __init__(self, key: bytes, subject: str) -> None:
         self._key, self._subject = key, subject
         self._nonce = secrets.token_bytes(NONCE_BYTES)
-        #: Known to both sides and to nobody else, new for each stream; empty before `proof`.
+        #: A key that only the two sides can compute, new for each stream; empty before `proof`.
         self.session_key = b""
 
     @property
@@ -97,7 +97,7 @@ class ServerHandshake:
 
     @property
     def session_key(self) -> bytes:
-        """What both sides know and nobody else does, new for each stream."""
+        """Return the key that only the two sides can compute, new for each stream."""
         return _sign(self.key, "session", self.subject, self.client_nonce, self.nonce)
 
     def verifies(self, proof: bytes) -> bool:

@@ -144,8 +144,8 @@ def _streams(
 def max_connections() -> int:
     """Return how many connections gRPC may have: three quarters of the descriptors of this process.
 
-    The others are for users and the database. gRPC closes at once what comes beyond; without this
-    bound strangers at a TCP port could take all descriptors.
+    The others are for users and the database. gRPC closes further connections at once. Without
+    this bound, strangers could take all descriptors through a TCP port.
     """
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if limit == resource.RLIM_INFINITY:

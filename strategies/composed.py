@@ -22,7 +22,7 @@ from pliant.strategies.profile import Profile, releases
 
 #: Why everybody but the first waits.
 BEHIND = WaitReason(WaitCode.QUEUE)
-#: Why the first one waits for which others are suspended.
+#: Why the first one waits if jobs are suspended for it.
 SUSPENDING = WaitReason(WaitCode.SUSPENDING)
 
 
@@ -67,7 +67,7 @@ class Composed(Strategy):
         self._preemption = preemption
 
     def allocate_processors(self, view: View) -> Plan:
-        """Order the queue, suspend, walk it, place who starts; then the resize policy."""
+        """Order the queue, suspend jobs, walk the queue, place starts; then the resize policy."""
         memory, policy = self._policy(view)
         queue = in_order(policy, view.waiting)
         preempted = Preempted(view)
@@ -101,7 +101,7 @@ class Composed(Strategy):
 
         Every waiting job is planned in order, the one in question at its place. Under EASY others
         may still go ahead of it, so this is no promise; under dynp it holds until the policy
-        changes. That running jobs may be suspended for it is not counted on.
+        changes. Suspensions of running jobs are not considered.
         """
         if job.sizes.lo > view.total:
             return Availability(False, None, 0, too_wide(job, view.total))

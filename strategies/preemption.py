@@ -1,21 +1,20 @@
-"""Suspend running jobs for a waiting one of higher priority: who, when, and for whom.
+"""Suspend running jobs for a waiting job of higher priority.
 
 The first job of the queue that does not fit (after those before it have started) may have running
 jobs suspended. They save a checkpoint at their next safe point, give all their processors back and
 wait in the queue again. The rules:
 
-- Only jobs of strictly lower priority, so a job that was suspended never has the one suspended
-  that took its place, and equal jobs never take turns.
+- Only jobs of strictly lower priority are suspended. So two jobs never suspend each other in turn.
 - Only jobs that can save a checkpoint now (``RunningJob.suspendable``). Others would lose their
   work.
-- None that has run for less than ``min_run_s`` since its (last) start. Saving, leaving and starting
+- Only jobs that have run for ``min_run_s`` since their last start. Saving, leaving and starting
   again cost time: without a minimum a stream of urgent jobs could keep others from any progress.
-- Nobody, unless it certainly lets the waiting job start: what is free, what leaving jobs give back
-  and what is asked for must suffice for its smallest size. Until it has started, nobody behind it
-  gets these processors, because backfilling counts leaving jobs as ended (``profile.releases``).
-- The lowest priority first; among equals the latest started, which has the least time in its
-  present run and, first come first served, the weakest claim. Then whoever is not needed for the
-  sum is spared, the highest priority first.
+- Jobs are suspended only if the waiting job can certainly start then: the free processors and those
+  of leaving and suspended jobs must suffice for its smallest size. Jobs behind it do not get these
+  processors, because backfilling counts leaving jobs as ended (``profile.releases``).
+- The lowest priority goes first. Among equals it is the job that started latest, because it has
+  the least time in its present run. Jobs without which the others suffice are then left out, the
+  highest priority first.
 """
 
 import math
@@ -30,12 +29,12 @@ from pliant.strategies.placing import usable
 
 @dataclass(frozen=True, slots=True)
 class Preempted:
-    """Who is suspended, and what the queue is planned with then."""
+    """The jobs to suspend, and the view with which the queue is planned then."""
 
     #: The view in which the jobs to be suspended are leaving.
     view: View
     suspends: tuple[Suspension, ...] = ()
-    #: When jobs that would suffice have run long enough; None: nobody waits for that.
+    #: When the next of the jobs that would suffice has run long enough; None: not waited for.
     wake_at: float | None = None
     #: Whether the first job that does not fit gets what it needs from jobs that are leaving.
     suffices: bool = False
@@ -46,7 +45,7 @@ class Preemption:
     """The rule.
 
     Raises:
-        ValueError: the time is below 0, or infinite: nobody could be woken then.
+        ValueError: the time is below 0 or infinite; no timer can be set for an infinite one.
     """
 
     #: A job that has run for less, in seconds since its last start, is not suspended.

@@ -17,9 +17,9 @@ Release = tuple[float, int]
 def releases(view: View) -> list[Release]:
     """What the running jobs will give back, by time.
 
-    An overdue job counts as ending now, a job that is leaving as having ended before: its
-    processors are on their way, and no estimate says that an overdue job ends at all. Processors of
-    nodes that are not usable never come back, nor do those of jobs without an estimate.
+    An overdue job counts as ending now. A leaving job counts as ended just before, because its
+    processors certainly become free, and an overdue job may run on. Processors of nodes that are
+    not usable never come back, nor do those of jobs without an estimate.
     """
     good, now = usable(view.nodes), view.now
     result = []
@@ -42,8 +42,8 @@ class Profile:
         """Start with what is free now; ``coming`` is in order of time.
 
         What comes free now, but is not free yet (an overdue job's), comes an instant later: nobody
-        can start on it in this pass. It comes after what jobs give that are leaving, so that a job
-        that waits for these is not planned on what may not come.
+        can start on it in this pass. What leaving jobs free comes first, so that a job that waits
+        for it is not planned on processors of overdue jobs.
         """
         self._times = [now]
         self._free = [free]

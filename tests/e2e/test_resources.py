@@ -79,7 +79,7 @@ def test_a_job_gets_what_others_leave_and_says_how_much_it_takes(
         (["--resource", "gpu=1"], "the cluster has no resource 'gpu' (it has lic)"),
         (["--resource", "lic=5"], "can never be satisfied, the cluster has 4; ask for at most 4"),
         (["-n", "3-8", "--resource", "lic=2/proc"], "6 on 3 processors can never be satisfied"),
-        (["--resource", "lic"], "'lic' is no need for a resource; write NAME=AMOUNT"),
+        (["--resource", "lic"], "'lic' is not a resource with an amount; write NAME=AMOUNT"),
     ],
 )
 def test_what_can_never_be_had_is_refused(words: list[str], told: str) -> None:

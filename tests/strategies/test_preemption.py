@@ -124,7 +124,7 @@ def test_while_they_leave_nobody_else_is_suspended_or_let_in_front(name: str) ->
     view = make_view(8, queue, (gone, overdue))
     plan = plan_of(view, name)
     assert (suspended(plan), plan.starts) == ([], ())
-    assert "give back" in told(plan, view)[8]
+    assert "jobs that are leaving" in told(plan, view)[8]
 
 
 @pytest.mark.parametrize(("name", "starts"), [(NAMES[0], []), (NAMES[1], [9]), (NAMES[2], [9])])
