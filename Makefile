@@ -5,6 +5,8 @@ BIN := .venv/bin
 RUNTIME := .venv/.installed-runtime
 DEVELOP := .venv/.installed-develop
 WORKERS ?= 2
+# System tests wait for daemons during much of their time.
+SYSTEM_WORKERS ?= 3
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -45,7 +47,7 @@ unit: check
 
 system: unit
 	PYTHONPATH=tests/support $(BIN)/python -m rerun_failed \
-		-n $(WORKERS) --dist worksteal -m "(mpi or cluster) and not faults"
+		-n $(SYSTEM_WORKERS) --dist worksteal -m "(mpi or cluster) and not faults"
 
 # What is in .faults.jsonl is done: remove it to begin anew.
 faults: check ## Every fault in every step of a resize; makes the table of docs/faults.md
