@@ -122,7 +122,7 @@ def test_files_that_the_page_names_are_there() -> None:
     page = STRATEGIES.read_text()
     named = re.findall(r"`(?:core|strategies|tests)/\w+\.py`", page)
     assert [name for name in named if not (ROOT / name.strip("`")).exists()] == []
-    links = re.findall(r"\]\(([^)]+)\)", page)
+    links = re.findall(r"\]\(([^)#]+)", page)
     assert [link for link in links if not (ROOT / "docs" / link).exists()] == []
 
 
