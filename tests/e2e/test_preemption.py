@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import yaml
 
 from pliant.client.api import Job
-from testkit import ROOT, run_python
+from testkit import run_python
 from testkit.afterwards import idle
+from testkit.applications import checksum, settings_file
 from testkit.cluster import Cluster
 
 from .shared import running_cluster
@@ -35,20 +35,13 @@ def cluster(shared: Cluster) -> Iterator[Cluster]:
     idle(shared)
 
 
-def settings(folder: Path, pause_s: float) -> str:
-    values = yaml.safe_load((ROOT / "examples" / "heat.yaml").read_text())
-    path = folder / f"heat-{pause_s}.yaml"
-    path.write_text(yaml.safe_dump({**values, **HEAT, "pause_s": pause_s}))
-    return str(path)
-
-
-def checksum(text: str) -> str:
-    (line,) = [line for line in text.splitlines() if line.startswith("checksum ")]
-    return line
-
-
 def heat(cluster: Cluster, folder: Path, name: str, pause_s: float, priority: int) -> int:
-    argv = (sys.executable, "-m", "pliant.examples.heat", settings(folder, pause_s))
+    argv = (
+        sys.executable,
+        "-m",
+        "pliant.examples.heat",
+        settings_file("heat", folder, **HEAT, pause_s=pause_s),
+    )
     out = str(folder / name)
     return cluster.client.submit(*argv, sizes=str(ALL), stdout=out, priority=priority)
 
@@ -66,7 +59,11 @@ def low_job(cluster: Cluster, folder: Path) -> int:
 
 def check_results(cluster: Cluster, folder: Path, low: int, high: int) -> None:
     """Both have the result of an undisturbed run, and the low one went on from its checkpoint."""
-    alone = checksum(run_python("-m", "pliant.examples.heat", settings(folder, 0.0)).stdout)
+    alone = checksum(
+        run_python(
+            "-m", "pliant.examples.heat", settings_file("heat", folder, **HEAT, pause_s=0.0)
+        ).stdout
+    )
     assert cluster.client.wait(high).state == "COMPLETED"
     first, second = cluster.client.wait(high), cluster.client.wait(low)
     assert (second.state, second.exit_code, second.run) == ("COMPLETED", 0, 2)

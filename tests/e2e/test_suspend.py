@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import yaml
 
 from pliant.client.api import Job
 from pliant.client.errors import RequestError
-from testkit import ROOT, run_python, wait_until
+from testkit import run_python, wait_until
 from testkit.afterwards import idle
+from testkit.applications import checksum, settings_file
 from testkit.cluster import Cluster
 
 from .shared import running_cluster
@@ -36,18 +36,6 @@ def cluster(shared: Cluster) -> Iterator[Cluster]:
     idle(shared)
 
 
-def settings(folder: Path, pause_s: float) -> str:
-    values = yaml.safe_load((ROOT / "examples" / "heat.yaml").read_text())
-    path = folder / f"heat-{pause_s}.yaml"
-    path.write_text(yaml.safe_dump({**values, **HEAT, "pause_s": pause_s}))
-    return str(path)
-
-
-def checksum(text: str) -> str:
-    (line,) = [line for line in text.splitlines() if line.startswith("checksum ")]
-    return line
-
-
 def fill(cluster: Cluster, processors: int) -> int:
     """Start a job that leaves the others so many processors less."""
     sizes = str(processors)
@@ -57,7 +45,12 @@ def fill(cluster: Cluster, processors: int) -> int:
 
 
 def heat(cluster: Cluster, folder: Path, size: int) -> int:
-    argv = (sys.executable, "-m", "pliant.examples.heat", settings(folder, 0.05))
+    argv = (
+        sys.executable,
+        "-m",
+        "pliant.examples.heat",
+        settings_file("heat", folder, **HEAT, pause_s=0.05),
+    )
     number = cluster.client.submit(*argv, sizes="1-8", stdout=str(folder / "out"))
     assert cluster.wait_malleable(number).processors == size
     return number
@@ -91,7 +84,9 @@ def folder_of(cluster: Cluster, number: int) -> list[str]:
 
 
 def test_the_result_is_that_of_the_undisturbed_run(cluster: Cluster, tmp_path: Path) -> None:
-    alone = run_python("-m", "pliant.examples.heat", settings(tmp_path, 0.0))
+    alone = run_python(
+        "-m", "pliant.examples.heat", settings_file("heat", tmp_path, **HEAT, pause_s=0.0)
+    )
     other = fill(cluster, 4)
     number = heat(cluster, tmp_path, 4)
     suspend(cluster, number)

@@ -39,23 +39,23 @@ def checksum(text: str) -> str:
     return line
 
 
-def _file(name: str, folder: Path, **changes: Any) -> list[str]:
+def settings_file(name: str, folder: Path, **changes: Any) -> str:
+    """Write the shipped input of an application with some values changed; return its path."""
     values = yaml.safe_load((ROOT / "examples" / f"{name}.yaml").read_text())
     path = folder / f"{name}-{changes['pause_s']}.yaml"
     path.write_text(yaml.safe_dump({**values, **changes}))
-    return [str(path)]
+    return str(path)
 
 
 def _heat(folder: Path, length: int, pause: float) -> list[str]:
     plate = {"rows": 64, "columns": 32, "tolerance": 0.0, "iterations": 40 * length}
-    return _file("heat", folder, **plate, every=2, save_every=10, pause_s=pause)
+    return [settings_file("heat", folder, **plate, every=2, save_every=10, pause_s=pause)]
 
 
 def _master_worker(folder: Path, length: int, pause: float) -> list[str]:
     frequencies = list(range(15 * length))
-    return _file(
-        "master_worker", folder, panels=100, frequencies=frequencies, batch=4, pause_s=pause
-    )
+    changes = {"panels": 100, "frequencies": frequencies, "batch": 4, "pause_s": pause}
+    return [settings_file("master_worker", folder, **changes)]
 
 
 def _cg(folder: Path, length: int, pause: float) -> list[str]:
