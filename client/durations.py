@@ -10,8 +10,9 @@ _PARTS = re.compile(r"(?:\d+(?:\.\d+)?[smhd])+", re.ASCII)
 _PART = re.compile(r"(\d+(?:\.\d+)?)([smhd])", re.ASCII)
 _CLOCK = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+(?:\.\d+)?))?", re.ASCII)
 
-#: The server takes no longer spans, and no later deadlines.
+#: The server accepts no longer spans, and no later deadlines.
 MAX_DAYS = 3650
+_MAX_S = MAX_DAYS * 86400
 
 #: How a span is written, for messages.
 FORMS = "write 90s, 30 (minutes), 30m, 2h, 1h30m, MM:SS, HH:MM:SS or D-HH:MM:SS"
@@ -29,7 +30,7 @@ def parse_duration(text: str) -> float:
     seconds = read_span(text)
     if not seconds > 0:
         raise ValueError(f"{text!r} is no time to run in; {FORMS}")
-    if seconds > MAX_DAYS * 86400:
+    if seconds > _MAX_S:
         raise ValueError(f"{text!r} is longer than {MAX_DAYS} days; {FORMS}")
     return seconds
 
@@ -65,21 +66,21 @@ def parse_moment(text: str, now: float) -> tuple[float | None, float | None]:
     """
     compact = text.strip().lower()
     relative = compact.removeprefix("now").removeprefix("+")
+    at: float | None = None
     if _PARTS.fullmatch(relative) or (relative.isascii() and relative.isdigit()):
         seconds = read_span(relative)
         if not seconds > 0:
             raise ValueError(f"{text!r} leaves no time; {MOMENTS}")
-        if seconds > MAX_DAYS * 86400:
-            raise ValueError(f"{text!r} is more than {MAX_DAYS} days from now; {MOMENTS}")
-        return seconds, None
-    at = _absolute(compact, now)
-    if at is None:
-        raise ValueError(f"{text!r} is not a point in time; {MOMENTS}")
-    if at <= now:
-        raise ValueError(f"{text!r} has passed; {MOMENTS}")
-    if at - now > MAX_DAYS * 86400:
+    else:
+        at = _absolute(compact, now)
+        if at is None:
+            raise ValueError(f"{text!r} is not a point in time; {MOMENTS}")
+        if at <= now:
+            raise ValueError(f"{text!r} has passed; {MOMENTS}")
+        seconds = at - now
+    if seconds > _MAX_S:
         raise ValueError(f"{text!r} is more than {MAX_DAYS} days from now; {MOMENTS}")
-    return None, at
+    return (seconds, None) if at is None else (None, at)
 
 
 def _absolute(text: str, now: float) -> float | None:
