@@ -36,13 +36,13 @@ from pliant.appkit.errors import (
     UnsupportedOperation,
 )
 from pliant.appkit.grids import CyclicArray
+from pliant.appkit.hooks import Change
 from pliant.appkit.items import Items
 from pliant.appkit.job import Job
 from pliant.appkit.messages import Offer, RequestState
 from pliant.appkit.partition import PartitionedArray
 from pliant.appkit.replicated import ReplicatedArray
 from pliant.appkit.requests import Request
-from pliant.appkit.resize import Change
 from pliant.appkit.rootonly import RootArray
 from pliant.appkit.state import State
 from pliant.appkit.streams import RandomStreams

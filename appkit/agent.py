@@ -21,8 +21,9 @@ from pliant.appkit.coordinator import Coordinator, Program
 from pliant.appkit.decide import OnOffer, decide
 from pliant.appkit.environment import Environment
 from pliant.appkit.errors import JobLeave, ResizeFailed
-from pliant.appkit.hooks import call, last_words
+from pliant.appkit.hooks import Change, call, last_words
 from pliant.appkit.insight import Insight
+from pliant.appkit.job_data import Belongings
 from pliant.appkit.loops import Loops, Position
 from pliant.appkit.membership import Phase
 from pliant.appkit.messages import Answer, Asked, Decision, Offer, Outcome
@@ -30,11 +31,12 @@ from pliant.appkit.newcomer import Newcomer
 from pliant.appkit.patience import patience
 from pliant.appkit.plainwords import from_plain, to_plain
 from pliant.appkit.requests import Requests
-from pliant.appkit.resize import Belongings, Change, Executor, Report
+from pliant.appkit.resize import Executor
 from pliant.appkit.restoring import Returner, find_returner
 from pliant.appkit.room import MakeRoom
 from pliant.appkit.saves import SaveOrder
 from pliant.appkit.saving import Checkpoints
+from pliant.appkit.speeds import Report
 from pliant.appkit.word import Luggage, Word
 from pliant.core.sizes import Sizes
 from pliant.faults import failpoint, message

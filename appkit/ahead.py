@@ -32,10 +32,10 @@ from pliant.appkit.constant import Written
 from pliant.appkit.coordinator import Coordinator
 from pliant.appkit.filling import provide
 from pliant.appkit.handles import Handle
+from pliant.appkit.job_data import Belongings
 from pliant.appkit.messages import Decision
 from pliant.appkit.pieces import Piece, PieceReader, PieceWriter
 from pliant.appkit.private import PrivateFolder
-from pliant.appkit.resize import Belongings
 from pliant.appkit.room import MakeRoom, Room
 from pliant.faults import failpoint
 

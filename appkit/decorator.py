@@ -16,10 +16,10 @@ from pliant.appkit.contact import acquaint
 from pliant.appkit.environment import Environment, checkpoint_folder, read_environment
 from pliant.appkit.errors import AppkitError, JobLeave
 from pliant.appkit.job import Job
+from pliant.appkit.job_data import Belongings
 from pliant.appkit.loops import Loops
 from pliant.appkit.membership import Membership, Phase
-from pliant.appkit.newcomer import end_now
-from pliant.appkit.resize import Belongings
+from pliant.appkit.process import end_now
 from pliant.appkit.saving import Checkpoints
 from pliant.appkit.unsupported import refuse_unsupported
 from pliant.core.sizes import Sizes, SizesError, parse_sizes

@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 
-from pliant.appkit.messages import Offer
-from pliant.appkit.speeds import Measured
+from pliant.appkit.messages import Measured, Offer
 from pliant.core.speedup import speedup_of
 from pliant.core.words import many
 

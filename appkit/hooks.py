@@ -1,11 +1,26 @@
 """The program's hooks, called; and what is said of an exception that ends the job."""
 
 from collections.abc import Callable, Iterable
-
-from pliant.appkit.resize import Change
+from dataclasses import dataclass
 
 #: Characters of an exception's own text that are repeated to people beside the traceback.
 LONGEST_TEXT = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What hooks are told about a resize."""
+
+    #: Its number; 0: the job goes on from a checkpoint.
+    resize: int
+    #: Processes before it.
+    before: int
+    #: Processes after it, as planned if it was not committed.
+    after: int
+    #: In ``before_resize``: this process will leave.
+    leaving: bool = False
+    #: In ``after_resize``: it was carried out; else the job is as it was.
+    committed: bool = False
 
 
 def call(kind: str, hooks: Iterable[Callable[[Change], object]], change: Change) -> None:

@@ -7,8 +7,7 @@ from pliant.appkit.gain import refusal
 from pliant.appkit.loops import Loops
 from pliant.appkit.messages import Asked, Offer, Progress, RequestState
 from pliant.appkit.registry import Registry
-from pliant.appkit.resize import Report
-from pliant.appkit.speeds import Speeds, Table
+from pliant.appkit.speeds import Report, Speeds, Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +42,15 @@ class Insight:
         self._costs.remember(Move(grows, report.bytes_moved, *times))
 
     def progress(self) -> Progress:
-        """For the server."""
-        return self._loops.progress(self.speeds.measured())
+        """Return what the server is told about progress. The session's thread calls this."""
+        loops = self._loops
+        return Progress(
+            loops.since_safe_point_s,
+            loops.safe_points,
+            loops.iteration,
+            loops.iterations,
+            self.speeds.measured(),
+        )
 
     def valued(self, offer: Offer) -> Offer:
         """The offer with what it would cost."""

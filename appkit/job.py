@@ -14,7 +14,8 @@ from pliant.appkit.decide import OnOffer
 from pliant.appkit.derived import Derive, DerivedComm
 from pliant.appkit.errors import DistributionError, LoopError
 from pliant.appkit.handles import Handle
-from pliant.appkit.hooks import check_callable
+from pliant.appkit.hooks import Change, check_callable
+from pliant.appkit.job_data import Belongings
 from pliant.appkit.leaving_loops import REMEDY, left_alone, waiting_for_others
 from pliant.appkit.loops import Loops, Position
 from pliant.appkit.membership import Phase
@@ -22,7 +23,6 @@ from pliant.appkit.plaindata import decode, encode
 from pliant.appkit.plainwords import pack_word, unpack_word
 from pliant.appkit.registrar import Registrar
 from pliant.appkit.requests import Request
-from pliant.appkit.resize import Belongings, Change
 from pliant.appkit.speeds import site_of
 from pliant.appkit.word import Word
 

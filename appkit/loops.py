@@ -4,8 +4,6 @@ import time
 from dataclasses import dataclass
 
 from pliant.appkit.errors import LoopError
-from pliant.appkit.messages import Progress
-from pliant.appkit.speeds import Measured
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +83,8 @@ class Loops:
         """Iterations of the present loop that are left; 0: unknown."""
         return max(0, self.iterations - self.iteration)
 
-    def progress(self, measured: tuple[Measured, ...] = ()) -> Progress:
-        """For the server; read from the session's thread."""
+    @property
+    def since_safe_point_s(self) -> float:
+        """Return the seconds since the last safe point, or -1 if there was none yet."""
         last = self._last_safe_point
-        age = time.monotonic() - last if last else -1.0
-        return Progress(age, self.safe_points, self.iteration, self.iterations, measured)
+        return time.monotonic() - last if last else -1.0

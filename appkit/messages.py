@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from pliant.appkit.saves import SaveReport
-from pliant.appkit.speeds import Measured
 from pliant.core.negotiation import Template, Verb
 from pliant.core.sizes import Sizes
 
@@ -118,6 +117,17 @@ class Outcome:
     #: The pause by step: join, move, commit, total.
     seconds: dict[str, float] = field(default_factory=dict)
     bytes_moved: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """How fast a loop is at one size."""
+
+    size: int
+    #: The median.
+    seconds_per_iteration: float
+    #: That were seen.
+    iterations: int
 
 
 @dataclass(frozen=True, slots=True)

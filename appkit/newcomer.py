@@ -6,10 +6,8 @@ the newcomer is not needed, and ends at once.
 
 import base64
 import contextlib
-import os
 import select
 import socket
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -17,19 +15,11 @@ from pliant.appkit.control import Lines
 from pliant.appkit.environment import Environment
 from pliant.appkit.join_proof import JoiningSide
 from pliant.appkit.join_protocol import MAX_UNPROVEN_BYTES, NUMBERS, join_mismatch
+from pliant.appkit.process import end_now
 from pliant.faults import failpoint, message
 from pliant.protos.handshake import UnprovenServerError
 
 _CONNECT_TIMEOUT_S = 20.0
-
-
-def end_now(code: int, reason: str = "") -> None:
-    """End this process without finalizing MPI, which may hang or abort after a failed connect."""
-    if reason:
-        print(f"pliant: {reason}", file=sys.stderr)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)
 
 
 class Newcomer:

@@ -12,7 +12,7 @@ from typing import Any
 from mpi4py import MPI
 
 from pliant.appkit.errors import PendingRequests, StaleHandle
-from pliant.appkit.newcomer import end_now
+from pliant.appkit.process import end_now
 
 #: All processes part from it at the same time, so that nothing but a request can take so long.
 PENDING_S = 15.0

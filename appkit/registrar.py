@@ -11,10 +11,10 @@ from pliant.appkit.constant import Constant
 from pliant.appkit.custom import Custom, Pack, Unpack
 from pliant.appkit.errors import LateRegistration
 from pliant.appkit.handles import Handle
+from pliant.appkit.job_data import Belongings
 from pliant.appkit.loops import Loops
 from pliant.appkit.membership import Phase
 from pliant.appkit.registry import Entry
-from pliant.appkit.resize import Belongings
 from pliant.appkit.rootonly import RootArray
 from pliant.appkit.state import State, StateEntry
 from pliant.appkit.streams import RandomStreams

@@ -5,9 +5,8 @@ reduction at a growth runs over the merged communicator and then over the old on
 processes decide alike also when a newcomer dies between them.
 """
 
-import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 from mpi4py import MPI
@@ -15,88 +14,22 @@ from mpi4py import MPI
 from pliant.appkit import alarm
 from pliant.appkit.census import in_words, survey
 from pliant.appkit.consent import agree, compare
-from pliant.appkit.constant import Constant
 from pliant.appkit.contact import meet
-from pliant.appkit.derived import DerivedComm
 from pliant.appkit.errors import AppkitError, JobLeave, RegistrationMismatch, ResizeFailed
+from pliant.appkit.job_data import Belongings
 from pliant.appkit.mail import NOT_ALIKE
-from pliant.appkit.membership import Membership, Phase
+from pliant.appkit.membership import Phase
 from pliant.appkit.messages import Decision
-from pliant.appkit.newcomer import end_now
 from pliant.appkit.parting import part
 from pliant.appkit.plan import Crossing, Volume
-from pliant.appkit.registry import Description, Registry
-from pliant.appkit.state import StateEntry, pack, unpack
+from pliant.appkit.process import end_now
+from pliant.appkit.registry import Description
+from pliant.appkit.speeds import Report
+from pliant.appkit.state import pack, unpack
 from pliant.faults import failpoint
 
 #: Marks are reduced with their negatives, so that no bit may be lost.
 _MARK = (1 << 62) - 1
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """What hooks are told about a resize."""
-
-    #: Its number; 0: the job goes on from a checkpoint.
-    resize: int
-    #: Processes before it.
-    before: int
-    #: Processes after it, as planned if it was not committed.
-    after: int
-    #: In ``before_resize``: this process will leave.
-    leaving: bool = False
-    #: In ``after_resize``: it was carried out; else the job is as it was.
-    committed: bool = False
-
-
-@dataclass
-class Belongings:
-    """All that follows the job."""
-
-    membership: Membership
-    registry: Registry = field(default_factory=Registry)
-    states: list[StateEntry] = field(default_factory=list)
-    derived: list[DerivedComm] = field(default_factory=list)
-    constants: list[Constant] = field(default_factory=list)
-    #: There is a place over which constants can move before a resize.
-    early: bool = False
-
-    def freeze(self) -> None:
-        """Constants do not change from here on."""
-        for constant in self.constants:
-            constant.freeze()
-
-    def description(self) -> list[Description]:
-        """The data: what must be the same on every process, and as in a checkpoint."""
-        states: list[Description] = [["state", *entry.names()] for entry in self.states]
-        return [*self.registry.description(), *states]
-
-    def agreed(self) -> list[Description]:
-        """What must be the same on every process of a resize.
-
-        Communicators are made anew after it, collectively: who made another one, or one less, would
-        wait for ever. A checkpoint has none: a program that was edited may make others.
-        """
-        derived: list[Description] = [["derive", comm.name] for comm in self.derived]
-        return [*self.description(), *derived]
-
-
-@dataclass
-class Report:
-    """Times and volume of one resize."""
-
-    #: By step: join (growth only), check, move, commit; and total.
-    seconds: dict[str, float] = field(default_factory=dict)
-    bytes_moved: int = 0
-    _since: float = field(default_factory=time.perf_counter)
-    _began: float = field(default_factory=time.perf_counter)
-
-    def lap(self, step: str) -> None:
-        """A step is done."""
-        now = time.perf_counter()
-        self.seconds[step] = now - self._since
-        self.seconds["total"] = now - self._began
-        self._since = now
 
 
 @dataclass(frozen=True, slots=True)

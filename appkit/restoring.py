@@ -11,10 +11,10 @@ from mpi4py import MPI
 
 from pliant.appkit.checkpoint import Manifest, Shelf, compare
 from pliant.appkit.errors import CheckpointError
+from pliant.appkit.job_data import Belongings
 from pliant.appkit.loops import Position
 from pliant.appkit.membership import Phase
 from pliant.appkit.pieces import PieceReader
-from pliant.appkit.resize import Belongings
 from pliant.appkit.state import unpack
 
 

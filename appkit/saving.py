@@ -9,10 +9,10 @@ from typing import Any
 from pliant.appkit.checkpoint import Manifest, Shelf
 from pliant.appkit.checkpoint_key import key_source
 from pliant.appkit.environment import Environment
+from pliant.appkit.job_data import Belongings
 from pliant.appkit.loops import Position
 from pliant.appkit.pieces import Piece, PieceWriter
 from pliant.appkit.private import PrivateFolder
-from pliant.appkit.resize import Belongings
 from pliant.appkit.saves import SaveOrder, SaveReport
 from pliant.appkit.state import pack
 from pliant.appkit.suspend import Suspensions

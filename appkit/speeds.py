@@ -11,6 +11,8 @@ import time
 from dataclasses import dataclass, field
 from types import FrameType
 
+from pliant.appkit.messages import Measured
+
 #: Stretches between safe points that are kept for each size: old ones are forgotten.
 KEPT = 32
 #: With fewer of them nothing is known.
@@ -23,17 +25,6 @@ Site = tuple[str, int, int]
 def site_of(frame: FrameType) -> Site:
     """The place in the program where a frame is."""
     return (frame.f_code.co_filename, frame.f_code.co_firstlineno, frame.f_lasti)
-
-
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """How fast a loop is at one size."""
-
-    size: int
-    #: The median.
-    seconds_per_iteration: float
-    #: That were seen.
-    iterations: int
 
 
 @dataclass
@@ -102,3 +93,21 @@ class Speeds:
             for size, samples in sorted(sizes.items())
             if samples.stretches >= FEWEST
         )
+
+
+@dataclass
+class Report:
+    """Times and volume of one resize."""
+
+    #: By step: join (growth only), check, move, commit; and total.
+    seconds: dict[str, float] = field(default_factory=dict)
+    bytes_moved: int = 0
+    _since: float = field(default_factory=time.perf_counter)
+    _began: float = field(default_factory=time.perf_counter)
+
+    def lap(self, step: str) -> None:
+        """A step is done."""
+        now = time.perf_counter()
+        self.seconds[step] = now - self._since
+        self.seconds["total"] = now - self._began
+        self._since = now

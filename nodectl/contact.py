@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterable
 
 from pliant.nodectl.controller_worlds import World
-from pliant.nodectl.shim_lease import verdict
+from pliant.nodectl.lease_rule import verdict
 from pliant.protos import node_pb2 as wire
 
 #: Signs of life that may be under way; one that is answered later than so many others is forgotten.

@@ -31,8 +31,7 @@ from pliant.nodectl.controller_worlds import World, note_missing, refusal, spool
 from pliant.nodectl.generation import Obeyed, read_generation, write_generation
 from pliant.nodectl.self_test import SelfTest
 from pliant.nodectl.settings import RELOADED, Settings
-from pliant.nodectl.shim_exec import NOT_USABLE
-from pliant.nodectl.spool import Exit
+from pliant.nodectl.spool import NOT_USABLE, Exit
 from pliant.protos import node_pb2 as wire
 from pliant.protos import versions
 from pliant.protos.versions import ProtocolError

@@ -18,9 +18,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from pliant.nodectl import process_limit
-from pliant.nodectl.spool import Request, to_bytes, to_text
-
-NOT_FOUND, NOT_USABLE = 127, 126
+from pliant.nodectl.spool import NOT_FOUND, NOT_USABLE, Request, to_bytes, to_text
 
 _PR_SET_PDEATHSIG, _PR_SET_NAME, _PR_SET_CHILD_SUBREAPER = 1, 15, 36
 

@@ -13,9 +13,9 @@ from pliant.nodectl import procfs
 from pliant.nodectl.complaints import complain
 from pliant.nodectl.memory_kills import MemoryKills
 from pliant.nodectl.procfs import Identity
-from pliant.nodectl.shim_exec import NOT_USABLE, Program, start, truncate_outputs
+from pliant.nodectl.shim_exec import Program, start, truncate_outputs
 from pliant.nodectl.shim_loop import Channel, Lines, Loop, Timer
-from pliant.nodectl.spool import Exit, Request, Spool
+from pliant.nodectl.spool import NOT_USABLE, Exit, Request, Spool
 
 OnLine = Callable[[int, bytes], None]
 #: Characters of what a rank says of its end that are passed on.

@@ -34,6 +34,9 @@ from pliant.faults import writing
 from pliant.nodectl.procfs import Identity
 from pliant.protos import versions
 
+#: Exit codes of a launch that failed, as shells have them.
+NOT_FOUND, NOT_USABLE = 127, 126
+
 #: What a world may be called: its name is a folder here and the name of its PMI key space.
 WORLD_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
 

@@ -14,8 +14,7 @@ from pliant.appkit.loops import Loops
 from pliant.appkit.messages import Asked, Offer, RequestState
 from pliant.appkit.plan import Crossing, plan_blocks
 from pliant.appkit.registry import Registry
-from pliant.appkit.resize import Report
-from pliant.appkit.speeds import Measured, Site, Speeds, site_of
+from pliant.appkit.speeds import Measured, Report, Site, Speeds, site_of
 from pliant.core.sizes import Sizes
 
 HERE: Site = ("program.py", 1, 10)
