@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,6 +26,81 @@ MAY_IMPORT = {
     "server": {"core", "strategies", "protos", "faults"},
     "deploy": {"core", "protos"},
     "examples": {"core", "strategies", "simulator", "protos", "appkit", "client"},
+}
+
+#: The order inside each part: packages and modules of its root folder. Each line may import the
+#: lines above it, and nothing from its own line but itself. `__init__` may import all.
+ORDER = {
+    "core": """
+        support values
+        model
+        events commands
+        state
+        transitions
+        handlers
+        machine
+        explain
+    """,
+    "strategies": """
+        interface
+        policies
+        composed equipartition koala profit registry steepest
+        malleable_easy maxfit presets profit_lazy
+    """,
+    "simulator": """
+        confidence inputs
+        run cli_options
+        experiments gantt report
+        cli
+    """,
+    "protos": """
+        daemons generate handshake texts versions
+        address codec
+        codec_saves parts
+    """,
+    "faults": """
+        registry
+        orders
+        engine
+        trigger
+    """,
+    "appkit": """
+        errors clock json_lines leaving_loops plain_data process
+        loops joining mpi
+        redistribution
+        storage
+        environment data
+        coordinator kinds
+        registration performance checkpoint
+        catalogue resize
+        runtime
+        job
+        decorator reference
+    """,
+    "nodectl": """
+        settings lease_rule host
+        spool
+        shim controller
+        launcher daemon
+        __main__
+    """,
+    "client": """
+        errors
+        paths environment directives terminal
+        connection submission
+        waiting cluster
+        api demo commands
+        check
+    """,
+    "server": """
+        locks shutdown support security registry
+        config database
+        reload execution
+        rpc users
+        server
+        daemon
+        __main__
+    """,
 }
 
 #: Parts that hold to the standard library.
@@ -67,6 +143,7 @@ NEVER = {
 #: The only modules of nodectl that may fork, and that never load grpc.
 FORKING = ("launcher", "shim")
 
+MAX_FILES = 15
 MAX_FILE_LINES = 500
 MAX_FUNCTION_LINES = 80
 
@@ -116,6 +193,49 @@ def test_imports_between_parts_go_down_only() -> None:
                 if top in PARTS:
                     faults.append(f"{where(path, line)}: write pliant.{name}, not {name}")
     assert faults == []
+
+
+def order_of(part: str) -> dict[str, int]:
+    """Return the line of each package and root module of a part in its order."""
+    lines = ORDER[part].strip().splitlines()
+    return {name: number for number, line in enumerate(lines) for name in line.split()}
+
+
+@pytest.mark.parametrize("part", ORDER)
+def test_every_package_has_its_place(part: str) -> None:
+    stubs = ("_pb2", "_pb2_grpc")
+    there = {
+        path.relative_to(ROOT / part).parts[0].removesuffix(".py") for path in part_files(part)
+    }
+    named = [name for line in ORDER[part].splitlines() for name in line.split()]
+    assert len(named) == len(set(named))
+    assert {name for name in there if not name.endswith(stubs)} - {"__init__"} == set(named)
+
+
+@pytest.mark.parametrize("part", ORDER)
+def test_imports_inside_a_part_go_down_only(part: str) -> None:
+    order = order_of(part)
+    faults = []
+    for path in part_files(part):
+        own = path.relative_to(ROOT / part).parts[0].removesuffix(".py")
+        for line, name in imports(path):
+            other = name.removeprefix(f"pliant.{part}.").partition(".")[0]
+            if own not in order or other == own or not name.startswith(f"pliant.{part}."):
+                continue
+            if order.get(other, -1) >= order[own]:
+                faults.append(f"{where(path, line)}: {part}/{own} may not import {name}")
+    assert faults == []
+
+
+def test_folders_stay_small() -> None:
+    folders = Counter(
+        path.parent
+        for part in PARTS
+        for path in part_files(part)
+        if path.name != "__init__.py" and "_pb2" not in path.name
+    )
+    crowded = {str(folder): count for folder, count in folders.items() if count > MAX_FILES}
+    assert crowded == {}
 
 
 def test_pure_parts_import_the_standard_library_only() -> None:
