@@ -8,15 +8,14 @@ May import: the standard library, mpi4py, numpy, grpc (lazily), ``pliant.core``,
 Never SQLAlchemy, click or rich.
 """
 
-from pliant.appkit.library import MPI  # noqa: F401 - first: it says what helps without one
+from pliant.appkit.mpi.library import MPI  # noqa: F401 - first: it says what helps without one
 
 # isort: split
 
-from pliant.appkit.arrays import BlockArray
-from pliant.appkit.csr import CsrMatrix
-from pliant.appkit.custom import Custom
+from pliant.appkit.coordinator.messages import Offer, RequestState
+from pliant.appkit.coordinator.requests import Request
+from pliant.appkit.coordinator.terms import Wish
 from pliant.appkit.decorator import malleable
-from pliant.appkit.derived import DerivedComm
 from pliant.appkit.errors import (
     AppkitError,
     CheckpointError,
@@ -35,19 +34,20 @@ from pliant.appkit.errors import (
     StateError,
     UnsupportedOperation,
 )
-from pliant.appkit.grids import CyclicArray
-from pliant.appkit.hooks import Change
-from pliant.appkit.items import Items
 from pliant.appkit.job import Job
-from pliant.appkit.messages import Offer, RequestState
-from pliant.appkit.partition import PartitionedArray
-from pliant.appkit.replicated import ReplicatedArray
-from pliant.appkit.requests import Request
-from pliant.appkit.rootonly import RootArray
-from pliant.appkit.state import State
-from pliant.appkit.streams import RandomStreams
-from pliant.appkit.wishes import Wish
-from pliant.core.sizes import SizesError
+from pliant.appkit.kinds.block import BlockArray
+from pliant.appkit.kinds.csr import CsrMatrix
+from pliant.appkit.kinds.custom import Custom
+from pliant.appkit.kinds.cyclic import CyclicArray
+from pliant.appkit.kinds.items import Items
+from pliant.appkit.kinds.partition import PartitionedArray
+from pliant.appkit.kinds.replicated import ReplicatedArray
+from pliant.appkit.kinds.rng import RandomStreams
+from pliant.appkit.kinds.root_only import RootArray
+from pliant.appkit.kinds.state import State
+from pliant.appkit.mpi.derived import DerivedComm
+from pliant.appkit.resize.hooks import Change
+from pliant.core.values.sizes import SizesError
 
 __all__ = [
     "AppkitError",

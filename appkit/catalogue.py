@@ -6,17 +6,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from pliant.appkit.arrays import BlockArray, Init
-from pliant.appkit.csr import CsrInit, CsrMatrix
-from pliant.appkit.cyclic import square_grid
 from pliant.appkit.errors import DistributionError
-from pliant.appkit.grids import CyclicArray, CyclicInit, Grid
-from pliant.appkit.items import ItemInit, Items
-from pliant.appkit.partition import PartitionedArray, PartitionInit, spread_parts
-from pliant.appkit.registrar import Registrar, as_counts, as_shape
-from pliant.appkit.replicated import ReplicatedArray
-from pliant.appkit.sharing import ByWeight, Evenly, Owner, Rule, ToOwners, Weight
-from pliant.appkit.splits import Lengths, LengthSplit, Split
+from pliant.appkit.kinds.block import BlockArray, Init
+from pliant.appkit.kinds.csr import CsrInit, CsrMatrix
+from pliant.appkit.kinds.cyclic import CyclicArray, CyclicInit, Grid
+from pliant.appkit.kinds.item_rules import ByWeight, Evenly, Owner, Rule, ToOwners, Weight
+from pliant.appkit.kinds.items import ItemInit, Items
+from pliant.appkit.kinds.partition import PartitionedArray, PartitionInit, spread_parts
+from pliant.appkit.kinds.replicated import ReplicatedArray
+from pliant.appkit.redistribution.cyclic_layout import square_grid
+from pliant.appkit.redistribution.splits import Lengths, LengthSplit, Split
+from pliant.appkit.registration import Registrar, as_counts, as_shape
 
 
 class Catalogue(Registrar):

@@ -11,19 +11,19 @@ from typing import Concatenate, ParamSpec, TypeVar
 import numpy as np
 from mpi4py import MPI
 
-from pliant.appkit.agent import Agent
-from pliant.appkit.contact import acquaint
+from pliant.appkit.checkpoint.save import Checkpoints
 from pliant.appkit.environment import Environment, checkpoint_folder, read_environment
 from pliant.appkit.errors import AppkitError, JobLeave
 from pliant.appkit.job import Job
-from pliant.appkit.job_data import Belongings
+from pliant.appkit.kinds.job_data import Belongings
 from pliant.appkit.loops import Loops
-from pliant.appkit.membership import Membership, Phase
+from pliant.appkit.mpi.connect import acquaint
+from pliant.appkit.mpi.membership import Membership, Phase
+from pliant.appkit.mpi.unsupported import refuse_unsupported
 from pliant.appkit.process import end_now
-from pliant.appkit.saving import Checkpoints
-from pliant.appkit.unsupported import refuse_unsupported
-from pliant.core.sizes import Sizes, SizesError, parse_sizes
-from pliant.core.words import many
+from pliant.appkit.runtime import Agent
+from pliant.core.support.plural import many
+from pliant.core.values.sizes import Sizes, SizesError, parse_sizes
 
 P = ParamSpec("P")
 R = TypeVar("R")

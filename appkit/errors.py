@@ -19,7 +19,7 @@
     ├── UnsupportedOperation  an MPI operation cannot work in a job that grows
     └── ResizeFailed          a resize was rolled back; internal, its text goes to the server
     JobLeave (BaseException)  this process leaves the job: unwinds main() and ends with code 0
-    SizesError (ValueError)   sizes= is not in the size grammar; of pliant.core.sizes
+    SizesError (ValueError)   sizes= is not in the size grammar; of pliant.core.values.sizes
 """
 
 

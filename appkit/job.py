@@ -8,23 +8,23 @@ from typing import TypeVar
 import numpy as np
 from mpi4py import MPI
 
-from pliant.appkit.agent import Agent
 from pliant.appkit.catalogue import Catalogue
-from pliant.appkit.decide import OnOffer
-from pliant.appkit.derived import Derive, DerivedComm
+from pliant.appkit.coordinator.offers import OnOffer
+from pliant.appkit.coordinator.requests import Request
+from pliant.appkit.data.handle import Handle
 from pliant.appkit.errors import DistributionError, LoopError
-from pliant.appkit.handles import Handle
-from pliant.appkit.hooks import Change, check_callable
-from pliant.appkit.job_data import Belongings
+from pliant.appkit.kinds.job_data import Belongings
 from pliant.appkit.leaving_loops import REMEDY, left_alone, waiting_for_others
 from pliant.appkit.loops import Loops, Position
-from pliant.appkit.membership import Phase
-from pliant.appkit.plaindata import decode, encode
-from pliant.appkit.plainwords import pack_word, unpack_word
-from pliant.appkit.registrar import Registrar
-from pliant.appkit.requests import Request
-from pliant.appkit.speeds import site_of
-from pliant.appkit.word import Word
+from pliant.appkit.mpi.derived import Derive, DerivedComm
+from pliant.appkit.mpi.membership import Phase
+from pliant.appkit.performance.timing import site_of
+from pliant.appkit.plain_data import decode, encode
+from pliant.appkit.registration import Registrar
+from pliant.appkit.resize.broadcast import Word
+from pliant.appkit.resize.hooks import Change, check_callable
+from pliant.appkit.resize.plain_messages import pack_word, unpack_word
+from pliant.appkit.runtime import Agent
 
 #: What rank 0 tells in the place of a decision's length: it has left the loop.
 _LEFT = -1

@@ -16,25 +16,14 @@ from types import ModuleType
 from typing import Any
 
 import pliant.appkit as kit
-from pliant.appkit import (
-    arrays,
-    csr,
-    custom,
-    cyclic,
-    decide,
-    derived,
-    grids,
-    handles,
-    items,
-    job,
-    layout,
-    move,
-    partition,
-    registry,
-    sharing,
-    splits,
-    wishes,
-)
+from pliant.appkit import job
+from pliant.appkit.coordinator import offers, terms
+from pliant.appkit.data import entry as registry
+from pliant.appkit.data import handle
+from pliant.appkit.kinds import block, csr, custom, item_rules, items, partition
+from pliant.appkit.kinds import cyclic as grids
+from pliant.appkit.mpi import derived
+from pliant.appkit.redistribution import cyclic_layout, layout, ranges, splits
 
 #: Sections of the page: title, what is in it, what comes before that.
 _SECTIONS: list[tuple[str, list[Any], str]] = [
@@ -61,27 +50,27 @@ _SECTIONS: list[tuple[str, list[Any], str]] = [
         "and `dtype`. Assigning to `local` copies values into it: numpy's `ValueError` if they do "
         "not fit, `DistributionError` if the array is constant.",
     ),
-    ("Layouts", [layout.Layout, cyclic.CyclicLayout], "What `layout` and `layouts` return."),
+    ("Layouts", [layout.Layout, cyclic_layout.CyclicLayout], "What `layout` and `layouts` return."),
     ("Offers and resizes", [kit.Offer, kit.Wish, kit.Change], ""),
     ("Requests", [kit.Request, kit.RequestState], ""),
 ]
 
 #: Modules whose names of types stand in signatures.
 _TYPES = (
-    arrays,
+    block,
     items,
     csr,
     grids,
     partition,
     splits,
-    sharing,
+    item_rules,
     custom,
-    cyclic,
+    cyclic_layout,
     derived,
     job,
-    decide,
-    wishes,
-    move,
+    offers,
+    terms,
+    ranges,
 )
 
 #: The library's own business, beside what every registered thing has for resizes.
@@ -159,7 +148,7 @@ def _business(cls: type) -> set[str]:
     """Names that programs have nothing to do with, or that are told of all arrays together."""
     if not issubclass(cls, registry.Entry | kit.DerivedComm):
         return set()
-    return _OWN | set(dir(handles.Handle)) | {"name", "shape", "dtype"}
+    return _OWN | set(dir(handle.Handle)) | {"name", "shape", "dtype"}
 
 
 def _bullet(member: _Member, before: str) -> str:

@@ -21,13 +21,13 @@ from dataclasses import replace
 from bench_kit import verdict
 
 from pliant.core import Core, Limits, commands, events
-from pliant.core.ids import FIRST_START, JobId, NodeName
-from pliant.core.jobs import Exit, JobSpec, JobType
-from pliant.core.negotiation import Verb
-from pliant.core.placement import first_fit, keep_first
-from pliant.core.processors import count, indices, of
-from pliant.core.scheduling import Offer, Plan, Start, View
-from pliant.core.sizes import Sizes
+from pliant.core.model.jobs import Exit, JobSpec, JobType
+from pliant.core.model.negotiation import Verb
+from pliant.core.model.placement import first_fit, keep_first
+from pliant.core.model.scheduling import Offer, Plan, Start, View
+from pliant.core.values.ids import FIRST_START, JobId, NodeName
+from pliant.core.values.processors import count, indices, of
+from pliant.core.values.sizes import Sizes
 
 REPEATS = 5
 JOBS, PROCESSORS = 2_000, 128

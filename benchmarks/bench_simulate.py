@@ -22,13 +22,13 @@ from random import Random
 
 from bench_kit import verdict
 
-from pliant.core.ids import JobId, NodeName
-from pliant.core.processors import ProcessorMap, of
-from pliant.core.scheduling import NodeView, RunningJob, View, WaitingJob
-from pliant.core.sizes import Sizes, parse_sizes
+from pliant.core.model.scheduling import NodeView, RunningJob, View, WaitingJob
+from pliant.core.values.ids import JobId, NodeName
+from pliant.core.values.processors import ProcessorMap, of
+from pliant.core.values.sizes import Sizes, parse_sizes
 from pliant.simulator import Settings, simulate
-from pliant.simulator.models import make_malleable
-from pliant.simulator.swf import read_swf
+from pliant.simulator.inputs.models import make_malleable
+from pliant.simulator.inputs.swf import read_swf
 from pliant.strategies import load_strategy
 
 LOG, PROCESSORS = "SDSC-SP2-1998-4.2-cln.swf.gz", 128

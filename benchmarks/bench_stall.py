@@ -33,7 +33,7 @@ from bench_kit import APPS, cluster, figures, verdict
 
 from pliant.client.api import Client
 from pliant.client.errors import RequestError
-from pliant.server.launch import FLAT_COLLECTIVES
+from pliant.server.execution.start_orders import FLAT_COLLECTIVES
 
 SMALL, LARGE, NUMBERS, ROUNDS, RATIO = 2, 4, 64 << 17, 7, 5.0
 #: One host; collectives that are safe on merged communicators, as Pliant's jobs have them.

@@ -25,14 +25,14 @@ from dataclasses import dataclass, replace
 from bench_kit import verdict
 
 from pliant.core import Core, Limits, commands, events
-from pliant.core.ids import FIRST_START, JobId, NodeName
-from pliant.core.jobs import Exit, JobSpec, JobType
-from pliant.core.processors import count
-from pliant.core.records import job_to_record
-from pliant.core.scheduling import Plan, View, WaitingJob
-from pliant.core.sizes import Sizes
+from pliant.core.model.jobs import Exit, JobSpec, JobType
+from pliant.core.model.scheduling import Plan, View, WaitingJob
+from pliant.core.state.records import job_to_record
+from pliant.core.values.ids import FIRST_START, JobId, NodeName
+from pliant.core.values.processors import count
+from pliant.core.values.sizes import Sizes
 from pliant.strategies import load_strategy
-from pliant.strategies.availability import needs
+from pliant.strategies.policies.availability import needs
 
 WAITING, TURNS = 4_800, 100
 PROCESSORS = 128

@@ -9,7 +9,7 @@ from typing import Any
 
 from pliant.client.errors import LostServerError, NoServerError, RequestError, SilentServerError
 from pliant.client.paths import SOCKET, run_dir
-from pliant.protos.private_paths import UntrustedPathError, private_socket
+from pliant.protos.daemons.private_paths import UntrustedPathError, private_socket
 
 #: Seconds to wait for an answer that needs no waiting on the server's side.
 TIMEOUT_S = 30.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from pliant.client.errors import ClientError
-from pliant.protos.private_paths import UntrustedPathError, open_private
+from pliant.protos.daemons.private_paths import UntrustedPathError, open_private
 
 #: Name of the users' socket in the run directory.
 SOCKET = "server.sock"

@@ -39,7 +39,7 @@ def check_sizes(text: str, prefer: int | None) -> None:
     """
     if text.isascii() and text.isdigit() and 0 < len(text) < 6 and int(text) > 0 and prefer is None:
         return  # the usual case needs no grammar
-    from pliant.core.sizes import SizesError, parse_sizes
+    from pliant.core.values.sizes import SizesError, parse_sizes
 
     try:
         parse_sizes(text, prefer)
@@ -54,7 +54,7 @@ def check_speedup(text: str) -> str:
         UsageError: what is wrong with it, and how to write it.
     """
     if text != "linear":  # the usual case needs no grammar
-        from pliant.core.speedup import SpeedupError, parse_speedup
+        from pliant.core.values.speedup import SpeedupError, parse_speedup
 
         try:
             parse_speedup(text)
@@ -69,7 +69,7 @@ def check_resources(texts: Sequence[str]) -> list[str]:
     Raises:
         UsageError: what is wrong with one, and how to write it.
     """
-    from pliant.core.resources import parse_needs
+    from pliant.core.values.resources import parse_needs
 
     try:
         return [str(need) for need in parse_needs(texts)]
@@ -288,8 +288,8 @@ def check_policy(text: str) -> str:
     """
     if text == "keep":
         return text  # the usual case imports nothing
-    from pliant.client.durations import read_span
-    from pliant.core.cut_off import parse_when_cut_off, when_cut_off
+    from pliant.client.terminal.durations import read_span
+    from pliant.core.values.isolation import parse_when_cut_off, when_cut_off
 
     name, equals, time = text.partition("=")
     bare = not equals or _BARE.fullmatch(time) or time != time.strip()
@@ -393,7 +393,7 @@ def _contract(deadline_s: float | None, deadline_at: float | None, profit: str) 
         if profit:
             raise UsageError(f"--profit {profit} needs a deadline: add --deadline, as in 2h")
         return {}
-    from pliant.core.contract import parse_profit
+    from pliant.core.values.contract import parse_profit
 
     try:
         parse_profit(profit, 1.0)

@@ -9,12 +9,12 @@ May import: the standard library only (and of that, nothing that talks to the ou
 
 from typing import TYPE_CHECKING
 
-from pliant.core.lazy import lazy_names
+from pliant.core.support.lazy_imports import lazy_names
 
 if TYPE_CHECKING:
-    from pliant.core.core import Core
-    from pliant.core.invariants import InvariantError
-    from pliant.core.limits import Limits
+    from pliant.core.machine import Core
+    from pliant.core.state.invariants import InvariantError
+    from pliant.core.values.limits import Limits
 
 __all__ = ["Core", "InvariantError", "Limits"]
 

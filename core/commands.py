@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple
 
-from pliant.core.checkpoints import SaveStep
-from pliant.core.demands import RequestOutcome
-from pliant.core.ids import CycleId, JobId, NodeName, ResizeId
-from pliant.core.negotiation import Template
-from pliant.core.processors import NONE, ProcessorMap
-from pliant.core.scheduling import Outcome, View
-from pliant.core.timers import Timer
-from pliant.core.values import quick
+from pliant.core.model.checkpoint import SaveStep
+from pliant.core.model.negotiation import Template
+from pliant.core.model.scheduling import Outcome, View
+from pliant.core.model.size_request import RequestOutcome
+from pliant.core.model.timers import Timer
+from pliant.core.support.fast_dataclass import quick
+from pliant.core.values.ids import CycleId, JobId, NodeName, ResizeId
+from pliant.core.values.processors import NONE, ProcessorMap
 
 
 class Note(NamedTuple):

@@ -6,16 +6,16 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from pliant.core.checkpoints import SaveWord
-from pliant.core.ids import FIRST_START, CycleId, JobId, NodeName, ResizeId
-from pliant.core.jobs import Exit, JobSpec
-from pliant.core.negotiation import Template
-from pliant.core.nodes import NodeFault
-from pliant.core.processors import NONE, ProcessorMap
-from pliant.core.scheduling import Plan
-from pliant.core.sizes import Sizes
-from pliant.core.timers import Timer
-from pliant.core.values import quick
+from pliant.core.model.checkpoint import SaveWord
+from pliant.core.model.jobs import Exit, JobSpec
+from pliant.core.model.negotiation import Template
+from pliant.core.model.nodes import NodeFault
+from pliant.core.model.scheduling import Plan
+from pliant.core.model.timers import Timer
+from pliant.core.support.fast_dataclass import quick
+from pliant.core.values.ids import FIRST_START, CycleId, JobId, NodeName, ResizeId
+from pliant.core.values.processors import NONE, ProcessorMap
+from pliant.core.values.sizes import Sizes
 
 # ------------------------------------------------------------------ users
 

@@ -4,21 +4,21 @@ from collections.abc import Iterator, Mapping
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from pliant.core import contract_status, gate
-from pliant.core.checkpoints import SaveStage
-from pliant.core.cut_off import when_cut_off
-from pliant.core.ids import JobId
-from pliant.core.jobs import Job, JobClass, ResizeStage
-from pliant.core.lifecycle import JobState
-from pliant.core.policy import GrowIf
-from pliant.core.processors import count
-from pliant.core.proposals import grow_if
-from pliant.core.state import State
-from pliant.core.wait_reasons import sentence
-from pliant.core.words import many
+from pliant.core.model.checkpoint import SaveStage
+from pliant.core.model.jobs import Job, JobClass, ResizeStage
+from pliant.core.model.lifecycle import JobState
+from pliant.core.model.wait_reasons import sentence
+from pliant.core.state import contract_status, resource_gate
+from pliant.core.state.state import State
+from pliant.core.support.plural import many
+from pliant.core.transitions.proposals import grow_if
+from pliant.core.values.ids import JobId
+from pliant.core.values.isolation import when_cut_off
+from pliant.core.values.negotiation_policy import GrowIf
+from pliant.core.values.processors import count
 
 if TYPE_CHECKING:
-    from pliant.core.core import Core
+    from pliant.core.machine import Core
 
 #: So many jobs are named in one sentence.
 _MOST_NAMES = 5
@@ -94,7 +94,7 @@ def _waiting(state: State, job: Job, now: float) -> Iterator[str]:
     )
     for need in job.spec.resources:
         there = state.resources.get(need.name, 0)
-        left = max(0, gate.free(state).get(need.name, 0))
+        left = max(0, resource_gate.free(state).get(need.name, 0))
         yield f"it needs resource {need}; {left} of {there} are free"
     if state.plan_fault:
         yield f"the strategy failed ({state.plan_fault}): it is asked again soon"

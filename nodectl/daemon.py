@@ -15,15 +15,15 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pliant.core.command_line import CommandParser
+from pliant.core.support.command_line import CommandParser
 from pliant.faults import identify
-from pliant.protos.files import of_no_use
-from pliant.protos.log_handlers import LogHandler
-from pliant.protos.private_paths import open_private
+from pliant.protos.daemons.files import of_no_use
+from pliant.protos.daemons.log_handlers import LogHandler
+from pliant.protos.daemons.private_paths import open_private
 from pliant.protos.versions import ProtocolError
 
 if TYPE_CHECKING:
-    from pliant.nodectl.controller import Controller
+    from pliant.nodectl.controller.controller import Controller
     from pliant.nodectl.settings import Settings
 
 logger = logging.getLogger("pliant.nodectl")
@@ -138,8 +138,8 @@ def _have_node(
 
 
 async def _end_jobs(_settings: Settings, state: Path, _run: Path) -> int:
-    from pliant.nodectl.controller_takeover import end_all
-    from pliant.nodectl.controller_worlds import spool_folder
+    from pliant.nodectl.controller.adoption import end_all
+    from pliant.nodectl.controller.world import spool_folder
 
     folder = spool_folder(state)
     try:
@@ -178,9 +178,9 @@ async def _run(settings: Settings, state: Path, run: Path, *, hangup: Hangup) ->
     _say_whose_jobs_run()
     # Before grpc is imported: this process only ever spawns, and hooks for forks can hang it.
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
-    from pliant.nodectl.controller import Controller
-    from pliant.nodectl.controller_launcher import raise_descriptor_limit
-    from pliant.nodectl.controller_link import RefusedError
+    from pliant.nodectl.controller.controller import Controller
+    from pliant.nodectl.controller.launcher_client import raise_descriptor_limit
+    from pliant.nodectl.controller.server_stream import RefusedError
 
     address_file = Path(settings.address_file or run / "server.address").expanduser()
     controller = Controller(settings, state, address_file, raise_descriptor_limit())
@@ -222,7 +222,7 @@ def _only_one(state: Path, name: str) -> Iterator[None]:
 
 @contextmanager
 def _pid_file(path: Path) -> Iterator[None]:
-    from pliant.nodectl.procfs import Identity
+    from pliant.nodectl.host.procfs import Identity
 
     draft = path.with_name(f".{path.name}.new")
     me = Identity.of(os.getpid())

@@ -20,10 +20,11 @@ import traceback
 from typing import NoReturn
 
 from pliant.faults import message
-from pliant.nodectl import control_group, procfs, shim
-from pliant.nodectl.complaints import told
-from pliant.nodectl.procfs import Identity
-from pliant.nodectl.shim_loop import Channel, Lines, Loop
+from pliant.nodectl.host import cgroup, procfs
+from pliant.nodectl.host.procfs import Identity
+from pliant.nodectl.host.stderr_log import told
+from pliant.nodectl.shim import shim
+from pliant.nodectl.shim.event_loop import Channel, Lines, Loop
 
 #: The launcher ends with its controller and not before; a young shim is not to be killed by a call.
 _IGNORED = {signal.SIGHUP, signal.SIGINT, signal.SIGPIPE, signal.SIGTERM, signal.SIGUSR1}
@@ -48,7 +49,7 @@ class _Shim:
     def forget(self) -> None:
         """Clear away what is left of it: it has been reaped."""
         if self.identity is not None:
-            control_group.remove(self.identity)
+            cgroup.remove(self.identity)
 
 
 class Launcher:
@@ -145,7 +146,7 @@ def _become_shim(orders: socket.socket) -> NoReturn:
         orders = socket.socket(fileno=os.dup2(orders.detach(), _ORDERS, inheritable=False))
         os.closerange(_ORDERS + 1, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
-        control_group.enter()
+        cgroup.enter()
         shim.main(orders)
         code = 0
     except BaseException:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from pliant.protos.address import TcpAddress, parse_address
-from pliant.protos.config_files import ConfigFileError, read_config
+from pliant.protos.daemons.config_files import ConfigFileError, read_config
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 

@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from pliant.faults import writing
-from pliant.nodectl.procfs import Identity
+from pliant.nodectl.host.procfs import Identity
 from pliant.protos import versions
 
 #: Exit codes of a launch that failed, as shells have them.

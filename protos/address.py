@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from pliant.protos.private_paths import (
+from pliant.protos.daemons.private_paths import (
     REMOVE_AND_RESTART,
     UntrustedPathError,
     open_private,

@@ -8,12 +8,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from pliant.core import commands, events, negotiation
-from pliant.core.demands import RequestAnswer, RequestOutcome
-from pliant.core.ids import JobId, NodeName, ResizeId
-from pliant.core.jobs import Exit
-from pliant.core.processors import of
-from pliant.core.sizes import Sizes, SizesError, parse_sizes
+from pliant.core import commands, events
+from pliant.core.model import negotiation
+from pliant.core.model.jobs import Exit
+from pliant.core.model.size_request import RequestAnswer, RequestOutcome
+from pliant.core.values.ids import JobId, NodeName, ResizeId
+from pliant.core.values.processors import of
+from pliant.core.values.sizes import Sizes, SizesError, parse_sizes
 from pliant.protos import app_pb2, node_pb2
 from pliant.protos.texts import LONGEST_WHY, words
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pliant.core.checkpoints import SaveStep, SaveWord
 from pliant.core.events import SaveReported, SuspensionHeld
-from pliant.core.ids import JobId, ResizeId
+from pliant.core.model.checkpoint import SaveStep, SaveWord
+from pliant.core.values.ids import JobId, ResizeId
 from pliant.protos import app_pb2
 from pliant.protos.codec import CodecError, finite
 

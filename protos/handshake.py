@@ -7,7 +7,7 @@ nothing can be used again, and the two HMACs differ in their first words, so tha
 answer with what it was sent.
 
 The key of a node controller is the secret of its cluster, that of an application its token, that
-of a joining rank the secret of its resize (`pliant.appkit.join_proof`).
+of a joining rank the secret of its resize (`pliant.appkit.joining.proof`).
 """
 
 from __future__ import annotations

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import msgspec
 
-from pliant.core.limits import Limits
-from pliant.core.policy import Escalation, GrowIf, NegotiationPolicy, Take
-from pliant.core.resources import LARGEST, is_name
+from pliant.core.values.limits import Limits
+from pliant.core.values.negotiation_policy import Escalation, GrowIf, NegotiationPolicy, Take
+from pliant.core.values.resources import LARGEST, is_name
 from pliant.protos.address import GRPC_SOCKET, Address, UnixAddress, parse_address
-from pliant.protos.config_files import ConfigFileError, read_config
-from pliant.server.rates import MESSAGES_AT_ONCE, MESSAGES_PER_S
+from pliant.protos.daemons.config_files import ConfigFileError, read_config
+from pliant.server.support.rate_limit import MESSAGES_AT_ONCE, MESSAGES_PER_S
 
 _DEFAULT = Limits()
 #: Half a minute becomes a year.

@@ -14,15 +14,15 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pliant.core.command_line import CommandParser
-from pliant.protos.files import of_no_use, write_whole
-from pliant.protos.private_paths import open_private
-from pliant.server.end import End
-from pliant.server.lock import AlreadyRunningError, RunLock, ServerLock, started_ticks
-from pliant.server.logs import log_to_stderr
+from pliant.core.support.command_line import CommandParser
+from pliant.protos.daemons.files import of_no_use, write_whole
+from pliant.protos.daemons.private_paths import open_private
+from pliant.server.locks import AlreadyRunningError, RunLock, ServerLock, started_ticks
+from pliant.server.shutdown import End
+from pliant.server.support.log_setup import log_to_stderr
 
 if TYPE_CHECKING:
-    from pliant.protos.log_files import LogFile
+    from pliant.protos.daemons.log_files import LogFile
     from pliant.server.config import Config
 
 log = logging.getLogger(__name__)
@@ -100,7 +100,7 @@ def _check_strategy(config: Config) -> None:
         ConfigError: it is not known, or an option of it is wrong.
     """
     from pliant.server.config import ConfigError
-    from pliant.server.strategy_process import (
+    from pliant.server.execution.strategy_process import (
         StrategyFaultError,
         StrategyProcess,
         StrategyRefusedError,
@@ -151,9 +151,9 @@ def _recover(config: Config) -> int:
     """Put what can be read of a damaged database in its place."""
     import sqlite3
 
-    from pliant.core.records import NewerRecordError
+    from pliant.core.state.records import NewerRecordError
     from pliant.server.database.engine import DatabaseUnusableError, unusable
-    from pliant.server.database.recovery import is_whole, recover
+    from pliant.server.database.salvage import is_whole, recover
 
     path = config.state / "pliant.db"
     try:
@@ -184,8 +184,8 @@ def _serve(config: Config, *, read: Callable[[], Config], file: LogFile) -> int:
     # Threads hand work to each other all the time: 5 ms, the default, would be felt at every hop.
     sys.setswitchinterval(0.00001)
     _raise_descriptor_limit()
-    from pliant.server.house import House
     from pliant.server.reload import Reload
+    from pliant.server.server import House
 
     try:
         house = House(config, end.stop, end.broke)
@@ -217,10 +217,10 @@ def _why_not(config: Config, error: Exception) -> object:
 
     from sqlalchemy.exc import SQLAlchemyError
 
-    from pliant.core.records import NewerRecordError
+    from pliant.core.state.records import NewerRecordError
+    from pliant.server.database.db_errors import has_room, is_no_room
     from pliant.server.database.engine import DatabaseUnusableError, no_room, unusable
-    from pliant.server.database.faults import has_room, is_no_room
-    from pliant.server.database.rows import UnreadableRowError
+    from pliant.server.database.row_codecs import UnreadableRowError
 
     match error:
         case SQLAlchemyError() | sqlite3.Error() | UnreadableRowError() | NewerRecordError():

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from pliant.core.limits import Limits
-from pliant.protos.log_files import LogFile
+from pliant.core.values.limits import Limits
+from pliant.protos.daemons.log_files import LogFile
 from pliant.server.config import Config, ConfigError
 
 log = logging.getLogger(__name__)

@@ -11,19 +11,19 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from pliant.core.lazy import lazy_names
+from pliant.core.support.lazy_imports import lazy_names
 
 if TYPE_CHECKING:
-    from pliant.simulator.errors import (
+    from pliant.simulator.inputs.errors import (
         NoProgressError,
         SettingsError,
         SimulationError,
         StrategyFaultError,
     )
-    from pliant.simulator.result import JobRecord, Result, Span
-    from pliant.simulator.settings import Cluster, Settings
-    from pliant.simulator.simulate import simulate
-    from pliant.simulator.workload import Phase, SimJob, Workload, WorkloadError
+    from pliant.simulator.inputs.settings import Cluster, Settings
+    from pliant.simulator.inputs.workload import Phase, SimJob, Workload, WorkloadError
+    from pliant.simulator.run.result import JobRecord, Result, Span
+    from pliant.simulator.run.simulate import simulate
 
 __all__ = [
     "Cluster",

@@ -17,13 +17,13 @@ from pliant.simulator.cli_options import (
     named_machine,
     parser,
 )
-from pliant.simulator.errors import SettingsError, SimulationError
+from pliant.simulator.inputs.errors import SettingsError, SimulationError
 
 if TYPE_CHECKING:
     from pliant.core.commands import Note
-    from pliant.simulator.result import Result
-    from pliant.simulator.settings import Settings
-    from pliant.simulator.workload import Workload
+    from pliant.simulator.inputs.settings import Settings
+    from pliant.simulator.inputs.workload import Workload
+    from pliant.simulator.run.result import Result
 
 #: Options that name files to be written.
 _FILES = ("jobs_out", "events_out", "gantt", "utilization")
@@ -38,9 +38,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Simulate a workload with the core and the strategies that clusters run."""
     options = parser().parse_args(argv)
     # After the parser, so that --help does not wait for strategies and the core.
-    from pliant.simulator.workload import WorkloadError
+    from pliant.simulator.inputs.workload import WorkloadError
     from pliant.strategies import UnknownStrategyError
-    from pliant.strategies.options import OptionError
+    from pliant.strategies.interface.options import OptionError
 
     try:
         _run(options)
@@ -192,7 +192,7 @@ def _simulate(
     All strategies get the same jobs, and draw costs and answers from the same seeds.
     """
     from pliant.simulator.report import write_jobs
-    from pliant.simulator.simulate import simulate
+    from pliant.simulator.run.simulate import simulate
 
     runs: list[list[dict[str, float]]] = [[] for _ in settings]
     tables, first, log = [], None, files["events_out"]
@@ -235,10 +235,10 @@ def _fitted(settings: "Settings", machine: int | None) -> "Settings":
 def _draw(
     workload: "Workload", used: "Settings", result: "Result", files: dict[str, TextIO | None]
 ) -> None:
-    from pliant.simulator import drawing
+    from pliant.simulator import gantt
 
     title = f"{workload.name}, {used.strategy}, {used.total} processors"
-    for name, draw in (("gantt", drawing.gantt), ("utilization", drawing.utilization)):
+    for name, draw in (("gantt", gantt.gantt), ("utilization", gantt.utilization)):
         file = files[name]
         if file is not None:
             file.writelines(line + "\n" for line in draw(result.spans, used.total, title))

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
-from pliant.core.command_line import CommandParser
+from pliant.core.support.command_line import CommandParser
 
 if TYPE_CHECKING:
-    from pliant.simulator.settings import Settings
-    from pliant.simulator.workload import Workload
+    from pliant.simulator.inputs.settings import Settings
+    from pliant.simulator.inputs.workload import Workload
 
 PROG = "pliant simulate"
 
@@ -164,8 +164,8 @@ def make_workload(options: argparse.Namespace, seed: int, machine: int | None) -
     Raises:
         WorkloadError, SettingsError: what is wrong.
     """
-    from pliant.simulator import models, sidefile, swf
-    from pliant.simulator.errors import SettingsError
+    from pliant.simulator.inputs import models, swf, workload_options
+    from pliant.simulator.inputs.errors import SettingsError
 
     for name in ("sizes", "speedup"):
         if getattr(options, name) is not None and options.malleable is None:
@@ -181,7 +181,7 @@ def make_workload(options: argparse.Namespace, seed: int, machine: int | None) -
     if options.shrinking_factor is not None:
         workload = models.shrink(workload, options.shrinking_factor)
     if options.side_file:
-        workload = sidefile.merge_side_file(workload, options.side_file)
+        workload = workload_options.merge_side_file(workload, options.side_file)
     if options.malleable is not None:
         sizes, speedup = malleable_rules(options)
         workload = models.make_malleable(
@@ -202,7 +202,7 @@ def make_workload(options: argparse.Namespace, seed: int, machine: int | None) -
 
 def malleable_rules(options: argparse.Namespace) -> tuple[str, str | None]:
     """The sizes and the speedup of malleable jobs; None: each keeps the one of the workload."""
-    from pliant.simulator import models
+    from pliant.simulator.inputs import models
 
     sizes = DEFAULT_SIZES if options.sizes is None else options.sizes
     if options.speedup is not None:
@@ -223,9 +223,9 @@ def make_settings(options: argparse.Namespace) -> "list[Settings]":
     Raises:
         SettingsError: the option, what is wrong with it, and what is expected.
     """
-    from pliant.simulator.costs import parse_cost
-    from pliant.simulator.failures import NO_FAILURES, parse_failures
-    from pliant.simulator.settings import Settings, parse_clusters
+    from pliant.simulator.inputs.costs import parse_cost
+    from pliant.simulator.inputs.failures import NO_FAILURES, parse_failures
+    from pliant.simulator.inputs.settings import Settings, parse_clusters
 
     failures = options.node_failures
     common = Settings(
@@ -254,7 +254,7 @@ def make_settings(options: argparse.Namespace) -> "list[Settings]":
 
 def _chosen_strategies(options: argparse.Namespace) -> list[tuple[str, dict[str, object]]]:
     """The strategies with their options; of several, an option goes to those that have it."""
-    from pliant.simulator.errors import SettingsError
+    from pliant.simulator.inputs.errors import SettingsError
     from pliant.strategies import strategy_options
 
     names = options.strategy or [DEFAULT_STRATEGY]
@@ -280,9 +280,9 @@ def _chosen_strategies(options: argparse.Namespace) -> list[tuple[str, dict[str,
 
 
 def _named(option: str, read: Callable[[str], _T], text: str) -> _T:
-    from pliant.core.sizes import SizesError
-    from pliant.core.speedup import SpeedupError
-    from pliant.simulator.errors import SettingsError
+    from pliant.core.values.sizes import SizesError
+    from pliant.core.values.speedup import SpeedupError
+    from pliant.simulator.inputs.errors import SettingsError
 
     try:
         return read(text)
@@ -298,7 +298,7 @@ def with_backfill(
     Raises:
         SettingsError: the strategy says how it backfills, or has no backfilling to choose.
     """
-    from pliant.simulator.errors import SettingsError
+    from pliant.simulator.inputs.errors import SettingsError
     from pliant.strategies import known_strategies, strategy_options
 
     if backfill is None:
@@ -328,7 +328,7 @@ def with_backfill(
 
 
 def _strategy_options(words: Sequence[str]) -> dict[str, object]:
-    from pliant.simulator.errors import SettingsError
+    from pliant.simulator.inputs.errors import SettingsError
 
     values: dict[str, object] = {}
     for word in words:

@@ -7,9 +7,9 @@ from typing import TextIO
 
 from pliant.core.commands import Note
 from pliant.simulator.confidence import Interval, interval
-from pliant.simulator.metrics import DESCRIPTIONS
-from pliant.simulator.result import JobRecord
-from pliant.simulator.settings import Settings
+from pliant.simulator.inputs.settings import Settings
+from pliant.simulator.run.metrics import DESCRIPTIONS
+from pliant.simulator.run.result import JobRecord
 
 COLUMNS = (
     *("id", "submit", "start", "end", "processors", "class", "turnaround", "wait", "resizes"),

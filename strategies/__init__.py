@@ -8,12 +8,12 @@ May import: the standard library and ``pliant.core``.
 
 from typing import TYPE_CHECKING
 
-from pliant.core.lazy import lazy_names
+from pliant.core.support.lazy_imports import lazy_names
 
 if TYPE_CHECKING:
-    from pliant.strategies.base import Strategy
-    from pliant.strategies.evolving import served
-    from pliant.strategies.options import OptionError, StrategyOption, UnknownOptionError
+    from pliant.strategies.interface.base import Strategy
+    from pliant.strategies.interface.options import OptionError, StrategyOption, UnknownOptionError
+    from pliant.strategies.policies.with_size_requests import served
     from pliant.strategies.registry import (
         UnknownStrategyError,
         is_own,

@@ -9,16 +9,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pliant.core.processors import count
-from pliant.core.scheduling import Availability, Plan, View, WaitingJob
-from pliant.core.wait_reasons import WaitCode, WaitReason
-from pliant.strategies.availability import too_few, too_wide
-from pliant.strategies.backfill import WALKS, Backfill, plan, preferred
-from pliant.strategies.base import Strategy
-from pliant.strategies.orders import Dynp, DynpMemory, Policy, in_order
-from pliant.strategies.placing import Placer
-from pliant.strategies.preemption import Preempted, Preemption
-from pliant.strategies.profile import Profile, releases
+from pliant.core.model.scheduling import Availability, Plan, View, WaitingJob
+from pliant.core.model.wait_reasons import WaitCode, WaitReason
+from pliant.core.values.processors import count
+from pliant.strategies.interface.base import Strategy
+from pliant.strategies.policies.availability import too_few, too_wide
+from pliant.strategies.policies.backfill import WALKS, Backfill, plan, preferred
+from pliant.strategies.policies.placement import Placer
+from pliant.strategies.policies.preemption import Preempted, Preemption
+from pliant.strategies.policies.profile import Profile, releases
+from pliant.strategies.policies.queue_order import Dynp, DynpMemory, Policy, in_order
 
 #: Why everybody but the first waits.
 BEHIND = WaitReason(WaitCode.QUEUE)

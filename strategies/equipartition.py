@@ -7,14 +7,14 @@ arrival and a job that does not fit is passed over, so a wide job can starve: la
 may go ahead of it for ever, unless the option ``max-pass-over`` says how many may.
 """
 
-from pliant.core.ids import JobId
-from pliant.core.scheduling import Availability, Plan, View, WaitingJob
-from pliant.core.sizes import Sizes
-from pliant.core.wait_reasons import WaitCode, WaitReason
-from pliant.strategies.availability import beyond_minima, now_or_later, too_few
-from pliant.strategies.base import Strategy
-from pliant.strategies.placing import place
-from pliant.strategies.sharing import Member, share
+from pliant.core.model.scheduling import Availability, Plan, View, WaitingJob
+from pliant.core.model.wait_reasons import WaitCode, WaitReason
+from pliant.core.values.ids import JobId
+from pliant.core.values.sizes import Sizes
+from pliant.strategies.interface.base import Strategy
+from pliant.strategies.policies.availability import beyond_minima, now_or_later, too_few
+from pliant.strategies.policies.fair_share import Member, share
+from pliant.strategies.policies.placement import place
 
 _PASSED_OVER = WaitReason(WaitCode.PASSED_OVER)
 

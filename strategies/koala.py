@@ -8,14 +8,14 @@ remembered, and beyond ``max-tries`` it is rejected (4.1).
 from collections.abc import Iterable
 from dataclasses import replace
 
-from pliant.core.ids import JobId
-from pliant.core.processors import count
-from pliant.core.scheduling import Availability, Plan, Rejection, RunningJob, View, WaitingJob
-from pliant.strategies.availability import too_few, too_wide
-from pliant.strategies.base import Strategy
-from pliant.strategies.placing import cluster_of, clusters
-from pliant.strategies.precedence import Initial, Precedence, Round
-from pliant.strategies.resize_rules import Egs, Fpsma, Policy
+from pliant.core.model.scheduling import Availability, Plan, Rejection, RunningJob, View, WaitingJob
+from pliant.core.values.ids import JobId
+from pliant.core.values.processors import count
+from pliant.strategies.interface.base import Strategy
+from pliant.strategies.policies.availability import too_few, too_wide
+from pliant.strategies.policies.growth_policy import Egs, Fpsma, Policy
+from pliant.strategies.policies.placement import cluster_of, clusters
+from pliant.strategies.policies.precedence import Initial, Precedence, Round
 
 
 class Koala(Strategy):

@@ -20,14 +20,14 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from heapq import heapify, heappop, heapreplace
 
-from pliant.core.ids import JobId
-from pliant.core.placement import first_fit
-from pliant.core.processors import count
-from pliant.core.scheduling import Availability, RunningJob, View, WaitingJob
-from pliant.strategies.agreements import Agreement, honour
+from pliant.core.model.placement import first_fit
+from pliant.core.model.scheduling import Availability, RunningJob, View, WaitingJob
+from pliant.core.values.ids import JobId
+from pliant.core.values.processors import count
 from pliant.strategies.composed import Composed, Resizing
-from pliant.strategies.donors import Floors, Ledger, donors_of
-from pliant.strategies.placing import Placer
+from pliant.strategies.policies.agreements import Agreement, honour
+from pliant.strategies.policies.donors import Floors, Ledger, donors_of
+from pliant.strategies.policies.placement import Placer
 
 
 class Family(Resizing):

@@ -15,15 +15,15 @@ import math
 from collections.abc import Callable
 from typing import Literal
 
-from pliant.core.ids import JobId
-from pliant.core.processors import ProcessorMap, count, of
-from pliant.core.scheduling import Availability, Plan, RunningJob, View, WaitingJob
-from pliant.core.wait_reasons import WaitReason
-from pliant.strategies.availability import too_few, with_job
-from pliant.strategies.base import Strategy
+from pliant.core.model.scheduling import Availability, Plan, RunningJob, View, WaitingJob
+from pliant.core.model.wait_reasons import WaitReason
+from pliant.core.values.ids import JobId
+from pliant.core.values.processors import ProcessorMap, count, of
 from pliant.strategies.composed import BEHIND, Composed
-from pliant.strategies.donors import donors_of
-from pliant.strategies.placing import Placer, usable
+from pliant.strategies.interface.base import Strategy
+from pliant.strategies.policies.availability import too_few, with_job
+from pliant.strategies.policies.donors import donors_of
+from pliant.strategies.policies.placement import Placer, usable
 
 DonorOrder = Literal["earliest", "latest", "most-first", "longest-running", "shortest-running"]
 

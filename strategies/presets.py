@@ -1,9 +1,9 @@
 """The queueing strategies by name: those of Streit 2002, and by priority; all are compositions."""
 
-from pliant.strategies.backfill import Backfill
 from pliant.strategies.composed import Composed
-from pliant.strategies.orders import Dynp
-from pliant.strategies.preemption import Preemption
+from pliant.strategies.policies.backfill import Backfill
+from pliant.strategies.policies.preemption import Preemption
+from pliant.strategies.policies.queue_order import Dynp
 
 
 def fcfs() -> Composed:

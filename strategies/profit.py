@@ -21,9 +21,7 @@ What such a job needs is taken from others by mandatory offers.
 import math
 from abc import abstractmethod
 
-from pliant.core.ids import JobId
-from pliant.core.processors import NONE, count, of
-from pliant.core.scheduling import (
+from pliant.core.model.scheduling import (
     Acceptance,
     Availability,
     Offer,
@@ -33,11 +31,13 @@ from pliant.core.scheduling import (
     View,
     WaitingJob,
 )
-from pliant.core.wait_reasons import WaitCode, WaitReason, sentence
-from pliant.strategies.availability import too_few, too_wide, with_job
-from pliant.strategies.base import Strategy
-from pliant.strategies.placing import Placer, place
-from pliant.strategies.worth import Book, Claim, claim_of
+from pliant.core.model.wait_reasons import WaitCode, WaitReason, sentence
+from pliant.core.values.ids import JobId
+from pliant.core.values.processors import NONE, count, of
+from pliant.strategies.interface.base import Strategy
+from pliant.strategies.policies.availability import too_few, too_wide, with_job
+from pliant.strategies.policies.placement import Placer, place
+from pliant.strategies.policies.valuation import Book, Claim, claim_of
 
 #: Why a job is rejected, for people.
 TOO_LATE = "deadline cannot be met"

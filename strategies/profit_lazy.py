@@ -14,12 +14,12 @@ lookahead.
 
 import math
 
-from pliant.core.ids import JobId
-from pliant.core.processors import count
-from pliant.core.scheduling import View, WaitingJob
-from pliant.core.wait_reasons import WaitCode, WaitReason
+from pliant.core.model.scheduling import View, WaitingJob
+from pliant.core.model.wait_reasons import WaitCode, WaitReason
+from pliant.core.values.ids import JobId
+from pliant.core.values.processors import count
+from pliant.strategies.policies.valuation import Claim, claim_of
 from pliant.strategies.profit import Cycle, ProfitDriven
-from pliant.strategies.worth import Claim, claim_of
 
 
 class LazyCycle(Cycle):

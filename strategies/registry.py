@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from pliant.strategies.base import Strategy
-from pliant.strategies.evolving import Evolving
-from pliant.strategies.options import OptionError, StrategyOption, convert, describe
+from pliant.strategies.interface.base import Strategy
+from pliant.strategies.interface.options import OptionError, StrategyOption, convert, describe
+from pliant.strategies.policies.with_size_requests import Evolving
 
 GROUP = "pliant.strategies"
 #: Options that every strategy has, because somebody else takes them.

@@ -16,13 +16,13 @@ first, so that few jobs change size; then the order of start.
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
-from pliant.core.ids import JobId
-from pliant.core.scheduling import Availability, Plan, View, WaitingJob
-from pliant.core.sizes import Sizes
-from pliant.core.speedup import Speedup
-from pliant.strategies.availability import beyond_minima, now_or_later, too_few
-from pliant.strategies.base import Strategy
-from pliant.strategies.placing import place
+from pliant.core.model.scheduling import Availability, Plan, View, WaitingJob
+from pliant.core.values.ids import JobId
+from pliant.core.values.sizes import Sizes
+from pliant.core.values.speedup import Speedup
+from pliant.strategies.interface.base import Strategy
+from pliant.strategies.policies.availability import beyond_minima, now_or_later, too_few
+from pliant.strategies.policies.placement import place
 
 
 @dataclass(frozen=True, slots=True)

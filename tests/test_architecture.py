@@ -367,8 +367,11 @@ def test_type_checkers_see_the_part_through_a_relative_link(part: str) -> None:
 @pytest.mark.parametrize(
     ("module", "code"),
     [
-        ("client/jobsub.py", "from pliant.client.jobsub import main; main(['--help'])"),
-        ("client/cli.py", "from pliant.client.cli import main; main(['--help'])"),
+        (
+            "client/commands/jobsub.py",
+            "from pliant.client.commands.jobsub import main; main(['--help'])",
+        ),
+        ("client/commands/cli.py", "from pliant.client.commands.cli import main; main(['--help'])"),
         ("appkit/__init__.py", "import pliant.appkit as kit; getattr(kit, 'malleable', None)"),
     ],
     ids=["jobsub --help", "pliant --help", "import pliant.appkit"],

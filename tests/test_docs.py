@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from pliant.core.lifecycle import diagram
+from pliant.core.model.lifecycle import diagram
 from testkit import wait_until
 
 ROOT = Path(__file__).parent.parent

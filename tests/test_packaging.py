@@ -46,7 +46,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in (
         "core/new_package/__init__.py",
         "core/new_package/module.py",
-        "server/migrations/env.py",
+        "server/database/migrations/env.py",
         "server/migrations/script.py.mako",
         "server/migrations/versions/0000_example.py",
         "examples/new_folder/example.yaml",

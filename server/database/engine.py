@@ -12,12 +12,12 @@ from sqlalchemy import Connection, Engine, create_engine, event, inspect
 from sqlalchemy.exc import DatabaseError
 from sqlalchemy.pool import ConnectionPoolEntry, QueuePool
 
-from pliant.core.records import NewerRecordError
+from pliant.core.state.records import NewerRecordError
 from pliant.faults import active, writing
-from pliant.protos.files import of_no_use
-from pliant.server.database.faults import full_disk, is_locked, is_no_room, words
-from pliant.server.database.rows import UnreadableRowError
-from pliant.server.database.singles import unreadable
+from pliant.protos.daemons.files import of_no_use
+from pliant.server.database.db_errors import full_disk, is_locked, is_no_room, words
+from pliant.server.database.meta_keys import unreadable
+from pliant.server.database.row_codecs import UnreadableRowError
 from pliant.server.database.tables import HEAD
 
 #: A change waits this long while another process has the database locked.
@@ -189,7 +189,7 @@ def _bring_up_to_date(engine: Engine, path: Path, *, known: bool) -> None:
             f"{path} is empty, but {path.parent} had a cluster: put a copy of the database back, "
             "or remove node.secret there to begin anew"
         )
-    from pliant.server.migrations.run import UnknownVersionError, upgrade
+    from pliant.server.database.migrations.run import UnknownVersionError, upgrade
 
     try:
         upgrade(engine, HEAD)

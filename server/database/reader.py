@@ -10,14 +10,14 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Engine, func, select
 
-from pliant.core.ids import JobId, ResizeId
-from pliant.core.jobs import Job
-from pliant.core.lifecycle import FINAL_STATES
-from pliant.core.nodes import Node
-from pliant.server.database import rows as texts
+from pliant.core.model.jobs import Job
+from pliant.core.model.lifecycle import FINAL_STATES
+from pliant.core.model.nodes import Node
+from pliant.core.values.ids import JobId, ResizeId
+from pliant.server.database import row_codecs as texts
 from pliant.server.database import tables
-from pliant.server.database.changes import REFUSED
-from pliant.server.program import Program, Summary
+from pliant.server.database.statements import REFUSED
+from pliant.server.registry.program import Program, Summary
 
 T = TypeVar("T")
 

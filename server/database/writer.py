@@ -16,11 +16,11 @@ from sqlalchemy import ClauseElement, Connection, Dialect, Engine
 from sqlalchemy.sql.base import Executable
 from sqlalchemy.sql.compiler import SQLCompiler
 
-from pliant.server.database.changes import COMPARING, Change
-from pliant.server.database.faults import is_locked, words
-from pliant.server.database.guard import Guard, ReplacedError
-from pliant.server.logs import Seldom
-from pliant.server.threads import promise, start_thread
+from pliant.server.database.commit_guard import Guard, ReplacedError
+from pliant.server.database.db_errors import is_locked, words
+from pliant.server.database.statements import COMPARING, Change
+from pliant.server.support.log_setup import Seldom
+from pliant.server.support.threads import promise, start_thread
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pliant.core.command_line import CommandParser
+from pliant.core.support.command_line import CommandParser
 from pliant.simulator.experiments.definitions import (
     Experiment,
     ExperimentError,

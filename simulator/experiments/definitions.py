@@ -32,8 +32,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pliant.core.duplicate_keys import find_duplicate_key
-from pliant.simulator.errors import SimulationError
+from pliant.core.support.duplicate_keys import find_duplicate_key
+from pliant.simulator.inputs.errors import SimulationError
 
 #: What a table is made of, as read from YAML.
 Tree = Mapping[str, Any]

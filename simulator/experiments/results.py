@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from pliant.simulator import models
 from pliant.simulator.confidence import Interval, interval
 from pliant.simulator.experiments.definitions import (
     Claim,
@@ -16,7 +15,8 @@ from pliant.simulator.experiments.definitions import (
 )
 from pliant.simulator.experiments.pool import Progress, Task, run_all
 from pliant.simulator.experiments.theory import theory_value
-from pliant.simulator.metrics import TOTALS
+from pliant.simulator.inputs import models
+from pliant.simulator.run.metrics import TOTALS
 
 PRINTED = "as printed"
 THEORY = "as theory"

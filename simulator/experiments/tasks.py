@@ -8,17 +8,17 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from pliant.core.sizes import SizesError
-from pliant.core.speedup import SpeedupError
-from pliant.simulator import models
-from pliant.simulator.costs import parse_cost
+from pliant.core.values.sizes import SizesError
+from pliant.core.values.speedup import SpeedupError
 from pliant.simulator.experiments.definitions import ExperimentError
-from pliant.simulator.failures import parse_failures
-from pliant.simulator.result import JobRecord
-from pliant.simulator.settings import Settings, parse_clusters
-from pliant.simulator.simulate import simulate
-from pliant.simulator.swf import read_swf
-from pliant.simulator.workload import Workload, WorkloadError
+from pliant.simulator.inputs import models
+from pliant.simulator.inputs.costs import parse_cost
+from pliant.simulator.inputs.failures import parse_failures
+from pliant.simulator.inputs.settings import Settings, parse_clusters
+from pliant.simulator.inputs.swf import read_swf
+from pliant.simulator.inputs.workload import Workload, WorkloadError
+from pliant.simulator.run.result import JobRecord
+from pliant.simulator.run.simulate import simulate
 
 #: Names the folder of the logs that experiments run on.
 LOGS = "PLIANT_WORKLOADS"

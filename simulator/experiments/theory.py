@@ -7,9 +7,9 @@ import types
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from pliant.core.sizes import parse_sizes
-from pliant.simulator.models import parameters
-from pliant.simulator.models.kumar import curve_of
+from pliant.core.values.sizes import parse_sizes
+from pliant.simulator.inputs.models import parameters
+from pliant.simulator.inputs.models.kumar import curve_of
 
 Formula = Callable[[Mapping[str, Any]], float | None]
 

@@ -4,8 +4,8 @@ import json
 import sys
 from contextlib import redirect_stdout
 
-from pliant.simulator.errors import SimulationError
 from pliant.simulator.experiments.tasks import run_task
+from pliant.simulator.inputs.errors import SimulationError
 
 
 def main() -> int:

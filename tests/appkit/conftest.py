@@ -40,7 +40,7 @@ import atexit, os, sys, time
 import numpy as np
 from mpi4py import MPI
 from pliant.appkit import *
-import pliant.appkit.resize
+import pliant.appkit.resize.executor
 
 STOP = sys.argv[1]
 def say(*words):  # one write, which other ranks cannot split

@@ -13,22 +13,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pliant.appkit.ahead import Errand
-from pliant.appkit.arrays import BlockArray
-from pliant.appkit.census import survey
-from pliant.appkit.constant import Constant
-from pliant.appkit.csr import CsrMatrix
+from pliant.appkit.data.constant import Constant
+from pliant.appkit.data.handle import Handle
+from pliant.appkit.data.metadata import survey
 from pliant.appkit.errors import DistributionError
-from pliant.appkit.grids import CyclicArray
-from pliant.appkit.handles import Handle
-from pliant.appkit.items import Items
-from pliant.appkit.membership import Membership
-from pliant.appkit.partition import PartitionedArray
-from pliant.appkit.pieces import PieceReader
-from pliant.appkit.plan import Crossing
-from pliant.appkit.replicated import ReplicatedArray
-from pliant.appkit.sharing import Evenly
-from pliant.appkit.splits import LengthSplit
+from pliant.appkit.kinds.block import BlockArray
+from pliant.appkit.kinds.csr import CsrMatrix
+from pliant.appkit.kinds.cyclic import CyclicArray
+from pliant.appkit.kinds.item_rules import Evenly
+from pliant.appkit.kinds.items import Items
+from pliant.appkit.kinds.partition import PartitionedArray
+from pliant.appkit.kinds.replicated import ReplicatedArray
+from pliant.appkit.mpi.membership import Membership
+from pliant.appkit.redistribution.plan import Crossing
+from pliant.appkit.redistribution.splits import LengthSplit
+from pliant.appkit.resize.prefetch import Errand
+from pliant.appkit.storage.chunks import PieceReader
 from rankkit import crossing, member, run_ranks, save
 from testkit import wait_until
 
@@ -223,7 +223,7 @@ def test_an_errand_has_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     errand = Errand(release.wait)
     assert not errand.over
     assert errand.fault() == "it takes too long"
-    monkeypatch.setattr("pliant.appkit.ahead.LIMIT_S", -1.0)
+    monkeypatch.setattr("pliant.appkit.resize.prefetch.LIMIT_S", -1.0)
     assert errand.over
     release.set()
     monkeypatch.undo()

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-from pliant.appkit import alarm, patience
-from pliant.appkit.alarm import Alarm, JoiningRankLost, watching
+from pliant.appkit.mpi import blocking_wait, death_watch
+from pliant.appkit.mpi.death_watch import Alarm, JoiningRankLost, watching
 
 pytestmark = pytest.mark.mpi
 
@@ -17,7 +17,7 @@ VARIABLE = b"MPIR_CVAR_CH4_OFI_MAX_EAGAIN_RETRY"
 
 
 def attempts() -> int:
-    found = patience.find(VARIABLE)
+    found = blocking_wait.find(VARIABLE)
     assert found is not None, "the MPI of the tests is MPICH"
     return found.get()
 
@@ -38,7 +38,7 @@ class DeadEnd:
 
 
 def begin(comm: DeadEnd, begun: list[MPI.Request]) -> None:
-    alarm.send(cast(MPI.Intracomm, comm), np.zeros(1), 1, 3, begun)
+    death_watch.send(cast(MPI.Intracomm, comm), np.zeros(1), 1, 3, begun)
 
 
 def test_a_send_that_cannot_begin_is_tried_again() -> None:
@@ -58,7 +58,7 @@ def test_a_send_is_given_up_when_a_joining_rank_has_died() -> None:
         watching(Alarm(MPI.COMM_SELF, lambda: "rank 2 died" if len(comm.limits) > 5 else "")),
     ):
         begin(comm, begun)
-    assert any(begun[0] is kept for kept in alarm._given_up)
+    assert any(begun[0] is kept for kept in death_watch._given_up)
     assert attempts() == before
 
 

@@ -13,9 +13,9 @@ import pytest
 from pliant.appkit.decorator import malleable
 from pliant.appkit.errors import DistributionError, StateError
 from pliant.appkit.job import Job
-from pliant.appkit.job_data import Belongings
+from pliant.appkit.kinds.job_data import Belongings
 from pliant.appkit.loops import Loops
-from pliant.appkit.plan import Crossing
+from pliant.appkit.redistribution.plan import Crossing
 from rankkit import member
 
 

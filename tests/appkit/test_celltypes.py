@@ -10,19 +10,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pliant.appkit import checkpoint, consent
-from pliant.appkit.arrays import BlockArray
-from pliant.appkit.celltypes import cell_type, type_terms
-from pliant.appkit.csr import CsrMatrix
+from pliant.appkit.checkpoint import store
+from pliant.appkit.data.dtype import cell_type, type_terms
+from pliant.appkit.data.handle import Handle
 from pliant.appkit.errors import RegistrationMismatch
-from pliant.appkit.grids import CyclicArray
-from pliant.appkit.handles import Handle
-from pliant.appkit.items import Items
-from pliant.appkit.membership import Membership
-from pliant.appkit.partition import PartitionedArray
-from pliant.appkit.replicated import ReplicatedArray
-from pliant.appkit.rootonly import RootArray
-from pliant.appkit.sharing import Evenly, ToOwners
+from pliant.appkit.kinds.block import BlockArray
+from pliant.appkit.kinds.csr import CsrMatrix
+from pliant.appkit.kinds.cyclic import CyclicArray
+from pliant.appkit.kinds.item_rules import Evenly, ToOwners
+from pliant.appkit.kinds.items import Items
+from pliant.appkit.kinds.partition import PartitionedArray
+from pliant.appkit.kinds.replicated import ReplicatedArray
+from pliant.appkit.kinds.root_only import RootArray
+from pliant.appkit.mpi.membership import Membership
+from pliant.appkit.resize import agreement
 from rankkit import crossing, load, member, resize, save
 
 #: A structure with an array in a field, and one that is not where it would be without gaps.
@@ -167,10 +168,10 @@ def test_types_of_one_length_are_told_apart(kind: str) -> None:
     for one, here in enumerate(descriptions):
         for other, there in enumerate(descriptions):
             assert (here == there) == (one == other)
-            assert (checkpoint.compare([there], [here]) == "") == (one == other)
+            assert (store.compare([there], [here]) == "") == (one == other)
             if one != other:
                 with pytest.raises(RegistrationMismatch, match="registration 1"):
-                    consent.compare([here], [there])
+                    agreement.compare([here], [there])
 
 
 def test_a_length_at_the_end_of_a_structure_counts() -> None:
@@ -188,5 +189,5 @@ def test_plain_types_are_described_as_ever(dtype: str) -> None:
 def test_items_of_an_old_checkpoint_are_the_same(dtype: Any) -> None:
     now = KINDS["items"](member(0, 1), dtype).describe()
     old: list[object] = ["items", "a", [], str(np.dtype(dtype)), "even"]
-    assert checkpoint.compare([old], [now]) == ""
-    assert "registration 1" in checkpoint.compare([old], [[*now[:3], "<f4", "even"]])
+    assert store.compare([old], [now]) == ""
+    assert "registration 1" in store.compare([old], [[*now[:3], "<f4", "even"]])

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from pliant.appkit.arrays import BlockArray
-from pliant.appkit.census import survey
-from pliant.appkit.items import Items
-from pliant.appkit.plan import Crossing
-from pliant.appkit.registry import Registry
-from pliant.appkit.sharing import ByWeight, Evenly
+from pliant.appkit.data.entry import Registry
+from pliant.appkit.data.metadata import survey
+from pliant.appkit.kinds.block import BlockArray
+from pliant.appkit.kinds.item_rules import ByWeight, Evenly
+from pliant.appkit.kinds.items import Items
+from pliant.appkit.redistribution.plan import Crossing
 from rankkit import member, run_ranks
 
 

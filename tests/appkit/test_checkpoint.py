@@ -15,18 +15,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pliant.appkit import pieces
-from pliant.appkit.arrays import BlockArray
-from pliant.appkit.checkpoint import MANIFEST, Manifest, Shelf, compare
-from pliant.appkit.checkpoint_key import own_key
+from pliant.appkit.checkpoint.store import MANIFEST, Manifest, Shelf, compare
+from pliant.appkit.data.entry import Entry
 from pliant.appkit.errors import CheckpointError
+from pliant.appkit.kinds.block import BlockArray
+from pliant.appkit.kinds.replicated import ReplicatedArray
+from pliant.appkit.kinds.state import unpack
 from pliant.appkit.loops import Position
-from pliant.appkit.membership import Membership, Phase
-from pliant.appkit.pieces import Piece, PieceReader, PieceWriter
-from pliant.appkit.plaindata import encode
-from pliant.appkit.registry import Entry
-from pliant.appkit.replicated import ReplicatedArray
-from pliant.appkit.state import unpack
+from pliant.appkit.mpi.membership import Membership, Phase
+from pliant.appkit.plain_data import encode
+from pliant.appkit.storage import chunks
+from pliant.appkit.storage.checkpoint_key import own_key
+from pliant.appkit.storage.chunks import Piece, PieceReader, PieceWriter
 
 SIZES = range(1, 10)
 
@@ -98,12 +98,12 @@ def _halo_cells(entry: BlockArray) -> int:
     return 2 * entry.halo * row
 
 
-@pytest.mark.parametrize("chunk", [pieces.CHUNK_BYTES, 24])
+@pytest.mark.parametrize("chunk", [chunks.CHUNK_BYTES, 24])
 @pytest.mark.parametrize("before", SIZES)
 def test_all_pairs_of_sizes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: int, chunk: int
 ) -> None:
-    monkeypatch.setattr(pieces, "CHUNK_BYTES", chunk)
+    monkeypatch.setattr(chunks, "CHUNK_BYTES", chunk)
     written = write(tmp_path, before)
     assert sum(piece.bytes for own in written for piece in own) == sum(
         path.stat().st_size for path in tmp_path.iterdir()
@@ -128,7 +128,7 @@ def test_any_shape_and_axis(
     folder = tmp_path_factory.mktemp("save")
     before, after = sizes
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pieces, "CHUNK_BYTES", chunk)
+        patch.setattr(chunks, "CHUNK_BYTES", chunk)
         make = {"axis": axis % len(shape), "halo": 0, "dtype": "f8"}
         written: list[Piece] = []
         for rank in range(before):

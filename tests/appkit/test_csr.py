@@ -12,16 +12,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pliant.appkit import pieces
-from pliant.appkit.arrays import BlockArray
-from pliant.appkit.census import redistribute
-from pliant.appkit.csr import CsrMatrix
+from pliant.appkit.data.metadata import redistribute
 from pliant.appkit.errors import CheckpointError, DistributionError
-from pliant.appkit.ghosts import Ghosts
-from pliant.appkit.layout import BlockLayout
-from pliant.appkit.membership import Membership
-from pliant.appkit.pieces import PieceReader
-from pliant.appkit.plan import Crossing
+from pliant.appkit.kinds.block import BlockArray
+from pliant.appkit.kinds.csr import CsrMatrix
+from pliant.appkit.kinds.ghosts import Ghosts
+from pliant.appkit.mpi.membership import Membership
+from pliant.appkit.redistribution.layout import BlockLayout
+from pliant.appkit.redistribution.plan import Crossing
+from pliant.appkit.storage import chunks
+from pliant.appkit.storage.chunks import PieceReader
 from rankkit import Parts, crossing, load, member, resize, run_ranks, save
 
 PAIRS = list(itertools.product(range(1, 18), repeat=2))
@@ -149,11 +149,11 @@ def test_a_rollback_leaves_all_as_it_was(rule: str) -> None:
 
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("n", [0, 3, 40])
-@pytest.mark.parametrize("chunk", [pieces.CHUNK_BYTES, 24])
+@pytest.mark.parametrize("chunk", [chunks.CHUNK_BYTES, 24])
 def test_saved_at_a_size_and_restored_at_another(
     rule: str, n: int, chunk: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pieces, "CHUNK_BYTES", chunk)
+    monkeypatch.setattr(chunks, "CHUNK_BYTES", chunk)
     dense = Dense(n)
     for before in (1, 3, 5):
         folder = tmp_path / str(before)

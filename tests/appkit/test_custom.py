@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pliant.appkit import move
-from pliant.appkit.census import survey
-from pliant.appkit.custom import Custom
+from pliant.appkit.data.metadata import survey
 from pliant.appkit.errors import DistributionError
-from pliant.appkit.membership import Membership
-from pliant.appkit.plan import Crossing
+from pliant.appkit.kinds.custom import Custom
+from pliant.appkit.mpi.membership import Membership
+from pliant.appkit.redistribution import ranges
+from pliant.appkit.redistribution.plan import Crossing
 from rankkit import Parts, crossing, load, member, resize, run_ranks, save
 
 PAIRS = list(itertools.product(range(1, 18), repeat=2))
@@ -82,7 +82,7 @@ def test_all_pairs_of_sizes() -> None:
 def test_any_ranks_may_leave(size: int, leaving: set[int], chunk: int) -> None:
     way = Crossing.shrinkage(size, sorted(r for r in leaving if r < size)[: size - 1])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(move, "CHUNK_BYTES", chunk)
+        patch.setattr(ranges, "CHUNK_BYTES", chunk)
         parts, sent = resize(make, begin(size), way)
     check(parts)
     assert sent == sent_bytes(way)

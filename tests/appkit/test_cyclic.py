@@ -12,13 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pliant.appkit import cells, pieces
-from pliant.appkit.cyclic import CyclicLayout, Meeting, square_grid
 from pliant.appkit.errors import CheckpointError, DistributionError
-from pliant.appkit.grids import CyclicArray, Grid
-from pliant.appkit.membership import Membership
-from pliant.appkit.pieces import PieceReader
-from pliant.appkit.plan import Crossing
+from pliant.appkit.kinds.cyclic import CyclicArray, Grid
+from pliant.appkit.mpi.membership import Membership
+from pliant.appkit.redistribution import packed
+from pliant.appkit.redistribution.cyclic_layout import CyclicLayout, Meeting, square_grid
+from pliant.appkit.redistribution.plan import Crossing
+from pliant.appkit.storage import chunks
+from pliant.appkit.storage.chunks import PieceReader
 from rankkit import Parts, crossing, load, member, resize, save
 
 PAIRS = list(itertools.product(range(1, 18), repeat=2))
@@ -114,7 +115,7 @@ def test_all_pairs_of_sizes(kind: str) -> None:
 def test_any_ranks_may_leave(kind: str, size: int, leaving: set[int], stage: int) -> None:
     way = Crossing.shrinkage(size, sorted(r for r in leaving if r < size)[: size - 1])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cells, "STAGE_BYTES", stage)
+        patch.setattr(packed, "STAGE_BYTES", stage)
         parts, sent = resize(make(kind), begin(kind, size), way)
     check(kind, parts)
     assert sent == 4 * int((owners(kind, way.old) != owners(kind, way.new)).sum())
@@ -155,11 +156,11 @@ def test_more_than_two_to_the_31_cells() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("chunk", [pieces.CHUNK_BYTES, 20])
+@pytest.mark.parametrize("chunk", [chunks.CHUNK_BYTES, 20])
 def test_saved_at_a_size_and_restored_at_another(
     kind: str, chunk: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pieces, "CHUNK_BYTES", chunk)
+    monkeypatch.setattr(chunks, "CHUNK_BYTES", chunk)
     for before in (1, 4, 6):
         folder = tmp_path / str(before)
         folder.mkdir()

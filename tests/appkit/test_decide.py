@@ -7,12 +7,12 @@ import time
 import numpy as np
 import pytest
 
-from pliant.appkit.decide import OnOffer, decide
-from pliant.appkit.messages import Answer, Offer
-from pliant.appkit.templates import offer_in, reply_to
-from pliant.appkit.wishes import Wish
-from pliant.core.negotiation import Direction, Item, ItemStatus, Template, Verb
-from pliant.core.sizes import Sizes, parse_sizes
+from pliant.appkit.coordinator.messages import Answer, Offer
+from pliant.appkit.coordinator.offers import OnOffer, decide
+from pliant.appkit.coordinator.templates import offer_in, reply_to
+from pliant.appkit.coordinator.terms import Wish
+from pliant.core.model.negotiation import Direction, Item, ItemStatus, Template, Verb
+from pliant.core.values.sizes import Sizes, parse_sizes
 
 SIZES = parse_sizes("1-16")
 

@@ -12,13 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pliant.appkit import cells, move, pieces
-from pliant.appkit.census import redistribute, survey
+from pliant.appkit.data.metadata import redistribute, survey
 from pliant.appkit.errors import CheckpointError, DistributionError
-from pliant.appkit.items import Items
-from pliant.appkit.membership import Membership
-from pliant.appkit.plan import Crossing, Traffic
-from pliant.appkit.sharing import ByWeight, Change, Evenly, Rule, ToOwners
+from pliant.appkit.kinds.item_rules import ByWeight, Change, Evenly, Rule, ToOwners
+from pliant.appkit.kinds.items import Items
+from pliant.appkit.mpi.membership import Membership
+from pliant.appkit.redistribution import packed, ranges
+from pliant.appkit.redistribution.plan import Crossing, Traffic
+from pliant.appkit.storage import chunks
 from rankkit import Parts, crossing, load, member, resize, run_ranks, save
 
 KIND = np.dtype([("id", "i8"), ("x", "f4", 3)])
@@ -117,7 +118,7 @@ def test_items_of_several_numbers_come_back_from_a_checkpoint_in_chunks(
     for rank, (start, stop) in enumerate([(0, 13), (13, 20)]):
         parts.append(vectors(member(rank, 2)))
         parts[rank][0].start_with(lambda *_, own=whole[start:stop]: own)
-    monkeypatch.setattr(pieces, "CHUNK_BYTES", 2 * whole[0].nbytes)
+    monkeypatch.setattr(chunks, "CHUNK_BYTES", 2 * whole[0].nbytes)
     written = save(parts, tmp_path)
     for size in range(1, 5):
         again = [entries[0].local for entries in load(vectors, tmp_path, written, 2, size)]
@@ -156,8 +157,8 @@ def test_any_ranks_may_leave(counts: list[int], leaving: set[int], kind: str, st
     start = begin(kind, counts)
     old = numbers(start)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cells, "STAGE_BYTES", stage)
-        patch.setattr(move, "CHUNK_BYTES", stage)
+        patch.setattr(packed, "STAGE_BYTES", stage)
+        patch.setattr(ranges, "CHUNK_BYTES", stage)
         parts, sent = resize(make(kind), start, way)
     new = numbers(parts)
     check(kind, new)
@@ -179,8 +180,8 @@ def test_more_than_two_to_the_31_items() -> None:
     assert plan.bytes_moved == 10 * (3 << 32), "a third of the first half, two of the second"
     sends = ToOwners("items", spread).plan(Change(way, 0, (([0, 1 << 33, 5], [1, 2, 0], None),)), 3)
     assert sends.bytes_moved == 3 * ((1 << 33) + 5 + 1)
-    assert cells.cells_per_piece(sends, 3) * 3 <= cells.STAGE_BYTES // 3
-    assert cells.cells_per_piece(Traffic((), 1 << 40), 3) == 1
+    assert packed.cells_per_piece(sends, 3) * 3 <= packed.STAGE_BYTES // 3
+    assert packed.cells_per_piece(Traffic((), 1 << 40), 3) == 1
 
 
 def test_weightless_items_go_by_number() -> None:
@@ -198,11 +199,11 @@ def test_weightless_items_go_by_number() -> None:
 
 
 @pytest.mark.parametrize("kind", RULES)
-@pytest.mark.parametrize("chunk", [pieces.CHUNK_BYTES, 40])
+@pytest.mark.parametrize("chunk", [chunks.CHUNK_BYTES, 40])
 def test_saved_at_a_size_and_restored_at_another(
     kind: str, chunk: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pieces, "CHUNK_BYTES", chunk)
+    monkeypatch.setattr(chunks, "CHUNK_BYTES", chunk)
     for before in (1, 3, 4):
         folder = tmp_path / str(before)
         folder.mkdir()

@@ -116,7 +116,7 @@ def test_who_waits_with_patience_sleeps(run: Run) -> None:
     app = run(
         """
         import resource
-        from pliant.appkit.patience import patience
+        from pliant.appkit.mpi.blocking_wait import patience
         def naps():
             return resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw
         def wait():
@@ -269,9 +269,9 @@ def test_a_state_that_cannot_be_sent_is_rolled_back(run: Run) -> None:
 def test_a_newcomer_that_dies_after_it_was_called(run: Run) -> None:
     app = run(
         """
-        pliant.appkit.resize.JOIN_TIMEOUT_S = 2
+        pliant.appkit.resize.executor.JOIN_TIMEOUT_S = 2
         if job.joining:
-            pliant.appkit.resize.Executor._connect = lambda self, port: os._exit(9)
+            pliant.appkit.resize.executor.Executor._connect = lambda self, port: os._exit(9)
         u = job.block("u", 12, init=lambda index: 1)
         ring = job.derive(lambda comm: comm.Dup())
         @job.after_resize
@@ -314,8 +314,8 @@ def test_the_program_answers_offers(run: Run) -> None:
 def test_messages_are_cut_and_axes_may_be_any(run: Run) -> None:
     app = run(
         """
-        import pliant.appkit.move
-        pliant.appkit.move.CHUNK_BYTES = 64
+        import pliant.appkit.redistribution.ranges
+        pliant.appkit.redistribution.ranges.CHUNK_BYTES = 64
         shapes = [((50, 7), 0), ((7, 50), 1), ((3, 40, 5), 1), ((2, 3, 30), 2), ((1, 40, 2), 1)]
         def values(index, shape):
             return np.arange(np.prod(shape)).reshape(shape)[index]

@@ -7,7 +7,7 @@ import pytest
 from mpi4py import MPI
 
 from pliant.appkit.errors import DistributionError
-from pliant.appkit.mail import NOT_ALIKE, Mail
+from pliant.appkit.redistribution.messages import NOT_ALIKE, Mail
 
 pytestmark = pytest.mark.mpi
 

@@ -11,17 +11,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pliant.appkit import cells
-from pliant.appkit.arrays import BlockArray
-from pliant.appkit.csr import CsrMatrix
-from pliant.appkit.cyclic import square_grid
-from pliant.appkit.filling import provide
-from pliant.appkit.grids import CyclicArray
-from pliant.appkit.items import Items
-from pliant.appkit.membership import Membership
-from pliant.appkit.partition import PartitionedArray
-from pliant.appkit.replicated import ReplicatedArray
-from pliant.appkit.sharing import Evenly, ToOwners
+from pliant.appkit.data.fill import provide
+from pliant.appkit.kinds.block import BlockArray
+from pliant.appkit.kinds.csr import CsrMatrix
+from pliant.appkit.kinds.cyclic import CyclicArray
+from pliant.appkit.kinds.item_rules import Evenly, ToOwners
+from pliant.appkit.kinds.items import Items
+from pliant.appkit.kinds.partition import PartitionedArray
+from pliant.appkit.kinds.replicated import ReplicatedArray
+from pliant.appkit.mpi.membership import Membership
+from pliant.appkit.redistribution import packed
+from pliant.appkit.redistribution.cyclic_layout import square_grid
 from rankkit import Parts, crossing, member, resize
 
 #: Of all data, which is that of 4 KiB cells.
@@ -94,7 +94,7 @@ def rows(count: int) -> Any:
 def test_old_and_new_share_and_little_more(
     make: Any, before: int, after: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cells, "STAGE_BYTES", STAGE // 3)
+    monkeypatch.setattr(packed, "STAGE_BYTES", STAGE // 3)
     tracemalloc.start()
     try:
         parts = begin(make, before)

@@ -11,12 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pliant.appkit import cells, pieces
 from pliant.appkit.errors import CheckpointError, DistributionError
-from pliant.appkit.membership import Membership
-from pliant.appkit.partition import PartitionedArray, spread_parts
-from pliant.appkit.pieces import PieceReader
-from pliant.appkit.plan import Crossing
+from pliant.appkit.kinds.partition import PartitionedArray, spread_parts
+from pliant.appkit.mpi.membership import Membership
+from pliant.appkit.redistribution import packed
+from pliant.appkit.redistribution.plan import Crossing
+from pliant.appkit.storage import chunks
+from pliant.appkit.storage.chunks import PieceReader
 from rankkit import Parts, crossing, load, member, resize, save
 
 PAIRS = list(itertools.product(range(1, 18), repeat=2))
@@ -78,7 +79,7 @@ def test_any_map_and_any_leavers(seed: int, size: int, leaving: set[int], stage:
 
     way = Crossing.shrinkage(size, sorted(r for r in leaving if r < size)[: size - 1])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cells, "STAGE_BYTES", stage)
+        patch.setattr(packed, "STAGE_BYTES", stage)
         parts, sent = resize(make(owner), begin(make(owner), size), way)
     check(owner, parts)
     assert sent == fewest(owner, way)
@@ -101,11 +102,11 @@ def test_parts_with_numbers_are_shared_out() -> None:
         assert sent == fewest(owner, crossing(before, after))
 
 
-@pytest.mark.parametrize("chunk", [pieces.CHUNK_BYTES, 24])
+@pytest.mark.parametrize("chunk", [chunks.CHUNK_BYTES, 24])
 def test_saved_at_a_size_and_restored_at_another(
     chunk: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pieces, "CHUNK_BYTES", chunk)
+    monkeypatch.setattr(chunks, "CHUNK_BYTES", chunk)
     for before in (1, 4, 6):
         folder = tmp_path / str(before)
         folder.mkdir()

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from pliant.appkit import patience as module
-from pliant.appkit.patience import patience
+from pliant.appkit.mpi import blocking_wait as module
+from pliant.appkit.mpi.blocking_wait import patience
 
 pytestmark = pytest.mark.mpi
 

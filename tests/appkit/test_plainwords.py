@@ -6,18 +6,18 @@ from typing import Any
 
 import pytest
 
-from pliant.appkit.ahead import Carry, Step
-from pliant.appkit.costs import Move
-from pliant.appkit.insight import Known
+from pliant.appkit.coordinator.checkpoint_messages import SaveOrder
+from pliant.appkit.coordinator.messages import Asked, Decision, RequestState
 from pliant.appkit.loops import Position
-from pliant.appkit.messages import Asked, Decision, RequestState
-from pliant.appkit.plainwords import from_plain, pack_word, to_plain, unpack_word
-from pliant.appkit.resize import Header, read_header, write_header
-from pliant.appkit.room import MakeRoom
-from pliant.appkit.saves import SaveOrder
-from pliant.appkit.speeds import Samples
-from pliant.appkit.word import Luggage, Word
-from pliant.core.sizes import parse_sizes
+from pliant.appkit.performance.cost_model import Move
+from pliant.appkit.performance.monitor import Known
+from pliant.appkit.performance.timing import Samples
+from pliant.appkit.resize.broadcast import Luggage, Word
+from pliant.appkit.resize.executor import Header, read_header, write_header
+from pliant.appkit.resize.plain_messages import from_plain, pack_word, to_plain, unpack_word
+from pliant.appkit.resize.preallocate import MakeRoom
+from pliant.appkit.resize.prefetch import Carry, Step
+from pliant.core.values.sizes import parse_sizes
 
 ASKED = Asked(3, parse_sizes("1-8:pow2", 4), "why", 0.0, RequestState.PARTLY, 2, "busy", True)
 KNOWN = Known({("app.py", 4, 10): {2: Samples([0.1, 0.2], 2, 40)}}, (Move(True, 8, 0.1, 0.2),))

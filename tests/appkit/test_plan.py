@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pliant.appkit.layout import BlockLayout
-from pliant.appkit.plan import (
+from pliant.appkit.redistribution.layout import BlockLayout
+from pliant.appkit.redistribution.plan import (
     Bundle,
     Crossing,
     Plan,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from pliant.appkit.mail import NOT_ALIKE
+from pliant.appkit.redistribution.messages import NOT_ALIKE
 from standin import Application
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(120)]
@@ -189,8 +189,8 @@ def test_the_order_of_what_is_done_in_a_resize(run: Run) -> None:
 def test_a_request_that_is_pending_is_named(run: Run, begun: str, kind: str) -> None:
     app = run(
         f"""
-        import pliant.appkit.parting
-        pliant.appkit.parting.PENDING_S = 2.0
+        import pliant.appkit.mpi.disconnect
+        pliant.appkit.mpi.disconnect.PENDING_S = 2.0
         buffer, pending = np.zeros(1 << 20), None
         for it in job.steps(10**6, every=2):
             if it == 1 and job.comm.rank == 1:

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from pliant.appkit import door
-from pliant.appkit.control import Lines
-from pliant.appkit.join_proof import JoiningSide
-from pliant.appkit.join_protocol import MAX_UNPROVEN_BYTES, NUMBERS
-from pliant.appkit.rendezvous import ENDED, Rendezvous
+from pliant.appkit.joining import listener
+from pliant.appkit.joining.proof import JoiningSide
+from pliant.appkit.joining.protocol import MAX_UNPROVEN_BYTES, NUMBERS
+from pliant.appkit.joining.rendezvous import ENDED, Rendezvous
+from pliant.appkit.json_lines import Lines
 from pliant.protos.handshake import UnprovenServerError
 from testkit import wait_until
 
@@ -283,7 +283,7 @@ def test_strangers_do_not_crowd_out_newcomers(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, words: dict[str, int]
 ) -> None:
     """Neither silent ones, nor those of another resize, nor those that prove nothing."""
-    monkeypatch.setattr(door, "MOST_STRANGERS", 4)
+    monkeypatch.setattr(listener, "MOST_STRANGERS", 4)
     desk.place.expect(1, SECRET, 2, 60)
     strangers = []
     for _ in range(6):
@@ -298,8 +298,8 @@ def test_strangers_do_not_crowd_out_newcomers(
 
 
 def test_a_full_house_opens_again(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(door, "MOST_STRANGERS", 2)
-    monkeypatch.setattr(door, "PATIENCE_S", 1.0)
+    monkeypatch.setattr(listener, "MOST_STRANGERS", 2)
+    monkeypatch.setattr(listener, "PATIENCE_S", 1.0)
     early = [desk.greet(resize=9) for _ in range(3)]  # none is idle: nobody knows the resize
     assert all(is_closed(sock) for sock in early)
     desk.place.expect(1, SECRET, 1, 60)

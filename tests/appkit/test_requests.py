@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from pliant.appkit import RequestError, RequestState, SizesError
+from pliant.appkit.coordinator.messages import Asked
+from pliant.appkit.coordinator.requests import LONGEST_WHY, Request, Requests
 from pliant.appkit.errors import JobLeave
-from pliant.appkit.membership import Membership, Phase
-from pliant.appkit.messages import Asked
-from pliant.appkit.requests import LONGEST_WHY, Request, Requests
-from pliant.core.demands import RequestAnswer, RequestOutcome
-from pliant.core.sizes import Sizes, parse_sizes
+from pliant.appkit.mpi.membership import Membership, Phase
+from pliant.core.model.size_request import RequestAnswer, RequestOutcome
+from pliant.core.values.sizes import Sizes, parse_sizes
 
 
 class Program:

@@ -7,13 +7,13 @@ from typing import Any, cast
 
 import numpy as np
 
-from pliant.appkit.arrays import BlockArray
-from pliant.appkit.coordinator import Coordinator
-from pliant.appkit.messages import Decision
-from pliant.appkit.registry import Registry
-from pliant.appkit.replicated import ReplicatedArray
-from pliant.appkit.room import MakeRoom, Room
-from pliant.appkit.splits import LengthSplit
+from pliant.appkit.coordinator.coordinator import Coordinator
+from pliant.appkit.coordinator.messages import Decision
+from pliant.appkit.data.entry import Registry
+from pliant.appkit.kinds.block import BlockArray
+from pliant.appkit.kinds.replicated import ReplicatedArray
+from pliant.appkit.redistribution.splits import LengthSplit
+from pliant.appkit.resize.preallocate import MakeRoom, Room
 from rankkit import crossing, member
 
 GROWTH = Decision(7, 2, leaving=(), joining=(2, 3), secret="")

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from pliant.appkit.errors import CheckpointError, DistributionError
-from pliant.appkit.membership import Membership
-from pliant.appkit.pieces import PieceReader
-from pliant.appkit.plan import Crossing
-from pliant.appkit.rootonly import RootArray
+from pliant.appkit.kinds.root_only import RootArray
+from pliant.appkit.mpi.membership import Membership
+from pliant.appkit.redistribution.plan import Crossing
+from pliant.appkit.storage.chunks import PieceReader
 from rankkit import Parts, crossing, load, member, resize, save
 
 PAIRS = list(itertools.product(range(1, 18), repeat=2))

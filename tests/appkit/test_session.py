@@ -12,14 +12,23 @@ from dataclasses import replace
 import grpc
 import pytest
 
-from pliant.appkit import session as module
-from pliant.appkit.control import Lines, serve
-from pliant.appkit.messages import Asked, Begun, Decision, Hello, Outcome, Progress, Said, Withdrawn
-from pliant.appkit.saves import SaveReport
-from pliant.appkit.session import Session
-from pliant.core.checkpoints import SaveWord
-from pliant.core.negotiation import Template, Verb
-from pliant.core.sizes import parse_sizes
+from pliant.appkit.coordinator import server_stream as module
+from pliant.appkit.coordinator.checkpoint_messages import SaveReport
+from pliant.appkit.coordinator.messages import (
+    Asked,
+    Begun,
+    Decision,
+    Hello,
+    Outcome,
+    Progress,
+    Said,
+    Withdrawn,
+)
+from pliant.appkit.coordinator.server_stream import Session
+from pliant.appkit.json_lines import Lines, serve
+from pliant.core.model.checkpoint import SaveWord
+from pliant.core.model.negotiation import Template, Verb
+from pliant.core.values.sizes import parse_sizes
 from pliant.protos import app_pb2 as pb
 from pliant.protos.handshake import begin
 from pliant.protos.texts import words
@@ -253,7 +262,7 @@ def test_whatever_a_program_says_the_stream_stands(
 
 @pytest.mark.parametrize("text", ["grid of file \udcff", "x" * (5 << 20)])
 def test_what_a_hello_and_a_save_report_say_can_be_sent(text: str) -> None:
-    from pliant.appkit import wire
+    from pliant.appkit.coordinator import wire
 
     saving = SaveReport(1, SaveWord.FAILED, text)
     hello = replace(Desk().connect(), saving=saving, asked=Asked(1, parse_sizes("4"), text, 0.0))
@@ -271,9 +280,9 @@ def test_reports_wait_for_the_next_stream_and_answers_do_not(open_session: Open)
 
 
 def test_channels_ask_no_more_often_than_the_server_allows() -> None:
-    from pliant.server import rpc
+    from pliant.server.rpc import grpc_server
 
-    mine, allowed = dict(module._channel_options()), dict(rpc.OPTIONS)
+    mine, allowed = dict(module._channel_options()), dict(grpc_server.OPTIONS)
     assert mine["grpc.keepalive_time_ms"] > allowed["grpc.http2.min_ping_interval_without_data_ms"]
     assert isinstance(grpc.insecure_channel("127.0.0.1:1", list(mine.items())), grpc.Channel)
 

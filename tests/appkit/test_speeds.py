@@ -6,16 +6,16 @@ import sys
 
 import pytest
 
-from pliant.appkit import speeds as module
-from pliant.appkit.costs import Costs, Move
-from pliant.appkit.gain import refusal
-from pliant.appkit.insight import Insight
+from pliant.appkit.coordinator.messages import Asked, Offer, RequestState
+from pliant.appkit.data.entry import Registry
 from pliant.appkit.loops import Loops
-from pliant.appkit.messages import Asked, Offer, RequestState
-from pliant.appkit.plan import Crossing, plan_blocks
-from pliant.appkit.registry import Registry
-from pliant.appkit.speeds import Measured, Report, Site, Speeds, site_of
-from pliant.core.sizes import Sizes
+from pliant.appkit.performance import timing as module
+from pliant.appkit.performance.cost_model import Costs, Move
+from pliant.appkit.performance.gain import refusal
+from pliant.appkit.performance.monitor import Insight
+from pliant.appkit.performance.timing import Measured, Report, Site, Speeds, site_of
+from pliant.appkit.redistribution.plan import Crossing, plan_blocks
+from pliant.core.values.sizes import Sizes
 
 HERE: Site = ("program.py", 1, 10)
 THERE: Site = ("program.py", 1, 20)

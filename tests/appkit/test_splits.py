@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pliant.appkit.arrays import BlockArray
-from pliant.appkit.cuts import cuts_by_weight, cuts_evenly, layout_of
 from pliant.appkit.errors import DistributionError
-from pliant.appkit.layout import BlockLayout, UnevenLayout
-from pliant.appkit.membership import Membership
-from pliant.appkit.plan import Crossing, plan_layouts
-from pliant.appkit.splits import LengthSplit
+from pliant.appkit.kinds.block import BlockArray
+from pliant.appkit.mpi.membership import Membership
+from pliant.appkit.redistribution.cuts import cuts_by_weight, cuts_evenly, layout_of
+from pliant.appkit.redistribution.layout import BlockLayout, UnevenLayout
+from pliant.appkit.redistribution.plan import Crossing, plan_layouts
+from pliant.appkit.redistribution.splits import LengthSplit
 from rankkit import Parts, crossing, load, member, resize, save
 
 PAIRS = list(itertools.product(range(1, 18), repeat=2))

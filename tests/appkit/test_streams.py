@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pliant.appkit.errors import CheckpointError
-from pliant.appkit.membership import Membership
-from pliant.appkit.pieces import PieceReader
-from pliant.appkit.plan import Crossing
-from pliant.appkit.streams import RandomStreams, stream
+from pliant.appkit.kinds.rng import RandomStreams, stream
+from pliant.appkit.mpi.membership import Membership
+from pliant.appkit.redistribution.plan import Crossing
+from pliant.appkit.storage.chunks import PieceReader
 from rankkit import Parts, load, member, resize, save
 
 SEED = 20

@@ -6,9 +6,9 @@ import threading
 
 import pytest
 
-from pliant.appkit.saves import SaveOrder, SaveReport
-from pliant.appkit.suspend import Suspensions
-from pliant.core.checkpoints import SaveStep, SaveWord
+from pliant.appkit.coordinator.checkpoint_messages import SaveOrder, SaveReport
+from pliant.appkit.coordinator.suspension import Suspensions
+from pliant.core.model.checkpoint import SaveStep, SaveWord
 
 W = SaveWord
 

@@ -10,11 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from pliant.appkit.coordinator import Coordinator, Program
-from pliant.appkit.decide import OnOffer, decide
-from pliant.appkit.environment import Environment
-from pliant.appkit.membership import Membership
-from pliant.appkit.messages import (
+from pliant.appkit.coordinator.coordinator import Coordinator, Program
+from pliant.appkit.coordinator.messages import (
     Asked,
     Begun,
     Decision,
@@ -27,10 +24,13 @@ from pliant.appkit.messages import (
     Said,
     Withdrawn,
 )
-from pliant.appkit.wishes import Wish
-from pliant.core.demands import RequestAnswer, RequestOutcome
-from pliant.core.negotiation import Direction, Item, ItemStatus, Template, Verb
-from pliant.core.sizes import Sizes, parse_sizes
+from pliant.appkit.coordinator.offers import OnOffer, decide
+from pliant.appkit.coordinator.terms import Wish
+from pliant.appkit.environment import Environment
+from pliant.appkit.mpi.membership import Membership
+from pliant.core.model.negotiation import Direction, Item, ItemStatus, Template, Verb
+from pliant.core.model.size_request import RequestAnswer, RequestOutcome
+from pliant.core.values.sizes import Sizes, parse_sizes
 
 SIZES = parse_sizes("1-8")
 

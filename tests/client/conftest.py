@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from pliant.client import local, procs
+from pliant.client.cluster import local, process_table
 
 from .pretended import PRETEND, cluster
 
@@ -124,9 +124,9 @@ def state(state_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setattr(local, "SERVER", (sys.executable, str(pliant), "server"))
     monkeypatch.setattr(local, "CONTROLLER", (sys.executable, str(pliant), "nodectl"))
     yield state_dir
-    left = procs.find(cluster(state_dir).owns)
-    procs.end(left, 0.0)
-    procs.collect()
+    left = process_table.find(cluster(state_dir).owns)
+    process_table.end(left, 0.0)
+    process_table.collect()
 
 
 @pytest.fixture

@@ -8,10 +8,10 @@ from typing import cast
 
 import pytest
 
-from pliant.client import check, check_play
 from pliant.client.api import Event, Job
-from pliant.client.check_compare import Run, failed_run, lost_variables, problems
-from pliant.client.check_play import Play
+from pliant.client.check import command, runs
+from pliant.client.check.compare import Run, failed_run, lost_variables, problems
+from pliant.client.check.runs import Play
 from pliant.client.errors import RequestError
 
 ONE = Run("undisturbed on 2 processes", 0, None, "sum 1.0\nseconds 3.1\n")
@@ -77,7 +77,7 @@ class Script:
 
 def test_the_first_run_that_fails_is_the_last() -> None:
     for codes, number in [((1, 0, 0), 1), ((0, 1, 0), 2), ((0, 0, 1), 3)]:
-        assert len(check._play_all(cast(Play, Script(*codes)), ["p.py"], 2, 4)) == number
+        assert len(command._play_all(cast(Play, Script(*codes)), ["p.py"], 2, 4)) == number
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_wrong_usage_is_named(
     words: list[str], says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     try:
-        code: object = check.main(words)
+        code: object = command.main(words)
     except SystemExit as error:
         code = error.code
     assert code == 2
@@ -147,7 +147,7 @@ class Server:
 def test_a_program_that_cannot_be_resized_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(check_play, "Client", Server)
+    monkeypatch.setattr(runs, "Client", Server)
     play = Play("run", str(tmp_path), timeout_s=600.0)
     run = play.resized(["p.py"], 2, 8)
     assert run.refused == "resizes: not to 8 processes: size 8 is not one of job 1's sizes 2"

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from pliant.client import cli
-from pliant.client.commands import GROUP, Command, find_commands
+from pliant.client.commands import cli
+from pliant.client.commands.entry_points import GROUP, Command, find_commands
 from testkit import fresh_modules
 
 Capture = pytest.CaptureFixture[str]
@@ -25,7 +25,7 @@ def test_help_lists_commands_with_a_line_each(capsys: Capture) -> None:
 
 
 def test_help_loads_no_command() -> None:
-    loaded = fresh_modules("from pliant.client.cli import main; main(['--help'])")
+    loaded = fresh_modules("from pliant.client.commands.cli import main; main(['--help'])")
     assert loaded & {"grpc", "rich", "sqlalchemy", "numpy", "msgspec", "yaml"} == set()
 
 
@@ -37,7 +37,7 @@ def test_wrong_usage(capsys: Capture) -> None:
 
 def test_runs_the_one_that_is_asked_for(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
     entries = {
-        "stat": Command("stat", "pliant.client.jobstat", "main"),
+        "stat": Command("stat", "pliant.client.commands.jobstat", "main"),
         "gone": Command("gone", "pliant.nowhere", "main"),
         "deep": Command("deep", "pliant.no.where", "main"),
     }

@@ -12,9 +12,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from pliant.client import local, procs
-from pliant.client.cluster import down, up
-from pliant.client.shape import Shape, remember, remembered
+from pliant.client.cluster import local, process_table
+from pliant.client.cluster.cluster_spec import Shape, remember, remembered
+from pliant.client.cluster.up_down import down, up
 from testkit import wait_until
 
 from .pretended import cluster, running
@@ -31,14 +31,14 @@ def test_up_and_down_twice(state: Path, capsys: Capture) -> None:
     first = running(state)
     assert list(first) == ["server", "node-n1", "node-n2"]
     assert capsys.readouterr().out.startswith("up: 2 nodes with 3 processors each; ")
-    words = procs.words(first["node-n1"])
+    words = process_table.words(first["node-n1"])
     assert words[-6:-2] == ["--name", "n1", "--slots", "3"]
     assert words[-1] == str(state.parent / "run" / "server.address")
     assert up(["--detach"]) == 0
     assert running(state) == first
     assert down([]) == 0
     assert running(state) == {}
-    assert [pid for pid in first.values() if procs.alive(pid)] == []
+    assert [pid for pid in first.values() if process_table.alive(pid)] == []
     assert sorted(path.name for path in (state.parent / "run").iterdir()) == []
     capsys.readouterr()
     assert down([]) == 0
@@ -49,7 +49,7 @@ def test_up_starts_what_is_missing(state: Path, capsys: Capture) -> None:
     assert up(["--nodes", "3", "--slots", "2", "--detach"]) == 0
     before = running(state)
     os.kill(before["node-n2"], signal.SIGKILL)
-    procs.wait_gone([before["node-n2"]], 5)
+    process_table.wait_gone([before["node-n2"]], 5)
     capsys.readouterr()
     assert up(["--detach"]) == 0
     # The server has not missed it yet and says UP: the new one must have come.
@@ -70,8 +70,8 @@ def test_it_is_the_same_cluster_the_next_time(state: Path, capsys: Capture) -> N
     assert down([]) == 0
     assert up(["--detach"]) == 0
     server, node = running(state).values()
-    assert procs.words(server)[-2:] == ["--strategy", "egs+pra"]
-    assert procs.words(node)[-2:] == ["--transport", "ucx"]
+    assert process_table.words(server)[-2:] == ["--strategy", "egs+pra"]
+    assert process_table.words(node)[-2:] == ["--transport", "ucx"]
     assert down([]) == 0
 
 
@@ -83,14 +83,14 @@ def test_spare_nodes_and_a_limit_of_processes(state: Path, capsys: Capture) -> N
     )
     assert down([]) == 0
     assert up(["--detach"]) == 0
-    _, usual, spare = (procs.words(pid) for pid in running(state).values())
+    _, usual, spare = (process_table.words(pid) for pid in running(state).values())
     assert usual[-2:] == ["--most-processes", "70"]
     assert spare[-3:] == ["--spare", "--most-processes", "70"]
     assert spare[spare.index("--name") + 1] == "s1"
     assert down([]) == 0
     assert up(["--spares", "0", "--most-processes", "0", "--detach"]) == 0
     assert list(running(state)) == ["server", "node-n1"]
-    assert "--most-processes" not in procs.words(running(state)["node-n1"])
+    assert "--most-processes" not in process_table.words(running(state)["node-n1"])
     assert down([]) == 0
 
 
@@ -99,7 +99,7 @@ def test_options_stay_with_their_strategy(state: Path) -> None:
 
     def told(*more: str) -> list[str]:
         assert up(["--nodes", "1", *more, "--detach"]) == 0
-        line = procs.words(running(state)["server"])
+        line = process_table.words(running(state)["server"])
         assert down([]) == 0
         return line[line.index("--strategy") :]
 
@@ -188,7 +188,7 @@ def test_a_configuration_is_handed_to_the_server(state: Path, tmp_path: Path) ->
     file = tmp_path / "server.yaml"
     file.touch()
     assert up(["--nodes", "1", "--config", str(file), "--detach"]) == 0
-    words = procs.words(running(state)["server"])
+    words = process_table.words(running(state)["server"])
     assert words[words.index("--config") + 1] == str(file)
     assert words[-4:] == ["--state-dir", str(state), "--run-dir", str(state.parent / "run")]
     assert down([]) == 0
@@ -227,7 +227,7 @@ def test_up_names_daemons_that_are_stopped_and_what_helps(
     pids = [before[name] for name in names]
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)
-    wait_until(lambda: all(procs.state(pid) == "T" for pid in pids))
+    wait_until(lambda: all(process_table.state(pid) == "T" for pid in pids))
     capsys.readouterr()
     assert up(["--detach"]) == 1
     who = ", ".join(f"{name} (process {before[name]})" for name in names)
@@ -246,7 +246,7 @@ def test_up_waits_a_moment_for_a_daemon_that_is_stopped(state: Path) -> None:
     assert up(["--nodes", "1", "--detach"]) == 0
     pid = running(state)["node-n1"]
     os.kill(pid, signal.SIGSTOP)
-    wait_until(lambda: procs.state(pid) == "T")
+    wait_until(lambda: process_table.state(pid) == "T")
     goes_on = threading.Timer(0.2, os.kill, [pid, signal.SIGCONT])
     goes_on.start()
     assert up(["--detach"]) == 0
@@ -305,7 +305,7 @@ from pliant.client import local
 pliant = os.path.join(os.path.dirname(os.environ["PLIANT_RUN_DIR"]), "pliant")
 local.SERVER = (sys.executable, pliant, "server")
 local.CONTROLLER = (sys.executable, pliant, "nodectl")
-from pliant.client.cluster import up
+from pliant.client.cluster.up_down import up
 sys.exit(up(sys.argv[1:]))
 """
 
@@ -333,7 +333,7 @@ def test_in_the_foreground_until_a_signal(state: Path, number: signal.Signals, m
     process.send_signal(number)
     _, err = process.communicate(timeout=40)
     assert process.returncode == (0 if moment == "when it is up" else 130), err
-    assert procs.find(cluster(state).owns) == []
+    assert process_table.find(cluster(state).owns) == []
 
 
 def test_one_that_waited_for_another_takes_the_cluster_that_it_finds(state: Path) -> None:

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from pliant.client import demo_checks as look
-from pliant.client.demo import main
-from pliant.client.demo_view import Snapshot, View, holders, line, progress
+from pliant.client.demo import checks as look
+from pliant.client.demo.command import main
+from pliant.client.demo.view import Snapshot, View, holders, line, progress
 from testkit import wait_until
 
 Capture = pytest.CaptureFixture[str]
@@ -122,7 +122,7 @@ def test_a_picture_that_cannot_be_written(tmp_path: Path, capsys: Capture) -> No
 
 def start(tmp_path: Path, *words: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "pliant.client.demo", *words],
+        [sys.executable, "-m", "pliant.client.demo.command", *words],
         cwd=tmp_path,
         env={**os.environ, "TMPDIR": str(tmp_path)},
         stdout=subprocess.PIPE,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pliant.client.durations import (
+from pliant.client.terminal.durations import (
     format_bytes,
     format_duration,
     format_time,

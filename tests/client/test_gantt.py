@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pliant.client.gantt import allocations, gantt_svg, node_rows, runs
-from pliant.client.gantt_command import main
+from pliant.client.commands.gantt import main
+from pliant.client.terminal.gantt import allocations, gantt_svg, node_rows, runs
 
 SVG = "{http://www.w3.org/2000/svg}"
 NODES = [{"name": "n1", "slots": 4}, {"name": "n2", "slots": 4}]

@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from pliant.client.interrupts import Interrupted, Interrupts
+from pliant.client.terminal.interrupts import Interrupted, Interrupts
 
 
 def test_a_signal_is_raised_once() -> None:

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from pliant.client import jobdel, node
-from pliant.client.jobctl import main
+from pliant.client.commands import jobdel, node
+from pliant.client.commands.jobctl import main
 
 Capture = pytest.CaptureFixture[str]
 

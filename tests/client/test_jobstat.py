@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pliant.client.jobstat import FIELDS, elapsed, main, summary
+from pliant.client.commands.jobstat import FIELDS, elapsed, main, summary
 
 Capture = pytest.CaptureFixture[str]
 MakeJob = Callable[..., dict[str, Any]]

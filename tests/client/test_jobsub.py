@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pliant.client.jobsub import main
+from pliant.client.commands.jobsub import main
 from testkit import fresh_modules, run_python
 
 Capture = pytest.CaptureFixture[str]
@@ -298,12 +298,12 @@ class TestWait:
 
 
 def test_help_is_cheap() -> None:
-    loaded = fresh_modules("from pliant.client.jobsub import main; main(['--help'])")
+    loaded = fresh_modules("from pliant.client.commands.jobsub import main; main(['--help'])")
     assert loaded & {"grpc", "rich", "sqlalchemy", "numpy", "google", "click"} == set()
 
 
 def test_submitting_loads_little(accepting: Any) -> None:
-    loaded = fresh_modules("from pliant.client.jobsub import main; main(['true'])")
+    loaded = fresh_modules("from pliant.client.commands.jobsub import main; main(['true'])")
     assert accepting.last["op"] == "submit"
     assert loaded & {"asyncio", "dataclasses", "inspect", "subprocess", "grpc", "rich"} <= {
         "dataclasses",  # the finder of an editable installation
@@ -313,7 +313,7 @@ def test_submitting_loads_little(accepting: Any) -> None:
 
 @pytest.mark.usefixtures("accepting")
 def test_as_a_program() -> None:
-    done = run_python("-m", "pliant.client.jobsub", sys.executable, "-V", check=False)
+    done = run_python("-m", "pliant.client.commands.jobsub", sys.executable, "-V", check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "12\n", "")
 
 

@@ -7,29 +7,29 @@ from pathlib import Path
 
 import pytest
 
-from pliant.client import library
-from pliant.client.jobsub import report_end
-from pliant.client.library import Library, missed_library
+from pliant.client.cluster import mpi_library
+from pliant.client.cluster.mpi_library import Library, missed_library
+from pliant.client.commands.jobsub import report_end
 
 SAID = "RuntimeError: cannot load MPI library\nlibmpi.so: no such file\n"
 
 
 def test_a_library_that_is_there_is_no_news(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(library, "_TRIAL", "pass")
+    monkeypatch.setattr(mpi_library, "_TRIAL", "pass")
     with Library() as trial:
         assert trial.complaints(60.0) == []
         assert trial.complaints() == []
 
 
 def test_a_library_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(library, "_TRIAL", "raise RuntimeError('cannot load MPI library')")
+    monkeypatch.setattr(mpi_library, "_TRIAL", "raise RuntimeError('cannot load MPI library')")
     with Library() as trial:
         (text,) = trial.complaints(60.0)
     assert "pip install 'pliant[mpich]'" in text
 
 
 def test_a_trial_that_takes_long_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(library, "_TRIAL", "import signal; signal.pause()")
+    monkeypatch.setattr(mpi_library, "_TRIAL", "import signal; signal.pause()")
     with Library() as trial:
         assert trial.complaints(0.01) == []
     with Library():

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from pliant.client import procs, teardown
-from pliant.client.cluster import down, up
-from pliant.client.local import LocalCluster
-from pliant.client.shape import Shape, remember
+from pliant.client.cluster import process_table, shutdown
+from pliant.client.cluster.cluster_spec import Shape, remember
+from pliant.client.cluster.local import LocalCluster
+from pliant.client.cluster.up_down import down, up
 from testkit import wait_until
 
 from .pretended import cluster, running
@@ -27,7 +27,7 @@ def test_a_daemon_that_was_replaced_is_found(state: Path) -> None:
     first.start_missing()
     remember(str(state), first.shape)
     dead = first.daemons[1]
-    procs.end([dead.running()], 0.0)
+    process_table.end([dead.running()], 0.0)
     assert up(["--detach"]) == 0
     assert dead.running() == running(state)["node-n1"] != 0
     assert down([]) == 0
@@ -47,7 +47,7 @@ def test_a_shape_that_is_damaged(state: Path, capsys: Capture, text: str) -> Non
     # What runs is found without it.
     assert down([]) == 0
     assert capsys.readouterr().out == "down: all is gone\n"
-    assert not any(map(procs.alive, pids))
+    assert not any(map(process_table.alive, pids))
     (state / "cluster.json").unlink()
 
 
@@ -72,7 +72,7 @@ def test_down_finds_what_runs_without_its_run_directory(state: Path, capsys: Cap
     capsys.readouterr()
     assert down(["--keep-jobs"]) == 0
     assert capsys.readouterr().out == "down: all is gone\n"
-    assert not any(map(procs.alive, pids.values()))
+    assert not any(map(process_table.alive, pids.values()))
 
 
 @pytest.mark.parametrize("words", [[], ["--keep-jobs"]])
@@ -86,7 +86,7 @@ def test_down_finds_what_runs_without_its_state_directory(
     capsys.readouterr()
     assert down(words) == 0
     assert capsys.readouterr().out == "down: all is gone\n"
-    assert not any(map(procs.alive, pids))
+    assert not any(map(process_table.alive, pids))
 
 
 @pytest.mark.parametrize("run", ["gone too", "there"])
@@ -101,9 +101,9 @@ def test_up_again_without_the_state_directory(state: Path, capsys: Capture, run:
     said = capsys.readouterr().err
     assert said.startswith(f"pliant up: state directory: {state}: what the cluster kept there was")
     assert said.count("\n") == 1
-    assert all(map(procs.alive, pids))
+    assert all(map(process_table.alive, pids))
     assert down([]) == 0  # as it says
-    assert not any(map(procs.alive, pids))
+    assert not any(map(process_table.alive, pids))
     assert up(["--nodes", "1", "--detach"]) == down([]) == 0
 
 
@@ -114,9 +114,9 @@ def test_up_again_after_the_state_directory_was_moved(state: Path, capsys: Captu
     capsys.readouterr()
     assert up(["--detach"]) == 1
     assert "was removed or moved while it ran; end it" in capsys.readouterr().err
-    assert all(map(procs.alive, pids))
+    assert all(map(process_table.alive, pids))
     assert down([]) == 0  # as it says
-    assert not any(map(procs.alive, pids))
+    assert not any(map(process_table.alive, pids))
 
 
 def test_up_again_without_the_run_directory(state: Path) -> None:
@@ -127,7 +127,7 @@ def test_up_again_without_the_run_directory(state: Path) -> None:
     after = running(state)
     # Nobody could find the server any more; the controllers go on.
     assert [name for name in after if after[name] != before[name]] == ["server"]
-    assert not procs.alive(before["server"])
+    assert not process_table.alive(before["server"])
     assert {path.stem for path in (state.parent / "run").glob("*.pid")} == set(after)
     assert down([]) == 0
 
@@ -180,7 +180,7 @@ def test_stale_files_that_name_one_who_only_mentions_daemons(state: Path) -> Non
     line = ["sh", "-c", "sleep 60; :", "pliant", "server", "nodectl", "--name", "n1"]
     with subprocess.Popen(line, env=env, start_new_session=True) as other:
         try:
-            wait_until(lambda: procs.words(other.pid)[:1] == ["sh"])
+            wait_until(lambda: process_table.words(other.pid)[:1] == ["sh"])
             for name in ("server.pid", "node-n1.pid"):
                 (state.parent / "run" / name).write_text(f"{other.pid}\n")
             for lock in ("server.lock", "node-n1/lock"):
@@ -205,7 +205,7 @@ def test_down_ends_the_processes_of_jobs_without_a_server(state: Path, capsys: C
     job = subprocess.Popen(["sleep", "60"], env={**os.environ, **mark})
     other = subprocess.Popen(["sleep", "60"])
     try:  # a process that has just begun shows its environment a moment later
-        wait_until(lambda: "PLIANT_JOB" in procs.environment(job.pid))
+        wait_until(lambda: "PLIANT_JOB" in process_table.environment(job.pid))
         assert down(["--keep-jobs"]) == 0
         said = capsys.readouterr().out
         assert said == "down: 1 job goes on (1); the next `pliant up` has them\n"
@@ -229,7 +229,7 @@ def test_down_says_what_outlived_that_the_server_had_cancelled_it(
     (state / "running").touch()
     mark = {"PLIANT_JOB": "5", "PLIANT_TOKEN_FILE": f"{state}/node-n1/spool/w/token"}
     with subprocess.Popen(["sleep", "60"], env={**os.environ, **mark}) as job:
-        wait_until(lambda: "PLIANT_JOB" in procs.environment(job.pid))
+        wait_until(lambda: "PLIANT_JOB" in process_table.environment(job.pid))
         capsys.readouterr()
         assert down([]) == 0
         assert job.wait(30) == -signal.SIGTERM
@@ -243,11 +243,11 @@ def test_down_says_that_the_disk_is_full(
 ) -> None:
     assert up(["--nodes", "1", "--detach"]) == 0
     mark = {"PLIANT_JOB": "5", "PLIANT_TOKEN_FILE": f"{state}/node-n1/spool/w/token"}
-    monkeypatch.setattr(teardown, "_is_full", lambda folder: folder == str(state))
-    monkeypatch.setattr(teardown, "_FULL_DISK_S", 0.1)
-    monkeypatch.setattr(teardown, "_active", lambda _: [5])  # the server can store no end
+    monkeypatch.setattr(shutdown, "_is_full", lambda folder: folder == str(state))
+    monkeypatch.setattr(shutdown, "_FULL_DISK_S", 0.1)
+    monkeypatch.setattr(shutdown, "_active", lambda _: [5])  # the server can store no end
     with subprocess.Popen(["sleep", "60"], env={**os.environ, **mark}) as job:
-        wait_until(lambda: "PLIANT_JOB" in procs.environment(job.pid))
+        wait_until(lambda: "PLIANT_JOB" in process_table.environment(job.pid))
         capsys.readouterr()
         assert down([]) == 0
         assert job.wait(30) == -signal.SIGTERM
@@ -263,17 +263,19 @@ def test_down_leaves_processes_alone_that_only_name_a_daemon(state: Path) -> Non
     (state.parent / "pliant.nodectl.launcher").touch()
     others = [subprocess.Popen(line, env=env, cwd=state.parent) for line in lines]
     try:
-        wait_until(lambda: all("PLIANT_STATE_DIR" in procs.environment(p.pid) for p in others))
+        wait_until(
+            lambda: all("PLIANT_STATE_DIR" in process_table.environment(p.pid) for p in others)
+        )
         assert down([]) == 0
         assert [other.poll() for other in others] == [None, None]
     finally:
         for other in others:
-            procs.end([*_children(other.pid), other.pid], 0.0)
+            process_table.end([*_children(other.pid), other.pid], 0.0)
             other.wait()
 
 
 def _children(pid: int) -> list[int]:
-    return procs.find(lambda each: procs.parent(each) == pid)
+    return process_table.find(lambda each: process_table.parent(each) == pid)
 
 
 def test_down_through_a_link_without_the_run_directory(
@@ -287,7 +289,7 @@ def test_down_through_a_link_without_the_run_directory(
     with monkeypatch.context() as patch:
         patch.setenv("PLIANT_STATE_DIR", str(link))
         assert down([]) == 0
-    assert not any(map(procs.alive, pids))
+    assert not any(map(process_table.alive, pids))
 
 
 def test_down_has_nodes_bury_worlds_that_nobody_keeps(

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from pliant.client import node
-from pliant.client.nodestat import FIELDS, main
+from pliant.client.commands import node
+from pliant.client.commands.nodestat import FIELDS, main
 
 Capture = pytest.CaptureFixture[str]
 

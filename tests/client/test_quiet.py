@@ -13,7 +13,7 @@ EARLY = """
 import builtins, sys
 real = builtins.__import__
 def interrupted(name, *rest, **more):
-    if name == "pliant.client.output":
+    if name == "pliant.client.terminal.output":
         raise KeyboardInterrupt
     return real(name, *rest, **more)
 builtins.__import__ = interrupted
@@ -32,7 +32,7 @@ def test_an_early_interrupt_says_nothing(module: str) -> None:
 
 
 def test_other_errors_keep_their_traceback() -> None:
-    code = "import pliant.client.quiet; raise ValueError('x')"
+    code = "import pliant.client.terminal.quiet; raise ValueError('x')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
     assert done.stderr.endswith(b"ValueError: x\n")
 
@@ -40,7 +40,7 @@ def test_other_errors_keep_their_traceback() -> None:
 def test_output_that_finds_no_room() -> None:
     with open("/dev/full", "wb") as full:
         done = subprocess.run(
-            [sys.executable, "-m", "pliant.client.cli", "--help"],
+            [sys.executable, "-m", "pliant.client.commands.cli", "--help"],
             stdout=full,
             stderr=subprocess.PIPE,
             check=False,

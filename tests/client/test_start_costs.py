@@ -77,12 +77,12 @@ def test_the_usual_requests_load_no_slow_module(
 
 HELP = [
     *(f"pliant.client.{name}:main" for name in ("jobsub", "jobstat", "nodestat", "jobdel")),
-    "pliant.client.jobctl:main",
-    *(f"pliant.client.cluster:{name}" for name in ("up", "down")),
-    "pliant.client.demo:main",
-    "pliant.client.gantt_command:main",
-    "pliant.client.node:main",
-    "pliant.client.cli:main",
+    "pliant.client.commands.jobctl:main",
+    *(f"pliant.client.cluster.up_down:{name}" for name in ("up", "down")),
+    "pliant.client.demo.command:main",
+    "pliant.client.commands.gantt:main",
+    "pliant.client.commands.node:main",
+    "pliant.client.commands.cli:main",
     "pliant.server.daemon:main",
     "pliant.nodectl.daemon:main",
     "pliant.simulator.cli:main",
@@ -94,10 +94,12 @@ HELP = [
 def test_help_loads_no_large_library(entry: str) -> None:
     module, _, function = entry.partition(":")
     # `pliant --help` finds the source of each command, for which it imports the parts themselves.
-    own = {part for part in PARTS if module.startswith(part) or module == "pliant.client.cli"}
+    own = {
+        part for part in PARTS if module.startswith(part) or module == "pliant.client.commands.cli"
+    }
     assert heavy(f"from {module} import {function}; {function}(['--help'])") <= own
 
 
 def test_pliant_finds_a_command_without_the_metadata_of_all_distributions() -> None:
-    code = "from pliant.client.cli import main; main(['node', '--help'])"
+    code = "from pliant.client.commands.cli import main; main(['node', '--help'])"
     assert "importlib.metadata" not in loaded_modules(code)

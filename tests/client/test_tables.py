@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pliant.client.tables import clean, shorten, table, width
+from pliant.client.terminal.tables import clean, shorten, table, width
 
 
 @given(

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from pliant.core import commands, events
-from pliant.core.ids import JobId, ResizeId
-from pliant.core.jobs import JobClass, ResizeStage
-from pliant.core.lifecycle import JobState
-from pliant.core.negotiation import Verb
-from pliant.core.processors import NONE, indices, of
-from pliant.core.sizes import parse_sizes
+from pliant.core.model.jobs import JobClass, ResizeStage
+from pliant.core.model.lifecycle import JobState
+from pliant.core.model.negotiation import Verb
+from pliant.core.values.ids import JobId, ResizeId
+from pliant.core.values.processors import NONE, indices, of
+from pliant.core.values.sizes import parse_sizes
 from testkit.corekit import Rig
 
 

@@ -7,12 +7,12 @@ from collections.abc import Callable
 import pytest
 
 from pliant.core import commands, events
-from pliant.core.checkpoints import SaveWord
-from pliant.core.ids import JobId, ResizeId
-from pliant.core.jobs import ResizeStage
-from pliant.core.lifecycle import JobState
-from pliant.core.negotiation import Verb
-from pliant.core.processors import count
+from pliant.core.model.checkpoint import SaveWord
+from pliant.core.model.jobs import ResizeStage
+from pliant.core.model.lifecycle import JobState
+from pliant.core.model.negotiation import Verb
+from pliant.core.values.ids import JobId, ResizeId
+from pliant.core.values.processors import count
 from testkit.corekit import Rig
 
 S, ALL = JobState, 8

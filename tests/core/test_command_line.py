@@ -5,7 +5,7 @@ from importlib import import_module
 
 import pytest
 
-from pliant.core.command_line import CommandParser, unknown_option
+from pliant.core.support.command_line import CommandParser, unknown_option
 
 Capture = pytest.CaptureFixture[str]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from pliant.core import events
-from pliant.core.contract import Contract
-from pliant.core.contract_status import expected_end, lines, profit_now
-from pliant.core.ids import JobId
-from pliant.core.jobs import JobSpec, JobType
-from pliant.core.lifecycle import JobState
-from pliant.core.sizes import parse_sizes
+from pliant.core.model.jobs import JobSpec, JobType
+from pliant.core.model.lifecycle import JobState
+from pliant.core.state.contract_status import expected_end, lines, profit_now
+from pliant.core.values.contract import Contract
+from pliant.core.values.ids import JobId
+from pliant.core.values.sizes import parse_sizes
 from testkit.corekit import Rig
 
 

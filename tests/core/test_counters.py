@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from pliant.core import commands, events
-from pliant.core.ids import JobId
-from pliant.core.jobs import ResizeStage
-from pliant.core.lifecycle import JobState
-from pliant.core.negotiation import Direction, ItemStatus, TalkState, Verb
-from pliant.core.processors import NONE, count, of
+from pliant.core.model.jobs import ResizeStage
+from pliant.core.model.lifecycle import JobState
+from pliant.core.model.negotiation import Direction, ItemStatus, TalkState, Verb
+from pliant.core.values.ids import JobId
+from pliant.core.values.processors import NONE, count, of
 from testkit.corekit import Rig, growing
 
 S = ResizeStage

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pliant.core.cut_off import (
+from pliant.core.values.isolation import (
     CLOCK_DRIFT,
     LONGEST_STOP_S,
     outlives_s,

@@ -11,14 +11,14 @@ from dataclasses import replace
 import pytest
 
 from pliant.core import commands, events
-from pliant.core.demands import RequestOutcome
-from pliant.core.ids import JobId
-from pliant.core.jobs import ResizeStage
-from pliant.core.lifecycle import JobState
-from pliant.core.negotiation import Template, Verb
-from pliant.core.policy import Escalation, NegotiationPolicy, Take
-from pliant.core.processors import NONE, count, of
-from pliant.core.scheduling import Availability, Offer, Outcome, Plan, Start, View, WaitingJob
+from pliant.core.model.jobs import ResizeStage
+from pliant.core.model.lifecycle import JobState
+from pliant.core.model.negotiation import Template, Verb
+from pliant.core.model.scheduling import Availability, Offer, Outcome, Plan, Start, View, WaitingJob
+from pliant.core.model.size_request import RequestOutcome
+from pliant.core.values.ids import JobId
+from pliant.core.values.negotiation_policy import Escalation, NegotiationPolicy, Take
+from pliant.core.values.processors import NONE, count, of
 from pliant.strategies import Strategy
 from testkit.corekit import LIMITS, Rig
 from testkit.talks import agree, counter, item, machine, offers, two_donors

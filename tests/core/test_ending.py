@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from pliant.core import commands, events
-from pliant.core.ending import describe
-from pliant.core.ids import FIRST_START, JobId
-from pliant.core.jobs import Exit
-from pliant.core.lifecycle import JobState
-from pliant.core.processors import NONE, count
+from pliant.core.model.jobs import Exit
+from pliant.core.model.lifecycle import JobState
+from pliant.core.transitions.job_end import describe
+from pliant.core.values.ids import FIRST_START, JobId
+from pliant.core.values.processors import NONE, count
 from testkit.corekit import Rig
 
 

@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 
 from pliant.core import commands, events
-from pliant.core.checkpoints import SaveStep, SaveWord
-from pliant.core.ids import NodeName
-from pliant.core.jobs import ResizeStage
-from pliant.core.lifecycle import JobState
-from pliant.core.negotiation import Verb
-from pliant.core.nodes import NodeState
-from pliant.core.policy import Escalation, NegotiationPolicy
+from pliant.core.model.checkpoint import SaveStep, SaveWord
+from pliant.core.model.jobs import ResizeStage
+from pliant.core.model.lifecycle import JobState
+from pliant.core.model.negotiation import Verb
+from pliant.core.model.nodes import NodeState
+from pliant.core.values.ids import NodeName
+from pliant.core.values.negotiation_policy import Escalation, NegotiationPolicy
 from testkit.corekit import LIMITS, Rig
 
 

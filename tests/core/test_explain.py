@@ -6,8 +6,8 @@ import pytest
 
 from pliant.core import events
 from pliant.core.explain import explain
-from pliant.core.ids import JobId
-from pliant.core.jobs import ResizeStage
+from pliant.core.model.jobs import ResizeStage
+from pliant.core.values.ids import JobId
 from testkit.corekit import Rig
 
 

@@ -7,14 +7,14 @@ from dataclasses import replace
 import pytest
 
 from pliant.core import commands, events
-from pliant.core.checkpoints import SaveWord
-from pliant.core.cut_off import MARGIN_S
 from pliant.core.events import LiveWorld
 from pliant.core.explain import explain
-from pliant.core.ids import FIRST_START, JobId, NodeName
-from pliant.core.jobs import Exit
-from pliant.core.lifecycle import JobState
-from pliant.core.processors import ProcessorMap, block, of
+from pliant.core.model.checkpoint import SaveWord
+from pliant.core.model.jobs import Exit
+from pliant.core.model.lifecycle import JobState
+from pliant.core.values.ids import FIRST_START, JobId, NodeName
+from pliant.core.values.isolation import MARGIN_S
+from pliant.core.values.processors import ProcessorMap, block, of
 from testkit.corekit import LIMITS, Rig
 
 N1, N2 = NodeName("n1"), NodeName("n2")

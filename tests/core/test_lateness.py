@@ -6,10 +6,10 @@ import pytest
 
 from pliant.core import commands, events
 from pliant.core.events import LiveWorld
-from pliant.core.ids import FIRST_START, JobId, NodeName
-from pliant.core.lifecycle import JobState
-from pliant.core.nodes import NodeState
-from pliant.core.processors import block, of
+from pliant.core.model.lifecycle import JobState
+from pliant.core.model.nodes import NodeState
+from pliant.core.values.ids import FIRST_START, JobId, NodeName
+from pliant.core.values.processors import block, of
 from testkit.corekit import Rig
 
 N1, N2 = NodeName("n1"), NodeName("n2")

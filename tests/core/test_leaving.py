@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from pliant.core import commands, events
-from pliant.core.checkpoints import SaveWord
-from pliant.core.ids import ResizeId
-from pliant.core.jobs import ResizeStage
-from pliant.core.lifecycle import JobState
-from pliant.core.processors import of
+from pliant.core.model.checkpoint import SaveWord
+from pliant.core.model.jobs import ResizeStage
+from pliant.core.model.lifecycle import JobState
+from pliant.core.values.ids import ResizeId
+from pliant.core.values.processors import of
 from testkit.corekit import Rig, growing
 
 NODES = {"n1": 4, "n2": 4}

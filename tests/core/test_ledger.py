@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pliant.core.ids import NodeName
-from pliant.core.ledger import Ledger
-from pliant.core.nodes import Node, NodeState
-from pliant.core.processors import NONE, block, of
+from pliant.core.model.nodes import Node, NodeState
+from pliant.core.state.processor_ledger import Ledger
+from pliant.core.values.ids import NodeName
+from pliant.core.values.processors import NONE, block, of
 
 
 def ledger_of(*slots: int) -> tuple[Ledger, list[Node]]:

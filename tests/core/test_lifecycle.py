@@ -6,9 +6,8 @@ from itertools import product
 
 import pytest
 
-from pliant.core.ids import JobId
-from pliant.core.jobs import STORY_LENGTH, Job, JobSpec, JobType, Step
-from pliant.core.lifecycle import (
+from pliant.core.model.jobs import STORY_LENGTH, Job, JobSpec, JobType, Step
+from pliant.core.model.lifecycle import (
     ACTIVE_STATES,
     FINAL_STATES,
     RESIZABLE_STATES,
@@ -17,7 +16,8 @@ from pliant.core.lifecycle import (
     JobState,
     diagram,
 )
-from pliant.core.sizes import parse_sizes
+from pliant.core.values.ids import JobId
+from pliant.core.values.sizes import parse_sizes
 
 
 def job(state: JobState, *story: Step) -> Job:

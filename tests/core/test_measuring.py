@@ -8,7 +8,7 @@ import pytest
 
 from pliant.core import events
 from pliant.core.explain import explain
-from pliant.core.ids import JobId
+from pliant.core.values.ids import JobId
 from testkit.corekit import Rig
 
 

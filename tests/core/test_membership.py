@@ -8,12 +8,12 @@ import pytest
 
 from pliant.core import commands, events
 from pliant.core.events import LiveWorld
-from pliant.core.ids import FIRST_START, JobId, NodeName, ResizeId
-from pliant.core.jobs import Exit, ResizeStage
-from pliant.core.lifecycle import JobState
-from pliant.core.negotiation import Verb
-from pliant.core.nodes import NodeState
-from pliant.core.processors import NONE, ProcessorMap, block, count, of
+from pliant.core.model.jobs import Exit, ResizeStage
+from pliant.core.model.lifecycle import JobState
+from pliant.core.model.negotiation import Verb
+from pliant.core.model.nodes import NodeState
+from pliant.core.values.ids import FIRST_START, JobId, NodeName, ResizeId
+from pliant.core.values.processors import NONE, ProcessorMap, block, count, of
 from testkit.corekit import Rig
 
 N1, N2 = NodeName("n1"), NodeName("n2")

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
 from pliant.core import events
-from pliant.core.checkpoints import SaveWord
-from pliant.core.ids import JobId, NodeName, ResizeId
-from pliant.core.lifecycle import JobState
-from pliant.core.nodes import NodeState
-from pliant.core.processors import NONE, ProcessorMap, count, of
-from pliant.core.resources import impossible
+from pliant.core.model.checkpoint import SaveWord
+from pliant.core.model.lifecycle import JobState
+from pliant.core.model.nodes import NodeState
+from pliant.core.values.ids import JobId, NodeName, ResizeId
+from pliant.core.values.processors import NONE, ProcessorMap, count, of
+from pliant.core.values.resources import impossible
 from testkit.history import PICK, History
 from testkit.outside import RESOURCES, SLOTS, SPARES
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pliant.core.negotiation import (
+from pliant.core.model.negotiation import (
     CLOSED,
     TRANSITIONS,
     Direction,

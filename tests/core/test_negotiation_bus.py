@@ -9,8 +9,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pliant.core import commands, events
-from pliant.core.jobs import Resize
-from pliant.core.negotiation import (
+from pliant.core.model.jobs import Resize
+from pliant.core.model.negotiation import (
     PROPOSALS,
     TRANSITIONS,
     Item,
@@ -22,7 +22,7 @@ from pliant.core.negotiation import (
     Template,
     Verb,
 )
-from pliant.core.negotiation import Direction as D
+from pliant.core.model.negotiation import Direction as D
 from testkit.talks import two_donors
 
 #: How often each verb is said where it may be: talks are to grow long before they end.

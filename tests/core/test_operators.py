@@ -6,9 +6,9 @@ import pytest
 
 from pliant.core import commands, events
 from pliant.core.explain import explain
-from pliant.core.ids import JobId
-from pliant.core.negotiation import Template
-from pliant.core.policy import GrowIf, NegotiationPolicy
+from pliant.core.model.negotiation import Template
+from pliant.core.values.ids import JobId
+from pliant.core.values.negotiation_policy import GrowIf, NegotiationPolicy
 from testkit.corekit import Rig, half
 
 

@@ -6,14 +6,14 @@ import pytest
 
 from pliant.core import commands, events
 from pliant.core.explain import explain
-from pliant.core.ids import FIRST_START, JobId
-from pliant.core.jobs import Exit, JobSpec, JobType, ResizeStage
-from pliant.core.lifecycle import JobState
-from pliant.core.negotiation import Verb
-from pliant.core.processors import NONE
-from pliant.core.sizes import parse_sizes
-from pliant.core.speedup import parse_speedup
-from pliant.core.timers import Timer, TimerKind
+from pliant.core.model.jobs import Exit, JobSpec, JobType, ResizeStage
+from pliant.core.model.lifecycle import JobState
+from pliant.core.model.negotiation import Verb
+from pliant.core.model.timers import Timer, TimerKind
+from pliant.core.values.ids import FIRST_START, JobId
+from pliant.core.values.processors import NONE
+from pliant.core.values.sizes import parse_sizes
+from pliant.core.values.speedup import parse_speedup
 from testkit.corekit import Rig
 
 #: It promises starts by estimates.

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pliant.core.ids import NodeName
-from pliant.core.placement import after_resize, first_fit, grow, keep_first
-from pliant.core.processors import block, count, of
-from pliant.core.scheduling import NodeView
+from pliant.core.model.placement import after_resize, first_fit, grow, keep_first
+from pliant.core.model.scheduling import NodeView
+from pliant.core.values.ids import NodeName
+from pliant.core.values.processors import block, count, of
 
 NODES = tuple(NodeView(NodeName(f"n{i}"), "default", block(4 * i, 4)) for i in range(4))
 

@@ -8,12 +8,10 @@ import pytest
 
 from pliant.core import Core, commands, events
 from pliant.core.explain import explain
-from pliant.core.ids import CycleId, JobId, NodeName
-from pliant.core.jobs import JobSpec, ResizeStage
-from pliant.core.lifecycle import JobState
-from pliant.core.negotiation import Verb
-from pliant.core.processors import NONE, block, count, of
-from pliant.core.scheduling import (
+from pliant.core.model.jobs import JobSpec, ResizeStage
+from pliant.core.model.lifecycle import JobState
+from pliant.core.model.negotiation import Verb
+from pliant.core.model.scheduling import (
     Availability,
     Offer,
     Plan,
@@ -22,7 +20,9 @@ from pliant.core.scheduling import (
     View,
     WaitingJob,
 )
-from pliant.core.views import view
+from pliant.core.state.views import view
+from pliant.core.values.ids import CycleId, JobId, NodeName
+from pliant.core.values.processors import NONE, block, count, of
 from pliant.strategies import Strategy
 from testkit.corekit import Rig
 

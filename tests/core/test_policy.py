@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pliant.core.policy import NegotiationPolicy
+from pliant.core.values.negotiation_policy import NegotiationPolicy
 
 PRICES = st.floats(0, 100)
 

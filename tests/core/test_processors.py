@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pliant.core.processors import NONE, block, count, indices, lowest, of, text
+from pliant.core.values.processors import NONE, block, count, indices, lowest, of, text
 
 SETS = st.one_of(
     st.sets(st.integers(0, 300)),

@@ -8,10 +8,15 @@ from collections.abc import Callable
 import pytest
 
 from pliant.core import events
-from pliant.core.ids import NodeName
-from pliant.core.negotiation import Verb
-from pliant.core.nodes import Node
-from pliant.core.records import job_from_record, job_to_record, node_from_record, node_to_record
+from pliant.core.model.negotiation import Verb
+from pliant.core.model.nodes import Node
+from pliant.core.state.records import (
+    job_from_record,
+    job_to_record,
+    node_from_record,
+    node_to_record,
+)
+from pliant.core.values.ids import NodeName
 from testkit.corekit import Rig
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from pliant.core.jobs import ResizeStage
-from pliant.core.lifecycle import JobState
-from pliant.core.negotiation import Verb
-from pliant.core.processors import NONE, count
+from pliant.core.model.jobs import ResizeStage
+from pliant.core.model.lifecycle import JobState
+from pliant.core.model.negotiation import Verb
+from pliant.core.values.processors import NONE, count
 from testkit.corekit import Rig
 from testkit.talks import machine
 

@@ -7,13 +7,13 @@ from collections.abc import Callable
 import pytest
 
 from pliant.core import commands, events
-from pliant.core.demands import RequestOutcome
 from pliant.core.explain import explain
-from pliant.core.ids import FIRST_START, JobId, NodeName
-from pliant.core.jobs import ResizeStage
-from pliant.core.lifecycle import JobState
-from pliant.core.negotiation import Verb
-from pliant.core.timers import Timer, TimerKind
+from pliant.core.model.jobs import ResizeStage
+from pliant.core.model.lifecycle import JobState
+from pliant.core.model.negotiation import Verb
+from pliant.core.model.size_request import RequestOutcome
+from pliant.core.model.timers import Timer, TimerKind
+from pliant.core.values.ids import FIRST_START, JobId, NodeName
 from testkit.corekit import Rig
 
 

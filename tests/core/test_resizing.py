@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from pliant.core import commands, events
-from pliant.core.ids import FIRST_START, JobId, NodeName, ResizeId
-from pliant.core.jobs import Exit, ResizeStage
-from pliant.core.lifecycle import JobState
-from pliant.core.negotiation import Direction, TalkState, Template, Verb
-from pliant.core.processors import NONE, count, of
+from pliant.core.model.jobs import Exit, ResizeStage
+from pliant.core.model.lifecycle import JobState
+from pliant.core.model.negotiation import Direction, TalkState, Template, Verb
+from pliant.core.values.ids import FIRST_START, JobId, NodeName, ResizeId
+from pliant.core.values.processors import NONE, count, of
 from testkit.corekit import Rig, growing
 
 S = ResizeStage

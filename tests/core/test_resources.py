@@ -7,15 +7,15 @@ from dataclasses import replace
 import pytest
 
 from pliant.core import events
-from pliant.core.checkpoints import SaveWord
-from pliant.core.ids import JobId, NodeName
-from pliant.core.jobs import ResizeStage
-from pliant.core.lifecycle import JobState
-from pliant.core.negotiation import Direction, ItemStatus, Verb
-from pliant.core.processors import count
-from pliant.core.resources import Need, impossible, parse_needs
-from pliant.core.scheduling import Plan, Start, View
-from pliant.core.wait_reasons import WaitCode
+from pliant.core.model.checkpoint import SaveWord
+from pliant.core.model.jobs import ResizeStage
+from pliant.core.model.lifecycle import JobState
+from pliant.core.model.negotiation import Direction, ItemStatus, Verb
+from pliant.core.model.scheduling import Plan, Start, View
+from pliant.core.model.wait_reasons import WaitCode
+from pliant.core.values.ids import JobId, NodeName
+from pliant.core.values.processors import count
+from pliant.core.values.resources import Need, impossible, parse_needs
 from pliant.strategies import Strategy, known_strategies
 from testkit.corekit import Rig
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pliant.core.sizes import LARGEST, Sizes, SizesError, parse_sizes
+from pliant.core.values.sizes import LARGEST, Sizes, SizesError, parse_sizes
 
 GRAMMAR = st.one_of(
     st.integers(1, 60).map(str),

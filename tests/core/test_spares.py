@@ -7,13 +7,13 @@ import json
 import pytest
 
 from pliant.core import commands, events
-from pliant.core.checkpoints import SaveWord
-from pliant.core.ids import JobId, NodeName, ResizeId
-from pliant.core.invariants import InvariantError
-from pliant.core.lifecycle import JobState as S
-from pliant.core.nodes import NodeState
-from pliant.core.processors import NONE, ProcessorMap, count
-from pliant.core.records import node_from_record, node_to_record
+from pliant.core.model.checkpoint import SaveWord
+from pliant.core.model.lifecycle import JobState as S
+from pliant.core.model.nodes import NodeState
+from pliant.core.state.invariants import InvariantError
+from pliant.core.state.records import node_from_record, node_to_record
+from pliant.core.values.ids import JobId, NodeName, ResizeId
+from pliant.core.values.processors import NONE, ProcessorMap, count
 from testkit.corekit import Rig
 
 N1, N2, X, Y = NodeName("n1"), NodeName("n2"), NodeName("x"), NodeName("y")

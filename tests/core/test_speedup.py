@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pliant.core.speedup import (
+from pliant.core.values.speedup import (
     LINEAR,
     Amdahl,
     Downey,

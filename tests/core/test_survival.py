@@ -7,14 +7,14 @@ from collections.abc import Callable
 import pytest
 
 from pliant.core import commands, events
-from pliant.core.checkpoints import SaveWord
 from pliant.core.events import LiveWorld
 from pliant.core.explain import explain
-from pliant.core.ids import FIRST_START, JobId, NodeName, ResizeId
-from pliant.core.jobs import ResizeStage
-from pliant.core.lifecycle import JobState as S
-from pliant.core.processors import NONE, ProcessorMap, block, of
-from pliant.core.records import job_from_record, job_to_record
+from pliant.core.model.checkpoint import SaveWord
+from pliant.core.model.jobs import ResizeStage
+from pliant.core.model.lifecycle import JobState as S
+from pliant.core.state.records import job_from_record, job_to_record
+from pliant.core.values.ids import FIRST_START, JobId, NodeName, ResizeId
+from pliant.core.values.processors import NONE, ProcessorMap, block, of
 from testkit.corekit import LIMITS, Rig
 
 N1, N2, N3 = NodeName("n1"), NodeName("n2"), NodeName("n3")

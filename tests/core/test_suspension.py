@@ -8,20 +8,13 @@ from collections.abc import Callable
 import pytest
 
 from pliant.core import commands, events
-from pliant.core.checkpoints import SaveStage, SaveStep, SaveWord
 from pliant.core.explain import explain
-from pliant.core.ids import CycleId, JobId, NodeName, ResizeId
-from pliant.core.lifecycle import JobState
-from pliant.core.processors import count, of
-from pliant.core.records import job_from_record, job_to_record
-from pliant.core.scheduling import (
-    Availability,
-    Plan,
-    Start,
-    Suspension,
-    View,
-    WaitingJob,
-)
+from pliant.core.model.checkpoint import SaveStage, SaveStep, SaveWord
+from pliant.core.model.lifecycle import JobState
+from pliant.core.model.scheduling import Availability, Plan, Start, Suspension, View, WaitingJob
+from pliant.core.state.records import job_from_record, job_to_record
+from pliant.core.values.ids import CycleId, JobId, NodeName, ResizeId
+from pliant.core.values.processors import count, of
 from pliant.strategies import Strategy
 from testkit.corekit import LIMITS, Rig
 

@@ -9,8 +9,8 @@ from dataclasses import FrozenInstanceError, dataclass, field, fields, replace
 
 import pytest
 
-from pliant.core.scheduling import Plan
-from pliant.core.values import quick
+from pliant.core.model.scheduling import Plan
+from pliant.core.support.fast_dataclass import quick
 
 
 @quick

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pliant.core import commands, events
-from pliant.core.ids import FIRST_START, JobId, NodeName
-from pliant.core.rows import Row, Rows
-from pliant.core.views import view
+from pliant.core.state.view_cache import Row, Rows
+from pliant.core.state.views import view
+from pliant.core.values.ids import FIRST_START, JobId, NodeName
 from testkit.corekit import Rig
 
 STEPS = st.lists(

@@ -6,12 +6,12 @@ import pytest
 
 from pliant.core import Core, commands, events
 from pliant.core.explain import explain
-from pliant.core.ids import JobId, NodeName
-from pliant.core.jobs import JobSpec, JobType
-from pliant.core.records import job_from_record, job_to_record
-from pliant.core.scheduling import Availability, Plan, View, WaitingJob
-from pliant.core.sizes import parse_sizes
-from pliant.core.wait_reasons import WaitCode, WaitReason, from_record, sentence, to_record
+from pliant.core.model.jobs import JobSpec, JobType
+from pliant.core.model.scheduling import Availability, Plan, View, WaitingJob
+from pliant.core.model.wait_reasons import WaitCode, WaitReason, from_record, sentence, to_record
+from pliant.core.state.records import job_from_record, job_to_record
+from pliant.core.values.ids import JobId, NodeName
+from pliant.core.values.sizes import parse_sizes
 from pliant.strategies import Strategy, known_strategies, load_strategy
 from testkit.corekit import Rig
 

@@ -7,11 +7,11 @@ import pytest
 from pliant.core import commands, events
 from pliant.core.events import LiveWorld
 from pliant.core.explain import explain
-from pliant.core.ids import JobId, NodeName, ResizeId
-from pliant.core.jobs import ResizeStage
-from pliant.core.lifecycle import JobState
-from pliant.core.negotiation import Verb
-from pliant.core.processors import NONE, ProcessorMap, of
+from pliant.core.model.jobs import ResizeStage
+from pliant.core.model.lifecycle import JobState
+from pliant.core.model.negotiation import Verb
+from pliant.core.values.ids import JobId, NodeName, ResizeId
+from pliant.core.values.processors import NONE, ProcessorMap, of
 from testkit.corekit import Rig, growing
 
 S = ResizeStage

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pliant.core.sizes import parse_sizes
-from pliant.core.words import many
+from pliant.core.support.plural import many
+from pliant.core.values.sizes import parse_sizes
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,11 @@ import pytest
 
 from pliant.client.api import Job
 from pliant.core.commands import Note
-from pliant.core.contract import contract_from_record
-from pliant.core.sizes import parse_sizes
-from pliant.simulator.settings import Settings
-from pliant.simulator.simulate import simulate
-from pliant.simulator.workload import SimJob
+from pliant.core.values.contract import contract_from_record
+from pliant.core.values.sizes import parse_sizes
+from pliant.simulator.inputs.settings import Settings
+from pliant.simulator.inputs.workload import SimJob
+from pliant.simulator.run.simulate import simulate
 from testkit.cluster import Cluster
 from testkit.commands import run_command
 

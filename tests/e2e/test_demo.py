@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pliant.client.demo_checks import segments_of
+from pliant.client.demo.checks import segments_of
 from testkit import wait_until
 from testkit.commands import SCRIPTS, run_command
 from testkit.leaks import session_processes

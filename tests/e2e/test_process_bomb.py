@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from pliant.nodectl import control_group, process_limit, procfs
-from pliant.nodectl.process_limit import task_limit
+from pliant.nodectl.host import cgroup, process_limit, procfs
+from pliant.nodectl.host.process_limit import task_limit
 from testkit import wait_until
 from testkit.afterwards import idle
 from testkit.cluster import Cluster
@@ -73,7 +73,7 @@ def kernel_limits() -> bool:
 
 
 def _v2_has_pids() -> bool:
-    home = control_group.home()
+    home = cgroup.home()
     return bool(home) and "pids" in Path(home, "cgroup.controllers").read_text().split()
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from pliant.client.demo_checks import segments_of
+from pliant.client.demo.checks import segments_of
 from standin import Application
 from testkit import MPIEXEC, ROOT, mpiexec, run_python, wait_until
 from testkit.applications import NAMES, checksum, paced, plain

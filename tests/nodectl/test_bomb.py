@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from nodekit import FakeServer, Node, World
-from pliant.nodectl import procfs
-from pliant.nodectl.controller_usage import too_many
+from pliant.nodectl.controller.usage import too_many
+from pliant.nodectl.host import procfs
 from pliant.protos import node_pb2 as wire
 from testkit import wait_until
 

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pliant.nodectl import contact, shim_lease
-from pliant.nodectl.contact import Contact
-from pliant.nodectl.shim_lease import Lease
-from pliant.nodectl.shim_loop import Timer
+from pliant.nodectl.controller import lease as contact
+from pliant.nodectl.controller.lease import Contact
+from pliant.nodectl.shim import lease as shim_lease
+from pliant.nodectl.shim.event_loop import Timer
+from pliant.nodectl.shim.lease import Lease
 from pliant.nodectl.spool import Request
 from pliant.protos import node_pb2 as wire
 

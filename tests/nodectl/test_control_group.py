@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from nodekit import FakeServer, Node, World
-from pliant.nodectl import control_group, procfs
+from pliant.nodectl.host import cgroup, procfs
 from testkit import wait_until
 
 pytestmark = [
     pytest.mark.cluster,
-    pytest.mark.skipif(not control_group.home(), reason="no control groups (v2) can be made here"),
+    pytest.mark.skipif(not cgroup.home(), reason="no control groups (v2) can be made here"),
 ]
 
 #: Leaves a grandchild in a session of its own, with an environment of its own.
@@ -24,7 +24,7 @@ GOES = f"{DAEMON}; while [ ! -e go ]; do sleep 0.02; done"
 
 
 def groups() -> list[str]:
-    return [name for name in os.listdir(control_group.home()) if name.startswith("pliant-shim-")]
+    return [name for name in os.listdir(cgroup.home()) if name.startswith("pliant-shim-")]
 
 
 def start(server: FakeServer, tmp_path: Path, code: str) -> tuple[World, procfs.Identity]:
@@ -43,7 +43,7 @@ def test_case_44_a_daemon_that_leaves_everything_behind_does_not_outlive_its_shi
 ) -> None:
     world, daemon = start(server, tmp_path, STAYS)
     shim = node.shim(world)
-    assert daemon.pid in control_group.members(shim)
+    assert daemon.pid in cgroup.members(shim)
     if controller != "lives":
         node.kill()
     os.kill(shim.pid, signal.SIGKILL)
@@ -53,7 +53,7 @@ def test_case_44_a_daemon_that_leaves_everything_behind_does_not_outlive_its_shi
     (end,) = world.ends(server)
     assert end.reason == "its shim was killed"
     wait_until(lambda: not daemon.alive())  # its new parent collects it
-    wait_until(lambda: not control_group.members(shim) and node.worlds() == [])
+    wait_until(lambda: not cgroup.members(shim) and node.worlds() == [])
 
 
 @pytest.mark.parametrize("shim", ["killed", "alive"])

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from nodekit import FakeServer, Node, World
-from pliant.nodectl import procfs
-from pliant.nodectl.procfs import Identity
+from pliant.nodectl.host import procfs
+from pliant.nodectl.host.procfs import Identity
 from pliant.nodectl.spool import Spool
 from pliant.protos import node_pb2 as wire
 from testkit import wait_until

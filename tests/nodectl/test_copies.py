@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from nodekit import FakeServer, Node, World
-from pliant.nodectl.shim import SPARE
+from pliant.nodectl.shim.shim import SPARE
 from pliant.nodectl.spool import Spool
 from testkit import wait_until
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nodekit import FakeServer, Node, World
-from pliant.client.procs import started
+from pliant.client.cluster.process_table import started
 from pliant.nodectl.daemon import main
 from pliant.nodectl.settings import run_folder, state_folder
 from testkit import fresh_modules, run_python, wait_until

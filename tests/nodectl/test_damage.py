@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from nodekit import FakeServer, Node, World
-from pliant.nodectl import procfs
-from pliant.nodectl.procfs import Identity
+from pliant.nodectl.host import procfs
+from pliant.nodectl.host.procfs import Identity
 from pliant.nodectl.spool import Spool
 from testkit import wait_until
 

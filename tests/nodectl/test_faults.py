@@ -13,9 +13,9 @@ import psutil
 import pytest
 
 from nodekit import FakeServer, Node, World
-from pliant.nodectl import procfs
-from pliant.nodectl.controller import SOCKET_NAME
-from pliant.nodectl.shim_ranks import TOLD
+from pliant.nodectl.controller.controller import SOCKET_NAME
+from pliant.nodectl.host import procfs
+from pliant.nodectl.shim.ranks import TOLD
 from pliant.nodectl.spool import Spool
 from pliant.protos import node_pb2 as wire
 from testkit import wait_until

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pliant.nodectl.generation import MAX_STEP, Obeyed, read_generation, write_generation
+from pliant.nodectl.controller.generation import MAX_STEP, Obeyed, read_generation, write_generation
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from nodekit import FakeServer, Node, World
-from pliant.nodectl import procfs
+from pliant.nodectl.host import procfs
 from pliant.nodectl.spool import Spool
 from pliant.protos import node_pb2 as wire
 from testkit import wait_until

@@ -9,8 +9,8 @@ from typing import Self
 import grpc
 import pytest
 
-from pliant.nodectl import controller_link
-from pliant.nodectl.controller_link import Link, read_secret, server_finder
+from pliant.nodectl.controller import server_stream
+from pliant.nodectl.controller.server_stream import Link, read_secret, server_finder
 from pliant.protos import node_pb2 as wire
 from pliant.protos.handshake import begin
 
@@ -133,9 +133,9 @@ def test_an_order_that_is_dropped_does_not_count_as_carried_out(
 ) -> None:
     server, node, drops = _Ordering(), _Obeying(), [dropped]
     monkeypatch.setattr(grpc.aio, "insecure_channel", lambda *_, **__: server)
-    monkeypatch.setattr(controller_link, "NodeServiceStub", lambda _: server)
+    monkeypatch.setattr(server_stream, "NodeServiceStub", lambda _: server)
     monkeypatch.setattr(
-        controller_link, "message", lambda _: range(0 if drops and drops.pop() else 1)
+        server_stream, "message", lambda _: range(0 if drops and drops.pop() else 1)
     )
 
     path = secret_in(tmp_path)
@@ -160,7 +160,7 @@ def test_a_link_that_is_cancelled_while_it_is_welcomed_ends(
 ) -> None:
     server = _Server()
     monkeypatch.setattr(grpc.aio, "insecure_channel", lambda *_, **__: server)
-    monkeypatch.setattr(controller_link, "NodeServiceStub", lambda _: server)
+    monkeypatch.setattr(server_stream, "NodeServiceStub", lambda _: server)
     path = secret_in(tmp_path)
 
     async def run() -> None:
@@ -207,9 +207,9 @@ def test_a_server_that_moves_is_found_while_another_holds_the_stream(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The time limit of a welcome plays no part: it is longer than the test."""
-    monkeypatch.setattr(controller_link, "_WELCOME_S", 1000.0)
+    monkeypatch.setattr(server_stream, "_WELCOME_S", 1000.0)
     impostor, asked = _Impostor(), list[str]()
-    monkeypatch.setattr(controller_link, "NodeServiceStub", lambda _: impostor)
+    monkeypatch.setattr(server_stream, "NodeServiceStub", lambda _: impostor)
     path = secret_in(tmp_path)
     address = tmp_path / "server.address"
     address.write_text("old:1")

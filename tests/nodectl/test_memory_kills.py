@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from nodekit import FakeServer, Node, World
-from pliant.nodectl.memory_kills import COUNTED, PERHAPS, counter_of
+from pliant.nodectl.host.oom import COUNTED, PERHAPS, counter_of
 from testkit import wait_until
 
 MEBIBYTE = 1 << 20

@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 
 from nodekit import FakeServer, Node, World
-from pliant.nodectl import control_group, process_limit
-from pliant.nodectl.process_limit import task_limit
-from pliant.nodectl.procfs import Identity
+from pliant.nodectl.host import cgroup, process_limit
+from pliant.nodectl.host.process_limit import task_limit
+from pliant.nodectl.host.procfs import Identity
 from testkit import run_python, wait_until
 
 #: Becomes a shim of three tasks and tells how many children it can have at the same time.
 SHIM = """
 import os, sys
 from pliant.nodectl import control_group
-from pliant.nodectl.procfs import Identity
+from pliant.nodectl.host.procfs import Identity
 me = Identity.of(os.getpid())
 control_group.enter()
 if not control_group.limit_tasks(me, 4):
@@ -46,7 +46,7 @@ print(len(pids))
 #: The same for a rank of an account with a limit.
 RANK = """
 import resource
-from pliant.nodectl.process_limit import leave_some_processes
+from pliant.nodectl.host.process_limit import leave_some_processes
 resource.setrlimit(resource.RLIMIT_NPROC, ({soft}, {hard}))
 leave_some_processes()
 print(*resource.getrlimit(resource.RLIMIT_NPROC))
@@ -54,7 +54,7 @@ print(*resource.getrlimit(resource.RLIMIT_NPROC))
 
 
 def groups() -> list[str]:
-    homes = [home for home in (control_group.home(), process_limit.home()) if home]
+    homes = [home for home in (cgroup.home(), process_limit.home()) if home]
     return [name for home in homes for name in os.listdir(home) if name.startswith("pliant-shim-")]
 
 
@@ -90,15 +90,15 @@ def test_in_a_delegated_v2_hierarchy_the_limit_is_in_the_group_of_the_shim(
     """A tree of plain files: the kernel's has the pids controller in one hierarchy only."""
     shim = Identity.of(os.getpid())
     assert shim is not None
-    monkeypatch.setattr(control_group, "home", lambda: str(tmp_path))
+    monkeypatch.setattr(cgroup, "home", lambda: str(tmp_path))
     monkeypatch.setattr(process_limit, "home", lambda: "")
-    assert control_group.enter()
+    assert cgroup.enter()
     assert (tmp_path / "cgroup.subtree_control").read_text() == "+pids"
     group = tmp_path / f"pliant-shim-{shim.pid}-{shim.start}"
     assert (group / "cgroup.procs").read_text() == "0"
-    assert not control_group.limit_tasks(shim, 300), "the controller is not delegated"
+    assert not cgroup.limit_tasks(shim, 300), "the controller is not delegated"
     (group / "pids.max").write_text("max")
-    assert control_group.limit_tasks(shim, 300)
+    assert cgroup.limit_tasks(shim, 300)
     assert (group / "pids.max").read_text() == "300"
 
 

@@ -7,8 +7,8 @@ import resource
 import subprocess
 import sys
 
-from pliant.nodectl import procfs
-from pliant.nodectl.procfs import Identity
+from pliant.nodectl.host import procfs
+from pliant.nodectl.host.procfs import Identity
 
 SLEEP = [sys.executable, "-c", "import time; time.sleep(60)"]
 

@@ -14,17 +14,19 @@ from pathlib import Path
 
 import pytest
 
-from pliant.nodectl import controller_takeover, shim, shim_ranks
-from pliant.nodectl.controller import Controller
-from pliant.nodectl.controller_takeover import SHIM_KILLED, end_orphans
-from pliant.nodectl.controller_worlds import World, note_missing
+from pliant.nodectl.controller import adoption
+from pliant.nodectl.controller.adoption import SHIM_KILLED, end_orphans
+from pliant.nodectl.controller.controller import Controller
+from pliant.nodectl.controller.world import World, note_missing
+from pliant.nodectl.host.oom import MemoryKills
+from pliant.nodectl.host.procfs import Identity
 from pliant.nodectl.launcher import Launcher
-from pliant.nodectl.memory_kills import MemoryKills
-from pliant.nodectl.procfs import Identity
 from pliant.nodectl.settings import Settings
-from pliant.nodectl.shim import Shim
-from pliant.nodectl.shim_loop import Loop, open_directory
-from pliant.nodectl.shim_ranks import Rank, start_ranks
+from pliant.nodectl.shim import ranks as shim_ranks
+from pliant.nodectl.shim import shim
+from pliant.nodectl.shim.event_loop import Loop, open_directory
+from pliant.nodectl.shim.ranks import Rank, start_ranks
+from pliant.nodectl.shim.shim import Shim
 from pliant.nodectl.spool import Exit, Request, Spool
 
 
@@ -119,7 +121,7 @@ def test_a_world_without_a_shim_ends_with_the_reason(controller: Controller, wor
 def test_what_nobody_can_end_is_given_up(
     world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(controller_takeover, "orphans_of", lambda *_: [os.getpid()])
+    monkeypatch.setattr(adoption, "orphans_of", lambda *_: [os.getpid()])
     monkeypatch.setattr(os, "kill", fail(errno.EPERM))
     turns = 0
 
@@ -146,10 +148,8 @@ def test_what_goes_slowly_is_killed_again_and_waited_for(
     looks, killed = itertools.count(1), list[tuple[int, int]]()
     # Nobody has this number: it is never handed out.
     found, number = [1 << 30], 1 << 30
-    monkeypatch.setattr(controller_takeover, "_runs", lambda _: True)
-    monkeypatch.setattr(
-        controller_takeover, "orphans_of", lambda *_: found if next(looks) <= 3 else []
-    )
+    monkeypatch.setattr(adoption, "_runs", lambda _: True)
+    monkeypatch.setattr(adoption, "orphans_of", lambda *_: found if next(looks) <= 3 else [])
     monkeypatch.setattr(os, "kill", lambda *told: killed.append(told))
     assert asyncio.run(end_orphans(world.spool, world.shim)) == []
     assert killed == [(number, signal.SIGKILL)] * 3

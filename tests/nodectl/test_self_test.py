@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from nodekit import FakeServer, Node, World
-from pliant.nodectl import self_test
-from pliant.nodectl.self_test import SelfTest, find_problem
+from pliant.nodectl.controller import self_test
+from pliant.nodectl.controller.self_test import SelfTest, find_problem
 from testkit import wait_until
 
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pliant.nodectl.shim_loop import Channel, Lines, Loop, connect_unix, open_directory
+from pliant.nodectl.shim.event_loop import Channel, Lines, Loop, connect_unix, open_directory
 
 
 @pytest.fixture

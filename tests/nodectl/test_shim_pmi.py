@@ -7,7 +7,7 @@ import string
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pliant.nodectl.shim_pmi import Abort, Barrier, Effect, Finalized, PmiServer, Reply
+from pliant.nodectl.shim.pmi import Abort, Barrier, Effect, Finalized, PmiServer, Reply
 
 
 def server(local: tuple[int, ...] = (0, 1), size: int = 2) -> PmiServer:

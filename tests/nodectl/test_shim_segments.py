@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from pliant.nodectl import shim_segments
-from pliant.nodectl.shim_segments import Segment
+from pliant.nodectl.host import shared_memory
+from pliant.nodectl.host.shared_memory import Segment
 
 
 @pytest.fixture
@@ -24,16 +24,16 @@ def segment() -> Iterator[Path]:
 
 def test_what_is_mapped_is_found_and_removed(segment: Path) -> None:
     with open(segment, "r+b") as file, mmap.mmap(file.fileno(), 0):
-        found = {each for each in shim_segments.mapped(os.getpid()) if each.path == str(segment)}
+        found = {each for each in shared_memory.mapped(os.getpid()) if each.path == str(segment)}
         assert found == {Segment(str(segment), segment.stat().st_ino)}
-        shim_segments.unlink(found)
+        shared_memory.unlink(found)
         assert not segment.exists()
-        assert not {e for e in shim_segments.mapped(os.getpid()) if e.path == str(segment)}
-    shim_segments.unlink(found)
+        assert not {e for e in shared_memory.mapped(os.getpid()) if e.path == str(segment)}
+    shared_memory.unlink(found)
 
 
 def test_a_later_namesake_stays(segment: Path) -> None:
-    shim_segments.unlink({Segment(str(segment), segment.stat().st_ino + 1)})
+    shared_memory.unlink({Segment(str(segment), segment.stat().st_ino + 1)})
     assert segment.exists()
 
 
@@ -42,11 +42,11 @@ def test_what_users_share_is_none_of_our_business() -> None:
     path.write_bytes(b"x" * mmap.PAGESIZE)
     try:
         with open(path, "r+b") as file, mmap.mmap(file.fileno(), 0):
-            found = shim_segments.mapped(os.getpid())
+            found = shared_memory.mapped(os.getpid())
         assert str(path) not in {each.path for each in found}
     finally:
         path.unlink()
-    assert shim_segments.mapped(2**22 + 1) == set()
+    assert shared_memory.mapped(2**22 + 1) == set()
 
 
 def test_the_name_that_mpich_gives() -> None:
@@ -54,11 +54,11 @@ def test_the_name_that_mpich_gives() -> None:
     path = Path("/dev/shm/mpich_shm_1fbb8e7d_7")
     path.touch()
     try:
-        found = shim_segments.named("w4d2ed1ff9b53450d955ff8de1f3c996d", "(vector,(7,1,1))", 0)
+        found = shared_memory.named("w4d2ed1ff9b53450d955ff8de1f3c996d", "(vector,(7,1,1))", 0)
         assert {each.path for each in found} == {str(path)}
     finally:
         path.unlink()
-    assert shim_segments.named("w4d2ed1ff9b53450d955ff8de1f3c996d", "(vector,(7,1,1))", 0) == set()
+    assert shared_memory.named("w4d2ed1ff9b53450d955ff8de1f3c996d", "(vector,(7,1,1))", 0) == set()
 
 
 @pytest.mark.parametrize(
@@ -72,4 +72,4 @@ def test_the_name_that_mpich_gives() -> None:
     ],
 )
 def test_the_node_of_a_rank(mapping: str, nodes: list[int]) -> None:
-    assert [shim_segments.node_of(mapping, rank) for rank in range(len(nodes))] == nodes
+    assert [shared_memory.node_of(mapping, rank) for rank in range(len(nodes))] == nodes

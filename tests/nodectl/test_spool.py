@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pliant.nodectl.procfs import Identity
+from pliant.nodectl.host.procfs import Identity
 from pliant.nodectl.spool import WORLD_NAME, Exit, Request, Spool, spools, to_bytes, to_text
 
 

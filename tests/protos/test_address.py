@@ -15,7 +15,7 @@ from pliant.protos.address import (
     parse_address,
     prepare_socket,
 )
-from pliant.protos.private_paths import UntrustedPathError, open_private, private_socket
+from pliant.protos.daemons.private_paths import UntrustedPathError, open_private, private_socket
 
 
 @pytest.mark.parametrize("text", ["unix:/run/grpc.sock", "127.0.0.1:7000", "[::1]:0", "host:65535"])

@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pliant.core.commands import AnswerRequest
-from pliant.core.demands import RequestAnswer, RequestOutcome
 from pliant.core.events import RequestCancelled, ResizeBegun, SizesRequested
-from pliant.core.ids import JobId, ResizeId
-from pliant.core.jobs import Exit
-from pliant.core.negotiation import Direction, Item, ItemStatus, Template, Verb
-from pliant.core.processors import of
-from pliant.core.sizes import parse_sizes
+from pliant.core.model.jobs import Exit
+from pliant.core.model.negotiation import Direction, Item, ItemStatus, Template, Verb
+from pliant.core.model.size_request import RequestAnswer, RequestOutcome
+from pliant.core.values.ids import JobId, ResizeId
+from pliant.core.values.processors import of
+from pliant.core.values.sizes import parse_sizes
 from pliant.protos import app_pb2, node_pb2
 from pliant.protos.codec import (
     CodecError,

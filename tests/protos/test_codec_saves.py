@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from pliant.appkit import wire
-from pliant.appkit.saves import SaveReport
-from pliant.core.checkpoints import SaveStep, SaveWord
+from pliant.appkit.coordinator import wire
+from pliant.appkit.coordinator.checkpoint_messages import SaveReport
 from pliant.core.events import SaveReported, SuspensionHeld
-from pliant.core.ids import JobId, ResizeId
+from pliant.core.model.checkpoint import SaveStep, SaveWord
+from pliant.core.values.ids import JobId, ResizeId
 from pliant.protos import app_pb2 as pb
 from pliant.protos.codec import CodecError
 from pliant.protos.codec_saves import (

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pliant.protos.config_files import MAX_BYTES, ConfigFileError, read_config
+from pliant.protos.daemons.config_files import MAX_BYTES, ConfigFileError, read_config
 
 
 def written(folder: Path, text: str | bytes) -> Path:
@@ -82,7 +82,7 @@ def test_a_pipe_is_read_to_its_end() -> None:
 def test_a_pipe_that_nobody_writes_to_holds_nobody_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pliant.protos.config_files._PIPE_TIMEOUT_S", 0.1)
+    monkeypatch.setattr("pliant.protos.daemons.config_files._PIPE_TIMEOUT_S", 0.1)
     os.mkfifo(tmp_path / "pipe")
     writes = os.open(tmp_path / "pipe", os.O_RDWR)
     try:

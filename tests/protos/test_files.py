@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pliant.protos.files import of_no_use, write_whole
+from pliant.protos.daemons.files import of_no_use, write_whole
 
 
 def test_it_replaces_a_file_and_leaves_no_draft(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ import alembic.command, alembic.script
 from sqlalchemy import Engine, event
 
 from pliant.server.database import engine as module
-from pliant.server.migrations import run
+from pliant.server.database.migrations import run
 
 folder, head, scripts = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
 module.HEAD = head
@@ -125,7 +125,7 @@ def test_case_20_tables_are_made_at_once_or_not_at_all(tmp_path: Path) -> None:
 
 def test_case_20_tables_are_changed_at_once_or_not_at_all(before: Path, tmp_path: Path) -> None:
     scripts = tmp_path / "migrations"
-    from pliant.server import migrations
+    from pliant.server.database import migrations
 
     source = Path(migrations.__file__).parent
     (scripts / "versions").mkdir(parents=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pliant.protos import app_pb2
-from pliant.server.app_times import in_our_time
+from pliant.server.rpc.clock_skew import in_our_time
 
 NOW = 1_700_000_000.0
 

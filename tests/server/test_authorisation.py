@@ -13,13 +13,13 @@ import pytest
 
 from pliant.core.commands import Answer
 from pliant.core.events import NodeRegistered, PriorityChanged
-from pliant.core.ids import JobId, NodeName
-from pliant.core.limits import Limits
-from pliant.server.actions import Actions
-from pliant.server.answers import pieces
-from pliant.server.authorisation import NEEDED, Authority, Peer, Role
+from pliant.core.values.ids import JobId, NodeName
+from pliant.core.values.limits import Limits
 from pliant.server.config import ConfigError, check_config
-from pliant.server.requests import RequestError
+from pliant.server.users.answers import pieces
+from pliant.server.users.authorisation import NEEDED, Authority, Peer, Role
+from pliant.server.users.operations import Actions
+from pliant.server.users.submission_schema import RequestError
 from serverkit.scripted import Shell
 from testkit import wait_until
 

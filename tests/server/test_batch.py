@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from pliant.core.commands import Command, Ended, Kill, Note, SendGo, SendOffer, SendWithdraw, Store
-from pliant.core.ids import JobId, NodeName, ResizeId
-from pliant.core.negotiation import PROPOSALS, Template, Verb
-from pliant.server.batch import Batch
-from pliant.server.database.changes import put_meta
+from pliant.core.model.negotiation import PROPOSALS, Template, Verb
+from pliant.core.values.ids import JobId, NodeName, ResizeId
+from pliant.server.database.statements import put_meta
+from pliant.server.execution.batch import Batch
 
 
 def say(job: int, verb: Verb) -> SendOffer:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from pliant.core.ids import JobId, NodeName
-from pliant.core.jobs import Job, JobSpec, JobType
-from pliant.core.lifecycle import JobState
-from pliant.core.nodes import Node
-from pliant.core.processors import of
-from pliant.core.resources import parse_needs
-from pliant.core.sizes import Sizes
-from pliant.server.board import KEPT_S, Board
-from pliant.server.program import Summary
+from pliant.core.model.jobs import Job, JobSpec, JobType
+from pliant.core.model.lifecycle import JobState
+from pliant.core.model.nodes import Node
+from pliant.core.values.ids import JobId, NodeName
+from pliant.core.values.processors import of
+from pliant.core.values.resources import parse_needs
+from pliant.core.values.sizes import Sizes
+from pliant.server.registry.program import Summary
+from pliant.server.registry.status_cache import KEPT_S, Board
 
 
 class Counted(dict[JobId, object]):

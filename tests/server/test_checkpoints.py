@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from pliant.core.ids import JobId
-from pliant.server.checkpoints import CheckpointFolders
+from pliant.core.values.ids import JobId
+from pliant.server.registry.checkpoint_dirs import CheckpointFolders
 
 
 def test_a_folder_goes_with_its_job(tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pliant.server import clock as module
-from pliant.server.clock import CLOCK_KEY, HybridClock, resumed
+from pliant.server.support import clock as module
+from pliant.server.support.clock import CLOCK_KEY, HybridClock, resumed
 
 NOON = 1_700_000_000.0
 

@@ -9,12 +9,12 @@ from typing import cast
 import pytest
 
 from pliant.core.events import NodeLost
-from pliant.core.ids import NodeName
+from pliant.core.values.ids import NodeName
 from pliant.protos import node_pb2
-from pliant.server.board import Board
-from pliant.server.execute import Execute
-from pliant.server.nodelist import NodeList
-from pliant.server.streams import Hub
+from pliant.server.execution.connections import Hub
+from pliant.server.execution.execute import Execute
+from pliant.server.registry.status_cache import Board
+from pliant.server.rpc.nodelist import NodeList
 from serverkit import Server
 
 

@@ -14,7 +14,7 @@ import grpc
 import pytest
 
 from pliant.protos.address import TcpAddress, parse_address
-from pliant.server.rpc import MAX_CONNECTIONS_OPTION, max_connections
+from pliant.server.rpc.grpc_server import MAX_CONNECTIONS_OPTION, max_connections
 from serverkit import Server
 
 DESCRIPTORS, CONNECTIONS = 256, 400

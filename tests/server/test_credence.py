@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from pliant.core.ids import JobId, NodeName, ResizeId
-from pliant.core.nodes import Node
+from pliant.core.model.nodes import Node
+from pliant.core.values.ids import JobId, NodeName, ResizeId
 from pliant.protos import node_pb2
-from pliant.server.board import Board
-from pliant.server.credence import Credence
-from pliant.server.worlds import World, WorldBook
+from pliant.server.registry.status_cache import Board
+from pliant.server.registry.worlds import World, WorldBook
+from pliant.server.rpc.report_validation import Credence
 
 A, B, C = NodeName("a"), NodeName("b"), NodeName("c")
 NAME = "c.j1.r1.w0"

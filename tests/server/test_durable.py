@@ -9,10 +9,10 @@ from typing import cast
 
 import pytest
 
-from pliant.server import durable
-from pliant.server.database.changes import Change, put_meta
+from pliant.server.database.statements import Change, put_meta
 from pliant.server.database.writer import Writer, WriterStoppedError
-from pliant.server.durable import Durable, StateLostError
+from pliant.server.execution import committer
+from pliant.server.execution.committer import Durable, StateLostError
 
 
 class Disk:
@@ -58,7 +58,7 @@ class Scene:
 
 @pytest.fixture
 def scene(monkeypatch: pytest.MonkeyPatch) -> Scene:
-    monkeypatch.setattr(durable, "RETRY_S", 0.001)
+    monkeypatch.setattr(committer, "RETRY_S", 0.001)
     return Scene()
 
 

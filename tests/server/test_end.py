@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pliant.server.end import End
+from pliant.server.shutdown import End
 from serverkit import Server
 
 

@@ -13,24 +13,24 @@ from typing import cast
 
 import pytest
 
-from pliant.core import planning
 from pliant.core.commands import Answer, Command, Launch
-from pliant.core.core import Core
 from pliant.core.events import JobHeld, JobSubmitted, NodeRegistered, ProcessesExited
-from pliant.core.ids import FIRST_START, JobId, NodeName
-from pliant.core.jobs import Exit, JobSpec, JobType
-from pliant.core.scheduling import Plan, Start, View
-from pliant.core.sizes import Sizes
-from pliant.core.state import State
-from pliant.server import durable, execute
-from pliant.server.asked import DelayedError
-from pliant.server.board import Board
-from pliant.server.clock import HybridClock
-from pliant.server.database.changes import Change
+from pliant.core.handlers import planning
+from pliant.core.machine import Core
+from pliant.core.model.jobs import Exit, JobSpec, JobType
+from pliant.core.model.scheduling import Plan, Start, View
+from pliant.core.state.state import State
+from pliant.core.values.ids import FIRST_START, JobId, NodeName
+from pliant.core.values.sizes import Sizes
+from pliant.server.database.statements import Change
 from pliant.server.database.writer import Writer
-from pliant.server.effects import Effects
-from pliant.server.execute import Execute
-from pliant.server.planner import FALLBACK, Planner
+from pliant.server.execution import committer, execute
+from pliant.server.execution.dispatch import Effects
+from pliant.server.execution.execute import Execute
+from pliant.server.execution.pending_requests import DelayedError
+from pliant.server.execution.planner import FALLBACK, Planner
+from pliant.server.registry.status_cache import Board
+from pliant.server.support.clock import HybridClock
 from testkit import wait_until
 
 
@@ -117,7 +117,7 @@ class Server:
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    monkeypatch.setattr(durable, "RETRY_S", 0.001)
+    monkeypatch.setattr(committer, "RETRY_S", 0.001)
     server = Server()
     yield server
     server.execute.stop()
@@ -207,7 +207,7 @@ def delayed(future: Future[Answer]) -> bool:
 def test_case_16_who_asks_while_nothing_can_be_stored_is_told_what_became_of_it(
     server: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(durable, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(committer, "PATIENCE_S", 0.0)
     for number in (1, 2):
         server.execute.commit(JobSubmitted(server.spec(number, size=9))).result(30)
     server.outside.always = fault(sqlite3.SQLITE_FULL)
@@ -231,7 +231,7 @@ def test_case_16_who_asks_while_nothing_can_be_stored_is_told_what_became_of_it(
 def test_case_16_a_look_that_came_with_what_cannot_be_stored_is_answered(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(durable, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(committer, "PATIENCE_S", 0.0)
     server.outside.always = fault(sqlite3.SQLITE_FULL)
     with server.execute._flag:  # both are in one round
         end = server.submit(1)

@@ -10,14 +10,14 @@ from typing import cast
 
 import pytest
 
-from pliant.core.ids import FIRST_START, JobId, NodeName
+from pliant.core.values.ids import FIRST_START, JobId, NodeName
 from pliant.protos import node_pb2
-from pliant.server.database.changes import Change
+from pliant.server.database.statements import Change
 from pliant.server.database.writer import Writer, WriterStoppedError
-from pliant.server.fence_relay import FenceRelay
-from pliant.server.fences import Fences
-from pliant.server.streams import Hub
-from pliant.server.worlds import World, WorldBook
+from pliant.server.execution.connections import Hub
+from pliant.server.registry.worlds import World, WorldBook
+from pliant.server.rpc.barrier_service import FenceRelay
+from pliant.server.rpc.barriers import Fences
 
 A, B = NodeName("a"), NodeName("b")
 NAME = "c.j1.r1.w0"

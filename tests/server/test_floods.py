@@ -16,7 +16,12 @@ from pliant.protos import node_pb2
 from pliant.protos.address import dial_target
 from pliant.protos.codec import CodecError
 from pliant.protos.parts import MAX_MESSAGE_BYTES, MAX_REPORT_BYTES, join, split
-from pliant.server.strangers import LOG_INTERVAL_S, LimitedLog, Strangers, TooManyStrangersError
+from pliant.server.rpc.unauthenticated_peers import (
+    LOG_INTERVAL_S,
+    LimitedLog,
+    Strangers,
+    TooManyStrangersError,
+)
 from serverkit import Server
 
 SERVICES = ["/pliant.v1.AppService/Session", "/pliant.v1.NodeService/Connect"]

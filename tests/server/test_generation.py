@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from pliant.server.database.guard import FILE_NAME as COMMITS_FILE
-from pliant.server.database.guard import KEY, Count, Seen
-from pliant.server.database.singles import TOLD_MOST, unreadable
-from pliant.server.generation import GIVEN_KEY, next_generation, read_used, write_used
-from pliant.server.nodelist import stale
-from pliant.server.numbers import MOST_LOST
+from pliant.server.database.commit_guard import FILE_NAME as COMMITS_FILE
+from pliant.server.database.commit_guard import KEY, Count, Seen
+from pliant.server.database.generation import GIVEN_KEY, next_generation, read_used, write_used
+from pliant.server.database.meta_keys import TOLD_MOST, unreadable
+from pliant.server.registry.job_ids import MOST_LOST
+from pliant.server.rpc.nodelist import stale
 from serverkit import Controller, Server
 
 

@@ -10,9 +10,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine
 
-from pliant.server.database.changes import put_meta
-from pliant.server.database.engine import open_database
-from pliant.server.database.guard import (
+from pliant.server.database.commit_guard import (
     FILE_NAME,
     KEY,
     Count,
@@ -22,8 +20,10 @@ from pliant.server.database.guard import (
     read_seen,
     stored_count,
 )
+from pliant.server.database.engine import open_database
+from pliant.server.database.statements import put_meta
 from pliant.server.database.writer import Writer, apply_changes
-from pliant.server.logs import Seldom
+from pliant.server.support.log_setup import Seldom
 
 
 class Life:
@@ -140,7 +140,7 @@ def test_a_file_that_tells_nothing(path: Path, content: bytes | None) -> None:
 
 def test_a_line_that_comes_often_is_shown_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
     now, said = [100.0], []
-    monkeypatch.setattr("pliant.server.logs.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("pliant.server.support.log_setup.time.monotonic", lambda: now[0])
     seldom = Seldom(lambda text, cause: said.append(text % cause))
     for _ in range(121):
         seldom.say("no: %s", "full")

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from pliant.core.limits import Limits
-from pliant.server.accept import Accept
-from pliant.server.answers import OBJECTS_AT_ONCE, Objects, pieces
-from pliant.server.authorisation import Peer
-from pliant.server.board import Board
-from pliant.server.program import Summary
+from pliant.core.values.limits import Limits
+from pliant.server.registry.program import Summary
+from pliant.server.registry.status_cache import Board
+from pliant.server.users.accept import Accept
+from pliant.server.users.answers import OBJECTS_AT_ONCE, Objects, pieces
+from pliant.server.users.authorisation import Peer
 from serverkit.scripted import Shell
 
 from .test_board import job
@@ -65,7 +65,7 @@ def test_rows_hold_the_values_that_were_named(shell: Shell) -> None:
 
 @pytest.mark.parametrize("fields", ["id", [], ["id"], [1, 2], ["id"] * 65])
 def test_fields_must_be_names(shell: Shell, fields: Any) -> None:
-    from pliant.server.requests import RequestError
+    from pliant.server.users.submission_schema import RequestError
 
     with pytest.raises(RequestError, match="fields: expected 2 to 64 names"):
         ask(shell, op="jobs", fields=fields)

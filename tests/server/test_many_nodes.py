@@ -13,12 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pliant.core.events import NodeRegistered
-from pliant.core.ids import NodeName
-from pliant.core.limits import Limits
-from pliant.core.nodes import Node
-from pliant.core.processors import NONE, of
-from pliant.server.nodelist import NodeList
-from pliant.server.nodemap import NodeMap
+from pliant.core.model.nodes import Node
+from pliant.core.values.ids import NodeName
+from pliant.core.values.limits import Limits
+from pliant.core.values.processors import NONE, of
+from pliant.server.registry.node_map import NodeMap
+from pliant.server.rpc.nodelist import NodeList
 from serverkit.scripted import Shell
 
 

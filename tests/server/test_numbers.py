@@ -7,9 +7,9 @@ import re
 import pytest
 
 from pliant.core.events import LiveWorld, NodeRegistered
-from pliant.core.ids import JobId, NodeName, ResizeId
-from pliant.core.processors import of
-from pliant.server.numbers import MOST_LOST, Numbers
+from pliant.core.values.ids import JobId, NodeName, ResizeId
+from pliant.core.values.processors import of
+from pliant.server.registry.job_ids import MOST_LOST, Numbers
 
 
 def node(*jobs: int) -> NodeRegistered:

@@ -7,13 +7,13 @@ import time
 
 import pytest
 
-from pliant.core.ids import FIRST_START, JobId, NodeName, ResizeId
-from pliant.core.nodes import Node
-from pliant.server.launch import Surroundings, start_orders
-from pliant.server.nodemap import NodeMap
-from pliant.server.program import Program
-from pliant.server.requests import RequestError, check_submission
-from pliant.server.worlds import World
+from pliant.core.model.nodes import Node
+from pliant.core.values.ids import FIRST_START, JobId, NodeName, ResizeId
+from pliant.server.execution.start_orders import Surroundings, start_orders
+from pliant.server.registry.node_map import NodeMap
+from pliant.server.registry.program import Program
+from pliant.server.registry.worlds import World
+from pliant.server.users.submission_schema import RequestError, check_submission
 
 A, B = NodeName("a"), NodeName("b")
 NODES = NodeMap([Node(A, 0, 2, address="ha"), Node(B, 2, 2, address="hb")])

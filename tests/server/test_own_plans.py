@@ -6,13 +6,13 @@ from random import Random
 
 import pytest
 
-from pliant.core.contract import Contract
-from pliant.core.scheduling import Availability, Plan, View, WaitingJob
-from pliant.core.sizes import parse_sizes
+from pliant.core.model.scheduling import Availability, Plan, View, WaitingJob
+from pliant.core.values.contract import Contract
+from pliant.core.values.sizes import parse_sizes
 from pliant.simulator import Settings, SimJob, simulate
-from pliant.simulator.costs import FREE, Cost
+from pliant.simulator.inputs.costs import FREE, Cost
 from pliant.strategies import Strategy, known_strategies, load_strategy
-from pliant.strategies.plan_check import find_fault
+from pliant.strategies.interface.plan_check import find_fault
 
 GRAMMARS = ["1", "3", "8", "1-8", "2-8:pow2", "2-16", "4-16:x2", "{1,2,5,9}"]
 

@@ -11,23 +11,23 @@ from hypothesis import strategies as st
 
 from pliant.core.commands import RunStrategy
 from pliant.core.events import PlanFailed, PlanReady
-from pliant.core.ids import CycleId, JobId, NodeName, ResizeId
-from pliant.core.nodes import Node
-from pliant.core.processors import of
-from pliant.core.scheduling import Availability, Plan, View, WaitingJob
-from pliant.core.timers import Timer, TimerKind
-from pliant.server.fences import Fences
-from pliant.server.keyring import Keyring
-from pliant.server.launch import node_list, process_mapping
-from pliant.server.leases import Health, Leases
-from pliant.server.logs import printable
-from pliant.server.nodemap import NodeMap
-from pliant.server.planner import FALLBACK, FAULTS_ALLOWED, Planner
-from pliant.server.program import Program, expand
-from pliant.server.requests import RequestError, check_submission
-from pliant.server.stalls import HEARD_S, oversleep
-from pliant.server.timers import SPARE, Timers
-from pliant.server.worlds import World, WorldBook
+from pliant.core.model.nodes import Node
+from pliant.core.model.scheduling import Availability, Plan, View, WaitingJob
+from pliant.core.model.timers import Timer, TimerKind
+from pliant.core.values.ids import CycleId, JobId, NodeName, ResizeId
+from pliant.core.values.processors import of
+from pliant.server.execution.planner import FALLBACK, FAULTS_ALLOWED, Planner
+from pliant.server.execution.start_orders import node_list, process_mapping
+from pliant.server.execution.timers import SPARE, Timers
+from pliant.server.registry.node_map import NodeMap
+from pliant.server.registry.program import Program, expand
+from pliant.server.registry.worlds import World, WorldBook
+from pliant.server.rpc.barriers import Fences
+from pliant.server.rpc.leases import Health, Leases
+from pliant.server.security.app_tokens import Keyring
+from pliant.server.support.log_setup import printable
+from pliant.server.support.stall_detection import HEARD_S, oversleep
+from pliant.server.users.submission_schema import RequestError, check_submission
 from pliant.strategies import Strategy
 
 A, B = NodeName("a"), NodeName("b")

@@ -18,9 +18,9 @@ pytestmark = pytest.mark.cluster
 
 STRATEGIES = """
 import time
-from pliant.strategies.base import Strategy
+from pliant.strategies.interface.base import Strategy
 from pliant.strategies.composed import Composed
-from pliant.core.scheduling import Plan
+from pliant.core.model.scheduling import Plan
 
 
 class Hangs(Composed):

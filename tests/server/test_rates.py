@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pliant.server.rates import Rates
+from pliant.server.support.rate_limit import Rates
 
 
 @given(

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from pliant.core.events import NodeRegistered
-from pliant.core.ids import NodeName
-from pliant.core.limits import Limits
-from pliant.server.actions import Actions
-from pliant.server.authorisation import Peer
+from pliant.core.values.ids import NodeName
+from pliant.core.values.limits import Limits
+from pliant.server.users.authorisation import Peer
+from pliant.server.users.operations import Actions
 from serverkit.scripted import Shell
 
 ANN = Peer(1000, "ann")

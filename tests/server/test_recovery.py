@@ -10,7 +10,7 @@ import pytest
 
 from pliant.server.daemon import main
 from pliant.server.database.engine import open_database
-from pliant.server.database.recovery import is_whole
+from pliant.server.database.salvage import is_whole
 
 PAGE = 4096
 

@@ -10,20 +10,20 @@ from typing import Any, cast
 import pytest
 
 from pliant.core.events import ProcessesExited
-from pliant.core.ids import FIRST_START, JobId, NodeName
-from pliant.core.jobs import Exit, Job, JobSpec, JobType
-from pliant.core.lifecycle import JobState
-from pliant.core.nodes import Node
-from pliant.core.sizes import Sizes
+from pliant.core.model.jobs import Exit, Job, JobSpec, JobType
+from pliant.core.model.lifecycle import JobState
+from pliant.core.model.nodes import Node
+from pliant.core.values.ids import FIRST_START, JobId, NodeName
+from pliant.core.values.sizes import Sizes
 from pliant.protos import node_pb2
-from pliant.server.board import Board
-from pliant.server.credence import Credence
-from pliant.server.database.changes import Change
+from pliant.server.database.statements import Change
 from pliant.server.database.writer import Writer
-from pliant.server.execute import Execute
-from pliant.server.remove import NO_RUN, EndReport, Remove
-from pliant.server.streams import Hub
-from pliant.server.worlds import World, WorldBook
+from pliant.server.execution.connections import Hub
+from pliant.server.execution.execute import Execute
+from pliant.server.registry.status_cache import Board
+from pliant.server.registry.worlds import World, WorldBook
+from pliant.server.rpc.remove import NO_RUN, EndReport, Remove
+from pliant.server.rpc.report_validation import Credence
 
 A, B = NodeName("a"), NodeName("b")
 ONE = JobId(1)

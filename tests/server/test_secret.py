@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pliant.server.secret import load_secret
+from pliant.server.security.cluster_secret import load_secret
 
 
 def test_it_is_made_once_and_for_its_owner_alone(tmp_path: Path) -> None:

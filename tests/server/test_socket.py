@@ -16,8 +16,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from pliant.server import lock
-from pliant.server.accept import listen
+from pliant.server import locks
+from pliant.server.users.accept import listen
 from serverkit import Server, User
 from testkit import wait_until
 
@@ -136,10 +136,10 @@ def test_a_second_server_is_refused_without_the_file_of_the_lock(
 def test_where_folders_cannot_be_locked_the_file_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lock, "_lock_folder", lambda _: None)
-    first, second = (lock.ServerLock(tmp_path / "server.lock") for _ in range(2))
+    monkeypatch.setattr(locks, "_lock_folder", lambda _: None)
+    first, second = (locks.ServerLock(tmp_path / "server.lock") for _ in range(2))
     first.acquire()
-    with pytest.raises(lock.AlreadyRunningError, match=rf"\(process {os.getpid()}\)"):
+    with pytest.raises(locks.AlreadyRunningError, match=rf"\(process {os.getpid()}\)"):
         second.acquire()
     first.release()
     second.acquire()

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from pliant.core.ids import JobId
-from pliant.core.jobs import Job, JobSpec, JobType
-from pliant.core.lifecycle import JobState
-from pliant.core.sizes import Sizes
-from pliant.server.database.changes import insert_job, put_meta
+from pliant.core.model.jobs import Job, JobSpec, JobType
+from pliant.core.model.lifecycle import JobState
+from pliant.core.values.ids import JobId
+from pliant.core.values.sizes import Sizes
 from pliant.server.database.engine import open_database, open_reader
 from pliant.server.database.reader import Reader
-from pliant.server.database.standing import Standing
+from pliant.server.database.row_versions import Standing
+from pliant.server.database.statements import insert_job, put_meta
 from pliant.server.database.writer import ChangedElsewhereError, Writer
-from pliant.server.program import Program
+from pliant.server.registry.program import Program
 from serverkit import Server
 from testkit import wait_until
 

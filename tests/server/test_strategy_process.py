@@ -12,12 +12,12 @@ import pytest
 
 from pliant.core.commands import RunStrategy
 from pliant.core.events import PlanFailed, PlanReady
-from pliant.core.ids import CycleId
-from pliant.core.processors import block
-from pliant.core.scheduling import View
-from pliant.core.speedup import Amdahl
-from pliant.server.planner import FALLBACK, FAULTS_ALLOWED, Planner
-from pliant.server.strategy_process import (
+from pliant.core.model.scheduling import View
+from pliant.core.values.ids import CycleId
+from pliant.core.values.processors import block
+from pliant.core.values.speedup import Amdahl
+from pliant.server.execution.planner import FALLBACK, FAULTS_ALLOWED, Planner
+from pliant.server.execution.strategy_process import (
     StrategyFaultError,
     StrategyProcess,
     StrategyRefusedError,
@@ -31,7 +31,7 @@ PATIENCE_S = 60.0
 STRATEGIES = '''
 import os, re, sys, time
 from dataclasses import replace
-from pliant.core.scheduling import Plan, Start
+from pliant.core.model.scheduling import Plan, Start
 from pliant.strategies.presets import fcfs
 from pliant.strategies.composed import Composed
 
@@ -109,7 +109,7 @@ class Odd(Composed):
         class Trap:
             def __reduce__(self):
                 return os.system, ("touch trapped",)
-        import pliant.server.strategy_worker as worker
+        import pliant.server.execution.strategy_worker as worker
         worker.msgspec.to_builtins = lambda plan: Trap()
         return Plan()
 
@@ -214,7 +214,7 @@ def test_one_that_cannot_even_be_made(
     make: Callable[..., StrategyProcess], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Its end follows the end of its pipes late on a busy machine.
-    monkeypatch.setattr("pliant.server.strategy_process._COLLECT_S", PATIENCE_S)
+    monkeypatch.setattr("pliant.server.execution.strategy_process._COLLECT_S", PATIENCE_S)
     with pytest.raises(StrategyRefusedError, match="cannot be made: RuntimeError: no strategy to"):
         make("broken").check(PATIENCE_S)
     with pytest.raises(StrategyFaultError, match="cannot be made: RuntimeError: no strategy toda"):
@@ -288,8 +288,8 @@ def _runs(pid: int) -> bool:
 def test_it_ends_with_the_server_whatever_it_does(kind: str, tmp_path: Path) -> None:
     code = """
 import os, sys, time
-from pliant.server.strategy_process import StrategyProcess
-from pliant.server.strategy_worker import frame
+from pliant.server.execution.strategy_process import StrategyProcess
+from pliant.server.execution.strategy_worker import frame
 from testkit.views import make_view, waiting
 from dataclasses import replace
 process = StrategyProcess("theirs:Odd", {})

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from pliant.core.ids import JobId, NodeName
+from pliant.core.values.ids import JobId, NodeName
 from pliant.protos import app_pb2, node_pb2
-from pliant.server import streams
-from pliant.server.streams import AppSession, Hub, Stream
+from pliant.server.execution import connections
+from pliant.server.execution.connections import AppSession, Hub, Stream
 
 NODE, JOB = NodeName("n1"), JobId(7)
 
@@ -38,7 +38,7 @@ def interrupted_before_line(number: int, rival: Callable[[], object]) -> Iterato
     lines, started = [0], []
 
     def trace(frame: FrameType, event: str, _: Any) -> Any:
-        if frame.f_code.co_filename != streams.__file__:
+        if frame.f_code.co_filename != connections.__file__:
             return None
         if event == "line":
             lines[0] += 1

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from pliant.protos import node_pb2
-from pliant.server.tally import UNDER_WAY_S, Tally
+from pliant.server.rpc.delivery_check import UNDER_WAY_S, Tally
 from serverkit import Server
 
 

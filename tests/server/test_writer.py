@@ -17,11 +17,11 @@ import pytest
 from sqlalchemy import Connection, Engine, event
 
 from pliant.core.commands import Note
-from pliant.core.ids import JobId
-from pliant.server.database.changes import add_note, put_meta
+from pliant.core.values.ids import JobId
+from pliant.server.database.db_errors import is_passing
 from pliant.server.database.engine import DatabaseUnusableError, open_database, open_reader
-from pliant.server.database.faults import is_passing
 from pliant.server.database.reader import Reader
+from pliant.server.database.statements import add_note, put_meta
 from pliant.server.database.tables import HEAD, metadata
 from pliant.server.database.writer import Writer, WriterStoppedError
 
@@ -119,8 +119,8 @@ from pathlib import Path
 from pliant.server.database.engine import open_database
 from pliant.server.database.writer import Writer
 from pliant.core.commands import Note
-from pliant.core.ids import JobId
-from pliant.server.database.changes import add_note, put_meta
+from pliant.core.values.ids import JobId
+from pliant.server.database.statements import add_note, put_meta
 writer = Writer(open_database(Path(sys.argv[1])))
 writer.start(print)
 number = int(sys.argv[2])
@@ -179,7 +179,7 @@ def test_migrations_make_exactly_the_tables(engine: Engine) -> None:
     from alembic.autogenerate import compare_metadata
     from alembic.migration import MigrationContext
 
-    from pliant.server.migrations.run import newest
+    from pliant.server.database.migrations.run import newest
 
     assert newest() == HEAD
     with engine.connect() as connection:

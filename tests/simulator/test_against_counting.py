@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import pytest
 
 from pliant.simulator import Settings, SimJob, simulate
-from pliant.simulator.models import kumar
+from pliant.simulator.inputs.models import kumar
 
 PROCESSORS = 64
 #: Seconds of work that rounding may leave of a job.

@@ -14,7 +14,7 @@ import pytest
 
 from pliant.core.commands import Note
 from pliant.simulator.cli import main
-from pliant.simulator.errors import SimulationError
+from pliant.simulator.inputs.errors import SimulationError
 from testkit import ROOT
 
 #: Number, submit, -, run, allocated, -, -, requested, estimate, then nothing that matters.
@@ -393,7 +393,7 @@ def test_a_simulation_that_is_broken_off_leaves_no_empty_files(
         on_note(Note(0.0, "job.started", "so far"))
         raise error
 
-    monkeypatch.setattr(import_module("pliant.simulator.simulate"), "simulate", stop)
+    monkeypatch.setattr(import_module("pliant.simulator.run.simulate"), "simulate", stop)
     kept = tmp_path / "kept"
     kept.touch()
     words = ["--workload", log, "--jobs-out", tmp_path / "jobs", "--utilization", kept]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from pliant.core.lifecycle import JobState
-from pliant.core.processors import lowest, of
-from pliant.core.scheduling import Offer, Plan, Start, View
+from pliant.core.model.lifecycle import JobState
+from pliant.core.model.scheduling import Offer, Plan, Start, View
+from pliant.core.values.processors import lowest, of
 from pliant.simulator import Cluster, Settings, simulate
-from pliant.simulator.costs import Cost
-from pliant.simulator.failures import Failures
-from pliant.simulator.workload import WorkloadError
+from pliant.simulator.inputs.costs import Cost
+from pliant.simulator.inputs.failures import Failures
+from pliant.simulator.inputs.workload import WorkloadError
 from testkit import ROOT
 from testkit.simkit import Scripted, by_id, job, rigid, run
 

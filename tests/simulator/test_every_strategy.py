@@ -12,10 +12,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pliant.core.contract import Contract
-from pliant.core.lifecycle import JobState
-from pliant.core.scheduling import Availability, Plan, View, WaitingJob
-from pliant.core.speedup import LINEAR, Amdahl
+from pliant.core.model.lifecycle import JobState
+from pliant.core.model.scheduling import Availability, Plan, View, WaitingJob
+from pliant.core.values.contract import Contract
+from pliant.core.values.speedup import LINEAR, Amdahl
 from pliant.simulator import Cluster, Result, SimJob
 from pliant.strategies import Strategy, known_strategies, load_strategy
 from testkit.simkit import by_id, job, rigid, run

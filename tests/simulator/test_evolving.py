@@ -6,9 +6,10 @@ from random import Random
 
 import pytest
 
-from pliant.simulator import Settings, SimJob, models, simulate
+from pliant.simulator import Settings, SimJob, simulate
 from pliant.simulator.cli import main
-from pliant.simulator.workload import Phase
+from pliant.simulator.inputs import models
+from pliant.simulator.inputs.workload import Phase
 from pliant.strategies import known_strategies
 from testkit.simkit import by_id, job, rigid, run
 

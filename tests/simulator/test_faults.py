@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from pliant.core.ids import JobId
-from pliant.core.scheduling import Acceptance, Plan, Start, View
-from pliant.core.sizes import Sizes
+from pliant.core.model.scheduling import Acceptance, Plan, Start, View
+from pliant.core.values.ids import JobId
+from pliant.core.values.sizes import Sizes
 from pliant.simulator import (
     Cluster,
     NoProgressError,
@@ -23,9 +23,9 @@ from pliant.simulator import (
     WorkloadError,
     simulate,
 )
-from pliant.simulator.settings import parse_clusters
+from pliant.simulator.inputs.settings import parse_clusters
 from pliant.strategies import UnknownStrategyError
-from pliant.strategies.options import OptionError
+from pliant.strategies.interface.options import OptionError
 from testkit.simkit import Scripted, job, rigid, run
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pliant.core import transaction
-from pliant.simulator import engine
-from pliant.simulator.errors import NoProgressError
+from pliant.core.transitions import resize_transaction
+from pliant.simulator.inputs.errors import NoProgressError
+from pliant.simulator.run import engine
 from testkit.simkit import by_id, job, run
 
 #: Job 3 needs what 1 and 2 give together; each meets every offer but a last word half-way.
@@ -20,7 +20,7 @@ def test_donors_that_are_asked_in_turn_are_left_alone_after_a_few_times() -> Non
 
 
 def test_without_that_they_would_be_asked_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transaction, "MOST_IN_VAIN", 1_000_000)
+    monkeypatch.setattr(resize_transaction, "MOST_IN_VAIN", 1_000_000)
     monkeypatch.setattr(engine, "MOST_ROUNDS", 500)
     with pytest.raises(NoProgressError):
         run(JOBS, 12, strategy="max-fit", answers="countering")

@@ -11,7 +11,7 @@ from statistics import fmean
 import pytest
 
 from pliant.simulator import Settings, simulate
-from pliant.simulator.models import ghafoor
+from pliant.simulator.inputs.models import ghafoor
 
 
 def measured(malleable: int, seed: int) -> tuple[float, float]:

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pliant.core.sizes import parse_sizes
-from pliant.core.speedup import LINEAR, Downey
-from pliant.simulator import models
-from pliant.simulator.models.kumar import BENCHMARK
-from pliant.simulator.models.lublin import TYPELESS, daily_cycle, gamma_cdf
-from pliant.simulator.workload import SimJob, Workload, WorkloadError
+from pliant.core.values.sizes import parse_sizes
+from pliant.core.values.speedup import LINEAR, Downey
+from pliant.simulator.inputs import models
+from pliant.simulator.inputs.models.kumar import BENCHMARK
+from pliant.simulator.inputs.models.lublin import TYPELESS, daily_cycle, gamma_cdf
+from pliant.simulator.inputs.workload import SimJob, Workload, WorkloadError
 
 
 def gaps(jobs: list[SimJob]) -> list[float]:

@@ -12,18 +12,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pliant.core.lifecycle import JobState
-from pliant.core.negotiation import Direction, Item, Template, Verb
-from pliant.core.sizes import parse_sizes
-from pliant.core.speedup import Amdahl
+from pliant.core.model.lifecycle import JobState
+from pliant.core.model.negotiation import Direction, Item, Template, Verb
+from pliant.core.values.sizes import parse_sizes
+from pliant.core.values.speedup import Amdahl
 from pliant.simulator import JobRecord
-from pliant.simulator.applications import PowerOfTwo, answer, parse_answers
-from pliant.simulator.costs import Cost, adaptation_pause, cycle_cost, parse_cost
-from pliant.simulator.errors import SettingsError
-from pliant.simulator.failures import Failures, parse_failures
-from pliant.simulator.metrics import Metrics, quantile
-from pliant.simulator.runs import Run, next_safe_point
-from pliant.strategies.orders import DynpMemory
+from pliant.simulator.inputs.answer_models import PowerOfTwo, answer, parse_answers
+from pliant.simulator.inputs.costs import Cost, adaptation_pause, cycle_cost, parse_cost
+from pliant.simulator.inputs.errors import SettingsError
+from pliant.simulator.inputs.failures import Failures, parse_failures
+from pliant.simulator.run.metrics import Metrics, quantile
+from pliant.simulator.run.progress import Run, next_safe_point
+from pliant.strategies.policies.queue_order import DynpMemory
 from testkit.simkit import job
 
 # ------------------------------------------------------------------ costs

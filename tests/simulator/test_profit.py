@@ -8,16 +8,16 @@ import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
-from pliant.core.contract import Contract
-from pliant.core.lifecycle import JobState
-from pliant.core.scheduling import WaitingJob
-from pliant.core.sizes import parse_sizes
-from pliant.core.speedup import LINEAR, Amdahl, Table
+from pliant.core.model.lifecycle import JobState
+from pliant.core.model.scheduling import WaitingJob
+from pliant.core.values.contract import Contract
+from pliant.core.values.sizes import parse_sizes
+from pliant.core.values.speedup import LINEAR, Amdahl, Table
 from pliant.simulator import Settings, SimJob, simulate
-from pliant.simulator.costs import Cost
-from pliant.simulator.models import kumar
+from pliant.simulator.inputs.costs import Cost
+from pliant.simulator.inputs.models import kumar
+from pliant.strategies.policies.valuation import Claim
 from pliant.strategies.profit_lazy import LazyCycle
-from pliant.strategies.worth import Claim
 from testkit.simkit import by_id, job, run
 
 PROCESSORS = 8

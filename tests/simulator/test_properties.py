@@ -9,11 +9,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pliant.core.lifecycle import JobState
-from pliant.core.speedup import LINEAR, Amdahl
+from pliant.core.model.lifecycle import JobState
+from pliant.core.values.speedup import LINEAR, Amdahl
 from pliant.simulator import Result, SimJob
-from pliant.simulator.costs import Cost
-from pliant.simulator.failures import Failures
+from pliant.simulator.inputs.costs import Cost
+from pliant.simulator.inputs.failures import Failures
 from testkit.simkit import job, run
 
 PROCESSORS = 8

@@ -6,10 +6,10 @@ from random import Random
 
 import pytest
 
-from pliant.core.sizes import SizesError, parse_sizes
-from pliant.core.speedup import Downey, SpeedupError
-from pliant.simulator import models
-from pliant.simulator.workload import Workload, WorkloadError
+from pliant.core.values.sizes import SizesError, parse_sizes
+from pliant.core.values.speedup import Downey, SpeedupError
+from pliant.simulator.inputs import models
+from pliant.simulator.inputs.workload import Workload, WorkloadError
 from testkit.simkit import rigid
 
 

@@ -17,12 +17,12 @@ from random import Random
 
 import pytest
 
-from pliant.core.limits import Limits
-from pliant.core.scheduling import Availability, Plan, View, WaitingJob
-from pliant.core.sizes import parse_sizes
+from pliant.core.model.scheduling import Availability, Plan, View, WaitingJob
+from pliant.core.values.limits import Limits
+from pliant.core.values.sizes import parse_sizes
 from pliant.simulator import Settings, SimJob, simulate
-from pliant.simulator.costs import Cost
-from pliant.simulator.machine import Machine
+from pliant.simulator.inputs.costs import Cost
+from pliant.simulator.run.machine import Machine
 from pliant.strategies import Strategy, load_strategy
 from serverkit.scripted import Shell
 from serverkit.scripted_world import SAVE_S, World

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from pliant.core.contract import Contract
-from pliant.core.sizes import Sizes
-from pliant.simulator.sidefile import merge_side_file, read_side_file
-from pliant.simulator.workload import SimJob, Workload, WorkloadError
+from pliant.core.values.contract import Contract
+from pliant.core.values.sizes import Sizes
+from pliant.simulator.inputs.workload import SimJob, Workload, WorkloadError
+from pliant.simulator.inputs.workload_options import merge_side_file, read_side_file
 
 HEAD = "job,kind,pmin,pmax,preferred,adaptation_cost,negotiation_delay\n"
 

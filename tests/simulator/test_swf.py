@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pliant.simulator.sidefile import merge_side_file
-from pliant.simulator.swf import read_swf
-from pliant.simulator.workload import TOO_WIDE, Skipped, WorkloadError
+from pliant.simulator.inputs.swf import read_swf
+from pliant.simulator.inputs.workload import TOO_WIDE, Skipped, WorkloadError
+from pliant.simulator.inputs.workload_options import merge_side_file
 
 NO_NUMBER = "with what is no number"
 HEADER = "; Version: 2.2\n; MaxProcs: 128\n; UnixStartTime: 893466664\n"

@@ -7,13 +7,13 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pliant.core.ids import JobId
-from pliant.core.processors import NONE, count, of
-from pliant.core.scheduling import PromisedJob, RunningJob, View
-from pliant.core.sizes import Sizes
+from pliant.core.model.scheduling import PromisedJob, RunningJob, View
+from pliant.core.values.ids import JobId
+from pliant.core.values.processors import NONE, count, of
+from pliant.core.values.sizes import Sizes
 from pliant.strategies import load_strategy
-from pliant.strategies.agreements import Agreement, honour, released
-from pliant.strategies.placing import Placer
+from pliant.strategies.policies.agreements import Agreement, honour, released
+from pliant.strategies.policies.placement import Placer
 from testkit.views import make_view, running
 
 

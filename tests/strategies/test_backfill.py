@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pliant.core.scheduling import RunningJob, WaitingJob
-from pliant.core.speedup import Amdahl
-from pliant.strategies.backfill import WALKS, Backfill, preferred, smallest
+from pliant.core.model.scheduling import RunningJob, WaitingJob
+from pliant.core.values.speedup import Amdahl
+from pliant.strategies.policies.backfill import WALKS, Backfill, preferred, smallest
 from testkit.views import make_view, running, waiting
 
 #: 8 processors; 4 come free at 2000, 2 at 3000; 2 are free now (at 1000).

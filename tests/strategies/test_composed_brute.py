@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pliant.core.sizes import Sizes
-from pliant.strategies.backfill import WALKS, Backfill
+from pliant.core.values.sizes import Sizes
 from pliant.strategies.composed import Composed
-from pliant.strategies.orders import Dynp, Policy
+from pliant.strategies.policies.backfill import WALKS, Backfill
+from pliant.strategies.policies.queue_order import Dynp, Policy
 from testkit.replay import Job, Replay
 
 #: Sizes that divide it, so that times on all of them are whole seconds.

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pliant.core.ids import JobId, NodeName
-from pliant.core.placement import after_resize
-from pliant.core.processors import NONE, ProcessorMap, block, count, of
-from pliant.core.scheduling import NodeView, Plan, PromisedJob, RunningJob, View, WaitingJob
-from pliant.core.sizes import Sizes, parse_sizes
+from pliant.core.model.placement import after_resize
+from pliant.core.model.scheduling import NodeView, Plan, PromisedJob, RunningJob, View, WaitingJob
+from pliant.core.values.ids import JobId, NodeName
+from pliant.core.values.processors import NONE, ProcessorMap, block, count, of
+from pliant.core.values.sizes import Sizes, parse_sizes
 from pliant.strategies import OptionError, load_strategy
 from pliant.strategies.equipartition import Equipartition
 from testkit.views import told

@@ -7,7 +7,7 @@ from copy import deepcopy
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from pliant.core.scheduling import View
+from pliant.core.model.scheduling import View
 from pliant.strategies import known_strategies, load_strategy
 from testkit.plans import check, decide, views
 

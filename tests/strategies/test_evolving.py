@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pliant.core.ids import JobId
-from pliant.core.processors import NONE, count, of
-from pliant.core.scheduling import Offer, OpenRequest, Plan, RunningJob, View
-from pliant.core.sizes import Sizes, parse_sizes
+from pliant.core.model.scheduling import Offer, OpenRequest, Plan, RunningJob, View
+from pliant.core.values.ids import JobId
+from pliant.core.values.processors import NONE, count, of
+from pliant.core.values.sizes import Sizes, parse_sizes
 from pliant.strategies import OptionError, known_strategies, load_strategy
-from pliant.strategies.evolving import Evolving, served
-from pliant.strategies.plan_check import find_fault
+from pliant.strategies.interface.plan_check import find_fault
+from pliant.strategies.policies.with_size_requests import Evolving, served
 from testkit.plans import check, decide, sizes_after, views
 from testkit.views import make_view, running, waiting
 

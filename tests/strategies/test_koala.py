@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pliant.core.negotiation import Verb
-from pliant.core.processors import NONE, block, count
-from pliant.core.scheduling import Plan, PromisedJob, View
-from pliant.core.sizes import Sizes, parse_sizes
+from pliant.core.model.negotiation import Verb
+from pliant.core.model.scheduling import Plan, PromisedJob, View
+from pliant.core.values.processors import NONE, block, count
+from pliant.core.values.sizes import Sizes, parse_sizes
 from pliant.strategies import OptionError, known_strategies, load_strategy, strategy_options
-from pliant.strategies.precedence import GROWING
+from pliant.strategies.policies.precedence import GROWING
 from testkit.corekit import Rig
 from testkit.replay import Job, Replay
 from testkit.views import make_view, running, told, waiting

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pliant.core.ids import JobId
-from pliant.core.processors import NONE, count, lowest, of
-from pliant.core.scheduling import Plan, PromisedJob, RunningJob, View
-from pliant.core.sizes import Sizes, parse_sizes
+from pliant.core.model.scheduling import Plan, PromisedJob, RunningJob, View
+from pliant.core.values.ids import JobId
+from pliant.core.values.processors import NONE, count, lowest, of
+from pliant.core.values.sizes import Sizes, parse_sizes
 from pliant.strategies import load_strategy
-from pliant.strategies.placing import cluster_of, clusters, usable
-from pliant.strategies.plan_check import find_fault
+from pliant.strategies.interface.plan_check import find_fault
+from pliant.strategies.policies.placement import cluster_of, clusters, usable
 from testkit.views import make_view, running, waiting
 
 NAMES = ["fpsma+pra", "fpsma+pwa", "egs+pra", "egs+pwa"]

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pliant.core.negotiation import Verb
-from pliant.core.processors import NONE, block, count
-from pliant.core.scheduling import Plan, View
-from pliant.core.sizes import Sizes, parse_sizes
+from pliant.core.model.negotiation import Verb
+from pliant.core.model.scheduling import Plan, View
+from pliant.core.values.processors import NONE, block, count
+from pliant.core.values.sizes import Sizes, parse_sizes
 from pliant.strategies import load_strategy
 from pliant.strategies.malleable_easy import MalleableEasy, easy_avg, easy_min, easy_pref
 from pliant.strategies.presets import fcfs_easy

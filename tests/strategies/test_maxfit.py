@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 
 from pliant.core import commands
-from pliant.core.lifecycle import JobState
-from pliant.core.negotiation import Verb
-from pliant.core.scheduling import View
+from pliant.core.model.lifecycle import JobState
+from pliant.core.model.negotiation import Verb
+from pliant.core.model.scheduling import View
 from pliant.strategies import OptionError, load_strategy
 from pliant.strategies.maxfit import MaxFit
 from testkit.corekit import Rig

@@ -18,8 +18,8 @@ from pliant.strategies import (
     strategy_options,
 )
 from pliant.strategies.composed import Composed
-from pliant.strategies.evolving import Evolving
-from pliant.strategies.options import convert, describe
+from pliant.strategies.interface.options import convert, describe
+from pliant.strategies.policies.with_size_requests import Evolving
 
 
 class Example:

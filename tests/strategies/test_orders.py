@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pliant.core.scheduling import View, WaitingJob
-from pliant.strategies.orders import (
+from pliant.core.model.scheduling import View, WaitingJob
+from pliant.strategies.policies.queue_order import (
     POLICIES,
     Dynp,
     DynpMemory,

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pliant.core.ids import JobId
-from pliant.core.processors import NONE, block, count, of
-from pliant.core.scheduling import View
-from pliant.strategies.placing import Placer, Rule, cluster_of, clusters, place, usable
+from pliant.core.model.scheduling import View
+from pliant.core.values.ids import JobId
+from pliant.core.values.processors import NONE, block, count, of
+from pliant.strategies.policies.placement import Placer, Rule, cluster_of, clusters, place, usable
 from testkit.views import make_view, running, waiting
 
 TWO = {"b": 8, "a": 4}

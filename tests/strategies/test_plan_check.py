@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pliant.core.ids import JobId
-from pliant.core.processors import block
-from pliant.core.scheduling import Offer, Plan, PromisedJob, Start, Suspension, View
-from pliant.core.sizes import Sizes, parse_sizes
+from pliant.core.model.scheduling import Offer, Plan, PromisedJob, Start, Suspension, View
+from pliant.core.values.ids import JobId
+from pliant.core.values.processors import block
+from pliant.core.values.sizes import Sizes, parse_sizes
 from pliant.strategies import load_strategy
-from pliant.strategies.plan_check import find_fault
+from pliant.strategies.interface.plan_check import find_fault
 from testkit.replay import Job, Replay
 from testkit.views import make_view, running, waiting
 

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pliant.core.ids import JobId
-from pliant.core.processors import count
-from pliant.core.scheduling import Plan, RunningJob, View, WaitingJob
+from pliant.core.model.scheduling import Plan, RunningJob, View, WaitingJob
+from pliant.core.values.ids import JobId
+from pliant.core.values.processors import count
 from pliant.strategies import OptionError, load_strategy
-from pliant.strategies.placing import usable
+from pliant.strategies.policies.placement import usable
 from testkit.plans import check, views
 from testkit.views import make_view, running, told, waiting
 

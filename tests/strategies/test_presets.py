@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from pliant.core.ids import JobId, NodeName
-from pliant.core.lifecycle import JobState
-from pliant.core.processors import block, count
-from pliant.core.scheduling import NodeView, View, WaitingJob
-from pliant.core.sizes import Sizes, parse_sizes
+from pliant.core.model.lifecycle import JobState
+from pliant.core.model.scheduling import NodeView, View, WaitingJob
+from pliant.core.values.ids import JobId, NodeName
+from pliant.core.values.processors import block, count
+from pliant.core.values.sizes import Sizes, parse_sizes
 from pliant.strategies import OptionError, load_strategy, strategy_options
 from pliant.strategies.presets import fcfs
 from testkit.corekit import Rig

@@ -7,9 +7,9 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pliant.core.processors import NONE
-from pliant.core.scheduling import View
-from pliant.strategies.profile import Profile, releases
+from pliant.core.model.scheduling import View
+from pliant.core.values.processors import NONE
+from pliant.strategies.policies.profile import Profile, releases
 from testkit.views import make_view, running
 
 END = 60

@@ -9,18 +9,18 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from pliant.core import events
-from pliant.core.contract import Contract
-from pliant.core.ids import JobId
-from pliant.core.jobs import JobSpec, JobType
-from pliant.core.lifecycle import JobState
-from pliant.core.negotiation import Verb
-from pliant.core.processors import count
-from pliant.core.scheduling import Plan, PromisedJob, RunningJob, View, WaitingJob
-from pliant.core.sizes import parse_sizes
-from pliant.core.speedup import LINEAR, Speedup, Table
+from pliant.core.model.jobs import JobSpec, JobType
+from pliant.core.model.lifecycle import JobState
+from pliant.core.model.negotiation import Verb
+from pliant.core.model.scheduling import Plan, PromisedJob, RunningJob, View, WaitingJob
+from pliant.core.values.contract import Contract
+from pliant.core.values.ids import JobId
+from pliant.core.values.processors import count
+from pliant.core.values.sizes import parse_sizes
+from pliant.core.values.speedup import LINEAR, Speedup, Table
 from pliant.strategies import OptionError, load_strategy
+from pliant.strategies.policies.valuation import Book, claim_of
 from pliant.strategies.profit import ProfitSimple
-from pliant.strategies.worth import Book, claim_of
 from testkit.corekit import Rig
 from testkit.plans import NOW, check, decide, sizes_after, views
 from testkit.views import make_view, running, told, waiting

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from hypothesis import given
 
-from pliant.core.contract import Contract
-from pliant.core.ids import JobId
-from pliant.core.processors import block, count
-from pliant.core.scheduling import Plan, PromisedJob, RunningJob, View, WaitingJob
-from pliant.core.sizes import parse_sizes
+from pliant.core.model.scheduling import Plan, PromisedJob, RunningJob, View, WaitingJob
+from pliant.core.values.contract import Contract
+from pliant.core.values.ids import JobId
+from pliant.core.values.processors import block, count
+from pliant.core.values.sizes import parse_sizes
 from pliant.strategies.profit import ProfitSimple
 from pliant.strategies.profit_lazy import ProfitLazy
 from testkit.plans import NOW, check, decide, sizes_after, views

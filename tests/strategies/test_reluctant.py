@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from pliant.core.ids import JobId, NodeName
-from pliant.core.processors import block, count, of
-from pliant.core.scheduling import NodeView, RunningJob, View
-from pliant.core.sizes import Sizes, parse_sizes
-from pliant.strategies.placing import Placer, Rule, place
+from pliant.core.model.scheduling import NodeView, RunningJob, View
+from pliant.core.values.ids import JobId, NodeName
+from pliant.core.values.processors import block, count, of
+from pliant.core.values.sizes import Sizes, parse_sizes
+from pliant.strategies.policies.placement import Placer, Rule, place
 
 
 def job(number: int, first: int, size: int, sizes: str = "1-8") -> RunningJob:

@@ -6,8 +6,16 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from pliant.core.scheduling import RunningJob
-from pliant.strategies.resize_rules import Egs, Fpsma, Policy, by_start, gives, shares, takes
+from pliant.core.model.scheduling import RunningJob
+from pliant.strategies.policies.growth_policy import (
+    Egs,
+    Fpsma,
+    Policy,
+    by_start,
+    gives,
+    shares,
+    takes,
+)
 from testkit.views import running
 
 #: The paper's two applications (6.1, 6.3).

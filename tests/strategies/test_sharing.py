@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pliant.core.ids import JobId
-from pliant.core.sizes import Sizes, parse_sizes
-from pliant.strategies.sharing import Member, share
+from pliant.core.values.ids import JobId
+from pliant.core.values.sizes import Sizes, parse_sizes
+from pliant.strategies.policies.fair_share import Member, share
 
 SIZES = st.sampled_from(
     ["1", "3", "8", "1-8", "2-16", "4-6", "1-16:pow2", "2-16:x2", "3-15:+3", "{1,2,4,6,12}", "1-40"]

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pliant.core.ids import JobId
-from pliant.core.scheduling import View
-from pliant.core.sizes import Sizes, parse_sizes
-from pliant.core.speedup import LINEAR, Amdahl, Downey, Speedup, Table, speedup_of
+from pliant.core.model.scheduling import View
+from pliant.core.values.ids import JobId
+from pliant.core.values.sizes import Sizes, parse_sizes
+from pliant.core.values.speedup import LINEAR, Amdahl, Downey, Speedup, Table, speedup_of
 from pliant.strategies import OptionError, load_strategy
 from pliant.strategies.steepest import Climber, SteepestAscent, ascend
 from testkit.plans import check, decide, sizes_after, views

@@ -2,13 +2,13 @@
 
 import pytest
 
-from pliant.core.ids import JobId, NodeName
-from pliant.core.processors import block, count
-from pliant.core.scheduling import NodeView, Plan, RunningJob, View, WaitingJob
-from pliant.core.sizes import parse_sizes
+from pliant.core.model.scheduling import NodeView, Plan, RunningJob, View, WaitingJob
+from pliant.core.values.ids import JobId, NodeName
+from pliant.core.values.processors import block, count
+from pliant.core.values.sizes import parse_sizes
 from pliant.simulator import Settings, SimJob, simulate
 from pliant.strategies import OptionError, load_strategy
-from pliant.strategies.availability import too_few
+from pliant.strategies.policies.availability import too_few
 
 #: By its place: the test does not need it installed.
 NAME = "user_shares:UserShares"

@@ -8,11 +8,11 @@ import math
 from collections import Counter
 from dataclasses import replace
 
-from pliant.core.processors import count
-from pliant.core.scheduling import Availability, Plan, Rejection, View, WaitingJob
+from pliant.core.model.scheduling import Availability, Plan, Rejection, View, WaitingJob
+from pliant.core.values.processors import count
 from pliant.strategies import Strategy
-from pliant.strategies.availability import now_or_later, too_few
-from pliant.strategies.placing import Placer
+from pliant.strategies.policies.availability import now_or_later, too_few
+from pliant.strategies.policies.placement import Placer
 
 
 class UserShares(Strategy):

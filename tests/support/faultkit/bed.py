@@ -16,7 +16,7 @@ import pytest
 
 from faultkit.cases import FULL_S
 from pliant.client.api import Client
-from pliant.client.demo_checks import segments_of
+from pliant.client.demo.checks import segments_of
 from testkit import leaks, wait_until
 from testkit.afterwards import at_rest
 from testkit.cluster import Cluster, gone, zombies_below

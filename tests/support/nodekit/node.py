@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from nodekit.server import FakeServer
-from pliant.nodectl.procfs import Identity
+from pliant.nodectl.host.procfs import Identity
 from pliant.nodectl.spool import Spool
 from pliant.protos import node_pb2 as wire
 from testkit import wait_until

@@ -15,12 +15,13 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-from pliant.appkit import alarm, cells, mail, move
+from pliant.appkit.mpi import death_watch
+from pliant.appkit.redistribution import messages, packed, ranges
 
 T = TypeVar("T")
 
 #: Tags of what ranks tell each other about a resize, which is not counted.
-_NOT_DATA = (alarm.TAG_OF_OBJECTS,)
+_NOT_DATA = (death_watch.TAG_OF_OBJECTS,)
 
 #: A message that does not come in this time never comes, seconds.
 PATIENCE_S = 30.0
@@ -113,10 +114,10 @@ def _wait_all(requests: list[Any], _: list[Any]) -> None:
 def _instead_of_mpi() -> Iterator[None]:
     request = SimpleNamespace(Waitall=_wait_all)
     with pytest.MonkeyPatch.context() as patch:
-        for module in (move, cells):
+        for module in (ranges, packed):
             patch.setattr(module, "MPI", SimpleNamespace(BYTE=MPI.BYTE))
-        patch.setattr(alarm, "MPI", SimpleNamespace(Request=request, BYTE=MPI.BYTE))
-        patch.setattr(mail, "MPI", SimpleNamespace(Request=request, Exception=MPI.Exception))
+        patch.setattr(death_watch, "MPI", SimpleNamespace(Request=request, BYTE=MPI.BYTE))
+        patch.setattr(messages, "MPI", SimpleNamespace(Request=request, Exception=MPI.Exception))
         yield
 
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from pliant.appkit.census import survey
-from pliant.appkit.membership import Membership, Phase
-from pliant.appkit.pieces import Piece, PieceReader, PieceWriter
-from pliant.appkit.plan import Crossing
+from pliant.appkit.data.metadata import survey
+from pliant.appkit.mpi.membership import Membership, Phase
+from pliant.appkit.redistribution.plan import Crossing
+from pliant.appkit.storage.chunks import Piece, PieceReader, PieceWriter
 from rankkit.comm import run_ranks
 
 #: Makes the registered things of a process.

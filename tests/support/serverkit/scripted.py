@@ -13,35 +13,35 @@ from pathlib import Path
 from typing import Any, cast
 
 from pliant.core.commands import RunStrategy
-from pliant.core.core import Core
 from pliant.core.events import NodeRegistered, PlanFailed, PlanReady
-from pliant.core.ids import JobId, NodeName
-from pliant.core.limits import Limits
-from pliant.core.scheduling import Plan
+from pliant.core.machine import Core
+from pliant.core.model.scheduling import Plan
+from pliant.core.values.ids import JobId, NodeName
+from pliant.core.values.limits import Limits
 from pliant.protos import app_pb2, node_pb2
-from pliant.server import execute
-from pliant.server.actions import Actions, Identity
-from pliant.server.app_service import AppService
-from pliant.server.authorisation import Authority
-from pliant.server.board import Board
-from pliant.server.clock import HybridClock
-from pliant.server.credence import Credence
 from pliant.server.database.engine import open_database, open_reader
 from pliant.server.database.reader import Reader
 from pliant.server.database.writer import Writer
-from pliant.server.effects import Effects, Programs
-from pliant.server.execute import Execute
-from pliant.server.keyring import Keyring
-from pliant.server.launch import Surroundings
-from pliant.server.node_service import Greeting, NodeService
-from pliant.server.numbers import Numbers
-from pliant.server.planner import Planner
-from pliant.server.refusals import Refusals
-from pliant.server.remove import Remove
-from pliant.server.streams import AppSession, Hub, Stream
-from pliant.server.submissions import Submissions
-from pliant.server.tally import Tally
-from pliant.server.worlds import WorldBook
+from pliant.server.execution import execute
+from pliant.server.execution.connections import AppSession, Hub, Stream
+from pliant.server.execution.dispatch import Effects, Programs
+from pliant.server.execution.execute import Execute
+from pliant.server.execution.planner import Planner
+from pliant.server.execution.start_orders import Surroundings
+from pliant.server.registry.job_ids import Numbers
+from pliant.server.registry.status_cache import Board
+from pliant.server.registry.worlds import WorldBook
+from pliant.server.rpc.app_service import AppService
+from pliant.server.rpc.delivery_check import Tally
+from pliant.server.rpc.node_service import Greeting, NodeService
+from pliant.server.rpc.remove import Remove
+from pliant.server.rpc.report_validation import Credence
+from pliant.server.security.app_tokens import Keyring
+from pliant.server.support.clock import HybridClock
+from pliant.server.users.authorisation import Authority
+from pliant.server.users.operations import Actions, Identity
+from pliant.server.users.refused_requests import Refusals
+from pliant.server.users.submissions import Submissions
 
 
 class Clock(HybridClock):

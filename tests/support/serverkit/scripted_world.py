@@ -16,13 +16,13 @@ from random import Random
 from typing import Any
 
 from pliant.core.events import NodeRegistered
-from pliant.core.negotiation import Verb
+from pliant.core.model.negotiation import Verb
 from pliant.protos import app_pb2, node_pb2
 from pliant.protos.codec import template_from_proto, template_to_proto
-from pliant.server.streams import AppSession
+from pliant.server.execution.connections import AppSession
 from pliant.simulator import SimJob
-from pliant.simulator.applications import answer, consider, parse_answers
-from pliant.simulator.runs import Run, next_safe_point
+from pliant.simulator.inputs.answer_models import answer, consider, parse_answers
+from pliant.simulator.run.progress import Run, next_safe_point
 from serverkit.scripted import Shell
 
 #: In this order the events of one instant are taken.

@@ -10,7 +10,7 @@ from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 
-from pliant.client.demo_checks import segments_of
+from pliant.client.demo.checks import segments_of
 from pliant.client.errors import RequestError
 from testkit.checker import settled
 from testkit.cluster import Cluster, zombies_below

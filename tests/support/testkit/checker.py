@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterator, Mapping
 from itertools import combinations, pairwise
 from pathlib import Path
 
-from pliant.core.lifecycle import ACTIVE_STATES, FINAL_STATES, TRANSITIONS, JobState
+from pliant.core.model.lifecycle import ACTIVE_STATES, FINAL_STATES, TRANSITIONS, JobState
 from testkit.evidence import Evidence, JobRow, gather
 from testkit.waiting import wait_until
 

@@ -11,13 +11,13 @@ from pathlib import Path
 import psutil
 
 from pliant.client.api import Client, Event, Job
-from pliant.client.demo_checks import segments_of
+from pliant.client.demo.checks import segments_of
 from pliant.client.errors import ClientError
 from testkit.processes import run_python
 from testkit.uses import Uses
 from testkit.waiting import wait_until
 
-PLIANT = ("-m", "pliant.client.cli")
+PLIANT = ("-m", "pliant.client.commands.cli")
 #: A loaded machine is slow.
 PATIENCE_S = 60.0
 

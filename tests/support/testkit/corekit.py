@@ -12,23 +12,23 @@ from itertools import count
 from typing import TypeVar
 
 from pliant.core import Core, Limits, commands, events
-from pliant.core.ids import FIRST_START, JobId, NodeName, ResizeId
-from pliant.core.jobs import Exit, Job, JobSpec, JobType, Resize, ResizeStage
-from pliant.core.lifecycle import JobState
-from pliant.core.negotiation import Template, Verb
-from pliant.core.policy import GrowIf, NegotiationPolicy
-from pliant.core.processors import NONE, ProcessorMap, indices, of
-from pliant.core.records import (
+from pliant.core.model.jobs import Exit, Job, JobSpec, JobType, Resize, ResizeStage
+from pliant.core.model.lifecycle import JobState
+from pliant.core.model.negotiation import Template, Verb
+from pliant.core.model.scheduling import Plan
+from pliant.core.model.timers import Timer
+from pliant.core.state.records import (
     job_from_record,
     job_to_record,
     node_from_record,
     node_to_record,
 )
-from pliant.core.resources import parse_needs
-from pliant.core.scheduling import Plan
-from pliant.core.sizes import Sizes, parse_sizes
-from pliant.core.speedup import LINEAR, Speedup
-from pliant.core.timers import Timer
+from pliant.core.values.ids import FIRST_START, JobId, NodeName, ResizeId
+from pliant.core.values.negotiation_policy import GrowIf, NegotiationPolicy
+from pliant.core.values.processors import NONE, ProcessorMap, indices, of
+from pliant.core.values.resources import parse_needs
+from pliant.core.values.sizes import Sizes, parse_sizes
+from pliant.core.values.speedup import LINEAR, Speedup
 from pliant.strategies import Strategy, load_strategy
 
 C = TypeVar("C")

@@ -13,11 +13,11 @@ from hypothesis.stateful import (
 )
 
 from pliant.core import events
-from pliant.core.checkpoints import SaveWord
-from pliant.core.ids import JobId, ResizeId
-from pliant.core.negotiation import Template, Verb
-from pliant.core.policy import Escalation, NegotiationPolicy, Take
-from pliant.core.sizes import Sizes
+from pliant.core.model.checkpoint import SaveWord
+from pliant.core.model.negotiation import Template, Verb
+from pliant.core.values.ids import JobId, ResizeId
+from pliant.core.values.negotiation_policy import Escalation, NegotiationPolicy, Take
+from pliant.core.values.sizes import Sizes
 from testkit.corekit import Rig
 from testkit.outside import Program, World
 

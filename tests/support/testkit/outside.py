@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from pliant.core import commands, events
-from pliant.core.checkpoints import SaveStep, SaveWord
 from pliant.core.events import LiveWorld
-from pliant.core.ids import FIRST_START, JobId, NodeName, ResizeId
-from pliant.core.jobs import Exit
-from pliant.core.negotiation import Verb
-from pliant.core.policy import NegotiationPolicy
-from pliant.core.processors import ProcessorMap, indices, of
-from pliant.core.sizes import Sizes, parse_sizes
+from pliant.core.model.checkpoint import SaveStep, SaveWord
+from pliant.core.model.jobs import Exit
+from pliant.core.model.negotiation import Verb
+from pliant.core.values.ids import FIRST_START, JobId, NodeName, ResizeId
+from pliant.core.values.negotiation_policy import NegotiationPolicy
+from pliant.core.values.processors import ProcessorMap, indices, of
+from pliant.core.values.sizes import Sizes, parse_sizes
 from testkit.corekit import Rig
 
 SLOTS = {"n1": 3, "n2": 2, "n3": 4}

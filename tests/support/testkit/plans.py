@@ -7,12 +7,12 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from pliant.core.contract import Contract
-from pliant.core.ids import JobId
-from pliant.core.processors import NONE, count, of
-from pliant.core.scheduling import Plan, PromisedJob, RunningJob, View, WaitingJob
-from pliant.core.sizes import Sizes, parse_sizes
-from pliant.core.speedup import LINEAR, Amdahl, Downey, Speedup, Table
+from pliant.core.model.scheduling import Plan, PromisedJob, RunningJob, View, WaitingJob
+from pliant.core.values.contract import Contract
+from pliant.core.values.ids import JobId
+from pliant.core.values.processors import NONE, count, of
+from pliant.core.values.sizes import Sizes, parse_sizes
+from pliant.core.values.speedup import LINEAR, Amdahl, Downey, Speedup, Table
 from pliant.strategies import Strategy
 from testkit.views import make_view
 

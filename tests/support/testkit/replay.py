@@ -10,12 +10,12 @@ import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
-from pliant.core.ids import JobId, NodeName
-from pliant.core.placement import after_resize
-from pliant.core.processors import block, count, of
-from pliant.core.scheduling import NodeView, Offer, Plan, RunningJob, View, WaitingJob
-from pliant.core.sizes import Sizes
-from pliant.core.speedup import LINEAR, Speedup
+from pliant.core.model.placement import after_resize
+from pliant.core.model.scheduling import NodeView, Offer, Plan, RunningJob, View, WaitingJob
+from pliant.core.values.ids import JobId, NodeName
+from pliant.core.values.processors import block, count, of
+from pliant.core.values.sizes import Sizes
+from pliant.core.values.speedup import LINEAR, Speedup
 from pliant.strategies import Strategy
 
 

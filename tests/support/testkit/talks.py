@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pliant.core import commands, events
-from pliant.core.negotiation import Item, Template, Verb
-from pliant.core.policy import NegotiationPolicy
+from pliant.core.model.negotiation import Item, Template, Verb
+from pliant.core.values.negotiation_policy import NegotiationPolicy
 from testkit.corekit import Rig
 
 

@@ -25,21 +25,21 @@ CHANGES = (
     # A kind of report that the other side does not know: it goes with each beat.
     ("protos/node.proto", "RanksExited ranks_exited = 5;", "RanksExited ranks_exited = 5;\n"
      "    Beat warmth = 89;"),
-    ("nodectl/controller_link.py", "            self.report(wire.NodeReport(beat=beat))\n",
+    ("nodectl/controller/server_stream.py", "            self.report(wire.NodeReport(beat=beat))\n",
      "            self.report(wire.NodeReport(warmth=beat))\n"
      "            self.report(wire.NodeReport(beat=beat))\n"),
-    ("server/node_service.py", "if kind is None:", 'if kind in (None, "warmth"):'),
+    ("server/rpc/node_service.py", "if kind is None:", 'if kind in (None, "warmth"):'),
     # The order and the ends in a spool.
     ("nodectl/spool.py", "    lease_s: float = 0.0\n", "    contact_lease_s: float = 0.0\n"),
-    ("nodectl/controller_orders.py", "lease_s=order.lease_s", "contact_lease_s=order.lease_s"),
-    ("nodectl/shim_lease.py", "request.lease_s", "request.contact_lease_s"),
+    ("nodectl/controller/start_request.py", "lease_s=order.lease_s", "contact_lease_s=order.lease_s"),
+    ("nodectl/shim/lease.py", "request.lease_s", "request.contact_lease_s"),
     ("nodectl/spool.py", "    node_fault: bool = False\n", "    unfit: bool = False\n"),
-    ("nodectl/controller_worlds.py", "end.node_fault", "end.unfit"),
-    ("nodectl/controller_worlds.py", "time.time(), node_fault=node_fault",
+    ("nodectl/controller/world.py", "end.node_fault", "end.unfit"),
+    ("nodectl/controller/world.py", "time.time(), node_fault=node_fault",
      "time.time(), unfit=node_fault"),
     # Jobs in the database.
-    ("core/records.py", '"done": job.done', '"work": job.done'),
-    ("core/records.py", 'record.get("done", 0.0)', 'record.get("work", 0.0)'),
+    ("core/state/records.py", '"done": job.done', '"work": job.done'),
+    ("core/state/records.py", 'record.get("done", 0.0)', 'record.get("work", 0.0)'),
 )  # fmt: skip
 
 

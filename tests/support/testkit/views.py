@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pliant.core.ids import JobId, NodeName
-from pliant.core.processors import block, of
-from pliant.core.scheduling import NodeView, Plan, PromisedJob, RunningJob, View, WaitingJob
-from pliant.core.sizes import Sizes, parse_sizes
-from pliant.core.speedup import LINEAR, Speedup
-from pliant.core.wait_reasons import sentence
+from pliant.core.model.scheduling import NodeView, Plan, PromisedJob, RunningJob, View, WaitingJob
+from pliant.core.model.wait_reasons import sentence
+from pliant.core.values.ids import JobId, NodeName
+from pliant.core.values.processors import block, of
+from pliant.core.values.sizes import Sizes, parse_sizes
+from pliant.core.values.speedup import LINEAR, Speedup
 
 
 def waiting(

@@ -1,0 +1,117 @@
+"""Going on from a checkpoint: the part of every process of such a start.
+
+Like a newcomer it enters ``main`` at the top, skips ``init`` and the loops that were over, and gets
+its data at the loop that was running: not from other processes, but from the disk, and of each
+array only what it owns now.
+"""
+
+from typing import Any
+
+from mpi4py import MPI
+
+from pliant.appkit.checkpoint.store import Manifest, Shelf, compare
+from pliant.appkit.errors import CheckpointError
+from pliant.appkit.kinds.job_data import Belongings
+from pliant.appkit.kinds.state import unpack
+from pliant.appkit.loops import Position
+from pliant.appkit.mpi.membership import Phase
+from pliant.appkit.storage.chunks import PieceReader
+
+
+def find_returner(shelf: Shelf | None, belongings: Belongings) -> "Returner | None":
+    """The part of a process whose start goes on from a checkpoint; None: it is an ordinary start.
+
+    Collective over the first processes.
+
+    Raises:
+        CheckpointError: there is a checkpoint that is of no use.
+    """
+    raw = belongings.membership.raw
+    if shelf is None or raw is None:
+        return None
+    manifest = _find(raw, shelf)
+    return Returner(manifest, shelf, belongings) if manifest is not None else None
+
+
+def _find(comm: MPI.Intracomm, shelf: Shelf) -> Manifest | None:
+    """The published checkpoint, the same on all."""
+    told: dict[str, Any] | str | None = None  # plain data: others may be of another version
+    if comm.rank == 0:
+        try:
+            shelf.claim()
+            found = shelf.read()
+            told = found.to_json() if found is not None else None
+        except CheckpointError as error:
+            told = str(error)
+    told = comm.bcast(told, root=0)
+    if isinstance(told, str):
+        raise CheckpointError(told)
+    return Manifest.from_json(told) if told is not None else None
+
+
+class Returner:
+    """One process of a start that goes on from a checkpoint."""
+
+    def __init__(self, manifest: Manifest, shelf: Shelf, belongings: Belongings) -> None:
+        """Be in the part of a newcomer until the loop comes in which it was taken."""
+        self.manifest = manifest
+        self._shelf, self._all = shelf, belongings
+        self._asked = 0
+        belongings.membership.phase = Phase.JOINING
+
+    def once(self) -> bytes:
+        """The next result of ``job.once``.
+
+        Raises:
+            CheckpointError: the program had not come to this call.
+        """
+        self._asked += 1
+        if self._asked > len(self.manifest.once):
+            raise self._shelf.unusable("the program had not come to this call of job.once")
+        return self.manifest.once[self._asked - 1]
+
+    def arrive(self, loop: int) -> Position | None:
+        """Get the data, if this is the loop; None: the loop was over. Collective.
+
+        Raises:
+            CheckpointError: they are not what this program can go on from.
+        """
+        position = self.manifest.position
+        if loop < position.loop:
+            return None
+        member = self._all.membership
+        assert member.raw is not None
+        faults = [text for text in member.raw.allgather(self._load()) if text]
+        if faults:
+            raise self._shelf.unusable(faults[0])
+        member.phase, member.opened = Phase.MEMBER, True
+        for derived in self._all.derived:
+            derived.rebuild()
+        return position
+
+    def stray(self) -> CheckpointError:
+        """The error of a program that does not come to the loop."""
+        return self._shelf.unusable(
+            f"it was taken in loop {self.manifest.position.loop}, "
+            "and main() ended before it came there"
+        )
+
+    def _load(self) -> str:
+        """Fill what is registered; what is wrong with that."""
+        manifest, member = self.manifest, self._all.membership
+        difference = compare(manifest.registry, self._all.description())
+        if difference:
+            return difference
+        try:
+            with self._shelf.open_data(manifest.number) as folder:
+                for entry, pieces in zip(self._all.registry, manifest.pieces, strict=True):
+                    source = PieceReader(folder, pieces, manifest.size)
+                    entry.restore(source, member.rank, member.size)
+            values = unpack(manifest.states)
+        except CheckpointError as error:
+            return str(error)
+        except Exception as error:  # whatever the values' own code raises
+            return f"{type(error).__name__}: {error}"
+        for state, own in zip(self._all.states, values, strict=True):
+            state.replace(own)
+        return ""

@@ -1,0 +1,180 @@
+"""Taking a checkpoint: every process writes what it owns, rank 0 publishes it for all."""
+
+import sys
+import time
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from pliant.appkit.checkpoint.store import Manifest, Shelf
+from pliant.appkit.coordinator.checkpoint_messages import SaveOrder, SaveReport
+from pliant.appkit.coordinator.suspension import Suspensions
+from pliant.appkit.environment import Environment
+from pliant.appkit.kinds.job_data import Belongings
+from pliant.appkit.kinds.state import pack
+from pliant.appkit.loops import Position
+from pliant.appkit.storage.checkpoint_key import key_source
+from pliant.appkit.storage.chunks import Piece, PieceWriter
+from pliant.appkit.storage.private_folders import PrivateFolder
+from pliant.core.model.checkpoint import SaveWord
+
+#: What each process wrote of each registered array.
+_Written = list[list[Piece]]
+
+
+class Checkpoints:
+    """The checkpoints of this process's job; inactive where nothing says where they go."""
+
+    def __init__(
+        self, belongings: Belongings, folder: Path | None, environment: Environment | None
+    ) -> None:
+        """Save into ``folder``; None: never."""
+        self._run = environment.run if environment else 0
+        key = key_source(environment.checkpoint_key_file if environment else "")
+        self.shelf = Shelf(folder, self._run, key) if folder is not None else None
+        #: The program wants one at its next safe point.
+        self.due = False
+        self._all = belongings
+        self._member = belongings.membership
+        self._job = environment.job if environment else 0
+        self._warned = False
+
+    @property
+    def active(self) -> bool:
+        """Whether checkpoints can be taken."""
+        return self.shelf is not None
+
+    def request(self) -> None:
+        """Take one at the next safe point."""
+        self.due = self.active
+
+    def carry_out(
+        self, order: SaveOrder, position: Position, once: list[bytes], desk: Suspensions | None
+    ) -> bool:
+        """Save, if it is still wanted; collective over the job.
+
+        Args:
+            order: the same on all.
+            position: of the loop.
+            once: results of ``job.once``.
+            desk: the coordinator's; None elsewhere.
+
+        Returns:
+            Whether the job leaves now: everything is saved and the server knows.
+        """
+        raw = self._member.raw
+        assert raw is not None
+        raw.Barrier()
+        begins = not order.leaves
+        if desk is not None and order.leaves:
+            begins = desk.begin(order.number)
+        if not raw.bcast(begins, root=0):
+            return False
+        report = self.take(order, position, once)
+        if desk is not None:
+            desk.finish(report)
+        if report.word is SaveWord.FAILED:
+            if self._member.rank == 0:
+                self._warn(report)
+            return False
+        if order.leaves:
+            if desk is not None:
+                desk.wait_for_leave()
+            raw.Barrier()
+        return order.leaves
+
+    def take(self, order: SaveOrder, position: Position, once: list[bytes]) -> SaveReport:
+        """Save everything; collective over the job.
+
+        Returns:
+            SAVED or FAILED; the reason of a failure is told to rank 0 alone.
+        """
+        self.due = False
+        begin = time.perf_counter()
+        raw, shelf = self._member.raw, self.shelf
+        assert raw is not None
+        if shelf is None:
+            return SaveReport(order.number, SaveWord.FAILED, "it has no folder for checkpoints")
+        error, size = "", 0
+        number, error = raw.bcast(_begin(shelf) if raw.rank == 0 else None, root=0)
+        written: _Written = []
+        if not error:
+            written, error = self._write(shelf, number)
+        everything = raw.gather(([_plain(own) for own in written], error), root=0)
+        if everything is not None:
+            error = next((fault for _, fault in everything if fault), "")
+            if not error:
+                parts = [[_pieces(own) for own in each] for each, _ in everything]
+                size, error = self._publish(number, parts, position, once)
+            if error and number:
+                shelf.drop(number)
+        saved = raw.bcast(not error, root=0)
+        seconds = time.perf_counter() - begin
+        word = SaveWord.SAVED if saved else SaveWord.FAILED
+        return SaveReport(order.number, word, error, position.iteration, size, seconds)
+
+    def _warn(self, report: SaveReport) -> None:
+        """Tell the user once."""
+        if not self._warned:
+            self._warned = True
+            print(f"pliant: no checkpoint was taken: {report.reason}", file=sys.stderr, flush=True)
+
+    def _write(self, shelf: Shelf, number: int) -> tuple[_Written, str]:
+        """Write this process's part."""
+        try:
+            with shelf.open_data(number) as folder:
+                return self._write_into(folder), ""
+        except Exception as error:  # a kind's own code may raise anything
+            return [], f"rank {self._member.rank}: {type(error).__name__}: {error}"
+
+    def _write_into(self, folder: PrivateFolder) -> _Written:
+        rank, written = self._member.rank, []
+        for place, entry in enumerate(self._all.registry):
+            out = PieceWriter(folder, f"rank{rank}-{place}.bin", rank)
+            try:
+                entry.save(out)
+            finally:
+                out.close()
+            written.append(out.pieces)
+        folder.sync()
+        return written
+
+    def _publish(
+        self, number: int, written: list[_Written], position: Position, once: list[bytes]
+    ) -> tuple[int, str]:
+        """Bytes of the arrays, and what went wrong."""
+        assert self.shelf is not None
+        try:
+            manifest = Manifest(
+                number=number,
+                job=self._job,
+                run=self._run,
+                epoch=self._member.allocation[0],
+                size=self._member.size,
+                time=time.time(),
+                position=position,
+                registry=self._all.description(),
+                states=pack(self._all.states),
+                once=tuple(once),
+                pieces=tuple(tuple(chain(*own)) for own in zip(*written, strict=True)),
+            )
+            self.shelf.publish(manifest)
+        except Exception as error:  # a value's own code may raise anything when it is pickled
+            return 0, f"{type(error).__name__}: {error}"
+        return manifest.data_bytes, ""
+
+
+def _plain(pieces: list[Piece]) -> list[Any]:
+    """Return pieces as plain data: another process may be of another version."""
+    return [piece.to_json() for piece in pieces]
+
+
+def _pieces(told: list[Any]) -> list[Piece]:
+    return [Piece.from_json(each) for each in told]
+
+
+def _begin(shelf: Shelf) -> tuple[int, str]:
+    try:
+        return shelf.begin(), ""
+    except OSError as error:
+        return 0, str(error)

@@ -1,0 +1,297 @@
+"""A checkpoint on the disk: which files it has, how it is published, and when it is believed.
+
+A folder holds at most one published checkpoint, ``manifest.json``, and the arrays it names, in a
+folder of their own: ``save-7`` for the seventh. A new one is written next to the old one, brought
+to the disk, and published by the rename of its manifest; only then the old arrays are removed. An
+interruption leaves either the old checkpoint or the new one. Owner and mode of the folder and the
+signature of the manifest are checked before anything is read from it. No MPI.
+"""
+
+import base64
+import json
+import os
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pliant.appkit.data.dtype import read_terms
+from pliant.appkit.data.entry import Description
+from pliant.appkit.errors import CheckpointError
+from pliant.appkit.loops import Position
+from pliant.appkit.storage.checkpoint_key import KeySource, is_signed, own_key, sign
+from pliant.appkit.storage.chunks import Piece
+from pliant.appkit.storage.private_folders import PrivateFolder, UntrustedPathError
+
+MANIFEST = "manifest.json"
+#: Holds the number of the job's last run that has looked for a checkpoint here.
+CLAIM = "run"
+#: The first line of a manifest: this word, the format, and the signature of what follows. Format 1,
+#: which had pickles and a checksum that anybody can make, is refused.
+MAGIC = "pliant-checkpoint"
+FORMAT = 2
+
+_DATA = "save-"
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """All of a checkpoint but the arrays."""
+
+    #: Counts the checkpoints of a folder, from 1.
+    number: int
+    #: The job that wrote it; 0: an ordinary MPI program.
+    job: int
+    run: int
+    epoch: int
+    #: Processes that wrote it.
+    size: int
+    #: Seconds since the epoch.
+    time: float
+    position: Position
+    #: What was registered, in order.
+    registry: list[Description]
+    #: The values of the states, and each result of ``job.once``; see `plaindata`.
+    states: bytes
+    once: tuple[bytes, ...]
+    #: For each registered array, in order: what all processes wrote.
+    pieces: tuple[tuple[Piece, ...], ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """For the file."""
+        return {
+            "number": self.number,
+            "job": self.job,
+            "run": self.run,
+            "epoch": self.epoch,
+            "size": self.size,
+            "time": self.time,
+            "loop": self.position.loop,
+            "iteration": self.position.iteration,
+            "registry": self.registry,
+            "states": _text(self.states),
+            "once": [_text(data) for data in self.once],
+            "pieces": [[piece.to_json() for piece in own] for own in self.pieces],
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> "Manifest":
+        """The inverse of ``to_json``."""
+        return cls(
+            number=data["number"],
+            job=data["job"],
+            run=data["run"],
+            epoch=data["epoch"],
+            size=data["size"],
+            time=data["time"],
+            position=Position(data["loop"], data["iteration"]),
+            registry=data["registry"],
+            states=base64.b64decode(data["states"]),
+            once=tuple(base64.b64decode(text) for text in data["once"]),
+            pieces=tuple(tuple(map(Piece.from_json, own)) for own in data["pieces"]),
+        )
+
+    @property
+    def data_bytes(self) -> int:
+        """Size of the arrays."""
+        return sum(piece.bytes for own in self.pieces for piece in own)
+
+
+class Shelf:
+    """The folder of one job's checkpoints.
+
+    A run on a node that is cut off may not know that a later run has continued from the last
+    checkpoint: it must not change anything here any more.
+    """
+
+    def __init__(self, folder: Path, run: int = 1, key: KeySource = own_key) -> None:
+        """Use a folder, which need not exist, for a run of the job.
+
+        Args:
+            folder: of the job; others must not be able to write into it.
+            run: counts the runs of the job, from 1.
+            key: returns the key that signs manifests; called on the processes that write or read
+                one.
+        """
+        self.folder, self._run, self._key = folder, run, key
+
+    def open(self, *, create: bool = False) -> PrivateFolder:
+        """Open the folder.
+
+        Raises:
+            UntrustedPathError: another account may have made or changed it.
+            OSError: it does not exist, or cannot be opened.
+        """
+        return PrivateFolder.open(self.folder, create=create)
+
+    def open_data(self, number: int) -> PrivateFolder:
+        """Open the folder of a checkpoint's arrays; otherwise as `open`."""
+        with self.open() as folder:
+            return folder.child(data_name(number))
+
+    def data(self, number: int) -> Path:
+        """Return where the arrays of a checkpoint are."""
+        return self.folder / data_name(number)
+
+    def claim(self) -> None:
+        """Have all former runs, if there were any, leave this folder alone."""
+        if self._run < 2:
+            return
+        try:
+            with self.open(create=True) as folder:
+                folder.remove(f"{CLAIM}.new")
+                with folder.write(f"{CLAIM}.new") as file:
+                    file.write(b"%d\n" % self._run)
+                folder.rename(f"{CLAIM}.new", CLAIM)
+        except OSError:
+            return  # no run can save itself here
+
+    def begin(self) -> int:
+        """Make room for the next checkpoint and return its number; remains of a failed one go.
+
+        Raises:
+            OSError: the folder cannot be written, or is not this user's own.
+        """
+        with self.open(create=True) as folder:
+            self._check(folder)
+            number = self._published(folder) + 1
+            folder.remove(data_name(number))
+            folder.child(data_name(number), create=True).close()
+        return number
+
+    def publish(self, manifest: Manifest) -> None:
+        """Make a checkpoint, whose arrays are on the disk, the current one; remove the others.
+
+        Raises:
+            OSError: it was not published; the one before remains the current one.
+        """
+        body = json.dumps(manifest.to_json(), separators=(",", ":"), allow_nan=True).encode()
+        head = f"{MAGIC} {FORMAT} {sign(self._key(), FORMAT, body)}\n".encode("ascii")
+        with self.open() as folder:
+            self._check(folder)
+            with folder.child(data_name(manifest.number)) as data:
+                data.sync()
+            folder.remove(f"{MANIFEST}.new")
+            with folder.write(f"{MANIFEST}.new") as file:
+                file.write(head + body)
+                file.flush()
+                os.fsync(file.fileno())
+            folder.rename(f"{MANIFEST}.new", MANIFEST)
+            folder.sync()
+            for name in folder.names():
+                if name.startswith(_DATA) and name != data_name(manifest.number):
+                    folder.remove(name)
+
+    def drop(self, number: int) -> None:
+        """Remove the files of a checkpoint that failed."""
+        with suppress(OSError), self.open() as folder:
+            if not self._lost_to(folder):  # else the later run has one of that number, perhaps
+                folder.remove(data_name(number))
+
+    def read(self) -> Manifest | None:
+        """Return the published checkpoint, None if there is none.
+
+        Nothing is parsed before owner, mode and signature are found right.
+
+        Raises:
+            CheckpointError: there is one that cannot be read or be trusted.
+        """
+        try:
+            with self.open() as folder:
+                return self._read(folder)
+        except FileNotFoundError:
+            return None
+        except UntrustedPathError as error:
+            raise CheckpointError(f"the checkpoints of this job cannot be used: {error}") from None
+        except OSError as error:
+            raise self.unusable(f"{MANIFEST} cannot be read: {error}") from error
+
+    def _read(self, folder: PrivateFolder) -> Manifest:
+        with folder.read(MANIFEST) as file:
+            head, _, body = file.read().partition(b"\n")
+        number, signature = self._format(head)
+        if number != FORMAT:
+            raise self.unusable(
+                f"it has format {number}, this version of Pliant reads format {FORMAT}"
+            )
+        if not is_signed(self._key(), number, body, signature):
+            raise self.unusable(
+                f"{MANIFEST} is damaged, or this job has not written it (its signature is wrong)"
+            )
+        return Manifest.from_json(json.loads(body))
+
+    def _format(self, head: bytes) -> tuple[int, bytes]:
+        """Return the format and the signature that the first line of a manifest tells."""
+        match head.split(b" "):
+            case [magic, number, signature] if magic == MAGIC.encode() and number.isdigit():
+                return int(number[:9]), signature
+        if re.fullmatch(rb"[0-9a-f]{8}", head):  # the checksum with which format 1 begins
+            return 1, b""
+        raise self.unusable(f"{MANIFEST} is damaged")
+
+    def unusable(self, reason: str) -> CheckpointError:
+        """Return the error that tells what to do about a checkpoint that cannot be used."""
+        return CheckpointError(
+            f"the checkpoint in {self.folder} cannot be used: {reason}. To begin from the start, "
+            "remove that folder"
+        )
+
+    def _lost_to(self, folder: PrivateFolder) -> int:
+        """Return the later run whose folder this is; 0 if it is ours."""
+        try:
+            with folder.read(CLAIM) as file:
+                last = int(file.read(32))
+        except (OSError, ValueError):
+            return 0
+        return last if last > self._run else 0
+
+    def _check(self, folder: PrivateFolder) -> None:
+        if later := self._lost_to(folder):
+            raise OSError(f"run {later} of the job has gone on from its last checkpoint")
+
+    def _published(self, folder: PrivateFolder) -> int:
+        """Return the number of the published checkpoint; an unusable one does not count.
+
+        What former runs left, which may still be written, counts as well.
+        """
+        numbers = [0]
+        for name in folder.names():
+            number = name.removeprefix(_DATA)
+            numbers += [int(number)] if name != number and number.isdecimal() else []
+        try:
+            manifest = self._read(folder)
+        except FileNotFoundError:
+            manifest = None
+        except (CheckpointError, OSError):
+            return max(numbers)
+        if self._run > 1:
+            return max(numbers)
+        return manifest.number if manifest else 0
+
+
+def data_name(number: int) -> str:
+    """Return the name of the folder of a checkpoint's arrays."""
+    return f"{_DATA}{number}"
+
+
+def compare(theirs: Sequence[Description], mine: Sequence[Description]) -> str:
+    """The first difference between what was saved and what is registered; empty: there is none."""
+    for place, (there, here) in enumerate(zip(theirs, mine, strict=False), start=1):
+        if there != here and _as_now(there) != here:
+            return f"registration {place}: the checkpoint has {there}, the program {here}"
+    if len(theirs) != len(mine):
+        return f"the checkpoint has {len(theirs)} registrations, the program {len(mine)}"
+    return ""
+
+
+def _as_now(saved: Description) -> Description:
+    """As it is described now: the type of items was written as people read it once."""
+    if saved[0] != "items" or not isinstance(saved[3], str):
+        return saved
+    return [*saved[:3], read_terms(saved[3]), *saved[4:]]
+
+
+def _text(data: bytes) -> str:
+    return base64.b64encode(data).decode("ascii")

@@ -1,0 +1,291 @@
+"""The stream between the coordinator and the server, in threads of its own.
+
+Loads grpc when the thread runs, not before. A broken stream is opened again, with the address read
+anew, until the application ends; a server that is away never disturbs the application.
+"""
+
+import logging
+import os
+import queue
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from pliant.appkit import clock
+from pliant.appkit.coordinator.coordinator import Coordinator
+from pliant.appkit.coordinator.messages import Asked, Hello, Report, Said
+from pliant.appkit.coordinator.watchdog import Watch
+from pliant.faults import message
+
+if TYPE_CHECKING:
+    import grpc
+
+    from pliant.core.model.negotiation import Template
+    from pliant.protos import app_pb2
+
+log = logging.getLogger(__name__)
+
+#: Seconds between two reports of progress.
+PROGRESS_INTERVAL_S = 1.0
+#: A connection on which nothing was heard for so long is asked whether the server is there, and is
+#: given up after so long without an answer. The server allows no more questions.
+KEEPALIVE_S = 10.0
+KEEPALIVE_TIMEOUT_S = 5.0
+#: A server that takes connections but does not welcome is given up after so long.
+WELCOME_TIMEOUT_S = 30.0
+_FIRST_WAIT_S = 0.05
+_LONGEST_WAIT_S = 2.0
+
+
+class Session:
+    """One coordinator's way to the server; a ``coordinator.Channel``."""
+
+    def __init__(self, coordinator: Coordinator, address: Callable[[], str]) -> None:
+        """Describe a session; ``address`` gives the server's present address."""
+        self._coordinator = coordinator
+        self._address = address
+        self._lock = threading.Lock()
+        self._stopping = threading.Event()
+        self._backlog: list[Report] = []
+        self._stream: _Stream | None = None
+        self._thread = threading.Thread(target=self._run, name="pliant-session", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def send(self, report: Report) -> None:
+        """Queue a report for this stream or the next."""
+        with self._lock:
+            if self._stream is not None:
+                self._stream.outbox.put(report)
+            elif not isinstance(report, Said | Asked):  # what is asked for is said in Hello
+                self._backlog.append(report)
+
+    def stop(self, timeout: float) -> None:
+        """Send what is queued, end the stream, wait at most ``timeout`` seconds."""
+        self._stopping.set()
+        with self._lock:
+            stream = self._stream
+        if stream is not None:
+            stream.outbox.put(None)
+        self._thread.join(timeout)
+        if self._thread.is_alive() and stream is not None:
+            stream.cancel()
+            self._thread.join(1.0)
+
+    def _run(self) -> None:
+        os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+        os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # the application's stderr is not ours
+        wait = _FIRST_WAIT_S
+        desk = _Desk(self._coordinator)
+        desk.start()
+        while not self._stopping.is_set():
+            stream = _Stream(self._coordinator, desk)
+            with self._lock:
+                for report in self._backlog:
+                    stream.outbox.put(report)
+                self._backlog.clear()
+                self._stream = stream
+            welcomed = stream.talk(self._address, self._stopping)
+            with self._lock:
+                self._stream = None
+                self._backlog.extend(stream.undelivered())
+            wait = _FIRST_WAIT_S if welcomed else min(2 * wait, _LONGEST_WAIT_S)
+            self._stopping.wait(wait)
+        desk.stop()
+
+
+class _Desk:
+    """Where proposals wait for the program's word.
+
+    A program that takes its time, or never comes back, holds up nothing else on the stream.
+    """
+
+    def __init__(self, coordinator: Coordinator) -> None:
+        self._coordinator = coordinator
+        self._waiting: queue.SimpleQueue[tuple[_Stream, Template] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="pliant-offers", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Let the thread end when the program has answered; it is not waited for."""
+        self._waiting.put(None)
+
+    def put(self, stream: "_Stream", template: "Template") -> None:
+        self._waiting.put((stream, template))
+
+    def _run(self) -> None:
+        while (waiting := self._waiting.get()) is not None:
+            stream, template = waiting
+            reply = self._coordinator.considered(template)
+            if reply is not None:
+                stream.say(reply)
+
+
+class _Stream:
+    """One connection, from Hello to its end."""
+
+    def __init__(self, coordinator: Coordinator, desk: _Desk) -> None:
+        self.outbox: queue.SimpleQueue[Report | None] = queue.SimpleQueue()
+        self._coordinator = coordinator
+        self._desk = desk
+        self._over = self._welcomed = False
+        self._watching = Watch()
+        #: What shows the server who this is; None: the stream has ended before.
+        self._proof: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._call: grpc._CallIterator[app_pb2.AppOrder] | None = None
+
+    def talk(self, find_address: Callable[[], str], stopping: threading.Event) -> bool:
+        """Serve the stream until it ends; whether the server welcomed it."""
+        import grpc
+
+        from pliant.protos.address import dial_target
+
+        address = find_address()
+        self._watching.start(lambda: find_address() == address, self.cancel, WELCOME_TIMEOUT_S)
+        try:
+            with (
+                dial_target(address) as target,
+                grpc.insecure_channel(target, options=_channel_options()) as channel,
+            ):
+                self._call = self._open(channel)
+                if stopping.is_set():
+                    self.outbox.put(None)
+                for order in self._call:
+                    self._watching.stop()
+                    self._welcomed = True
+                    self._obey(order)
+        except Exception as error:  # the server is away, or went, or makes no sense: try again
+            log.debug("the stream to the server at %s ended: %s", address, error)
+        finally:
+            self._watching.stop()
+            self._over = True
+            self._proof.put(None)
+            self.cancel()
+            self.outbox.put(None)
+        return self._welcomed
+
+    def _open(self, channel: "grpc.Channel") -> "grpc._CallIterator[app_pb2.AppOrder]":
+        """Open the stream and have both sides prove that they know the token of this run.
+
+        Raises:
+            UnprovenServerError: what answers does not know it.
+        """
+        from pliant.appkit.coordinator import wire
+        from pliant.protos import app_pb2_grpc
+        from pliant.protos.handshake import ClientHandshake, application
+
+        hello = self._coordinator.connect()
+        shaking = ClientHandshake(hello.token, application(hello.job, hello.run))
+        reports = _stamped(self._reports(wire.hello_to_wire(hello)))
+        call = app_pb2_grpc.AppServiceStub(channel).Session(reports, metadata=shaking.metadata)
+        self._call = call
+        self._proof.put(shaking.proof(call.initial_metadata()))
+        return call
+
+    def cancel(self) -> None:
+        """End the call whatever the server does."""
+        self._proof.put(None)
+        if self._call is not None:
+            self._call.cancel()
+
+    def undelivered(self) -> list[Report]:
+        """What was queued and not taken for sending; what belongs to one stream is void by then."""
+        left: list[Report] = []
+        while not self.outbox.empty():
+            report = self.outbox.get()
+            if report is not None and not isinstance(report, Hello | Said | Asked):
+                left.append(report)
+        return left
+
+    def _reports(self, hello: "app_pb2.AppReport") -> Iterator["app_pb2.AppReport"]:
+        from pliant.appkit.coordinator import wire
+        from pliant.protos import app_pb2
+
+        proof = self._proof.get()
+        if proof is None:
+            return
+        yield app_pb2.AppReport(proof=proof)
+        yield hello
+        due = time.monotonic() + PROGRESS_INTERVAL_S
+        while not self._over:
+            try:
+                report = self.outbox.get(timeout=max(0.0, due - time.monotonic()))
+            except queue.Empty:
+                due = time.monotonic() + PROGRESS_INTERVAL_S
+                progress = self._coordinator.progress()
+                if progress is not None:
+                    yield wire.progress_to_wire(progress)
+                continue
+            if report is None:
+                return
+            yield wire.report_to_wire(report)
+
+    def _obey(self, order: "app_pb2.AppOrder") -> None:
+        from pliant.appkit.coordinator import wire
+        from pliant.protos.codec import answer_from_proto
+
+        match order.WhichOneof("body"):
+            case "offer":
+                for _ in message("appkit.offer.heard"):
+                    self._hear(order.offer)
+            case "go":
+                for _ in message("appkit.go.heard"):
+                    self._coordinator.go(wire.decision_from_wire(order.go))
+            case "withdraw":
+                self._coordinator.withdraw(order.withdraw.resize)
+            case "suspend":
+                self._coordinator.suspensions.hear(*wire.suspension_from_wire(order.suspend))
+            case "request_answer":
+                self._coordinator.answered(answer_from_proto(order.request_answer))
+            case "refused":
+                _give_up(order.refused.reason, self._coordinator.standby)
+
+    def _hear(self, offer: "app_pb2.Template") -> None:
+        from pliant.protos.codec import template_from_proto
+
+        template = template_from_proto(offer)
+        reply = self._coordinator.heard(template)
+        if reply is None:
+            self._desk.put(self, template)
+        else:
+            self.say(reply)
+
+    def say(self, reply: "Template") -> None:
+        """Answer a proposal; void when the stream breaks."""
+        for _ in message("appkit.offer.answered"):
+            self.outbox.put(Said(reply))
+
+
+def _stamped(reports: Iterator["app_pb2.AppReport"]) -> Iterator["app_pb2.AppReport"]:
+    """Say with each when it was sent."""
+    for report in reports:
+        report.clock = clock.now()
+        yield report
+
+
+def _channel_options() -> list[tuple[str, int]]:
+    """Options of one connection: it is made anew rather than mended, and a dead host is noticed."""
+    timeout = int(KEEPALIVE_TIMEOUT_S * 1000)
+    return [
+        ("grpc.use_local_subchannel_pool", 1),
+        ("grpc.enable_http_proxy", 0),
+        ("grpc.keepalive_time_ms", int(KEEPALIVE_S * 1000)),
+        ("grpc.keepalive_timeout_ms", timeout),
+        ("grpc.http2.ping_timeout_ms", timeout),
+        ("grpc.http2.max_pings_without_data", 0),
+    ]
+
+
+def _give_up(reason: str, standby: bool) -> None:
+    """The server will not have this application: it cannot be managed, so it ends."""
+    print(f"pliant: the server refused this application: {reason}", file=sys.stderr)
+    sys.stderr.flush()
+    if not standby:
+        sys.stdout.flush()
+        os._exit(1)

@@ -1,0 +1,131 @@
+"""Plain values to and from the wire. Loads grpc's messages: only session.py imports this, late."""
+
+from pliant.appkit.coordinator.checkpoint_messages import SaveReport
+from pliant.appkit.coordinator.messages import (
+    Asked,
+    Begun,
+    Decision,
+    Hello,
+    Outcome,
+    Progress,
+    Report,
+    RequestState,
+    Said,
+    Withdrawn,
+)
+from pliant.core.model.checkpoint import SaveStep
+from pliant.protos import app_pb2 as pb
+from pliant.protos.codec import template_to_proto
+from pliant.protos.codec_saves import save_word_to_proto, suspend_step_from_proto
+from pliant.protos.texts import words
+
+
+def hello_to_wire(hello: Hello) -> pb.AppReport:
+    """First message of a stream."""
+    return pb.AppReport(
+        hello=pb.Hello(
+            job=hello.job,
+            run=hello.run,
+            epoch=hello.epoch,
+            role=pb.ROLE_STANDBY if hello.standby else pb.ROLE_COORDINATOR,
+            processors=hello.processors,
+            sizes=hello.sizes,
+            preferred=hello.preferred,
+            rendezvous=hello.rendezvous,
+            pending_resize=hello.pending_resize,
+            begun=hello.begun,
+            saving=_save_to_wire(hello.saving) if hello.saving else None,
+            on_request=hello.on_request,
+            request=_request_to_wire(hello.asked) if hello.asked is not None else None,
+            cancelled=hello.asked is not None and hello.asked.state is RequestState.CANCELLED,
+        )
+    )
+
+
+def _request_to_wire(asked: Asked) -> pb.RequestSizes:
+    return pb.RequestSizes(
+        number=asked.number,
+        sizes=str(asked.sizes),
+        preferred=asked.sizes.preferred or 0,
+        reason=words(asked.reason),
+        deadline_s=asked.deadline_s,
+    )
+
+
+def report_to_wire(report: Report) -> pb.AppReport:
+    """What the coordinator reports."""
+    match report:
+        case Hello():
+            return hello_to_wire(report)
+        case Said():
+            return pb.AppReport(answer=template_to_proto(report.template))
+        case SaveReport():
+            return pb.AppReport(save=_save_to_wire(report))
+        case Asked(state=RequestState.CANCELLED):
+            return pb.AppReport(cancel=pb.CancelRequest(number=report.number))
+        case Asked():
+            return pb.AppReport(request=_request_to_wire(report))
+        case Begun():
+            return pb.AppReport(begun=pb.Begun(resize=report.resize))
+        case Withdrawn():
+            return pb.AppReport(withdrawn=pb.Withdrawn(resize=report.resize))
+        case Outcome():
+            return pb.AppReport(
+                outcome=pb.Outcome(
+                    resize=report.resize,
+                    committed=report.committed,
+                    epoch=report.epoch,
+                    processors=report.processors,
+                    stage=report.stage,
+                    reason=words(report.reason),
+                    seconds=report.seconds,
+                    bytes_moved=report.bytes_moved,
+                )
+            )
+
+
+def _save_to_wire(report: SaveReport) -> pb.SaveReport:
+    return pb.SaveReport(
+        number=report.number,
+        word=save_word_to_proto(report.word),
+        reason=words(report.reason),
+        iteration=report.iteration,
+        bytes=report.bytes,
+        seconds=report.seconds,
+    )
+
+
+def suspension_from_wire(order: pb.Suspend) -> tuple[int, SaveStep]:
+    """Which suspension, and what is to be done about it."""
+    return order.number, suspend_step_from_proto(order.step)
+
+
+def progress_to_wire(progress: Progress) -> pb.AppReport:
+    """How far the application is."""
+    return pb.AppReport(
+        progress=pb.Progress(
+            safe_point_age_s=progress.safe_point_age_s,
+            safe_points=progress.safe_points,
+            iteration=progress.iteration,
+            iterations=progress.iterations,
+            measured=[
+                pb.Measured(
+                    size=each.size,
+                    seconds_per_iteration=each.seconds_per_iteration,
+                    iterations=each.iterations,
+                )
+                for each in progress.measured
+            ],
+        )
+    )
+
+
+def decision_from_wire(go: pb.Go) -> Decision:
+    """A GO."""
+    return Decision(
+        resize=go.resize,
+        epoch=go.epoch,
+        leaving=tuple(go.leaving_ranks),
+        joining=tuple(go.joining_processors),
+        secret=go.secret,
+    )

@@ -1,0 +1,178 @@
+"""Registered data that do not change: their new parts may be there before the resize.
+
+While the program computes, every process reads its new part from what all wrote beside it (see
+`ahead`); the resize then only puts it in the place of the old one. Where that could not be done, or
+not in time, the data move in the pause like all others.
+"""
+
+import zlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+from pliant.appkit.data.entry import Description, Entry, Known
+from pliant.appkit.data.handle import Handle
+from pliant.appkit.errors import DistributionError
+from pliant.appkit.redistribution.plan import Crossing, Plan, Volume
+from pliant.appkit.redistribution.ranges import Array
+from pliant.appkit.storage.chunks import Piece, PieceReader, PieceWriter
+
+
+class Constant(Entry):
+    """The entry of an array with ``constant=True``; programs have the array's own handle."""
+
+    def __init__(self, handle: Handle, early: bool) -> None:
+        """Wrap a handle; ``early``: there is a place over which it can move before a resize."""
+        self.name = handle.name
+        self.rounds = handle.rounds
+        self.handle = handle
+        #: How often the program has said that it changes it.
+        self.version = 0
+        #: In the resize under way: the new parts are there on all processes.
+        self.ahead = False
+        self._early = early
+        self._coming: tuple[Handle, int] | None = None  # with its checksum
+        self._seen: tuple[list[Array], int] | None = None
+
+    # ---------------------------------------------------------------- before a resize
+
+    def freeze(self) -> None:
+        """Have numpy refuse to change it."""
+        self.handle.constant = True
+        for array in self.handle.storage():
+            array.flags.writeable = False
+
+    def thaw(self) -> None:
+        """Let the program change it, until it is frozen again."""
+        self.version += 1
+        self._seen = None
+        self.handle.constant = False
+        for array in self.handle.storage():
+            array.flags.writeable = True
+
+    def note(self, arrays: list[Array]) -> None:
+        """Remember what is in the arrays of the part; from any thread."""
+        self._seen = (arrays, checksum(arrays))
+
+    def verify(self) -> None:
+        """Find what was changed all the same, through a view of before; from any thread.
+
+        Raises:
+            DistributionError: something was.
+        """
+        seen, arrays = self._seen, self.handle.storage()
+        if seen is None or [id(array) for array in seen[0]] != [id(array) for array in arrays]:
+            return  # it was distributed anew since
+        if checksum(arrays) != seen[1]:
+            raise DistributionError(
+                f"{self.handle.what} is constant, and was changed through a view that is older "
+                "than the loop: call job.thaw before it is changed"
+            )
+
+    def fetch(
+        self, source: PieceReader, rank: int, size: int, others: Mapping[int, Handle]
+    ) -> tuple[Handle, int] | None:
+        """Read the new part of rank ``rank`` of ``size``; in another thread, without MPI.
+
+        Args:
+            source: what all have written of it.
+            rank: of this process, after the resize.
+            size: processes after the resize.
+            others: what was fetched of arrays that were registered before (see ``Handle.twin``).
+
+        Returns:
+            For `expect`, with its checksum; None: this process has all that it needs.
+
+        Raises:
+            CheckpointError: something is missing or damaged.
+            MemoryError: there is no room.
+        """
+        if self.handle.complete:
+            return None
+        twin = self.handle.twin(others)
+        twin.restore(source, rank, size)
+        return twin, checksum(twin.storage())
+
+    def expect(self, coming: tuple[Handle, int] | None) -> None:
+        """Have what was fetched be the new part in the resize that follows."""
+        self._coming = coming
+
+    def drop(self) -> None:
+        """The resize is over, or off."""
+        self._coming, self.ahead = None, False
+
+    # ---------------------------------------------------------------- in a resize
+
+    def describe(self) -> Description:
+        """That of the array, and that it is constant."""
+        return [*self.handle.describe(), "constant"]
+
+    def census(self, crossing: Crossing, me: int, known: Known) -> Any:
+        """As the array."""
+        return self.handle.census(crossing, me, known)
+
+    def prepare(self, crossing: Crossing, me: int, known: Known) -> None:
+        """Have the part that was fetched take the place of the room for it.
+
+        Room that is not written to takes no memory.
+        """
+        self.handle.prepare(crossing, me, known)
+        if not self.ahead or me not in crossing.new or self.handle.complete:
+            return
+        if self._coming is None:
+            raise DistributionError(f"{self.handle.what}: its new part was not fetched")
+        self.handle.adopt(self._coming[0])
+
+    def plan(self, crossing: Crossing, known: Known) -> Volume:
+        """Nothing, if it is there."""
+        return Plan((), 0) if self.ahead else self.handle.plan(crossing, known)
+
+    def mark(self, plan: Any) -> int:
+        """That of the array, where it moves with the others."""
+        return hash(plan) if self.ahead else self.handle.mark(plan)
+
+    def estimate(self, crossing: Crossing) -> int:
+        """What would move in the pause."""
+        return 0 if self._early else self.handle.estimate(crossing)
+
+    def move(self, plan: Any, comm: MPI.Intracomm, tag: int) -> None:
+        """Unless it is there."""
+        if not self.ahead:
+            self.handle.move(plan, comm, tag)
+
+    def commit(self) -> None:
+        """Use the new part."""
+        self.handle.commit()
+        if self.ahead and self._coming is not None:
+            self._seen = (self.handle.storage(), self._coming[1])
+        self.drop()
+        self.freeze()
+
+    def rollback(self) -> None:
+        """Keep the old part."""
+        self.handle.rollback()
+        self.drop()
+
+    def save(self, out: PieceWriter) -> None:
+        """As the array."""
+        self.handle.save(out)
+
+    def restore(self, source: PieceReader, rank: int, size: int) -> None:
+        """As the array."""
+        self.handle.restore(source, rank, size)
+        self.freeze()
+
+
+def checksum(arrays: list[Array]) -> int:
+    """Of what is in arrays; views are left out, as the arrays that they are of are there, too."""
+    result = 0
+    for array in arrays:
+        if array.base is None and array.size:
+            result = zlib.crc32(array.ravel(order="K").view(np.uint8).data, result)
+    return result
+
+
+#: What all processes wrote of each constant, in order of registration.
+Written = tuple[tuple[Piece, ...], ...]

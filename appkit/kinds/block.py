@@ -1,0 +1,237 @@
+"""Arrays in blocks along one axis that follow the job through every resize."""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, Self
+
+import numpy as np
+from mpi4py import MPI
+from numpy.typing import DTypeLike
+
+from pliant.appkit.data.entry import Description, Known
+from pliant.appkit.data.fill import fill
+from pliant.appkit.data.handle import Blocks, Handle
+from pliant.appkit.errors import CheckpointError, DistributionError
+from pliant.appkit.kinds.csr import CsrMatrix
+from pliant.appkit.mpi.membership import Membership
+from pliant.appkit.redistribution.layout import Layout
+from pliant.appkit.redistribution.packed import End, carry_cells
+from pliant.appkit.redistribution.plan import (
+    Crossing,
+    Plan,
+    Share,
+    Traffic,
+    plan_blocks,
+    plan_layouts,
+)
+from pliant.appkit.redistribution.ranges import Array, Side, carry_out
+from pliant.appkit.redistribution.splits import EvenSplit, Split
+from pliant.appkit.storage.chunks import PieceReader, PieceWriter
+from pliant.core.support.plural import many
+
+#: Gets the owned global ranges, one slice per axis, and returns that part.
+Init = Callable[[tuple[slice, ...]], Any]
+
+
+class _Part:
+    """This process's storage: the owned cells, with ``halo`` more on both sides of the axis."""
+
+    def __init__(self, array: "BlockArray", layout: Layout, rank: int) -> None:
+        self.layout = layout
+        self.start, self.stop = layout.start(rank), layout.stop(rank)
+        lengths = list(array.shape)
+        lengths[array.axis] = self.stop - self.start + 2 * array.halo
+        self.whole: Array = np.zeros(lengths, dtype=array.dtype)
+        inner = slice(array.halo, array.halo + self.stop - self.start)
+        self.own: Array = self.whole[(slice(None),) * array.axis + (inner,)]
+
+    def rows(self, array: "BlockArray") -> Array:
+        """The owned cells with the distributed axis in front: a view."""
+        return np.moveaxis(self.own, array.axis, 0)
+
+    def side(self, array: "BlockArray") -> Side:
+        """Of an array whose cells lie one after the other."""
+        return Side(self.whole.reshape(self.whole.shape[array.axis :]), self.start, array.halo)
+
+    def end(self, array: "BlockArray", begins: Mapping[int, int]) -> End:
+        """Of any other; ``begins`` says where what goes to, or comes from, a process begins."""
+
+        def course(other: int, first: int, stop: int) -> slice:
+            begin = begins[other] - self.start
+            return slice(begin + first, begin + stop)
+
+        return End(self.rows(array), course)
+
+    def retire(self) -> None:
+        """Make the views that the program may still hold read-only: a stale write then raises."""
+        for array in self.storage():
+            array.flags.writeable = False
+
+    def storage(self) -> list[Array]:
+        """Both arrays; one is a view of the other."""
+        return [self.whole, self.own]
+
+
+class BlockArray(Blocks[_Part]):
+    """A handle that stays valid through every resize; its numpy arrays do not: fetch them anew.
+
+    The halo is on both sides of the axis, also at the ends of the global array. Its cells are zero
+    at the start and after every resize, until the program exchanges them.
+    """
+
+    instead = "job.state"
+
+    def __init__(
+        self,
+        membership: Membership,
+        name: str,
+        shape: tuple[int, ...],
+        *,
+        axis: int,
+        halo: int,
+        dtype: DTypeLike,
+        split: Split | None = None,
+    ) -> None:
+        """Describe an array; see ``Job.block``. ``split`` says who owns what; None: even blocks."""
+        if not -len(shape) <= axis < len(shape):
+            raise ValueError(f"array {name!r}: shape {shape} has no axis {axis}")
+        if halo < 0 or any(length < 0 for length in shape):
+            raise ValueError(f"array {name!r}: negative halo or length: {halo}, {shape}")
+        super().__init__(membership, name, shape, dtype)
+        #: The distributed axis, from 0.
+        self.axis = axis % len(shape)
+        #: Cells on each side of the axis.
+        self.halo = halo
+        self._split = split or EvenSplit(shape[self.axis])
+
+    def start_with(self, init: Init | None) -> None:
+        """Make this process's part and fill it; for the first start."""
+        layout = self._split.now(self._membership.size)
+        self._check_halo(layout)
+        self._part = part = _Part(self, layout, self._membership.rank)
+        if init is not None:
+            index = [slice(0, length) for length in self.shape]
+            index[self.axis] = slice(part.start, part.stop)
+            fill(self.name, part.own, init(tuple(index)))
+
+    @property
+    def local(self) -> Array:
+        """This process's part without halo: a view, to be fetched anew after a safe point.
+
+        Of the global shape, but ``stop - start`` long along the axis.
+        """
+        return self._here().own
+
+    @local.setter
+    def local(self, values: Any) -> None:
+        self.check_change()
+        self._here().own[...] = values
+
+    @property
+    def with_halo(self) -> Array:
+        """This process's part with halo: a view, to be fetched anew after a safe point.
+
+        Of the global shape, but ``stop - start + 2 * halo`` long along the axis.
+        """
+        return self._here().whole
+
+    def twin(self, twins: Mapping[int, Handle]) -> Self:
+        """Like its matrix's twin, where it is like a matrix."""
+        twin = super().twin(twins)
+        matrix = twins.get(id(self._split))
+        if isinstance(matrix, CsrMatrix):
+            twin._split = matrix
+        return twin
+
+    def describe(self) -> Description:
+        """Kind, name, shape, axis, halo, type, and how it is split unless evenly."""
+        terms = [self.name, list(self.shape), self.axis, self.halo, self.type_terms]
+        return ["block", *terms, *self._split.terms]
+
+    def plan(self, crossing: Crossing, known: Known = ()) -> Plan:
+        """Each cell straight to its new owner."""
+        return plan_layouts(*self._split.change(crossing), crossing, self._cell_bytes())
+
+    def estimate(self, crossing: Crossing) -> int:
+        """As if it were in even blocks."""
+        return plan_blocks(self.shape[self.axis], crossing, self._cell_bytes()).bytes_moved
+
+    def _check_halo(self, layout: Layout) -> None:
+        """Refuse a layout in which the halo of a block reaches beyond its neighbor.
+
+        An exchange between neighbors would leave a part of such a halo unfilled, and no error would
+        say so. Blocks that the program itself left empty do not count.
+
+        Raises:
+            DistributionError: a block is narrower than the halo.
+        """
+        if not self.halo or layout.parts == 1 or not layout.extent:
+            return
+        lengths = [stop - start for start, stop in layout.blocks()]
+        even = isinstance(self._split, EvenSplit)
+        smallest = min(length for length in lengths if length or even)
+        if smallest < self.halo:
+            raise DistributionError(
+                f"array {self.name!r}: halo={self.halo} is wider than the smallest block, which "
+                f"has {many(smallest, 'cell')} on {layout.parts} processes: use fewer processes "
+                f"(sizes=) or a smaller halo"
+            )
+
+    def _cell_bytes(self) -> int:
+        others = [length for axis, length in enumerate(self.shape) if axis != self.axis]
+        return math.prod(others) * self.dtype.itemsize
+
+    def make_room(self, size: int, rank: int) -> list[Array]:
+        """The block's memory, unless it depends on what a matrix holds."""
+        if not self._split.foreseen or self._next is not None:
+            return []
+        self._next = _Part(self, self._split.now(size), rank)
+        return [self._next.whole]
+
+    def prepare(self, crossing: Crossing, me: int, known: Known = ()) -> None:
+        """Allocate the new part, unless it is there."""
+        _, layout = self._split.change(crossing)
+        self._check_halo(layout)
+        if me in crossing.new and self._next is None:
+            self._next = _Part(self, layout, crossing.new.index(me))
+
+    def move(self, plan: Plan, comm: MPI.Intracomm, tag: int) -> None:
+        """Send what goes, receive what comes, copy what stays."""
+        old, new = self._part, self._next
+        if math.prod(self.shape[: self.axis]) == 1:
+            source, target = (part.side(self) if part else None for part in (old, new))
+            carry_out(plan, comm, source, target, tag)
+            return
+        # What goes to another process lies in many short stretches: packed, a little at a time.
+        to = {move.target: move.start for move in plan.moves if move.source == comm.rank}
+        of = {move.source: move.start for move in plan.moves if move.target == comm.rank}
+        ends = (old.end(self, to) if old else None, new.end(self, of) if new else None)
+        shares = tuple(Share(m.source, m.target, m.stop - m.start) for m in plan.moves)
+        carry_cells(Traffic(shares, plan.cell_bytes), comm, *ends, tag)
+
+    def save(self, out: PieceWriter) -> None:
+        """Write the owned cells, the distributed axis in front."""
+        if self._part is not None:
+            out.write(self._part.rows(self), start=self._part.start)
+
+    def restore(self, source: PieceReader, rank: int, size: int) -> None:
+        """Read the cells of this process's block from the blocks that were written."""
+        layout = self._split.now(size)
+        self._check_halo(layout)
+        part = _Part(self, layout, rank)
+        rows = part.rows(self)
+        per_row = math.prod(rows.shape[1:])
+        missing = rows.size
+        for piece in source.pieces:
+            begin = int(piece.where["start"])
+            low, high = max(begin, part.start), min(begin + piece.shape[0], part.stop)
+            if low < high:
+                into = rows[low - part.start : high - part.start]
+                source.read(piece, (low - begin) * per_row, into)
+                missing -= into.size
+        if missing:
+            raise CheckpointError(f"array {self.name!r}: {missing} cells are not there")
+        self._part = part
+
+    def __repr__(self) -> str:
+        return f"<BlockArray {self.name!r} {self.shape} axis {self.axis} {self.dtype}>"

@@ -1,0 +1,145 @@
+"""Rows of a sparse matrix as three arrays: checked when they come in, read from a checkpoint."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pliant.appkit.errors import CheckpointError, DistributionError
+from pliant.appkit.redistribution.cuts import cuts_by_weight, layout_of
+from pliant.appkit.redistribution.layout import Layout, UnevenLayout
+from pliant.appkit.redistribution.ranges import Array
+from pliant.appkit.storage.chunks import Piece, PieceReader, PieceWriter
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Some rows: those of row ``i`` are ``indices[indptr[i]:indptr[i + 1]]``, ``data`` alike."""
+
+    indptr: NDArray[np.int64]
+    #: Global columns.
+    indices: NDArray[np.int64]
+    data: Array
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """Nonzeros of each row."""
+        return np.diff(self.indptr)
+
+    @classmethod
+    def empty(cls, rows: int, nonzeros: int, dtype: np.dtype[Any]) -> "Rows":
+        """Room for so many."""
+        indptr, indices = np.zeros(rows + 1, np.int64), np.empty(nonzeros, np.int64)
+        return cls(indptr, indices, np.empty(nonzeros, dtype))
+
+    @classmethod
+    def taken(cls, what: str, values: Any, rows: int, columns: int, dtype: np.dtype[Any]) -> "Rows":
+        """What a program gave: three arrays, or an object that has them.
+
+        Raises:
+            DistributionError: they are not those of so many rows and columns.
+        """
+        if hasattr(values, "indptr"):
+            values = (values.indptr, values.indices, values.data)
+        try:
+            indptr, indices, data = values
+        except (TypeError, ValueError) as error:
+            raise DistributionError(f"{what}: indptr, indices and data are needed") from error
+        taken = cls(np.array(indptr, np.int64), np.array(indices, np.int64), np.array(data, dtype))
+        fault = taken._fault(rows, columns)
+        if fault:
+            raise DistributionError(f"{what}: {fault}")
+        return taken
+
+    def _fault(self, rows: int, columns: int) -> str:
+        if self.indptr.shape != (rows + 1,):
+            return f"indptr has shape {self.indptr.shape}: it must be ({rows + 1},) for {rows} rows"
+        if self.indptr[0] != 0 or (self.lengths < 0).any():
+            return "indptr must begin with 0 and never fall"
+        count = int(self.indptr[-1])
+        if not self.indices.shape == self.data.shape == (count,):
+            return (
+                f"indptr ends with {count}, but indices have shape {self.indices.shape} and data "
+                f"{self.data.shape}"
+            )
+        if count and not 0 <= self.indices.min() <= self.indices.max() < columns:
+            return f"indices must be global columns, 0 to {columns - 1}"
+        return ""
+
+    def save(self, out: PieceWriter, start: int) -> None:
+        """Write them; ``start`` is the global number of the first."""
+        out.write(self.indptr, part="indptr", start=start)
+        out.write(self.indices, part="indices")
+        out.write(self.data, part="data")
+
+
+class SavedRows:
+    """The rows of a matrix in a checkpoint."""
+
+    def __init__(self, name: str, source: PieceReader, rows: int) -> None:
+        """Look at what there is.
+
+        Raises:
+            CheckpointError: not all of the ``rows`` rows are there.
+        """
+        self._name, self._source = name, source
+        pointers = [piece for piece in source.pieces if piece.where["part"] == "indptr"]
+        self._pointers = sorted(pointers, key=lambda piece: int(piece.where["start"]))
+        self._others = {(piece.rank, piece.where["part"]): piece for piece in source.pieces}
+        counts = [piece.shape[0] - 1 for piece in self._pointers]
+        if sum(counts) != rows:
+            raise CheckpointError(f"matrix {name!r}: {rows - sum(counts)} rows are not there")
+        self.layout = UnevenLayout.of(counts or [0])
+
+    def balanced(self, size: int) -> Layout:
+        """Rows for ``size`` processes, by nonzeros; reads all row pointers, one by one process's.
+
+        Raises:
+            CheckpointError: they are damaged.
+        """
+        totals = [self._nonzeros(piece) for piece in self._pointers]
+        cuts = []
+        for place, piece in enumerate(self._pointers):
+            lengths = np.diff(self._read(piece, 0, piece.shape[0])).astype(np.float64)
+            cuts.append(cuts_by_weight(lengths, totals, place, size))
+        return layout_of(cuts, [piece.shape[0] - 1 for piece in self._pointers], size)
+
+    def read(self, start: int, stop: int, dtype: np.dtype[Any]) -> Rows:
+        """Rows ``[start, stop)``; nothing else is read.
+
+        Raises:
+            CheckpointError: they are damaged, or something is missing.
+        """
+        ranges = [
+            (piece, max(start, begin) - begin, min(stop, end) - begin)
+            for piece, (begin, end) in zip(self._pointers, self.layout.blocks(), strict=False)
+            if max(start, begin) < min(stop, end)
+        ]
+        pointers = [self._read(piece, low, high + 1) for piece, low, high in ranges]
+        nonzeros = sum(int(own[-1] - own[0]) for own in pointers)
+        rows = Rows.empty(stop - start, nonzeros, dtype)
+        row = place = 0
+        for (piece, low, high), own in zip(ranges, pointers, strict=True):
+            count = int(own[-1] - own[0])
+            rows.indptr[row + 1 : row + 1 + high - low] = own[1:] - own[0] + place
+            for part, into in (("indices", rows.indices), ("data", rows.data)):
+                self._fill(piece, part, int(own[0]), into[place : place + count])
+            row, place = row + high - low, place + count
+        return rows
+
+    def _nonzeros(self, pointers: Piece) -> int:
+        piece = self._others.get((pointers.rank, "indices"))
+        return piece.shape[0] if piece is not None else 0
+
+    def _read(self, piece: Piece, first: int, stop: int) -> NDArray[np.int64]:
+        into = np.empty(stop - first, np.int64)
+        self._source.read(piece, first, into)
+        return into
+
+    def _fill(self, pointers: Piece, part: str, first: int, into: Array) -> None:
+        piece = self._others.get((pointers.rank, part))
+        if into.size:
+            if piece is None:
+                raise CheckpointError(f"matrix {self._name!r}: {part} are not there")
+            self._source.read(piece, first, into)

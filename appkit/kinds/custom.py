@@ -1,0 +1,164 @@
+"""Values that only the program knows how to take apart and put together."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+from mpi4py import MPI
+from numpy.typing import NDArray
+
+from pliant.appkit.data.entry import Description, Entry, Known
+from pliant.appkit.errors import DistributionError
+from pliant.appkit.mpi.membership import Membership
+from pliant.appkit.redistribution.packed import carry_buffers
+from pliant.appkit.redistribution.plan import Crossing, Share, Traffic
+from pliant.appkit.storage.chunks import PieceReader, PieceWriter
+
+V = TypeVar("V")
+
+_Bytes = NDArray[np.uint8]
+
+#: Gets this process's value and a number of processes; bytes-like, what goes to each rank.
+Pack = Callable[[V, int], Sequence[Any]]
+#: Gets what came, from old ranks in order, this process's rank and the number of processes.
+Unpack = Callable[[list[memoryview], int, int], V]
+
+
+class Custom(Entry, Generic[V]):
+    """A handle of one value on each process: ``value``.
+
+    While it moves, the packed bytes are in memory beside the value.
+    """
+
+    rounds = 1
+
+    def __init__(self, membership: Membership, name: str, pack: Pack[V], unpack: Unpack[V]) -> None:
+        """Describe it; see ``Job.custom``."""
+        self.name = name
+        self._membership = membership
+        self._pack, self._unpack = pack, unpack
+        self._value: list[V] = []  # at most one; None is a value like any other
+        self._next: list[V] = []
+        self._packed: list[_Bytes] = []
+        self._way: tuple[Crossing, Known] | None = None
+
+    def start_with(self, init: Callable[[int, int], V]) -> None:
+        """Make the first value of this process."""
+        self._value = [init(self._membership.rank, self._membership.size)]
+
+    @property
+    def value(self) -> V:
+        """This process's value, of whatever type ``init`` and ``unpack`` return."""
+        self._membership.check()
+        return self._value[0]
+
+    @value.setter
+    def value(self, value: V) -> None:
+        self._membership.check()
+        self._value = [value]
+
+    def describe(self) -> Description:
+        """Kind and name."""
+        return ["custom", self.name]
+
+    def census(self, crossing: Crossing, me: int, known: Known) -> list[int]:
+        """How many bytes go to each rank."""
+        self._packed = self._apart(self._value[0], len(crossing.new))
+        return [data.size for data in self._packed]
+
+    def prepare(self, crossing: Crossing, me: int, known: Known) -> None:
+        """Nothing yet: what comes is put together when it is there."""
+        self._way = (crossing, known)
+
+    def plan(self, crossing: Crossing, known: Known) -> Traffic:
+        """As the program packed it."""
+        return Traffic(
+            tuple(
+                Share(source, target, size)
+                for source in crossing.old
+                for target, size in zip(crossing.new, known[0][source], strict=True)
+                if size
+            ),
+            1,
+        )
+
+    def estimate(self, crossing: Crossing) -> int:
+        """Nobody knows before it is packed: 0."""
+        return 0
+
+    def move(self, plan: Traffic, comm: MPI.Intracomm, tag: int) -> None:
+        """Exchange the bytes, then put the new value together.
+
+        Raises:
+            DistributionError: the program cannot do that.
+        """
+        assert self._way is not None
+        crossing, known = self._way
+        me, packed = comm.rank, self._packed
+        came: dict[int, _Bytes] = {}
+        if me in crossing.new:
+            rank = crossing.new.index(me)
+            came = {each: np.empty(known[0][each][rank], np.uint8) for each in crossing.old}
+        goes = dict(zip(crossing.new, packed, strict=True)) if packed else {}
+        if me in came and me in goes:
+            came[me] = goes[me]
+        receives = {share.source: came[share.source] for share in plan.receives(me)}
+        sends = {share.target: goes[share.target] for share in plan.sends(me)}
+        carry_buffers(comm, sends, receives, tag)
+        if me in crossing.new:
+            self._next = [self._together(list(came.values()), rank, len(crossing.new))]
+
+    def commit(self) -> None:
+        """Use the new value."""
+        self._value, self._next, self._packed = self._next, [], []
+
+    def rollback(self) -> None:
+        """Keep the old value."""
+        self._next, self._packed = [], []
+
+    def save(self, out: PieceWriter) -> None:
+        """Write the value, packed as for a single process."""
+        out.write(self._apart(self._value[0], 1)[0])
+
+    def restore(self, source: PieceReader, rank: int, size: int) -> None:
+        """Unpack each saved value as a single process would, and take this rank's part of it."""
+        saved = {piece.rank: piece for piece in source.pieces}
+        parts = []
+        for writer in range(source.size):
+            whole = np.empty(saved[writer].items if writer in saved else 0, np.uint8)
+            if writer in saved:
+                source.read(saved[writer], 0, whole)
+            parts.append(self._apart(self._together([whole], 0, 1), size)[rank])
+        self._value = [self._together(parts, rank, size)]
+
+    def _apart(self, value: V, size: int) -> list[_Bytes]:
+        what = f"custom {self.name!r}: pack(value, {size})"
+        try:
+            buffers = [_raw(buffer) for buffer in self._pack(value, size)]
+        except Exception as error:  # the program's own function
+            raise DistributionError(f"{what} raised {type(error).__name__}: {error}") from error
+        if len(buffers) != size:
+            raise DistributionError(
+                f"{what} gave {len(buffers)} buffers: it must be one for each of {size} ranks"
+            )
+        return buffers
+
+    def _together(self, parts: list[_Bytes], rank: int, size: int) -> V:
+        try:
+            return self._unpack([part.data.toreadonly() for part in parts], rank, size)
+        except Exception as error:  # the program's own function
+            raise DistributionError(
+                f"custom {self.name!r}: unpack(parts, {rank}, {size}) raised "
+                f"{type(error).__name__}: {error}"
+            ) from error
+
+    def __repr__(self) -> str:
+        return f"<Custom {self.name!r}>"
+
+
+def _raw(buffer: Any) -> _Bytes:
+    """The bytes of a bytes-like object, not copied."""
+    view = memoryview(buffer)
+    if not view.nbytes:
+        return np.empty(0, np.uint8)
+    return np.frombuffer(view.cast("B"), np.uint8)

@@ -1,0 +1,225 @@
+"""Arrays of which a map says whose each cell is."""
+
+import math
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+from numpy.typing import DTypeLike, NDArray
+
+from pliant.appkit.data.entry import Description, Known
+from pliant.appkit.data.fill import fill
+from pliant.appkit.data.handle import Held
+from pliant.appkit.errors import CheckpointError, DistributionError
+from pliant.appkit.mpi.membership import Membership
+from pliant.appkit.redistribution.layout import BlockLayout
+from pliant.appkit.redistribution.packed import End, Sorted, carry_cells
+from pliant.appkit.redistribution.plan import Crossing, Share, Traffic, plan_blocks
+from pliant.appkit.redistribution.ranges import Array
+from pliant.appkit.storage.cell_reader import read_cells
+from pliant.appkit.storage.chunks import PieceReader, PieceWriter
+
+#: Of every cell its owner's rank.
+Owners = NDArray[np.int32]
+#: Gets a number of processes and returns the rank that owns each cell.
+OwnerMap = Callable[[int], Any]
+#: Gets the global numbers of the owned cells and returns their values.
+PartitionInit = Callable[[NDArray[np.int64]], Any]
+
+
+def spread_parts(name: str, parts: Any) -> OwnerMap:
+    """The owner map of cells in numbered parts, which are shared out in even blocks of numbers.
+
+    On as many processes as there are parts, part ``k`` is that of rank ``k``.
+
+    Args:
+        name: of the array, for errors.
+        parts: of every cell the number of its part, from 0.
+
+    Raises:
+        DistributionError: there is a negative number, or this is no array.
+    """
+    try:
+        numbers = np.asarray(parts)
+    except ValueError as error:  # rows of different lengths
+        raise DistributionError(f"array {name!r}: owner= is no array: {error}") from error
+    countable = numbers.size > 0 and numbers.dtype.kind in "iu"
+    if countable and numbers.min() < 0:
+        raise DistributionError(
+            f"array {name!r}: owner= gave part {numbers.min()}: parts are numbered from 0"
+        )
+
+    def owners(size: int) -> Any:
+        count = int(numbers.max()) + 1 if countable else 1
+        if count <= size:
+            return numbers
+        layout = BlockLayout(count, size)
+        return np.array([layout.owner(part) for part in range(count)])[numbers]
+
+    return owners
+
+
+class PartitionedArray(Held):
+    """A handle that stays valid through every resize; its numpy arrays do not: fetch them anew.
+
+    The first axis is that of cells; ``local`` has those of ``cells``, in that order. Every process
+    keeps the owner of every cell, 4 bytes for each.
+    """
+
+    def __init__(
+        self,
+        membership: Membership,
+        name: str,
+        shape: tuple[int, ...],
+        dtype: DTypeLike,
+        owner: OwnerMap,
+    ) -> None:
+        """Describe an array; see ``Job.partition``."""
+        if not shape or min(shape) < 0:
+            raise ValueError(f"array {name!r}: {shape} is not a shape with cells along an axis")
+        super().__init__(membership, name, shape, dtype)
+        self._owner = owner
+        self._owners: Owners | None = None
+        self._coming: tuple[Crossing, Owners, Owners] | None = None
+
+    def start_with(self, init: PartitionInit | None) -> None:
+        """Make this process's part and fill it; for the first start."""
+        self._owners = self._ask(self._membership.size)
+        self._array = self._room(self._owners, self._membership.rank)
+        if init is not None:
+            fill(self.name, self._array, init(self.cells))
+
+    @property
+    def cells(self) -> NDArray[np.int64]:
+        """Global numbers of the cells here, rising: shape ``(cells here,)``."""
+        return np.flatnonzero(self.owners == self._membership.rank)
+
+    @property
+    def owners(self) -> Owners:
+        """The rank that owns each cell now: shape ``(cells,)``, the same on all processes."""
+        self._membership.check()
+        assert self._owners is not None
+        return self._owners
+
+    def _ask(self, size: int) -> Owners:
+        what = f"array {self.name!r}: owner({size})"
+        try:
+            owners = np.asarray(self._owner(size))
+        except Exception as error:  # the program's own function
+            raise DistributionError(f"{what} raised {type(error).__name__}: {error}") from error
+        if owners.shape != self.shape[:1] or (owners.size and owners.dtype.kind not in "iu"):
+            raise DistributionError(
+                f"{what} gave shape {owners.shape} and type {owners.dtype}: it must be one rank "
+                f"for each of {self.shape[0]} cells"
+            )
+        if owners.size and not 0 <= owners.min() <= owners.max() < size:
+            wrong = owners.min() if owners.min() < 0 else owners.max()
+            raise DistributionError(f"{what} gave rank {wrong}: there are ranks 0 to {size - 1}")
+        return owners.astype(np.int32)
+
+    def _room(self, owners: Owners, rank: int) -> Array:
+        return np.zeros((int((owners == rank).sum()), *self.shape[1:]), self.dtype)
+
+    def _cell_bytes(self) -> int:
+        return math.prod(self.shape[1:]) * self.dtype.itemsize
+
+    def describe(self) -> Description:
+        """Kind, name, shape and type."""
+        return ["partition", self.name, list(self.shape), self.type_terms]
+
+    def prepare(self, crossing: Crossing, me: int, known: Known = ()) -> None:
+        """Ask for the new owners and allocate the new part."""
+        old = self._owners if self._owners is not None else self._ask(len(crossing.old))
+        new = self._ask(len(crossing.new))
+        self._coming = (crossing, old, new)
+        if me in crossing.new:
+            self._next = self._room(new, crossing.new.index(me))
+
+    def plan(self, crossing: Crossing, known: Known = ()) -> Traffic:
+        """Each cell straight to its new owner."""
+        assert self._coming is not None
+        _, old, new = self._coming
+        ranks = (len(crossing.old), len(crossing.new))
+        pairs = old.astype(np.int64) * ranks[1] + new
+        counts = np.bincount(pairs, minlength=ranks[0] * ranks[1]).reshape(ranks)
+        return Traffic(
+            tuple(
+                Share(crossing.old[source], crossing.new[target], int(counts[source, target]))
+                for source, target in np.argwhere(counts).tolist()
+            ),
+            self._cell_bytes(),
+        )
+
+    def mark(self, plan: Traffic) -> int:
+        """Of the owners: other ones may make the same traffic."""
+        assert self._coming is not None
+        _, old, new = self._coming
+        return zlib.crc32(new.tobytes(), zlib.crc32(old.tobytes()))
+
+    def estimate(self, crossing: Crossing) -> int:
+        """As if it were in even blocks."""
+        return plan_blocks(self.shape[0], crossing, self._cell_bytes()).bytes_moved
+
+    def move(self, plan: Traffic, comm: MPI.Intracomm, tag: int) -> None:
+        """Send what goes, receive what comes, copy what stays."""
+        assert self._coming is not None
+        crossing, old, new = self._coming
+        source = target = None
+        if self._array is not None:
+            mine = old == crossing.old.index(comm.rank)
+            source = _end(self._array, new[mine], crossing.new)
+        if self._next is not None:
+            mine = new == crossing.new.index(comm.rank)
+            target = _end(self._next, old[mine], crossing.old)
+        carry_cells(plan, comm, source, target, tag)
+
+    def commit(self) -> None:
+        """Use the new part and the new owners."""
+        assert self._coming is not None
+        super().commit()
+        self._owners, self._coming = self._coming[-1], None
+
+    def rollback(self) -> None:
+        """Keep the old part."""
+        super().rollback()
+        self._coming = None
+
+    def save(self, out: PieceWriter) -> None:
+        """Write the part of this process."""
+        assert self._array is not None
+        out.write(self._array)
+
+    def restore(self, source: PieceReader, rank: int, size: int) -> None:
+        """Pick the cells of this process out of what all wrote."""
+        old, new = self._ask(source.size), self._ask(size)
+        array = self._room(new, rank)
+        places = np.cumsum(new == rank) - 1  # of every cell that is to be here
+        missing = len(array) if self._cell_bytes() else 0
+        for piece in source.pieces:
+            theirs = np.flatnonzero(old == piece.rank)
+            if len(theirs) != piece.shape[0]:
+                raise CheckpointError(
+                    f"array {self.name!r}: owner({source.size}) gives rank {piece.rank} "
+                    f"{len(theirs)} cells, it had {piece.shape[0]} when it was saved"
+                )
+
+            def choice(
+                number: NDArray[np.int64], theirs: NDArray[np.int64] = theirs
+            ) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+                cells = theirs[number]
+                wanted = new[cells] == rank
+                return wanted, places[cells[wanted]]
+
+            missing -= read_cells(source, piece, array, choice)
+        if missing:
+            raise CheckpointError(f"array {self.name!r}: {missing} cells are not there")
+        self._array, self._owners = array, new
+
+
+def _end(array: Array, others: Owners, processes: tuple[int, ...]) -> End:
+    """One end, whose cells go to, or come from, the ranks ``others`` of ``processes``."""
+    by_other = Sorted(others, len(processes))
+    ranks = {process: rank for rank, process in enumerate(processes)}
+    return End(array, lambda other, *cells: by_other.positions(ranks[other], *cells))

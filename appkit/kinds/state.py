@@ -1,0 +1,119 @@
+"""Small values, equal on every process, that follow the job through every resize."""
+
+from typing import Any
+
+from pliant.appkit.errors import StateError
+from pliant.appkit.mpi.membership import Membership
+from pliant.appkit.plain_data import decode, encode
+
+#: Attributes of a state that are no values.
+_OWN = ("_membership", "_values")
+
+
+class State:
+    """Named values: ``s.name`` reads and assigns. At a resize those of rank 0 count for all.
+
+    The names are those given to ``job.state``; another one raises ``AttributeError``. The values
+    may be scalars, text, containers and numpy arrays of these, or picklable objects. One that
+    cannot be sent makes the resize fail, and the job continues at its size.
+    """
+
+    def __init__(self, membership: Membership, values: dict[str, Any]) -> None:
+        """Make a state; see ``Job.state``.
+
+        Raises:
+            ValueError: a name is one of the handle's own.
+        """
+        for name in values:
+            if name in _OWN or name in dir(State):
+                raise ValueError(f"job.state: {name!r} is a name of its own: choose another one")
+        object.__setattr__(self, "_membership", membership)
+        object.__setattr__(self, "_values", dict(values))
+
+    def __getattr__(self, name: str) -> Any:
+        # Only called where the usual search fails; copy and pickle look for names of their own.
+        values = self.__dict__.get("_values")
+        if values is None or name not in values:
+            raise AttributeError(f"job.state has no {name!r}; it has {sorted(values or ())}")
+        self._membership.check()
+        return values[name]
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in self._values:
+            raise AttributeError(f"job.state has no {name!r}: name it in job.state(...)")
+        self._membership.check()
+        self._values[name] = value
+
+    def __dir__(self) -> list[str]:
+        return sorted(self._values)
+
+    def __repr__(self) -> str:
+        return f"State({', '.join(f'{name}={value!r}' for name, value in self._values.items())})"
+
+
+class StateEntry:
+    """The library's side of a state."""
+
+    def __init__(self, state: State) -> None:
+        """Wrap a state."""
+        self._state = state
+
+    def names(self) -> list[str]:
+        """The names it was made with."""
+        return sorted(self._state.__dict__["_values"])
+
+    def values(self) -> dict[str, Any]:
+        """The present values."""
+        values: dict[str, Any] = self._state.__dict__["_values"]
+        return values
+
+    def check(self) -> None:
+        """Raise an error if a value cannot be sent to other processes.
+
+        Raises:
+            StateError: a value cannot be stored.
+        """
+        for name, value in self.values().items():
+            try:
+                encode([value])
+            except Exception as error:  # whatever pickle raises
+                kind = type(value).__qualname__
+                raise StateError(
+                    f"the value of {name!r} in job.state, a {kind}, cannot be pickled: "
+                    f"{type(error).__name__}: {error}. Keep it outside job.state, and make it "
+                    "again where it is needed"
+                ) from error
+
+    def replace(self, values: dict[str, Any]) -> None:
+        """Take over the values of rank 0."""
+        self._state.__dict__["_values"].update(values)
+
+
+def pack(states: list[StateEntry]) -> bytes:
+    """Return all states of rank 0, in order, as bytes.
+
+    Raises:
+        StateError: a value cannot be stored; the text names it.
+    """
+    names = [list(entry.values()) for entry in states]
+    values = [value for entry in states for value in entry.values().values()]
+    try:
+        return encode([names, *values])
+    except Exception:  # whatever pickle raises
+        for entry in states:
+            entry.check()
+        raise
+
+
+def unpack(data: bytes) -> list[dict[str, Any]]:
+    """Return the values of packed states, in order.
+
+    Args:
+        data: from a process of this job, or from a checkpoint whose signature was verified.
+
+    Raises:
+        Exception: whatever the values' own unpickling raises.
+    """
+    names, *values = decode(data)
+    each = iter(values)
+    return [{name: next(each) for name in own} for own in names]

@@ -1,0 +1,239 @@
+"""Waiting for joining ranks, until one of them dies.
+
+MPI does not end an operation of which a rank has died. So in a growth the old ranks wait for
+operations over the joined communicator by testing them, and look at an alarm in between. Rank 0
+knows of a death: the coordinator has a connection to each joining rank. It tells the others by a
+message over the old communicator. Each of them then gives the operation up and says so in the next
+reduction over the old communicator, in which all roll the growth back.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+from numpy.typing import NDArray
+
+from pliant.appkit.errors import AppkitError
+from pliant.appkit.mpi import blocking_wait
+from pliant.appkit.plain_data import decode, encode
+
+#: Of the message over the old communicator: above those of data (see `census.REBALANCE_TAG`).
+_TAG = 32_001
+#: Of messages between rank 0 and the others over the joined, and over the old communicator.
+TAG_OF_OBJECTS, _HERE = 32_002, 32_003
+#: Tests of an operation in a row before this process sleeps between two of them, and how long.
+_EAGER_TESTS = 1000
+_SLEEP_S = 50e-6
+
+#: How often MPICH tries to begin a send over ofi before it returns; -1: for ever.
+_ATTEMPTS, _MAX_ATTEMPTS = b"MPIR_CVAR_CH4_OFI_MAX_EAGAIN_RETRY", 1000
+#: In the text of the error with which it then returns.
+_NOT_BEGUN = "EAGAIN"
+
+#: Operations that were given up. Ranks that are still alive may write into their buffers.
+_given_up: list[MPI.Request] = []
+_current: "Alarm | None" = None
+
+
+class JoiningRankLost(AppkitError):
+    """A joining rank died while this process waited for it; internal."""
+
+
+class Alarm:
+    """Whether a joining rank has died, on all old ranks of one growth."""
+
+    def __init__(self, old: MPI.Intracomm, lost: Callable[[], str]) -> None:
+        """Begin to listen; collective over the old ranks.
+
+        Args:
+            old: their communicator.
+            lost: on rank 0, why a joining rank is lost, empty: none is.
+        """
+        self._old, self._lost = old, lost
+        self._reason = ""
+        self._said = np.zeros(1, dtype=np.int8)
+        self._heard = old.Irecv(self._said, 0, _TAG) if old.rank != 0 else None
+
+    def rings(self) -> str:
+        """Why a joining rank is lost, as far as this process knows; empty: none is."""
+        if not self._reason:
+            if self._heard is None:
+                self._reason = self._lost()
+                if self._reason:
+                    self._tell(1)
+            elif self._heard.Test() and self._said[0]:
+                self._reason = "a joining rank died"
+        return self._reason
+
+    def end(self) -> None:
+        """Stop listening; on all old ranks, once."""
+        if self._heard is not None:
+            self._heard.Wait()
+        elif not self._reason:
+            self._tell(0)
+
+    def _tell(self, word: int) -> None:
+        self._said[0] = word
+        sent = [self._old.Isend(self._said, rank, _TAG) for rank in range(1, self._old.size)]
+        MPI.Request.Waitall(sent)
+
+
+@contextmanager
+def watching(alarm: Alarm) -> Iterator[None]:
+    """Have the functions below look at an alarm while they wait."""
+    global _current  # noqa: PLW0603 - data of every kind wait, and only the main thread moves them
+    _current = alarm
+    try:
+        yield
+    finally:
+        _current = None
+        alarm.end()
+
+
+def wait(requests: Sequence[MPI.Request], statuses: list[MPI.Status] | None = None) -> None:
+    """Wait for operations over the joined communicator.
+
+    Raises:
+        JoiningRankLost: they were given up, because a joining rank has died.
+        MPI.Exception: one of them failed.
+    """
+    if _current is None:
+        MPI.Request.Waitall(requests, statuses)
+        return
+    for _ in _until_done(requests, statuses):
+        if reason := _current.rings():
+            _given_up.extend(requests)
+            raise JoiningRankLost(reason)
+
+
+def send(
+    comm: MPI.Intracomm, spec: Any, target: int, tag: int, begun: Sequence[MPI.Request] = ()
+) -> MPI.Request:
+    """Begin to send over the joined communicator.
+
+    If the target has just died, MPICH over ofi tries to connect to it for ever, within MPI_Isend.
+    So it is told to return after some attempts, for this call only: otherwise a collective
+    operation would fail when a rank is slow.
+
+    Args:
+        comm: the joined communicator.
+        spec: the buffer, as MPI_Isend takes it.
+        target: a rank of it.
+        tag: of the message.
+        begun: operations that are given up, too, if this one is.
+
+    Raises:
+        JoiningRankLost: a joining rank has died.
+        MPI.Exception: the transport failed.
+    """
+    attempts = blocking_wait.find(_ATTEMPTS) if _current is not None else None
+    if _current is None or attempts is None:
+        return comm.Isend(spec, target, tag)
+    while True:
+        before = attempts.get()
+        attempts.set(_MAX_ATTEMPTS)
+        try:
+            return comm.Isend(spec, target, tag)
+        except MPI.Exception as error:
+            if _NOT_BEGUN not in error.Get_error_string():
+                raise
+        finally:
+            attempts.set(before)
+        if reason := _current.rings():
+            _given_up.extend(begun)
+            raise JoiningRankLost(reason)
+        time.sleep(_SLEEP_S)
+
+
+def meet_at_home(home: MPI.Intracomm) -> None:
+    """Wait for all old ranks before they use their communicator; rank 0 sounds the alarm meanwhile.
+
+    Some of them may still wait for a joining rank that has died.
+    """
+    if _current is None:
+        return
+    here = np.zeros(1, dtype=np.int8)
+    if home.rank != 0:
+        home.Send(here, 0, _HERE)
+        return
+    others = range(1, home.size)
+    places = [np.zeros(1, dtype=np.int8) for _ in others]
+    requests = [home.Irecv(p, rank, _HERE) for p, rank in zip(places, others, strict=True)]
+    for _ in _until_done(requests, None):
+        _current.rings()
+
+
+def _until_done(
+    requests: Sequence[MPI.Request], statuses: list[MPI.Status] | None
+) -> Iterator[None]:
+    tests = 0
+    while not MPI.Request.Testall(requests, statuses):
+        yield
+        tests += 1
+        if tests > _EAGER_TESTS:
+            time.sleep(_SLEEP_S)
+
+
+# Collective operations over the joined communicator, as messages between rank 0 and the others.
+# Nonblocking collectives of MPICH could be given up, too. But after that, an Iallreduce over the
+# old communicator did not complete in the same process (measured with MPICH 5.0.2, ofi).
+
+
+def bcast(comm: MPI.Intracomm, value: Any) -> Any:
+    """Broadcast an object from rank 0; collective over all, with the errors of `wait`."""
+    if comm.rank != 0:
+        return decode(_receive(comm, 0))[0]
+    data = encode([value])
+    _send(comm, data, range(1, comm.size))
+    return value
+
+
+def allgather(comm: MPI.Intracomm, value: Any) -> list[Any]:
+    """Gather an object of each rank on all; collective over all, with the errors of `wait`."""
+    every: list[Any] = []
+    if comm.rank != 0:
+        _send(comm, encode([value]), [0])
+    else:
+        every = [value, *(decode(_receive(comm, rank))[0] for rank in range(1, comm.size))]
+    found: list[Any] = bcast(comm, every)
+    return found
+
+
+def least(comm: MPI.Intracomm, mine: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The least of all ranks' values, place by place; collective, with the errors of `wait`."""
+    found = mine.copy()
+    if comm.rank != 0:
+        wait([send(comm, mine, 0, TAG_OF_OBJECTS)])
+    else:
+        parts = np.empty((comm.size - 1, mine.size), dtype=np.int64)
+        wait([comm.Irecv(part, rank, TAG_OF_OBJECTS) for rank, part in enumerate(parts, start=1)])
+        found = np.minimum(found, parts.min(axis=0, initial=np.iinfo(np.int64).max))
+    if comm.rank != 0:
+        wait([comm.Irecv(found, 0, TAG_OF_OBJECTS)])
+    else:
+        _send_all(comm, [found], range(1, comm.size))
+    return found
+
+
+def _send(comm: MPI.Intracomm, data: bytes, targets: Sequence[int]) -> None:
+    length = np.array([len(data)], dtype=np.int64)
+    _send_all(comm, [length, [data, MPI.BYTE]], targets)
+
+
+def _send_all(comm: MPI.Intracomm, specs: Sequence[Any], targets: Sequence[int]) -> None:
+    sent: list[MPI.Request] = []
+    for spec in specs:
+        for target in targets:
+            sent.append(send(comm, spec, target, TAG_OF_OBJECTS, sent))
+    wait(sent)
+
+
+def _receive(comm: MPI.Intracomm, source: int) -> bytes:
+    length = np.zeros(1, dtype=np.int64)
+    wait([comm.Irecv(length, source, TAG_OF_OBJECTS)])
+    data = bytearray(int(length[0]))
+    wait([comm.Irecv([data, MPI.BYTE], source, TAG_OF_OBJECTS)])
+    return bytes(data)

@@ -1,0 +1,70 @@
+"""Communicators that a program derives from ``job.comm``, made again after every resize."""
+
+from collections.abc import Callable, Sequence
+
+from mpi4py import MPI
+
+from pliant.appkit.errors import NotJoined, RegistrationError
+from pliant.appkit.mpi.membership import Membership
+
+#: Gets the present ``job.comm`` and returns a communicator made from it; collective.
+Derive = Callable[[MPI.Intracomm], MPI.Comm]
+
+
+class DerivedComm:
+    """A handle that stays valid; ``comm`` is the present communicator."""
+
+    def __init__(
+        self, membership: Membership, make: Derive, others: "Sequence[DerivedComm]"
+    ) -> None:
+        """Describe it; see ``Job.derive``. ``others``: all that the program has registered."""
+        self._membership = membership
+        self._make = make
+        self._others = others
+        self._comm: MPI.Comm | None = None
+
+    @property
+    def name(self) -> str:
+        """Of the function that makes it, as newcomers compare it with theirs."""
+        return str(getattr(self._make, "__qualname__", type(self._make).__qualname__))
+
+    @property
+    def comm(self) -> MPI.Comm:
+        """The present one; ``COMM_NULL`` on a process that it leaves out.
+
+        Raises:
+            NotJoined: before the first safe point, except inside ``init=`` and ``once``.
+        """
+        self._membership.communicator()
+        if self._comm is None:
+            raise NotJoined("the derived communicator is made when the job has been joined")
+        return self._comm
+
+    def rebuild(self) -> None:
+        """Make it from the present communicator; collective.
+
+        Raises:
+            RegistrationError: the program's function returned what is not to be freed one day.
+        """
+        raw = self._membership.raw
+        assert raw is not None
+        made = self._make(raw)
+        if not isinstance(made, MPI.Comm):
+            raise RegistrationError(
+                f"job.derive: the function returned {made!r}: it must return a communicator, as "
+                "lambda comm: comm.Dup() does"
+            )
+        foreign = [raw, MPI.COMM_WORLD, MPI.COMM_SELF, *(other._comm for other in self._others)]
+        if made != MPI.COMM_NULL and made in foreign:
+            raise RegistrationError(
+                "job.derive: the function returned a communicator that it did not make, which "
+                "would be freed at the next resize: return one of its own, as lambda comm: "
+                "comm.Dup() does"
+            )
+        self._comm = made
+
+    def free(self) -> None:
+        """Free the old one; collective over its processes."""
+        comm, self._comm = self._comm, None
+        if comm is not None and comm != MPI.COMM_NULL:
+            comm.Free()

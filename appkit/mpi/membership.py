@@ -1,0 +1,97 @@
+"""Where this process stands in the job, and the gate before everything that needs to be in it."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import Enum, auto
+
+from mpi4py import MPI
+
+from pliant.appkit.errors import JobLeave, NotJoined, StaleHandle
+from pliant.appkit.mpi.disconnect import JobComm
+
+
+class Phase(Enum):
+    """The life of a process in a job."""
+
+    #: A newcomer whose data have not arrived.
+    JOINING = auto()
+    MEMBER = auto()
+    #: Left in a shrinkage.
+    LEFT = auto()
+    #: ``main`` has ended.
+    ENDED = auto()
+
+
+class Membership:
+    """The communicator, the epoch and the processors of the job as this process knows them."""
+
+    def __init__(
+        self, comm: MPI.Intracomm | None, epoch: int = 0, processors: tuple[int, ...] = ()
+    ) -> None:
+        #: None: a newcomer, not yet joined.
+        self.raw: MPI.Intracomm | None = None if comm is None else JobComm(comm)
+        #: Version and rank-ordered global processors, always replaced together.
+        self.allocation: tuple[int, tuple[int, ...]] = (epoch, processors)
+        self.phase = Phase.JOINING if comm is None else Phase.MEMBER
+        self.rank = -1 if comm is None else comm.rank
+        self.size = 0 if comm is None else comm.size
+        #: The first safe point was reached.
+        self.opened = False
+        self._lent = 0
+
+    def check(self) -> None:
+        """Pass where the job's data may be touched.
+
+        Raises:
+            NotJoined: the data have not arrived.
+            JobLeave: this process has left the job.
+            StaleHandle: ``main`` has ended.
+        """
+        if self.phase is not Phase.MEMBER:
+            self._refuse()
+
+    def communicator(self) -> MPI.Intracomm:
+        """The present communicator.
+
+        Raises:
+            NotJoined: before the first safe point, except where it is lent.
+            JobLeave: this process has left the job.
+            StaleHandle: ``main`` has ended.
+        """
+        self.check()
+        if not self.opened and not self._lent:
+            raise NotJoined(
+                "job.comm is for the loop: before the first safe point use it only inside init= "
+                "and job.once(fn), because a newcomer has no communicator there"
+            )
+        assert self.raw is not None
+        return self.raw
+
+    @contextmanager
+    def lend(self) -> Iterator[None]:
+        """Allow the communicator inside ``init=`` and ``once``."""
+        self._lent += 1
+        try:
+            yield
+        finally:
+            self._lent -= 1
+
+    def become(self, comm: MPI.Intracomm, epoch: int, processors: tuple[int, ...]) -> None:
+        """Be a member of a new communicator."""
+        self.raw, self.rank, self.size = JobComm(comm), comm.rank, comm.size
+        self.allocation = (epoch, processors)
+        self.phase = Phase.MEMBER
+
+    def leave(self, phase: Phase) -> None:
+        """Be no member any more."""
+        self.phase, self.raw = phase, None
+
+    def _refuse(self) -> None:
+        if self.phase is Phase.LEFT:
+            raise JobLeave
+        if self.phase is Phase.ENDED:
+            raise StaleHandle("main() has ended: what belongs to the job is gone")
+        raise NotJoined(
+            "the data of the job arrive at the first safe point; "
+            "guard what newcomers must not do with `if not job.joining`"
+        )

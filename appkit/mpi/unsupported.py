@@ -1,0 +1,154 @@
+"""MPI operations that cannot work in a job that grows: they raise an error, or do what is right.
+
+MPICH 5.0 knows where a process runs only for the processes of its own world. A job that has grown
+consists of several worlds. `Win.Allocate_shared` then takes processes of other worlds for
+neighbors: some ranks return an error, and the others wait for them for ever. `Comm.Split_type`
+puts ranks of different nodes into one communicator. A communicator made from a group alone
+(`Create_from_group`) is connected over one world only: MPICH stops the process with an internal
+error. These are replaced, in the classes of mpi4py, by functions that first look who would take
+part.
+"""
+
+import ctypes
+import gc
+from collections.abc import Callable
+from typing import Any
+
+from mpi4py import MPI
+
+from pliant.appkit.errors import UnsupportedOperation
+from pliant.appkit.mpi.any_source import has_no_shared_memory, replacements, transport_is_ucx
+
+
+def refuse_unsupported() -> None:
+    """Have mpi4py refuse, in this process, what a job that grows cannot do. Again is harmless."""
+    _replace(MPI.Comm, "Split_type", _split_type, is_static=False)
+    _replace(MPI.Intracomm, "Create_dist_graph", _create_dist_graph, is_static=False)
+    _replace(MPI.Win, "Allocate_shared", _allocate_shared)
+    _replace(MPI.Intracomm, "Create_from_group", _create_from_group)
+    _replace(MPI.Intercomm, "Create_from_groups", _create_from_groups)
+    for name, replacement in replacements().items():
+        _replace(MPI.Comm, name, replacement, is_static=False)
+
+
+def _of_one_world(group: MPI.Group) -> bool:
+    """Whether all processes of a group were started together.
+
+    All processes of the group get the same answer, without communication: each compares with its
+    own world, and if there are two worlds, each process misses those of the other one.
+    """
+    world = MPI.COMM_WORLD.Get_group()
+    try:
+        ranks = group.Translate_ranks(list(range(group.Get_size())), world)
+    finally:
+        world.Free()
+    return MPI.UNDEFINED not in list(ranks)
+
+
+def _may_share_memory(comm: MPI.Comm) -> bool:
+    """Whether MPICH may be asked which ranks of a communicator share memory; alike on all ranks."""
+    if has_no_shared_memory():
+        return False
+    group = comm.Get_group()
+    try:
+        return _of_one_world(group)
+    finally:
+        group.Free()
+
+
+def _split_type(
+    original: Callable[..., MPI.Comm],
+    comm: MPI.Intracomm,
+    split_type: int,
+    key: int = 0,
+    info: MPI.Info = MPI.INFO_NULL,
+) -> MPI.Comm:
+    # Other kinds, and a rank that takes part with UNDEFINED, are MPICH's.
+    alone = comm.Is_intra() and not _may_share_memory(comm)
+    if not alone or split_type not in (MPI.COMM_TYPE_SHARED, MPI.UNDEFINED):
+        return original(comm, split_type, key, info)
+    is_in = split_type == MPI.COMM_TYPE_SHARED
+    return comm.Split(comm.rank if is_in else MPI.UNDEFINED, key)
+
+
+def _create_dist_graph(
+    original: Callable[..., MPI.Distgraphcomm], comm: MPI.Intracomm, *more: Any, **named: Any
+) -> MPI.Distgraphcomm:
+    # Measured with MPICH 5.0.2: over ucx without MPICH's own shared memory, it never returns.
+    if transport_is_ucx() and comm.Get_size() > 1:
+        raise UnsupportedOperation(
+            "comm.Create_dist_graph hangs with the transport ucx; "
+            "use comm.Create_dist_graph_adjacent, or the transport ofi"
+        )
+    return original(comm, *more, **named)
+
+
+def _allocate_shared(
+    original: Callable[..., MPI.Win],
+    size: int,
+    disp_unit: int = 1,
+    info: MPI.Info = MPI.INFO_NULL,
+    comm: MPI.Intracomm = MPI.COMM_SELF,
+) -> MPI.Win:
+    if comm.Get_size() > 1 and not _may_share_memory(comm):
+        raise UnsupportedOperation(
+            "MPI.Win.Allocate_shared: the ranks of a job that can grow do not share memory; "
+            "use MPI.Win.Allocate, or a communicator of comm.Split_type(MPI.COMM_TYPE_SHARED)"
+        )
+    return original(size, disp_unit, info, comm)
+
+
+def _check_groups(name: str, *groups: MPI.Group) -> None:
+    both = MPI.Group.Union(groups[0], groups[-1])
+    try:
+        if not _of_one_world(both):
+            raise UnsupportedOperation(
+                f"{name}: the group has ranks that joined the job in a resize; "
+                "use job.comm.Create_group, or job.comm.Split"
+            )
+    finally:
+        both.Free()
+
+
+def _create_from_group(
+    original: Callable[..., MPI.Intracomm], group: MPI.Group, *more: Any, **named: Any
+) -> MPI.Intracomm:
+    _check_groups("MPI.Intracomm.Create_from_group", group)
+    return original(group, *more, **named)
+
+
+def _create_from_groups(
+    original: Callable[..., MPI.Intercomm],
+    local_group: MPI.Group,
+    local_leader: int,
+    remote_group: MPI.Group,
+    *more: Any,
+    **named: Any,
+) -> MPI.Intercomm:
+    _check_groups("MPI.Intercomm.Create_from_groups", local_group, remote_group)
+    return original(local_group, local_leader, remote_group, *more, **named)
+
+
+def _replace(
+    owner: type, name: str, replacement: Callable[..., Any], *, is_static: bool = True
+) -> None:
+    """Put a function in the place of a method, or of a class method (``is_static``).
+
+    The classes of mpi4py are extension types: they do not let attributes be assigned, but their
+    dictionary is an ordinary one. A subclass with the same name would not be the class of the
+    windows and communicators that other libraries return.
+    """
+    original = getattr(owner, name)
+    if getattr(original, "refuses_unsupported", False):
+        return
+    space = next(iter(gc.get_referents(owner.__dict__)), None)
+    if not isinstance(space, dict) or name not in space:
+        return
+
+    def call(*positional: Any, **named: Any) -> Any:
+        return replacement(original, *positional, **named)
+
+    call.__name__, call.__doc__ = name, original.__doc__
+    call.refuses_unsupported = True  # type: ignore[attr-defined]
+    space[name] = staticmethod(call) if is_static else call
+    ctypes.pythonapi.PyType_Modified(ctypes.py_object(owner))

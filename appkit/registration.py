@@ -1,0 +1,191 @@
+"""How things are registered, and those that are not arrays of cells."""
+
+import operator
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from pliant.appkit.data.constant import Constant
+from pliant.appkit.data.entry import Entry
+from pliant.appkit.data.handle import Handle
+from pliant.appkit.errors import LateRegistration
+from pliant.appkit.kinds.custom import Custom, Pack, Unpack
+from pliant.appkit.kinds.job_data import Belongings
+from pliant.appkit.kinds.rng import RandomStreams
+from pliant.appkit.kinds.root_only import RootArray
+from pliant.appkit.kinds.state import State, StateEntry
+from pliant.appkit.loops import Loops
+from pliant.appkit.mpi.membership import Phase
+
+EntryT = TypeVar("EntryT", bound=Entry)
+V = TypeVar("V")
+
+
+class Registrar:
+    """Registers entries: before the first loop, alike on every process."""
+
+    def __init__(self, belongings: Belongings, loops: Loops) -> None:
+        """Register with these belongings."""
+        self._all = belongings
+        self._member = belongings.membership
+        self._loops = loops
+
+    @property
+    def joining(self) -> bool:
+        """Whether this process is a newcomer whose data have not arrived.
+
+        True from the top of ``main`` to its first safe point, also where the job goes on from a
+        checkpoint: ``if not job.joining:`` guards what such a process must not do.
+
+        Raises:
+            JobLeave: this process has left the job.
+        """
+        if self._member.phase is Phase.LEFT:
+            self._member.check()
+        return self._member.phase is Phase.JOINING
+
+    def state(self, /, **values: Any) -> State:
+        """Register small values, equal on all processes; at a resize those of rank 0 count.
+
+        Args:
+            values: the first value of each name; names cannot be added later. Scalars, text,
+                containers and numpy arrays are sent as they are, other objects as pickles.
+
+        Returns:
+            A handle: ``s.name`` reads and assigns.
+
+        Raises:
+            LateRegistration: inside a loop.
+            StateError: a value cannot be sent to other processes.
+            ValueError: a name is one of the handle's own, such as ``__class__``.
+        """
+        self._check_early("state")
+        state = State(self._member, values)
+        entry = StateEntry(state)
+        entry.check()
+        self._all.states.append(entry)
+        return state
+
+    def root_only(
+        self,
+        name: str,
+        shape: int | tuple[int, ...],
+        *,
+        dtype: DTypeLike = np.float64,
+        init: Callable[[], Any] | None = None,
+    ) -> RootArray:
+        """Register an array that lives on rank 0 alone; it moves when that process leaves.
+
+        Args:
+            name: unique in the job.
+            shape: of the array.
+            dtype: of a cell.
+            init: returns it; called on rank 0 only. Without it: zeros.
+
+        Raises:
+            DuplicateName: the name is taken.
+            LateRegistration: inside a loop.
+            DistributionError: what ``init`` returned does not fit.
+            ValueError: shape or dtype make no sense.
+        """
+        array = RootArray(self._member, name, as_shape(shape), dtype)
+        return self._register(array, lambda: array.start_with(init))
+
+    def rng(self, name: str, seed: int) -> RandomStreams:
+        """Register a random generator for each process, all of one seed.
+
+        Those who stay go on with their stream; a newcomer begins one that nobody had. The same
+        seed and the same sizes give the same numbers.
+
+        Args:
+            name: unique in the job.
+            seed: 0 or more, the same on all processes.
+
+        Raises:
+            DuplicateName: the name is taken.
+            LateRegistration: inside a loop.
+            ValueError: the seed is negative, or no whole number.
+        """
+        (seed,) = as_counts(f"rng {name!r}", seed=seed)
+        streams = RandomStreams(self._member, name, seed)
+        return self._register(streams, streams.start_with)
+
+    def custom(
+        self,
+        name: str,
+        *,
+        init: Callable[[int, int], V],
+        pack: Pack[V],
+        unpack: Unpack[V],
+    ) -> Custom[V]:
+        """Register a value on each process that only the program can take apart.
+
+        Args:
+            name: unique in the job.
+            init: gets rank and number of processes, returns this process's first value.
+            pack: gets the value and a number of processes, returns for each rank, in order, a
+                bytes-like object: what it is to have of this value.
+            unpack: gets what all have packed for this process, by their ranks before, this
+                process's rank and the number of processes; returns the new value.
+
+        Raises:
+            DuplicateName: the name is taken.
+            LateRegistration: inside a loop.
+        """
+        value = Custom(self._member, name, pack, unpack)
+        return self._register(value, lambda: value.start_with(init))
+
+    def _register(
+        self, entry: EntryT, start: Callable[[], object], *, constant: bool = False
+    ) -> EntryT:
+        self._check_early(entry.name)
+        if constant:
+            assert isinstance(entry, Handle)
+            kept = Constant(entry, self._all.early)
+            self._all.registry.add(kept)
+            self._all.constants.append(kept)
+        else:
+            self._all.registry.add(entry)
+        if not self.joining:
+            with self._member.lend():
+                start()
+        return entry
+
+    def _is_constant(self, handle: Handle) -> bool:
+        return any(constant.handle is handle for constant in self._all.constants)
+
+    def _check_early(self, what: str) -> None:
+        if self._member.phase is not Phase.JOINING:
+            self._member.check()
+        if self._loops.active:
+            raise LateRegistration(f"{what!r} is registered inside a loop: newcomers would miss it")
+
+
+def as_shape(shape: int | tuple[int, ...], what: str = "shape") -> tuple[int, ...]:
+    """A number stands for one axis; ``what`` names it in errors.
+
+    Raises:
+        ValueError: there is something else than whole numbers.
+    """
+    try:
+        lengths = (shape,) if isinstance(shape, int | np.integer) else tuple(shape)
+        return tuple(operator.index(length) for length in lengths)
+    except TypeError:
+        raise ValueError(f"{what} {shape!r}: write whole numbers, as 1000 or (1000, 3)") from None
+
+
+def as_counts(what: str, **values: Any) -> list[int]:
+    """Whole numbers of any type, each by the name that errors call it.
+
+    Raises:
+        ValueError: one is none.
+    """
+    counts = []
+    for name, value in values.items():
+        try:
+            counts.append(operator.index(value))
+        except TypeError:
+            raise ValueError(f"{what}: {name}={value!r} is no whole number") from None
+    return counts

@@ -1,0 +1,363 @@
+"""Carrying a resize out: join, check, move, commit, or everything as it was.
+
+Until all processes have said "all moved" the old communicator and the old arrays are kept. Each
+reduction at a growth runs over the merged communicator and then over the old one, so that the old
+processes decide alike also when a newcomer dies between them.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any
+
+from mpi4py import MPI
+
+from pliant.appkit.coordinator.messages import Decision
+from pliant.appkit.data.entry import Description
+from pliant.appkit.data.metadata import in_words, survey
+from pliant.appkit.errors import AppkitError, JobLeave, RegistrationMismatch, ResizeFailed
+from pliant.appkit.kinds.job_data import Belongings
+from pliant.appkit.kinds.state import pack, unpack
+from pliant.appkit.mpi import death_watch
+from pliant.appkit.mpi.connect import meet
+from pliant.appkit.mpi.disconnect import part
+from pliant.appkit.mpi.membership import Phase
+from pliant.appkit.performance.timing import Report
+from pliant.appkit.process import end_now
+from pliant.appkit.redistribution.messages import NOT_ALIKE
+from pliant.appkit.redistribution.plan import Crossing, Volume
+from pliant.appkit.resize.agreement import agree, compare
+from pliant.faults import failpoint
+
+#: Marks are reduced with their negatives, so that no bit may be lost.
+_MARK = (1 << 62) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What rank 0 tells all others before data move."""
+
+    resize: int
+    epoch: int
+    processors: tuple[int, ...]
+    before: int
+    description: list[Description]
+    states: bytes
+    #: What a newcomer has to know about the loop; opaque here.
+    position: Any
+    #: Exchanges of local facts before the plans can be made.
+    rounds: int
+    #: The new parts of constants are there on all processes.
+    ahead: bool
+
+
+def write_header(header: Header | str | None) -> dict[str, Any] | str | None:
+    """Return a header as plain data; a text, or nothing, stays as it is."""
+    if not isinstance(header, Header):
+        return header
+    return {each.name: getattr(header, each.name) for each in fields(header)}
+
+
+def read_header(told: dict[str, Any] | str | None) -> Header | str:
+    """Return the header that `write_header` made plain; unknown keys are ignored.
+
+    Returns:
+        A text if there is none.
+    """
+    if not isinstance(told, dict):
+        return told or "rank 0 told nothing"
+    known = {each.name for each in fields(Header)}
+    try:
+        return Header(**{name: value for name, value in told.items() if name in known})
+    except TypeError as error:
+        return f"the running application is of another version of Pliant: {error}"
+
+
+class Executor:
+    """Grows and shrinks the job of this process."""
+
+    def __init__(self, belongings: Belongings, confess: Callable[[BaseException], None]) -> None:
+        """Work on these belongings; ``confess`` is told for what error this process ends."""
+        self._all, self._confess = belongings, confess
+        self._member = belongings.membership
+        #: The new parts of constants are there on all processes; on rank 0.
+        self.ahead = False
+        self._port = ""  # where newcomers are expected, on rank 0
+        self._values: list[dict[str, Any]] = []  # of the states, to be taken over by the commit
+        self._plans: list[Volume] = []  # for each entry, how it moves in this resize
+
+    def invite(self, announce: Callable[[str], None]) -> None:
+        """Open the port that `grow` accepts at and announce it; on rank 0 only, before `grow`.
+
+        Newcomers connect while the job still agrees to grow: that shortens the pause.
+
+        Raises:
+            ResizeFailed: there is no port, or a newcomer is gone.
+        """
+        try:
+            self._port = MPI.Open_port()
+            announce(self._port)
+        except (OSError, MPI.Exception) as fault:
+            self._close_port()
+            raise ResizeFailed("join", str(fault)) from fault
+
+    def grow(
+        self, decision: Decision, position: Any, report: Report, lost: Callable[[], str]
+    ) -> None:
+        """Let newcomers join; collective over the job.
+
+        Args:
+            decision: the same on all.
+            position: of the loop, for newcomers.
+            report: is filled.
+            lost: on rank 0, why a joining rank is lost, empty: none is.
+
+        Raises:
+            ResizeFailed: everything is as it was.
+        """
+        old = self._communicator()
+        processors = (*self._member.allocation[1], *decision.joining)
+        failpoint("appkit.grow.accept")
+        with death_watch.watching(death_watch.Alarm(old, lost)):
+            merged = self._accept(old)
+            failpoint("appkit.grow.joined")
+            report.lap("join")
+            crossing = Crossing.growth(old.size, merged.size)
+            try:
+                header = self._header(decision, processors, position)
+                self._transfer(merged, old, crossing, header, report)
+            except ResizeFailed:
+                merged.Free()  # not Disconnect, which would wait for newcomers that have ended
+                raise
+        self._commit(merged, decision.epoch, processors)
+        part(old, self._confess)
+        self._rebuild()
+        report.lap("commit")
+
+    def shrink(self, decision: Decision, report: Report) -> None:
+        """Let processes leave; collective over the job.
+
+        Raises:
+            ResizeFailed: everything is as it was.
+            JobLeave: on those that leave.
+        """
+        old = self._communicator()
+        crossing = Crossing.shrinkage(old.size, decision.leaving)
+        processors = tuple(self._member.allocation[1][rank] for rank in crossing.new)
+        self._transfer(old, old, crossing, self._header(decision, processors, None), report)
+        stays = old.rank in crossing.new
+        failpoint("appkit.shrink.split")
+        comm = old.Split(0 if stays else MPI.UNDEFINED, old.rank)
+        if not stays:
+            self.leave()
+            failpoint("appkit.leave")
+            raise JobLeave
+        assert isinstance(comm, MPI.Intracomm)
+        self._commit(comm, decision.epoch, processors)
+        part(old, self._confess)
+        self._rebuild()
+        report.lap("commit")
+
+    def join(self, port: str, complain: Callable[[str], None]) -> Header:
+        """Join a running application; collective over the newcomers. Ends the process on failure.
+
+        Returns:
+            What rank 0 told.
+        """
+        try:
+            failpoint("appkit.newcomer.connect")
+            merged = self._connect(port)
+            failpoint("appkit.newcomer.joined")
+            header = read_header(death_watch.bcast(merged, None))
+            before = header.before if isinstance(header, Header) else 1
+            crossing = Crossing.growth(before, merged.size)
+            self._transfer(merged, None, crossing, header, Report(), complain)
+        except (MPI.Exception, ResizeFailed, EOFError) as error:
+            end_now(1, str(error))
+            raise
+        assert isinstance(header, Header)
+        self._commit(merged, header.epoch, header.processors)
+        self._rebuild()
+        return header
+
+    def leave(self) -> None:
+        """Be no member any more; collective over the communicator that this process leaves."""
+        old = self._communicator()
+        self._free_derived()
+        part(old, self._confess)
+        self._member.leave(Phase.LEFT)
+
+    def _communicator(self) -> MPI.Intracomm:
+        assert self._member.raw is not None
+        return self._member.raw
+
+    def _accept(self, old: MPI.Intracomm) -> MPI.Intracomm:
+        error, merged = "", MPI.COMM_NULL
+        try:
+            merged = meet(lambda info: old.Accept(self._port, info, 0), high=False)
+        except (MPI.Exception, death_watch.JoiningRankLost) as fault:
+            # Its port stays open. The next one would get its tag, and what the newcomers then send
+            # would go to the receive of this Accept, which ucx leaves behind: it would fail, too.
+            error, self._port = f"newcomers did not connect: {fault}", ""
+        self._close_port()
+        agree("join", error, old, old)
+        assert isinstance(merged, MPI.Intracomm)
+        return merged
+
+    def _close_port(self) -> None:
+        if self._port:
+            MPI.Close_port(self._port)
+            self._port = ""
+
+    def _connect(self, port: str) -> MPI.Intracomm:
+        return meet(lambda info: MPI.COMM_WORLD.Connect(port, info, 0), high=True)
+
+    def _header(
+        self, decision: Decision, processors: tuple[int, ...], position: Any
+    ) -> Header | str | None:
+        """What rank 0 sends; a text if it cannot be made."""
+        if self._member.rank != 0:
+            return None
+        try:
+            states = pack(self._all.states)
+        except Exception as error:  # whatever pickle raises
+            return str(error)
+        return Header(
+            decision.resize,
+            decision.epoch,
+            processors,
+            self._member.size,
+            self._all.agreed(),
+            states,
+            position,
+            self._all.registry.rounds,
+            self.ahead,
+        )
+
+    def _transfer(
+        self,
+        comm: MPI.Intracomm,
+        home: MPI.Intracomm | None,
+        crossing: Crossing,
+        header: Header | str | None,
+        report: Report,
+        complain: Callable[[str], None] | None = None,
+    ) -> None:
+        """Check, allocate, move, agree; leaves the new parts uncommitted beside the old ones.
+
+        Raises:
+            ResizeFailed: the new parts are dropped.
+        """
+        joins = self._member.raw is None
+        try:
+            error = ""
+            if not joins:
+                header, error = self._told(comm, header)
+            error = header if isinstance(header, str) else error
+            if isinstance(header, Header):
+                error = self._prepare(header, crossing, comm)
+            if error and complain is not None:
+                complain(error)
+            self._check(header, error, comm, home)
+            report.lap("check")
+            failpoint("appkit.move.prepared")
+            error = self._move(comm, report)
+            if error and complain is not None:
+                complain(error)
+            report.lap("move")
+            failpoint("appkit.move.moved")
+            agree("move", error, comm, home)
+        except ResizeFailed:
+            self._forget()
+            raise
+
+    def _told(
+        self, comm: MPI.Intracomm, header: Header | str | None
+    ) -> tuple[Header | str | None, str]:
+        """What rank 0 tells all, and why it cannot be heard."""
+        try:
+            return read_header(death_watch.bcast(comm, write_header(header))), ""
+        except death_watch.JoiningRankLost as fault:
+            return None, str(fault)
+
+    def _check(
+        self,
+        header: Header | str | None,
+        error: str,
+        comm: MPI.Intracomm,
+        home: MPI.Intracomm | None,
+    ) -> None:
+        """Go on if all are well and have made the same plans.
+
+        Raises:
+            ResizeFailed: nothing can be moved.
+        """
+        entries = list(self._all.registry)
+        description = header.description if isinstance(header, Header) else []
+        if header is None:  # this process has given up before the header came
+            description = self._all.agreed()
+        marks = [0] * len(description)
+        if not error:
+            plans = zip(entries, self._plans, strict=True)
+            marks[: len(entries)] = [entry.mark(plan) & _MARK for entry, plan in plans]
+        differing = [entries[place].name for place in agree("check", error, comm, home, marks)]
+        if differing:
+            raise ResizeFailed("check", f"{', '.join(differing)}: {NOT_ALIKE}")
+
+    def _forget(self) -> None:
+        for entry in self._all.registry:
+            entry.rollback()
+
+    def _prepare(self, header: Header, crossing: Crossing, comm: MPI.Intracomm) -> str:
+        self._values, self._plans, registry, error = [], [], self._all.registry, ""
+        for constant in self._all.constants:
+            constant.ahead = header.ahead
+        try:
+            if self._member.raw is None:
+                compare(self._all.agreed(), header.description)
+        except RegistrationMismatch as mismatch:
+            error = f"RegistrationMismatch: {mismatch}"
+        known, error = survey(list(registry), crossing, comm, header.rounds, error)
+        if error:
+            return error
+        try:
+            for entry, told in zip(registry, known, strict=True):
+                entry.prepare(crossing, comm.rank, told)
+            pairs = zip(registry, known, strict=True)
+            self._plans = [entry.plan(crossing, told) for entry, told in pairs]
+        except (AppkitError, MemoryError) as fault:
+            return in_words(fault)
+        try:
+            if comm.rank != 0:
+                self._values = unpack(header.states)
+        except Exception as fault:  # whatever the values' own code raises
+            return f"a value of job.state cannot be unpickled: {type(fault).__name__}: {fault}"
+        return ""
+
+    def _move(self, comm: MPI.Intracomm, report: Report) -> str:
+        try:
+            together = zip(self._all.registry, self._plans, strict=True)
+            for tag, (entry, plan) in enumerate(together):
+                report.bytes_moved += plan.bytes_moved
+                failpoint("appkit.move.array")
+                entry.move(plan, comm, tag)
+        except (MPI.Exception, AppkitError, MemoryError) as error:
+            return str(error)
+        return ""
+
+    def _commit(self, comm: MPI.Intracomm, epoch: int, processors: tuple[int, ...]) -> None:
+        failpoint("appkit.commit")
+        comm.Set_errhandler(MPI.ERRORS_RETURN)
+        for entry in self._all.registry:
+            entry.commit()
+        for state, values in zip(self._all.states, self._values, strict=False):
+            state.replace(values)
+        self._free_derived()
+        self._member.become(comm, epoch, processors)
+
+    def _free_derived(self) -> None:
+        for derived in self._all.derived:
+            derived.free()
+
+    def _rebuild(self) -> None:
+        for derived in self._all.derived:
+            derived.rebuild()

@@ -1,0 +1,167 @@
+"""The newcomer's side of a growth: sleep until GO, meet the coordinator, wait for the port.
+
+No step uses MPI or the processor: it sleeps in ``poll``. Where the shim or the coordinator is gone
+the newcomer is not needed, and ends at once.
+"""
+
+import base64
+import contextlib
+import select
+import socket
+from collections.abc import Callable
+from typing import Any
+
+from pliant.appkit.environment import Environment
+from pliant.appkit.joining.proof import JoiningSide
+from pliant.appkit.joining.protocol import MAX_UNPROVEN_BYTES, NUMBERS, join_mismatch
+from pliant.appkit.json_lines import Lines
+from pliant.appkit.process import end_now
+from pliant.faults import failpoint, message
+from pliant.protos.handshake import UnprovenServerError
+
+_CONNECT_TIMEOUT_S = 20.0
+
+
+class Newcomer:
+    """The connections of a process that is to join a running application."""
+
+    def __init__(self, environment: Environment, control: Lines, rank: int) -> None:
+        """Describe the newcomer; ``rank`` is that in its own world."""
+        self._environment = environment
+        self._control = control
+        self._rank = rank
+        self._coordinator: Lines | None = None
+        self._results: list[bytes] = []
+        self._before = 0
+        self._asked = 0
+
+    def once(self) -> bytes:
+        """The next result of ``job.once``, pickled by the application."""
+        self._meet()
+        self._asked += 1
+        if self._asked > len(self._results):
+            end_now(1, "job.once: the running application has not come to this call")
+        return self._results[self._asked - 1]
+
+    def place(self) -> tuple[int, int]:
+        """How many processes the job will have, and which rank this one."""
+        self._meet()
+        return self._before + len(self._environment.processors), self._before + self._rank
+
+    def arrive(self, loop: int, fetch: Callable[[dict[str, Any]], bool]) -> str | None:
+        """Wait at a loop: the MPI port to connect to, or None if the loop is over.
+
+        Args:
+            loop: its number.
+            fetch: gets what is told of constant data, fetches them and returns whether it has them.
+        """
+        coordinator = self._meet()
+        self._tell(coordinator, loop=loop)
+        failpoint("appkit.newcomer.arrived")
+        message = self._hear(coordinator)
+        if "constant" in message:
+            self._tell(coordinator, fetched=fetch(message["constant"]))
+            message = self._hear(coordinator)
+        return None if message.get("skip") else str(message["port"])
+
+    def complain(self, reason: str) -> None:
+        """Tell the coordinator why this resize cannot be."""
+        if self._coordinator is not None:
+            self._tell(self._coordinator, error=reason)
+
+    def close(self) -> None:
+        """The newcomer has joined: close the connection to the coordinator."""
+        if self._coordinator is not None:
+            with contextlib.suppress(OSError):
+                self._coordinator.send(joined=True)
+            self._coordinator.close()
+
+    def _meet(self) -> Lines:
+        if self._coordinator is None:
+            for _ in message("appkit.newcomer.ready"):
+                self._tell(self._control, op="ready")
+            order = self._await_go()
+            failpoint("appkit.newcomer.go")
+            self._coordinator = self._connect(str(order["address"]))
+            self._prove(self._coordinator, order)
+            welcome = self._hear(self._coordinator)
+            self._check(welcome)
+            self._before = int(welcome["size"])
+            self._results = [base64.b64decode(text) for text in welcome["once"]]
+        return self._coordinator
+
+    def _prove(self, coordinator: Lines, order: dict[str, Any]) -> None:
+        """Have both sides prove that they know the secret of the resize; end this process if not.
+
+        The secret is not sent, and nothing that comes before the proof is used.
+        """
+        side = JoiningSide(order["secret"], order["resize"], self._rank)
+        for _ in message("appkit.newcomer.hello"):
+            opening = {"resize": order["resize"], "rank": self._rank, **side.opening}
+            self._tell(coordinator, **NUMBERS, **opening)
+        challenge = self._hear(coordinator)
+        try:
+            answer = side.answer(challenge)
+        except UnprovenServerError:
+            end_now(
+                1,
+                f"what answers at {order['address']} does not prove that it is the running "
+                "application: the secret of the resize was not sent to it",
+            )
+            raise
+        self._tell(coordinator, **answer)
+        coordinator.seal, coordinator.limit = side.seal(), None
+
+    def _check(self, welcome: dict[str, Any]) -> None:
+        """End this process unless both sides understand each other."""
+        if "refused" in welcome:
+            end_now(1, str(welcome["refused"]))
+        numbers = (welcome.get(name) for name in ("protocol", "oldest_reader"))
+        if reason := join_mismatch("the running application", *numbers):
+            self.complain(reason)
+            end_now(1, reason)
+
+    def _await_go(self) -> dict[str, Any]:
+        while True:
+            order = self._control.take()
+            if order is None:
+                if not self._control.read():
+                    end_now(1)
+            elif order.get("op") == "join" and order.get("resize") == self._environment.resize:
+                return order
+
+    def _connect(self, address: str) -> Lines:
+        host, _, port = address.rpartition(":")
+        try:
+            sock = socket.create_connection((host.strip("[]"), int(port)), _CONNECT_TIMEOUT_S)
+        except OSError as error:
+            end_now(1, f"cannot reach the application at {address}: {error}")
+            raise
+        sock.settimeout(None)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return Lines(sock, MAX_UNPROVEN_BYTES)
+
+    def _tell(self, lines: Lines, **message: Any) -> None:
+        try:
+            lines.send(**message)
+        except OSError:
+            end_now(0)
+
+    def _hear(self, coordinator: Lines) -> dict[str, Any]:
+        """The coordinator's next message; ends the process when it or the shim is gone."""
+        poll = select.poll()
+        poll.register(coordinator.fileno(), select.POLLIN)
+        poll.register(self._control.fileno(), select.POLLIN)
+        while True:
+            try:
+                message = coordinator.take()
+            except ValueError as error:
+                end_now(1, f"what answered is not what the running application sends: {error}")
+                raise
+            if message is not None:
+                return message
+            for descriptor, _ in poll.poll():
+                if descriptor == coordinator.fileno() and not coordinator.read():
+                    end_now(0)
+                if descriptor == self._control.fileno() and not self._control.read():
+                    end_now(1)

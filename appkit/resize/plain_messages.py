@@ -1,0 +1,112 @@
+"""What processes of one job tell each other, as plain data: no class is pickled.
+
+A rank that joins may be of another version of Pliant than the ranks that run, after a node was
+upgraded for example. Each value of a class below becomes a dict with the name of the class. A
+reader ignores fields that it does not know and uses defaults for those that are missing; what it
+must know is guarded by the protocol number of the join handshake (`join_mismatch`).
+"""
+
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from typing import Any
+
+from pliant.appkit.coordinator.checkpoint_messages import SaveOrder
+from pliant.appkit.coordinator.messages import Asked, Decision, RequestState
+from pliant.appkit.loops import Position
+from pliant.appkit.performance.cost_model import Move
+from pliant.appkit.performance.monitor import Known
+from pliant.appkit.performance.timing import Samples
+from pliant.appkit.plain_data import decode, encode
+from pliant.appkit.resize.broadcast import Luggage, Word
+from pliant.appkit.resize.preallocate import MakeRoom
+from pliant.appkit.resize.prefetch import Carry, Step
+from pliant.core.values.sizes import Sizes, parse_sizes
+
+_CLASSES: dict[str, type] = {
+    each.__name__: each
+    for each in (
+        Asked,
+        Carry,
+        Decision,
+        Known,
+        Luggage,
+        MakeRoom,
+        Move,
+        Position,
+        RequestState,
+        Samples,
+        SaveOrder,
+        Step,
+        Word,
+    )
+}
+#: The key that tells the class of a value.
+_CLASS = "class"
+
+
+def pack_word(word: Word) -> bytes:
+    """Return what rank 0 tells all at a safe point, as bytes."""
+    return encode([to_plain(word)], allow_pickle=False)
+
+
+def unpack_word(data: bytes) -> Word:
+    """Return what rank 0 told.
+
+    Raises:
+        ValueError: the bytes are damaged, or from a version that this one cannot read.
+    """
+    word = from_plain(decode(data, allow_pickle=False)[0])
+    if not isinstance(word, Word):
+        raise ValueError(f"expected a word of rank 0, got {type(word).__name__}")
+    return word
+
+
+def to_plain(value: Any) -> Any:
+    """Return a value of which every part is plain.
+
+    Raises:
+        TypeError: a part is of a class that is not told to others.
+    """
+    if isinstance(value, Sizes):
+        return {_CLASS: "Sizes", "text": str(value), "preferred": value.preferred}
+    name = type(value).__name__
+    known: Any = _CLASSES.get(name)
+    if known is type(value):
+        if isinstance(value, Enum):
+            return {_CLASS: name, "value": str(value.value)}
+        return {_CLASS: name} | {
+            each.name: to_plain(getattr(value, each.name)) for each in fields(known)
+        }
+    if isinstance(value, Mapping):
+        return {_CLASS: "dict", "pairs": [(key, to_plain(held)) for key, held in value.items()]}
+    if isinstance(value, list | tuple):
+        return type(value)(to_plain(each) for each in value)
+    if is_dataclass(value) or isinstance(value, Enum):
+        raise TypeError(f"a {name} is not told to other processes")
+    return value
+
+
+def from_plain(value: Any) -> Any:
+    """Return the value from which `to_plain` made this.
+
+    Raises:
+        ValueError: it names a class that this version does not know, or lacks a field.
+    """
+    if isinstance(value, list | tuple):
+        return type(value)(from_plain(each) for each in value)
+    if not isinstance(value, dict):
+        return value
+    name = value.get(_CLASS)
+    try:
+        if name == "dict":
+            return {key: from_plain(held) for key, held in value["pairs"]}
+        if name == "Sizes":
+            return parse_sizes(value["text"], value["preferred"])
+        kind: Any = _CLASSES[str(name)]
+        if issubclass(kind, Enum):
+            return kind(value["value"])
+        known = {each.name for each in fields(kind)}
+        return kind(**{key: from_plain(held) for key, held in value.items() if key in known})
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"a {name} of another version of Pliant: {error!r}") from error

@@ -1,0 +1,418 @@
+"""The adaptation of one process: it observes, decides, plans and executes (after DYNACO).
+
+Observing and deciding are the coordinator's and its session's, planning and executing the
+executor's. Here is who has which role when: the first coordinator, the standby that will be the
+next, the newcomer that becomes a member.
+"""
+
+import contextlib
+import sys
+import threading
+import time
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+from pliant.appkit.checkpoint.restore import Returner, find_returner
+from pliant.appkit.checkpoint.save import Checkpoints
+from pliant.appkit.coordinator.checkpoint_messages import SaveOrder
+from pliant.appkit.coordinator.coordinator import Coordinator, Program
+from pliant.appkit.coordinator.messages import Answer, Asked, Decision, Offer, Outcome
+from pliant.appkit.coordinator.offers import OnOffer, decide
+from pliant.appkit.coordinator.requests import Requests
+from pliant.appkit.environment import Environment
+from pliant.appkit.errors import JobLeave, ResizeFailed
+from pliant.appkit.json_lines import open_control, serve
+from pliant.appkit.kinds.job_data import Belongings
+from pliant.appkit.loops import Loops, Position
+from pliant.appkit.mpi.blocking_wait import patience
+from pliant.appkit.mpi.connect import acquaint
+from pliant.appkit.mpi.membership import Phase
+from pliant.appkit.performance.monitor import Insight
+from pliant.appkit.performance.timing import Report
+from pliant.appkit.resize.broadcast import Luggage, Word
+from pliant.appkit.resize.executor import Executor
+from pliant.appkit.resize.hooks import Change, call, last_words
+from pliant.appkit.resize.joiner import Newcomer
+from pliant.appkit.resize.plain_messages import from_plain, to_plain
+from pliant.appkit.resize.preallocate import MakeRoom
+from pliant.appkit.resize.prefetch import Ahead, Carry
+from pliant.core.values.sizes import Sizes
+from pliant.faults import failpoint, message
+
+#: How long the coordinator waits for a newcomer to say why it failed, seconds.
+_COMPLAINT_WAIT_S = 0.5
+#: How long a safe point waits for a resize of ``pliant check``, seconds.
+LINGER_S = 60.0
+
+
+class Agent:
+    """Roles and hooks of this process. ``managed`` is False in an ordinary MPI program."""
+
+    def __init__(
+        self,
+        environment: Environment | None,
+        belongings: Belongings,
+        loops: Loops,
+        sizes: Sizes | None,
+        checkpoints: Checkpoints,
+        evolving: bool = False,
+    ) -> None:
+        """Take the role that the environment gives.
+
+        Raises:
+            CheckpointError: this start goes on from a checkpoint, and it is of no use.
+        """
+        self.managed = environment is not None
+        self.checkpoints = checkpoints
+        self.once: list[bytes] = []
+        self.before: list[Any] = []
+        self.after: list[Any] = []
+        self.on_offer: OnOffer | None = None
+        self._environment = environment
+        #: Resizes of ``pliant check`` that the first safe points wait for.
+        self.lingers_for = environment.check_resizes if environment is not None else 0
+        self._first_epoch = environment.epoch if environment is not None else 0
+        self._member = belongings.membership
+        self._loops = loops
+        self._sizes, self._evolving = sizes, evolving
+        self.insight = Insight(belongings.registry, loops)
+        #: What the program asks for itself.
+        self.requests = Requests(self._member, sizes, self._ask if self.managed else None)
+        self._executor = Executor(belongings, self.confess)
+        self._ahead = Ahead(belongings, checkpoints.shelf)
+        self._report = Report()  # of the resize that began last; rank 0 sends it
+        self._coordinator: Coordinator | None = None
+        self._standby: Coordinator | None = None
+        self._lock = threading.Lock()
+        self._newcomer: Newcomer | None = None
+        #: While this start goes on from a checkpoint and has not come to its loop.
+        shelf = None if environment is not None and environment.run <= 1 else checkpoints.shelf
+        self.returner = find_returner(shelf, belongings)
+        if environment is not None:
+            self._control = open_control(environment.control_fd)
+            if environment.joins:
+                acquaint(MPI.COMM_WORLD)
+                failpoint("appkit.newcomer.start")
+                self._newcomer = Newcomer(environment, self._control, MPI.COMM_WORLD.rank)
+            else:
+                serve(self._control, self._order)
+                if self._member.rank == 0:
+                    self._coordinator = self._open_coordinator()
+
+    @property
+    def watches(self) -> bool:
+        """Whether something may happen at a safe point; alike on all processes."""
+        return self.managed or self.checkpoints.active
+
+    @property
+    def ready(self) -> bool:
+        """Whether there is something to tell all; False on all but rank 0."""
+        coordinator = self._coordinator
+        if coordinator is not None and (
+            coordinator.ready
+            or coordinator.suspensions.pending
+            or coordinator.answer is not None
+            or self.requests.news
+            or self._ahead.stirs(coordinator.in_hand)
+        ):
+            return True
+        return self.checkpoints.due and self._member.rank == 0
+
+    def linger(self) -> None:
+        """Wait for the next resize of ``pliant check``, at a safe point; on rank 0 only."""
+        resized = self._member.allocation[0] - self._first_epoch
+        if self._coordinator is None or resized >= self.lingers_for:
+            self.lingers_for = 0
+            return
+        deadline = time.monotonic() + LINGER_S
+        while not self.ready and time.monotonic() < deadline:
+            time.sleep(0.005)
+
+    def proposed(self) -> Word | None:
+        """What is to be told to all; None on all but rank 0."""
+        coordinator, news = self._coordinator, False
+        if coordinator is not None:
+            self.requests.hear(coordinator.take_answer())
+            news = self.requests.news
+        order = self._due()
+        if order is None and not news:
+            return None
+        known = self.insight.known() if isinstance(order, Decision) else None
+        return Word(order, self.requests.asked, known)
+
+    def _due(self) -> Decision | SaveOrder | Carry | MakeRoom | None:
+        """What is to be done at this safe point."""
+        coordinator = self._coordinator
+        if coordinator is not None:
+            found = coordinator.suspensions.proposed() or self._ahead.due(coordinator)
+            if found is not None:
+                return found
+        return SaveOrder() if self.checkpoints.due and self._member.rank == 0 else None
+
+    def earlier_result(self) -> bytes:
+        """The next result of ``job.once``, for a process that did not run it."""
+        source = self.returner or self._newcomer
+        assert source is not None
+        return source.once()
+
+    def obey(self, word: Word, position: Position) -> None:
+        """Do what rank 0 tells; collective over the job.
+
+        Raises:
+            JobLeave: this process leaves.
+        """
+        self.requests.learn(word.asked)
+        if word.known is not None:
+            self.insight.learn(word.known)
+        if word.order is not None:
+            self.insight.speeds.disturb()
+        if isinstance(word.order, SaveOrder):
+            self.save(word.order, position)
+        elif isinstance(word.order, Carry | MakeRoom):
+            self._ahead.obey(word.order, self._coordinator)
+        elif word.order is not None:
+            self.adapt(word.order, position)
+
+    def enter_loop(self, number: int) -> None:
+        """A loop begins."""
+        if self._coordinator is not None:
+            self._coordinator.enter_loop(number)
+
+    def leave_loop(self) -> None:
+        """A loop is over: an open offer is withdrawn."""
+        if self._coordinator is not None:
+            self._coordinator.leave_loop()
+
+    # ---------------------------------------------------------------- joining
+
+    def join(self, loop: int) -> Position | None:
+        """Wait at a loop and join there; None: the job is past this loop."""
+        if self.returner is not None:
+            return self._return(self.returner, loop)
+        newcomer = self._newcomer
+        assert newcomer is not None
+        self._ahead.make_room(*newcomer.place())
+        port = newcomer.arrive(loop, self._ahead.fetch)
+        if port is None:
+            return None
+        with patience():
+            header = self._executor.join(port, newcomer.complain)
+        newcomer.close()
+        self._ahead.agreed(header.ahead)
+        self._member.opened = True
+        serve(self._control, self._order)
+        luggage: Luggage = from_plain(header.position)
+        self.requests.learn(luggage.asked)
+        self.insight.learn(luggage.known)
+        change = Change(header.resize, header.before, self._member.size, False, True)
+        call("after_resize", self.after, change)
+        return luggage.position
+
+    def _return(self, returner: Returner, loop: int) -> Position | None:
+        """Go on from a checkpoint, if it was taken in this loop."""
+        position = returner.arrive(loop)
+        if position is not None:
+            self.returner = None
+            self.requests.learn(None)
+            self.enter_loop(loop)
+            before = returner.manifest.size
+            call("after_resize", self.after, Change(0, before, self._member.size, False, True))
+        return position
+
+    # ---------------------------------------------------------------- checkpoints
+
+    def save(self, order: SaveOrder, position: Position) -> None:
+        """Take a checkpoint, if it is still wanted; collective over the job.
+
+        To hooks it is a resize that is not carried out.
+
+        Raises:
+            JobLeave: the job is suspended.
+        """
+        size = self._member.size
+        call("before_resize", self.before, Change(order.number, size, size, order.leaves))
+        desk = self._coordinator.suspensions if self._coordinator is not None else None
+        with patience():
+            leaves = self.checkpoints.carry_out(order, position, self.once, desk)
+            if leaves:
+                self._executor.leave()
+        if leaves:
+            self.close()
+            raise JobLeave
+        call("after_resize", self.after, Change(order.number, size, size))
+
+    # ---------------------------------------------------------------- resizing
+
+    def adapt(self, decision: Decision, position: Position) -> None:
+        """Carry a decision out, if it is not withdrawn meanwhile; collective over the job.
+
+        Raises:
+            JobLeave: this process leaves.
+        """
+        member = self._member
+        before = member.size
+        after = before + len(decision.joining) - len(decision.leaving)
+        leaving = member.rank in decision.leaving
+        call("before_resize", self.before, Change(decision.resize, before, after, leaving))
+        with patience():
+            if self._begin(decision):
+                self._execute(decision, position)
+        self._ahead.forget()
+        committed = member.allocation[0] == decision.epoch
+        call("after_resize", self.after, Change(decision.resize, before, after, False, committed))
+
+    def _begin(self, decision: Decision) -> bool:
+        """Wait for everybody, then begin: only now do the clocks of server and newcomers run.
+
+        The others may be far behind rank 0, which no Bcast holds back, or still in a hook.
+        """
+        raw, coordinator = self._member.raw, self._coordinator
+        assert raw is not None
+        well = np.array([self._ahead.well(decision.resize)], dtype=np.int64)
+        if coordinator is not None:
+            well &= coordinator.rendezvous.provided()
+        raw.Allreduce(MPI.IN_PLACE, well, op=MPI.MIN)
+        self._executor.ahead = bool(well[0])
+        self._ahead.agreed(self._executor.ahead)
+        failpoint("appkit.resize.decided")
+        self._report = Report()
+        begun = np.zeros(1, dtype=np.int64)
+        if coordinator is not None and coordinator.begin(decision.resize) is not None:
+            begun[0] = 1
+            failpoint("appkit.resize.begun")
+            try:
+                if decision.grows:
+                    self._executor.invite(coordinator.rendezvous.announce)
+            except ResizeFailed as failure:
+                self._failed(decision, failure)
+                begun[0] = 0
+        raw.Bcast(begun, root=0)
+        return bool(begun[0])
+
+    def _execute(self, decision: Decision, position: Position) -> None:
+        try:
+            if decision.grows:
+                luggage = to_plain(Luggage(position, self.requests.asked, self.insight.known()))
+                coordinator = self._coordinator
+                lost = coordinator.lost_rank if coordinator is not None else str
+                self._executor.grow(decision, luggage, self._report, lost)
+            else:
+                self._executor.shrink(decision, self._report)
+        except ResizeFailed as failure:
+            self._failed(decision, failure)
+        except JobLeave:
+            self.close()
+            raise
+        else:
+            self._committed(decision)
+
+    def _committed(self, decision: Decision) -> None:
+        self.insight.moved(decision.grows, self._report)
+        if self._member.rank != 0:
+            return
+        coordinator = self._coordinator or self._take_over()
+        epoch, processors = self._member.allocation
+        failpoint("appkit.outcome")
+        coordinator.finish(
+            Outcome(
+                decision.resize,
+                True,
+                epoch,
+                processors,
+                seconds=self._report.seconds,
+                bytes_moved=self._report.bytes_moved,
+            )
+        )
+        failpoint("appkit.outcome.sent")
+
+    def _failed(self, decision: Decision, failure: ResizeFailed) -> None:
+        coordinator = self._coordinator
+        if coordinator is None:
+            return
+        reason = failure.reason
+        if not reason and decision.grows:
+            reason = coordinator.rendezvous.complaint(_COMPLAINT_WAIT_S)
+        epoch, processors = self._member.allocation
+        coordinator.finish(
+            Outcome(decision.resize, False, epoch, processors, failure.stage, reason)
+        )
+
+    # ---------------------------------------------------------------- roles
+
+    def _order(self, order: dict[str, Any]) -> None:
+        """An order on the control socket, in the control thread."""
+        if order.get("op") == "standby":
+            for _ in message("appkit.standby.order"):
+                self._stand_by(order.get("resize", 0))
+
+    def _stand_by(self, resize: int) -> None:
+        """Open a session, for a resize after which this is the coordinator."""
+        with self._lock:
+            if self._coordinator is not None or self._member.phase is not Phase.MEMBER:
+                return
+            old, self._standby = self._standby, None
+        if old is not None:
+            old.close()
+        standby = self._open_coordinator(standby=resize)
+        with self._lock:
+            self._standby = standby
+
+    def _take_over(self) -> Coordinator:
+        """Become the coordinator: with the session that stands by, else with a new one."""
+        with self._lock:
+            coordinator, self._standby = self._standby, None
+            if coordinator is None:
+                coordinator = self._open_coordinator()
+            self._coordinator = coordinator
+        coordinator.enter_loop(self._loops.number)
+        return coordinator
+
+    def _open_coordinator(self, *, standby: int | None = None) -> Coordinator:
+        from pliant.appkit.coordinator.server_stream import Session
+
+        environment = self._environment
+        assert environment is not None
+        program = Program(
+            environment=environment,
+            membership=self._member,
+            sizes=str(self._sizes) if self._sizes is not None else "",
+            preferred=(self._sizes.preferred or 0) if self._sizes is not None else 0,
+            decide=self._decide,
+            progress=self.insight.progress,
+            once=lambda: list(self.once),
+            asked=lambda: self.requests.asked,
+            on_request=self._evolving,
+        )
+        coordinator = Coordinator(program, standby=standby, loop=self._loops.number)
+        coordinator.attach(Session(coordinator, environment.address))
+        return coordinator
+
+    def _decide(self, offer: Offer) -> Answer:
+        def judge(offer: Offer) -> str:
+            return self.insight.refusal(offer, self.requests.asked)
+
+        return decide(self.insight.valued(offer), self._sizes, self.on_offer, judge)
+
+    def _ask(self, asked: Asked) -> None:
+        if self._coordinator is not None:
+            self._coordinator.ask(asked)
+
+    # ---------------------------------------------------------------- the end
+
+    def confess(self, error: BaseException) -> None:
+        """Tell the shim, which tells users, for what exception the job will be aborted."""
+        if self.managed:
+            with contextlib.suppress(OSError):  # the shim is gone: nobody to tell
+                self._control.send(op="failed", text=last_words(error))
+
+    def close(self) -> None:
+        """End sessions and listeners of this process; nothing is sent after it."""
+        with self._lock:
+            mine = (self._coordinator, self._standby)
+            self._coordinator = self._standby = None
+        for coordinator in mine:
+            if coordinator is not None:
+                coordinator.close()
+        sys.stdout.flush()

@@ -1,0 +1,130 @@
+"""The runs of ``pliant check``: undisturbed ones, and one that is grown and shrunk early."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+
+from pliant.client.api import Client, Job
+from pliant.client.check.compare import Run
+from pliant.client.errors import RequestError
+
+#: Tells a program to wait at its first safe points until so many resizes were carried out.
+RESIZES = "PLIANT_CHECK_RESIZES"
+_LOOK_EVERY_S = 0.05
+#: How often a program is resized.
+_TIMES = 3
+_RUNS = {"RUNNING", "ADAPTING"}
+
+
+class Play:
+    """Submits the program to a cluster of its own."""
+
+    def __init__(self, run: str, directory: str, timeout_s: float) -> None:
+        """Use the cluster with this run folder; outputs go into ``directory``."""
+        self._client = Client(run)
+        self._directory, self._timeout_s = directory, timeout_s
+
+    def undisturbed(self, words: Sequence[str], size: int) -> Run:
+        """Run it on so many processes, which stay."""
+        number, output = self._submit(words, str(size), f"size{size}", {})
+        job = self._until(number, lambda job: job.final)
+        return self._ended(job, output, f"undisturbed on {size} processes")
+
+    def resized(self, words: Sequence[str], small: int, large: int) -> Run:
+        """Run it, grow, shrink and grow it at its first safe points.
+
+        It ends with ranks that joined: a value that they lack is often used after the loop only.
+        """
+        more = {RESIZES: str(_TIMES)}
+        sizes = f"{{{small},{large}}}"
+        number, output = self._submit(words, sizes, "resized", more, prefer=small)
+        job = self._until(number, lambda job: job.final or self._can_be_resized(job))
+        first, refused = job.processors or small, ""
+        targets = [large, small] if first == small else [small, large]
+        for times in range(1, _TIMES + 1):
+            if not job.final and not refused:
+                job, refused = self._resize(number, targets[(times - 1) % 2], times)
+        if not refused:  # otherwise the program waits for resizes that will not come
+            job = self._until(number, lambda job: job.final)
+        path = [first, *self._sizes(number)]
+        if not refused and len(path) <= _TIMES and job.exit_code == 0:
+            refused = (
+                f"resizes: the program ended before it was resized {_TIMES} times. Is it malleable "
+                f"(@malleable), with the sizes {small} and {large}? Does its loop have more safe "
+                "points?"
+            )
+        what = f"resized {' -> '.join(map(str, path))} processes"
+        return self._ended(job, output, what, refused)
+
+    def _resize(self, number: int, target: int, times: int) -> tuple[Job, str]:
+        """Return the job, once it was resized so often, and why it was not."""
+        try:
+            self._client.resize(number, target)
+        except RequestError as error:
+            job = self._client.job(number)
+            return job, "" if job.final else f"resizes: not to {target} processes: {error}"
+
+        def settled(job: Job) -> bool:
+            return job.final or (job.state == "RUNNING" and len(self._sizes(number)) >= times)
+
+        job = self._until(number, settled)
+        if settled(job):
+            return job, ""
+        return job, f"resizes: not to {target} processes: {job.reason or 'no answer'}"
+
+    def _sizes(self, number: int) -> list[int]:
+        """Return the sizes after each resize."""
+        events = self._client.history(number)
+        return [int((event.data or {})["to"]) for event in events if event.kind == "job.resized"]
+
+    def _can_be_resized(self, job: Job) -> bool:
+        """Whether it runs and its program has registered."""
+        events = self._client.history(job.id) if job.state in _RUNS else []
+        return any(event.kind == "application.registered" for event in events)
+
+    def _submit(
+        self,
+        words: Sequence[str],
+        sizes: str,
+        name: str,
+        more: dict[str, str],
+        prefer: int | None = None,
+    ) -> tuple[int, str]:
+        output = os.path.join(self._directory, f"{name}.out")
+        number = self._client.submit(
+            sys.executable,
+            *words,
+            sizes=sizes,
+            prefer=prefer,
+            type="mpi",
+            name=name,
+            stdout=output,
+            requeue=False,
+            env={**os.environ, **more},
+        )
+        return number, output
+
+    def _until(self, number: int, accept: Callable[[Job], bool]) -> Job:
+        """Wait for a job to be as wanted, for a time; then return it as it is."""
+        deadline = time.monotonic() + self._timeout_s
+        while not accept(job := self._client.job(number)) and time.monotonic() < deadline:
+            time.sleep(_LOOK_EVERY_S)
+        return job
+
+    def _ended(self, job: Job, output: str, what: str, refused: str = "") -> Run:
+        """Return how a run went; end it if it has not ended by now."""
+        reason = job.reason
+        if not job.final:
+            self._client.cancel(job.id)
+            late = f"it did not end within {self._timeout_s:g} s (--timeout)"
+            reason = "ended by this check" if refused else late
+        try:
+            with open(output, encoding="utf-8", errors="replace") as file:
+                text = file.read()
+        except OSError:
+            text = ""
+        code = job.exit_code if job.final else None
+        return Run(what, code, job.signal, text, reason, refused)

@@ -1,0 +1,185 @@
+"""One daemon of a cluster on this machine: started, found again, watched, ended."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pliant.client.cluster import process_table
+from pliant.client.errors import ClientError
+
+#: How much of a log is read for its last lines.
+_TAIL_BYTES = 8192
+
+
+class DaemonDiedError(ClientError):
+    """A daemon ended by itself; the message holds the last lines of its log."""
+
+
+@dataclass
+class Daemon:
+    """A server or a node controller."""
+
+    #: ``server`` or ``node-NAME``.
+    name: str
+    command: Sequence[str]
+    #: The module that it runs, whoever started it, and what it has as ``--name``; empty: nothing.
+    program: str
+    node: str
+    pid_file: str
+    log: str
+    #: File in the state directory that it keeps locked and that holds its process id, too: the
+    #: pid file is lost with the run directory.
+    lock: str
+    #: How long the log was when this process has started it: what is before is of earlier lives.
+    log_start: int = 0
+    #: When this process has started it.
+    process: subprocess.Popen[bytes] | None = None
+
+    def running(self) -> int:
+        """Return its process id, or 0: the pid file's process must be the one that is meant."""
+        if self.process is not None and self.process.poll() is None:
+            return self.process.pid
+        # One that has ended may have been replaced by another `pliant up`.
+        return self._named_in(self.pid_file) or self._named_in(self.lock)
+
+    def _named_in(self, path: str) -> int:
+        try:
+            with open(path, encoding="ascii") as file:
+                pid, *start = (int(word) for word in file.read().split() if word.isdecimal())
+        except (OSError, ValueError):
+            return 0
+        if not process_table.alive(pid) or (start and start != [process_table.started(pid)]):
+            return 0
+        if path == self.lock and not _is_in(self.lock, state_of(pid)):
+            return 0  # the file stays when its owner has ended, and ids are given again
+        if path == self.pid_file and self._is_elsewhere(pid):
+            return 0  # this is a copy of the run directory, in one of the state directory
+        named = not self.node or process_table.option(pid, "--name") == self.node
+        return pid if named and process_table.program(pid) == self.program else 0
+
+    def _is_elsewhere(self, pid: int) -> bool:
+        """Return whether a process has another state directory and another run directory."""
+        state, run = state_of(pid), process_table.environment(pid).get("PLIANT_RUN_DIR", "")
+        here = os.path.realpath(os.path.dirname(self.pid_file))
+        return (
+            bool(state)
+            and not _is_in(self.lock, state)
+            and bool(run)
+            and os.path.realpath(run) != here
+        )
+
+    def start(self, env: Mapping[str, str]) -> None:
+        """Start it in a session of its own; its output goes to its log."""
+        os.makedirs(os.path.dirname(self.log), mode=0o700, exist_ok=True)
+        with open(self.log, "ab") as log:
+            self.log_start = log.tell()
+            self.process = subprocess.Popen(
+                self.command,
+                env=dict(env),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        self._write_pid_file(self.process.pid)
+
+    def restore_pid_file(self) -> None:
+        """Write its pid file again if that was removed while it ran."""
+        if not os.path.exists(self.pid_file) and (pid := self.running()):
+            self._write_pid_file(pid)
+
+    def _write_pid_file(self, pid: int) -> None:
+        draft = f"{self.pid_file}.{os.getpid()}"
+        with open(draft, "w", encoding="ascii") as file:
+            file.write(f"{pid} {process_table.started(pid)}\n")
+        os.replace(draft, self.pid_file)
+
+    def check(self) -> None:
+        """Raise when a daemon has ended.
+
+        Raises:
+            DaemonDiedError: with its exit code and the last lines of its log, if this process has
+                started it.
+        """
+        if self.process is None and not self.running():
+            raise DaemonDiedError(f"{self.name} ended: see {self.log}")
+        if self.process is not None and self.process.poll() is not None:
+            raise DaemonDiedError(
+                f"{self.name} ended with {describe_code(self.process.returncode)}; "
+                f"the end of {self.log}:\n{self.tail()}"
+            )
+
+    def stopped(self) -> int:
+        """Return its process id if somebody has stopped it (SIGSTOP), or 0."""
+        pid = self.running()
+        return pid if process_table.state(pid) == "T" else 0
+
+    def end(self, grace_s: float) -> None:
+        """End it, first politely, and collect it."""
+        pid = self.running()
+        if pid:
+            process_table.end([pid], grace_s)
+        if self.process is not None:
+            try:
+                self.process.wait(timeout=5)
+            except subprocess.TimeoutExpired:
+                pass  # not even KILL ended it: the caller's last look reports it
+        self.forget()
+
+    def detach(self) -> None:
+        """Leave it to itself: whoever asks next finds it through its pid file."""
+        if self.process is not None:
+            self.process.returncode = 0  # so that nobody waits for it, nor warns of it
+            self.process = None
+
+    def forget(self) -> None:
+        """Remove the pid file."""
+        try:
+            os.unlink(self.pid_file)
+        except (FileNotFoundError, NotADirectoryError):
+            pass  # it removed its own
+
+    def tail(self, lines: int = 15) -> str:
+        """Return the last lines of its log, since it was started if that was done here."""
+        return tail(self.log, lines, self.log_start)
+
+
+def tail(path: str, lines: int = 15, start: int = 0) -> str:
+    """Return the last lines of what a file holds from a place on, or that there is none."""
+    try:
+        with open(path, "rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(start, size - _TAIL_BYTES))
+            text = file.read().decode("utf-8", "replace")
+    except OSError as error:
+        return f"({error.strerror})"
+    return "\n".join(text.splitlines()[-lines:]) or "(empty)"
+
+
+def state_of(pid: int) -> str:
+    """Return the state directory that a process was given; empty: none."""
+    return process_table.environment(pid).get("PLIANT_STATE_DIR", "")
+
+
+def _is_in(path: str, folder: str) -> bool:
+    """Either may have been named through a link."""
+    return bool(folder) and os.path.realpath(path).startswith(f"{os.path.realpath(folder)}/")
+
+
+def describe_code(code: int) -> str:
+    """Return how a process ended: ``exit code 1``, ``signal 9``."""
+    return f"signal {-code}" if code < 0 else f"exit code {code}"
+
+
+def wait_until_gone(daemons: Sequence[Daemon], timeout_s: float) -> bool:
+    """Wait for daemons that were told to end; return whether all have."""
+    deadline = time.monotonic() + timeout_s
+    while any(daemon.running() for daemon in daemons):
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(0.02)
+    return True

@@ -1,0 +1,160 @@
+"""``jobctl``: act on one job, and ask about it."""
+
+from __future__ import annotations
+
+import pliant.client.terminal.quiet  # noqa: F401
+
+# isort: split
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from pliant.client.connection import Connection
+from pliant.client.errors import UsageError
+from pliant.client.terminal.numbers import job_number, priority_number, whole
+from pliant.client.terminal.output import Parser, put, put_json, run_command
+from pliant.client.terminal.tables import clean
+
+PROG = "jobctl"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Hold, suspend, requeue, resize a job, and so on; ask why it waits and what happened to it."""
+    options = _parser().parse_args(argv)
+    return run_command(PROG, lambda: int(options.act(options)))
+
+
+def _size(text: str) -> int:
+    from pliant.core.values.sizes import LARGEST
+
+    return whole(0, LARGEST)(text)
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        prog=PROG,
+        description="Act on a job, or ask about it.",
+        epilog="exit codes: 0 done, 1 the request failed, 2 wrong usage, 3 no server",
+    )
+    actions = parser.add_subparsers(metavar="action", required=True)
+    hold = _action(actions, "hold", "keep a waiting job from starting", _hold)
+    hold.set_defaults(op="hold")
+    release = _action(actions, "release", "let a held job start", _hold)
+    release.set_defaults(op="release")
+    priority = _action(actions, "priority", "give a job another priority", _priority)
+    priority.add_argument(
+        "priority",
+        type=priority_number,
+        metavar="N",
+        help="a higher one goes first under the strategies `priority...`; operators may raise it",
+    )
+    suspend = _action(actions, "suspend", "save a running job and end its processes", _hold)
+    suspend.set_defaults(op="suspend")
+    resume = _action(actions, "resume", "let a suspended job go on", _hold)
+    resume.set_defaults(op="resume_job")
+    requeue = _action(
+        actions, "requeue", "end a job and start it again, from its last checkpoint", _hold
+    )
+    requeue.set_defaults(op="requeue")
+    resize = _action(actions, "resize", "offer a running job another size", _resize)
+    resize.add_argument(
+        "size",
+        type=_size,
+        help="the number of processors it should have; 0: what the strategy gives",
+    )
+    resize.add_argument(
+        "--release",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="NODE[/SLOT]",
+        help="give these back: all its processors of a node, or one slot",
+    )
+    _action(actions, "why", "why it waits, or has the size it has", _why)
+    _action(actions, "history", "all that happened to it", _history)
+    refused = actions.add_parser(
+        "refused",
+        help="requests of yours that were refused (an operator sees those of all)",
+        description="List requests that were refused: who asked for what, when, and why.",
+    )
+    refused.add_argument("--json", action="store_true", help="print JSON")
+    refused.set_defaults(act=_refused)
+    return parser
+
+
+def _action(actions: Any, name: str, text: str, act: Any) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = actions.add_parser(
+        name, help=text, description=text[0].upper() + text[1:] + "."
+    )
+    parser.add_argument("id", type=job_number, help="the job")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(act=act)
+    return parser
+
+
+def _ask(op: str, **fields: Any) -> dict[str, Any]:
+    with Connection() as link:
+        return link.request(op, **fields)
+
+
+def _hold(options: argparse.Namespace) -> int:
+    _tell(_ask(options.op, id=options.id), options)
+    return 0
+
+
+def _priority(options: argparse.Namespace) -> int:
+    _tell(_ask("priority", id=options.id, priority=options.priority), options)
+    return 0
+
+
+def _resize(options: argparse.Namespace) -> int:
+    for place in options.release:
+        node, slash, slot = place.partition("/")
+        if not node or (slash and not (slot.isascii() and slot.isdecimal())):
+            raise UsageError(f"--release {place}: write NODE or NODE/SLOT, as in n2 or n2/0")
+    _tell(_ask("resize", id=options.id, size=options.size, release=options.release), options)
+    return 0
+
+
+def _tell(answer: dict[str, Any], options: argparse.Namespace) -> None:
+    if options.json:
+        put_json({key: value for key, value in answer.items() if key != "ok"} | {"id": options.id})
+    elif answer.get("message"):
+        put(clean(answer["message"]))
+
+
+def _why(options: argparse.Namespace) -> int:
+    answer = _ask("why", id=options.id)
+    if options.json:
+        put_json({"id": options.id, "text": answer["text"], "facts": answer.get("facts") or {}})
+    else:
+        put("\n".join(clean(line) for line in answer["text"]))
+    return 0
+
+
+def _refused(options: argparse.Namespace) -> int:
+    events = _ask("refusals")["events"]
+    if options.json:
+        put_json(events)
+        return 0
+    from pliant.client.terminal.timeline import refusals_text
+
+    put(refusals_text(events))
+    return 0
+
+
+def _history(options: argparse.Namespace) -> int:
+    events = _ask("history", id=options.id)["events"]
+    if options.json:
+        put_json(events)
+        return 0
+    from pliant.client.terminal.timeline import history_text
+
+    put(history_text(events))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,379 @@
+"""``jobsub``: submit a job."""
+
+from __future__ import annotations
+
+import pliant.client.terminal.quiet  # noqa: F401
+
+# isort: split
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from pliant.client.connection import Connection
+from pliant.client.errors import UsageError
+from pliant.client.submission import (
+    GROW_IF,
+    OPEN_MODES,
+    TYPES,
+    build_job,
+    check_policy,
+    check_speedup,
+)
+from pliant.client.terminal.numbers import priority_number
+from pliant.client.terminal.output import Parser, fail, put_json, run_command
+from pliant.client.waiting import send_job, wait_for_end
+
+if TYPE_CHECKING:
+    from pliant.client.directives import Directive
+
+PROG = "jobsub"
+
+_DESCRIPTION = """\
+Submit a job and print its id.
+
+A relative program is looked for here, one without a slash in the PATH of the exported
+environment. The job runs in this directory and with this environment, or with what --chdir and
+--export say. Lines `#JOB OPTIONS` at the head of a script count as options; the command line wins.
+"""
+
+_EPILOG = """\
+sizes: 4   2-16   1-64:pow2   4-64:x2   3-30:+3   {1,2,4,6,12}
+in file names: %j is the job's id, %x its name
+exit codes: 0 done, 1 the request failed, 2 wrong usage, 3 no server; with --wait the job's own,
+128 + the signal when a signal ended it; with --query 0 accepted, 1 not accepted or not known
+
+  jobsub -n 4 python app.py          a job of 4 processors
+  jobsub -n 1-8 --prefer 4 ./solver  one that may change its size
+  jobsub --wait run.sh               a script, until it has ended
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Submit a job."""
+    words = sys.argv[1:] if argv is None else list(argv)
+    return run_command(PROG, lambda: _submit(_parse(words)))
+
+
+def make_parser(prog: str = PROG, kind: type[Parser] = Parser) -> Parser:
+    """Return the parser of the command line and of the directives in scripts."""
+    parser = kind(
+        prog=prog,
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        usage="%(prog)s [options] program [arguments...]",
+    )
+    _add_size_options(parser)
+    _add_place_options(parser)
+    _add_answer_options(parser)
+    parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    return parser
+
+
+def _add_size_options(parser: Parser) -> None:
+    group = parser.add_argument_group("the job")
+    group.add_argument("-n", "--sizes", default="1", help="processors it can use (default 1)")
+    group.add_argument("--prefer", type=_size, metavar="N", help="the size it runs best on")
+    group.add_argument(
+        "--type", choices=TYPES, help="mpi (default), uni: one process, script (default for *.sh)"
+    )
+    group.add_argument("--name", default="", help="its name (default: the program's)")
+    group.add_argument(
+        "--time", type=_span, metavar="T", help="end it after this time, by the clock: 30m, 2h"
+    )
+    group.add_argument(
+        "--estimate",
+        type=_span,
+        metavar="T",
+        help="how long it may well take on its preferred size, else on its smallest: for planning "
+        "only, unless the strategy promises starts by estimates",
+    )
+    group.add_argument(
+        "--speedup",
+        type=_speedup,
+        default="linear",
+        metavar="MODEL",
+        help="how the estimate changes with the size: linear (default), none, amdahl:FRACTION (of "
+        "the work that is parallel, from 0 to 1), downey:AVERAGE,SIGMA, table:1=1,2=1.9,...",
+    )
+    group.add_argument(
+        "--deadline",
+        type=_moment,
+        metavar="T",
+        help="when it must have ended, from now or by the clock: 2h, 16:30, 2026-12-24T16:30",
+    )
+    group.add_argument(
+        "--profit",
+        default="",
+        metavar="P",
+        help="what its end in time is worth: 1000, 1000:soft=0.25:penalty=50 (needs --deadline)",
+    )
+    group.add_argument(
+        "--requeue",
+        action=argparse.BooleanOptionalAction,
+        help="whether it is started again when a node is lost under it, from its last checkpoint "
+        "or from the start (default: if it can change its size and has a checkpoint)",
+    )
+    group.add_argument(
+        "--when-cut-off",
+        default="keep",
+        type=_policy,
+        metavar="WHAT",
+        help="on a node that has lost the server its processes keep on (default), or "
+        "stop-after=TIME: 30 (seconds), 5m",
+    )
+    group.add_argument(
+        "--grow-if",
+        choices=GROW_IF,
+        help="take an offer of growth if it gains more time than the move costs, by what the "
+        "program has measured, or always (default: as the server's configuration says, gain)",
+    )
+    group.add_argument(
+        "--priority",
+        type=priority_number,
+        default=0,
+        metavar="N",
+        help="a whole number (default 0): under the strategies `priority...` higher ones go first",
+    )
+    group.add_argument(
+        "--resource",
+        action="append",
+        metavar="NAME=N[/proc]",
+        help="named resource of the cluster that it uses while it runs, such as a license: N for "
+        "the job, or for each processor; repeated for more",
+    )
+    group.add_argument("--hold", action="store_true", help="do not start it before it is released")
+
+
+def _add_place_options(parser: Parser) -> None:
+    group = parser.add_argument_group("where it runs")
+    group.add_argument("-i", "--input", default="", metavar="FILE", help="standard input")
+    group.add_argument(
+        "-o", "--output", default="", metavar="FILE", help="standard output (pliant-%%j.out)"
+    )
+    group.add_argument(
+        "-e", "--error", default="", metavar="FILE", help="standard error (with the output)"
+    )
+    group.add_argument(
+        "--open-mode",
+        choices=OPEN_MODES,
+        default="truncate",
+        help="empty existing output files when it starts (truncate, the default), or append to "
+        "them; a job that is requeued or resized always appends",
+    )
+    group.add_argument("--chdir", metavar="DIR", help="run there instead of here")
+    group.add_argument(
+        "--export",
+        action="append",
+        metavar="ALL|NONE|NAME|NAME=VALUE",
+        help="its environment: all, none, only some, with one more set; commas or repeated",
+    )
+
+
+def _add_answer_options(parser: Parser) -> None:
+    group = parser.add_argument_group("the answer")
+    group.add_argument(
+        "--query",
+        action="store_true",
+        help="submit nothing: say whether it would be accepted, when, on how many processors and "
+        "at what price",
+    )
+    group.add_argument("--wait", action="store_true", help="wait until it ends; exit with its code")
+    group.add_argument("--parsable", action="store_true", help="print the id and nothing else")
+    group.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _size(text: str) -> int:
+    number = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of processors")
+    return number
+
+
+def _policy(text: str) -> str:
+    try:
+        return check_policy(text)
+    except UsageError as error:
+        raise argparse.ArgumentTypeError(str(error).partition(": ")[2]) from None
+
+
+def _speedup(text: str) -> str:
+    try:
+        return check_speedup(text)
+    except UsageError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _span(text: str) -> float:
+    from pliant.client.terminal.durations import parse_duration
+
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _moment(text: str) -> tuple[float | None, float | None]:
+    import time
+
+    from pliant.client.terminal.durations import parse_moment
+
+    try:
+        return parse_moment(text, time.time())
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _parse(words: list[str]) -> argparse.Namespace:
+    parser = make_parser()
+    options = parser.parse_args(words)
+    if options.command[:1] == ["--"]:
+        del options.command[0]
+    if not options.command:
+        parser.error("no program: name one, with its arguments")
+    directives = _directives(options.command[0])
+    if not directives:
+        return options
+    preset = _preset(options.command[0], directives)
+    merged = parser.parse_args(words, preset)
+    merged.command = options.command
+    merged.export = options.export or merged.export  # the command line's replaces the script's
+    return merged
+
+
+class _LineParser(Parser):
+    """Reads a line of a script: what is wrong is said of that line."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(message)
+
+
+def _preset(script: str, directives: list[Directive]) -> argparse.Namespace:
+    """Return the options of the directives of a script, line by line."""
+    parser, preset = make_parser(kind=_LineParser), argparse.Namespace()
+    for directive in directives:
+        try:
+            parser.parse_args(directive.words, preset)
+            if preset.command:
+                raise UsageError(f"{preset.command[0]!r} is no option, and a program has no place")
+        except UsageError as error:
+            raise UsageError(
+                f"{script}:{directive.line}: {directive.text}: {error}; write options of {PROG} "
+                "there, as in #JOB -n 4 --time 2h"
+            ) from None
+    return preset
+
+
+def _directives(program: str) -> list[Directive]:
+    import os
+
+    if not (program.endswith(".sh") or ("/" in program and os.path.isfile(program))):
+        return []  # found in PATH: not a script of the submitter's
+    from pliant.client.directives import read_directives
+
+    return read_directives(program)
+
+
+def _job(options: argparse.Namespace) -> dict[str, Any]:
+    deadline_s, deadline_at = options.deadline or (None, None)
+    return build_job(
+        options.command,
+        sizes=options.sizes,
+        prefer=options.prefer,
+        type=options.type,
+        name=options.name,
+        stdin=options.input,
+        stdout=options.output,
+        stderr=options.error,
+        open_mode=options.open_mode,
+        chdir=options.chdir,
+        env=_environment(options.export),
+        hold=options.hold,
+        requeue=options.requeue,
+        when_cut_off=options.when_cut_off,
+        time_limit_s=options.time,
+        estimate_s=options.estimate,
+        deadline_s=deadline_s,
+        deadline_at=deadline_at,
+        profit=options.profit,
+        speedup=options.speedup,
+        grow_if=options.grow_if,
+        priority=options.priority,
+        resources=options.resource or (),
+    )
+
+
+def _submit(options: argparse.Namespace) -> int:
+    job = _job(options)
+    if options.query:
+        _refuse_with_query(options)
+        return _query(options, job)
+    with Connection() as link:
+        number = send_job(link, job)
+        if not options.json:
+            print(number)
+        elif not options.wait:
+            put_json({"id": number})
+        if sys.stderr.isatty() and not (options.json or options.parsable):
+            print(f"output goes to {job['stdout'].replace('%j', str(number))}", file=sys.stderr)
+        if not options.wait:
+            return 0
+        sys.stdout.flush()
+        final = wait_for_end(link, number)
+    if options.json:
+        put_json(final)
+    return report_end(final)
+
+
+def _refuse_with_query(options: argparse.Namespace) -> None:
+    """Refuse options that speak of a job that is submitted, which a query does not do."""
+    for name in ("hold", "wait", "parsable"):
+        if getattr(options, name):
+            raise UsageError(f"--query submits no job: leave out --{name}")
+
+
+def _query(options: argparse.Namespace, job: dict[str, Any]) -> int:
+    """Print the strategy's answer; 1 if it would not accept the job, or cannot say."""
+    from pliant.client.terminal.availability import answer_text
+
+    with Connection() as link:
+        answer = link.request("query", job=job)
+    if options.json:
+        put_json({name: value for name, value in answer.items() if name not in {"ok", "now"}})
+    else:
+        print(answer_text(answer))
+    return 0 if answer["accepted"] else 1
+
+
+def _help(output: str) -> None:
+    """Say what helps when a job found no MPI library."""
+    from pliant.client.cluster.mpi_library import REMEDY, missed_library
+
+    if missed_library(output):
+        fail(PROG, f"it found no MPI library: {REMEDY}")
+
+
+def _environment(choices: list[str] | None) -> dict[str, str] | None:
+    if not choices:
+        return None
+    from pliant.client.environment import exported
+
+    return exported(choices)
+
+
+def report_end(job: dict[str, Any]) -> int:
+    """Say on stderr how a job ended when it did not end well; return its own exit code."""
+    state = str(job.get("state"))
+    if state != "COMPLETED":
+        reason = f": {job['reason']}" if job.get("reason") else ""
+        fail(PROG, f"job {job.get('id')} ended {state}{reason}")
+    if state == "FAILED" and job.get("type") == "mpi":
+        _help(str(job.get("stdout") or ""))
+    if job.get("signal"):
+        return 128 + int(job["signal"])
+    return int(job.get("exit_code") or 0) or (0 if state == "COMPLETED" else 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,113 @@
+"""``nodestat``: the nodes and what they do."""
+
+from __future__ import annotations
+
+import pliant.client.terminal.quiet  # noqa: F401
+
+# isort: split
+
+import argparse
+import re
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from pliant.client.connection import Connection
+from pliant.client.terminal.durations import format_bytes, format_time
+from pliant.client.terminal.numbers import seconds
+from pliant.client.terminal.output import Parser, fail, pick, put, put_json, run_command, watch
+from pliant.client.terminal.tables import shorten, table
+
+PROG = "nodestat"
+
+#: What every object of `--json` holds, in this order; more may follow.
+FIELDS = ("name", "state", "reason", "slots", "used", "memory_bytes")
+
+_HEADS = ("node", "cluster", "state", "used", "slots", "memory", "jobs", "reason")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """List nodes."""
+    parser = Parser(
+        prog=PROG,
+        description="List the nodes: all, or those that are named.",
+        epilog="exit codes: 0 done, 1 a named node is not known, 2 wrong usage, 3 no server",
+    )
+    parser.add_argument("names", nargs="*", metavar="node", help="a node")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("-w", "--watch", action="store_true", help="show it until Ctrl-C")
+    parser.add_argument(
+        "--every", type=seconds, default=1.0, metavar="S", help="with --watch: seconds (1)"
+    )
+    options = parser.parse_args(argv)
+    return run_command(PROG, lambda: _show(options))
+
+
+def _show(options: argparse.Namespace) -> int:
+    with Connection() as link:
+        if options.watch:
+            return watch(lambda: _frame(link.request("nodes"), options.names), options.every)
+        answer = link.request("nodes")
+    nodes = _chosen(answer["nodes"], options.names)
+    if options.json:
+        put_json([pick(node, FIELDS) for node in nodes])
+    elif nodes or not options.names:
+        put(nodes_table(nodes))
+        if answer.get("resources") and not options.names:
+            put(f"\n{resources_line(answer['resources'])}")
+    known = {node["name"] for node in nodes}
+    missing = [name for name in options.names if name not in known]
+    for name in missing:
+        fail(PROG, f"there is no node {name}")
+    return 1 if missing else 0
+
+
+def _chosen(nodes: list[dict[str, Any]], names: Sequence[str]) -> list[dict[str, Any]]:
+    chosen = [node for node in nodes if not names or node["name"] in names]
+    return sorted(chosen, key=lambda node: _natural(node["name"]))
+
+
+def _natural(name: str) -> list[tuple[bool, int, str]]:
+    """Return a key that puts n2 before n10."""
+    parts = re.split(r"(\d+)", name)
+    return [(part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in parts]
+
+
+def _frame(answer: dict[str, Any], names: Sequence[str]) -> str:
+    now = time.time()
+    nodes = _chosen(answer["nodes"], names)
+    used = sum(node.get("used") or 0 for node in nodes)
+    slots = sum(node.get("slots") or 0 for node in nodes if node["state"] != "SPARE")
+    head = f"{format_time(now, now)}  {used} of {slots} processors used"
+    if answer.get("strategy"):
+        head += f", strategy {answer['strategy']}"
+    return f"{head}\n\n{nodes_table(nodes)}"
+
+
+def resources_line(resources: dict[str, dict[str, int]]) -> str:
+    """Return how much of each named resource is in use: ``resources: matlab 3 of 4 used``."""
+    parts = [f"{name} {each['used']} of {each['total']} used" for name, each in resources.items()]
+    return f"resources: {', '.join(parts)}"
+
+
+def nodes_table(nodes: Sequence[dict[str, Any]]) -> str:
+    """Return the nodes as a table."""
+    rows = [
+        (
+            node["name"],
+            node.get("cluster") or "-",
+            node["state"],
+            node.get("used") or 0,
+            node.get("slots") or 0,
+            format_bytes(node.get("memory_bytes")),
+            shorten(",".join(map(str, node.get("jobs") or [])) or "-", 40),
+            node.get("reason") or "",
+        )
+        for node in nodes
+    ]
+    return table(_HEADS, rows, right=frozenset({"used", "slots", "memory"}))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,152 @@
+"""What must be true after the demo; every check is a line that says ``ok`` or ``FAILED``."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from pliant.client.cluster import process_table
+
+_SHARED_MEMORY = "/dev/shm"
+#: The name of a mapped segment that has not been removed.
+_SEGMENT = re.compile(rf"{_SHARED_MEMORY}/(\S+)$", re.MULTILINE)
+_CHECKSUM = re.compile(r"^checksum\s+([0-9a-fA-F]+)\s*$", re.MULTILINE)
+
+
+class Checks:
+    """Prints checks as they are made and remembers whether all held."""
+
+    def __init__(self) -> None:
+        self.failed: list[str] = []
+
+    def check(self, what: str, fault: str) -> None:
+        """Print a check; it holds when there is no fault to tell."""
+        if fault:
+            self.failed.append(what)
+        print(f"FAILED  {what}: {fault}" if fault else f"ok      {what}", flush=True)
+
+
+def resizes(events: Iterable[Mapping[str, Any]]) -> tuple[int, int]:
+    """Return how many shrinks and how many expansions were carried out."""
+    shrinks = expansions = 0
+    for event in events:
+        if event["kind"] == "job.resized":
+            data = event.get("data") or {}
+            before, after = int(data.get("from") or 0), int(data.get("to") or 0)
+            shrinks += after < before
+            expansions += after > before
+    return shrinks, expansions
+
+
+def checksum(output: str) -> str:
+    """Return the checksum that a run of heat has printed, or nothing."""
+    found = _CHECKSUM.findall(output)
+    return str(found[-1]) if found else ""
+
+
+def compare(reference: str, found: str) -> str:
+    """Return what is wrong with a checksum, or nothing."""
+    if not reference:
+        return "the program alone printed no checksum"
+    if not found:
+        return "the job printed no checksum"
+    return "" if found == reference else f"{found}, alone it was {reference}"
+
+
+def shared_memory() -> set[str]:
+    """Return the names of the segments of shared memory that are this user's."""
+    names = set()
+    for entry in _entries(_SHARED_MEMORY):
+        try:
+            if entry.stat(follow_symlinks=False).st_uid == os.getuid():
+                names.add(entry.name)
+        except FileNotFoundError:
+            continue  # it went while we looked
+    return names
+
+
+def segments_of(pids: Iterable[int]) -> set[str]:
+    """Return the names of the segments of shared memory that processes have mapped."""
+    found: set[str] = set()
+    for pid in pids:
+        try:
+            with open(f"/proc/{pid}/maps", encoding="utf-8", errors="replace") as maps:
+                found.update(_SEGMENT.findall(maps.read()))
+        except OSError:
+            continue  # it has gone, or is somebody else's
+    return found
+
+
+class SharedMemory:
+    """The segments of shared memory of a demo, told from those of others that come meanwhile."""
+
+    _EVERY_S = 0.25
+
+    def __init__(self, directory: str) -> None:
+        self._directory = directory
+        self._before = shared_memory()
+        self._seen: set[str] = set()
+        self._next = 0.0
+
+    def note(self, *, now: bool = False) -> None:
+        """Remember what the demo's processes have mapped; cheap when called often."""
+        if now or time.monotonic() >= self._next:
+            self._seen |= segments_of(carrying(self._directory)) - self._before
+            self._next = time.monotonic() + self._EVERY_S
+
+    def remove_leaked(self) -> list[str]:
+        """Remove the demo's segments that nobody uses any more; return those that were there."""
+        leaked = sorted((self._seen & shared_memory()) - segments_of(process_table.pids()))
+        for name in leaked:
+            os.unlink(os.path.join(_SHARED_MEMORY, name))
+        return leaked
+
+
+def carrying(directory: str) -> list[int]:
+    """Return the living processes whose command line or environment names a directory."""
+    return process_table.find(
+        lambda pid: any(
+            directory in text
+            for text in (*process_table.words(pid), *process_table.environment(pid).values())
+        )
+    )
+
+
+def zombies() -> list[int]:
+    """Return children of this process that have ended and were not collected."""
+    return [
+        pid
+        for pid in process_table.pids()
+        if process_table.parent(pid) == os.getpid() and not process_table.alive(pid)
+    ]
+
+
+def sockets(directory: str) -> list[str]:
+    """Return the paths of the socket files below a directory."""
+    found = []
+    for folder, _, names in os.walk(directory):
+        for name in names:
+            path = os.path.join(folder, name)
+            try:
+                if stat.S_ISSOCK(os.lstat(path).st_mode):
+                    found.append(path)
+            except FileNotFoundError:
+                continue  # it went while we looked
+    return found
+
+
+def listed(items: Sequence[object]) -> str:
+    """Return what is left over as a text, or nothing."""
+    return ", ".join(map(str, items[:10])) + (" ..." if len(items) > 10 else "")
+
+
+def _entries(path: str) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(path) as entries:
+            return list(entries)
+    except FileNotFoundError:
+        return []

@@ -1,0 +1,64 @@
+"""Numbers on a command line: digits, where Python would take blanks and ``1_0``, too."""
+
+from __future__ import annotations
+
+import math
+import re
+from argparse import ArgumentTypeError
+from collections.abc import Callable
+
+_SIGNED = re.compile(r"[+-]?[0-9]{1,18}")
+_DIGITS = re.compile(r"[0-9]{1,18}")
+_DECIMAL = re.compile(r"[0-9]+(\.[0-9]*)?|\.[0-9]+")
+#: Longer than anybody looks, and short enough for the kernel to sleep.
+_LONGEST_S = 86400.0
+
+
+def whole(least: int, most: int) -> Callable[[str], int]:
+    """Return what reads a number of a range, for argparse."""
+
+    def read(text: str) -> int:
+        number = int(text) if _DIGITS.fullmatch(text) else -1
+        if not least <= number <= most:
+            raise ArgumentTypeError(f"{text!r}: write a number from {least} to {most}")
+        return number
+
+    return read
+
+
+def job_number(text: str) -> int:
+    """Read the number of a job, for argparse."""
+    if not _DIGITS.fullmatch(text):
+        raise ArgumentTypeError(f"{text!r} is not the number of a job; write one as in 12")
+    return int(text)
+
+
+def priority_number(text: str) -> int:
+    """Read a priority, for argparse."""
+    from pliant.core.model.jobs import MAX_PRIORITY, MIN_PRIORITY
+
+    number = int(text) if _SIGNED.fullmatch(text) else MAX_PRIORITY + 1
+    if not MIN_PRIORITY <= number <= MAX_PRIORITY:
+        raise ArgumentTypeError(
+            f"{text!r}: write a whole number from {MIN_PRIORITY} to {MAX_PRIORITY}"
+        )
+    return number
+
+
+def seconds(text: str) -> float:
+    """Read how many seconds to wait, for argparse."""
+    number = float(text) if _DECIMAL.fullmatch(text) else 0.0
+    if not 0 < number <= _LONGEST_S:
+        raise ArgumentTypeError(f"{text!r}: write a number of seconds above 0, a day at most")
+    return number
+
+
+def tolerance(text: str) -> float:
+    """Read a relative difference, for argparse."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 <= number < math.inf:
+        raise ArgumentTypeError(f"{text!r}: write a number from 0 on, as in 1e-6")
+    return number

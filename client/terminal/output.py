@@ -1,0 +1,153 @@
+"""What all commands share: arguments, errors to exit codes, JSON, watching."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any, NoReturn
+
+from pliant.client.errors import ClientError, NoServerError
+from pliant.core.support.command_line import CommandParser
+
+#: A command that Ctrl-C ended.
+INTERRUPTED = 130
+#: A command whose reader left, as a shell reports it.
+BROKEN_PIPE = 141
+
+
+class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """Formats help for the width of the terminal.
+
+    argparse makes a formatter for each option that a parser gets, and by itself imports ``shutil``
+    to ask for the width: 2 ms of every command.
+    """
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, width=_terminal_columns() - 2)
+
+
+def _terminal_columns() -> int:
+    """Return how wide the terminal is; 80 if there is none."""
+    chosen = os.environ.get("COLUMNS", "")
+    if chosen.isascii() and chosen.isdigit() and int(chosen) > 0:
+        return int(chosen)
+    if sys.__stdout__ is None:
+        return 80
+    try:
+        return os.get_terminal_size(sys.__stdout__.fileno()).columns or 80
+    except (ValueError, OSError):
+        return 80  # it is closed, or no terminal
+
+
+class Parser(CommandParser):
+    """A command's argument parser, which says how to get help."""
+
+    def __init__(self, **settings: Any) -> None:
+        settings.setdefault("formatter_class", _HelpFormatter)
+        super().__init__(**settings)
+
+    def error(self, message: str) -> NoReturn:
+        """Report wrong usage in the form of every other error, and exit with 2."""
+        fail(self.prog, f"{message}\n(try `{self.prog} --help`)")
+        self.exit(2)
+
+
+def run_command(prog: str, body: Callable[[], int]) -> int:
+    """Run a command's body and return its exit code; errors become one line on stderr."""
+    if sys.stdout is None:  # closed by the caller, as `>&-` does
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  # until the end
+    try:
+        code = body()
+        sys.stdout.flush()
+    except ClientError as error:
+        fail(prog, str(error))
+        return error.exit_code
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        _give_up_stdout()
+        return BROKEN_PIPE
+    except OSError as error:
+        fail(prog, describe(error))
+        _give_up_stdout()
+        return 1
+    return code
+
+
+def _give_up_stdout() -> None:
+    """Keep the interpreter from flushing at its end what cannot be written."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, ValueError):
+        pass  # it is no file
+
+
+def check_place(path: str) -> None:
+    """Check that a file can be written, before the work whose result it shall hold.
+
+    Raises:
+        ClientError: what is wrong with its name, and what helps.
+    """
+    folder = os.path.dirname(os.path.abspath(path))
+    if os.path.isdir(path):
+        raise ClientError(f"output: {path} is a directory; name a file in it")
+    if not os.path.isdir(folder):
+        raise ClientError(
+            f"output: the directory {folder} does not exist; mkdir -p it, or name another"
+        )
+    if not os.access(path if os.path.exists(path) else folder, os.W_OK):
+        raise ClientError(f"output: {path} cannot be written; name another file")
+
+
+def describe(error: OSError) -> str:
+    """Return the file that an error is about, and what is wrong with it."""
+    path = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else "output"
+    return f"{path}: {(error.strerror or str(error)).lower()}"
+
+
+def fail(prog: str, message: str) -> None:
+    """Write an error for people."""
+    from pliant.client.terminal.tables import clean
+
+    lines = [clean(line) for line in message.splitlines()] or [""]
+    sys.stderr.write(f"{prog}: " + "\n  ".join(lines) + "\n")
+
+
+def put(text: str) -> None:
+    """Write a line that may hold any characters to any stdout."""
+    try:
+        print(text)
+    except UnicodeEncodeError:
+        print(text.encode("ascii", "backslashreplace").decode("ascii"))
+
+
+def put_json(value: object) -> None:
+    """Write a value as JSON, in plain ASCII whatever is in it."""
+    print(json.dumps(value, indent=1))
+
+
+def pick(record: dict[str, Any], first: Iterable[str]) -> dict[str, Any]:
+    """Return a record with some keys first and always there (None where the server sent none)."""
+    return {key: record.get(key) for key in first} | record
+
+
+def watch(draw: Callable[[], str], every_s: float) -> int:
+    """Show what ``draw`` returns, again and again, until Ctrl-C."""
+    import time
+
+    try:
+        while True:
+            try:
+                text = draw()
+            except NoServerError as error:
+                text = str(error)  # it may come back
+            sys.stdout.write("\x1b[H\x1b[2J\x1b[3J" if sys.stdout.isatty() else "")
+            put(text)
+            sys.stdout.flush()
+            time.sleep(every_s)
+    except KeyboardInterrupt:
+        print()
+        return 0

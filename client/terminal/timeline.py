@@ -1,0 +1,111 @@
+"""What happened, as text: the history of a job, and the talks and resizes of many."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from pliant.client.terminal.durations import format_bytes, format_duration, format_time
+from pliant.client.terminal.tables import clean, table
+
+Event = Mapping[str, Any]
+
+#: Kinds that belong to a timeline: every offer, answer and adaptation, and the jobs' own ends.
+_PREFIXES = ("offer.", "request.", "resize.", "job.", "node.")
+
+
+def history_text(events: Sequence[Event]) -> str:
+    """Return events as a table with the time of each and the time since the first."""
+    if not events:
+        return "nothing has happened yet"
+    first = float(events[0]["time"])
+    rows = [
+        (
+            format_time(event["time"], first),
+            "+" + format_duration(float(event["time"]) - first),
+            event["kind"],
+            event.get("text") or sentence(event),
+        )
+        for event in events
+    ]
+    return table(("time", "after", "event", "what"), rows, right=frozenset({"after"}))
+
+
+def refusals_text(events: Sequence[Event]) -> str:
+    """Return refused requests as a table: when, who, what was asked for, and why not."""
+    if not events:
+        return "nothing was refused"
+    rows = []
+    for event in events:
+        data = event["data"]
+        known = ("name", "program", "sizes", "id", "ids", "node", "size")
+        asked = ", ".join(f"{name} {data[name]}" for name in known if name in data)
+        more = f" ({data['not_recorded']} more before)" if data.get("not_recorded") else ""
+        when = format_time(event["time"], events[-1]["time"])
+        rows.append((when, data["user"], asked or "-", f"{event['text']}{more}"))
+    return table(("time", "user", "asked for", "refused"), rows, right=frozenset())
+
+
+def timeline(
+    events: Sequence[Event], names: Mapping[int, str], *, start: float | None = None
+) -> str:
+    """Return a line for every offer, answer and adaptation, with seconds since the start."""
+    chosen = [event for event in events if str(event["kind"]).startswith(_PREFIXES)]
+    if not chosen:
+        return "no job was submitted"
+    begin = float(chosen[0]["time"]) if start is None else start
+    lines = []
+    for event in chosen:
+        job = event.get("job")
+        who = f"{names.get(job, 'job')} ({job})" if job is not None else ""
+        what = sentence(event) or str(event.get("text") or "")
+        lines.append((f"{float(event['time']) - begin:.3f}", who, event["kind"], what))
+    return table(("seconds", "job", "event", "what"), lines, right=frozenset({"seconds"}))
+
+
+def sentence(event: Event) -> str:
+    """Return what the data of an event say, or nothing where they say nothing more."""
+    data: Mapping[str, Any] = event.get("data") or {}
+    kind = event["kind"]
+    if kind == "job.started":
+        return f"on {_processors(data)}"
+    if kind == "job.resized":
+        return _resized(data)
+    if kind == "job.ended":
+        return _ended(data)
+    if kind == "offer.sent":
+        return f"{data.get('direction', '')} {data.get('from', '?')} -> {data.get('size', '?')}"
+    if kind == "offer.answered":
+        size = f" of {data['size']}" if data.get("size") else ""
+        return f"{data.get('answer', '')}{size}"
+    if kind == "resize.rolled_back":
+        return clean(f"at {data.get('stage', '?')}: {data.get('reason', '?')}")
+    return clean(event.get("text") or "")
+
+
+def _resized(data: Mapping[str, Any]) -> str:
+    parts = [f"{data.get('direction', '')} {data.get('from', '?')} -> {data.get('to', '?')}"]
+    seconds = data.get("seconds") or {}
+    if seconds:
+        steps = ", ".join(f"{clean(step)} {_milli(value)}" for step, value in seconds.items())
+        parts.append(f"({steps})")
+    if data.get("bytes_moved"):
+        parts.append(f"{format_bytes(data['bytes_moved'])} moved")
+    return " ".join(parts)
+
+
+def _ended(data: Mapping[str, Any]) -> str:
+    if data.get("signal"):
+        return f"{data.get('state', '')} by signal {data['signal']}"
+    code = data.get("exit_code")
+    return str(data.get("state", "")) + (f" with exit code {code}" if code else "")
+
+
+def _milli(value: Any) -> str:
+    return f"{float(value) * 1000:.0f} ms" if isinstance(value, int | float) else clean(value)
+
+
+def _processors(data: Mapping[str, Any]) -> str:
+    listed: Iterable[int] = data.get("processors") or []
+    count = len(list(listed))
+    return f"{count} processor{'' if count == 1 else 's'}"

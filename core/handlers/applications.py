@@ -1,0 +1,110 @@
+"""Applications register, leave, come back: what their coordinators say of themselves."""
+
+from pliant.core.commands import SendWithdraw
+from pliant.core.events import ApplicationLeft, ApplicationRegistered, ResizeDecided
+from pliant.core.model.jobs import BEFORE_GO, Job, ResizeStage
+from pliant.core.model.lifecycle import JobState
+from pliant.core.state.state import State
+from pliant.core.support.plural import many
+from pliant.core.transitions import job_end, leaving_ranks, resize_steps, resize_transaction
+from pliant.core.values.processors import of
+
+_LIVE = (JobState.STARTING, JobState.RUNNING, JobState.ADAPTING)
+
+
+def registered(state: State, event: ApplicationRegistered) -> None:
+    """A coordinator opened its session."""
+    job = state.jobs.get(event.job)
+    if job is None or job.run != event.run or job.state not in _LIVE:
+        return
+    if _is_leaver(job, event):
+        return
+    again = job.connected or job.malleable
+    job.connected = True
+    if job.state is JobState.STARTING:
+        job.starting.clear()
+        state.step(job, JobState.RUNNING, f"runs on {many(job.size, 'processor')}")
+    _settle_open_resize(state, job, event, again)
+    if job.state not in _LIVE or not _same_allocation(state, job, event):
+        return
+    if not job.malleable:
+        _first_time(state, job, event)
+    state.touch(job)
+    state.plan_due = True
+
+
+def _is_leaver(job: Job, event: ApplicationRegistered) -> bool:
+    """Whether this was the coordinator: it has left the job and lives on for a moment."""
+    resize = job.resize
+    if resize is not None and resize.stage is ResizeStage.RELEASE:
+        return (event.epoch, event.processors) == (job.epoch - 1, resize.before)
+    # A leaving rank for which the job has stopped waiting.
+    return event.epoch < job.epoch and bool(of(event.processors[:1]) & leaving_ranks.lingering(job))
+
+
+def _settle_open_resize(state: State, job: Job, event: ApplicationRegistered, again: bool) -> None:
+    """What a (re)connected coordinator says decides an open transaction."""
+    resize = job.resize
+    if resize is None:
+        return
+    if resize.stage in BEFORE_GO:
+        if again:
+            resize_transaction.withdraw(
+                state, job, "the connection to the application was interrupted"
+            )
+    elif resize.stage is ResizeStage.RELEASE:
+        return
+    elif event.epoch == job.epoch + 1:
+        decision = ResizeDecided(
+            job.id, job.run, resize.id, True, event.epoch, event.processors, "commit"
+        )
+        resize_steps.decided(state, decision)
+    elif event.epoch == job.epoch and event.pending != resize.id:
+        resize_steps.roll_back(state, job, "go", "the application does not hold it")
+    elif resize.stage is ResizeStage.WITHDRAWING:
+        # What was said while nobody listened is said again.
+        state.emit(SendWithdraw(job.id, job.run, resize.id, resize.reason))
+
+
+def _same_allocation(state: State, job: Job, event: ApplicationRegistered) -> bool:
+    if (event.epoch, event.processors) == (job.epoch, job.ranks):
+        return True
+    job_end.end(
+        state,
+        job,
+        JobState.FAILED,
+        f"the application says epoch {event.epoch} on processors {list(event.processors)}, "
+        f"but it has epoch {job.epoch} on {list(job.ranks)}",
+    )
+    return False
+
+
+def _first_time(state: State, job: Job, event: ApplicationRegistered) -> None:
+    """From now on the sizes are those that both the user and the program allow."""
+    if event.sizes is not None:
+        both = job.spec.sizes.intersect(event.sizes)
+        if both is None:
+            job_end.end(
+                state,
+                job,
+                JobState.FAILED,
+                f"no size suits both: submitted with {job.spec.sizes}, "
+                f"the program allows {event.sizes}",
+            )
+            return
+        job.sizes = both
+    job.malleable, job.on_request = True, event.on_request
+    state.note("application.registered", f"sizes {job.sizes}", job, sizes=str(job.sizes))
+
+
+def left(state: State, event: ApplicationLeft) -> None:
+    """The coordinator's session closed; the job goes on, offers to it cannot."""
+    job = state.jobs.get(event.job)
+    if job is None or job.run != event.run or not job.connected:
+        return
+    job.connected = False
+    state.touch(job)
+    resize = job.resize
+    if resize is not None and resize.stage in BEFORE_GO:
+        resize_transaction.withdraw(state, job, "the application's session closed")
+    state.plan_due = True

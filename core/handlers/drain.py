@@ -1,0 +1,30 @@
+"""Jobs leave nodes that are being drained, as far as they can: by mandatory offers.
+
+A malleable job with ranks elsewhere is asked to give back those on such a node. What follows if it
+refuses is ``NegotiationPolicy.escalation``; it is asked again when it may be asked at all.
+"""
+
+from pliant.core.model.jobs import BEFORE_GO, Job
+from pliant.core.state.state import State
+from pliant.core.transitions import resize_transaction
+from pliant.core.values.processors import ProcessorMap, of
+
+
+def review(state: State) -> None:
+    """Ask all who can leave a node that drains, and let nobody grow there."""
+    drains = state.ledger.draining
+    for job in list(state.active.values()):
+        resize = job.resize
+        if resize is not None and resize.newcomers & drains and resize.stage in BEFORE_GO:
+            resize_transaction.withdraw(state, job, "a node that it would grow on is being drained")
+        if job.allocation & drains and job.hears(state.now):
+            _ask(state, job, drains)
+
+
+def _ask(state: State, job: Job, drains: ProcessorMap) -> None:
+    stays = [processor for processor in job.ranks if not drains >> processor & 1]
+    size = job.sizes.down(len(stays))
+    if size:
+        names = ", ".join(state.node_names(job.allocation & drains))
+        cause = f"to leave {names}, which is being drained"
+        resize_transaction.open_talk(state, job, of(stays[:size]), cause, mandatory=True)

@@ -1,0 +1,178 @@
+"""The server's side of talks, by its policy: what is taken, what is answered, when it is over.
+
+All talks of a plan run side by side. One that somebody waits for (``Resize.serves``) is concluded
+with the others of its deal (``deals.py``); the others are concluded here as soon as they can be.
+"""
+
+from pliant.core.commands import SendOffer, SendWithdraw
+from pliant.core.events import OfferAnswered
+from pliant.core.handlers import coordination
+from pliant.core.model.jobs import Job, Resize, ResizeStage
+from pliant.core.model.negotiation import Side, TalkError, TalkState, Template, Verb
+from pliant.core.model.timers import Timer, TimerKind
+from pliant.core.state.state import State
+from pliant.core.support.plural import many
+from pliant.core.transitions import counter_offers, resize_steps, resize_transaction
+from pliant.core.transitions.proposals import own, word
+from pliant.core.transitions.refused_offers import failed
+from pliant.core.values.ids import ResizeId
+from pliant.core.values.negotiation_policy import Take
+
+
+def answered(state: State, event: OfferAnswered) -> None:
+    """The application said something in a talk."""
+    template = event.template
+    found = resize_transaction.find(state, event.job, event.run, ResizeId(template.negotiation))
+    if found is None:
+        return
+    job, resize = found
+    if template.verb is Verb.ACCEPT and resize.talk.state is TalkState.AGREED:
+        return  # said again, or the echo of our own word
+    try:
+        resize.talk = resize.talk.say(Side.APPLICATION, template)
+    except TalkError as error:
+        state.note("offer.ignored", f"answer ignored: {error}", job, resize=resize.id)
+        return
+    state.note(
+        "offer.answered",
+        f"the application answered {template.verb}{counter_offers.told(template)}"
+        + (f": {template.reason}" if template.reason else ""),
+        job,
+        resize=resize.id,
+        answer=template.verb.value,
+        size=len(resize.after),
+        round=template.round,
+        seconds=state.now - resize.since,
+    )
+    match resize.talk.state:
+        case TalkState.AGREED:
+            _accepted(state, job, resize, template)
+        case TalkState.REFUSED:
+            failed(state, job, resize, f"refused: {template.reason or 'no reason given'}")
+        case TalkState.WITHDRAWN:
+            failed(state, job, resize, f"withdrawn: {template.reason or 'no reason given'}")
+        case _:
+            _countered(state, job, resize, template)
+
+
+def _accepted(state: State, job: Job, resize: Resize, template: Template) -> None:
+    """The application agrees to the server's proposal, perhaps to give later."""
+    not_before, cost = counter_offers.terms(template)
+    if objection := counter_offers.objection(job, resize, template):
+        _take_back(state, job, resize, f"refused: {objection}")
+    elif _too_late(state, resize, not_before):
+        _take_back(state, job, resize, _when(state, resize, not_before))
+    else:
+        resize.not_before, resize.gives_less = not_before, False
+        if cost:
+            state.note("offer.cost", f"it expects to lose {cost:g} s", job, seconds=cost)
+        _agreed(state, job, resize)
+
+
+def _too_late(state: State, resize: Resize, not_before: float) -> bool:
+    """Whether nobody waits so long; what it is to get stays idle, as before a safe point."""
+    patience_s = state.limits.safe_point_timeout_s if resize.grows else state.policy.patience_s
+    return not_before > state.now + patience_s
+
+
+def _when(state: State, resize: Resize, not_before: float) -> str:
+    verb = "take" if resize.grows else "give"
+    return f"it can {verb} in {not_before - state.now:.0f} s only"
+
+
+def _agreed(state: State, job: Job, resize: Resize) -> None:
+    """Both sides agree; whether it is carried out may hang on the others of its deal."""
+    resize.stage, resize.wishes = ResizeStage.AGREED, ()
+    state.touch(job)
+    if resize.serves:
+        _wait_for_others(state, job, resize)
+    elif not job.earmark:
+        coordination.proceed(state, job, resize)
+
+
+def _countered(state: State, job: Job, resize: Resize, template: Template) -> None:
+    """The application would rather have another size, price or time."""
+    try:
+        wish = counter_offers.read(job, resize, template, state.now)
+    except counter_offers.UnusableCounterError as error:
+        _decline(state, job, resize, str(error))
+        return
+    if _too_late(state, resize, wish.not_before):
+        _decline(state, job, resize, _when(state, resize, wish.not_before))
+        return
+    final = resize.talk.state is TalkState.LAST_WORD
+    need = coordination.need(state, job) or job.size - len(resize.after)
+    size = max(wish.totals) if resize.grows else counter_offers.covering(job, wish.totals, need)
+    enough = size > 0
+    size = size or min(wish.totals)
+    resize.gives_less = not enough
+    change, number = abs(size - job.size), own(resize) + 1
+    if not state.policy.satisfied(wish.price, number, change, grows=resize.grows):
+        size = size if enough else len(resize.after)
+        _insist(state, job, resize, size, f"the price {wish.price:g} is out of reach", final)
+    elif not enough and state.policy.take is Take.COVERS:
+        _insist(state, job, resize, len(resize.after), f"needed: {many(need, 'processor')}", final)
+    else:
+        resize.not_before, resize.price = wish.not_before, wish.price
+        if resize.serves:
+            resize.wishes = wish.totals
+            _wait_for_others(state, job, resize, wish.valid_until)
+        else:
+            coordination.accept(state, job, resize, size)
+            _agreed(state, job, resize)
+
+
+def _wait_for_others(state: State, job: Job, resize: Resize, valid_until: float = 0.0) -> None:
+    """Its deal has to be looked at; somebody may wait for it no more."""
+    state.bereft[job.id] = None
+    state.touch(job)
+    if resize.wishes:
+        resize.until = state.now + state.limits.offer_timeout_s
+        if valid_until:
+            resize.until = min(resize.until, valid_until)
+        state.timer(TimerKind.OFFER, job, resize.until - state.now)
+
+
+def _insist(state: State, job: Job, resize: Resize, size: int, why: str, final: bool) -> None:
+    """Propose again, as long as the policy and the machine allow it."""
+    if final or state.policy.last(own(resize)):
+        _decline(state, job, resize, why)
+        return
+    if size != len(resize.after):
+        coordination.cut(state, job, resize, size)
+    resize_transaction.offer(state, job, resize)
+
+
+def _decline(state: State, job: Job, resize: Resize, why: str) -> None:
+    state.emit(SendOffer(job.id, job.run, word(job, resize, Verb.REJECT, why)))
+    failed(state, job, resize, f"its counter-offer was declined: {why}")
+
+
+def _take_back(state: State, job: Job, resize: Resize, why: str) -> None:
+    state.emit(SendWithdraw(job.id, job.run, resize.id, why))
+    failed(state, job, resize, why)
+
+
+def timed_out(state: State, timer: Timer) -> None:
+    """The time of a talk, or until the application can give, may be over."""
+    found = resize_transaction.find(state, timer.job, timer.run, timer.resize)
+    if found is None:
+        return
+    job, resize = found
+    if timer.kind is TimerKind.RELEASE_TIME:
+        if resize.stage is ResizeStage.AGREED and state.now >= resize.not_before:
+            resize_steps.prepare(state, job, resize)
+    elif resize.stage is ResizeStage.TALK and state.now >= resize.until:
+        _expired(state, job, resize)
+
+
+def _expired(state: State, job: Job, resize: Resize) -> None:
+    """Nobody answered, or nobody took up what was said."""
+    if resize.talk.proposer is Side.APPLICATION:
+        _decline(state, job, resize, "nobody can use it")
+        return
+    resize.talk = resize.talk.expire()
+    waited = f"no answer within {state.limits.offer_timeout_s:g} s"
+    state.emit(SendWithdraw(job.id, job.run, resize.id, waited))
+    state.note("offer.expired", waited, job, resize=resize.id)
+    failed(state, job, resize, waited)

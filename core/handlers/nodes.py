@@ -1,0 +1,292 @@
+"""Nodes come, go silent, are lost, are drained; what that means for the jobs on them."""
+
+from dataclasses import replace
+
+from pliant.core.commands import Answer, Kill, Launch
+from pliant.core.events import (
+    LiveWorld,
+    NodeAble,
+    NodeDrained,
+    NodeLost,
+    NodeRecovered,
+    NodeRegistered,
+    NodeResumed,
+    NodeSuspected,
+    WorldReady,
+)
+from pliant.core.model.jobs import BEFORE_GO, Job, Resize, ResizeStage
+from pliant.core.model.lifecycle import ACTIVE_STATES, JobState
+from pliant.core.model.nodes import Node, NodeFault, NodeState
+from pliant.core.state.state import State
+from pliant.core.support.plural import many
+from pliant.core.transitions import (
+    fencing,
+    job_end,
+    node_registry,
+    resize_transaction,
+    restart_smaller,
+    spare_nodes,
+    suspend,
+)
+from pliant.core.transitions.resize_steps import world_ready
+from pliant.core.values.ids import ResizeId
+from pliant.core.values.processors import NONE, ProcessorMap
+
+#: Beats arrive.
+_ALIVE = (NodeState.UP, NodeState.DRAINING, NodeState.DRAINED, NodeState.SPARE)
+
+
+def registered(state: State, event: NodeRegistered) -> None:
+    """A controller connected, for the first time or again: compare what both sides know."""
+    node = node_registry.take_in(state, event)
+    node.address, node.memory_bytes = event.address, event.memory_bytes
+    was_silent = node.state in (NodeState.LOST, NodeState.SUSPECT)
+    if was_silent or node.spare != event.spare:
+        node.spare = event.spare
+        node.stands_in = node.stands_in if event.spare else ""
+        node.state, node.reason = node_registry.when_alive(state, node)
+        if node.state is NodeState.SPARE:
+            resize_transaction.drop_promises_on(
+                state, node.processors, f"node {node.name} is a spare one"
+            )
+    state.touch_node(node)
+    # The report says what lives there now; what it does not name is gone.
+    state.ledger.clear(node.processors)
+    # A node speaks for itself alone.
+    own = tuple(replace(world, live=world.live & node.processors) for world in event.worlds)
+    _compare(state, node, own)
+    fencing.reported(state, node)
+    _reviewed(state)
+
+
+def _compare(state: State, node: Node, worlds: tuple[LiveWorld, ...]) -> None:
+    for world in worlds:
+        _known_to_node(state, node, world)
+    known = {(world.job, world.run, world.resize) for world in worlds}
+    for job in list(state.active.values()):
+        if job.held & node.processors:
+            _unknown_to_node(
+                state, node, job, {r for j, n, r in known if (j, n) == (job.id, job.run)}
+            )
+            _dismissed(state, node, job, worlds)
+
+
+def _dismissed(state: State, node: Node, job: Job, worlds: tuple[LiveWorld, ...]) -> None:
+    """Processes that were to be ended: the order to do so may never have arrived.
+
+    These are newcomers of a resize that was taken back, and leavers that stayed too long.
+    """
+    ends = job.state is JobState.COMPLETING and job.ending is None
+    if job.state not in (JobState.RUNNING, JobState.ADAPTING) and not ends:
+        return
+    resize = job.resize
+    awaited = resize.leaving | resize.newcomers if resize else NONE
+    dismissed = job.held & node.processors & ~job.allocation & ~awaited
+    live = NONE
+    for world in worlds:
+        if (world.job, world.run) == (job.id, job.run):
+            live |= world.live
+    overdue = _overdue(job, resize) & node.processors
+    if (dismissed | overdue) & live:
+        state.emit(Kill(job.id, job.run, (dismissed | overdue) & live, 0.0))
+    resize_transaction.free_processors(state, job, dismissed & ~live)
+    job_end.close_if_gone(state, job)
+
+
+def _overdue(job: Job, resize: Resize | None) -> ProcessorMap:
+    """Leavers that have been told to go by force; others may still leave by themselves."""
+    if resize is None or resize.stage is not ResizeStage.RELEASE or not resize.reason:
+        return NONE
+    return resize.leaving & job.held
+
+
+def _known_to_node(state: State, node: Node, world: LiveWorld) -> None:
+    """A world that the node reports: adopt it, or have strangers ended."""
+    job = state.jobs.get(world.job)
+    if job is None or job.run != world.run or job.state not in ACTIVE_STATES:
+        if world.live:
+            state.ledger.orphan(world.live)
+            state.emit(Kill(world.job, world.run, world.live, 0.0))
+        return
+    strangers = world.live & ~job.held
+    if strangers:
+        state.ledger.orphan(strangers)
+        state.emit(Kill(job.id, job.run, strangers, 0.0))
+    if job.state is JobState.COMPLETING and job.ending is not None:
+        state.emit(Kill(job.id, job.run, world.live, state.limits.kill_grace_s))
+    elif world.ready:
+        started(state, WorldReady(job.id, job.run, world.resize, node.name))
+
+
+def _unknown_to_node(state: State, node: Node, job: Job, known: set[ResizeId]) -> None:
+    """Processors that we hold there for worlds the node has never heard of."""
+    resize = job.resize
+    newcomers = NONE
+    if resize and resize.stage in BEFORE_GO:
+        newcomers = resize.newcomers
+        again = resize.stage is ResizeStage.PREPARE and resize.id not in known
+        if again and newcomers & node.processors:
+            epoch = job.epoch + 1
+            state.emit(Launch(job.id, job.run, resize.id, epoch, resize.joining, node.name))
+    if job.state is JobState.STARTING or _owed(job, node):
+        if ResizeId(0) not in known:
+            first = ResizeId(0)
+            state.emit(Launch(job.id, job.run, first, job.epoch, job.ranks, node.name))
+    elif not known:
+        reason = f"its processes on node {node.name} vanished"
+        _taken_away(state, job, node.processors & ~newcomers, reason)
+
+
+def _owed(job: Job, node: Node) -> bool:
+    """Whether its processes there have yet to run, although others have ended by themselves."""
+    ends = job.state is JobState.COMPLETING and job.ending is None
+    return ends and node.name in job.starting
+
+
+def _taken_away(state: State, job: Job, processors: ProcessorMap, reason: str) -> None:
+    """Processes that were there are not any more, and no exit will be reported."""
+    resize = job.resize
+    if suspend.leaving(job):
+        suspend.gone(state, job, processors)
+        return
+    if resize:  # who has ended before the application's word on the resize is not missed
+        processors &= ~resize.gone
+    own = processors & job.allocation & job.held
+    if own and job.ending is JobState.FAILED and restart_smaller.goes_again(job):
+        # Its other ranks noticed first that these were gone.
+        job.again, job.reason = True, reason
+    if job.ending is None and own:
+        job.exit_code = None  # that of those which have ended well already
+        job_end.end(state, job, JobState.NODE_FAIL, reason)
+    elif resize and processors & resize.newcomers:
+        resize.gone |= processors & resize.newcomers
+        state.touch(job)
+        if resize.stage in BEFORE_GO:
+            resize_transaction.withdraw(state, job, reason)
+    # From GO on, these processors stay reserved until the application has decided.
+    undecided = job.resize.gone if job.resize else NONE
+    resize_transaction.free_processors(state, job, processors & ~undecided)
+    resize_transaction.finish_release(state, job)
+    job_end.close_if_gone(state, job)
+
+
+def _reviewed(state: State) -> None:
+    """Nodes have changed: see what that means for spare ones, and who waits for processors."""
+    spare_nodes.review(state)
+    restart_smaller.review(state)
+    state.plan_due = True
+
+
+def started(state: State, event: WorldReady) -> None:
+    """A node's part of a world is up: the first start's processes run, or newcomers are ready."""
+    if event.resize:
+        world_ready(state, event)
+        return
+    job = state.jobs.get(event.job)
+    if job is None or job.run != event.run:
+        return
+    job.starting.discard(event.node)
+    if job.state is JobState.STARTING and not job.starting:
+        state.step(job, JobState.RUNNING, f"runs on {many(job.size, 'processor')}")
+        state.note("job.running", "all processes are up", job)
+
+
+def suspected(state: State, event: NodeSuspected) -> None:
+    """Beats are missing: nothing new is started there."""
+    node = state.nodes.get(event.name)
+    if node is not None and node.state in _ALIVE:
+        _set(state, node, NodeState.SUSPECT, "beats are missing")
+
+
+def recovered(state: State, event: NodeRecovered) -> None:
+    """Beats arrive again."""
+    node = state.nodes.get(event.name)
+    if node is not None and node.state is NodeState.SUSPECT:
+        _set(state, node, *node_registry.when_alive(state, node))
+
+
+def _set(state: State, node: Node, to: NodeState, reason: str) -> None:
+    node.state, node.reason = to, reason
+    state.touch_node(node)
+    state.note("node.state", f"node {node.name} is {to}" + (f": {reason}" if reason else ""))
+    _reviewed(state)
+
+
+def lost(state: State, event: NodeLost) -> None:
+    """Its lease ran out: jobs with ranks there end as NODE_FAIL."""
+    node = state.nodes.get(event.name)
+    if node is None or node.state is NodeState.LOST:
+        return
+    node.stands_in = ""
+    _set(state, node, NodeState.LOST, event.reason)  # and a spare one may take its place
+    reason = f"node {node.name} was lost: {event.reason}"
+    fencing.lost(state, node)
+    for job in [j for j in state.active.values() if j.held & node.processors]:
+        # Nothing is started on a LOST node; what lives there is ended when it comes back.
+        _taken_away(state, job, node.processors, reason)
+    resize_transaction.drop_promises_on(state, node.processors, f"node {node.name} was lost")
+    _reviewed(state)
+
+
+def drained(state: State, event: NodeDrained) -> None:
+    """An operator keeps new work off a node; jobs on it go on."""
+    node = state.nodes.get(event.name)
+    if node is None:
+        state.emit(Answer(event.request, f"there is no node {event.name}"))
+        return
+    node.drained, node.fault = event.reason or "drained by an operator", event.fault
+    state.touch_node(node)
+    if node.state in _ALIVE:
+        _set(state, node, *node_registry.when_alive(state, node))
+    resize_transaction.drop_promises_on(state, node.processors, f"node {node.name} was drained")
+    _reviewed(state)
+    jobs = node_registry.jobs_on(state, node)
+    done = f"drains: {node_registry.named(jobs)} still there" if jobs else "drained"
+    state.emit(Answer(event.request, message=f"node {node.name} {done}"))
+
+
+def resumed(state: State, event: NodeResumed) -> None:
+    """An operator gives a drained node back; a silent one stays out until it reports."""
+    node = state.nodes.get(event.name)
+    if node is None or not node.drained:
+        why = (
+            f"there is no node {event.name}"
+            if node is None
+            else f"node {node.name} is {node.state}: only DRAINED nodes can be resumed"
+        )
+        state.emit(Answer(event.request, why))
+        return
+    _give_back(state, node)
+    state.emit(Answer(event.request, message=f"node {node.name} resumed"))
+
+
+def able(state: State, event: NodeAble) -> None:
+    """A node can start processes: give it back if it was drained because it could not."""
+    node = state.nodes.get(event.name)
+    if node is not None and node.fault is NodeFault.START:
+        _lift(state, node, "it can start jobs again")
+    elif node is not None and node.fault is NodeFault.END:
+        ended(state)
+
+
+def ended(state: State) -> None:
+    """Give nodes back that were drained for processes that did not end, if those are gone."""
+    late = NONE
+    for job in state.active.values():
+        if job.state is JobState.COMPLETING:
+            late |= job.held
+    for node in state.ledger.nodes:
+        if node.fault is NodeFault.END and not late & node.processors:
+            _lift(state, node, "the processes that did not end are gone")
+
+
+def _lift(state: State, node: Node, why: str) -> None:
+    state.note("node.resumed", f"node {node.name} is given back: {why}")
+    _give_back(state, node)
+
+
+def _give_back(state: State, node: Node) -> None:
+    node.drained, node.fault = "", None
+    state.touch_node(node)
+    if node.state in _ALIVE:
+        _set(state, node, *node_registry.when_alive(state, node))

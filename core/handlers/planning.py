@@ -1,0 +1,276 @@
+"""Plan, then commit: what becomes of a strategy's plan.
+
+The commit checks every part of the plan against the state as it is now and refuses what no longer
+fits; a refused part costs a note, never the rest.
+"""
+
+from sys import maxsize
+
+from pliant.core.commands import RunStrategy, SetTimer
+from pliant.core.handlers import coordination, submission, suspension
+from pliant.core.model.jobs import Job
+from pliant.core.model.lifecycle import JobState
+from pliant.core.model.scheduling import Acceptance, Offer, Plan, Start
+from pliant.core.model.timers import Timer, TimerKind
+from pliant.core.state import resource_gate
+from pliant.core.state.state import PLAN_REFUSED, State
+from pliant.core.state.views import view
+from pliant.core.support.plural import many
+from pliant.core.transitions import resize_transaction, suspend, time_limits
+from pliant.core.values.ids import CycleId, JobId
+from pliant.core.values.processors import NONE, ProcessorMap, count
+
+#: How long a strategy that failed is left alone, at first and when it fails again and again.
+FIRST_RETRY_S, LAST_RETRY_S = 1.0, 60.0
+
+
+def gives_up(state: State) -> bool:
+    """Forget a plan that was revised often enough, and let go of what stood for it."""
+    if not state.outcomes or state.revisions < state.policy.revisions:
+        return False
+    coordination.let_go(state)
+    state.outcomes.clear()
+    return True
+
+
+def run_strategy(state: State, cycle: CycleId) -> RunStrategy:
+    """Ask for a plan for the state as it is."""
+    state.plan_due = False
+    state.told = len(state.outcomes)
+    return RunStrategy(cycle, view(state), tuple(state.outcomes))
+
+
+def planned(state: State) -> None:
+    """The strategy has answered: it knows how the talks ended that it was told about."""
+    state.revisions = state.revisions + 1 if state.told else 0
+    del state.outcomes[: state.told]
+    state.told = 0
+
+
+def failed(state: State, reason: str) -> None:
+    """There is no plan: the strategy is asked again in a while, also if nothing else happens."""
+    planned(state)
+    wait_s = min(FIRST_RETRY_S * 2**state.plan_faults, LAST_RETRY_S)
+    state.plan_fault, state.plan_faults = reason, state.plan_faults + 1
+    _wake(state, state.now + wait_s)
+    state.note("strategy.failed", f"{state.strategy}: {reason}")
+
+
+def commit(state: State, plan: Plan) -> bool:
+    """Carry a plan out: shrinks, then starts, then expansions.
+
+    Returns:
+        Whether another plan is due at once: jobs of this one need more of a named resource than
+        there is for all of them.
+    """
+    lacks = False
+    _enforce_estimates(state, plan)
+    promised = NONE
+    donors: dict[JobId, ProcessorMap] = {}
+    for offer in plan.shrinks:
+        given = _shrink(state, offer, plan)
+        if given:
+            donors[offer.job] = given
+            promised |= given & state.usable()
+    for wish in plan.suspends:
+        suspension.planned(state, wish)
+    for start in plan.starts:
+        _free_promise(state, start)
+        _unpark(state, start)
+    # Before the starts: a promise is kept for a job that starts, too.
+    for acceptance in plan.accepts:
+        _accept(state, acceptance)
+    for start in plan.starts:
+        lacks |= not _start(state, start, promised, donors)
+    for offer in plan.expands:
+        lacks |= not _expand(state, offer, promised, donors)
+    coordination.bind(state, donors)
+    for rejection in plan.rejects:
+        job = state.jobs.get(rejection.job)
+        if job is not None and job.state is JobState.PENDING:
+            submission.close_waiting(state, job, JobState.REJECTED, rejection.reason)
+    _wake(state, plan.wake_at)
+    _explain(state, plan)
+    coordination.let_go(state)
+    if plan.memory != state.memory:
+        state.memory, state.memory_changed = plan.memory, True
+    return lacks
+
+
+def _wake(state: State, at: float | None) -> None:
+    """Plan again at this time; None: at no time. What the plan before wanted no longer holds."""
+    if at is not None:
+        state.emit(SetTimer(Timer(TimerKind.WAKE, JobId(0), 0), at))
+    state.wake_at = at
+
+
+def woken(state: State) -> None:
+    """A wake-up has fired: plan again, unless it is one that a later plan gave up or put off."""
+    if state.wake_at is not None and state.now >= state.wake_at:
+        state.wake_at, state.plan_due = None, True
+
+
+def _enforce_estimates(state: State, plan: Plan) -> None:
+    """Take over whether the strategy ends jobs at their estimates; some may be due already."""
+    begins = plan.ends_at_estimate and not state.ends_at_estimate
+    state.ends_at_estimate = plan.ends_at_estimate
+    for job in state.active.values() if begins else ():
+        time_limits.arm_estimate(state, job)
+
+
+def _explain(state: State, plan: Plan) -> None:
+    """Tell waiting jobs why they wait; only those for whom it may have changed."""
+    named = {**plan.reasons, **resource_gate.reasons(state)} if state.needing else plan.reasons
+    for job_id, reason in named.items():
+        state.explain_wait(job_id, reason)
+    if plan.behind:
+        same = plan.behind == state.behind
+        for job_id in [*state.named, *state.unexplained] if same else list(state.waiting):
+            if job_id not in named:
+                state.explain_wait(job_id, plan.behind)
+    state.behind, state.named = plan.behind, tuple(named)
+    state.unexplained.clear()
+
+
+def _refuse(state: State, what: str, why: str) -> None:
+    state.note(PLAN_REFUSED, f"{state.strategy}: {what}: {why}")
+
+
+def _offerable(state: State, offer: Offer, what: str) -> Job | None:
+    job = state.jobs.get(offer.job)
+    if job is None or not (
+        job.resizable(state.now) or (job.hears(state.now) and _asked(job, offer))
+    ):
+        _refuse(state, what, "the job cannot be resized now")
+        return None
+    if count(offer.processors) not in job.sizes:
+        _refuse(state, what, f"{count(offer.processors)} is not one of its sizes {job.sizes}")
+        return None
+    return job
+
+
+def _shrink(state: State, offer: Offer, plan: Plan) -> ProcessorMap:
+    """Offer a smaller allocation; the processors it will give."""
+    what = f"shrink of job {offer.job}"
+    job = state.jobs.get(offer.job)
+    stands = job is not None and job.resize is not None and job.resize.standing
+    job = job if stands else _offerable(state, offer, what)
+    if job is None:
+        return NONE
+    if not offer.processors or offer.processors & ~job.allocation:
+        _refuse(state, what, "not a part of its allocation")
+        return NONE
+    given = job.allocation & ~offer.processors
+    if stands and given and not coordination.use(state, job, offer.processors):
+        _refuse(state, what, f"{count(offer.processors)} is not what it agreed to")
+        return NONE
+    if given and not stands:
+        cause, mandatory = _cause(state, plan, given), offer.mandatory
+        resize_transaction.open_talk(state, job, offer.processors, cause, mandatory=mandatory)
+    return given
+
+
+def _cause(state: State, plan: Plan, given: ProcessorMap) -> str:
+    """Who wants processors, and for whom: what the application and people are told."""
+    if state.silent:
+        return state.strategy
+    shares = [(to.job, to.processors) for to in plan.starts]
+    shares += [(to.job, to.processors) for to in plan.expands]
+    takers = sorted({job for job, processors in shares if processors & given})
+    return state.strategy + (f", for job {', '.join(map(str, takers))}" if takers else "")
+
+
+def _expand(
+    state: State, offer: Offer, promised: ProcessorMap, donors: dict[JobId, ProcessorMap]
+) -> bool:
+    """Offer a larger allocation; False: it lacks a named resource for that."""
+    what = f"expansion of job {offer.job}"
+    job = _offerable(state, offer, what)
+    if job is None:
+        return True
+    added = offer.processors & ~job.allocation
+    later = added & promised & ~state.earmarked()
+    number = job.request.number if _asked(job, offer) and job.request else 0
+    cause = f"request {number} of the application" if number else state.strategy
+    if job.allocation & ~offer.processors or not added:
+        _refuse(state, what, "it does not contain its allocation")
+    elif added & ~(state.free() | later):
+        _refuse(state, what, "the processors are not free")
+    elif lack := resource_gate.lacking(state, job, count(offer.processors)):
+        return not _taken_by_others(state, job, offer.processors, what, lack)
+    elif later:
+        givers = frozenset(donor for donor, given in donors.items() if given & later)
+        coordination.await_growth(state, job, added & ~later, later, givers, cause)
+    else:
+        resize_transaction.open_talk(state, job, offer.processors, cause)
+    return True
+
+
+def _taken_by_others(
+    state: State, job: Job, processors: ProcessorMap, what: str, lack: str
+) -> bool:
+    """Return whether other parts of a plan have taken the resource that a job lacks.
+
+    The next view shows less of it then. What the view did not allow is the strategy's fault, and
+    asking again at once could go on for ever.
+    """
+    if count(processors) <= state.rows.limits.get(job.id, maxsize):
+        return True
+    _refuse(state, what, f"too little of resource {lack} is free")
+    return False
+
+
+def _asked(job: Job, offer: Offer) -> bool:
+    """Whether an offer is what the application asks for."""
+    request = job.request
+    size = count(offer.processors)
+    return request is not None and job.size < size and size in request.sizes
+
+
+def _free_promise(state: State, start: Start) -> None:
+    """A waiting job that is started on other processors needs those promised to it no more."""
+    job = state.jobs.get(start.job)
+    if job is not None and job.state is JobState.PENDING and job.earmark:
+        state.unpromise(job)
+
+
+def _unpark(state: State, start: Start) -> None:
+    """Who suspended a job may start it again."""
+    job = state.jobs.get(start.job)
+    if job is not None and job.state is JobState.SUSPENDED and job.parked:
+        suspend.back(state, job, "goes on from its checkpoint")
+
+
+def _accept(state: State, acceptance: Acceptance) -> None:
+    job = state.jobs.get(acceptance.job)
+    if job is None or job.promise or job.state is not JobState.PENDING:
+        return
+    job.promise, job.promised_start = acceptance.reason or "accepted", acceptance.start
+    data = {} if acceptance.start is None else {"start": acceptance.start}
+    state.note("job.accepted", job.promise, job, **data)
+    state.explain(job, job.promise)
+
+
+def _start(
+    state: State, start: Start, promised: ProcessorMap, donors: dict[JobId, ProcessorMap]
+) -> bool:
+    """Start a waiting job, or promise it processors; False: it lacks a named resource."""
+    what = f"start of job {start.job}"
+    job = state.jobs.get(start.job)
+    if job is None or job.state is not JobState.PENDING or job.earmark:
+        _refuse(state, what, "it does not wait in the queue")
+    elif count(start.processors) not in job.sizes:
+        _refuse(state, what, f"{count(start.processors)} is not one of its sizes {job.sizes}")
+    elif start.processors & ~(state.free() | promised & ~state.earmarked()):
+        _refuse(state, what, "the processors are neither free nor given by this plan")
+    elif lack := resource_gate.lacking(state, job, count(start.processors)):
+        return not _taken_by_others(state, job, start.processors, what, lack)
+    elif not start.processors & promised:
+        resize_transaction.start(state, job, start.processors)
+    else:
+        givers = (donor for donor, given in donors.items() if given & start.processors)
+        state.promise(job, start.processors, frozenset(givers))
+        names = ", ".join(map(str, sorted(job.earmark_from)))
+        state.note("job.promised", f"{many(count(job.earmark), 'processor')} promised", job)
+        state.explain(job, f"waits for processors of job {names}")
+    return True

@@ -1,0 +1,69 @@
+"""After a restart of the server: what stood in the database stands again, open ends are tied up.
+
+Worlds are compared when the nodes register again, transactions after GO when the coordinators do
+(DESIGN section 6: before GO withdraw, after GO wait for the coordinator, then the deadline).
+"""
+
+from collections.abc import Iterable
+
+from pliant.core.commands import Kill
+from pliant.core.model.jobs import BEFORE_GO, Job, ResizeStage
+from pliant.core.model.lifecycle import JobState
+from pliant.core.model.nodes import Node, NodeState
+from pliant.core.model.timers import TimerKind
+from pliant.core.state.state import State
+from pliant.core.transitions import job_end, leaving_ranks, resize_transaction, time_limits
+from pliant.core.values.processors import NONE
+
+
+def restore(
+    state: State, nodes: Iterable[Node], jobs: Iterable[Job], memory: object, next_resize: int
+) -> None:
+    """Fill an empty state."""
+    for node in sorted(nodes, key=lambda node: node.first):
+        if node.state is not NodeState.LOST:
+            node.state, node.reason = NodeState.SUSPECT, "has not reported since the server started"
+        state.put_node(node)
+    for job in sorted(jobs, key=lambda job: (job.spec.submit, job.id)):
+        job.connected = False
+        state.add(job)
+    state.memory = memory
+    state.next_resize = next_resize
+    state.plan_due = True
+
+
+def recover(state: State) -> None:
+    """Tie up what was under way."""
+    for job in list(state.active.values()):
+        time_limits.arm(state, job)
+        if job.quiet_until > state.now:
+            state.timer(TimerKind.QUIET, job, job.quiet_until - state.now)
+        if job.request is not None and job.request.deadline is not None:
+            state.timer_at(TimerKind.REQUEST, job, job.request.deadline)
+        if job.state is JobState.COMPLETING and job.ending is not None:
+            state.emit(Kill(job.id, job.run, NONE, state.limits.kill_grace_s))
+            job_end.arm_end(state, job)
+        elif job.state is JobState.COMPLETING:
+            job_end.arm_stragglers(state, job)
+        elif job.state is JobState.STARTING:
+            state.timer(TimerKind.START, job, state.limits.start_deadline_s)
+        _transaction(state, job)
+
+
+def _transaction(state: State, job: Job) -> None:
+    if leaving_ranks.lingering(job):
+        state.timer(TimerKind.LEAVERS, job, state.limits.resize_deadline_s)
+    resize = job.resize
+    if resize is None:
+        return
+    if resize.stage in BEFORE_GO:
+        again = f"; `jobctl resize {job.id} {len(resize.after)}` asks again" if job.pinned else ""
+        resize_transaction.withdraw(state, job, f"the server restarted before GO{again}")
+    elif resize.stage is ResizeStage.GO:
+        state.timer(TimerKind.SAFE_POINT, job, state.limits.safe_point_timeout_s)
+    elif resize.stage in (ResizeStage.BEGUN, ResizeStage.WITHDRAWING):
+        state.timer(TimerKind.DEADLINE, job, state.limits.resize_deadline_s)
+        if resize.gone & resize.newcomers:
+            state.timer(TimerKind.ROLLBACK, job, state.limits.rollback_timeout_s)
+    elif resize.stage is ResizeStage.RELEASE:
+        state.timer(TimerKind.RELEASE, job, state.limits.release_timeout_s)

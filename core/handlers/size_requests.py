@@ -1,0 +1,237 @@
+"""Applications that ask for other sizes themselves (evolving; Ghafoor 1.1, 3.1.1.3, 3.1.1.4).
+
+A request names the sizes that would do; the preferred one, or else the largest, is what is wanted.
+One for more waits for a plan that offers it growth: to the size that is wanted (granted in full) or
+to a smaller one of those named (in part). One for less is a release: its talk is opened by the
+application and agreed on at once, and then goes the way of every resize. Of one job one request is
+open; a later one takes its place. What was begun for the earlier one goes on if its target is one
+of the sizes that the later one names, so that ranks that have almost started are not thrown away.
+A request without a deadline expires after ``request_timeout_s``. While a resize of the job is open
+its request waits for the end of that. Messages may come twice or in another order: numbers only
+grow, and a request that was answered is answered again in the same words.
+"""
+
+from pliant.core.commands import AnswerRequest, SendOffer
+from pliant.core.events import RequestCancelled, SizesRequested
+from pliant.core.model.jobs import BEFORE_GO, Job, Resize, ResizeStage
+from pliant.core.model.lifecycle import JobState
+from pliant.core.model.negotiation import Side, Verb
+from pliant.core.model.placement import after_resize, keep_first
+from pliant.core.model.size_request import Request, RequestAnswer, RequestOutcome
+from pliant.core.model.timers import TimerKind
+from pliant.core.state.state import State
+from pliant.core.support.plural import many
+from pliant.core.transitions import proposals, resize_steps, resize_transaction
+from pliant.core.values.sizes import Sizes
+
+_LIVE = (JobState.RUNNING, JobState.ADAPTING)
+_KINDS = {
+    RequestOutcome.GRANTED: "request.granted",
+    RequestOutcome.PARTLY: "request.granted",
+    RequestOutcome.REFUSED: "request.refused",
+    RequestOutcome.CANCELLED: "request.cancelled",
+    RequestOutcome.EXPIRED: "request.expired",
+}
+
+
+def requested(state: State, event: SizesRequested) -> None:
+    """An application asks for other sizes. What becomes of it is for ``review``."""
+    job = state.jobs.get(event.job)
+    if job is None or job.run != event.run or job.state not in (JobState.STARTING, *_LIVE):
+        return
+    if _known(state, job, event.number):
+        return
+    sizes = event.sizes
+    wanted = sizes.wanted
+    both = job.sizes.intersect(sizes)
+    allowed = both and both.up_to(wanted)
+    base = _replace(state, job, event.number, allowed)
+    request = Request(
+        event.number,
+        allowed or sizes,
+        wanted,
+        state.now,
+        release=wanted < job.size,
+        reason=event.reason,
+        deadline=_deadline(state, event),
+        base=base,
+    )
+    state.ask(job, request)
+    why = f" ({event.reason})" if event.reason else ""
+    text = f"request {event.number}: asks for {sizes} instead of {job.size}{why}"
+    state.note("request.received", text, job, number=event.number, sizes=str(sizes))
+    if job.state not in _LIVE or not job.malleable:
+        _close(state, job, RequestOutcome.REFUSED, "it cannot be resized: it has not registered")
+    elif allowed is None:
+        reason = f"none of {sizes} is one of its sizes {job.sizes}"
+        _close(state, job, RequestOutcome.REFUSED, reason)
+    else:
+        job.quiet_until, job.refusals = 0.0, 0  # whoever asks wants to hear of it
+        state.plan_due = True
+        if request.deadline is not None:
+            state.timer_at(TimerKind.REQUEST, job, request.deadline)
+
+
+def _replace(state: State, job: Job, number: int, allowed: Sizes | None) -> int | None:
+    """End the open request in favour of a later one.
+
+    Returns:
+        The size from which the resize for the earlier request began, if it goes on for the later
+        one; else None.
+    """
+    if job.request is None:
+        return None
+    resize, base = _resize_for(job), job.request.base
+    reason = f"request {number} takes its place"
+    if resize is not None and allowed is not None and len(resize.after) in allowed:
+        _close(state, job, RequestOutcome.CANCELLED, reason)
+        return base
+    _take_back(state, job, reason)
+    return None
+
+
+def _deadline(state: State, event: SizesRequested) -> float | None:
+    """When a request is answered at the latest: as it says, or by the server's own limit."""
+    limit = state.limits.request_timeout_s
+    if event.deadline is not None or not limit:
+        return event.deadline
+    return state.now + limit
+
+
+def cancelled(state: State, event: RequestCancelled) -> None:
+    """An application needs no answer to its request any more."""
+    job = state.jobs.get(event.job)
+    if job is None or job.run != event.run:
+        return
+    if job.request is not None and job.request.number == event.number:
+        _take_back(state, job, "by the application")
+        state.plan_due = True
+    else:
+        _known(state, job, event.number)
+
+
+def deadline_over(state: State, job: Job) -> None:
+    """The time of a request may be over; a growth that was agreed on is not stopped by that."""
+    request = job.request
+    if request is None or request.deadline is None or state.now < request.deadline:
+        return
+    request.overdue = True  # if nothing is open, ``review`` sees whether it was met just now
+    resize = _resize_for(job)
+    if resize is None and job.resize is not None:
+        _expire(state, job)
+    elif resize is not None and resize.stage in (ResizeStage.TALK, ResizeStage.AGREED):
+        _expire(state, job)
+        resize_transaction.withdraw(state, job, "the time of the request is over")
+
+
+def review(state: State) -> None:
+    """See what became of open requests after the events of an instant."""
+    for job in list(state.requests.values()):
+        request = job.request
+        if request is None:
+            continue
+        if job.state not in _LIVE:
+            _close(state, job, RequestOutcome.CANCELLED, "the job ends", tell=False)
+            job.answered = None  # if it has another run, that counts its requests from 1
+        elif job.resize is None and job.saving is None:
+            _review(state, job, request)
+
+
+def _review(state: State, job: Job, request: Request) -> None:
+    """A request whose job is free for it."""
+    size = job.size
+    if request.base is None or (request.base > size and not request.release):
+        request.base = size
+        state.touch(job)
+    outcome = _met(request, size, request.base)
+    if outcome is not None:
+        _close(state, job, outcome)
+    elif job.pinned:
+        _close(state, job, RequestOutcome.REFUSED, "an operator fixed its size")
+    elif request.overdue:
+        _expire(state, job)
+    elif request.release:
+        _release(state, job, request)
+    elif not 0 < request.sizes.up(size) <= state.ledger.all:
+        there = many(state.ledger.all, "processor")
+        reason = f"none of {request.sizes} can be had: the cluster has {there}"
+        _close(state, job, RequestOutcome.REFUSED, reason)
+
+
+def _met(request: Request, size: int, base: int) -> RequestOutcome | None:
+    """Whether a job on ``size`` processors has what it asked for when it had ``base``."""
+    if request.release:
+        return RequestOutcome.GRANTED if size <= request.sizes.hi else None
+    if size >= request.wanted:
+        return RequestOutcome.GRANTED
+    return RequestOutcome.PARTLY if size > base and size in request.sizes else None
+
+
+def _release(state: State, job: Job, request: Request) -> None:
+    """Take what the application gives: its own offer, agreed on as it is made."""
+    if not job.connected or state.now < job.quiet_until:
+        return  # it went wrong a moment ago, or nobody would hear of it
+    kept = keep_first(job.ranks, request.sizes.hi)
+    cause = f"request {request.number} of the application"
+    resize = resize_transaction.begin(state, job, after_resize(job.ranks, kept), cause)
+    proposals.propose(state, job, resize, Side.APPLICATION)
+    word = proposals.word(job, resize, Verb.ACCEPT, cause)
+    state.emit(SendOffer(job.id, job.run, word))
+    state.note("offer.taken", f"gives {many(job.size - request.sizes.hi, 'processor')}", job)
+    resize_steps.prepare(state, job, resize)
+
+
+def _known(state: State, job: Job, number: int) -> bool:
+    """Whether this request was seen before; if it was the last one answered, it is so again."""
+    answer = job.answered
+    if answer is not None and answer.number == number:
+        state.emit(AnswerRequest(job.id, job.run, *answer))
+    last = max(answer.number if answer else 0, job.request.number if job.request else 0)
+    return number <= last
+
+
+def _take_back(state: State, job: Job, reason: str) -> None:
+    """Nobody asks any more: what was begun for it ends, if the server may still end it."""
+    resize = _resize_for(job)
+    _close(state, job, RequestOutcome.CANCELLED, reason)
+    if resize is not None and resize.stage in BEFORE_GO:
+        resize_transaction.withdraw(state, job, f"the request was cancelled: {reason}")
+
+
+def _resize_for(job: Job) -> Resize | None:
+    """The open resize, if it goes the way of the request and began after it; not an operator's."""
+    resize, request = job.resize, job.request
+    if resize is None or request is None or request.base is None or job.pinned:
+        return None
+    return resize if resize.grows != request.release else None
+
+
+def _expire(state: State, job: Job) -> None:
+    request, limit = job.request, state.limits.request_timeout_s
+    text = "not met in time"
+    if request is not None and limit and request.deadline == request.since + limit:
+        text = f"could not be met within {limit:g} s; ask again if it is still wanted"
+    _close(state, job, RequestOutcome.EXPIRED, text)
+
+
+def _close(
+    state: State, job: Job, outcome: RequestOutcome, reason: str = "", *, tell: bool = True
+) -> None:
+    """Answer the open request."""
+    request = job.request
+    if request is None:
+        return
+    answer = RequestAnswer(request.number, outcome, job.size, reason)
+    state.answered(job, answer)
+    text = f"request {request.number}: {outcome}" + (f": {reason}" if reason else "")
+    state.note(
+        _KINDS[outcome],
+        text,
+        job,
+        number=request.number,
+        outcome=outcome.value,
+        size=job.size,
+        seconds=state.now - request.since,
+    )
+    if tell:
+        state.emit(AnswerRequest(job.id, job.run, *answer))

@@ -1,0 +1,114 @@
+"""What users ask: submit, cancel, hold, release, change the priority."""
+
+from pliant.core.commands import Answer, Ended
+from pliant.core.events import (
+    JobCancelled,
+    JobHeld,
+    JobReleased,
+    JobSubmitted,
+    PriorityChanged,
+)
+from pliant.core.model.jobs import Job, Step
+from pliant.core.model.lifecycle import ACTIVE_STATES, JobState
+from pliant.core.state.state import State
+from pliant.core.transitions import job_end, resize_transaction, restart_smaller
+from pliant.core.values.ids import JobId
+
+
+def submitted(state: State, event: JobSubmitted) -> None:
+    """Put a stored job into the queue."""
+    if event.spec.id in state.jobs:
+        return
+    first, reason = (
+        (JobState.HELD, "held by its user") if event.held else (JobState.PENDING, "waits its turn")
+    )
+    job = Job(event.spec, first, reason)
+    job.story.append(Step(state.now, first, "submitted"))
+    state.add(job)
+    state.note("job.submitted", f"submitted by {job.spec.user}, sizes {job.sizes}", job)
+    state.plan_due = True
+
+
+def cancelled(state: State, event: JobCancelled) -> None:
+    """End a job, wherever it stands."""
+    job = _find(state, event.job, event.request)
+    if job is None:
+        return
+    if job.final:
+        state.emit(Answer(event.request, f"job {job.id} has already ended ({job.state})"))
+        return
+    by = f"cancelled by {event.actor}" if event.actor else "cancelled"
+    if job.again or (job.ending is JobState.FAILED and restart_smaller.goes_again(job)):
+        job.again, job.ending = False, None
+    if job.state in ACTIVE_STATES:
+        job_end.end(state, job, JobState.CANCELLED, by)
+    else:
+        close_waiting(state, job, JobState.CANCELLED, by)
+    state.emit(Answer(event.request, message=f"job {job.id} {by}"))
+
+
+def held(state: State, event: JobHeld) -> None:
+    """Keep a waiting job from starting."""
+    job = _find(state, event.job, event.request)
+    if job is None:
+        return
+    if job.state is not JobState.PENDING:
+        state.emit(Answer(event.request, f"job {job.id} is {job.state}: only PENDING jobs wait"))
+        return
+    resize_transaction.drop_promise(state, job)
+    state.step(job, JobState.HELD, f"held by {event.actor or 'its user'}")
+    state.note("job.held", job.reason, job)
+    state.emit(Answer(event.request, message=f"job {job.id} held"))
+
+
+def released(state: State, event: JobReleased) -> None:
+    """Let a held job into the queue."""
+    job = _find(state, event.job, event.request)
+    if job is None:
+        return
+    if job.state is not JobState.HELD:
+        state.emit(Answer(event.request, f"job {job.id} is {job.state}: only HELD jobs can go"))
+        return
+    state.step(job, JobState.PENDING, "waits its turn")
+    state.note("job.released", f"released by {event.actor or 'its user'}", job)
+    state.emit(Answer(event.request, message=f"job {job.id} released"))
+
+
+def priority_changed(state: State, event: PriorityChanged) -> None:
+    """Give a job another priority; one that runs may be suspended for jobs above it."""
+    job = _find(state, event.job, event.request)
+    if job is None:
+        return
+    refusal = ""
+    if job.final:
+        refusal = f"job {job.id} has already ended ({job.state})"
+    elif event.priority > job.priority and not event.may_raise:
+        refusal = (
+            f"priority {event.priority}: job {job.id} has {job.priority}, "
+            "and only an operator may raise it"
+        )
+    if refusal:
+        state.emit(Answer(event.request, refusal))
+        return
+    before, job.priority = job.priority, event.priority
+    state.touch(job)
+    state.plan_due = True
+    text = f"priority {job.priority} instead of {before}, by {event.actor or 'its user'}"
+    state.note("job.priority", text, job, priority=job.priority, **{"from": before})
+    state.emit(Answer(event.request, message=f"job {job.id}: priority {job.priority}"))
+
+
+def close_waiting(state: State, job: Job, final: JobState, reason: str) -> None:
+    """End a job that holds no processors."""
+    resize_transaction.drop_promise(state, job)
+    job.end = state.now
+    state.step(job, final, reason)
+    state.note("job.ended", reason, job, state=final.value, exit_code=None, signal=0)
+    state.emit(Ended(job.id))
+
+
+def _find(state: State, job_id: JobId, request: int) -> Job | None:
+    job = state.jobs.get(job_id)
+    if job is None:
+        state.emit(Answer(request, f"there is no job {job_id}"))
+    return job

@@ -1,0 +1,256 @@
+"""Suspend, resume, requeue: saved at a safe point, gone, and started again at any allowed size.
+
+A suspension goes like a resize: ordered, begun at the next safe point, decided by the application.
+Until it has begun the server may take it back. What is saved is known here before any process
+leaves, so ends of processes that come after that mean nothing else.
+"""
+
+from pliant.core.commands import Answer, Kill
+from pliant.core.events import (
+    JobRequeued,
+    JobResumed,
+    JobSuspended,
+    SaveReported,
+    SuspensionHeld,
+)
+from pliant.core.model.checkpoint import SaveStage, SaveStep, SaveWord
+from pliant.core.model.jobs import Job, ResizeStage
+from pliant.core.model.lifecycle import JobState
+from pliant.core.model.scheduling import Suspension
+from pliant.core.model.timers import Timer
+from pliant.core.state.state import PLAN_REFUSED, State
+from pliant.core.transitions import job_end, resize_transaction, suspend
+from pliant.core.values.processors import NONE
+
+#: Nothing is begun: the server may take its offer back without a trace.
+_TALK = (ResizeStage.TALK, ResizeStage.AGREED)
+
+# ------------------------------------------------------------------ who wants it
+
+
+def requested(state: State, event: JobSuspended) -> None:
+    """An operator or the job's user wants it out of the way."""
+    job = state.jobs.get(event.job)
+    refusal = f"there is no job {event.job}" if job is None else _why_not(job)
+    if refusal or job is None:
+        state.emit(Answer(event.request, refusal))
+        return
+    if job.resize is not None:
+        resize_transaction.withdraw(state, job, f"it is suspended by {event.actor or 'its user'}")
+    suspend.order(state, job, f"by {event.actor or 'its user'}")
+    message = (
+        f"job {job.id} saves itself at its next safe point and ends; "
+        f"`jobctl resume {job.id}` lets it go on"
+    )
+    state.emit(Answer(event.request, message=message))
+
+
+def planned(state: State, wish: Suspension) -> None:
+    """A strategy wants a job out of the way."""
+    job = state.jobs.get(wish.job)
+    refusal = "there is no such job" if job is None else _why_not(job)
+    if job is not None and job.resize is not None:
+        refusal = f"it is busy with resize {job.resize.id}"
+    if job is None or refusal or state.now < job.quiet_until:
+        reason = refusal or "it was not suspended a moment ago"
+        state.note(PLAN_REFUSED, f"{state.strategy}: suspension of job {wish.job}: {reason}")
+        return
+    cause = wish.reason or state.strategy
+    suspend.order(state, job, cause, by_strategy=True, returns=wish.requeue, serves=wish.for_job)
+
+
+def _why_not(job: Job) -> str:
+    if job.saving is not None:
+        return f"job {job.id} is being suspended already"
+    if job.resize is not None and job.resize.stage not in _TALK:
+        return f"job {job.id} is busy with resize {job.resize.id}: try again when that is over"
+    if job.state is not JobState.RUNNING:
+        return f"job {job.id} is {job.state}: only RUNNING jobs can be suspended"
+    if not job.malleable:
+        return (
+            f"job {job.id} cannot be suspended: its program has not registered with "
+            "pliant.appkit, or not yet, and only that can save it; "
+            f"`jobctl requeue {job.id}` ends it and starts it again from the beginning"
+        )
+    if not job.connected:
+        return (
+            f"job {job.id} cannot be suspended now: its coordinator is not connected; "
+            "try again in a moment"
+        )
+    return ""
+
+
+def resumed(state: State, event: JobResumed) -> None:
+    """A suspended job is to go on."""
+    job = state.jobs.get(event.job)
+    if job is None or job.state is not JobState.SUSPENDED:
+        refusal = f"there is no job {event.job}" if job is None else _why_not_resumed(job)
+        state.emit(Answer(event.request, refusal))
+        return
+    suspend.back(state, job, "waits its turn, to go on from its checkpoint")
+    state.emit(Answer(event.request, message=f"job {job.id} waits its turn, to go on"))
+
+
+def _why_not_resumed(job: Job) -> str:
+    if job.saving is not None:
+        return f"job {job.id} is still being suspended: try again when it is SUSPENDED"
+    return f"job {job.id} is {job.state}: only SUSPENDED jobs can be resumed"
+
+
+def requeued(state: State, event: JobRequeued) -> None:
+    """Somebody wants a job ended and started again, from its last checkpoint if it has one."""
+    job = state.jobs.get(event.job)
+    by = f"requeued by {event.actor or 'its user'}"
+    if job is None:
+        refusal = f"there is no job {event.job}"
+    elif job.state in (JobState.HELD, JobState.PENDING):
+        refusal = f"job {job.id} is {job.state}: it waits already"
+    elif job.final or job.state is JobState.COMPLETING:
+        refusal = f"job {job.id} is {job.state}: only jobs that run can be requeued"
+    else:
+        refusal = ""
+    if job is None or refusal:
+        state.emit(Answer(event.request, refusal))
+        return
+    if job.state is JobState.SUSPENDED:
+        suspend.back(state, job, by)
+    else:
+        job.again = True
+        job_end.end(state, job, JobState.CANCELLED, by)
+    state.emit(Answer(event.request, message=f"job {job.id} {by}"))
+
+
+# ------------------------------------------------------------------ what the application says
+
+
+def reported(state: State, event: SaveReported) -> None:
+    """The application began, ended or declined a save."""
+    job = suspend.find(state, event.job, event.run)
+    if job is None:
+        return
+    if not event.number:
+        _by_itself(state, job, event)
+        return
+    mine = job.saving
+    if mine is None or mine.number != event.number or mine.stage is SaveStage.LEAVING:
+        _stale(state, job, event)
+    elif event.word is SaveWord.BEGUN:
+        _begun(state, job)
+    elif event.word is SaveWord.SAVED:
+        _begun(state, job)
+        _saved(state, job, event)
+    elif event.word is SaveWord.FAILED:
+        _failed(state, job, f"it could not be saved: {event.reason or 'no reason given'}")
+    elif mine.stage is not SaveStage.SAVING:
+        _failed(state, job, mine.reason or event.reason or "the application declined")
+
+
+def _failed(state: State, job: Job, reason: str) -> None:
+    """Nothing was saved; who had to leave leaves all the same, for its last checkpoint."""
+    mine = job.saving
+    suspend.close(state, job, reason)
+    if mine is not None and mine.requeues:
+        job.again = True
+        job_end.end(state, job, JobState.CANCELLED, f"{mine.cause}; {reason}")
+
+
+def _by_itself(state: State, job: Job, event: SaveReported) -> None:
+    if event.word is SaveWord.SAVED:
+        suspend.taken(state, job, event, state.now - event.seconds)
+    elif event.word is SaveWord.FAILED:
+        state.note("job.warning", f"it could not be saved: {event.reason}", job)
+
+
+def _stale(state: State, job: Job, event: SaveReported) -> None:
+    """It was said again, or the order to leave was lost."""
+    if event.word is SaveWord.SAVED and job.saving is not None:
+        suspend.tell(state, job, SaveStep.LEAVE, event.number)
+
+
+def _begun(state: State, job: Job) -> None:
+    mine = job.saving
+    if mine is None or mine.begun is not None:
+        return
+    mine.begun = state.now
+    suspend.enter(state, job, SaveStage.SAVING, state.limits.save_deadline_s)
+    state.note("suspend.begun", "the application is at its safe point", job, suspension=mine.number)
+
+
+def _saved(state: State, job: Job, event: SaveReported) -> None:
+    mine = job.saving
+    if mine is None or mine.begun is None:
+        return
+    suspend.taken(state, job, event, mine.begun)
+    suspend.enter(state, job, SaveStage.LEAVING, state.limits.resize_deadline_s)
+    job.reason = f"is suspended ({mine.cause}): saved, its processes are ending"
+    suspend.tell(state, job, SaveStep.LEAVE)
+
+
+def held(state: State, event: SuspensionHeld) -> None:
+    """A coordinator has (re)connected: what was said while nobody listened is said again."""
+    job = suspend.find(state, event.job, event.run)
+    if job is None:
+        return
+    mine = job.saving
+    if mine is None or mine.number != event.number:
+        if event.number:
+            suspend.tell(state, job, SaveStep.KEEP, event.number)
+        if mine is not None and not event.number:
+            _not_in_hand(state, job, mine.stage)
+    elif mine.stage is SaveStage.WITHDRAWING:
+        suspend.tell(state, job, SaveStep.KEEP)
+
+
+def _not_in_hand(state: State, job: Job, stage: SaveStage) -> None:
+    if stage is SaveStage.ORDERED:
+        suspend.tell(state, job, SaveStep.SAVE)
+    elif stage in (SaveStage.SAVING, SaveStage.WITHDRAWING):
+        _failed(state, job, "the application does not hold it any more")
+
+
+# ------------------------------------------------------------------ what does not come
+
+
+def timed_out(state: State, timer: Timer) -> None:
+    """A stage of a suspension may be overdue."""
+    job = suspend.find(state, timer.job, timer.run)
+    mine = job.saving if job is not None else None
+    if job is None or mine is None or mine.number != timer.resize or state.now < mine.due:
+        return
+    limits = state.limits
+    if mine.stage is SaveStage.ORDERED:
+        mine.reason = f"no safe point within {limits.safe_point_timeout_s:g} s"
+        suspend.enter(state, job, SaveStage.WITHDRAWING, limits.resize_deadline_s)
+        suspend.tell(state, job, SaveStep.KEEP)
+    elif mine.stage is SaveStage.LEAVING:
+        if job.held:  # else `fencing` waits for those on a lost node
+            state.note("job.warning", "processes that stayed after the save are killed", job)
+            state.emit(Kill(job.id, job.run, NONE, 0.0))
+        suspend.enter(state, job, SaveStage.LEAVING, limits.resize_deadline_s)
+    else:
+        taken_back = mine.stage is SaveStage.WITHDRAWING
+        limit = limits.resize_deadline_s if taken_back else limits.save_deadline_s
+        what = "no answer to taking the suspension back" if taken_back else "no end of the save"
+        job.again = mine.requeues
+        job_end.end(state, job, JobState.FAILED, f"{what} within {limit:g} s (stage {mine.stage})")
+
+
+def recover(state: State) -> None:
+    """After a restart of the server: wait as long again for what is under way."""
+    limits = state.limits
+    for job in list(state.active.values()):
+        mine = job.saving
+        if mine is None:
+            continue
+        within = {
+            SaveStage.ORDERED: limits.safe_point_timeout_s,
+            SaveStage.SAVING: limits.save_deadline_s,
+        }.get(mine.stage, limits.resize_deadline_s)
+        suspend.enter(state, job, mine.stage, within)
+
+
+def release_parked(state: State) -> None:
+    """Another strategy takes over, which does not know whom the last one suspended."""
+    for job in list(state.suspended.values()):
+        if job.parked:
+            suspend.back(state, job, "waits its turn, to go on from its checkpoint")

@@ -1,0 +1,436 @@
+"""Jobs: what a user asked for, and what became of it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
+
+from pliant.core.model.checkpoint import Checkpoint, SaveStage, Saving
+from pliant.core.model.lifecycle import (
+    FINAL_STATES,
+    RESIZABLE_STATES,
+    TRANSITIONS,
+    IllegalStepError,
+    JobState,
+)
+from pliant.core.model.negotiation import Talk
+from pliant.core.model.size_request import Request, RequestAnswer
+from pliant.core.model.wait_reasons import WaitReason
+from pliant.core.support.fast_dataclass import quick
+from pliant.core.values.contract import Contract
+from pliant.core.values.ids import JobId, NodeName, ResizeId
+from pliant.core.values.isolation import CutOff
+from pliant.core.values.negotiation_policy import GrowIf
+from pliant.core.values.processors import NONE, ProcessorMap, indices, of
+from pliant.core.values.resources import Need
+from pliant.core.values.sizes import Sizes
+from pliant.core.values.speedup import LINEAR, Speedup, corrected, expected_end
+
+#: Steps of its history that a job keeps in memory; the database keeps all.
+STORY_LENGTH = 24
+#: Bounds of priorities; 0 is that of a job that states none.
+MIN_PRIORITY, MAX_PRIORITY = -1_000_000, 1_000_000
+
+
+class JobClass(StrEnum):
+    """Who fixes the size, and when (Feitelson)."""
+
+    #: Its user, at submission.
+    RIGID = "rigid"
+    #: The system, at start.
+    MOLDABLE = "moldable"
+    #: The system, while it runs: the program has registered with a range of sizes.
+    MALLEABLE = "malleable"
+    #: Its program, which asks for every change (``@malleable(evolving=True)``).
+    EVOLVING = "evolving"
+
+
+class JobType(StrEnum):
+    """How its processes are started."""
+
+    #: One rank per processor in one MPI world.
+    MPI = "mpi"
+    #: One process.
+    UNI = "uni"
+    #: A shell script on the first node, which may start ranks itself.
+    SCRIPT = "script"
+
+
+@quick
+@dataclass(frozen=True, slots=True)
+class JobSpec:
+    """What was asked for; never changes. The program itself stays in the database."""
+
+    id: JobId
+    name: str
+    user: str
+    type: JobType
+    sizes: Sizes
+    #: Seconds since the epoch.
+    submit: float
+    uid: int = 0
+    #: Seconds the user expects it to run on ``estimated_for`` processors; None: unknown.
+    estimate_s: float | None = None
+    #: Seconds after which it is ended; None: never.
+    time_limit_s: float | None = None
+    #: The size that ``estimate_s`` was given for; 0: its preferred size, else its smallest.
+    requested: int = 0
+    speedup: Speedup = LINEAR
+    #: What its end is worth; None: nothing was agreed.
+    contract: Contract | None = None
+    #: Whether it is started again when a node is lost under it; None: only if it is malleable and
+    #: has a checkpoint.
+    requeue: bool | None = None
+    #: Its processes on a node that is cut off end so long after the lease; None: they go on.
+    stop_after_s: float | None = None
+    #: Which offers of growth its application takes; None: as the server's policy says.
+    grow_if: GrowIf | None = None
+    #: As submitted, from ``MIN_PRIORITY`` to ``MAX_PRIORITY``; ``Job.priority`` is the present one.
+    priority: int = 0
+    #: Named resources of the cluster that it uses while it runs.
+    resources: tuple[Need, ...] = ()
+
+    @property
+    def estimated_for(self) -> int:
+        """The size that the estimate holds for."""
+        return self.requested or self.sizes.preferred or self.sizes.lo
+
+
+class Exit(NamedTuple):
+    """The end of one process."""
+
+    processor: int
+    code: int
+    #: 0: it ended by itself.
+    signal: int = 0
+    reason: str = ""
+    #: Its node had lost the server, and the user wanted it to end then.
+    cut_off: bool = False
+    #: It was never started: its node cannot start any now, whatever they are.
+    node_fault: bool = False
+
+    @property
+    def clean(self) -> bool:
+        """Whether it ended by itself with code 0."""
+        return self.code == 0 and self.signal == 0 and not (self.cut_off or self.node_fault)
+
+
+class Step(NamedTuple):
+    """One step of a job's life; put into words only when somebody asks."""
+
+    time: float
+    state: JobState
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.time:.3f} {self.state}: {self.reason}"
+
+
+class ResizeStage(StrEnum):
+    """How far a resize transaction is, and who owns it (DESIGN section 6)."""
+
+    #: Offered; the application has not answered. The server may end it alone.
+    TALK = "talk"
+    #: Agreed, but others have a say in it: it waits for the talks of its deal, for the time the
+    #: application named, or for processors that others give. The server may end it alone.
+    AGREED = "agreed"
+    #: Newcomers start, or the next coordinator connects. The server may end it alone.
+    PREPARE = "prepare"
+    #: GO is durable: the application decides at its next safe point.
+    GO = "go"
+    #: The application is at its safe point and has begun; the deadline runs.
+    BEGUN = "begun"
+    #: Taken back after GO; the application has not yet said whether it had begun.
+    WITHDRAWING = "withdrawing"
+    #: Committed; the leavers' processes are still there.
+    RELEASE = "release"
+
+
+#: The server may still end such a transaction alone, and the application need not know why.
+BEFORE_GO = frozenset({ResizeStage.TALK, ResizeStage.AGREED, ResizeStage.PREPARE})
+
+
+@dataclass(slots=True)
+class Resize:
+    """An open resize transaction of one job."""
+
+    id: ResizeId
+    stage: ResizeStage
+    talk: Talk
+    #: Seconds since the epoch, when the offer was made.
+    since: float
+    #: The allocation before, in rank order.
+    before: tuple[int, ...]
+    #: The allocation it leads to, in rank order: survivors, then newcomers.
+    after: tuple[int, ...]
+    #: Who asked: the strategy's name, or a user.
+    cause: str = ""
+    #: When the application reported its safe point, seconds since the epoch; None: not yet.
+    begun: float | None = None
+    #: Nodes whose newcomers are not ready yet.
+    preparing: set[str] = field(default_factory=set)
+    #: Processors of newcomers or leavers whose process has ended.
+    gone: ProcessorMap = NONE
+    #: Why it was taken back; once it is committed: why its leavers are ended by force.
+    reason: str = ""
+    #: Whether somebody waits for what it gives: no GO before that one's other donors agree, too.
+    serves: bool = False
+    #: What it serves is gone; the next plan may use what was agreed on, or it is withdrawn.
+    standing: bool = False
+    #: The totals that the counter-offer on the table names; empty: there is none.
+    wishes: Sequence[int] = ()
+    #: When what lies on the table lapses, seconds since the epoch.
+    until: float = 0.0
+    #: When the application can give, seconds since the epoch; 0: at its next safe point.
+    not_before: float = 0.0
+    #: For all its processors: asked of the application or, at a release, paid to it.
+    price: float = 0.0
+    #: Refusing it has consequences (``NegotiationPolicy.escalation``).
+    mandatory: bool = False
+    #: Its application gives fewer processors than it was asked for. Not kept over a restart.
+    gives_less: bool = field(default=False, compare=False)
+    #: The deal that it was for failed for want of processors. Not kept over a restart.
+    short: bool = field(default=False, compare=False)
+    #: The allocation it leads to that was last made a set; the sets before and after.
+    _mapped: tuple[tuple[int, ...], ProcessorMap, ProcessorMap] = field(
+        default=((), NONE, NONE), init=False, repr=False, compare=False
+    )
+
+    def _maps(self) -> tuple[tuple[int, ...], ProcessorMap, ProcessorMap]:
+        if self._mapped[0] is not self.after:
+            self._mapped = (self.after, of(self.before), of(self.after))
+        return self._mapped
+
+    @property
+    def grows(self) -> bool:
+        """Whether it adds processors."""
+        return len(self.after) > len(self.before)
+
+    @property
+    def joining(self) -> tuple[int, ...]:
+        """The new processors, in rank order."""
+        return self.after[len(self.before) :] if self.grows else ()
+
+    @property
+    def newcomers(self) -> ProcessorMap:
+        """The new processors as a set."""
+        _, before, after = self._maps()
+        return after & ~before
+
+    @property
+    def leaving(self) -> ProcessorMap:
+        """The processors given back."""
+        _, before, after = self._maps()
+        return before & ~after
+
+    @property
+    def reached(self) -> ResizeStage:
+        """How far it got: what is being taken back had reached GO."""
+        return ResizeStage.GO if self.stage is ResizeStage.WITHDRAWING else self.stage
+
+    @property
+    def moves_coordinator(self) -> bool:
+        """Whether rank 0 leaves."""
+        return self.before[0] != self.after[0]
+
+
+@dataclass(slots=True)
+class Job:
+    """A job as it stands. Only ``core.Core`` changes it."""
+
+    spec: JobSpec
+    state: JobState
+    #: Why it is where it is, for people; empty if ``wait`` says it. ``why`` has either.
+    reason: str = ""
+    #: The sizes it may have now: the user's, after registration those of user and program.
+    sizes: Sizes = field(default=None)  # type: ignore[assignment]
+    #: Its priority now: as submitted, or as changed since; a higher one goes first.
+    priority: int = field(default=None)  # type: ignore[assignment]
+    #: Whether the program has registered and may be resized.
+    malleable: bool = False
+    #: Whether its coordinator has a session open now.
+    connected: bool = False
+    #: Counts requeues, from 1.
+    run: int = 1
+    #: The least number of another run: of an older copy of the database, one that none has had.
+    runs_from: int = field(default=0, compare=False)
+    #: Versions the allocation, from 1 at the start of a run.
+    epoch: int = 0
+    #: The committed allocation, in rank order.
+    ranks: tuple[int, ...] = ()
+    #: Processors with (possibly) living processes; no one else may have them.
+    held: ProcessorMap = NONE
+    #: Processors promised to this waiting job; it starts when all are free.
+    earmark: ProcessorMap = NONE
+    #: What the strategy promised when it accepted the job, for people; empty: nothing.
+    promise: str = ""
+    #: When it was promised to start, seconds since the epoch; None: no time was promised.
+    promised_start: float | None = None
+    #: Jobs whose release the earmark waits for.
+    earmark_from: frozenset[JobId] = frozenset()
+    #: Nodes whose part of the first world has not reported yet.
+    starting: set[str] = field(default_factory=set)
+    resize: Resize | None = None
+    #: A suspension that is under way.
+    saving: Saving | None = None
+    #: The last checkpoint that its application reported, of this run or an earlier one.
+    checkpoint: Checkpoint | None = None
+    #: Suspended by a strategy, which may start it again.
+    parked: bool = False
+    #: When its processes are gone it goes back into the queue.
+    again: bool = False
+    #: How many processors it had when it lost a node, as long as its next run is to start at once
+    #: on what is left of them, which is earmarked for it; 0: nothing of the kind (core.survival).
+    had: int = 0
+    #: How long processes of this run may live on a node that is cut off, seconds; 0: for ever.
+    outlives_s: float = 0.0
+    #: Nodes that were lost, where they may live on for a while yet.
+    cut_off: dict[NodeName, CutOff] = field(default_factory=dict)
+    #: Seconds of its time limit that earlier runs have used.
+    used_s: float = 0.0
+    #: What its application asks for now, and what it was told last.
+    request: Request | None = None
+    answered: RequestAnswer | None = None
+    #: Seconds per iteration by size, as its application last said.
+    measured: dict[int, float] = field(default_factory=dict)
+    #: Its size changes only when its application asks for that.
+    on_request: bool = False
+    #: An operator fixed its size: no strategy resizes it.
+    pinned: bool = False
+    #: No new offer before this time: it refused one, or let one expire.
+    quiet_until: float = 0.0
+    #: Offers of growth that came to nothing, one after the other. Not kept over a restart.
+    refusals: int = field(default=0, compare=False)
+    #: Talks since the last one that bore fruit which were ended through no doing of its own.
+    vain: int = field(default=0, compare=False)
+    #: Not offered more before this time: it gave less than it was asked for.
+    #: Not kept over a restart.
+    steady_until: float = field(default=0.0, compare=False)
+    start: float | None = None
+    #: Since when it computes in its present phase (between two adaptations).
+    since: float = 0.0
+    #: Work done in earlier phases, in seconds on one processor by its speedup model.
+    done: float = 0.0
+    #: Seconds it has computed in earlier phases of this run, by size: ``done`` is counted again
+    #: when a measurement changes the speedup.
+    computed_s: dict[int, float] = field(default_factory=dict)
+    end: float | None = None
+    exit_code: int | None = None
+    signal: int = 0
+    #: The state a COMPLETING job will end in, decided by what made it end.
+    ending: JobState | None = None
+    #: Steps taken, newest last, for the error of an illegal one; texts if they were restored.
+    story: list["Step | str"] = field(default_factory=list, compare=False)
+    #: Why it waits in the queue, as the last plan said; None: ``reason`` says it.
+    wait: WaitReason | None = None
+    #: Its number, also in ``spec``.
+    id: JobId = field(init=False)
+    #: The ranks that were last made a set, and the set.
+    _mapped: tuple[tuple[int, ...], ProcessorMap] = field(
+        default=((), NONE), init=False, repr=False, compare=False
+    )
+
+    def __post_init__(self) -> None:
+        self.id = self.spec.id
+        if self.sizes is None:
+            self.sizes = self.spec.sizes
+        if self.priority is None:
+            self.priority = self.spec.priority
+
+    @property
+    def size(self) -> int:
+        """Processors of the committed allocation."""
+        return len(self.ranks)
+
+    @property
+    def allocation(self) -> ProcessorMap:
+        """The committed allocation as a set."""
+        if self._mapped[0] is not self.ranks:
+            self._mapped = (self.ranks, of(self.ranks))
+        return self._mapped[1]
+
+    @property
+    def final(self) -> bool:
+        """Whether nothing follows."""
+        return self.state in FINAL_STATES
+
+    @property
+    def why(self) -> str:
+        """Why it is where it is, for people."""
+        return self.reason if self.wait is None else self.wait.sentence(self.sizes.lo)
+
+    @property
+    def job_class(self) -> JobClass:
+        """Who fixes the size of this run, as far as is known yet."""
+        if self.malleable and not self.sizes.fixed:
+            return JobClass.EVOLVING if self.on_request else JobClass.MALLEABLE
+        return JobClass.RIGID if self.spec.sizes.fixed else JobClass.MOLDABLE
+
+    @property
+    def expected_end(self) -> float | None:
+        """When it has used up its estimate if it keeps its size; None: it has none."""
+        spec = self.spec
+        if spec.estimate_s is None:
+            return None
+        return expected_end(
+            spec.estimate_s, spec.estimated_for, self.speedup, self.size, self.done, self.since
+        )
+
+    @property
+    def speedup(self) -> Speedup:
+        """Its speedup as its user stated it, corrected by what its application has measured."""
+        return corrected(self.spec.speedup, self.measured)
+
+    def allocate(self, processors: ProcessorMap) -> None:
+        """Run on these processors, their lowest with rank 0."""
+        self.ranks = tuple(indices(processors))
+        self._mapped = (self.ranks, processors)
+
+    def resizable(self, now: float) -> bool:
+        """Whether a strategy may offer it another size now, without being asked."""
+        return self.hears(now) and not self.on_request
+
+    def suspendable(self, now: float) -> bool:
+        """Whether a strategy may have it suspended now."""
+        return (
+            self.state is JobState.RUNNING
+            and self.malleable
+            and self.connected
+            and self.resize is None
+            and now >= self.quiet_until
+        )
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether it gives all its processors back: it is being suspended, or it ends.
+
+        Not when it goes on at once on what is left of them (``had``).
+        """
+        if self.state is JobState.COMPLETING:
+            return not self.had
+        return self.saving is not None and self.saving.stage is not SaveStage.WITHDRAWING
+
+    def hears(self, now: float) -> bool:
+        """Whether an offer could be made to it now, at least one that it asked for."""
+        return (
+            self.state in RESIZABLE_STATES
+            and self.malleable
+            and self.connected
+            and self.resize is None
+            and not self.pinned
+            and not self.sizes.fixed
+            and now >= self.quiet_until
+        )
+
+    def step(self, state: JobState, reason: str, now: float) -> None:
+        """Go to ``state``, or raise IllegalStepError."""
+        if (self.state, state) not in TRANSITIONS:
+            raise IllegalStepError(self.id, self.state, state, self.told())
+        self.state, self.reason, self.wait = state, reason, None
+        self.story.append(Step(now, state, reason))
+        if len(self.story) > STORY_LENGTH:
+            del self.story[0]
+
+    def told(self) -> list[str]:
+        """Its story in words."""
+        return [str(step) for step in self.story]

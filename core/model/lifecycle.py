@@ -1,0 +1,100 @@
+"""The life of a job as a table: which state may follow which, and why.
+
+The table is the only place that knows; the diagram in ``docs/architecture.md`` is generated from it
+(``python -m pliant.core.model.lifecycle``).
+"""
+
+from collections.abc import Sequence
+from enum import StrEnum
+
+
+class JobState(StrEnum):
+    """Where a job stands."""
+
+    #: Waits for its user (or an operator) to release it.
+    HELD = "HELD"
+    #: Waits for processors.
+    PENDING = "PENDING"
+    #: Its processors are allocated, its processes are being started.
+    STARTING = "STARTING"
+    #: Its processes run.
+    RUNNING = "RUNNING"
+    #: Runs, with a resize transaction open.
+    ADAPTING = "ADAPTING"
+    #: Ends: its processors are free only when its processes are gone.
+    COMPLETING = "COMPLETING"
+    #: Saved at a safe point; holds no processors.
+    SUSPENDED = "SUSPENDED"
+    #: Every process of the last phase ended with exit code 0.
+    COMPLETED = "COMPLETED"
+    #: A process ended with another code or by a signal, or a start or a resize failed.
+    FAILED = "FAILED"
+    #: Ended by its user or an operator.
+    CANCELLED = "CANCELLED"
+    #: Outlived its time limit.
+    TIMEOUT = "TIMEOUT"
+    #: A node was lost under it.
+    NODE_FAIL = "NODE_FAIL"
+    #: The strategy will never start it; its reason says why.
+    REJECTED = "REJECTED"
+
+
+_S = JobState
+
+#: What may follow, each step with the cause that people read in the diagram.
+TRANSITIONS: dict[tuple[JobState, JobState], str] = {
+    (_S.HELD, _S.PENDING): "release",
+    (_S.HELD, _S.CANCELLED): "cancel",
+    (_S.PENDING, _S.HELD): "hold",
+    (_S.PENDING, _S.STARTING): "allocate",
+    (_S.PENDING, _S.REJECTED): "strategy refuses",
+    (_S.PENDING, _S.CANCELLED): "cancel",
+    (_S.STARTING, _S.RUNNING): "processes up",
+    (_S.STARTING, _S.COMPLETING): "ends or fails",
+    (_S.STARTING, _S.PENDING): "requeue",
+    (_S.RUNNING, _S.ADAPTING): "resize agreed",
+    (_S.RUNNING, _S.COMPLETING): "ends or is ended",
+    (_S.ADAPTING, _S.RUNNING): "committed or rolled back",
+    (_S.ADAPTING, _S.COMPLETING): "ends or is ended",
+    (_S.ADAPTING, _S.SUSPENDED): "saved and gone",
+    (_S.SUSPENDED, _S.PENDING): "resume",
+    (_S.SUSPENDED, _S.CANCELLED): "cancel",
+    (_S.COMPLETING, _S.COMPLETED): "gone, code 0",
+    (_S.COMPLETING, _S.FAILED): "gone, other code",
+    (_S.COMPLETING, _S.CANCELLED): "gone, cancelled",
+    (_S.COMPLETING, _S.TIMEOUT): "gone, over time",
+    (_S.COMPLETING, _S.NODE_FAIL): "gone with its node",
+    (_S.COMPLETING, _S.PENDING): "requeue",
+}
+
+#: Nothing follows these.
+FINAL_STATES = frozenset(
+    {_S.COMPLETED, _S.FAILED, _S.CANCELLED, _S.TIMEOUT, _S.NODE_FAIL, _S.REJECTED}
+)
+#: A job in one of these holds processors.
+ACTIVE_STATES = frozenset({_S.STARTING, _S.RUNNING, _S.ADAPTING, _S.COMPLETING})
+#: A job in one of these can be offered another size.
+RESIZABLE_STATES = frozenset({_S.RUNNING})
+
+
+class IllegalStepError(Exception):
+    """A step that the table does not hold: a fault of ours, told with the job's own history."""
+
+    def __init__(self, job: int, start: JobState, finish: JobState, story: Sequence[str]) -> None:
+        self.job, self.start, self.finish, self.story = job, start, finish, tuple(story)
+        super().__init__(
+            f"job {job}: {start} -> {finish} is not a legal step; its history: "
+            + (" | ".join(story) or "empty")
+        )
+
+
+def diagram() -> str:
+    """The table as a Mermaid state diagram."""
+    lines = ["stateDiagram-v2", "    [*] --> PENDING: submit", "    [*] --> HELD: submit --hold"]
+    lines += [f"    {a} --> {b}: {cause}" for (a, b), cause in TRANSITIONS.items()]
+    lines += [f"    {state} --> [*]" for state in JobState if state in FINAL_STATES]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    print(diagram())

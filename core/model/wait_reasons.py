@@ -1,0 +1,124 @@
+"""Why jobs wait, as a code with parameters: the sentence is made when somebody asks.
+
+A pass of a strategy says of every job that still waits why it does. With thousands of them nearly
+nothing of that is new, so reasons are compared as data, only changes are stored, and no sentence is
+made for a job that nobody looks at. Numbers that change with every pass are kept apart (``live``):
+they are shown to those who ask the running server, and are never a change.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from pliant.core.support.plural import many
+
+
+class WaitCode(StrEnum):
+    """What a job waits for; stored and shown, so names are never used for something else."""
+
+    #: Fewer processors than its smallest size are within reach. Live: ``reach``, how many are.
+    PROCESSORS = "processors"
+    #: Jobs before it in the queue.
+    QUEUE = "queue"
+    #: No part of the machine that it may run in is large enough: ``most`` processors, ``whose``.
+    TOO_WIDE = "too_wide"
+    #: Growth of running jobs comes before it.
+    GROWTH = "growth"
+    #: A job that others have gone ahead of as often as is allowed.
+    PASSED_OVER = "passed_over"
+    #: Its start would cost other jobs profit.
+    PROFIT = "profit"
+    #: Starts and resizes that are under way; its deadline cannot be promised before (``why``).
+    UNSETTLED = "unsettled"
+    #: It is accepted, and starts at the end of the lookahead ``job``.
+    LOOKAHEAD = "lookahead"
+    #: It gets its processors from jobs that are being suspended for it, or that are ending.
+    SUSPENDING = "suspending"
+    #: Too little of a named resource (``name``) is free, or earlier jobs wait for it: ``amount``.
+    RESOURCE = "resource"
+
+
+Value = int | float | str
+
+
+@dataclass(frozen=True, slots=True)
+class WaitReason:
+    """Why a job waits. Equal reasons are stored once; ``live`` takes no part in that."""
+
+    code: WaitCode
+    #: By name, in a fixed order. ``policy`` may be added to every code: the order in force.
+    parameters: tuple[tuple[str, Value], ...] = ()
+    #: Numbers that are true of this moment only, by name.
+    live: tuple[tuple[str, Value], ...] = field(default=(), compare=False)
+
+    def sentence(self, least: int, *, now: bool = False) -> str:
+        """Say it to people.
+
+        Args:
+            least: the smallest size of the job, in processors.
+            now: with the live numbers; only for who asks the server that made them.
+        """
+        values = {**dict(self.parameters), **(dict(self.live) if now else {})}
+        values.setdefault("reach", "fewer")
+        text = _SENTENCES[self.code].format(needed=many(least, "processor"), **values)
+        policy = values.get("policy")
+        return f"{text} (under the present policy, {policy})" if policy else text
+
+
+_SENTENCES = {
+    WaitCode.PROCESSORS: "needs at least {needed}, {reach} can be given to it now",
+    WaitCode.QUEUE: "waits for jobs before it",
+    WaitCode.TOO_WIDE: "needs {needed}, the {whose} has {most}",
+    WaitCode.GROWTH: "waits until running jobs have grown as far as they can",
+    WaitCode.PASSED_OVER: "waits for a job that may not be passed over any more",
+    WaitCode.PROFIT: "waits until it costs no other job's profit",
+    WaitCode.UNSETTLED: "waits for others to start or to change size ({why} now)",
+    WaitCode.LOOKAHEAD: "accepted; starts when job {job} ends",
+    WaitCode.SUSPENDING: "needs at least {needed}; jobs that are leaving free enough for it",
+    WaitCode.RESOURCE: "waits for {amount} of resource {name}",
+}
+#: Parameters without which a sentence cannot be made.
+_REQUIRED = {
+    WaitCode.TOO_WIDE: ("whose", "most"),
+    WaitCode.UNSETTLED: ("why",),
+    WaitCode.LOOKAHEAD: ("job",),
+    WaitCode.RESOURCE: ("name", "amount"),
+}
+_CODES = {code.value: code for code in WaitCode}
+
+#: What a strategy may say: a reason, or a text of its own.
+Reason = WaitReason | str
+
+
+def sentence(reason: Reason, least: int, *, now: bool = False) -> str:
+    """The text of a reason; a text of a strategy's own stays as it is."""
+    return reason if isinstance(reason, str) else reason.sentence(least, now=now)
+
+
+def to_record(reason: WaitReason) -> list[object]:
+    """As JSON-able data."""
+    return [reason.code.value, [list(pair) for pair in reason.parameters]]
+
+
+def from_record(record: object) -> WaitReason | None:
+    """The inverse; None: there is none, or it is of a version that knows other codes."""
+    match record:
+        case [str() as name, [*pairs]]:
+            found = tuple(_pair(pair) for pair in pairs)
+            code = _CODES.get(name)
+            if code is not None and lacking(code, found) == ():
+                return WaitReason(code, found)
+    return None
+
+
+def _pair(pair: object) -> tuple[str, Value]:
+    match pair:
+        case [str() as name, int() | float() | str() as value]:
+            return name, value
+    return "", ""
+
+
+def lacking(code: WaitCode, parameters: Iterable[tuple[str, Value]]) -> tuple[str, ...]:
+    """The names of the parameters without which there is no sentence for this code."""
+    given = {name for name, _ in parameters}
+    return tuple(name for name in _REQUIRED.get(code, ()) if name not in given)

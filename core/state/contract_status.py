@@ -1,0 +1,70 @@
+"""The contract of a job as it stands: what was promised, and what its end would be worth."""
+
+from collections.abc import Iterator
+
+from pliant.core.model.jobs import Job
+from pliant.core.model.lifecycle import ACTIVE_STATES
+from pliant.core.values.contract import present_profit
+
+
+def expected_end(job: Job) -> float | None:
+    """Return when a job is expected to end, seconds since the epoch; None if nobody can tell.
+
+    A waiting job with a promised start is expected to end in time: that is the promise.
+    """
+    if job.final:
+        return job.end
+    if job.state in ACTIVE_STATES:
+        return job.expected_end
+    contract = job.spec.contract
+    if contract is not None and job.promised_start is not None:
+        estimate = job.spec.estimate_s or 0.0
+        return min(job.promised_start + estimate, contract.deadline(job.spec.submit))
+    return None
+
+
+def profit_now(job: Job, now: float) -> float | None:
+    """Return what the end of a job is worth as things stand; None if nobody can tell."""
+    contract = job.spec.contract
+    if contract is None:
+        return None
+    return present_profit(
+        contract,
+        state=job.state.value,
+        submit=job.spec.submit,
+        end=expected_end(job),
+        promised=bool(job.promise),
+        now=now,
+    )
+
+
+def lines(job: Job, now: float) -> Iterator[str]:
+    """Say what was agreed on, for ``jobctl why``; nothing for a job without a contract."""
+    contract = job.spec.contract
+    if contract is None:
+        return
+    left = contract.deadline(job.spec.submit) - now
+    when = f"is in {left:.1f} s" if left >= 0 else f"was {-left:.1f} s ago"
+    if job.final:  # nobody waits for its deadline any more
+        when = "was"
+    after = f"{contract.deadline_s:g} s after its submission"
+    full_s = contract.soft * contract.deadline_s
+    penalty = f", a penalty of {contract.penalty:g} after it" if contract.penalty else ""
+    yield (
+        f"contract: its deadline {when} {after if job.final else f'({after})'}; "
+        f"profit {contract.profit:g} if it ends within {full_s:g} s, 0 at the deadline{penalty}"
+    )
+    if job.promise:
+        start = job.promised_start
+        later = start is not None and job.start is None and start > now
+        yield f"promise: {job.promise}" + (
+            f", to start in {start - now:.1f} s" if later and start is not None else ""
+        )
+    end, profit = expected_end(job), profit_now(job, now)
+    if profit is None or end is None:
+        yield "its end cannot be foreseen: it has no estimate, or no start was promised"
+    elif job.final:
+        yield f"it brought a profit of {profit:g}"
+    else:
+        at = f"in {end - now:.1f} s" if end >= now else f"{now - end:.1f} s ago, and has not come"
+        yield f"its end is expected {at}; that is worth {profit:g} at present"

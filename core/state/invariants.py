@@ -1,0 +1,198 @@
+"""What must always be true of the state; checked after every event in tests and ``--debug``."""
+
+from collections.abc import Iterator
+from dataclasses import fields
+
+from pliant.core.model.checkpoint import SaveStage
+from pliant.core.model.jobs import Job, ResizeStage
+from pliant.core.model.lifecycle import ACTIVE_STATES, JobState
+from pliant.core.model.nodes import NodeState
+from pliant.core.model.scheduling import View
+from pliant.core.state.state import State
+from pliant.core.state.views import fresh_view, view
+from pliant.core.values.processors import NONE, ProcessorMap, count, text
+
+#: Talked about, or agreed on and not begun.
+_TALKED = (ResizeStage.TALK, ResizeStage.AGREED)
+
+
+class InvariantError(Exception):
+    """The state contradicts itself: a fault of ours."""
+
+
+def check(state: State) -> None:
+    """Raise InvariantError with what is wrong."""
+    _processors_have_one_owner(state)
+    _promises_have_one_owner(state)
+    _sums_are_right(state)
+    _spares_stand_in_for_lost_nodes(state)
+    _view_is_fresh(state)
+    for job in state.jobs.values():
+        problem = next(_problems(state, job), "")
+        if problem:
+            raise InvariantError(f"job {job.id} ({job.state}): {problem}; {' | '.join(job.told())}")
+
+
+def _processors_have_one_owner(state: State) -> None:
+    seen: ProcessorMap = NONE
+    for job in state.active.values():
+        if job.held & seen:
+            raise InvariantError(f"processors {text(job.held & seen)} are held twice")
+        seen |= job.held
+    everything = NONE
+    for node in state.nodes.values():
+        if node.processors & everything:
+            raise InvariantError(f"node {node.name} overlaps another")
+        everything |= node.processors
+    if seen & ~everything:
+        raise InvariantError(f"processors {text(seen & ~everything)} belong to no node")
+
+
+def _spares_stand_in_for_lost_nodes(state: State) -> None:
+    seen: set[str] = set()
+    for node in state.nodes.values():
+        if node.state is NodeState.SPARE and (not node.spare or node.stands_in or node.drained):
+            raise InvariantError(f"node {node.name} is no spare that waits")
+        if node.state is NodeState.UP and not node.wanted:
+            raise InvariantError(f"node {node.name} is a spare that waits, and takes work")
+        if not node.stands_in:
+            continue
+        other = next((n for n in state.nodes.values() if n.name == node.stands_in), None)
+        if other is None or other.state is not NodeState.LOST or other.spare or not node.spare:
+            raise InvariantError(f"node {node.name} stands in for {node.stands_in}")
+        if node.stands_in in seen:
+            raise InvariantError(f"two nodes stand in for {node.stands_in}")
+        seen.add(node.stands_in)
+
+
+def _promises_have_one_owner(state: State) -> None:
+    seen: ProcessorMap = NONE
+    for job in state.promised.values():
+        if job.earmark & seen:
+            raise InvariantError(f"processors {text(job.earmark & seen)} are promised twice")
+        seen |= job.earmark
+
+
+def _sums_are_right(state: State) -> None:
+    """What is kept up to date is what its parts amount to."""
+    usable, suspect, draining, held, earmarked = NONE, NONE, NONE, NONE, NONE
+    for node in state.nodes.values():
+        usable |= node.processors if node.usable else NONE
+        idle = node.drained or (node.spare and not node.stands_in)
+        silent = node.state is NodeState.SUSPECT and not idle
+        suspect |= node.processors if silent else NONE
+        draining |= node.processors if node.state is NodeState.DRAINING else NONE
+    for job in state.jobs.values():
+        held |= job.held
+        earmarked |= job.earmark
+    everything = held | state.ledger.orphaned
+    sums = {
+        "usable": (state.ledger.usable, usable),
+        "suspect": (state.ledger.suspect, suspect),
+        "draining": (state.ledger.draining, draining),
+        "held": (state.ledger.held_by_jobs, held),
+        "earmarked": (state.ledger.earmarked, earmarked),
+        "free": (state.ledger.free, usable & ~everything & ~earmarked),
+        "in all": (state.ledger.capacity[0], count(usable | everything)),
+        "expected": (state.ledger.capacity[1], count(usable | everything | suspect)),
+    }
+    for name, (kept, right) in sums.items():
+        if kept != right:
+            raise InvariantError(f"the processors {name} are {kept:x}, not {right:x}")
+    by_first = sorted(state.nodes.values(), key=lambda node: node.first)
+    if state.ledger.spares != {node.name: node for node in by_first if node.spare}:
+        raise InvariantError("the ledger's spare nodes are wrong")
+    if state.ledger.nodes != by_first:
+        raise InvariantError("the nodes are not in order of their processors")
+
+
+def _view_is_fresh(state: State) -> None:
+    """What strategies see is what they would see if nothing were kept from view to view."""
+    kept, right = view(state), fresh_view(state)
+    for part in fields(View):
+        old, new = getattr(kept, part.name), getattr(right, part.name)
+        if old != new:
+            raise InvariantError(f"the view's {part.name} is {old}, not {new}")
+
+
+def _problems(state: State, job: Job) -> Iterator[str]:
+    """The first thing wrong with a job, lazily."""
+    if (job.id in state.waiting) != (job.state is JobState.PENDING):
+        yield "the waiting index is wrong"
+    if (job.id in state.active) != (job.state in ACTIVE_STATES):
+        yield "the active index is wrong"
+    if job.state not in ACTIVE_STATES and job.held:
+        yield f"holds processors {text(job.held)}"
+    if (job.id in state.promised) != bool(job.earmark):
+        yield "the index of promises is wrong"
+    if job.earmark and job.state is not JobState.PENDING and not _waits_later(job):
+        yield "has a promise but does not wait"
+    if (job.id in state.talking) != (job.resize is not None and job.resize.stage in _TALKED):
+        yield "the index of talks is wrong"
+    if job.resize is not None and job.state not in (JobState.RUNNING, JobState.ADAPTING):
+        yield "has an open resize"
+    if (job.id in state.suspended) != (job.state is JobState.SUSPENDED):
+        yield "the index of suspended jobs is wrong"
+    if job.saving is not None and job.state is not JobState.ADAPTING:
+        yield "is saved in vain"
+    if job.state is JobState.ADAPTING and (job.resize is None) == (job.saving is None):
+        yield "adapts to nothing, or is resized and saved at once"
+    yield from _later_problems(job)
+    yield from _allocation_problems(job)
+    yield from _request_problems(state, job)
+
+
+def _waits_later(job: Job) -> bool:
+    if job.resize is None:
+        return job.state is JobState.COMPLETING and job.had > 0
+    return job.resize.grows and job.resize.stage in _TALKED
+
+
+def _later_problems(job: Job) -> Iterator[str]:
+    if job.again and job.state is not JobState.COMPLETING:
+        yield "is to be queued again, and does not end"
+    if job.had and job.state not in (JobState.COMPLETING, JobState.PENDING):
+        yield "is to go on, and has not ended"
+    if job.had and job.state is JobState.PENDING and not job.earmark:
+        yield "is to go on on nothing"
+    if job.parked and job.state is not JobState.SUSPENDED:
+        yield "is parked and not suspended"
+
+
+def _request_problems(state: State, job: Job) -> Iterator[str]:
+    request, answer = job.request, job.answered
+    if (job.id in state.requests) != (request is not None):
+        yield "the index of requests is wrong"
+    if request is None:
+        return
+    if job.state not in (JobState.RUNNING, JobState.ADAPTING) or not job.malleable:
+        yield f"asks for {request.sizes}"
+    if any(size not in job.sizes for size in (request.sizes.lo, request.sizes.hi)):
+        yield f"asks for {request.sizes}, and its sizes are {job.sizes}"
+    if answer is not None and answer.number >= request.number:
+        yield f"request {request.number} comes after the answer to {answer.number}"
+    if job.resize is None and job.saving is None and request.base is None:
+        yield f"request {request.number} was not looked at"
+
+
+def _allocation_problems(job: Job) -> Iterator[str]:
+    if job.state not in (JobState.STARTING, JobState.RUNNING, JobState.ADAPTING):
+        return
+    if len(set(job.ranks)) != len(job.ranks) or not job.ranks:
+        yield f"ranks {job.ranks} are not an allocation"
+    leaves = job.saving is not None and job.saving.stage is SaveStage.LEAVING
+    if job.allocation & ~job.held and not leaves:
+        yield "does not hold its own allocation"
+    if job.size not in job.spec.sizes:
+        yield f"size {job.size} is none of {job.spec.sizes}"
+    resize = job.resize
+    if resize is None:
+        return
+    if len(resize.after) not in job.sizes:
+        yield f"is resized to {len(resize.after)}, none of {job.sizes}"
+    if not resize.gone and resize.newcomers & ~job.held & ~job.earmark:
+        yield "newcomers' processors are not reserved"
+    if resize.standing and (resize.stage not in _TALKED or resize.grows):
+        yield f"stands in stage {resize.stage}"
+    if resize.stage is ResizeStage.RELEASE and job.ranks != resize.after:
+        yield "releases without the new allocation"

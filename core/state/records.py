@@ -1,0 +1,319 @@
+"""Jobs and nodes as JSON-able dictionaries and back: what the database keeps of the core's state.
+
+A talk is not kept: before its agreement a restart withdraws it, after it only the stage matters.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from math import inf
+from typing import Any, TypeVar
+
+from pliant.core.model import wait_reasons
+from pliant.core.model.checkpoint import Checkpoint, SaveStage, Saving
+from pliant.core.model.jobs import Job, JobSpec, JobType, Resize, ResizeStage
+from pliant.core.model.lifecycle import JobState
+from pliant.core.model.negotiation import Talk, TalkState
+from pliant.core.model.nodes import Node, NodeFault, NodeState
+from pliant.core.model.size_request import Request, RequestAnswer, RequestOutcome
+from pliant.core.values.contract import contract_from_record
+from pliant.core.values.ids import JobId, NodeName, ResizeId
+from pliant.core.values.isolation import CutOff
+from pliant.core.values.negotiation_policy import GrowIf
+from pliant.core.values.processors import indices, of
+from pliant.core.values.resources import parse_needs
+from pliant.core.values.sizes import Sizes, parse_sizes
+from pliant.core.values.speedup import parse_speedup
+
+#: Raised with every change of the dictionaries; a migration brings older ones up to it.
+RECORD_VERSION = 1
+
+Record = dict[str, Any]
+
+T = TypeVar("T")
+
+
+class NewerRecordError(Exception):
+    """A record was written by a later version in a form that this one does not know."""
+
+
+def check_version(record: Mapping[str, Any]) -> None:
+    """Raise NewerRecordError unless this version can read a record."""
+    version = record.get("version", RECORD_VERSION)
+    if type(version) is int and version > RECORD_VERSION:
+        raise NewerRecordError(
+            f"has record version {version}; this Pliant knows versions up to {RECORD_VERSION}"
+        )
+
+
+def job_to_record(job: Job) -> Record:
+    """Everything about a job that must survive a restart."""
+    spec = job.spec
+    return {
+        "version": RECORD_VERSION,
+        "id": spec.id,
+        "name": spec.name,
+        "user": spec.user,
+        "uid": spec.uid,
+        "type": spec.type.value,
+        "sizes": _sizes_to_record(spec.sizes),
+        "submit": spec.submit,
+        "estimate_s": spec.estimate_s,
+        "time_limit_s": spec.time_limit_s,
+        "requested": spec.requested,
+        "speedup": str(spec.speedup),
+        "contract": spec.contract.to_record() if spec.contract else None,
+        "requeue": spec.requeue,
+        "stop_after_s": spec.stop_after_s,
+        "grow_if": spec.grow_if.value if spec.grow_if else None,
+        "priority": spec.priority,
+        "priority_now": job.priority,
+        "resources": list(map(str, spec.resources)),
+        "state": job.state.value,
+        "reason": job.why,
+        "wait": wait_reasons.to_record(job.wait) if job.wait else None,
+        "sizes_now": _sizes_to_record(job.sizes),
+        "malleable": job.malleable,
+        "run": job.run,
+        "epoch": job.epoch,
+        "ranks": list(job.ranks),
+        "held": list(indices(job.held)),
+        "promise": job.promise,
+        "promised_start": job.promised_start,
+        "earmark": list(indices(job.earmark)),
+        "earmark_from": sorted(job.earmark_from),
+        "starting": sorted(job.starting),
+        "resize": _resize_to_record(job.resize) if job.resize else None,
+        "saving": asdict(job.saving) if job.saving else None,
+        "checkpoint": list(job.checkpoint) if job.checkpoint else None,
+        "parked": job.parked,
+        "again": job.again,
+        "had": job.had,
+        "used_s": job.used_s,
+        "outlives_s": job.outlives_s,
+        "cut_off": {name: entry.wait_s for name, entry in job.cut_off.items()},
+        "request": _request_to_record(job.request) if job.request else None,
+        "answered": list(job.answered) if job.answered else None,
+        "on_request": job.on_request,
+        "pinned": job.pinned,
+        "quiet_until": job.quiet_until,
+        "start": job.start,
+        "since": job.since,
+        "done": job.done,
+        "computed_s": list(job.computed_s.items()),
+        "end": job.end,
+        "exit_code": job.exit_code,
+        "signal": job.signal,
+        "ending": job.ending.value if job.ending else None,
+        "story": job.told(),
+    }
+
+
+def job_from_record(record: Mapping[str, Any]) -> Job:
+    """Return the job of a record; keys that only another version knows are ignored.
+
+    Raises:
+        NewerRecordError: a later version has written it in another form.
+    """
+    check_version(record)
+    spec = JobSpec(
+        id=JobId(record["id"]),
+        name=record["name"],
+        user=record["user"],
+        type=JobType(record["type"]),
+        sizes=_sizes_from_record(record["sizes"]),
+        submit=record["submit"],
+        uid=record["uid"],
+        estimate_s=record["estimate_s"],
+        time_limit_s=record["time_limit_s"],
+        requested=record.get("requested", 0),
+        speedup=parse_speedup(record.get("speedup", "linear")),
+        contract=contract_from_record(record["contract"]) if record.get("contract") else None,
+        requeue=record.get("requeue", False),  # before there were three, False forbade it, too
+        stop_after_s=record.get("stop_after_s"),
+        grow_if=GrowIf(record["grow_if"]) if record.get("grow_if") else None,
+        priority=record.get("priority", 0),
+        resources=parse_needs(record.get("resources", ())),
+    )
+    wait = wait_reasons.from_record(record.get("wait"))
+    return Job(
+        spec=spec,
+        state=JobState(record["state"]),
+        reason="" if wait else record["reason"],
+        wait=wait,
+        sizes=_sizes_from_record(record["sizes_now"]),
+        priority=record.get("priority_now", record.get("priority", 0)),
+        malleable=record["malleable"],
+        run=record["run"],
+        epoch=record["epoch"],
+        ranks=tuple(record["ranks"]),
+        held=of(record["held"]),
+        promise=record.get("promise", ""),
+        promised_start=record.get("promised_start"),
+        earmark=of(record["earmark"]),
+        earmark_from=frozenset(map(JobId, record["earmark_from"])),
+        starting=set(record["starting"]),
+        resize=_resize_from_record(record["resize"]) if record["resize"] else None,
+        saving=_saving_from_record(record["saving"]) if record.get("saving") else None,
+        checkpoint=_checkpoint_from_record(record["checkpoint"])
+        if record.get("checkpoint")
+        else None,
+        parked=record.get("parked", False),
+        again=record.get("again", False),
+        had=record.get("had", 0),
+        used_s=record.get("used_s", 0.0),
+        outlives_s=record.get("outlives_s", 0.0),
+        cut_off=_cut_off_from_record(record.get("cut_off", {})),
+        request=_request_from_record(record["request"]) if record.get("request") else None,
+        answered=_answer_from_record(record["answered"]) if record.get("answered") else None,
+        on_request=record.get("on_request", False),
+        pinned=record["pinned"],
+        quiet_until=record["quiet_until"],
+        start=record["start"],
+        since=record.get("since", record["start"] or 0.0),
+        done=record.get("done", 0.0),
+        computed_s=dict(record.get("computed_s", [])),
+        end=record["end"],
+        exit_code=record["exit_code"],
+        signal=record["signal"],
+        ending=JobState(record["ending"]) if record["ending"] else None,
+        story=list(record["story"]),
+    )
+
+
+def node_to_record(node: Node) -> Record:
+    """Everything about a node that must survive a restart."""
+    return {
+        "version": RECORD_VERSION,
+        "name": node.name,
+        "first": node.first,
+        "slots": node.slots,
+        "cluster": node.cluster,
+        "address": node.address,
+        "memory_bytes": node.memory_bytes,
+        "state": node.state.value,
+        "reason": node.reason,
+        "drained": node.drained,
+        "fault": node.fault.value if node.fault else "",
+        "spare": node.spare,
+        "stands_in": node.stands_in,
+    }
+
+
+def node_from_record(record: Mapping[str, Any]) -> Node:
+    """Return the node of a record; keys that only another version knows are ignored.
+
+    Raises:
+        NewerRecordError: a later version has written it in another form.
+    """
+    check_version(record)
+    return Node(
+        name=NodeName(record["name"]),
+        first=record["first"],
+        slots=record["slots"],
+        cluster=record["cluster"],
+        address=record["address"],
+        memory_bytes=record["memory_bytes"],
+        state=NodeState(record["state"]),
+        reason=record["reason"],
+        drained=record.get("drained", ""),
+        fault=_fault_from_record(record.get("fault", "")),
+        spare=record.get("spare", False),
+        stands_in=record.get("stands_in", ""),
+    )
+
+
+def _made(cls: type[T], record: Mapping[str, Any]) -> T:
+    """Return a dataclass made of those keys that are fields of it."""
+    names = {field.name for field in fields(cls)}  # type: ignore[arg-type]
+    return cls(**{name: value for name, value in record.items() if name in names})
+
+
+def _fault_from_record(text: str) -> NodeFault | None:
+    # One that only another version knows: an operator is needed, as before there were any.
+    return NodeFault(text) if text in {*NodeFault} else None
+
+
+def _sizes_to_record(sizes: Sizes) -> list[Any]:
+    return [str(sizes), sizes.preferred]
+
+
+def _sizes_from_record(record: list[Any]) -> Sizes:
+    return parse_sizes(record[0], record[1])
+
+
+def _request_to_record(request: Request) -> Record:
+    return {
+        "number": request.number,
+        "sizes": _sizes_to_record(request.sizes),
+        "wanted": request.wanted,
+        "since": request.since,
+        "release": request.release,
+        "reason": request.reason,
+        "deadline": request.deadline,
+        "base": request.base,
+        "overdue": request.overdue,
+    }
+
+
+def _request_from_record(record: Mapping[str, Any]) -> Request:
+    return _made(Request, {**record, "sizes": _sizes_from_record(record["sizes"])})
+
+
+def _answer_from_record(record: list[Any]) -> RequestAnswer:
+    number, outcome, size, reason, *_ = record
+    return RequestAnswer(number, RequestOutcome(outcome), size, reason)
+
+
+def _cut_off_from_record(record: Mapping[str, float]) -> dict[NodeName, CutOff]:
+    """How long it takes is kept, not until when: the clock may have jumped since."""
+    return {NodeName(name): CutOff(inf, wait_s) for name, wait_s in record.items()}
+
+
+def _saving_from_record(record: Mapping[str, Any]) -> Saving:
+    return _made(Saving, {**record, "stage": SaveStage(record["stage"])})
+
+
+def _checkpoint_from_record(record: list[Any] | None) -> Checkpoint | None:
+    return Checkpoint(*record[: len(Checkpoint._fields)]) if record else None
+
+
+def _resize_to_record(resize: Resize) -> Record:
+    return {
+        "id": resize.id,
+        "stage": resize.stage.value,
+        "since": resize.since,
+        "before": list(resize.before),
+        "after": list(resize.after),
+        "cause": resize.cause,
+        "begun": resize.begun,
+        "preparing": sorted(resize.preparing),
+        "gone": list(indices(resize.gone)),
+        "reason": resize.reason,
+        "serves": resize.serves,
+        "until": resize.until,
+        "not_before": resize.not_before,
+        "price": resize.price,
+        "mandatory": resize.mandatory,
+    }
+
+
+def _resize_from_record(record: Mapping[str, Any]) -> Resize:
+    number, stage = ResizeId(record["id"]), ResizeStage(record["stage"])
+    return Resize(
+        id=number,
+        stage=stage,
+        talk=Talk(number, TalkState.AGREED),
+        since=record["since"],
+        before=tuple(record["before"]),
+        after=tuple(record["after"]),
+        cause=record["cause"],
+        begun=record.get("begun"),
+        preparing=set(record["preparing"]),
+        gone=of(record["gone"]),
+        reason=record["reason"],
+        serves=record.get("serves", False),
+        until=record.get("until", 0.0),
+        not_before=record.get("not_before", 0.0),
+        price=record.get("price", 0.0),
+        mandatory=record.get("mandatory", False),
+    )

@@ -1,0 +1,150 @@
+"""Who may use named resources (core.resources) now: the one place where this is decided.
+
+How much is in use is not counted anywhere. It follows from the processors that jobs hold or were
+promised, so it is right after a restart, too. A job that lacks something is not in the view of a
+strategy, or it is there with the sizes that it can have. The commit of a plan asks again, because
+two jobs of one plan may need the same.
+
+Resources are given in order of arrival: what the first waiting job lacks is given neither to a
+later one nor to a running job that could grow by it. Else a job that needs many would never start.
+Resources are also kept for a waiting job for which running jobs are being suspended. Else these
+jobs would leave for nothing.
+"""
+
+from sys import maxsize
+
+from pliant.core.model.jobs import Job
+from pliant.core.model.lifecycle import ACTIVE_STATES, JobState
+from pliant.core.model.wait_reasons import WaitCode, WaitReason
+from pliant.core.state.state import State
+from pliant.core.values.ids import JobId
+from pliant.core.values.processors import count
+from pliant.core.values.resources import impossible
+
+
+def claimed(job: Job) -> int:
+    """Return the processors that a job has, or that are kept for it."""
+    return count(job.held | job.earmark)
+
+
+def usage(job: Job) -> dict[str, int]:
+    """Return how much of each named resource a job uses."""
+    processors = claimed(job)
+    return {need.name: need.on(processors) for need in job.spec.resources}
+
+
+def free(state: State) -> dict[str, int]:
+    """Return how much of each resource is not in use; below 0 if the cluster has less than it had.
+
+    Processors that are offered for a growth, and those of processes that are still ending, count.
+    """
+    left = dict(state.resources)
+    for job in state.needing.values():
+        for name, amount in usage(job).items():
+            left[name] = left.get(name, 0) - amount
+    return left
+
+
+def limits(state: State) -> dict[JobId, int]:
+    """Return how many processors each job that needs resources may have now; 0: it has to wait."""
+    if not state.needing:
+        return {}
+    left, served = free(state), _served(state)
+    rest = _without(left, served)
+    by_arrival = sorted(state.needing.values(), key=lambda job: (job.spec.submit, job.id))
+    awaited: set[str] = set()
+    found: dict[JobId, int] = {}
+    for job in by_arrival:
+        if job.id in served:
+            found[job.id] = _most(job, left)
+        elif _waits(job):
+            most = _most(job, rest)
+            if most < job.sizes.lo and not _never(state, job):
+                awaited.update(_short_of(job, rest))
+            if awaited.intersection(need.name for need in job.spec.resources):
+                most = 0
+            found[job.id] = most
+    for job in by_arrival:
+        if job.state in ACTIVE_STATES:
+            there = {name: 0 if name in awaited else amount for name, amount in rest.items()}
+            found[job.id] = _most(job, there)
+    return found
+
+
+def lacking(state: State, job: Job, processors: int) -> str:
+    """Return the resource that a job lacks to have so many processors; empty: none."""
+    if not job.spec.resources:
+        return ""
+    left, has, served = free(state), claimed(job), _served(state)
+    if job.id not in served:
+        left = _without(left, served)
+    for need in job.spec.resources:
+        if need.on(processors) - need.on(has) > max(0, left.get(need.name, 0)):
+            return need.name
+    return ""
+
+
+def reasons(state: State) -> dict[JobId, WaitReason]:
+    """Return why jobs wait that no strategy sees because they lack a resource."""
+    found: dict[JobId, WaitReason] = {}
+    left = free(state)
+    for number, most in limits(state).items():
+        job = state.waiting.get(number)
+        if job is None or most >= job.sizes.lo:
+            continue
+        short = _short_of(job, left) or [need.name for need in job.spec.resources]
+        need = next(need for need in job.spec.resources if need.name in short)
+        values = (("name", need.name), ("amount", need.on(job.sizes.lo)))
+        found[number] = WaitReason(WaitCode.RESOURCE, values)
+    return found
+
+
+def _served(state: State) -> dict[JobId, Job]:
+    """Return the waiting jobs for which running jobs are being suspended."""
+    savings = (job.saving for job in state.active.values() if job.is_leaving)
+    numbers = {saving.serves for saving in savings if saving is not None}
+    waiting = {number: state.waiting.get(number) for number in numbers if number is not None}
+    return {number: job for number, job in waiting.items() if job is not None and _waits(job)}
+
+
+def _without(left: dict[str, int], served: dict[JobId, Job]) -> dict[str, int]:
+    """Return what is left for others if these jobs have what their smallest sizes need."""
+    rest = dict(left)
+    for job in served.values():
+        for need in job.spec.resources:
+            rest[need.name] = rest.get(need.name, 0) - need.on(job.sizes.lo)
+    return rest
+
+
+def _waits(job: Job) -> bool:
+    """Whether a strategy could start a job."""
+    return (job.state is JobState.PENDING and not job.earmark) or job.parked
+
+
+def _most(job: Job, left: dict[str, int]) -> int:
+    """Return the most processors for which there is enough of everything; 0: for none."""
+    most, has = maxsize, claimed(job)
+    for need in job.spec.resources:
+        there = max(0, left.get(need.name, 0))
+        if need.per_processor:
+            most = min(most, has + there // need.amount)
+        elif not has and need.amount > there:
+            most = 0
+    return most
+
+
+def _never(state: State, job: Job) -> bool:
+    """Whether the cluster cannot start a job as it is: nothing is kept for such a job.
+
+    Its configuration may have been changed, or nodes were drained or removed since the submission.
+    """
+    least = job.sizes.lo
+    return least > state.ledger.capacity[1] or bool(
+        impossible(job.spec.resources, least, state.resources)
+    )
+
+
+def _short_of(job: Job, left: dict[str, int]) -> list[str]:
+    """Return the resources of which there is too little for the smallest size of a job."""
+    least = job.sizes.lo
+    return [n.name for n in job.spec.resources if n.on(least) > max(0, left.get(n.name, 0))]

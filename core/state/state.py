@@ -1,0 +1,326 @@
+"""The state that the core's handlers share, and the bookkeeping of what must be stored and done.
+
+Nothing here decides anything. Handlers change jobs through it, so that no change goes unstored.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import inf
+
+from pliant.core.commands import Command, Note, SetTimer, Store
+from pliant.core.model.jobs import BEFORE_GO, Job
+from pliant.core.model.lifecycle import ACTIVE_STATES, FINAL_STATES, JobState
+from pliant.core.model.nodes import Node
+from pliant.core.model.scheduling import Outcome
+from pliant.core.model.size_request import Request, RequestAnswer
+from pliant.core.model.timers import Timer, TimerKind
+from pliant.core.model.wait_reasons import Reason
+from pliant.core.state.processor_ledger import Ledger
+from pliant.core.state.view_cache import Rows
+from pliant.core.values.ids import JobId, NodeName, ResizeId
+from pliant.core.values.limits import Limits
+from pliant.core.values.negotiation_policy import NegotiationPolicy
+from pliant.core.values.processors import NONE, ProcessorMap
+
+#: The kind of the note about a part of a plan that does not fit.
+PLAN_REFUSED = "plan.refused"
+
+
+@dataclass(slots=True)
+class State:
+    """Jobs, nodes, and what happened to them since the last ``drain``."""
+
+    strategy: str
+    limits: Limits
+    policy: NegotiationPolicy = field(default_factory=NegotiationPolicy)
+    #: Nobody reads the history or stores anything; only faults of plans are noted.
+    silent: bool = False
+    jobs: dict[JobId, Job] = field(default_factory=dict)
+    nodes: dict[NodeName, Node] = field(default_factory=dict)
+    #: PENDING jobs in order of arrival.
+    waiting: dict[JobId, Job] = field(default_factory=dict)
+    #: Jobs that hold processors, in order of start.
+    active: dict[JobId, Job] = field(default_factory=dict)
+    #: Jobs with processors promised to them: to start, or to grow as they asked.
+    promised: dict[JobId, Job] = field(default_factory=dict)
+    #: Jobs with an open resize that is talked about, or agreed on and not begun.
+    talking: dict[JobId, Job] = field(default_factory=dict)
+    #: Jobs that gave for a promise which is gone, or kept.
+    bereft: dict[JobId, None] = field(default_factory=dict)
+    #: Whether the last plan's strategy ends jobs at their estimates. Not kept over a restart.
+    ends_at_estimate: bool = False
+    #: How talks of plans ended, and how many of these the strategy is told at the moment.
+    outcomes: list[Outcome] = field(default_factory=list)
+    told: int = 0
+    #: How often the last plan was revised.
+    revisions: int = 0
+    #: Jobs whose processes may live on, for a while, on nodes that are lost.
+    cut_off: dict[JobId, Job] = field(default_factory=dict)
+    #: SUSPENDED jobs.
+    suspended: dict[JobId, Job] = field(default_factory=dict)
+    #: Jobs with an open request for other sizes, in order of arrival.
+    requests: dict[JobId, Job] = field(default_factory=dict)
+    #: Jobs that need named resources and have not ended.
+    needing: dict[JobId, Job] = field(default_factory=dict)
+    #: How much the cluster has of each of these resources.
+    resources: Mapping[str, int] = field(default_factory=dict)
+    ledger: Ledger = field(default_factory=Ledger)
+    rows: Rows = field(default_factory=Rows)
+    memory: object = None
+    #: What the last plan said about jobs that it did not name, whom it named, and whose reason has
+    #: changed since.
+    behind: Reason = ""
+    named: tuple[JobId, ...] = ()
+    unexplained: dict[JobId, None] = field(default_factory=dict)
+    next_resize: int = 1
+    #: Whether something changed that a strategy should see.
+    plan_due: bool = False
+    #: When the last plan wants to be followed by another at the latest, seconds since the epoch;
+    #: None: it does not say.
+    wake_at: float | None = None
+    #: What was wrong with the last plan, and how many were wrong one after the other.
+    plan_fault: str = ""
+    plan_faults: int = 0
+    now: float = 0.0
+    _commands: list[Command] = field(default_factory=list)
+    _dirty_jobs: set[JobId] = field(default_factory=set)
+    _dirty_nodes: set[NodeName] = field(default_factory=set)
+    _notes: list[Note] = field(default_factory=list)
+    memory_changed: bool = False
+
+    # ---------------------------------------------------------------- what to do and to store
+
+    def emit(self, command: Command) -> None:
+        """Have the shell do this after the commit."""
+        self._commands.append(command)
+
+    def touch(self, job: Job) -> None:
+        """This job changed."""
+        if not self.silent:
+            self._dirty_jobs.add(job.id)
+        self.rows.stale[job.id] = None
+
+    def touch_node(self, node: Node) -> None:
+        """This node changed, or is new."""
+        self._dirty_nodes.add(node.name)
+        self.put_node(node)
+
+    def put_node(self, node: Node) -> None:
+        """Take a node over as it stands."""
+        self.nodes[node.name] = node
+        self.ledger.put(node)
+        self.rows.nodes.put(node)
+
+    def drop_node(self, node: Node) -> None:
+        """This node is gone for good: its row is to be deleted."""
+        self._dirty_nodes.add(node.name)
+        del self.nodes[node.name]
+        self.ledger.drop(node)
+        self.rows.nodes.drop(node)
+
+    def note(self, kind: str, text: str, job: Job | None = None, **data: object) -> None:
+        """Write a line of history."""
+        if self.silent and kind != PLAN_REFUSED:
+            if job is not None:
+                self.touch(job)
+        elif job is None:
+            self._notes.append(Note(self.now, kind, text, None, data))
+        else:
+            self._notes.append(Note(self.now, kind, text, job.id, data))
+            self.touch(job)
+
+    def timer(self, kind: TimerKind, job: Job, after_s: float) -> None:
+        """Wake the core about this job's open resize (or itself) after a time, if that ends."""
+        if after_s == inf:
+            return
+        resize = job.resize.id if job.resize else ResizeId(0)
+        self.emit(SetTimer(Timer(kind, job.id, job.run, resize), self.now + after_s))
+
+    def timer_at(self, kind: TimerKind, job: Job, at: float) -> None:
+        """Wake the core about this job at a time; at once if it has passed."""
+        self.emit(SetTimer(Timer(kind, job.id, job.run), max(at, self.now)))
+
+    def drain(self) -> list[Command]:
+        """Everything since the last drain, the Store first."""
+        commands = self._commands
+        if self._notes or (not self.silent and self._unstored):
+            store = Store(
+                frozenset(self._dirty_jobs),
+                frozenset(self._dirty_nodes),
+                tuple(self._notes),
+                self.memory_changed,
+            )
+            commands = [store, *commands]
+            self._dirty_jobs.clear()
+            self._dirty_nodes.clear()
+            self._notes.clear()
+            self.memory_changed = False
+        self._commands = []
+        return commands
+
+    @property
+    def _unstored(self) -> bool:
+        return bool(self._dirty_jobs or self._dirty_nodes or self.memory_changed)
+
+    # ---------------------------------------------------------------- jobs
+
+    def step(self, job: Job, to: JobState, reason: str) -> None:
+        """Move a job along its life cycle and keep the two indices right."""
+        before = job.state
+        job.step(to, reason, self.now)
+        self.touch(job)
+        if before not in ACTIVE_STATES or to not in ACTIVE_STATES:
+            self._index(job)
+        if to in FINAL_STATES:
+            self.needing.pop(job.id, None)
+        if to is JobState.RUNNING and before is JobState.STARTING:
+            # To a strategy it ran already; what is new is an offer that it may have now.
+            self.plan_due |= job.resizable(self.now)
+        elif to is not JobState.COMPLETING:
+            # The processors of an ending job come free together, or nearly so: see `settle_s`.
+            self.plan_due = True
+
+    def add(self, job: Job) -> None:
+        """Take over a job, new or restored, as it stands."""
+        self.jobs[job.id] = job
+        self.rows.stale[job.id] = None
+        self._index(job)
+        if job.held:
+            self.ledger.hold(job.held)
+        if job.earmark:
+            self.promise(job, job.earmark, job.earmark_from)
+        if job.request is not None:
+            self.requests[job.id] = job
+        if job.spec.resources and not job.final:
+            self.needing[job.id] = job
+        if job.resize is not None and job.resize.stage in BEFORE_GO:
+            self.talking[job.id] = job
+
+    def ask(self, job: Job, request: Request) -> None:
+        """This job asks for other sizes."""
+        job.request = request
+        self.requests[job.id] = job
+        self.touch(job)
+
+    def answered(self, job: Job, answer: RequestAnswer) -> None:
+        """This job asks no more."""
+        job.request, job.answered = None, answer
+        self.requests.pop(job.id, None)
+        self.touch(job)
+
+    def _index(self, job: Job) -> None:
+        """Put the job where its state belongs."""
+        if job.state is JobState.SUSPENDED:
+            self.suspended[job.id] = job
+        elif self.suspended:
+            self.suspended.pop(job.id, None)
+        if job.state in ACTIVE_STATES:
+            self.active.setdefault(job.id, job)
+            self.waiting.pop(job.id, None)
+        else:
+            self.active.pop(job.id, None)
+            if job.state is JobState.PENDING:
+                self.waiting.setdefault(job.id, job)
+                self.unexplained[job.id] = None
+            else:
+                self.waiting.pop(job.id, None)
+
+    def explain(self, job: Job, reason: str) -> None:
+        """Change the reason that users read without a step, until the next plan."""
+        self.unexplained[job.id] = None
+        if job.wait is not None or job.reason != reason:
+            job.reason, job.wait = reason, None
+            self._store_reason(job)
+
+    def explain_wait(self, job_id: JobId, reason: Reason) -> None:
+        """The same by a plan, for a job in the queue that was promised nothing."""
+        job = self.waiting.get(job_id)
+        if job is None or job.earmark or job.wait is reason:
+            return
+        if isinstance(reason, str):
+            if job.wait is None and job.reason == reason:
+                return
+            job.reason, job.wait = reason, None
+        else:
+            # Equal reasons may still differ in their live numbers, which are not stored.
+            before, job.wait = job.wait, reason
+            if before == reason:
+                return
+            job.reason = ""
+        self._store_reason(job)
+
+    def _store_reason(self, job: Job) -> None:
+        """Have the job stored; no strategy sees what changed."""
+        if not self.silent:
+            self._dirty_jobs.add(job.id)
+
+    # ---------------------------------------------------------------- processors
+
+    def hold(self, job: Job, processors: ProcessorMap) -> None:
+        """This job has these processors, too; nobody else has."""
+        job.held |= processors
+        self.ledger.hold(processors)
+        self.touch(job)
+
+    def give_back(self, job: Job, processors: ProcessorMap) -> None:
+        """This job, which had these processors, has them no more."""
+        job.held &= ~processors
+        self.ledger.give_back(processors)
+        self.touch(job)
+
+    def promise(self, job: Job, processors: ProcessorMap, donors: frozenset[JobId]) -> None:
+        """Earmark processors, which nobody else was promised, for a job that waits for them."""
+        job.earmark, job.earmark_from = processors, donors
+        self.promised[job.id] = job
+        self.ledger.earmark(processors)
+        self.rows.stale.update(dict.fromkeys(sorted(donors)))
+        self.touch(job)
+
+    def unpromise(self, job: Job) -> None:
+        """Forget what is earmarked for a job."""
+        if job.earmark:
+            del self.promised[job.id]
+            self.ledger.unmark(job.earmark)
+            job.had = 0
+            donors = dict.fromkeys(sorted(job.earmark_from))
+            self.rows.stale.update(donors)
+            self.bereft.update(donors)
+            job.earmark, job.earmark_from = NONE, frozenset()
+            self.unexplained[job.id] = None
+            self.touch(job)
+
+    @property
+    def orphaned(self) -> ProcessorMap:
+        """Processors with processes of jobs whose books are closed."""
+        return self.ledger.orphaned
+
+    def usable(self) -> ProcessorMap:
+        """Processors of nodes where new work may start."""
+        return self.ledger.usable
+
+    def suspect(self) -> ProcessorMap:
+        """Processors of nodes that are silent, but not lost."""
+        return self.ledger.suspect
+
+    def held(self) -> ProcessorMap:
+        """Processors that somebody's processes may be on."""
+        return self.ledger.held
+
+    def earmarked(self) -> ProcessorMap:
+        """Processors promised to jobs that wait for them."""
+        return self.ledger.earmarked
+
+    def free(self) -> ProcessorMap:
+        """Processors that may be given away now."""
+        return self.ledger.free
+
+    def node_names(self, processors: ProcessorMap) -> list[NodeName]:
+        """The nodes that have at least one of these processors."""
+        return [node.name for node in self.ledger.nodes_of(processors)]
+
+    def place(self, processor: int) -> str:
+        """``node/slot`` of a processor, for people."""
+        node = self.ledger.node_of(processor)
+        if node is None:
+            return f"processor {processor}"
+        return f"{node.name}/{processor - node.first}"

@@ -1,0 +1,139 @@
+"""What a view is made of, kept between two views: only what changed is made anew."""
+
+from bisect import bisect_left
+from typing import Any, Generic, TypeVar
+
+from pliant.core.model.nodes import Node
+from pliant.core.model.scheduling import NodeView, PromisedJob, RunningJob, WaitingJob
+from pliant.core.values.ids import JobId
+
+V = TypeVar("V")
+
+
+class Row(Generic[V]):
+    """One value for each job, in order of (time, job), as a tuple made anew after a change."""
+
+    __slots__ = ("_key_of", "_keys", "_tuple", "_values")
+
+    def __init__(self) -> None:
+        self._keys: list[tuple[float, JobId]] = []
+        self._values: list[V] = []
+        self._key_of: dict[JobId, tuple[float, JobId]] = {}
+        self._tuple: tuple[V, ...] | None = ()
+
+    def put(self, time: float, job: JobId, value: V) -> None:
+        """Add the value of a job, or replace it."""
+        key, old = (time, job), self._key_of.get(job)
+        if old is not None and old != key:
+            self.drop(job)
+            old = None
+        place = bisect_left(self._keys, key)
+        if old is None:
+            self._keys.insert(place, key)
+            self._values.insert(place, value)
+            self._key_of[job] = key
+        else:
+            self._values[place] = value
+        self._tuple = None
+
+    def drop(self, job: JobId) -> None:
+        """Remove the value of a job, if it has one."""
+        key = self._key_of.pop(job, None)
+        if key is not None:
+            place = bisect_left(self._keys, key)
+            del self._keys[place], self._values[place]
+            self._tuple = None
+
+    @property
+    def values(self) -> tuple[V, ...]:
+        """All values in their order."""
+        if self._tuple is None:
+            self._tuple = tuple(self._values)
+        return self._tuple
+
+
+class NodeRow:
+    """The usable nodes by their processors, as a tuple that is made again after a change."""
+
+    __slots__ = ("_firsts", "_tuple", "_values")
+
+    def __init__(self) -> None:
+        self._firsts: list[int] = []
+        self._values: list[NodeView] = []
+        self._tuple: tuple[NodeView, ...] | None = ()
+
+    def put(self, node: Node) -> None:
+        """Show a node as it is now, or no longer if it is not usable."""
+        if not node.usable:
+            self.drop(node)
+            return
+        value = NodeView(node.name, node.cluster, node.processors)
+        place = bisect_left(self._firsts, node.first)
+        if place < len(self._firsts) and self._firsts[place] == node.first:
+            self._values[place] = value
+        else:
+            self._firsts.insert(place, node.first)
+            self._values.insert(place, value)
+        self._tuple = None
+
+    def drop(self, node: Node) -> None:
+        """Show a node no longer, if it is shown."""
+        place = bisect_left(self._firsts, node.first)
+        if place < len(self._firsts) and self._firsts[place] == node.first:
+            del self._firsts[place], self._values[place]
+            self._tuple = None
+
+    @property
+    def values(self) -> tuple[NodeView, ...]:
+        """All of them."""
+        if self._tuple is None:
+            self._tuple = tuple(self._values)
+        return self._tuple
+
+
+class Rows:
+    """The rows of a view, and what in them is out of date."""
+
+    __slots__ = (
+        "capacity",
+        "limits",
+        "nodes",
+        "place",
+        "promised",
+        "quiet",
+        "running",
+        "stale",
+        "waiting",
+    )
+
+    def __init__(self) -> None:
+        self.waiting: Row[WaitingJob] = Row()
+        self.promised: Row[PromisedJob] = Row()
+        self.running: Row[RunningJob] = Row()
+        #: The row that each job is in.
+        self.place: dict[JobId, Row[Any]] = {}
+        #: The usable nodes.
+        self.nodes = NodeRow()
+        #: Jobs that changed since the last view; a dictionary for its order.
+        self.stale: dict[JobId, None] = {}
+        #: Until when jobs that refused an offer are not asked again.
+        self.quiet: dict[JobId, float] = {}
+        #: Processors of the machine, now and with silent nodes: which sizes jobs can have.
+        self.capacity = (0, 0)
+        #: How many processors jobs that need named resources may have now.
+        self.limits: dict[JobId, int] = {}
+
+    def put(self, row: Row[V], time: float, job: JobId, value: V) -> None:
+        """Show a job in this row, and in no other."""
+        old = self.place.get(job)
+        if old is not row:
+            if old is not None:
+                old.drop(job)
+            self.place[job] = row
+        row.put(time, job, value)
+
+    def drop(self, job: JobId) -> None:
+        """Show this job no more."""
+        old = self.place.pop(job, None)
+        if old is not None:
+            old.drop(job)

@@ -1,0 +1,240 @@
+"""The state as strategies see it."""
+
+from dataclasses import replace
+from sys import maxsize
+
+from pliant.core.model.jobs import Job, JobSpec, ResizeStage
+from pliant.core.model.lifecycle import JobState
+from pliant.core.model.scheduling import (
+    NodeView,
+    OpenRequest,
+    PromisedJob,
+    RunningJob,
+    View,
+    WaitingJob,
+)
+from pliant.core.state import resource_gate
+from pliant.core.state.state import State
+from pliant.core.values.ids import JobId
+from pliant.core.values.processors import NONE, ProcessorMap
+from pliant.core.values.sizes import Sizes
+from pliant.core.values.speedup import speedup_of
+
+
+def view(state: State) -> View:
+    """The state as strategies see it; what has not changed since the last time is the same."""
+    rows, ledger = state.rows, state.ledger
+    _find_stale(state)
+    for job_id in rows.stale:
+        _renew(state, job_id)
+    rows.stale.clear()
+    return View(
+        now=state.now,
+        nodes=rows.nodes.values,
+        waiting=rows.waiting.values,
+        promised=rows.promised.values,
+        running=rows.running.values,
+        free=ledger.free,
+        total=ledger.capacity[0],
+        memory=state.memory,
+        requests=_requests(state) if state.requests else (),
+        suspended=_suspended(state) if state.suspended else (),
+    )
+
+
+def question(state: State, spec: JobSpec, now: float) -> tuple[WaitingJob | None, View]:
+    """What a strategy is asked about a job that is not submitted: the job, and the cluster now.
+
+    The job is None if the machine is too small for it at present.
+    """
+    asked = waiting(Job(spec, JobState.PENDING), *state.ledger.capacity)
+    return asked, replace(view(state), now=now)
+
+
+def _requests(state: State) -> tuple[JobId, ...]:
+    """Who asks for more than it has, in order of arrival."""
+    asking = [
+        (job.request.since, job.id)
+        for job in state.requests.values()
+        if job.request is not None and _request(job, _capacity(state, job.id)[0], state.now)
+    ]
+    return tuple(job_id for _, job_id in sorted(asking))
+
+
+def _suspended(state: State) -> tuple[WaitingJob, ...]:
+    """Whom the strategy may start again."""
+    parked = [job for job in state.suspended.values() if job.parked]
+    parked.sort(key=lambda job: (job.spec.submit, job.id))
+    shown = [waiting(job, *_capacity(state, job.id)) for job in parked]
+    return tuple(job for job in shown if job is not None)
+
+
+def fresh_view(state: State) -> View:
+    """The same, made of the jobs and nodes alone: what ``view`` must equal."""
+    ledger = state.ledger
+    state.rows.limits = resource_gate.limits(state)
+    queue = sorted(state.waiting.values(), key=lambda job: (job.spec.submit, job.id))
+    shown = [waiting(job, *_capacity(state, job.id)) for job in queue if not job.earmark]
+    nodes = sorted(state.nodes.values(), key=lambda node: node.first)
+    return View(
+        now=state.now,
+        nodes=tuple(NodeView(n.name, n.cluster, n.processors) for n in nodes if n.usable),
+        waiting=tuple(job for job in shown if job is not None),
+        promised=tuple(promised(job) for job in queue if job.earmark),
+        running=tuple(
+            running(job, _capacity(state, job.id)[0], ledger.earmarked, state.now)
+            for job in sorted(state.active.values(), key=lambda job: (job.start or 0.0, job.id))
+        ),
+        free=ledger.free,
+        total=ledger.capacity[0],
+        memory=state.memory,
+        requests=_requests(state),
+        suspended=_suspended(state),
+    )
+
+
+def _capacity(state: State, job_id: JobId) -> tuple[int, int]:
+    """How many processors a job may have, now and with silent nodes."""
+    most = state.rows.limits.get(job_id, maxsize)
+    total, expected = state.ledger.capacity
+    return min(total, most), min(expected, most)
+
+
+def _find_stale(state: State) -> None:
+    """What time and the machine changed, without the job's own doing."""
+    rows = state.rows
+    if rows.capacity != state.ledger.capacity:
+        rows.capacity = state.ledger.capacity
+        rows.stale.update(dict.fromkeys(state.waiting))
+        rows.stale.update(dict.fromkeys(state.active))
+    if state.needing or rows.limits:
+        limits = resource_gate.limits(state)
+        changed = limits.items() ^ rows.limits.items()
+        rows.limits = limits
+        rows.stale.update(dict.fromkeys(sorted({job_id for job_id, _ in changed})))
+    if rows.quiet:
+        over = [job_id for job_id, until in rows.quiet.items() if until <= state.now]
+        for job_id in over:
+            del rows.quiet[job_id]
+        rows.stale.update(dict.fromkeys(over))
+
+
+def _renew(state: State, job_id: JobId) -> None:
+    """Put a job into the row where it belongs, as it is now."""
+    rows = state.rows
+    job = state.active.get(job_id)
+    if job is not None:
+        running_now = running(job, _capacity(state, job_id)[0], state.ledger.earmarked, state.now)
+        rows.put(rows.running, job.start or 0.0, job_id, running_now)
+        if job.quiet_until > state.now or job.steady_until > state.now:
+            ends = (job.quiet_until, job.steady_until)
+            rows.quiet[job_id] = min(at for at in ends if at > state.now)
+        return
+    job = state.waiting.get(job_id)
+    shown = waiting(job, *_capacity(state, job_id)) if job is not None and not job.earmark else None
+    if job is not None and shown is not None:
+        rows.put(rows.waiting, job.spec.submit, job_id, shown)
+    elif job is not None and job.earmark:
+        rows.put(rows.promised, job.spec.submit, job_id, promised(job))
+    else:
+        rows.drop(job_id)
+
+
+def waiting(job: Job, total: int, expected: int) -> WaitingJob | None:
+    """A job in the queue; None: the machine is too small for it now.
+
+    Nodes that are silent may be back at once: who needs them keeps the place in the queue.
+    """
+    sizes = job.sizes.up_to(total) or job.sizes.up_to(expected)
+    if sizes is None:
+        return None
+    spec = job.spec
+    return WaitingJob(
+        id=job.id,
+        arrival=spec.submit,
+        sizes=sizes,
+        estimate_s=_estimate(job),
+        user=spec.user,
+        requested=spec.estimated_for,
+        speedup=spec.speedup,
+        contract=spec.contract,
+        accepted=bool(job.promise),
+        priority=job.priority,
+    )
+
+
+def _estimate(job: Job) -> float | None:
+    """What a waiting job is expected to take, less what its checkpoint saves it."""
+    spec, checkpoint = job.spec, job.checkpoint
+    if spec.estimate_s is None or checkpoint is None:
+        return spec.estimate_s
+    return max(0.0, spec.estimate_s - checkpoint.done / spec.speedup(spec.estimated_for))
+
+
+def promised(job: Job) -> PromisedJob:
+    """A waiting job with processors promised to it."""
+    return PromisedJob(
+        job.id, job.spec.submit, job.earmark, job.sizes, job.earmark_from, job.spec.contract
+    )
+
+
+def running(job: Job, total: int, earmarked: ProcessorMap, now: float) -> RunningJob:
+    """A job that holds processors."""
+    spec, own = job.spec, job.sizes
+    sizes = own.up_to(total) if job.resizable(now) else _standing(job)
+    if sizes is not None and now < job.steady_until:
+        sizes = sizes.up_to(job.size)
+    resizable = sizes is not None
+    if sizes is None:
+        sizes = own if own.fixed and own.lo == job.size else Sizes((job.size,))
+    return RunningJob(
+        id=job.id,
+        arrival=spec.submit,
+        started=job.start or 0.0,
+        ranks=job.ranks,
+        held=job.held & ~earmarked | (job.earmark if job.had else NONE),
+        sizes=sizes,
+        resizable=resizable,
+        estimate_s=spec.estimate_s,
+        user=spec.user,
+        requested=spec.estimated_for,
+        speedup=job.speedup,
+        contract=spec.contract,
+        done=job.done,
+        since=job.since,
+        malleable=job.malleable and not job.sizes.fixed,
+        moldable=not spec.sizes.fixed,
+        target=_target(job),
+        suspendable=job.suspendable(now),
+        request=_request(job, total, now) if job.request is not None else None,
+        measured=speedup_of(job.measured) if job.measured else None,
+        reluctant=job.refusals > 0,
+        priority=job.priority,
+        leaving=job.is_leaving,
+    )
+
+
+def _request(job: Job, total: int, now: float) -> OpenRequest | None:
+    """What a job asks for, as far as the machine can give it; a release needs no strategy."""
+    request = job.request
+    if request is None or request.release:
+        return None
+    larger = request.sizes.above(job.size)
+    sizes = larger and larger.up_to(total)
+    return OpenRequest(sizes, request.since, job.hears(now)) if sizes else None
+
+
+def _standing(job: Job) -> Sizes | None:
+    """The sizes of a job that agreed to give, or offered to, to nobody's use so far."""
+    resize = job.resize
+    if resize is None or not resize.standing:
+        return None
+    return Sizes((*(resize.wishes or (len(resize.after),)), job.size))
+
+
+def _target(job: Job) -> int:
+    """The size it is going to have; nothing can be promised of a resize that may be taken back."""
+    resize = job.resize
+    if resize is None or resize.standing or resize.stage is ResizeStage.WITHDRAWING:
+        return job.size
+    return len(resize.after)

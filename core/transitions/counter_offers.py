@@ -1,0 +1,211 @@
+"""What an application says of an offer, read and weighed; what becomes of the processors."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from sys import maxsize
+
+from pliant.core.model.jobs import Job, Resize
+from pliant.core.model.negotiation import (
+    RESOURCE_KIND,
+    Direction,
+    Item,
+    ItemStatus,
+    Overall,
+    Template,
+    Verb,
+    overall,
+)
+from pliant.core.state.state import State
+from pliant.core.support.plural import many
+from pliant.core.transitions import resize_transaction
+from pliant.core.values.processors import NONE, ProcessorMap, of
+from pliant.core.values.sizes import Sizes, SizesError, parse_sizes
+
+#: Characters of an application's words that are repeated to people.
+LONGEST_TEXT = 80
+
+
+class UnusableCounterError(Exception):
+    """A counter-offer that cannot be taken; the message says why, for people."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What an application would rather have."""
+
+    #: Totals that would do, ascending; each goes the way of the offer.
+    totals: Sequence[int]
+    #: For all the processors; the server's own if it names none.
+    price: float
+    #: Seconds since the epoch; 0: at its next safe point.
+    not_before: float
+    #: When it lapses, seconds since the epoch; 0: the application names no time.
+    valid_until: float
+
+
+def read(job: Job, resize: Resize, template: Template, now: float) -> Wish:
+    """The wish in a counter-offer.
+
+    Raises:
+        UnusableCounterError: nothing in it can be had.
+    """
+    most = _most_change(job, template)
+    item = _processors(template)
+    if item is None and most < maxsize:
+        # It limits only a resource, so any size that needs no more of that is acceptable.
+        item = Item("processors", 0, Direction.RECEIVE, resize.price, sizes=str(job.sizes))
+    if item is None:
+        raise UnusableCounterError("it names no processors")
+    if item.price < 0:
+        raise UnusableCounterError(f"its price {item.price:g} is below 0")
+    if 0 < item.valid_until <= now:
+        raise UnusableCounterError(f"it lapsed {now - item.valid_until:.1f} s ago")
+    totals = _totals(job, item)
+    fitting = _fitting(job, resize, totals, most)
+    if fitting is None:
+        raise UnusableCounterError(_why_not(job, resize, totals))
+    return Wish(fitting.values, item.price, item.not_before, item.valid_until)
+
+
+def objection(job: Job, resize: Resize, template: Template) -> str:
+    """Why an ACCEPT is none, for people; empty: it is one.
+
+    Its items have their own status: what is optional may be refused (PARTIAL). Terms that nobody
+    proposed cannot be accepted; who wants others makes a counter-offer.
+    """
+    decided = [item for item in template.items if item.status is not ItemStatus.PENDING]
+    refused = [item.kind for item in decided if item.status is not ItemStatus.ACCEPTED]
+    if (decided and overall(decided) is Overall.REJECTED) or "processors" in refused:
+        return f"it accepts without {', '.join(refused)}"
+    for item in template.items:
+        name = item.kind.removeprefix(RESOURCE_KIND)
+        proposed = sum(
+            need.on(abs(len(resize.after) - len(resize.before)))
+            for need in job.spec.resources
+            if need.per_processor and need.name == name
+        )
+        if name != item.kind and item.quantity != proposed:
+            return f"it accepts {item.quantity} of resource {name}, proposed: {proposed}"
+    return _objection_to_processors(resize, _processors(template))
+
+
+def _objection_to_processors(resize: Resize, item: Item | None) -> str:
+    if item is None:
+        return ""
+    total, change = str(len(resize.after)), abs(len(resize.after) - len(resize.before))
+    if item.sizes not in ("", total):
+        accepted = many(_short(item.sizes), "processor")
+        return f"it accepts {accepted}, proposed: {total}"
+    if item.quantity != change:
+        return f"it accepts a change by {item.quantity}, proposed was one by {change}"
+    if item.price != resize.price:
+        return f"it accepts for {item.price:g}, proposed was {resize.price:g}"
+    return ""
+
+
+def terms(template: Template) -> tuple[float, float]:
+    """``not_before`` (seconds since the epoch, 0: at once) and the cost that a word names."""
+    item = _processors(template)
+    return (item.not_before, item.estimated_cost_s) if item is not None else (0.0, 0.0)
+
+
+def told(template: Template) -> str:
+    """What a word of an application names, for people; empty: nothing."""
+    item = _processors(template)
+    if item is None:
+        return ""
+    parts = []
+    if template.verb in (Verb.COUNTER, Verb.FINAL):
+        parts.append(_short(item.sizes) or str(item.quantity))
+        if item.price:
+            parts.append(f"for {item.price:g}")
+    if item.not_before:
+        parts.append("at a later time")
+    return f" ({', '.join(parts)})" if parts else ""
+
+
+def covering(job: Job, totals: Sequence[int], need: int) -> int:
+    """Of the totals of a release the largest that gives what is needed, or 0."""
+    return Sizes(totals).down(job.size - need)
+
+
+def take(state: State, job: Job, resize: Resize, size: int, wanted: ProcessorMap = NONE) -> None:
+    """Let the resize lead to ``size`` processors.
+
+    Of a growth it takes the first of the offered newcomers. A release gives what is ``wanted``
+    first, then what it was asked for, then the last of the ranks: promises that it satisfies stay,
+    the others are dropped; what it gives beyond them will be free.
+    """
+    offered, leaving = resize.after, resize.leaving
+    if resize.grows:
+        resize.after = offered[:size]
+        resize_transaction.free_processors(state, job, of(offered[size:]) & job.held)
+    else:
+        asked = [p for p in resize.before if leaving >> p & 1]
+        first = [p for p in asked if wanted >> p & 1]
+        then = [p for p in reversed(asked) if not wanted >> p & 1]
+        rest = [p for p in reversed(resize.before) if not leaving >> p & 1]
+        given = of((first + then + rest)[: job.size - size])
+        resize.after = tuple(p for p in resize.before if not given >> p & 1)
+        reason = f"job {job.id} gives fewer processors than were promised; waits its turn"
+        resize_transaction.drop_promises_on(state, leaving & ~resize.leaving, reason)
+    resize.wishes = ()
+    state.touch(job)
+
+
+def _most_change(job: Job, template: Template) -> int:
+    """How many processors a counter-offer adds or gives at most, by the resources that it names.
+
+    Raises:
+        UnusableCounterError: it refuses a resource that comes and goes with the processors.
+    """
+    most = maxsize
+    amounts = {need.name: need.amount for need in job.spec.resources if need.per_processor}
+    for item in template.items:
+        name = item.kind.removeprefix(RESOURCE_KIND)
+        if name == item.kind or name not in amounts:
+            continue
+        if item.status is ItemStatus.REJECTED:
+            raise UnusableCounterError(f"it refuses resource {name}, which the resize needs")
+        most = min(most, item.quantity // amounts[name])
+    return most
+
+
+def _fitting(job: Job, resize: Resize, totals: Sizes, most_change: int) -> Sizes | None:
+    """Those that the job may have and that go the way of the offer."""
+    most = min(len(resize.after), job.size + most_change) if resize.grows else job.size - 1
+    mine = job.sizes.up_to(most)  # first, so that nobody has a machine of millions searched
+    if mine is not None:
+        mine = mine.above(job.size if resize.grows else job.size - most_change - 1)
+    return mine and mine.intersect(totals)
+
+
+def _why_not(job: Job, resize: Resize, totals: Sizes) -> str:
+    if totals.fixed and totals.lo == job.size:
+        return f"it has {many(job.size, 'processor')} already"
+    if totals.fixed and totals.lo not in job.sizes:
+        return f"{totals} is not one of its sizes {job.sizes}"
+    if resize.grows:
+        return f"{_short(str(totals))} is no part of the {len(resize.after)} offered"
+    if totals.lo > job.size:
+        return f"it was asked to give processors, and wants {_short(str(totals))}"
+    return f"none of {_short(str(totals))} is a smaller one of its sizes {job.sizes}"
+
+
+def _short(text: str) -> str:
+    """As much of an application's words as people can read."""
+    return text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}..."
+
+
+def _processors(template: Template) -> Item | None:
+    return next((item for item in template.items if item.kind == "processors"), None)
+
+
+def _totals(job: Job, item: Item) -> Sizes:
+    if not item.sizes:
+        sign = 1 if item.direction is Direction.RECEIVE else -1
+        return Sizes((job.size + sign * item.quantity,))
+    try:
+        return parse_sizes(item.sizes)
+    except SizesError as error:
+        raise UnusableCounterError(_short(str(error))) from error

@@ -1,0 +1,290 @@
+"""How jobs end: exits are reported, processors come free with them, books are closed."""
+
+from collections.abc import Sequence
+
+from pliant.core.commands import Ended, Kill
+from pliant.core.events import ProcessesExited
+from pliant.core.model.jobs import Exit, Job, Resize, ResizeStage
+from pliant.core.model.lifecycle import ACTIVE_STATES, JobState
+from pliant.core.model.timers import Timer, TimerKind
+from pliant.core.state.state import State
+from pliant.core.support.plural import many
+from pliant.core.transitions import (
+    leaving_ranks,
+    resize_transaction,
+    restart_smaller,
+    suspend,
+    time_limits,
+)
+from pliant.core.values.processors import NONE, ProcessorMap, count, indices, of
+
+#: Ranks that are named where a job ends in part.
+MOST_RANKS = 8
+
+
+def exited(state: State, event: ProcessesExited) -> None:
+    """Processes are gone."""
+    job = state.jobs.get(event.job)
+    gone = _processors(job, event.exits)
+    if state.orphaned & gone:
+        state.ledger.clear(gone)
+        state.plan_due = True
+    if job is None or job.run != event.run or job.state not in ACTIVE_STATES:
+        resize_transaction.start_promised(state)
+        return
+    if suspend.leaving(job):
+        suspend.gone(state, job, gone)
+    elif job.state is JobState.COMPLETING:
+        mine = job.allocation & job.held
+        own = [exit for exit in event.exits if mine >> exit.processor & 1]
+        _own_exits(state, job, own)
+    elif job.resize is None and not gone & ~job.allocation:
+        _own_exits(state, job, event.exits)
+    else:
+        _sort_out(state, job, event.exits)
+        leaving_ranks.gone(state, job)
+    if job.state is JobState.COMPLETING:
+        resize_transaction.free_processors(state, job, gone)
+        close_if_gone(state, job)
+    resize_transaction.start_promised(state)
+
+
+def _processors(job: Job | None, exits: tuple[Exit, ...]) -> ProcessorMap:
+    """Where the processes were; mostly all of a job's end at the same time."""
+    where = tuple([exit.processor for exit in exits])
+    return job.allocation if job is not None and where == job.ranks else of(where)
+
+
+def end(state: State, job: Job, final: JobState, reason: str) -> None:
+    """End an active job: its end is decided, its processes are told to go."""
+    again = job.ending is not None
+    _complete(state, job, final, reason)
+    state.emit(Kill(job.id, job.run, NONE, state.limits.kill_grace_s))
+    if not again:
+        arm_end(state, job)
+    close_if_gone(state, job)
+
+
+def arm_end(state: State, job: Job) -> None:
+    """Look after a job that was told to end when its processes should be gone."""
+    limits = state.limits
+    state.timer(TimerKind.END, job, limits.kill_grace_s + limits.end_deadline_s)
+
+
+def arm_stragglers(state: State, job: Job) -> None:
+    """All ranks have ended by themselves; who was to leave, or never joined, may not stay on."""
+    if job.ending is None and not job.held & job.allocation:
+        state.timer(TimerKind.STRAGGLERS, job, state.limits.resize_deadline_s)
+
+
+def time_over(state: State, job: Job, timer: Timer) -> None:
+    """Its limit or its estimate may have passed: end it, if that is so."""
+    # Also one that ends by itself, but not yet whole: its other ranks may wait for ever.
+    if job.state in ACTIVE_STATES and job.ending is None and not suspend.leaving(job):
+        reason = time_limits.verdict(state, job, timer)
+        if reason:
+            state.note("job.timeout", f"{reason}: its processes are told to end", job)
+            end(state, job, JobState.TIMEOUT, reason)
+
+
+def left_early(state: State, job: Job, gone: ProcessorMap) -> None:
+    """Ranks that were to leave exited with code 0, but nothing was resized: the job is ending."""
+    if gone and job.state is not JobState.COMPLETING:
+        job.exit_code = job.exit_code or 0
+        _complete(state, job, None, _others(job, gone))
+    resize_transaction.free_processors(state, job, gone)
+    close_if_gone(state, job)
+
+
+def close_if_gone(state: State, job: Job) -> None:
+    """Close the books when the last process is gone."""
+    if job.state is not JobState.COMPLETING:
+        return
+    if job.held:
+        arm_stragglers(state, job)
+        return
+    if job.again:
+        if not job.cut_off:  # else `fencing` comes back here
+            restart_smaller.next_run(state, job)
+        return
+    restart_smaller.drop(state, job)
+    final = job.ending or JobState.COMPLETED
+    if job.exit_code is None and final in (JobState.COMPLETED, JobState.FAILED):
+        job.exit_code = int(final is JobState.FAILED)
+    job.end = state.now
+    job.connected = False
+    state.step(job, final, "" if final is JobState.COMPLETED else job.reason)
+    state.note(
+        "job.ended",
+        job.reason or "all processes ended with code 0",
+        job,
+        state=final.value,
+        exit_code=job.exit_code,
+        signal=job.signal,
+    )
+    state.emit(Ended(job.id))
+
+
+def describe(exit: Exit) -> str:
+    """For people: how a process ended."""
+    if exit.reason:
+        return exit.reason
+    return f"killed by signal {exit.signal}" if exit.signal else f"exit code {exit.code}"
+
+
+def _sort_out(state: State, job: Job, exits: tuple[Exit, ...]) -> None:
+    """Exits of a job that was not ending: whose were they, and what do they mean."""
+    own: list[Exit] = []
+    back = NONE
+    if job.resize:  # all of them first, so that a withdrawal kills only who is still there
+        gone = of([exit.processor for exit in exits])
+        job.resize.gone |= gone & job.resize.newcomers & ~job.allocation
+    for exit in exits:
+        bit = 1 << exit.processor
+        resize = job.resize
+        if resize and bit & resize.leaving and _leaver_gone(state, job, resize, exit):
+            back |= bit if resize.stage is ResizeStage.RELEASE else NONE
+        elif resize and bit & resize.newcomers & ~job.allocation:
+            resize_transaction.newcomer_gone(state, job, exit, describe(exit))
+            if job.resize is None:
+                resize_transaction.free_processors(state, job, bit)
+        elif bit & job.allocation:
+            own.append(exit)
+        else:
+            back |= bit
+            _last_words(state, job, exit)
+    resize_transaction.free_processors(state, job, back)
+    if own:
+        _own_exits(state, job, own)
+    else:
+        resize_transaction.finish_release(state, job)
+
+
+def _last_words(state: State, job: Job, exit: Exit) -> None:
+    """Tell for what a process ended that does not belong to the job (any more).
+
+    It was a newcomer whose resize was rolled back, perhaps because it ended, or it was leaving.
+    """
+    if exit.reason and not exit.clean:
+        text = f"a newcomer on {state.place(exit.processor)} ended: {exit.reason}"
+        state.note("job.warning", text, job)
+        if job.state is JobState.RUNNING and job.reason.startswith("resize rolled back ("):
+            job.reason = f"{job.reason}; {text}"  # stored with the processors that come free
+
+
+def _leaver_gone(state: State, job: Job, resize: Resize, exit: Exit) -> bool:
+    """Note the exit of a leaver; False: it died instead of leaving."""
+    if resize.stage is ResizeStage.RELEASE:
+        if not exit.clean:
+            place = state.place(exit.processor)
+            state.note("job.warning", f"the leaver on {place} ended badly: {describe(exit)}", job)
+        return True
+    if exit.clean and resize.stage in (ResizeStage.GO, ResizeStage.BEGUN, ResizeStage.WITHDRAWING):
+        # It overtook the coordinator's report; what it means is known with the report.
+        resize.gone |= 1 << exit.processor
+        state.touch(job)
+        return True
+    return False
+
+
+def _own_exits(state: State, job: Job, exits: Sequence[Exit]) -> None:
+    """Ranks of the present allocation ended: the job's code is the highest of its last phase."""
+    cut_off = next((exit for exit in exits if exit.cut_off), None)
+    if cut_off is not None and _ended_apart(state, job, cut_off):
+        return
+    if any(exit.node_fault for exit in exits) and _not_started(state, job, exits):
+        return
+    if job.ending is not None or not exits:
+        return
+    bad = [exit for exit in exits if exit.code or exit.signal]
+    if not bad:
+        job.exit_code = job.exit_code or 0
+        reason = _others(job, of([exit.processor for exit in exits]))
+        if job.state is JobState.COMPLETING:
+            job.reason = reason  # stored with the processors that come free
+        else:
+            _complete(state, job, None, reason)
+        return
+    job.exit_code = max(job.exit_code or 0, *(exit.code for exit in bad))
+    worst = max(bad, key=lambda exit: (bool(exit.reason), exit.code, exit.signal))
+    job.signal = worst.signal
+    what = f"{describe(worst)} on {state.place(worst.processor)}{_stage(job)}"
+    state.note("job.failed", what, job)
+    # The transport may end ranks that talk to one that has died.
+    job.again |= _lost_a_joining_rank(job) and restart_smaller.goes_again(job)
+    end(state, job, JobState.FAILED, what)
+
+
+def _ended_apart(state: State, job: Job, exit: Exit) -> bool:
+    """A node without a server has ended them, as their user wanted; False: it does not matter."""
+    return _lost_node(state, job, f"{describe(exit)}, on {state.place(exit.processor)}")
+
+
+def _lost_node(state: State, job: Job, what: str) -> bool:
+    if job.ending is JobState.FAILED and restart_smaller.goes_again(job):
+        job.again, job.reason = True, what  # its other ranks noticed first that these were gone
+        state.touch(job)
+    if job.ending is not None:
+        return False
+    job.exit_code = None
+    state.note("job.failed", what, job)
+    end(state, job, JobState.NODE_FAIL, what)
+    return True
+
+
+def _not_started(state: State, job: Job, exits: Sequence[Exit]) -> bool:
+    """Its node could start nothing: the job has lost it; False: it ends for another reason."""
+    fault = next(exit for exit in exits if exit.node_fault)
+    node = ", ".join(state.node_names(1 << fault.processor))
+    what = f"node {node} {describe(fault)}"
+    if job.ending is None and of([e.processor for e in exits if e.node_fault]) == job.allocation:
+        job.again = True  # nothing of it has run: that is no other run that a user may not want
+    return _lost_node(state, job, what)
+
+
+def _others(job: Job, gone: ProcessorMap) -> str:
+    """Of a job whose processes end well, but not together: the others may wait for ever."""
+    left = job.allocation & job.held & ~gone
+    if not left:
+        return "its processes have ended"
+    ended, ranks = job.size - count(left), ""
+    if count(left) <= MOST_RANKS:
+        numbers = sorted(job.ranks.index(processor) for processor in indices(left))
+        ranks = f" ({'rank' if len(numbers) == 1 else 'ranks'} {', '.join(map(str, numbers))})"
+    has = "has" if ended == 1 else "have"
+    total = many(job.size, "process", "processes")
+    return f"{ended} of {total} {has} ended with code 0, the others still run{ranks}"
+
+
+def _lost_a_joining_rank(job: Job) -> bool:
+    """Whether a joining rank died while data were moving."""
+    resize = job.resize
+    if resize is None or resize.stage is not ResizeStage.BEGUN:
+        return False
+    return bool(resize.gone & resize.newcomers & ~job.allocation)
+
+
+def _stage(job: Job) -> str:
+    resize = job.resize
+    if resize is None or resize.stage in (ResizeStage.TALK, ResizeStage.AGREED):
+        return ""
+    why = f", taken back: {resize.reason}" if resize.stage is ResizeStage.WITHDRAWING else ""
+    if _lost_a_joining_rank(job):
+        why = f": {resize.reason}"
+    return f" in resize {resize.id} (stage {resize.reached}){why}"
+
+
+def _complete(state: State, job: Job, final: JobState | None, reason: str) -> None:
+    if job.state is not JobState.COMPLETING:
+        # Leavers that were faster than the coordinator's report, which will not matter any more.
+        gone = job.resize.gone if job.resize else NONE
+        job.saving = None
+        resize_transaction.abandon(state, job, "the job ends")
+        state.step(job, JobState.COMPLETING, reason)
+        job.ending = final
+        resize_transaction.free_processors(state, job, gone)
+    elif job.ending is None and final is not None:
+        job.ending, job.reason = final, reason
+        state.touch(job)
+    job.again |= job.ending is JobState.NODE_FAIL and restart_smaller.goes_again(job)
+    restart_smaller.keep(state, job)

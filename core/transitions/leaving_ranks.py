@@ -1,0 +1,63 @@
+"""Ranks that leave a job, after the resize that made them leave was committed.
+
+They hold their processors until their processes have exited. For a moment the job waits for them;
+then it continues, and can be resized again, while they are still there. Ranks that stay too long
+are killed.
+"""
+
+from pliant.core.commands import Kill
+from pliant.core.model.jobs import Job, ResizeStage
+from pliant.core.model.lifecycle import JobState
+from pliant.core.model.timers import TimerKind
+from pliant.core.state.state import State
+from pliant.core.support.plural import many
+from pliant.core.values.processors import NONE, ProcessorMap, count, indices
+
+#: How the reason ends that names ranks which have not exited.
+_AFTER = "after the resize"
+
+
+def lingering(job: Job) -> ProcessorMap:
+    """Return the processors of processes that do not belong to a running job any more."""
+    if job.state not in (JobState.RUNNING, JobState.ADAPTING) or job.saving is not None:
+        return NONE
+    resize = job.resize
+    awaited = resize.leaving | resize.newcomers if resize is not None else NONE
+    return job.held & ~job.allocation & ~awaited
+
+
+def stop_waiting(state: State, job: Job) -> None:
+    """Let a job continue although leaving ranks of its resize have not exited."""
+    resize = job.resize
+    if resize is None or resize.stage is not ResizeStage.RELEASE:
+        return
+    staying = resize.leaving & job.held
+    if not staying:
+        return
+    limits = state.limits
+    left_s = max(0.0, limits.resize_deadline_s - limits.release_timeout_s)
+    where = ", ".join(state.place(processor) for processor in indices(staying))
+    ranks = many(count(staying), "leaving rank")
+    text = f"{ranks} ({where}) not gone {limits.release_timeout_s:g} s {_AFTER}"
+    state.note("job.warning", f"{text}; killed in {left_s:g} s", job, resize=resize.id)
+    job.resize = None
+    state.step(job, JobState.RUNNING, f"runs on {many(job.size, 'processor')}; {text}")
+    state.timer(TimerKind.LEAVERS, job, left_s)
+    state.plan_due = True
+
+
+def gone(state: State, job: Job) -> None:
+    """Take back the reason that names leaving ranks, when the last of them has exited."""
+    if job.state is JobState.RUNNING and job.reason.endswith(_AFTER) and not lingering(job):
+        job.reason = f"runs on {many(job.size, 'processor')}"
+        state.touch(job)
+
+
+def time_over(state: State, job: Job) -> None:
+    """Kill the leaving ranks that are still there, and look again: an order may get lost."""
+    staying = lingering(job)
+    if not staying:  # a Kill of no processors would end the whole job
+        return
+    state.note("job.warning", "leaving ranks that did not exit are killed", job)
+    state.emit(Kill(job.id, job.run, staying, 0.0))
+    state.timer(TimerKind.LEAVERS, job, state.limits.resize_deadline_s)

@@ -1,0 +1,104 @@
+"""What the server says in a talk: its proposals, and what was agreed on, as templates."""
+
+from pliant.core.model.jobs import Job, Resize
+from pliant.core.model.negotiation import (
+    PROPOSALS,
+    RESOURCE_KIND,
+    Direction,
+    Item,
+    ItemStatus,
+    Side,
+    Template,
+    Verb,
+)
+from pliant.core.state.state import State
+from pliant.core.values.negotiation_policy import GrowIf
+
+
+def own(resize: Resize) -> int:
+    """Proposals that the server has made in this talk."""
+    return sum(1 for side, verb in resize.talk.history if side is Side.SERVER and verb in PROPOSALS)
+
+
+def propose(state: State, job: Job, resize: Resize, by: Side = Side.SERVER) -> Template:
+    """The next proposal of one side: that the job has ``resize.after``; the talk goes on with it.
+
+    The server's last one, by its policy, is FINAL; an application's own is taken as it is.
+    """
+    number, opens = own(resize) + 1, resize.talk.proposer is None
+    change = abs(len(resize.after) - len(resize.before))
+    if by is Side.SERVER:
+        resize.price = state.policy.proposal(number, change, grows=resize.grows)
+    verb = Verb.OFFER if opens else Verb.COUNTER
+    if by is Side.SERVER and state.policy.last(number):
+        verb = Verb.FINAL
+    item = Item(
+        kind="processors",
+        quantity=change,
+        direction=_direction(resize),
+        price=resize.price,
+        valid_until=state.now + state.limits.offer_timeout_s,
+        mandatory=resize.mandatory,
+        sizes=str(len(resize.after)),
+    )
+    place = resize.talk.rounds + 1
+    template = Template(
+        resize.id,
+        job.id,
+        job.epoch,
+        verb,
+        (item, *resource_items(job, item)),
+        place,
+        resize.cause,
+        skip_gain_test=job.pinned or grow_if(state, job) is GrowIf.ALWAYS,
+    )
+    resize.talk = resize.talk.say(by, template)
+    return template
+
+
+def grow_if(state: State, job: Job) -> GrowIf:
+    """Which offers of growth the job takes: as its user says, else as the server's policy says."""
+    return job.spec.grow_if or state.policy.grow_if
+
+
+def word(job: Job, resize: Resize, verb: Verb, reason: str = "") -> Template:
+    """The server's word that ends the talk; the talk has ended with it."""
+    items = agreed(job, resize) if verb is Verb.ACCEPT else ()
+    template = Template(resize.id, job.id, job.epoch, verb, items, resize.talk.rounds, reason)
+    resize.talk = resize.talk.say(Side.SERVER, template)
+    return template
+
+
+def agreed(job: Job, resize: Resize) -> tuple[Item, ...]:
+    """The items that say what was agreed."""
+    item = Item(
+        "processors",
+        abs(len(resize.after) - len(resize.before)),
+        _direction(resize),
+        price=resize.price,
+        not_before=resize.not_before,
+        mandatory=resize.mandatory,
+        sizes=str(len(resize.after)),
+        status=ItemStatus.ACCEPTED,
+    )
+    return (item, *resource_items(job, item))
+
+
+def resource_items(job: Job, processors: Item) -> tuple[Item, ...]:
+    """The named resources that a job gets, or gives back, with so many processors."""
+    return tuple(
+        Item(
+            kind=RESOURCE_KIND + need.name,
+            quantity=need.on(processors.quantity),
+            direction=processors.direction,
+            valid_until=processors.valid_until,
+            mandatory=processors.mandatory,
+            status=processors.status,
+        )
+        for need in job.spec.resources
+        if need.per_processor
+    )
+
+
+def _direction(resize: Resize) -> Direction:
+    return Direction.RECEIVE if resize.grows else Direction.RELEASE

@@ -1,0 +1,27 @@
+"""Talks that come to nothing: what the strategy is told, and what follows a mandatory one."""
+
+from pliant.core.model.jobs import Job, Resize
+from pliant.core.model.lifecycle import JobState
+from pliant.core.model.scheduling import Outcome
+from pliant.core.state.state import State
+from pliant.core.transitions import job_end, resize_transaction, suspend
+from pliant.core.values.negotiation_policy import Escalation
+
+
+def failed(state: State, job: Job, resize: Resize, why: str, *, tell: bool = True) -> None:
+    """Close a talk that came to nothing; ``tell``: the strategy does not know it yet."""
+    if tell and not job.pinned:
+        state.outcomes.append(Outcome(job.id, job.size, False))
+    resize_transaction.close(state, job, why, quiet=True)
+    if resize.mandatory:
+        _escalate(state, job, why)
+
+
+def _escalate(state: State, job: Job, why: str) -> None:
+    escalation = state.policy.escalation
+    text = f"a mandatory offer failed ({why})"
+    state.note("offer.escalated", f"{text}: {escalation}", job, escalation=escalation.value)
+    if escalation is Escalation.REQUEUE:
+        suspend.order(state, job, text, requeues=True)
+    elif escalation is Escalation.TERMINATE:
+        job_end.end(state, job, JobState.FAILED, text)

@@ -1,0 +1,326 @@
+"""The resize transaction once both sides agree: prepare, go, begun, decided, released."""
+
+from pliant.core.commands import Answer, Launch, OpenStandby, SendGo
+from pliant.core.events import (
+    ResizeBegun,
+    ResizeDecided,
+    ResizeRequested,
+    ResizeWithdrawn,
+    StandbyReady,
+    WorldReady,
+)
+from pliant.core.model.jobs import Job, Resize, ResizeStage
+from pliant.core.model.lifecycle import JobState
+from pliant.core.model.placement import grow, keep_first
+from pliant.core.model.scheduling import NodeView
+from pliant.core.model.timers import Timer, TimerKind
+from pliant.core.state import resource_gate
+from pliant.core.state.state import State
+from pliant.core.support.plural import many
+from pliant.core.transitions import (
+    job_end,
+    leaving_ranks,
+    resize_transaction,
+    restart_smaller,
+    time_limits,
+)
+from pliant.core.values.processors import ProcessorMap, count
+
+_UNDECIDED = (ResizeStage.GO, ResizeStage.BEGUN, ResizeStage.WITHDRAWING)
+
+
+def prepare(state: State, job: Job, resize: Resize) -> None:
+    """Begin what was agreed on: start newcomers, or connect the next coordinator."""
+    state.step(job, JobState.ADAPTING, f"will run on {many(len(resize.after), 'processor')}")
+    resize.stage = ResizeStage.PREPARE
+    state.talking.pop(job.id, None)
+    if resize.grows:
+        resize.preparing = set(state.node_names(resize.newcomers))
+        state.emit(Launch(job.id, job.run, resize.id, job.epoch + 1, resize.joining))
+    elif resize.moves_coordinator:
+        state.emit(OpenStandby(job.id, job.run, resize.id, resize.after[0]))
+    else:
+        _go(state, job, resize)
+        return
+    state.timer(TimerKind.PREPARE, job, state.limits.prepare_timeout_s)
+
+
+def world_ready(state: State, event: WorldReady) -> None:
+    """The newcomers on a node are ready; after the last node the application may join them."""
+    found = resize_transaction.find(state, event.job, event.run, event.resize)
+    if found is None or found[1].stage is not ResizeStage.PREPARE:
+        return
+    job, resize = found
+    resize.preparing.discard(event.node)
+    if not resize.preparing:
+        state.note(
+            "resize.prepared",
+            f"{many(len(resize.joining), 'newcomer')} ready",
+            job,
+            resize=resize.id,
+            seconds=state.now - resize.since,
+        )
+        _go(state, job, resize)
+
+
+def standby_ready(state: State, event: StandbyReady) -> None:
+    """The next coordinator is connected."""
+    found = resize_transaction.find(state, event.job, event.run, event.resize)
+    if found is None:
+        return
+    job, resize = found
+    if resize.stage is ResizeStage.PREPARE and not resize.grows:
+        state.note("resize.prepared", "the next coordinator is connected", job, resize=resize.id)
+        _go(state, job, resize)
+
+
+def _go(state: State, job: Job, resize: Resize) -> None:
+    resize.stage = ResizeStage.GO
+    gone = resize.leaving
+    ranks = tuple([rank for rank, p in enumerate(resize.before) if gone >> p & 1])
+    state.emit(SendGo(job.id, job.run, resize.id, job.epoch + 1, ranks, resize.joining))
+    state.timer(TimerKind.SAFE_POINT, job, state.limits.safe_point_timeout_s)
+    state.note("resize.go", "GO: waits for the next safe point", job, resize=resize.id)
+
+
+def begun(state: State, event: ResizeBegun) -> None:
+    """The application is at its safe point; from now on the deadline runs."""
+    found = resize_transaction.find(state, event.job, event.run, event.resize)
+    if found is None or found[1].stage not in (ResizeStage.GO, ResizeStage.WITHDRAWING):
+        return
+    job, resize = found
+    resize.stage, resize.begun = ResizeStage.BEGUN, state.now
+    state.timer(TimerKind.DEADLINE, job, state.limits.resize_deadline_s)
+    state.note("resize.begun", "the application is at its safe point", job, resize=resize.id)
+
+
+def decided(state: State, event: ResizeDecided) -> None:
+    """The application committed the resize or rolled it back."""
+    found = resize_transaction.find(state, event.job, event.run, event.resize)
+    if found is None or found[1].stage not in _UNDECIDED:
+        return
+    job, resize = found
+    if not event.committed:
+        roll_back(state, job, event.stage or "unknown", event.reason)
+    elif event.epoch != job.epoch + 1 or event.processors != resize.after:
+        job_end.end(
+            state,
+            job,
+            JobState.FAILED,
+            f"resize {resize.id}: the application reports epoch {event.epoch} on processors "
+            f"{list(event.processors)}, agreed was epoch {job.epoch + 1} on {list(resize.after)}",
+        )
+    else:
+        _commit(state, job, resize, event)
+
+
+def roll_back(state: State, job: Job, stage: str, reason: str) -> None:
+    """The application stays at its old size."""
+    resize = job.resize
+    if resize is None:
+        return
+    if resize.stage is ResizeStage.BEGUN and resize.reason:
+        reason = f"{reason}: {resize.reason}" if reason else resize.reason
+    state.note(
+        "resize.rolled_back",
+        f"rolled back in stage {stage}: {reason}",
+        job,
+        resize=resize.id,
+        stage=stage,
+        reason=reason,
+    )
+    if resize.begun is not None:
+        time_limits.book_work(state, job, resize.begun)
+        time_limits.arm_estimate(state, job)
+    left_early = resize.gone & job.allocation
+    resize_transaction.close(state, job, f"resize rolled back ({stage}: {reason})", quiet=True)
+    if left_early:
+        job_end.left_early(state, job, left_early)
+    resize_transaction.start_promised(state)
+
+
+def _commit(state: State, job: Job, resize: Resize, event: ResizeDecided) -> None:
+    before = job.size
+    time_limits.book_work(state, job, resize.begun)
+    job.ranks, job.epoch = resize.after, event.epoch
+    job.refusals = job.vain = 0
+    time_limits.arm_estimate(state, job)
+    state.note(
+        "job.resized",
+        f"{before} -> {many(job.size, 'processor')}",
+        job,
+        resize=resize.id,
+        direction="grow" if resize.grows else "shrink",
+        to=job.size,
+        processors=job.ranks,
+        epoch=job.epoch,
+        seconds=dict(event.seconds),
+        bytes_moved=event.bytes_moved,
+        cause=resize.cause,
+        **{"from": before},
+    )
+    if not resize.leaving:
+        job.resize = None
+        state.step(job, JobState.RUNNING, f"runs on {many(job.size, 'processor')}")
+        _lost_newcomers(state, job, resize)
+        return
+    if resize.gives_less:
+        # Who waited may have to wait again. If it grew at once, donors that are not as fast would
+        # find it grown, be asked again, and so on for ever.
+        job.steady_until = state.now + state.limits.quiet_s
+        state.timer(TimerKind.QUIET, job, state.limits.quiet_s)
+    resize.stage, resize.reason = ResizeStage.RELEASE, ""
+    job.reason = f"runs on {many(job.size, 'processor')}, {count(resize.leaving)} leaving"
+    state.timer(TimerKind.RELEASE, job, state.limits.release_timeout_s)
+    resize_transaction.free_processors(state, job, resize.gone)
+    resize_transaction.finish_release(state, job)
+    resize_transaction.start_promised(state)
+
+
+def _lost_newcomers(state: State, job: Job, resize: Resize) -> None:
+    """A newcomer that ended before the report arrived is a rank of the job now: the job fails."""
+    if resize.gone:
+        resize_transaction.free_processors(state, job, resize.gone)
+        reason = f"a newcomer died in resize {resize.id} (stage commit)"
+        job_end.end(state, job, JobState.FAILED, reason)
+
+
+def withdrawn(state: State, event: ResizeWithdrawn) -> None:
+    """The application says that it has not begun and will not."""
+    found = resize_transaction.find(state, event.job, event.run, event.resize)
+    if found is None:
+        return
+    job, resize = found
+    if resize.stage in (ResizeStage.GO, ResizeStage.WITHDRAWING):
+        roll_back(state, job, "go", resize.reason or "withdrawn before the safe point")
+    elif resize.stage is ResizeStage.PREPARE:
+        resize_transaction.withdraw(state, job, "the application withdrew", quiet=True)
+
+
+def timed_out(state: State, timer: Timer) -> None:
+    """A timer of a transaction ran out."""
+    found = resize_transaction.find(state, timer.job, timer.run, timer.resize)
+    if found is None:
+        return
+    job, resize = found
+    match timer.kind, resize.stage:
+        case TimerKind.PREPARE, ResizeStage.PREPARE:
+            waited = f"not prepared within {state.limits.prepare_timeout_s:g} s"
+            resize_transaction.withdraw(state, job, waited, quiet=True)
+        case TimerKind.SAFE_POINT, ResizeStage.GO:
+            waited = f"no safe point within {state.limits.safe_point_timeout_s:g} s"
+            state.note("offer.expired", waited, job, resize=resize.id)
+            resize_transaction.ask_back(state, job, resize, waited)
+        case TimerKind.DEADLINE, (ResizeStage.BEGUN | ResizeStage.WITHDRAWING):
+            _no_word(state, job, resize)
+        case TimerKind.RELEASE, ResizeStage.RELEASE:
+            leaving_ranks.stop_waiting(state, job)
+        case TimerKind.ROLLBACK, ResizeStage.BEGUN:
+            _not_rolled_back(state, job, resize)
+        case _:
+            pass
+
+
+def _no_word(state: State, job: Job, resize: Resize) -> None:
+    """The application owns the transaction and is silent: nobody can say what it runs on."""
+    limit = state.limits.resize_deadline_s
+    if resize.begun is not None and state.now < resize.begun + limit:
+        return  # the timer of a withdrawal that found it begun; its own is still to come
+    withdrawing = resize.stage is ResizeStage.WITHDRAWING
+    waited = "no answer to the withdrawal" if withdrawing else "no decision"
+    text = f"{waited} within {limit:g} s in resize {resize.id} (stage {resize.stage})"
+    job_end.end(state, job, JobState.FAILED, text)
+
+
+def _not_rolled_back(state: State, job: Job, resize: Resize) -> None:
+    """A joining rank has died, and the application is stuck in MPI: end it, perhaps to restart."""
+    if not resize.gone & resize.newcomers:
+        return
+    waited = f"not rolled back within {state.limits.rollback_timeout_s:g} s (stage {resize.stage})"
+    job.again |= restart_smaller.goes_again(job)
+    text = f"resize {resize.id} failed: {resize.reason}; {waited}"
+    job_end.end(state, job, JobState.FAILED, text)
+
+
+def requested(state: State, event: ResizeRequested) -> None:
+    """An operator wants another size; size 0 gives the job back to the strategy."""
+    job = state.jobs.get(event.job)
+    refusal = _why_not(state, job, event)
+    if refusal or job is None:
+        state.emit(Answer(event.request, refusal))
+        return
+    if event.size == 0:
+        job.pinned = False
+        state.touch(job)
+        state.plan_due = True
+        state.emit(Answer(event.request, message=f"job {job.id} is resized by the strategy again"))
+        return
+    job.pinned = True
+    resize_transaction.open_talk(
+        state, job, _target(state, job, event), f"user {event.actor or 'unknown'}"
+    )
+    offered = many(event.size, "processor")
+    state.emit(Answer(event.request, message=f"job {job.id} was offered {offered}"))
+
+
+def _why_not(state: State, job: Job | None, event: ResizeRequested) -> str:
+    if job is None:
+        return f"there is no job {event.job}"
+    if event.size == 0:
+        return f"job {job.id} has already ended ({job.state})" if job.final else ""
+    return _why_not_now(job) or _why_not_this_size(state, job, event)
+
+
+def _why_not_now(job: Job) -> str:
+    if job.resize is not None and not job.final:
+        size = f"{len(job.resize.before)} -> {len(job.resize.after)}"
+        return (
+            f"job {job.id} is busy with resize {job.resize.id} ({size}, stage {job.resize.stage}): "
+            "try again when that is over"
+        )
+    if job.state is JobState.STARTING:
+        return f"job {job.id} is still starting: try again when it is RUNNING"
+    if job.state is not JobState.RUNNING:
+        return f"job {job.id} is {job.state}: only RUNNING jobs can be resized"
+    if not job.malleable:
+        return (
+            f"job {job.id} cannot be resized: its program has not registered with pliant.appkit, "
+            "or not yet; if it is malleable, try again in a moment"
+        )
+    if not job.connected:
+        return (
+            f"job {job.id} cannot be resized now: its coordinator is not connected; "
+            "try again in a moment"
+        )
+    return ""
+
+
+def _why_not_this_size(state: State, job: Job, event: ResizeRequested) -> str:
+    if event.size not in job.sizes:
+        return f"size {event.size} is not one of job {job.id}'s sizes {job.sizes}"
+    if event.size == job.size:
+        return f"job {job.id} already has {many(event.size, 'processor')}"
+    more = event.size - job.size
+    if more > 0 and event.release:
+        return "release names processors to give back, but the new size is larger"
+    if more > count(state.free()):
+        return f"needed: {many(more, 'more processor')}, free: {count(state.free())}"
+    if lack := more > 0 and resource_gate.lacking(state, job, event.size):
+        return f"job {job.id} needs more of resource {lack} for that than is free"
+    if event.release & ~job.allocation:
+        return f"job {job.id} does not have all of the processors named in release"
+    if event.release and count(event.release) != -more:
+        named = many(count(event.release), "processor")
+        return f"release names {named}, the new size gives back {-more}"
+    return ""
+
+
+def _target(state: State, job: Job, event: ResizeRequested) -> ProcessorMap:
+    if event.release:
+        return job.allocation & ~event.release
+    if event.size < job.size:
+        return keep_first(job.ranks, event.size)
+    nodes = tuple(
+        NodeView(n.name, n.cluster, n.processors) for n in state.nodes.values() if n.usable
+    )
+    return job.allocation | grow(job.ranks, state.free(), event.size - job.size, nodes)

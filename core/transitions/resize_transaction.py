@@ -1,0 +1,286 @@
+"""The parts of a resize transaction that more than one handler needs: open, close, give back.
+
+Until GO the server may end a transaction alone; from GO on the application decides.
+"""
+
+from pliant.core.commands import Kill, Launch, SendOffer, SendWithdraw
+from pliant.core.model.jobs import BEFORE_GO, Exit, Job, Resize, ResizeStage
+from pliant.core.model.lifecycle import JobState
+from pliant.core.model.negotiation import Side, Talk, TalkState, Verb
+from pliant.core.model.placement import after_resize
+from pliant.core.model.timers import TimerKind
+from pliant.core.state.state import State
+from pliant.core.support.plural import many
+from pliant.core.transitions import proposals, time_limits
+from pliant.core.values.ids import JobId, ResizeId
+from pliant.core.values.processors import ProcessorMap, indices
+
+#: Talks with a job that may come to nothing before it is left alone for a while. The parties of a
+#: deal may each have a last word of their own; who is asked again at once could go round for ever.
+MOST_IN_VAIN = 3
+
+
+def begin(
+    state: State, job: Job, after: tuple[int, ...], cause: str, *, mandatory: bool = False
+) -> Resize:
+    """Open a transaction that leads to an allocation, in rank order; nothing is said yet.
+
+    Processors to be added that are not promised to the job are reserved at once.
+    """
+    number = ResizeId(state.next_resize)
+    state.next_resize += 1
+    job.resize = resize = Resize(
+        number, ResizeStage.TALK, Talk(number), state.now, job.ranks, after, cause
+    )
+    resize.mandatory = mandatory
+    state.talking[job.id] = job
+    state.hold(job, resize.newcomers & ~job.earmark)
+    return resize
+
+
+def open_talk(
+    state: State, job: Job, target: ProcessorMap, cause: str, *, mandatory: bool = False
+) -> None:
+    """Offer a running job another allocation."""
+    after = after_resize(job.ranks, target)
+    offer(state, job, begin(state, job, after, cause, mandatory=mandatory))
+
+
+def offer(state: State, job: Job, resize: Resize) -> None:
+    """Make the server's next proposal."""
+    opens = resize.talk.proposer is None
+    template = proposals.propose(state, job, resize)
+    item = template.items[0]
+    resize.wishes, resize.until = (), item.valid_until
+    state.emit(SendOffer(job.id, job.run, template))
+    state.timer(TimerKind.OFFER, job, state.limits.offer_timeout_s)
+    price = f" for {item.price:g}" if item.price else ""
+    last = ", a last word" if template.verb is Verb.FINAL else ""
+    state.note(
+        "offer.sent" if opens else "offer.repeated",
+        f"offered {many(len(resize.after), 'processor')} instead of {job.size}{price} "
+        f"({resize.cause}{last})",
+        job,
+        resize=resize.id,
+        direction=item.direction.value,
+        size=len(resize.after),
+        round=template.round,
+        price=item.price,
+        **{"from": job.size},
+    )
+
+
+def close(state: State, job: Job, reason: str, *, quiet: bool = False) -> None:
+    """End a transaction without a change of size; its newcomers are ended, its promises dropped."""
+    resize = job.resize
+    if resize is None:
+        return
+    job.resize = None
+    state.talking.pop(job.id, None)
+    state.unpromise(job)
+    newcomers = resize.newcomers
+    free_processors(state, job, resize.gone & ~job.allocation)
+    if newcomers & job.held:
+        if resize.stage in (ResizeStage.TALK, ResizeStage.AGREED):
+            free_processors(state, job, newcomers)
+        else:
+            state.emit(Kill(job.id, job.run, newcomers & job.held, 0.0))
+    if quiet or _in_vain(job, resize):
+        _be_quiet(state, job, resize)
+    drop_promises_from(state, job)
+    if job.state is JobState.ADAPTING:
+        state.step(job, JobState.RUNNING, reason)
+    elif job.state is JobState.RUNNING:
+        job.reason = reason  # an offer that came to nothing is told, too
+    state.touch(job)
+    state.plan_due = True
+
+
+def _in_vain(job: Job, resize: Resize) -> bool:
+    """Whether a job was asked in vain so often that nothing would come of the next time either."""
+    if resize.talk.state is not TalkState.IDLE:  # else it never heard of it
+        job.vain += 1
+    return job.vain >= MOST_IN_VAIN
+
+
+def _be_quiet(state: State, job: Job, resize: Resize) -> None:
+    """Do not ask again for a while; who will not grow, time after time, is asked less and less.
+
+    Others may have to shrink for each offer of growth.
+    """
+    job.vain = 0
+    quiet_s = state.limits.quiet_s
+    if resize.grows:
+        quiet_s *= 1 << min(job.refusals, state.limits.quiet_doublings)
+        job.refusals += 1
+    job.quiet_until = state.now + quiet_s
+    state.timer(TimerKind.QUIET, job, quiet_s)
+
+
+def withdraw(state: State, job: Job, reason: str, *, quiet: bool = False) -> None:
+    """Take an offer back that the server may still end alone."""
+    resize = job.resize
+    if resize is None:
+        return
+    talk = resize.talk
+    if talk.proposer is Side.SERVER and not talk.closed:
+        proposals.word(job, resize, Verb.WITHDRAW, reason)
+    if talk.state is not TalkState.IDLE:  # else the application never heard of it
+        state.emit(SendWithdraw(job.id, job.run, resize.id, reason))
+        state.note("offer.withdrawn", reason, job, resize=resize.id)
+    close(state, job, reason, quiet=quiet)
+
+
+def abandon(state: State, job: Job, reason: str) -> None:
+    """Forget a transaction because its job ends; everything it holds is freed with the job."""
+    resize = job.resize
+    if resize is None:
+        return
+    if resize.stage in BEFORE_GO or resize.stage is ResizeStage.GO:
+        state.emit(SendWithdraw(job.id, job.run, resize.id, reason))
+        state.note("offer.withdrawn", reason, job, resize=resize.id)
+    close(state, job, reason)
+
+
+def newcomer_gone(state: State, job: Job, exit: Exit, what: str) -> None:
+    """A newcomer ended before its resize was decided."""
+    resize = job.resize
+    if resize is None:
+        return
+    resize.gone |= 1 << exit.processor
+    state.touch(job)
+    if resize.stage is ResizeStage.BEGUN:
+        _joining_rank_lost(state, job, resize, exit, what)
+        return
+    reason = f"a newcomer on {state.place(exit.processor)} ended: {what}"
+    if resize.stage is ResizeStage.PREPARE:
+        withdraw(state, job, reason, quiet=True)
+    elif resize.stage is ResizeStage.GO:
+        ask_back(state, job, resize, reason)
+
+
+def _joining_rank_lost(state: State, job: Job, resize: Resize, exit: Exit, what: str) -> None:
+    """Give the application a short time to roll a growth back, of which a rank has died.
+
+    It notices the death by itself: the coordinator has a connection to each joining rank. If a
+    process is stuck in a call of MPI that cannot be interrupted, it will never return.
+    """
+    if resize.reason:
+        return  # the first one is told
+    rank, place = resize.after.index(exit.processor), state.place(exit.processor)
+    resize.reason = f"joining rank {rank} on {place} died while data were moving ({what})"
+    state.note("job.warning", resize.reason, job, resize=resize.id)
+    state.timer(TimerKind.ROLLBACK, job, state.limits.rollback_timeout_s)
+
+
+def ask_back(state: State, job: Job, resize: Resize, reason: str) -> None:
+    """Ask back what was not begun; only the application's word (or end) closes the transaction."""
+    resize.stage, resize.reason = ResizeStage.WITHDRAWING, reason
+    state.emit(SendWithdraw(job.id, job.run, resize.id, reason))
+    state.timer(TimerKind.DEADLINE, job, state.limits.resize_deadline_s)
+    drop_promises_from(state, job)
+    state.touch(job)
+    state.plan_due = True
+
+
+def finish_release(state: State, job: Job) -> None:
+    """Close a committed shrink when its last leaver is gone."""
+    resize = job.resize
+    if resize is None or resize.stage is not ResizeStage.RELEASE or resize.leaving & job.held:
+        return
+    job.resize = None
+    state.step(job, JobState.RUNNING, f"runs on {many(job.size, 'processor')}")
+
+
+def free_processors(state: State, job: Job, gone: ProcessorMap) -> None:
+    """Nobody's processes are on these any more."""
+    released = job.held & gone
+    if not released:
+        return
+    state.give_back(job, released)
+    state.note(
+        "processors.released",
+        f"{many(released.bit_count(), 'processor')} back",
+        job,
+        processors=job.ranks if released == job.allocation else tuple(indices(released)),
+    )
+    if job.held & ~job.allocation or (job.held and job.state is JobState.COMPLETING):
+        state.timer(TimerKind.SETTLE, job, state.limits.settle_s)
+    else:
+        state.plan_due = True
+
+
+# ------------------------------------------------------------------ promises
+
+
+def drop_promise(state: State, job: Job, reason: str = "waits its turn") -> None:
+    """Forget the processors earmarked for a job that waits for them."""
+    if not job.earmark:
+        return
+    if job.resize is not None:
+        withdraw(state, job, reason)
+        return
+    state.unpromise(job)
+    state.explain(job, reason)
+    state.plan_due = True
+
+
+def drop_promises_from(state: State, donor: Job) -> None:
+    """The donor will not deliver: whoever waited for its processors waits in the queue again."""
+    for job in list(state.promised.values()):
+        if donor.id in job.earmark_from and job.earmark & donor.held:
+            drop_promise(state, job, f"job {donor.id} did not give the processors; waits its turn")
+
+
+def drop_promises_on(state: State, processors: ProcessorMap, reason: str) -> None:
+    """These processors will not come: whoever waited for one of them waits in the queue again.
+
+    Not who is to go on at once on what is left to it: that is `survival.review`.
+    """
+    for job in list(state.promised.values()):
+        if job.earmark & processors and not job.had:
+            drop_promise(state, job, reason)
+
+
+def start_promised(state: State) -> None:
+    """Start every job in the queue whose earmarked processors are all free now."""
+    if not state.promised:
+        return
+    unavailable = state.held() | ~state.usable()
+    for job in list(state.promised.values()):
+        if job.state is JobState.PENDING and not job.earmark & unavailable:
+            start(state, job, job.earmark)
+
+
+def start(state: State, job: Job, processors: ProcessorMap) -> None:
+    """Give a waiting job its processors and have its world started."""
+    state.unpromise(job)
+    job.allocate(processors)
+    state.hold(job, processors)
+    job.epoch += 1
+    job.start = job.since = state.now
+    job.done, job.used_s = 0.0, 0.0
+    job.computed_s.clear()
+    if job.checkpoint is not None:  # what is in it need not be done again
+        job.done, job.used_s = job.checkpoint.done, job.checkpoint.used_s
+    job.starting = set(state.node_names(processors))
+    job.outlives_s = state.limits.outlives_s(job.spec.stop_after_s)
+    state.step(job, JobState.STARTING, f"starts on {many(job.size, 'processor')}")
+    state.emit(Launch(job.id, job.run, ResizeId(0), job.epoch, job.ranks))
+    state.timer(TimerKind.START, job, state.limits.start_deadline_s)
+    time_limits.arm(state, job)
+    state.note(
+        "job.started",
+        f"started on {many(job.size, 'processor')}",
+        job,
+        processors=job.ranks,
+        epoch=job.epoch,
+    )
+
+
+def find(state: State, job_id: JobId, run: int, resize_id: ResizeId) -> tuple[Job, Resize] | None:
+    """The job and its open transaction, if the message is about this one."""
+    job = state.jobs.get(job_id)
+    if job is None or job.run != run or job.resize is None or job.resize.id != resize_id:
+        return None
+    return job, job.resize

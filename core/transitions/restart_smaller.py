@@ -1,0 +1,151 @@
+"""A job that lost a node goes on at once on what is left to it: a shrink that nobody asked for.
+
+Its data on that node are in its last checkpoint alone, so it is another run that goes on, on the
+processors of the one that ends. They are earmarked for it when its end is decided, so that nobody
+gets them while its processes there are ending; when the last one is gone the run starts, at the
+largest of its sizes that fits. Spare nodes that stand in for lost ones make up for what is missing.
+What is lost or drained in between is left out; if no size fits any more, the job waits in the queue
+like others.
+
+A job whose processes failed may have lost a node that nobody misses yet: what it had is kept until
+all its processes are known to be gone.
+"""
+
+from pliant.core.model.jobs import Job
+from pliant.core.model.lifecycle import JobState
+from pliant.core.model.nodes import Node, NodeState
+from pliant.core.state.state import State
+from pliant.core.support.plural import many
+from pliant.core.transitions import resize_transaction, spare_nodes, suspend
+from pliant.core.values.ids import NodeName
+from pliant.core.values.processors import NONE, ProcessorMap, count, lowest
+
+#: Ends after which there may be another run.
+_ENDS = (JobState.NODE_FAIL, JobState.FAILED)
+
+
+def goes_again(job: Job) -> bool:
+    """Whether there is another run of a job that lost a node."""
+    if job.spec.requeue is None:
+        return job.checkpoint is not None and not job.sizes.fixed
+    return job.spec.requeue
+
+
+def goes_on(job: Job) -> bool:
+    """Whether that run starts at once, at another size if need be."""
+    other_sizes = not job.sizes.fixed and (job.malleable or job.checkpoint is not None)
+    return other_sizes and goes_again(job)
+
+
+def keep(state: State, job: Job) -> None:
+    """It has been decided how a job ends: keep what is left to it, if it may go on there."""
+    if job.ending in _ENDS and goes_on(job):
+        job.had = job.size
+        _earmark(state, job, _left(state, job))
+    else:
+        drop(state, job)
+
+
+def drop(state: State, job: Job) -> None:
+    """It will not go on at once: nothing is kept for it."""
+    if job.had:
+        state.unpromise(job)
+        job.had = 0
+        state.touch(job)
+        state.plan_due = True
+
+
+def next_run(state: State, job: Job) -> None:
+    """The last process is gone of a job that is to have another run."""
+    size = job.sizes.down(count(_left(state, job))) if job.had else 0
+    if not size:
+        why = job.reason + ("; what is left to it is too small" if job.had else "")
+        drop(state, job)
+        suspend.back(state, job, f"waits its turn again: {why}")
+        return
+    nodes = _nodes(state, job.allocation)
+    lost = [node.name for node in nodes if node.state is NodeState.LOST]
+    _earmark(state, job, _left(state, job))
+    suspend.back(state, job, f"goes on at once: {job.reason}")
+    _fit(state, job)
+    _tell(state, job, lost)
+    resize_transaction.start_promised(state)
+
+
+def review(state: State) -> None:
+    """Nodes have changed: so may have what is left to those who go on; start who can."""
+    for job in {**state.active, **state.promised}.values():
+        if not job.had:
+            continue
+        if job.state is JobState.COMPLETING:
+            _earmark(state, job, _left(state, job))
+            continue
+        size = count(job.earmark)
+        if not _fit(state, job):
+            drop(state, job)
+            state.explain(job, "waits its turn again: what is left to it is too small")
+        elif count(job.earmark) != size:
+            _tell(state, job, [])
+    resize_transaction.start_promised(state)
+
+
+def _left(state: State, job: Job) -> ProcessorMap:
+    """What a job can go on on; also on nodes that are silent, which may be back at once."""
+    others = state.held() & ~job.held | state.earmarked() & ~job.earmark
+    there = (state.usable() | state.suspect()) & ~others
+    own = job.allocation & there
+    more = job.earmark & there & ~own
+    mine = own | lowest(more, min(count(more), job.had - count(own)))
+    spare = _near(state, job, spare_nodes.standing_in(state) & state.free())
+    return mine | lowest(spare, min(count(spare), job.had - count(mine)))
+
+
+def _near(state: State, job: Job, processors: ProcessorMap) -> ProcessorMap:
+    """Those in the clusters that a job has, or had, something of."""
+    mine = job.allocation | job.earmark
+    clusters = {node.cluster for node in _nodes(state, mine)}
+    near = NONE
+    for node in _nodes(state, processors):
+        near |= node.processors if node.cluster in clusters else NONE
+    return processors & near
+
+
+def _nodes(state: State, processors: ProcessorMap) -> list[Node]:
+    """The nodes of these processors that are still on the roll."""
+    return [node for node in state.ledger.nodes if node.processors & processors]
+
+
+def _earmark(state: State, job: Job, processors: ProcessorMap) -> None:
+    if processors == job.earmark:
+        return
+    had = job.had
+    state.unpromise(job)
+    if processors:
+        state.promise(job, processors, frozenset())
+    job.had = had
+    state.plan_due = True
+
+
+def _fit(state: State, job: Job) -> bool:
+    """Let a job whose processes are gone have the largest of its sizes that is left to it."""
+    left = _left(state, job)
+    size = job.sizes.down(count(left))
+    if size:
+        _earmark(state, job, lowest(left, size))
+    return size > 0
+
+
+def _tell(state: State, job: Job, lost: list[NodeName]) -> None:
+    size = count(job.earmark)
+    iteration = job.checkpoint.iteration if job.checkpoint else 0
+    whence = f"iteration {iteration}" if job.checkpoint else "the start"
+    of = f"{size} of its {many(job.had, 'processor')}" if size < job.had else f"all {size}"
+    state.note(
+        "job.survived",
+        f"goes on on {of}, from {whence}",
+        job,
+        lost=lost,
+        size=size,
+        iteration=iteration,
+        **{"from": job.had},
+    )

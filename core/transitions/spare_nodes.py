@@ -1,0 +1,69 @@
+"""Spare nodes: one takes the place of a node of its cluster that is lost, until that is back.
+
+A spare node waits (``NodeState.SPARE``): no work, no part of the machine's size. While it stands in
+for another it is a node like others; then it takes no new work, what is there goes on to its end,
+and it waits again. An operator's drain comes first (Kumar 3.1.4).
+"""
+
+from pliant.core.model.nodes import Node, NodeState
+from pliant.core.state.state import State
+from pliant.core.transitions import resize_transaction
+from pliant.core.values.ids import NodeName
+from pliant.core.values.processors import NONE, ProcessorMap
+
+
+def review(state: State) -> None:
+    """Decide again, after nodes have changed, which spare node stands in for which lost one."""
+    if not state.ledger.spares:
+        return  # nearly every cluster: a registration must not look at all nodes
+    for node in list(state.ledger.spares.values()):
+        if node.stands_in and (node.drained or not _is_lost(state, node.stands_in)):
+            _retire(state, node)
+    replaced = {node.stands_in for node in state.ledger.spares.values()}
+    for lost in list(state.ledger.nodes):
+        if lost.state is NodeState.LOST and not lost.spare and lost.name not in replaced:
+            _replace(state, lost)
+
+
+def standing_in(state: State) -> ProcessorMap:
+    """Processors of spare nodes that stand in for lost ones."""
+    processors = NONE
+    for node in state.ledger.spares.values():
+        if node.stands_in and node.usable:
+            processors |= node.processors
+    return processors
+
+
+def _is_lost(state: State, name: str) -> bool:
+    node = state.nodes.get(NodeName(name))
+    return node is not None and node.state is NodeState.LOST
+
+
+def _retire(state: State, node: Node) -> None:
+    """Whom it stood in for is back, or gone for good, or it is itself not to be used."""
+    told, node.stands_in = f"stands in for {node.stands_in} no more", ""
+    if node.state is NodeState.UP:
+        node.state, node.reason = NodeState.SPARE, ""
+    state.touch_node(node)
+    state.note("node.state", f"node {node.name} is {node.state}: {told}", node=node.name)
+    resize_transaction.drop_promises_on(state, node.processors, f"node {node.name} {told}")
+    state.plan_due = True
+
+
+def _replace(state: State, lost: Node) -> None:
+    """Let the smallest spare node that is large enough take the place of a lost one."""
+    able = (
+        (node.slots, node.name, node)
+        for node in state.ledger.spares.values()
+        if node.state is NodeState.SPARE
+        and node.cluster == lost.cluster
+        and node.slots >= lost.slots
+    )
+    _, _, node = min(able, key=lambda each: each[:2], default=(0, "", None))
+    if node is None:
+        return
+    node.stands_in = lost.name
+    node.state, node.reason = NodeState.UP, f"stands in for {lost.name}"
+    state.touch_node(node)
+    state.note("node.state", f"node {node.name} is UP: {node.reason}", node=node.name)
+    state.plan_due = True

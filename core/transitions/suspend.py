@@ -1,0 +1,152 @@
+"""The parts of suspending and requeueing that more than one handler needs.
+
+A suspension has its place in ``Job.saving``, as a resize has in ``Job.resize``; a job has at most
+one of the two. What follows it is the same as after a lost node: another run of the same job, which
+goes on from the last checkpoint, or from the start if there is none.
+"""
+
+from pliant.core.commands import SendSuspend, SetTimer
+from pliant.core.events import SaveReported
+from pliant.core.model.checkpoint import Checkpoint, SaveStage, SaveStep, Saving
+from pliant.core.model.jobs import Job
+from pliant.core.model.lifecycle import JobState
+from pliant.core.model.timers import Timer, TimerKind
+from pliant.core.state.state import State
+from pliant.core.support.plural import many
+from pliant.core.transitions import resize_transaction, time_limits
+from pliant.core.values.ids import JobId, ResizeId
+from pliant.core.values.processors import ProcessorMap
+
+
+def order(
+    state: State,
+    job: Job,
+    cause: str,
+    *,
+    by_strategy: bool = False,
+    requeues: bool = False,
+    returns: bool = False,
+    serves: JobId | None = None,
+) -> None:
+    """Have a running job save itself at its next safe point and leave.
+
+    Args:
+        state: the state.
+        job: the job.
+        cause: who wants it, for people.
+        by_strategy: a strategy wants it, which may then start the job again.
+        requeues: the job is queued again, whatever becomes of the save.
+        returns: the job is queued again once it is saved and gone.
+        serves: the waiting job that is to have the processors.
+    """
+    number = ResizeId(state.next_resize)
+    state.next_resize += 1
+    due = state.now + state.limits.safe_point_timeout_s
+    job.saving = Saving(
+        number,
+        SaveStage.ORDERED,
+        state.now,
+        cause,
+        due,
+        by_strategy,
+        requeues,
+        returns=returns,
+        serves=serves,
+    )
+    state.step(job, JobState.ADAPTING, f"is suspended ({cause}): saves at its next safe point")
+    state.note("suspend.ordered", f"to be suspended ({cause})", job, suspension=number)
+    tell(state, job, SaveStep.SAVE)
+    arm(state, job)
+
+
+def tell(state: State, job: Job, step: SaveStep, number: ResizeId | None = None) -> None:
+    """Tell the application what is wanted now."""
+    if number is None and job.saving is not None:
+        number = job.saving.number
+    if number is not None:
+        state.emit(SendSuspend(job.id, job.run, number, step))
+
+
+def arm(state: State, job: Job) -> None:
+    """Look after the suspension when its present stage is overdue."""
+    saving = job.saving
+    if saving is not None:
+        timer = Timer(TimerKind.SAVE, job.id, job.run, saving.number)
+        state.emit(SetTimer(timer, max(saving.due, state.now)))
+
+
+def enter(state: State, job: Job, stage: SaveStage, within_s: float) -> None:
+    """Go to the next stage."""
+    saving = job.saving
+    if saving is not None:
+        saving.stage, saving.due = stage, state.now + within_s
+        state.touch(job)
+        arm(state, job)
+
+
+def leaving(job: Job) -> bool:
+    """Whether everything is saved and its processes are on their way out."""
+    return job.saving is not None and job.saving.stage is SaveStage.LEAVING
+
+
+def close(state: State, job: Job, reason: str) -> None:
+    """A suspension has come to nothing: the job goes on."""
+    saving = job.saving
+    if saving is None:
+        return
+    job.saving = None
+    if saving.begun is not None:
+        time_limits.book_work(state, job, saving.begun)
+        time_limits.arm_estimate(state, job)
+    # A strategy that wanted it must not want it again at once.
+    job.quiet_until = state.now + state.limits.quiet_s
+    state.timer(TimerKind.QUIET, job, state.limits.quiet_s)
+    state.step(job, JobState.RUNNING, f"not suspended: {reason}")
+    state.note("suspend.failed", f"not suspended: {reason}", job, suspension=saving.number)
+
+
+def taken(state: State, job: Job, event: SaveReported, until: float) -> None:
+    """A checkpoint of this job exists; ``until`` is up to when its work is in it."""
+    done = job.done + max(0.0, until - job.since) * job.speedup(job.size)
+    used_s = job.used_s + max(0.0, until - (job.start or until))
+    job.checkpoint = Checkpoint(state.now, event.iteration, job.size, event.bytes, done, used_s)
+    state.note(
+        "job.saved",
+        f"saved at iteration {event.iteration} on {many(job.size, 'processor')}",
+        job,
+        iteration=event.iteration,
+        bytes=event.bytes,
+        seconds=event.seconds,
+    )
+
+
+def gone(state: State, job: Job, processors: ProcessorMap) -> None:
+    """Processes of a job that is saved have ended, it does not matter how."""
+    resize_transaction.free_processors(state, job, processors)
+    saving = job.saving
+    if saving is None or job.held or job.cut_off:
+        return
+    job.saving, job.parked, job.connected = None, saving.by_strategy, False
+    state.step(job, JobState.SUSPENDED, f"suspended ({saving.cause})")
+    state.note("job.suspended", job.reason, job, suspension=saving.number)
+    if saving.requeues or saving.returns:
+        back(state, job, f"waits its turn again: {saving.cause}")
+
+
+def back(state: State, job: Job, reason: str) -> None:
+    """Put a job whose processes are gone into the queue again, for another run."""
+    job.run = max(job.run + 1, job.runs_from)
+    job.epoch, job.ranks = 0, ()
+    job.malleable = job.connected = job.on_request = job.pinned = job.parked = job.again = False
+    job.quiet_until, job.answered = 0.0, None
+    job.start = job.end = job.exit_code = job.ending = None
+    job.signal = 0
+    state.step(job, JobState.PENDING, reason)
+    state.note("job.queued", reason, job, run=job.run)
+
+
+def find(state: State, job_id: JobId, run: int) -> Job | None:
+    """The job, if the message is about its present run and it can still speak."""
+    job = state.jobs.get(job_id)
+    live = (JobState.STARTING, JobState.RUNNING, JobState.ADAPTING)
+    return job if job is not None and job.run == run and job.state in live else None

@@ -1,0 +1,48 @@
+"""How long the core waits for others, in seconds."""
+
+from dataclasses import dataclass
+
+from pliant.core.values import isolation
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """All waiting times of the core. The defaults are here alone; configuration may change them."""
+
+    #: For the answer to an offer.
+    offer_timeout_s: float = 5.0
+    #: For newcomers to come up, or the next coordinator to connect.
+    prepare_timeout_s: float = 60.0
+    #: From GO to the next safe point; then the resize is withdrawn.
+    safe_point_timeout_s: float = 120.0
+    #: From the safe point to the application's decision, and from a withdrawal to its answer; then
+    #: the job fails. Also for leaving ranks to exit; then they are killed.
+    resize_deadline_s: float = 60.0
+    #: For leaving ranks to exit before the job continues without waiting for them.
+    release_timeout_s: float = 5.0
+    #: For the application to roll back a growth of which a joining rank has died; then the job
+    #: fails. Longer than appkit's limit for connecting the joining ranks (10 s).
+    rollback_timeout_s: float = 12.0
+    #: For an application that is suspended to save itself, from its safe point on; then the job
+    #: fails.
+    save_deadline_s: float = 600.0
+    #: For the nodes of a job to report that its processes run; then the job fails.
+    start_deadline_s: float = 120.0
+    #: Between TERM and KILL.
+    kill_grace_s: float = 5.0
+    #: Of silence until a node is lost.
+    lease_s: float = 60.0
+    #: From KILL until the processes are gone; then their nodes are drained.
+    end_deadline_s: float = 60.0
+    #: For the rest of a job's processors once the first came free, so that one plan uses all.
+    settle_s: float = 0.1
+    #: Before a job that refused, or let an offer expire, is asked again.
+    quiet_s: float = 30.0
+    #: How often that time doubles while one offer of growth after the other comes to nothing.
+    quiet_doublings: int = 5
+    #: For a request of an application that names no deadline; then it expires. 0: for ever.
+    request_timeout_s: float = 300.0
+
+    def outlives_s(self, stop_after_s: float | None) -> float:
+        """How long processes may live without contact, see ``core.cut_off``; 0: for ever."""
+        return isolation.outlives_s(stop_after_s, self.lease_s, self.kill_grace_s)

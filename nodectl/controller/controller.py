@@ -1,0 +1,447 @@
+"""The controller of one node: does what orders say and reports what happened.
+
+Everything runs in one asyncio loop. What must not be lost is in the spool before it is acted upon,
+so that this process can be killed at any time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import signal
+from collections import OrderedDict
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import psutil
+
+from pliant.faults import failpoint, message
+from pliant.nodectl.controller import lease
+from pliant.nodectl.controller.adoption import bury, load_worlds
+from pliant.nodectl.controller.generation import Obeyed, read_generation, write_generation
+from pliant.nodectl.controller.kill import Kills
+from pliant.nodectl.controller.launcher_client import LauncherHandle, Listener
+from pliant.nodectl.controller.self_test import SelfTest
+from pliant.nodectl.controller.server_stream import Link, StaleServerError, server_finder
+from pliant.nodectl.controller.shim_listener import ShimServer
+from pliant.nodectl.controller.start import CANNOT_START, NotStartedError, start_again, write_order
+from pliant.nodectl.controller.usage import job_usage, too_many
+from pliant.nodectl.controller.world import World, note_missing, refusal, spool_folder, watch
+from pliant.nodectl.host import cgroup, procfs
+from pliant.nodectl.settings import RELOADED, Settings
+from pliant.nodectl.spool import NOT_USABLE, Exit
+from pliant.protos import node_pb2 as wire
+from pliant.protos import versions
+from pliant.protos.versions import ProtocolError
+
+logger = logging.getLogger("pliant.nodectl")
+
+SOCKET_NAME = "node.sock"
+
+#: How long the shims of an earlier controller may take to call before this one registers.
+_ADOPTION_S = 2.0
+
+#: The same for those of which there is no record, so that they cannot be asked: they try as often.
+_UNTRACED_S = 5.0
+
+_ABLE = wire.NodeReport(able=wire.Able())
+
+#: An order that comes late must not start again what has ended: so many names are remembered.
+_REMEMBERED = 10_000
+
+
+class Controller:
+    """One node."""
+
+    def __init__(
+        self, settings: Settings, state: Path, address_file: Path, descriptors: int
+    ) -> None:
+        self._settings = settings
+        self._state = state
+        self._boot = procfs.boot_id()
+        self._worlds: dict[str, World] = {}
+        self._past: OrderedDict[str, None] = OrderedDict()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._kills = Kills()
+        self._called = asyncio.Event()
+        self._unreadable = asyncio.Event()
+        self._unreadable_why: ProtocolError | None = None
+        self._shims = ShimServer(state, SOCKET_NAME, self._on_shim)
+        self._launcher = LauncherHandle(
+            state / "shims.log",
+            descriptors,
+            Listener(self._on_gone, self._on_failed, self._start_unstarted),
+        )
+        secret = Path(settings.secret_file or state.parent / "node.secret").expanduser()
+        self._link = Link(self, server_finder(settings.server, address_file), secret)
+        self._obeyed = read_generation(state / "generation")
+        self._self_test = SelfTest(
+            spool_folder(state), settings.slots, lambda: self._link.report(_ABLE)
+        )
+
+    async def run(self) -> None:
+        """Serve until cancelled, or until the server refuses this node.
+
+        Raises:
+            RefusedError: the server does not want this node.
+            ProtocolError: a world here needs another version of Pliant; it goes on.
+        """
+        await self._load()
+        await self._shims.open()
+        launcher = asyncio.create_task(self._launcher.run())
+        try:
+            await self._adopt()
+            link = asyncio.create_task(self._link.run())
+            try:
+                unreadable = asyncio.create_task(self._unreadable.wait())
+                ends = (launcher, link, unreadable)
+                await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+                unreadable.cancel()
+                for end in (launcher, link):
+                    if end.done():
+                        end.result()
+                if self._unreadable_why is not None:
+                    raise self._unreadable_why
+            finally:
+                link.cancel()
+                await asyncio.gather(link, return_exceptions=True)
+        finally:
+            launcher.cancel()
+            await asyncio.gather(launcher, return_exceptions=True)
+            await self._shims.close()
+
+    def reload(self, settings: Settings) -> tuple[list[str], list[str]]:
+        """Take over those settings that hold for the next start of a job.
+
+        Returns:
+            The keys that were changed, and those whose change needs a new start of the controller.
+        """
+        old = self._settings
+        changed = [
+            key for key in settings.__struct_fields__ if getattr(settings, key) != getattr(old, key)
+        ]
+        taken = {key: getattr(settings, key) for key in changed if key in RELOADED}
+        self._settings = msgspec.structs.replace(old, **taken)
+        return list(taken), [key for key in changed if key not in RELOADED]
+
+    # ------------------------------------------------------------------ taking over
+
+    async def _load(self) -> None:
+        spool_folder(self._state).mkdir(mode=0o700, exist_ok=True)
+        cgroup.sweep()
+        worlds = await load_worlds(spool_folder(self._state), self._boot)
+        self._worlds = {world.name: world for world in worlds}
+
+    async def _adopt(self) -> None:
+        """Call the shims that run, and close the books on those that do not."""
+        for world in list(self._worlds.values()):
+            if world.ended or world.shim is None:
+                continue
+            if world.shim.alive():
+                self._watch_shim(world)
+                os.kill(world.shim.pid, signal.SIGUSR1)
+            else:
+                self._on_shim_ended(world)
+        unasked = any(world.untraced for world in self._worlds.values())
+        try:
+            async with asyncio.timeout(_UNTRACED_S if unasked else _ADOPTION_S):
+                while self._uncalled():
+                    self._called.clear()
+                    await self._called.wait()
+        except TimeoutError:
+            logger.warning("shims do not answer: %s", ", ".join(self._uncalled()))
+        for world in [world for world in self._worlds.values() if world.untraced]:
+            self._on_shim_ended(world)
+        if self._worlds:
+            logger.info("took over %s", ", ".join(self._worlds))
+
+    def _uncalled(self) -> list[str]:
+        return [
+            world.name
+            for world in self._worlds.values()
+            if not world.ended and world.channel is None and (world.shim or world.untraced)
+        ]
+
+    def _start_unstarted(self) -> None:
+        """Tell a new launcher what an earlier one may not have heard; a second shim gives way."""
+        for world in self._worlds.values():
+            if not world.ended and world.shim is None and not world.untraced:
+                self._launcher.start_world(str(world.spool.directory))
+
+    # ------------------------------------------------------------------ the server
+
+    def registration(self) -> wire.Register:
+        """Return who this node is and what it runs."""
+        return wire.Register(
+            name=self._settings.name,
+            cluster=self._settings.cluster,
+            slots=self._settings.slots,
+            boot_id=self._boot,
+            address=self._settings.address,
+            memory_bytes=psutil.virtual_memory().total,
+            generation=self._obeyed.generation,
+            life=self._obeyed.life,
+            worlds=[world.live() for world in self._worlds.values()],
+            spare=self._settings.spare,
+            **versions.numbers(),
+        )
+
+    def welcomed(self, welcome: wire.Welcome) -> list[wire.NodeReport]:
+        """Accept a server, unless one that came later has been obeyed."""
+        server = Obeyed(welcome.generation, welcome.life)
+        if why := self._obeyed.stale(server):
+            raise StaleServerError(why)
+        if server != self._obeyed:
+            self._obeyed = server
+            write_generation(self._state / "generation", server)
+            for world in self._worlds.values():  # it may have an older copy, without their ends
+                world.acknowledged.clear()
+        reports = [report for world in self._worlds.values() for report in world.unacknowledged()]
+        # After them: an end that names a fault of this node is older than the test.
+        return [*reports, _ABLE] if self._self_test.is_able else reports
+
+    def usage(self) -> list[wire.JobUsage]:
+        """Return what the jobs use."""
+        self._look_after_shims()
+        self._self_test.look()
+        here = [each for each in self._worlds.values() if each.shim is not None and not each.ended]
+        used = job_usage((each.request.job, each.shim.pid) for each in here if each.shim)
+        for job, reason in too_many(used, self._settings.most_processes):
+            logger.warning("job %d is ended: %s", job, reason)
+            for world in here:
+                if world.request.job == job:
+                    self._kills.order(world, [], 0, reason)
+        return used
+
+    def needs_contact(self) -> bool:
+        """Return whether something here may only run while the server hears of this node."""
+        return any(map(lease.depends, self._worlds.values()))
+
+    def in_contact(self, at: float) -> None:
+        """The server has heard what was sent at this time."""
+        lease.tell(self._worlds.values(), at)
+
+    def obey(self, order: wire.NodeOrder) -> None:
+        """Carry out an order; each may come twice."""
+        match order.WhichOneof("body"):
+            case "start_world":
+                self._start(order.start_world)
+            case "fence_done":
+                self._fence_done(order.fence_done)
+            case "control":
+                self._control(order.control)
+            case "kill":
+                self._kill(order.kill)
+            case "exit_ack":
+                self._acknowledged(order.exit_ack)
+            case other:
+                logger.warning("an order that is not known here: %s", other)
+
+    def _start(self, order: wire.StartWorld) -> None:
+        known = self._worlds.get(order.world)
+        if known is not None:
+            for report in start_again(order, known, self._settings):
+                self._link.report(report)
+            return
+        if order.world in self._past:  # said twice, or by a server on an old copy
+            ended = "a world of this name has ended here already"
+            self._link.report(refusal(order, f"{self._settings.name}: {ended}"))
+            return
+        if late := lease.too_late(order, self._link.contact.at):
+            logger.error("not started: %s: %s", order.world, late)
+            self._link.report(refusal(order, f"{self._settings.name}: {late}", cut_off=True))
+            return
+        folder, at = spool_folder(self._state), self._link.contact.at
+        try:
+            world = write_order(order, self._settings, folder, self._boot, at)
+        except NotStartedError as error:
+            logger.error("cannot start %s: %s", order.world, error)
+            self._link.report(error.report)
+            if error.node_fault:
+                self._self_test.failed()
+            return
+        logger.info("start %s: %d ranks of job %d", order.world, len(order.ranks), order.job)
+        self._worlds[order.world] = world
+        failpoint("controller.start.spooled")
+        self._launcher.start_world(str(world.spool.directory))
+        failpoint("controller.start.told")
+
+    def _fence_done(self, order: wire.FenceDone) -> None:
+        world = self._worlds.get(order.world)
+        if world is None or world.fence is None or world.fence.sequence != order.sequence:
+            return
+        world.fence = None
+        pairs = dict(order.pairs)
+        world.send({"op": "fence_done", "sequence": order.sequence, "pairs": pairs})
+
+    def _control(self, order: wire.Control) -> None:
+        world = self._worlds.get(order.world)
+        if world is not None:
+            text = order.message.decode("utf-8", "replace")
+            world.send({"op": "control", "ranks": list(order.ranks), "message": text})
+
+    def _kill(self, order: wire.Kill) -> None:
+        for world in self._worlds.values():
+            if (world.request.job, world.request.run) == (order.job, order.run):
+                processors = list(order.processors)
+                mine = {processor for _, processor in world.request.ranks}
+                if not processors or mine & set(processors):
+                    logger.info("kill %s: %s", world.name, processors or "all")
+                    self._kills.order(world, processors, order.grace_s)
+
+    def _acknowledged(self, order: wire.ExitAck) -> None:
+        world = self._worlds.get(order.world)
+        if world is not None:
+            world.acknowledged |= set(order.ranks)
+            self._forget_if_done(world)
+
+    # ------------------------------------------------------------------ shims
+
+    def _on_shim(self, told: dict[str, Any], writer: asyncio.StreamWriter) -> None:
+        try:
+            self._hear_shim(told, writer)
+        except ProtocolError as error:
+            self._give_up(error)
+
+    def _give_up(self, error: ProtocolError) -> None:
+        """End this controller, and nothing else: another version can read what this one cannot."""
+        self._unreadable_why = error
+        self._unreadable.set()
+
+    def _hear_shim(self, told: dict[str, Any], writer: asyncio.StreamWriter) -> None:
+        if told["op"] == "hello":
+            self._on_hello(told, writer)
+            return
+        world = next((w for w in self._worlds.values() if w.channel is writer), None)
+        if world is None:
+            return
+        match told["op"]:
+            case "ready":
+                for _ in message("controller.ready.in"):
+                    world.ready = True
+                    self._link.report(world.ready_report())
+            case "fence":
+                self._on_fence(world, told)
+            case "exits":
+                for _ in message("controller.exits.in"):
+                    self._report_exits(world, told["exits"])
+
+    def _on_hello(self, told: dict[str, Any], writer: asyncio.StreamWriter) -> None:
+        world = self._worlds.get(told["world"])
+        if world is None or not world.takes(told["pid"]):
+            logger.warning("process %d keeps nothing of %s: ended", told["pid"], told["world"])
+            line = json.dumps({"op": "kill", "processors": [], "grace_s": 0})
+            writer.write(line.encode() + b"\n")
+            return
+        if world.shim is None:
+            world.shim = procfs.Identity.of(told["pid"], sure=True)
+            world.trace()
+            self._watch_shim(world)
+        world.channel = writer
+        if told["ready"] and not world.ready:
+            world.ready = True
+            self._link.report(world.ready_report())
+        if told["fence"] is not None:
+            self._on_fence(world, told["fence"])
+        self._report_exits(world, told["exits"])
+        lease.tell((world,), self._link.contact.at)
+        writer.writelines(world.waiting)
+        world.waiting.clear()
+        self._called.set()
+
+    def _on_fence(self, world: World, told: dict[str, Any]) -> None:
+        world.fence = wire.Fence(world=world.name, sequence=told["sequence"], pairs=told["pairs"])
+        for _ in message("controller.fence.in"):
+            self._link.report(wire.NodeReport(fence=world.fence))
+
+    def _report_exits(self, world: World, exits: list[dict[str, Any]]) -> None:
+        new = world.add_exits(Exit.from_record(end) for end in exits)
+        if new:
+            self._link.report(world.exits_report(new))
+        if world.complete:
+            self._end(world)
+
+    def _watch_shim(self, world: World) -> None:
+        if world.shim is not None:
+            world.watch = watch(world.shim.pid, lambda: self._on_shim_ended(world))
+        else:
+            asyncio.get_running_loop().call_soon(self._on_shim_ended, world)
+
+    def _on_gone(self, directory: str) -> None:
+        """A shim is done with a world, was killed, or gave way to the one that has it."""
+        world = self._worlds.get(Path(directory).name)
+        if world is None or world.ended:
+            return
+        who = world.spool.shim()
+        if who is not None and who.alive() and not self._all_noted(world):
+            logger.info("%s has a shim already, process %d", world.name, who.pid)
+            if world.shim is None:
+                world.shim = who
+                self._watch_shim(world)
+            return
+        self._on_shim_ended(world)
+
+    def _all_noted(self, world: World) -> bool:
+        try:
+            return world.all_noted()
+        except ProtocolError:
+            return True  # whoever asks reads the ends next, and gives up
+
+    def _on_failed(self, directory: str, reason: str) -> None:
+        """No shim could be forked: nothing of this world was started."""
+        world = self._worlds.get(Path(directory).name)
+        if world is None or world.ended or world.spool.shim() is not None:
+            return
+        logger.error("cannot start %s: %s", world.name, reason)
+        new = note_missing(world, f"{CANNOT_START}: {reason}", NOT_USABLE, node_fault=True)
+        world.spool.remove_secrets()
+        self._link.report(world.exits_report(new))
+        self._self_test.failed()
+        self._end(world)
+
+    def _on_shim_ended(self, world: World) -> None:
+        """Take the ends from the spool, and see to what a killed shim has left behind."""
+        if world.ended or world.burying:
+            return
+        world.channel = None
+        try:
+            new = world.add_exits(world.spool.exits().values())
+        except ProtocolError as error:
+            self._give_up(error)
+            return
+        if new:
+            self._link.report(world.exits_report(new))
+        if world.complete:
+            self._end(world)
+        else:
+            world.burying = True
+            task = asyncio.create_task(self._bury(world))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _bury(self, world: World) -> None:
+        self._link.report(world.exits_report(await bury(world)))
+        self._end(world)
+
+    def _end(self, world: World) -> None:
+        world.end()
+        self._called.set()
+        self._forget_if_done(world)
+
+    def _look_after_shims(self) -> None:
+        """Find shims that have ended unseen, as when they and their launcher die together."""
+        for world in list(self._worlds.values()):
+            if (world.channel is None or world.watch is None) and not world.ended:
+                who = world.shim or world.spool.shim()
+                if who is not None and not who.alive():
+                    self._on_shim_ended(world)
+
+    def _forget_if_done(self, world: World) -> None:
+        if world.forgettable and self._worlds.pop(world.name, None) is not None:
+            world.spool.remove()
+            self._past[world.name] = None
+            if len(self._past) > _REMEMBERED:
+                self._past.popitem(last=False)

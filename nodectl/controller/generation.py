@@ -1,0 +1,60 @@
+"""The last server that a node has obeyed, in a file that outlives the node."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pliant.protos.daemons.files import write_whole
+
+#: A server that counts each of its starts is not further ahead than this, not even one that was
+#: started again every few seconds for days while this node was away.
+MAX_STEP = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Obeyed:
+    """Which server that was; generation 0: none, an empty life: it is not known."""
+
+    generation: int = 0
+    life: str = ""
+
+    def stale(self, server: Obeyed) -> str:
+        """Return why a server must not be obeyed after this one; empty: it may be."""
+        if server.generation < self.generation:
+            return f"generation {server.generation} is older than {self.generation}"
+        same = server.generation == self.generation
+        if same and self.life and server.life and server.life != self.life:
+            return f"generation {server.generation} is of another server than the one obeyed here"
+        if self.generation and server.generation > self.generation + MAX_STEP:
+            return (
+                f"generation {server.generation} is more than {MAX_STEP} starts after "
+                f"{self.generation}, the last one obeyed here; if the server is right, remove the "
+                "file `generation` in the state folder of this node"
+            )
+        return ""
+
+
+def read_generation(path: Path) -> Obeyed:
+    """Return what is there: a number, and a life if the server had one.
+
+    Raises:
+        OSError: it cannot be read, or is damaged.
+    """
+    try:
+        number, *life = path.read_text(encoding="ascii").split()
+        if not number.isdecimal() or len(life) > 1:
+            raise ValueError(number)
+        return Obeyed(int(number), *life)
+    except FileNotFoundError:
+        return Obeyed()
+    except ValueError:
+        raise OSError(
+            f"{path} does not hold the generation of a server: remove it; then any server of the "
+            "cluster is obeyed"
+        ) from None
+
+
+def write_generation(path: Path, obeyed: Obeyed) -> None:
+    """Put it on the disk, whole or not at all."""
+    write_whole(path, f"{obeyed.generation} {obeyed.life}".rstrip() + "\n")

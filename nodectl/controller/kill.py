@@ -1,0 +1,77 @@
+"""Orders to end ranks, also for those that keep their shim from hearing of it.
+
+A job may stop its own shim, which runs as the same user. An order wakes that shim; one that lies
+stopped although it had its time is killed, and then its world is ended like that of any shim that
+was killed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+from collections.abc import Collection
+from contextlib import suppress
+
+from pliant.nodectl.controller.world import World
+from pliant.nodectl.host import procfs
+from pliant.nodectl.host.procfs import Identity
+
+logger = logging.getLogger("pliant.nodectl")
+
+#: How long after the grace time of its ranks a shim may take to report their ends.
+_PATIENCE_S = 5.0
+
+#: How often a shim that has not reported them by then is looked at.
+_EVERY_S = 0.5
+
+
+class Kills:
+    """Gives orders to end ranks and sees to it that they are heard."""
+
+    def __init__(self) -> None:
+        #: By world, ranks and grace time: an order that comes again is watched once.
+        self._watched: dict[tuple[str, frozenset[int], float], asyncio.Task[None]] = {}
+
+    def order(
+        self, world: World, processors: Collection[int], grace_s: float, reason: str = ""
+    ) -> None:
+        """Have the ranks on some processors end, or all: asked at once, killed after `grace_s`."""
+        ranks = world.request.ranks
+        asked = frozenset(rank for rank, at in ranks if not processors or at in processors)
+        if world.ended or asked <= world.exits.keys():
+            return
+        order = {"op": "kill", "processors": list(processors), "grace_s": grace_s}
+        world.send(order | ({"reason": reason} if reason else {}))
+        _signal(_shim_of(world), signal.SIGCONT)
+        key = world.name, asked, grace_s
+        if key not in self._watched:
+            task = self._watched[key] = asyncio.create_task(_insist(world, asked, grace_s))
+            task.add_done_callback(lambda _: self._watched.pop(key))
+
+
+async def _insist(world: World, asked: frozenset[int], grace_s: float) -> None:
+    await asyncio.sleep(grace_s + _PATIENCE_S)
+    while not (world.ended or world.burying or asked <= world.exits.keys()):
+        who = _shim_of(world)
+        if _stopped(who):
+            logger.error("%s: its shim is stopped and cannot end it: killed", world.name)
+            _signal(who, signal.SIGKILL)
+            return
+        await asyncio.sleep(_EVERY_S)
+
+
+def _shim_of(world: World) -> Identity | None:
+    return world.shim or world.spool.shim()
+
+
+def _stopped(who: Identity | None) -> bool:
+    stat = procfs.read_stat(who.pid) if who is not None else None
+    return stat is not None and stat.state in "Tt"
+
+
+def _signal(who: Identity | None, number: int) -> None:
+    if who is not None and who.alive():
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(who.pid, number)

@@ -1,0 +1,346 @@
+"""The stream to the server: kept up for ever, registered anew each time."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import os
+import random
+import stat
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Protocol
+
+import grpc
+import psutil
+
+from pliant.faults import message
+from pliant.nodectl.controller.lease import Contact
+from pliant.protos import node_pb2 as wire
+from pliant.protos import versions
+from pliant.protos.address import dial_target, parse_address
+from pliant.protos.handshake import NODE, ClientHandshake
+from pliant.protos.node_pb2_grpc import NodeServiceStub
+from pliant.protos.parts import split
+
+logger = logging.getLogger("pliant.nodectl")
+
+Stream = grpc.aio.StreamStreamCall[wire.NodeReport, wire.NodeOrder]
+
+_FIRST_RETRY_S, _LAST_RETRY_S = 0.1, 2.0
+_CONNECT_S, _WELCOME_S = 5.0, 10.0
+#: How often a controller that is not welcomed yet looks whether the server has moved.
+_LOOK_S = 0.5
+_MAX_SECRET_BYTES = 4096
+
+#: Notice a frozen or unreachable server; the ping timeout is what counts for a frozen one.
+_OPTIONS = [
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.http2.ping_timeout_ms", 5_000),
+    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.max_receive_message_length", 64 << 20),
+    ("grpc.max_send_message_length", 64 << 20),
+    ("grpc.enable_http_proxy", 0),
+    # A target through a descriptor means another directory each time.
+    ("grpc.use_local_subchannel_pool", 1),
+]
+
+#: The places where orders arrive, by kind.
+_ARRIVED = {
+    "start_world": "controller.start.in",
+    "fence_done": "controller.fence_done.in",
+    "control": "controller.control.in",
+    "kill": "controller.kill.in",
+    "exit_ack": "controller.ack.in",
+}
+
+
+class RefusedError(Exception):
+    """The server does not want this node; trying again is of no use."""
+
+
+class StaleServerError(Exception):
+    """A server of the past answers; its orders are not obeyed."""
+
+
+class WrongVersionError(Exception):
+    """The server and this node need other versions; jobs go on until one is replaced."""
+
+
+class NameTakenError(Exception):
+    """The server has a stream of this name, which may be a former one of this node."""
+
+
+#: What a new attempt may mend. gRPC raises the last two when a stream ends under a writer.
+_TRANSIENT = (
+    OSError,
+    StaleServerError,
+    WrongVersionError,
+    NameTakenError,
+    grpc.aio.AioRpcError,
+    grpc.aio.UsageError,
+    asyncio.InvalidStateError,
+)
+
+
+class Node(Protocol):
+    """What the link needs from the controller."""
+
+    def registration(self) -> wire.Register:
+        """Return who this node is and what it runs."""
+
+    def welcomed(self, welcome: wire.Welcome) -> list[wire.NodeReport]:
+        """Return what this server must be told again, or raise StaleServerError."""
+
+    def obey(self, order: wire.NodeOrder) -> None:
+        """Carry out an order."""
+
+    def needs_contact(self) -> bool:
+        """Return whether something here may only run while the server hears of this node."""
+
+    def in_contact(self, at: float) -> None:
+        """The server has heard what was sent at this time, monotonic seconds."""
+
+    def usage(self) -> list[wire.JobUsage]:
+        """Return what the jobs use."""
+
+
+class Link:
+    """Connects, registers, beats, and hands on orders, again and again."""
+
+    def __init__(self, node: Node, find_server: Callable[[], str], secret_file: Path) -> None:
+        self._node = node
+        self._find_server = find_server
+        self._secret_file = secret_file
+        self._outbox: asyncio.Queue[wire.NodeReport] | None = None
+        self._reports = self._orders = 0  # of this stream, as a beat tells
+        self.contact = Contact()
+
+    def report(self, report: wire.NodeReport) -> None:
+        """Send when there is a stream. When there is none, the next one starts with all of it."""
+        if self._outbox is not None:
+            self._outbox.put_nowait(report)
+
+    async def run(self) -> None:
+        """Keep a stream up until cancelled or refused."""
+        retry = _FIRST_RETRY_S
+        last = ""
+        while True:
+            try:
+                await self._session()
+                reason = "the server closed the stream"
+            except _TRANSIENT as error:
+                reason = _describe(error)
+            if self._outbox is not None:
+                retry, last = _FIRST_RETRY_S, ""
+            self._outbox = None
+            if reason != last:
+                logger.warning("no server: %s; trying again", reason)
+            last = reason
+            await asyncio.sleep(retry * random.uniform(0.7, 1.0))
+            retry = min(2 * retry, _LAST_RETRY_S)
+
+    async def _session(self) -> None:
+        address = self._find_server()
+        with dial_target(address) as target:
+            async with grpc.aio.insecure_channel(target, options=_OPTIONS) as channel:
+                async with self._within(_CONNECT_S, address):
+                    await channel.channel_ready()
+                async with self._within(_WELCOME_S, address):
+                    stream, welcome = await self._register(channel)
+                if welcome is None:
+                    return
+                again = self._node.welcomed(welcome)
+                self._heard(0)
+                logger.info("registered with %s, generation %d", address, welcome.generation)
+                self._outbox = asyncio.Queue()
+                self._reports = self._orders = 0
+                for report in again:
+                    self._outbox.put_nowait(report)
+                await self._exchange(stream, welcome.beat_interval_s or 2.0)
+
+    @asynccontextmanager
+    async def _within(self, limit_s: float, address: str) -> AsyncIterator[None]:
+        """Give up after a time, or as soon as the server is said to be elsewhere.
+
+        What listens at an old address may hold a connection open for ever without an answer.
+        """
+
+        async def watch(limit: asyncio.Timeout) -> None:
+            while self._stands(address):
+                await asyncio.sleep(_LOOK_S)
+            limit.reschedule(asyncio.get_running_loop().time())
+
+        # Not wait_for: up to Python 3.11 it loses a cancellation that comes with the answer.
+        async with asyncio.timeout(limit_s) as limit:
+            watching = asyncio.create_task(watch(limit))
+            try:
+                yield
+            finally:
+                watching.cancel()
+
+    def _stands(self, address: str) -> bool:
+        try:
+            return self._find_server() == address
+        except OSError:
+            return True  # a new server is about to write it
+
+    async def _register(self, channel: grpc.aio.Channel) -> tuple[Stream, wire.Welcome | None]:
+        """Open a stream, have both sides prove themselves, and register.
+
+        Raises:
+            UnprovenServerError: what answers does not know the cluster's secret.
+            RefusedError: the server does not want this node.
+        """
+        shaking = ClientHandshake(read_secret(self._secret_file), NODE)
+        stream = NodeServiceStub(channel).Connect(metadata=shaking.metadata)
+        answer = await stream.initial_metadata()
+        proof = shaking.proof([(key, value) for key, value in answer])
+        await stream.write(wire.NodeReport(proof=proof))
+        register = self._node.registration()
+        self.contact.begin(time.monotonic())
+        await _write(stream, wire.NodeReport(register=register))
+        first = await stream.read()
+        if not isinstance(first, wire.NodeOrder):
+            return stream, None
+        if first.HasField("refused"):
+            _refused(first.refused, known=register.generation > 0)
+        _check_version(first.welcome, known=register.generation > 0)
+        return stream, first.welcome
+
+    async def _exchange(self, stream: Stream, interval: float) -> None:
+        tasks = [
+            asyncio.create_task(self._send(stream)),
+            asyncio.create_task(self._beat(interval)),
+            asyncio.create_task(self._receive(stream)),
+        ]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            stream.cancel()
+
+    async def _send(self, stream: Stream) -> None:
+        assert self._outbox is not None
+        while True:
+            report = await self._outbox.get()
+            if report.HasField("beat"):
+                report.beat.reports, report.beat.orders = self._reports, self._orders
+                report.beat.confirm = self._node.needs_contact()
+                self.contact.sent(report.beat.sequence, time.monotonic())
+            else:
+                self._reports += 1
+            await _write(stream, report)
+
+    async def _receive(self, stream: Stream) -> None:
+        while isinstance(order := await stream.read(), wire.NodeOrder):
+            point = _ARRIVED.get(order.WhichOneof("body") or "")
+            times = message(point) if point else range(1)
+            for _ in times:
+                self._take(order)
+            self._orders += bool(times)
+
+    def _take(self, order: wire.NodeOrder) -> None:
+        if order.HasField("beat_heard"):
+            self._heard(order.beat_heard.sequence)
+            return
+        if order.HasField("start_world"):
+            self._heard(order.start_world.heard)
+        self._node.obey(order)
+
+    def _heard(self, number: int) -> None:
+        if self.contact.heard(number) and self.contact.at is not None:
+            self._node.in_contact(self.contact.at)
+
+    async def _beat(self, interval: float) -> None:
+        for sequence in itertools.count(1):
+            beat = wire.Beat(
+                sequence=sequence,
+                idle_memory_bytes=psutil.virtual_memory().available,
+                jobs=self._node.usage(),
+            )
+            self.report(wire.NodeReport(beat=beat))
+            await asyncio.sleep(interval * random.uniform(0.9, 1.0))
+
+
+async def _write(stream: Stream, report: wire.NodeReport) -> None:
+    for part in split(report):
+        await stream.write(part)
+
+
+def read_secret(path: Path) -> bytes:
+    """Return the secret of the cluster.
+
+    Raises:
+        OSError: it cannot be read, or other users can read it.
+    """
+    try:
+        with path.open("rb") as file:
+            found = os.fstat(file.fileno())
+            secret = file.read(_MAX_SECRET_BYTES).strip()
+    except OSError as error:
+        raise OSError(
+            f"{path}: {error.strerror}; the server makes this file in its state folder, "
+            "--secret-file names a copy of it"
+        ) from None
+    mode = stat.S_IMODE(found.st_mode)
+    if found.st_uid not in (os.geteuid(), 0):
+        raise OSError(f"{path} belongs to the user with id {found.st_uid}: it is not used")
+    if mode & 0o077:
+        raise OSError(f"{path}: other users may use it (mode {mode:04o}); run `chmod 600 {path}`")
+    if not secret:
+        raise OSError(f"{path} is empty; copy node.secret there from the server's state folder")
+    return secret
+
+
+def server_finder(server: str, address_file: Path) -> Callable[[], str]:
+    """Return what finds the server's current address."""
+    if server:
+        return lambda: server
+
+    def read() -> str:
+        try:
+            address = address_file.read_text(encoding="utf-8", errors="replace").strip()
+        except OSError as error:
+            raise OSError(f"{address_file}: {error.strerror}") from error
+        if not address:
+            raise OSError(f"{address_file} is empty")
+        try:
+            parse_address(address)
+        except ValueError as error:
+            raise OSError(f"{address_file}: {error}") from None
+        return address
+
+    return read
+
+
+def _check_version(welcome: wire.Welcome, *, known: bool) -> None:
+    """Raise if this version cannot talk to a server, as if the server had said so."""
+    who = "the server"
+    reason = versions.peer_mismatch(who, welcome.protocol, welcome.oldest_reader)
+    if reason:
+        _refused(wire.Refused(reason=reason, protocol=welcome.protocol), known=known)
+
+
+def _refused(refused: wire.Refused, *, known: bool) -> None:
+    """Raise what a refusal means to a node that a server has welcomed before, or never."""
+    if refused.taken and known:
+        raise NameTakenError(refused.reason)
+    if refused.HasField("protocol") and known:
+        raise WrongVersionError(refused.reason)
+    remedy = "; give this one another --name, or stop the other" if refused.taken else ""
+    raise RefusedError(refused.reason + remedy)
+
+
+def _describe(error: Exception) -> str:
+    if isinstance(error, grpc.aio.AioRpcError):
+        return f"{error.code().name}: {error.details()}"
+    return str(error) or "it does not answer"

@@ -1,0 +1,42 @@
+"""What the jobs of this node use, for the server's beats, and which of them use too much."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import cache
+
+from pliant.nodectl.host import procfs
+from pliant.protos import node_pb2 as wire
+
+
+def job_usage(shims: Iterable[tuple[int, int]]) -> list[wire.JobUsage]:
+    """Return the usage of each job, from pairs of job and process id of one of its shims."""
+    found: dict[int, wire.JobUsage] = {}
+    for job, shim in shims:
+        usage = found.setdefault(job, wire.JobUsage(job=job))
+        for pid in procfs.descendants(shim):
+            stat = procfs.read_stat(pid)
+            if stat is not None:
+                usage.resident_bytes += stat.resident_bytes
+                usage.major_faults += stat.major_faults
+                usage.processes += 1
+    return list(found.values())
+
+
+def too_many(used: Iterable[wire.JobUsage], most: int) -> Iterator[tuple[int, str]]:
+    """Yield the jobs with more processes here than they may have, each with the reason to end it.
+
+    Args:
+        used: what jobs use.
+        most: processes that one may have; 0: half of those for which the kernel has ids.
+    """
+    most = most or _half()
+    for usage in used:
+        if usage.processes > most:
+            yield usage.job, f"it had {usage.processes} processes, and may have {most} on a node"
+
+
+@cache
+def _half() -> int:
+    with open("/proc/sys/kernel/pid_max", encoding="ascii") as file:
+        return int(file.read()) // 2

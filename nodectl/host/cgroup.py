@@ -1,0 +1,134 @@
+"""A control group for each shim, where the kernel lets this user make one (cgroup v2).
+
+What a rank starts may leave its session, its parent and its environment behind, but not the group
+in which it was born. While the shim lives it finds all that by walking the tree of its processes;
+the group is for whoever comes after a shim that was killed. Joining one takes the kernel
+milliseconds, so a shim does it once, for all the worlds that it will have, and its ranks are born
+in it. Where groups cannot be made, nothing here does anything.
+
+Nothing heavy is imported: shims use it.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import lru_cache
+
+from pliant.nodectl.host import process_limit, procfs
+from pliant.nodectl.host.procfs import Identity
+
+_PREFIX = "pliant-shim-"
+
+
+@lru_cache(maxsize=1)
+def home() -> str:
+    """Return the folder in which this process may make groups; empty: nowhere."""
+    try:
+        with open("/proc/self/cgroup", encoding="utf-8", errors="surrogateescape") as file:
+            own = [line.strip()[3:] for line in file if line.startswith("0::")]
+        with open("/proc/self/mounts", encoding="utf-8", errors="surrogateescape") as file:
+            mounts = [line.split()[1] for line in file if line.split()[2] == "cgroup2"]
+    except OSError:
+        return ""
+    if not own or not mounts:
+        return ""
+    folder = mounts[0] + own[0].rstrip("/")
+    usable = os.access(folder, os.W_OK) and os.access(f"{folder}/cgroup.procs", os.W_OK)
+    return folder if usable else ""
+
+
+def enter() -> bool:
+    """Move this process, a shim without ranks yet, into a new group of its own."""
+    shim = Identity.of(os.getpid())
+    if shim is None:
+        return False
+    process_limit.enter(shim, home())
+    folder = _folder(shim)
+    if not folder:
+        return False
+    try:
+        os.mkdir(folder, 0o755)
+        with open(f"{folder}/cgroup.procs", "w", encoding="ascii") as file:
+            file.write("0")
+    except OSError:
+        _remove(folder)
+        return False
+    return True
+
+
+def leave() -> None:
+    """Move this process, a shim that has no world any more, out of its group and remove that."""
+    shim = Identity.of(os.getpid())
+    if shim is None:
+        return
+    process_limit.leave(shim)
+    if not members(shim):
+        return
+    try:
+        with open(f"{home()}/cgroup.procs", "w", encoding="ascii") as file:
+            file.write("0")
+    except OSError:
+        return  # the next sweep
+    remove(shim)
+
+
+def limit_tasks(shim: Identity, tasks: int) -> bool:
+    """Limit the tasks of a shim and all below it; return whether the kernel keeps to that."""
+    return process_limit.limit(shim, _folder(shim), tasks)
+
+
+def members(shim: Identity) -> set[int]:
+    """Return the processes in the group of a shim, those that have ended included."""
+    try:
+        with open(f"{_folder(shim)}/cgroup.procs", encoding="ascii") as file:
+            return {int(line) for line in file}
+    except OSError:
+        return set()
+
+
+def kill(shim: Identity) -> None:
+    """Kill all processes in the group of a shim at once: none can fork its way out."""
+    try:
+        with open(f"{_folder(shim)}/cgroup.kill", "w", encoding="ascii") as file:
+            file.write("1")
+    except OSError:
+        pass  # no group, or a kernel before 5.14: who calls ends the members one by one
+
+
+def remove(shim: Identity) -> None:
+    """Remove the groups of a shim, if nobody is in them any more."""
+    process_limit.remove(shim)
+    _remove(_folder(shim))
+
+
+def sweep() -> None:
+    """Remove the empty groups of shims that are gone."""
+    _sweep(home())
+    _sweep(process_limit.home())
+
+
+def _sweep(folder: str) -> None:
+    for name in os.listdir(folder) if folder else ():
+        if name.startswith(_PREFIX) and not _alive(name):
+            _remove(f"{folder}/{name}")
+
+
+def _alive(name: str) -> bool:
+    try:
+        pid, start = map(int, name.removeprefix(_PREFIX).split("-"))
+    except ValueError:
+        return True  # not one of ours
+    return Identity(procfs.boot_id(), pid, start).alive()
+
+
+def _folder(shim: Identity) -> str:
+    folder = home()
+    return f"{folder}/{_PREFIX}{shim.pid}-{shim.start}" if folder else ""
+
+
+def _remove(folder: str) -> None:
+    try:
+        _sweep(folder)  # of a cluster that ran as a job
+        os.rmdir(folder)
+    except OSError:
+        pass  # it is not there, or somebody is in it: the next sweep

@@ -1,0 +1,91 @@
+"""The shared memory of an MPI library, which ranks that are killed cannot remove.
+
+What ranks have mapped is remembered while they live. As a rank can die at any moment, the one
+segment that MPICH makes for a world on a node is also known by name. Nothing else in /dev/shm is
+ever touched: it belongs to users.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import NamedTuple
+
+from pliant.nodectl.host import procfs
+
+SHARED_MEMORY = "/dev/shm/"
+
+#: How MPI libraries and their transports name segments.
+PREFIXES = (
+    "mpich_",
+    "MPICH_",
+    "ucx_shm",
+    "ofi_",
+    "fi_shm",
+    "psm2_shm",
+    "psm3_shm",
+    "sm_segment",
+    "vader_segment",
+)
+
+_BLOCK = re.compile(r"\((\d+),(\d+),(\d+)\)")
+
+#: The 32-bit FNV-1a hash.
+_OFFSET, _PRIME, _MASK = 2166136261, 16777619, 0xFFFFFFFF
+
+
+class Segment(NamedTuple):
+    """A file in /dev/shm that a process had mapped; the inode tells it from a later namesake."""
+
+    path: str
+    inode: int
+
+
+def mapped(pid: int) -> set[Segment]:
+    """Return the segments that a process has mapped and that have a name."""
+    found = set()
+    for line in procfs.maps(pid):
+        if b" /dev/shm/" not in line or line.endswith(b" (deleted)"):
+            continue
+        fields = line.split(maxsplit=5)
+        path = os.fsdecode(fields[5])
+        if path.removeprefix(SHARED_MEMORY).startswith(PREFIXES):
+            found.add(Segment(path, int(fields[4])))
+    return found
+
+
+def named(world: str, mapping: str, rank: int) -> set[Segment]:
+    """Return the segment that MPICH names after a world and the node of one of its ranks."""
+    value = _OFFSET
+    for byte in world.encode():
+        value = ((value ^ byte) * _PRIME) & _MASK
+    path = f"{SHARED_MEMORY}mpich_shm_{value:x}_{node_of(mapping, rank)}"
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return set()
+    return {Segment(path, status.st_ino)} if status.st_uid == os.getuid() else set()
+
+
+def node_of(mapping: str, rank: int) -> int:
+    """Return the index of a rank's node in a PMI process mapping.
+
+    Each block is (first node, number of nodes, ranks on each).
+    """
+    first_rank = 0
+    for match in _BLOCK.finditer(mapping):
+        node, nodes, each = map(int, match.groups())
+        if rank < first_rank + nodes * each:
+            return node + (rank - first_rank) // each
+        first_rank += nodes * each
+    return 0
+
+
+def unlink(found: set[Segment]) -> None:
+    """Remove segments that are still there."""
+    for segment in found:
+        try:
+            if os.lstat(segment.path).st_ino == segment.inode:
+                os.unlink(segment.path)
+        except OSError:
+            pass  # its library has removed it itself

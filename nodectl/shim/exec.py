@@ -1,0 +1,311 @@
+"""From a fork to the user's program: everything between `fork` and `exec`, and what can go wrong.
+
+A launch that fails ends with the codes that shells use, 127 (not there) or 126 (there, but not to
+be used), and with one line that names the file, written to a pipe which the shim reads.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import json
+import os
+import pwd
+import signal
+import stat
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NoReturn
+
+from pliant.nodectl.host import process_limit
+from pliant.nodectl.spool import NOT_FOUND, NOT_USABLE, Request, to_bytes, to_text
+
+_PR_SET_PDEATHSIG, _PR_SET_NAME, _PR_SET_CHILD_SUBREAPER = 1, 15, 36
+
+#: Ranks rather than daemons are to go when the memory of a node is exhausted.
+_OOM_SCORE = b"500"
+
+#: A longer line might be mixed with that of another rank (PIPE_BUF is 4096).
+_MAX_REASON = 1000
+
+#: The signals that a shim handles.
+HANDLED = (signal.SIGCHLD, signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+
+_IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class LaunchError(Exception):
+    """A program cannot be started; the text is for the user."""
+
+    def __init__(self, reason: str, code: int) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.code = code
+
+    @classmethod
+    def of(cls, what: str, path: str, error: OSError) -> LaunchError:
+        """Name the file and what is wrong with it."""
+        missing = error.errno in {errno.ENOENT, errno.ENOTDIR}
+        text = os.strerror(error.errno) if error.errno else str(error)
+        if error.errno == errno.ELOOP:
+            text = "it is a symbolic link, which is not followed"
+        return cls(f"{what} {_shown(path)}: {text}", NOT_FOUND if missing else NOT_USABLE)
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What one rank executes, and which descriptors it inherits."""
+
+    request: Request
+    environment: dict[str, str]
+    keep: tuple[int, ...]
+    failures: int
+
+
+def become_subreaper() -> None:
+    """Inherit the processes that descendants leave behind."""
+    _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def show_as(name: bytes) -> None:
+    """Tell those who look at processes what this one is: at most 15 bytes."""
+    _libc.prctl(_PR_SET_NAME, name, 0, 0, 0)
+
+
+def start(program: Program) -> int:
+    """Fork and execute; return the process id."""
+    parent = os.getpid()
+    # A signal between fork and exec must neither run the shim's handlers nor be lost.
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
+    try:
+        pid = os.fork()
+        if pid == 0:
+            _run(program, parent)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+    return pid
+
+
+def truncate_outputs(request: Request) -> None:
+    """Empty the output files of a new job, as its user, before any of its ranks is started.
+
+    A rank cannot do that itself: another one may have written to the file already. Errors are left
+    to the ranks, which open the same files and report what is wrong.
+    """
+    paths = {path for path in (request.stdout, request.stderr) if path}
+    if not request.truncate_before or not any(map(_has_content, paths)):
+        return
+    if request.uid == os.getuid():
+        _truncate(paths, request.truncate_before)
+        return
+    pid = os.fork()
+    if pid == 0:
+        try:
+            drop_privileges(request.uid)
+            _truncate(paths, request.truncate_before)
+        finally:
+            os._exit(0)
+    os.waitpid(pid, 0)
+
+
+def _has_content(path: str) -> bool:
+    """Return whether a file may have to be emptied; True where this user may not look."""
+    try:
+        return os.stat(to_bytes(path)).st_size > 0
+    except OSError as error:
+        return error.errno not in {errno.ENOENT, errno.ENOTDIR}
+
+
+def _truncate(paths: Iterable[str], before: float) -> None:
+    flags = os.O_WRONLY | os.O_NOFOLLOW | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC
+    for path in paths:
+        try:
+            handle = os.open(to_bytes(path), flags)
+        except OSError:
+            continue
+        try:
+            found = os.fstat(handle)
+            if stat.S_ISREG(found.st_mode) and found.st_mtime < before:
+                os.ftruncate(handle, 0)
+        except OSError:
+            pass  # the file system may refuse; the ranks append then
+        finally:
+            os.close(handle)
+
+
+def read_failures(pipe: int) -> dict[int, tuple[int, str]]:
+    """Return (code, reason) by process id of the launches that failed since the last call."""
+    found = {}
+    try:
+        while data := os.read(pipe, 1 << 16):
+            for line in data.splitlines():
+                pid, code, reason = json.loads(line)
+                found[pid] = (code, reason)
+    except BlockingIOError:
+        pass
+    return found
+
+
+def _run(program: Program, parent: int) -> NoReturn:
+    try:
+        signal.set_wakeup_fd(-1)
+        os.setsid()
+        _die_with(parent)
+        _prepare(program.request)
+        _inherit(program.keep)
+        _reset_signals()
+        _execute(program)
+    except LaunchError as error:
+        _report(program.failures, error.code, error.reason)
+        os._exit(error.code)
+    except BaseException as error:
+        _report(program.failures, NOT_USABLE, f"cannot start: {type(error).__name__}: {error}")
+        os._exit(NOT_USABLE)
+
+
+def _report(pipe: int, code: int, reason: str) -> None:
+    line = json.dumps((os.getpid(), code, reason[:_MAX_REASON])) + "\n"
+    os.write(pipe, line.encode())
+
+
+def _die_with(parent: int) -> None:
+    """Have the kernel kill this rank when its shim is gone: nobody would notice its end."""
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def _prepare(request: Request) -> None:
+    try:
+        with open("/proc/self/oom_score_adj", "wb") as file:
+            file.write(_OOM_SCORE)
+    except OSError:
+        pass  # a help, not a need
+    process_limit.leave_some_processes()
+    if request.uid != os.getuid():
+        drop_privileges(request.uid)
+    os.umask(request.umask)
+    try:
+        os.chdir(to_bytes(request.directory))
+    except OSError as error:
+        raise LaunchError.of("working directory", request.directory, error) from error
+    _redirect(request)
+
+
+def drop_privileges(uid: int) -> None:
+    """Become a user, for good: groups, then group, then user, each one checked."""
+    try:
+        user = pwd.getpwuid(uid)
+        os.initgroups(user.pw_name, user.pw_gid)
+        os.setresgid(user.pw_gid, user.pw_gid, user.pw_gid)
+        os.setresuid(uid, uid, uid)
+    except (KeyError, OSError) as error:
+        raise LaunchError(f"cannot become user {uid}: {error}", NOT_USABLE) from error
+    if os.getresuid() != (uid, uid, uid) or os.getresgid() != (user.pw_gid,) * 3:
+        raise LaunchError(f"cannot become user {uid}", NOT_USABLE)
+
+
+def _redirect(request: Request) -> None:
+    source = _open("input file", request.stdin or os.devnull, os.O_RDONLY)
+    output = _open_output("output file", request.stdout)
+    same = not request.stderr or request.stderr == request.stdout
+    error = output if same else _open_output("error file", request.stderr)
+    for number, handle in enumerate((source, output, error)):
+        os.dup2(handle, number)
+
+
+def _open_output(what: str, path: str) -> int:
+    """Open for appending: all runs and all ranks of a job write to the same file.
+
+    The file of a new job was emptied before, see `truncate_outputs`.
+    """
+    return _open(what, path or os.devnull, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+
+
+def _open(what: str, path: str, flags: int) -> int:
+    """Open a file of the user; a pipe without another end does not block."""
+    flags |= os.O_NOFOLLOW | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        handle = os.open(to_bytes(path), flags, 0o666)
+    except OSError as error:
+        if error.errno == errno.ENXIO:
+            raise LaunchError(f"{what} {_shown(path)}: nobody reads it", NOT_USABLE) from error
+        raise LaunchError.of(what, path, error) from error
+    if stat.S_ISDIR(os.fstat(handle).st_mode):
+        raise LaunchError.of(what, path, OSError(errno.EISDIR, ""))
+    os.set_blocking(handle, True)
+    return handle
+
+
+def _inherit(keep: Sequence[int]) -> None:
+    """Let only the given descriptors through; Python has marked all others to be closed."""
+    for handle in keep:
+        os.set_inheritable(handle, True)
+
+
+def _reset_signals() -> None:
+    """Undo what Python and the shim have set, and let through what is blocked.
+
+    That there is nothing else to undo is the launcher's care.
+    """
+    for number in (*HANDLED, *_IGNORED_BY_PYTHON):
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+def _execute(program: Program) -> NoReturn:
+    request = program.request
+    if not request.argv:
+        raise LaunchError("no program was given", NOT_USABLE)
+    arguments = [to_bytes(argument) for argument in request.argv]
+    environment = {to_bytes(name): to_bytes(value) for name, value in program.environment.items()}
+    refused: OSError | None = None
+    for path in _candidates(arguments[0], environment):
+        try:
+            os.execve(path, arguments, environment)
+        except FileNotFoundError as error:
+            if os.path.exists(path):
+                shown = _shown(to_text(path))
+                raise LaunchError(f"{shown}: its interpreter is missing", NOT_FOUND) from error
+        except (PermissionError, OSError) as error:
+            if request.type == "script" and error.errno in {errno.EACCES, errno.ENOEXEC}:
+                _execute_script(path, arguments, environment)
+            if error.errno not in {errno.EACCES, errno.ENOTDIR}:
+                raise LaunchError.of("program", to_text(path), error) from error
+            refused = refused or error
+    code = errno.ENOENT if refused is None else refused.errno
+    raise LaunchError.of("program", request.argv[0], OSError(code, ""))
+
+
+def _candidates(name: bytes, environment: dict[bytes, bytes]) -> Iterator[bytes]:
+    """Yield where a program may be: in the job's own PATH, unless its name is a path."""
+    if b"/" in name:
+        yield name
+        return
+    for folder in environment.get(b"PATH", os.fsencode(os.defpath)).split(b":"):
+        yield os.path.join(folder or b".", name)
+
+
+def _execute_script(path: bytes, arguments: list[bytes], environment: dict[bytes, bytes]) -> None:
+    """Run a script that is not executable by the interpreter it names, or else by the shell."""
+    try:
+        with open(path, "rb") as file:
+            first = file.readline(256)
+    except OSError:
+        return  # not readable either: the first error stands
+    words = first[2:].split(maxsplit=1) if first.startswith(b"#!") else []
+    command = [word.strip() for word in words] or [b"/bin/sh"]
+    try:
+        os.execve(command[0], [*command, path, *arguments[1:]], environment)
+    except OSError as error:
+        raise LaunchError.of("interpreter", to_text(command[0]), error) from error
+
+
+def _shown(path: str) -> str:
+    """Return a path on one line, as bytes that are not text would otherwise break the report."""
+    shown = to_bytes(path).decode("utf-8", "backslashreplace")
+    if shown.isprintable():
+        return shown
+    return shown.encode("unicode_escape").decode("ascii")

@@ -1,0 +1,244 @@
+"""The ranks of a world as the shim sees them: starting, watching, ending."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from pliant.nodectl.host import procfs
+from pliant.nodectl.host.oom import MemoryKills
+from pliant.nodectl.host.procfs import Identity
+from pliant.nodectl.host.stderr_log import complain
+from pliant.nodectl.shim.event_loop import Channel, Lines, Loop, Timer
+from pliant.nodectl.shim.exec import Program, start, truncate_outputs
+from pliant.nodectl.spool import NOT_USABLE, Exit, Request, Spool
+
+OnLine = Callable[[int, bytes], None]
+#: Characters of what a rank says of its end that are passed on.
+_LONGEST_WORDS = 1000
+#: Looks at processes that are to end and start others, before the kill.
+_LOOKS = 100
+
+
+#: Why ranks end whose shim gets SIGTERM.
+TOLD = "its shim was told to end, as by `pliant down` where no server could cancel the job"
+
+
+@dataclass(slots=True)
+class Rank:
+    """One started process."""
+
+    rank: int
+    processor: int
+    pid: int
+    pmi: Channel | None = None
+    control: Channel | None = None
+    ready: bool = False
+    status: int | None = None  # of waitpid, once it has ended
+    asked: bool = False  # to end, by an order
+    abort_code: int | None = None  # given to MPI_Abort, by it or by the rank for which it ended
+    end_reason: str = ""  # why it is being ended, for the user
+    last_words: str = ""  # why it will abort, as it says itself
+    cut_off: bool = False  # it is being ended because its node has lost its server
+    kill_at: Timer | None = None
+
+    @property
+    def live(self) -> bool:
+        """Return whether its process runs."""
+        return self.status is None
+
+    def close(self) -> None:
+        """Close what was shared with it."""
+        for channel in (self.pmi, self.control):
+            if channel is not None:
+                channel.close()
+        if self.kill_at is not None:
+            self.kill_at.cancel()
+
+
+def in_a_line(said: object) -> str:
+    """What a rank says of itself, as one line that people can read."""
+    text = "".join(c if c.isprintable() else " " for c in said) if isinstance(said, str) else ""
+    return text if len(text) <= _LONGEST_WORDS else f"{text[:_LONGEST_WORDS]}..."
+
+
+def start_ranks(
+    loop: Loop, spool: Spool, request: Request, failures: int, lines: tuple[OnLine, OnLine]
+) -> dict[int, Rank]:
+    """Start all local ranks; `lines` takes what they say to PMI and on their control sockets."""
+    truncate_outputs(request)
+    ranks = {}
+    for local, (rank, processor) in enumerate(request.ranks):
+        variables = {**request.environment, "PLIANT_PROCESSOR": str(processor)}
+        ours: list[socket.socket] = []
+        theirs: list[socket.socket] = []
+        if request.is_mpi:
+            for _ in range(2):
+                here, there = socket.socketpair()
+                ours.append(here)
+                theirs.append(there)
+            variables |= mpi_variables(request, rank, local, theirs[0].fileno())
+            variables["PLIANT_CONTROL_FD"] = str(theirs[1].fileno())
+        keep = tuple(sock.fileno() for sock in theirs)
+        started = ranks[rank] = _start(Program(request, variables, keep, failures), rank, processor)
+        for sock in theirs:
+            sock.close()
+        if request.is_mpi:
+            on_pmi, on_control = lines
+            started.pmi = Channel(loop, ours[0], Lines(_of(rank, on_pmi)))
+            started.control = Channel(loop, ours[1], Lines(_of(rank, on_control)))
+    found = [(rank.rank, Identity.of(rank.pid)) for rank in ranks.values() if rank.pid]
+    try:
+        spool.note_ranks((rank, who) for rank, who in found if who is not None)
+    except OSError as error:
+        # Whoever looks for them without this note finds them by their environment.
+        complain(f"{request.world}: cannot note its ranks: {error}")
+    return ranks
+
+
+def _start(program: Program, rank: int, processor: int) -> Rank:
+    """Start one rank; one for which there is no process has ended at once."""
+    try:
+        return Rank(rank, processor, start(program))
+    except OSError as error:
+        reason = f"cannot start: fork: {error.strerror}"
+        return Rank(rank, processor, 0, status=NOT_USABLE << 8, end_reason=reason)
+
+
+def not_started(request: Request, reason: str) -> dict[int, Rank]:
+    """Return the ranks of a world that came too late to be started: all have ended at once."""
+    status = NOT_USABLE << 8
+    return {
+        rank: Rank(rank, processor, 0, status=status, end_reason=reason, cut_off=True)
+        for rank, processor in request.ranks
+    }
+
+
+def exit_of(rank: Rank, failed: Mapping[int, tuple[int, str]], memory: MemoryKills) -> Exit:
+    """Return how a rank has ended.
+
+    Args:
+        rank: one whose process is gone.
+        failed: code and reason of launches that failed, by process id.
+        memory: whether the kernel has ended some for want of it.
+    """
+    assert rank.status is not None
+    number = os.WTERMSIG(rank.status) if os.WIFSIGNALED(rank.status) else 0
+    code = os.WEXITSTATUS(rank.status) if not number else 0
+    reason = rank.end_reason or (rank.last_words if rank.status else "")
+    if rank.pid in failed:
+        code, reason = failed[rank.pid]
+    elif rank.abort_code is not None and rank.status:
+        code, number = rank.abort_code, 0
+    elif number == signal.SIGKILL and not rank.asked:
+        reason = memory.reason()
+    return Exit(rank.rank, rank.processor, code, number, reason, time.time(), rank.cut_off)
+
+
+def mpi_variables(request: Request, rank: int, local: int, handle: int) -> dict[str, str]:
+    """Return what tells an MPI library who it is."""
+    return {
+        "PMI_FD": str(handle),
+        "PMI_RANK": str(rank),
+        "PMI_SIZE": str(request.size),
+        "PMI_SPAWNED": "0",
+        "MPI_LOCALNRANKS": str(len(request.ranks)),
+        "MPI_LOCALRANKID": str(local),
+    }
+
+
+def _of(rank: int, on_line: OnLine) -> Callable[[bytes], None]:
+    return lambda line: on_line(rank, line)
+
+
+def ask_to_end(rank: Rank) -> None:
+    """Ask a rank and its process group to end; a stopped one is woken to hear it."""
+    for number in (signal.SIGTERM, signal.SIGCONT):
+        if not signal_group(rank.pid, number):
+            send_signal(rank.pid, number)
+
+
+def kill(rank: Rank) -> None:
+    """End a rank and all below it."""
+    for pid in frozen(lambda: [*procfs.descendants(rank.pid), rank.pid]):
+        send_signal(pid, signal.SIGKILL)
+
+
+def frozen(find: Callable[[], Iterable[int]]) -> set[int]:
+    """Stop processes until none of them can start another; return all.
+
+    Who kills one after the other may never be done with those that fork meanwhile. Stopped ones
+    fork no more, so each look finds fewer that run, or the kernel has no more ids to give.
+    """
+    found: set[int] = set()
+    for _ in range(_LOOKS):
+        fresh = set(find()) - found
+        if not fresh:
+            break
+        for pid in fresh:
+            send_signal(pid, signal.SIGSTOP)
+        found |= fresh
+    return found
+
+
+def frozen_leftovers(ranks: Iterable[Rank], gone: Rank) -> set[int]:
+    """Stop what a rank has left behind; return it."""
+    every = list(ranks)
+    return frozen(lambda: leftovers(every, gone))
+
+
+def send_signal(pid: int, number: int) -> bool:
+    """Signal a process that may be gone."""
+    try:
+        os.kill(pid, number)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
+
+
+def signal_group(pid: int, number: int) -> bool:
+    """Signal the process group of a rank; False when it has not made one yet."""
+    try:
+        os.killpg(pid, number)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
+
+
+def leftovers(ranks: Iterable[Rank], gone: Rank) -> list[int]:
+    """Return what a rank has left behind; all that is there, when it was the last one.
+
+    Whatever lost its parent is a child of this process. Which rank it belongs to shows in its
+    session, or, when it has made one of its own, in its environment.
+    """
+    live = {rank.pid for rank in ranks if rank.live}
+    stats = _running_orphans(live)
+    if not live:
+        return list(stats)
+    mark = f"PLIANT_PROCESSOR={gone.processor}".encode()
+    return [
+        pid
+        for pid, stat in stats.items()
+        if stat.session == gone.pid or mark in procfs.environment(pid)
+    ]
+
+
+def _running_orphans(live: set[int]) -> dict[int, procfs.Stat]:
+    """Return the processes below this one that are neither ranks nor below one.
+
+    One that ended while it was looked at may have handed its children to this process after those
+    were listed. So nothing is there only when a look finds none but those that had ended before.
+    """
+    ended: set[int] = set()
+    while True:
+        orphans = [pid for pid in procfs.children(os.getpid()) if pid not in live]
+        found = [pid for orphan in orphans for pid in (orphan, *procfs.descendants(orphan))]
+        stats = {pid: procfs.read_stat(pid) for pid in found}
+        running = {pid: stat for pid, stat in stats.items() if stat and stat.state not in "ZX"}
+        if running or ended >= set(orphans):
+            return running
+        ended = set(orphans)

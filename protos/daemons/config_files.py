@@ -1,0 +1,140 @@
+"""Configuration files of the daemons, read within limits: YAML in, plain values or one line out."""
+
+from __future__ import annotations
+
+import os
+import select
+import stat
+from collections.abc import Iterator
+from typing import Any
+
+import yaml
+
+from pliant.core.support.duplicate_keys import find_duplicate_key
+
+#: Bytes of the largest file that is read.
+MAX_BYTES = 1 << 20
+#: Collections inside each other; the configurations of the daemons need three.
+MAX_DEPTH = 16
+#: How long the writer of a pipe may take, seconds.
+_PIPE_TIMEOUT_S = 10.0
+
+
+class ConfigFileError(Exception):
+    """A configuration file cannot be used; the text says why, without the name of the file."""
+
+
+def read_config(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Return the keys and values of a configuration file; an empty file has none.
+
+    Raises:
+        ConfigFileError: it cannot be read, is too large or too deep, is not YAML, has a key
+            twice, or has a text that no path or name can have.
+    """
+    try:
+        text = _read(path).decode("utf-8")
+    except (OSError, ValueError) as error:
+        raise ConfigFileError(_why(error)) from None
+    try:
+        _check_depth(text)
+        loader = yaml.SafeLoader(text)
+        document = loader.get_single_node()
+        if fault := find_duplicate_key(document):
+            raise ConfigFileError(fault)
+        data = loader.construct_document(document) if document else None
+    except yaml.YAMLError as error:
+        raise ConfigFileError(f"not YAML: {' '.join(str(error).split())}") from None
+    except (ValueError, OverflowError, RecursionError) as error:
+        # The reader of YAML passes on what making a number or a date of a text raises.
+        raise ConfigFileError(f"not YAML: {' '.join(str(error).split())}") from None
+    if data is None:
+        return {}
+    if not isinstance(data, dict):
+        raise ConfigFileError(f"expected keys and values, got {type(data).__name__}")
+    for place, value in _texts(data):
+        check_text(place, value)
+    return data
+
+
+def check_text(name: str, value: str) -> None:
+    """Refuse a text of a file that cannot be part of a path, an argument or a message.
+
+    Raises:
+        ConfigFileError: names the key and the character.
+    """
+    for char in value:
+        if char == "\0":
+            raise ConfigFileError(f"{name}: a zero byte cannot be part of it; remove it")
+        if "\ud800" <= char <= "\udfff":
+            raise ConfigFileError(
+                f"{name}: U+{ord(char):04X} is half of a character; write the whole one"
+            )
+
+
+def _read(path: str | os.PathLike[str]) -> bytes:
+    """Read a file, a pipe or ``/dev/null`` to its end, which must come soon."""
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        mode = os.fstat(handle).st_mode
+        is_stream = stat.S_ISFIFO(mode) or stat.S_ISCHR(mode)
+        if not (stat.S_ISREG(mode) or is_stream) or os.isatty(handle):
+            raise ValueError(f"it is {_kind(mode)}; name a file")
+        content = b""
+        while len(content) <= MAX_BYTES:
+            if is_stream and not select.select([handle], [], [], _PIPE_TIMEOUT_S)[0]:
+                raise ValueError(f"nothing was written to it for {_PIPE_TIMEOUT_S:g} s")
+            part = os.read(handle, MAX_BYTES)
+            if not part:
+                return content
+            content += part
+        raise ValueError(f"larger than {MAX_BYTES} bytes")
+    finally:
+        os.close(handle)
+
+
+def _kind(mode: int) -> str:
+    if stat.S_ISDIR(mode):
+        return "a folder"
+    return "a socket" if stat.S_ISSOCK(mode) else "a device"
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, OSError):
+        return f"cannot be read: {error.strerror or error}"
+    if isinstance(error, UnicodeDecodeError):
+        return f"not YAML: byte {error.start} is not UTF-8"
+    return str(error)
+
+
+def _check_depth(text: str) -> None:
+    """Refuse what the reader of YAML, which calls itself for each level, could not finish."""
+    depth = 0
+    for event in yaml.parse(text, Loader=yaml.SafeLoader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        elif isinstance(event, yaml.AliasEvent):
+            line = _line(event)
+            raise ConfigFileError(f"line {line}: an alias (*{event.anchor}); write the value again")
+        if depth > MAX_DEPTH:
+            line = _line(event)
+            raise ConfigFileError(f"line {line}: nested deeper than {MAX_DEPTH} levels")
+
+
+def _line(event: yaml.Event) -> int:
+    return event.start_mark.line + 1 if event.start_mark else 0
+
+
+def _texts(value: object, place: str = "") -> Iterator[tuple[str, str]]:
+    """Yield all texts of a value, each with the key under which it is."""
+    if isinstance(value, str):
+        yield place, value
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            if isinstance(key, str):
+                yield "a key", key
+            yield from _texts(inner, f"{place}.{key}" if place else str(key))
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _texts(inner, place)

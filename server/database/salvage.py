@@ -1,0 +1,246 @@
+"""What can still be read of a damaged job database, in a new one: ``pliant server --recover``.
+
+SQLite's own ``.recover`` needs a part that distributions leave out of the command. Here the order
+of the rows is used instead: behind a page that cannot be read, the next one that can be is looked
+for by number.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pliant.server.database import row_codecs as texts
+from pliant.server.database.engine import open_database
+from pliant.server.database.meta_keys import LAST_NUMBER, MOST, unreadable
+from pliant.server.database.tables import metadata
+
+#: No row has a number of more bits.
+REACH = 40
+_MAGIC = b"SQLite format 3\0"
+_PAGE = 4096
+#: First bytes of a page that begins the list of tables: a leaf, or an inner page.
+_OF_A_TREE = (5, 13)
+
+
+class Recovered(NamedTuple):
+    """What came of it."""
+
+    #: Where the damaged file is now.
+    kept: Path
+    #: How many rows of each table were read.
+    rows: dict[str, int]
+    #: What became of rows with texts that no server has stored, for people.
+    told: list[str]
+
+
+class _Damaged(NamedTuple):
+    """A row with a text that no server has stored."""
+
+    table: str
+    row: texts.Row
+    #: What became of it, for people.
+    line: str
+
+
+def recover(path: Path) -> Recovered:
+    """Put what can be read of a database in its place; nothing is thrown away.
+
+    Nobody else may have it open.
+
+    Raises:
+        DatabaseUnusableError: the new database cannot be made.
+        OSError: a file cannot be read or written.
+        sqlite3.Error: the new database cannot be written.
+    """
+    fresh, copy = (path.with_name(f"{path.name}.{what}") for what in ("recovered", "copy"))
+    for file in (*_all_of(fresh), *_all_of(copy)):
+        file.unlink(missing_ok=True)
+    open_database(fresh).dispose()
+    _copy_mended(path, copy, fresh.read_bytes())
+    with closing(sqlite3.connect(copy)) as source, closing(sqlite3.connect(fresh)) as target:
+        damaged: list[_Damaged] = []
+        found = {table: _read(source, target, table, damaged) for table in metadata.tables}
+        _forget_strays(target)
+        target.executemany(
+            "DELETE FROM meta WHERE key = ?", [(key,) for key in _unreadable(target)]
+        )
+        _give_not_again(target, [row["id"] for table, row, _ in damaged if table == "job"])
+        target.commit()
+    for file in _all_of(copy):
+        file.unlink(missing_ok=True)
+    return Recovered(_exchange(path, fresh), found, [line for *_, line in damaged])
+
+
+def is_whole(path: Path) -> bool:
+    """Whether nothing of a database is damaged; it is only read.
+
+    SQLite finds no fault with it, each row is there and holds no zeroed page, and single values and
+    the texts of rows are what a server stores.
+    """
+    try:
+        with closing(_look_at(path)) as source:
+            if source.execute("PRAGMA integrity_check(1)").fetchone() != ("ok",):
+                return False
+            tables = {name for (name,) in source.execute("SELECT name FROM sqlite_master")}
+            return (
+                "alembic_version" in tables
+                and all(_reads_all(source, table) for table in tables.intersection(metadata.tables))
+                and not _unreadable(source)
+            )
+    except (sqlite3.Error, texts.UnreadableRowError):
+        return False
+
+
+def _look_at(path: Path) -> sqlite3.Connection:
+    # Where there is no log SQLite would make one, which who only reads cannot remove.
+    how = "" if path.with_name(f"{path.name}-wal").exists() else "&immutable=1"
+    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro{how}", uri=True)
+
+
+def _unreadable(source: sqlite3.Connection) -> list[str]:
+    """The names of single values that no server has stored."""
+    return unreadable(dict(source.execute("SELECT key, value FROM meta")))
+
+
+def _reads_all(source: sqlite3.Connection, table: str) -> bool:
+    (number,) = source.execute(f'SELECT count(*) FROM "{table}"').fetchone()
+    for row in _rows(source, table):
+        texts.check(table, row)
+        number -= 1
+    return bool(number == 0)
+
+
+def _all_of(path: Path) -> list[Path]:
+    """A database and what SQLite keeps beside it."""
+    return [path, *(path.with_name(path.name + end) for end in ("-wal", "-shm"))]
+
+
+def _copy_mended(path: Path, copy: Path, fresh: bytes) -> None:
+    """Copy a database with a header that SQLite accepts; migrations make the same pages always."""
+    content = bytearray(path.read_bytes())
+    content += bytes(max(-len(content) % _PAGE, _PAGE - len(content)))
+    if content[100] not in _OF_A_TREE:
+        content[:_PAGE] = fresh[:_PAGE]
+    if content[:16] != _MAGIC:
+        content[:100] = fresh[:100]
+    content[28:32] = (len(content) // _PAGE).to_bytes(4, "big")
+    content[32:40] = bytes(8)  # no free pages
+    content[92:96] = content[24:28]  # else the number of pages is not believed
+    _write_private(copy, content)
+    log = path.with_name(f"{path.name}-wal")
+    if log.exists():
+        _write_private(copy.with_name(f"{copy.name}-wal"), log.read_bytes())
+
+
+def _write_private(path: Path, content: bytes | bytearray) -> None:
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(content)
+
+
+def _read(
+    source: sqlite3.Connection, target: sqlite3.Connection, table: str, damaged: list[_Damaged]
+) -> int:
+    """Take the readable rows of a table over; return how many there were."""
+    names = [column.name for column in metadata.tables[table].columns]
+    places = ", ".join("?" * len(names))
+    insert = f'INSERT OR IGNORE INTO "{table}" ({_listed(names)}) VALUES ({places})'
+    count = 0
+    for found in _rows(source, table):
+        row: texts.Row | None = found
+        try:
+            texts.check(table, found)
+        except texts.UnreadableRowError as error:
+            row = texts.mended(table, found)
+            line = f"{'mended' if row else 'set aside'}: {error}"
+            damaged.append(_Damaged(table, found, line))
+        if row is not None:
+            count += target.execute(insert, tuple(row.values())).rowcount
+    return count
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(f'"{name}"' for name in names)
+
+
+def _rows(source: sqlite3.Connection, table: str) -> Iterator[texts.Row]:
+    """Read one by one: the driver looks ahead, and would lose the row before a damaged page."""
+    names = [column.name for column in metadata.tables[table].columns]
+    select = f'SELECT rowid, {_listed(names)} FROM "{table}" WHERE rowid > ? ORDER BY rowid LIMIT 1'
+    last: int | None = 0
+    while last is not None:
+        try:
+            row = _next(source, select, last)
+        except sqlite3.DatabaseError:
+            last = _behind(source, select, last)
+            continue
+        if row is None:
+            return
+        last, *values = row
+        # A zeroed page in the middle of a long text is no error to SQLite.
+        if not any(isinstance(value, str) and "\0" in value for value in values):
+            yield dict(zip(names, values, strict=True))
+
+
+def _next(source: sqlite3.Connection, select: str, last: int) -> tuple[Any, ...] | None:
+    row: tuple[Any, ...] | None = source.execute(select, (last,)).fetchone()
+    if row is not None and row[0] <= last:  # a page of which a part is zero
+        raise sqlite3.DatabaseError("rows are out of order")
+    return row
+
+
+def _behind(source: sqlite3.Connection, select: str, last: int) -> int | None:
+    """Find the number behind which rows can be read again; None: there is none."""
+    for power in range(REACH):
+        if _readable(source, select, last + (1 << power)):
+            break
+    else:
+        return None
+    low, high = last + (1 << power) // 2, last + (1 << power)
+    while high - low > 1:
+        middle = (low + high) // 2
+        if _readable(source, select, middle):
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+def _readable(source: sqlite3.Connection, select: str, last: int) -> bool:
+    try:
+        _next(source, select, last)
+    except sqlite3.DatabaseError:
+        return False
+    return True
+
+
+def _forget_strays(target: sqlite3.Connection) -> None:
+    """The number of a lost job is given again: nothing of the first one may be in its way."""
+    target.execute("DELETE FROM world WHERE job NOT IN (SELECT id FROM job)")
+    for table in ("rank_exit", "fence"):
+        target.execute(f"DELETE FROM {table} WHERE world NOT IN (SELECT name FROM world)")
+
+
+def _give_not_again(target: sqlite3.Connection, jobs: Sequence[int]) -> None:
+    """Jobs that were set aside have a history here, and perhaps processes."""
+    known = dict(target.execute("SELECT key, value FROM meta WHERE key = ?", [LAST_NUMBER]))
+    if given := [number for number in jobs if number <= MOST]:
+        last = max(*given, int(known.get(LAST_NUMBER, "0")))
+        target.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (LAST_NUMBER, str(last)))
+
+
+def _exchange(path: Path, fresh: Path) -> Path:
+    """Put the new database in the place of the old one, which is kept under another name."""
+    number = 1
+    while (kept := path.with_name(f"{path.name}.damaged{number}")).exists():
+        number += 1
+    os.link(path, kept)
+    for old, new in zip(_all_of(path)[1:], _all_of(kept)[1:], strict=True):
+        if old.exists():
+            old.rename(new)
+    fresh.replace(path)
+    return kept

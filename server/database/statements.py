@@ -1,0 +1,241 @@
+"""What may be written: fixed statements with values, so that equal ones run together."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from sqlalchemy import bindparam, delete, select, update
+from sqlalchemy import insert as plain_insert
+from sqlalchemy.dialects.sqlite import insert
+from sqlalchemy.sql.base import Executable
+
+from pliant.core.commands import Note
+from pliant.core.model.jobs import Job
+from pliant.core.model.nodes import Node
+from pliant.core.state.records import job_to_record, node_to_record
+from pliant.core.values.processors import count
+from pliant.server.database import tables
+from pliant.server.registry.program import Program
+from pliant.server.registry.worlds import World
+from pliant.server.support.log_setup import printable
+
+
+class Change(NamedTuple):
+    """One row to write."""
+
+    statement: Executable
+    values: Mapping[str, Any]
+
+
+class Row(NamedTuple):
+    """What tells whether a job's row is as it was left."""
+
+    state: str
+    run: int
+    epoch: int
+
+    @classmethod
+    def of(cls, job: Job) -> Row:
+        """What the row of a job says, once it is stored."""
+        return cls(job.state.value, job.run, job.epoch)
+
+
+_JOB_COLUMNS = (
+    "state",
+    "start",
+    "end",
+    "exit_code",
+    "signal",
+    "run",
+    "epoch",
+    "processors",
+    "record",
+)
+_INSERT_JOB = plain_insert(tables.job)
+_UPDATE_JOB = (
+    update(tables.job)
+    .where(
+        tables.job.c.id == bindparam("which"),
+        tables.job.c.state == bindparam("was_state"),
+        tables.job.c.run == bindparam("was_run"),
+        tables.job.c.epoch == bindparam("was_epoch"),
+    )
+    .values({name: bindparam(f"new_{name}") for name in _JOB_COLUMNS})
+)
+_PUT_META = insert(tables.meta)
+_PUT_META = _PUT_META.on_conflict_do_update(
+    index_elements=["key"], set_={"value": _PUT_META.excluded.value}
+)
+_PUT_NODE = insert(tables.node)
+_PUT_NODE = _PUT_NODE.on_conflict_do_update(
+    index_elements=["name"],
+    set_={
+        name: _PUT_NODE.excluded[name] for name in ("cluster", "state", "first", "slots", "record")
+    },
+)
+_DROP_NODE = delete(tables.node).where(tables.node.c.name == bindparam("which"))
+_INSERT_NOTE = plain_insert(tables.job_event)
+_ADD_WORLD = insert(tables.world).on_conflict_do_nothing()
+_ADD_EXIT = insert(tables.rank_exit).on_conflict_do_nothing()
+_ADD_FENCE = insert(tables.fence).on_conflict_do_nothing()
+_DROP_FENCES = delete(tables.fence).where(tables.fence.c.world == bindparam("which"))
+
+
+#: The kind of note that a refused request leaves.
+REFUSED = "request.refused"
+_refusal = (tables.job_event.c.job.is_(None)) & (tables.job_event.c.kind == bindparam("refused"))
+_DROP_REFUSALS = delete(tables.job_event).where(
+    _refusal,
+    tables.job_event.c.seq
+    <= select(tables.job_event.c.seq)
+    .where(_refusal)
+    .order_by(tables.job_event.c.seq.desc())
+    .limit(bindparam("one"))
+    .offset(bindparam("kept"))
+    .scalar_subquery(),
+)
+
+#: Statements of which each must find its row as it was.
+COMPARING = frozenset({_UPDATE_JOB})
+
+
+def _job_values(job: Job) -> dict[str, Any]:
+    return {
+        "state": job.state.value,
+        "start": job.start,
+        "end": job.end,
+        "exit_code": job.exit_code,
+        "signal": job.signal,
+        "run": job.run,
+        "epoch": job.epoch,
+        "processors": count(job.held),
+        "record": json.dumps(job_to_record(job)),
+    }
+
+
+def insert_job(job: Job, program: Program, key: str | None) -> Change:
+    """A job that was just accepted."""
+    spec = job.spec
+    return Change(
+        _INSERT_JOB,
+        {
+            "id": spec.id,
+            # Text in the database is UTF-8; the exact name is in the record.
+            "name": printable(spec.name),
+            "user": spec.user,
+            "uid": spec.uid,
+            "submit": spec.submit,
+            "submit_key": key,
+            "program": program.to_json(),
+            "summary": program.summary().to_json(),
+            **_job_values(job),
+        },
+    )
+
+
+def update_job(job: Job, was: Row) -> Change:
+    """A job as it stands now, if its row is as it was."""
+    values = {f"new_{name}": value for name, value in _job_values(job).items()}
+    before = {f"was_{name}": value for name, value in was._asdict().items()}
+    return Change(_UPDATE_JOB, {"which": job.id, **before, **values})
+
+
+def put_node(node: Node) -> Change:
+    """A node as it stands now."""
+    return Change(
+        _PUT_NODE,
+        {
+            "name": node.name,
+            "cluster": node.cluster,
+            "state": node.state.value,
+            "first": node.first,
+            "slots": node.slots,
+            "record": json.dumps(node_to_record(node)),
+        },
+    )
+
+
+def drop_node(name: str) -> Change:
+    """A node that was removed."""
+    return Change(_DROP_NODE, {"which": name})
+
+
+def put_meta(key: str, value: str) -> Change:
+    """A single value."""
+    return Change(_PUT_META, {"key": key, "value": value})
+
+
+def add_note(note: Note) -> Change:
+    """A line of history."""
+    return Change(
+        _INSERT_NOTE,
+        {
+            "time": note.time,
+            "job": note.job,
+            "kind": note.kind,
+            "text": printable(note.text),
+            "data": json.dumps(dict(note.data), default=_plain),
+        },
+    )
+
+
+def drop_refusals(kept: int) -> Change:
+    """All but the newest refusals."""
+    return Change(_DROP_REFUSALS, {"refused": REFUSED, "one": 1, "kept": kept})
+
+
+def add_world(world: World) -> Change:
+    """A world that is about to be launched."""
+    return Change(
+        _ADD_WORLD,
+        {
+            "name": world.name,
+            "job": world.job,
+            "run": world.run,
+            "resize": world.resize,
+            "epoch": world.epoch,
+            "processors": json.dumps(world.processors),
+        },
+    )
+
+
+def add_exit(world: str, rank: int, end: tuple[int, int, int, str, float]) -> Change:
+    """The end of a process: processor, code, signal, reason, time."""
+    processor, code, signal, reason, at = end
+    return Change(
+        _ADD_EXIT,
+        {
+            "world": world,
+            "rank": rank,
+            "processor": processor,
+            "code": code,
+            "signal": signal,
+            "reason": printable(reason),
+            "at": at,
+        },
+    )
+
+
+def add_fence(world: str, sequence: int, pairs: Mapping[str, str]) -> Change:
+    """A barrier that all nodes of a world have reached."""
+    return Change(
+        _ADD_FENCE, {"world": world, "sequence": sequence, "pairs": json.dumps(dict(pairs))}
+    )
+
+
+def drop_fences(worlds: Sequence[World]) -> list[Change]:
+    """The barriers of worlds that have ended."""
+    return [Change(_DROP_FENCES, {"which": world.name}) for world in worlds if world.spans_nodes]
+
+
+def _plain(value: object) -> object:
+    """JSON for what notes may hold besides JSON's own types."""
+    if isinstance(value, set | frozenset):
+        return sorted(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, Sequence):
+        return list(value)
+    return str(value)

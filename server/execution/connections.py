@@ -1,0 +1,187 @@
+"""The open streams of node controllers and applications, and how other threads send on them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from pliant.core.values.ids import JobId, NodeName
+from pliant.protos import app_pb2, node_pb2
+
+log = logging.getLogger(__name__)
+
+#: Messages that wait for a slow peer. A peer further behind is cut off: on its return it is told
+#: everything again.
+QUEUE_LENGTH = 4096
+
+M = TypeVar("M")
+
+
+class Stream(Generic[M]):
+    """The sending half of one stream: a bounded queue into the gRPC loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, name: str) -> None:
+        self.name = name
+        self._loop = loop
+        self._queue: asyncio.Queue[M | None] = asyncio.Queue(QUEUE_LENGTH)
+        self._closed = False
+        #: Messages that were queued so far.
+        self.sent = 0
+        #: The number of the last sign of life that its peer gave on it.
+        self.heard = 0
+
+    def send(self, message: M) -> None:
+        """Queue a message, from any thread."""
+        self._from_anywhere(message)
+
+    def close(self) -> None:
+        """End the stream after what is queued, from any thread."""
+        self._from_anywhere(None)
+
+    async def messages(self) -> AsyncIterator[M]:
+        """What to send, until the stream is closed."""
+        while (message := await self._queue.get()) is not None:
+            yield message
+
+    def _from_anywhere(self, message: M | None) -> None:
+        try:
+            self._loop.call_soon_threadsafe(self._put, message)
+        except RuntimeError:
+            pass  # the loop has ended: the server stops, and its peers will connect again
+
+    def _put(self, message: M | None) -> None:
+        if self._closed:
+            return
+        if message is None:
+            self._closed = True
+        if self._queue.full():
+            log.warning("%s does not read its stream: cut off", self.name)
+            self._closed = True
+            while not self._queue.empty():
+                self._queue.get_nowait()
+            message = None
+        self.sent += message is not None
+        self._queue.put_nowait(message)
+
+
+NodeStream = Stream[node_pb2.NodeOrder]
+
+
+@dataclass(slots=True)
+class AppSession:
+    """An application's stream and what its Hello said."""
+
+    job: JobId
+    run: int
+    stream: Stream[app_pb2.AppOrder]
+    rendezvous: str = ""
+    #: Seconds per iteration by size, as it last said to the core.
+    measured: Mapping[int, float] = field(default_factory=dict)
+
+
+class Hub:
+    """The streams that are open; every method may be called from any thread.
+
+    The accept, execute, remove and nodelist threads and the gRPC loop all attach, detach and
+    close. The lock makes each change one step: a look that is followed by a deletion without it
+    raises KeyError when another thread deletes in between. No message is sent under the lock.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._nodes: dict[NodeName, NodeStream] = {}
+        self._coordinators: dict[tuple[JobId, int], AppSession] = {}
+
+    # ---------------------------------------------------------------- nodes
+
+    def attach_node(self, name: NodeName, stream: NodeStream) -> None:
+        """Send this node's orders to this stream; close the stream that it replaces."""
+        with self._lock:
+            before = self._nodes.get(name)
+            self._nodes[name] = stream
+        if before is not None:
+            before.close()
+
+    def detach_node(self, name: NodeName, stream: NodeStream) -> None:
+        """Forget a stream, unless another has taken its place."""
+        with self._lock:
+            if self._nodes.get(name) is stream:
+                del self._nodes[name]
+
+    def node_connected(self, name: NodeName) -> bool:
+        """Return whether a node's stream is open."""
+        return name in self._nodes
+
+    def close_node(self, name: NodeName) -> None:
+        """End a node's stream, so that the node registers again."""
+        with self._lock:
+            stream = self._nodes.pop(name, None)
+        if stream is not None:
+            stream.close()
+
+    def order(self, name: NodeName, order: node_pb2.NodeOrder) -> bool:
+        """Send an order; False if the node is not connected and must be told when it registers."""
+        with self._lock:
+            stream = self._nodes.get(name)
+        if stream is None:
+            log.info("node %s is not connected: %s dropped", name, order.WhichOneof("body"))
+            return False
+        stream.send(order)
+        return True
+
+    def close_all(self) -> None:
+        """End every stream: the server stops, its peers will look for the next one."""
+        with self._lock:
+            nodes, sessions = list(self._nodes.values()), list(self._coordinators.values())
+        for stream in nodes:
+            stream.close()
+        for session in sessions:
+            session.stream.close()
+
+    # ---------------------------------------------------------------- applications
+
+    def attach_coordinator(self, session: AppSession) -> None:
+        """Talk to this coordinator from now on; a former one is cut off."""
+        key = (session.job, session.run)
+        with self._lock:
+            before = self._coordinators.get(key)
+            self._coordinators[key] = session
+        if before is not None and before is not session:
+            before.stream.close()
+
+    def detach_coordinator(self, session: AppSession) -> bool:
+        """Forget a session; False if another has taken its place."""
+        key = (session.job, session.run)
+        with self._lock:
+            if self._coordinators.get(key) is not session:
+                return False
+            del self._coordinators[key]
+            return True
+
+    def close_job(self, job: JobId) -> None:
+        """End the sessions of a job that has ended."""
+        with self._lock:
+            keys = [key for key in self._coordinators if key[0] == job]
+            sessions = [self._coordinators.pop(key) for key in keys]
+        for session in sessions:
+            session.stream.close()
+
+    def tell(self, job: JobId, run: int, order: app_pb2.AppOrder) -> bool:
+        """Send to a job's coordinator; False if it is not connected."""
+        with self._lock:
+            session = self._coordinators.get((job, run))
+        if session is None:
+            log.info("job %d has no coordinator: %s dropped", job, order.WhichOneof("body"))
+            return False
+        session.stream.send(order)
+        return True
+
+    def rendezvous(self, job: JobId, run: int) -> str:
+        """Return where the job's coordinator awaits joining ranks; empty if unknown."""
+        with self._lock:
+            session = self._coordinators.get((job, run))
+        return session.rendezvous if session else ""

@@ -1,0 +1,95 @@
+"""Which steps of a job or a resize one round of the execute thread does: for failpoints alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pliant.core.commands import Answer, Command, Ended, Kill, Launch, OpenStandby
+from pliant.faults import active, failpoint
+from pliant.server.execution.batch import Batch
+
+#: By step: before it is durable, when it is, and when what follows from it has been sent.
+_BEFORE = {
+    "offer": "server.offer.before_commit",
+    "prepare": "server.prepare.before_commit",
+    "go": "server.go.before_commit",
+    "outcome": "server.outcome.before_commit",
+    "release": "server.release.before_commit",
+    "start": "server.start.before_commit",
+    "word": "server.word.before_commit",
+    "kill": "server.kill.before_commit",
+    "end": "server.end.before_commit",
+}
+_AFTER = {
+    "offer": "server.offer.after_commit",
+    "prepare": "server.prepare.after_commit",
+    "go": "server.go.after_commit",
+    "outcome": "server.outcome.after_commit",
+    "release": "server.release.after_commit",
+    "start": "server.start.after_commit",
+    "word": "server.word.after_commit",
+    "kill": "server.kill.after_commit",
+    "end": "server.end.after_commit",
+}
+_PROPOSED = {"offer": "server.offer.sent"}
+_SENT = {"go": "server.go.sent", "start": "server.start.sent", "kill": "server.kill.sent"}
+
+#: Steps by the kind of their note.
+_NOTES = {
+    "offer.sent": "offer",
+    "resize.go": "go",
+    "job.resized": "outcome",
+    "resize.rolled_back": "outcome",
+    "processors.released": "release",
+}
+
+
+def before_commit(batch: Batch) -> None:
+    """Nothing of this round is durable, and nobody has been told."""
+    _reach(batch, _BEFORE)
+
+
+def proposed(batch: Batch) -> None:
+    """Nothing of this round is durable, but what it proposes has been sent."""
+    _reach(batch, _PROPOSED)
+
+
+def after_commit(batch: Batch) -> None:
+    """All of it is durable, and nobody has been told more."""
+    _reach(batch, _AFTER)
+
+
+def sent(batch: Batch) -> None:
+    """Everybody has been told."""
+    _reach(batch, _SENT)
+
+
+def _reach(batch: Batch, names: dict[str, str]) -> None:
+    for step in _steps(batch) if active() else ():
+        if step in names:
+            failpoint(names[step])
+
+
+def _steps(batch: Batch) -> Iterator[str]:
+    for note in batch.notes:
+        if note.kind in _NOTES:
+            yield _NOTES[note.kind]
+    for command in batch.effects:
+        if step := _step_of(command):
+            yield step
+
+
+def _step_of(command: Command) -> str:
+    match command:
+        case Launch():
+            return "prepare" if command.resize else "start"
+        case OpenStandby():
+            return "prepare"
+        case Kill():
+            return "kill"
+        case Answer():
+            return "word"
+        case Ended():
+            return "end"
+        case _:
+            return ""

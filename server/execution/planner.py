@@ -1,0 +1,114 @@
+"""Running the strategy: a fault in it costs one cycle, three in a row cost it its place.
+
+Our own strategies run here, in the execute thread; others run in a process that can be ended.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Mapping
+
+from pliant.core.commands import RunStrategy
+from pliant.core.events import PlanFailed, PlanReady
+from pliant.core.model.scheduling import Plan
+from pliant.core.values.ids import CycleId
+from pliant.server.execution.strategy_process import StrategyFaultError, StrategyProcess
+from pliant.strategies import Strategy, is_own, load_strategy
+from pliant.strategies.interface.plan_check import find_fault
+
+log = logging.getLogger(__name__)
+
+FALLBACK = "fcfs"
+FAULTS_ALLOWED = 3
+#: A plan that took longer counts as a fault: nobody else is served meanwhile.
+BUDGET_S = 5.0
+
+
+class Planner:
+    """Holds the strategy in force and its record of faults.
+
+    Args:
+        name: of the strategy.
+        options: of the strategy.
+        deadline_s: a plan that takes longer counts as a fault.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        options: Mapping[str, object] | None = None,
+        deadline_s: float = BUDGET_S,
+    ) -> None:
+        self.name, self.options = name, options
+        self._deadline_s = deadline_s
+        self._process: StrategyProcess | None = None
+        if is_own(name):
+            self._strategy: Strategy = load_strategy(name, options)
+        else:
+            self._process = StrategyProcess(name, options or {})
+        self._faults = 0
+        #: The faults in a row before the last plan, which may yet turn out to be one.
+        self._faults_before = 0
+
+    def run(self, order: RunStrategy) -> PlanReady | PlanFailed:
+        """Ask for a plan; whatever goes wrong becomes PlanFailed."""
+        begin = time.monotonic()
+        try:
+            plan, fault = self._plan(order)
+        except StrategyFaultError as error:
+            fault = str(error)
+        except Exception as error:
+            log.exception("strategy %s raised", self.name)
+            fault = f"{type(error).__name__}: {error}"
+        spent = time.monotonic() - begin
+        if fault is None and spent > self._deadline_s:
+            fault = f"took {spent:.1f} s, the deadline is {self._deadline_s:g} s"
+        if fault is None and isinstance(plan, Plan):
+            self._faults_before, self._faults = self._faults, 0
+            return PlanReady(order.cycle, plan)
+        return self._failed(order.cycle, str(fault))
+
+    def blame(self, cycle: CycleId, fault: str) -> PlanFailed:
+        """The last plan looked good, but could not be carried out."""
+        self._faults = self._faults_before
+        return self._failed(cycle, fault)
+
+    def _failed(self, cycle: CycleId, fault: str) -> PlanFailed:
+        self._faults += 1
+        log.error("strategy %s, fault %d in a row: %s", self.name, self._faults, fault)
+        return PlanFailed(cycle, fault)
+
+    def _plan(self, order: RunStrategy) -> tuple[object, str | None]:
+        """A plan, and what is wrong with it."""
+        view = order.view
+        if self._process is not None:
+            plan = self._process.plan(view, self._deadline_s, order.outcomes)
+            fault = find_fault(view, plan)
+            if fault is not None:
+                self._process.restart()
+            return plan, fault
+        own: object = self._strategy.plan(view, order.outcomes)
+        if not isinstance(own, Plan):
+            return own, f"returned {type(own).__name__}, no Plan"
+        if own.memory != view.memory:
+            json.dumps(own.memory)  # which will be stored
+        return own, find_fault(view, own)
+
+    def close(self) -> None:
+        """End what runs beside us."""
+        if self._process is not None:
+            self._process.close()
+            self._process = None
+
+    def fall_back(self) -> str | None:
+        """Replace a strategy that failed too often; return what happened, for people."""
+        if self._faults < FAULTS_ALLOWED or self.name == FALLBACK:
+            return None
+        text = f"strategy {self.name} failed {self._faults} times in a row; {FALLBACK} takes over"
+        log.error("%s", text)
+        self.close()
+        self._strategy, self.name, self._faults = load_strategy(FALLBACK), FALLBACK, 0
+        self.options = None
+        return text

@@ -1,0 +1,173 @@
+"""From "start this world" to one order per node: the only place that knows how a start looks."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from pliant.core.values.ids import NodeName
+from pliant.protos import node_pb2
+from pliant.server.registry.checkpoint_dirs import CheckpointFolders
+from pliant.server.registry.node_map import Host, NodeMap
+from pliant.server.registry.program import Program
+from pliant.server.registry.worlds import World
+
+#: Algorithms for collectives that do not ask which ranks share a node; see JOINED_WORLDS.
+FLAT_COLLECTIVES = {
+    "MPIR_CVAR_ENABLE_SMP_COLLECTIVES": "0",
+    "MPIR_CVAR_ALLGATHER_COMPOSITION": "2",
+    "MPIR_CVAR_ALLREDUCE_COMPOSITION": "2",
+    "MPIR_CVAR_ALLTOALL_COMPOSITION": "2",
+    "MPIR_CVAR_BARRIER_COMPOSITION": "2",
+    "MPIR_CVAR_BARRIER_INTRA_ALGORITHM": "k_dissemination",
+    "MPIR_CVAR_BCAST_COMPOSITION": "3",
+    "MPIR_CVAR_REDUCE_COMPOSITION": "3",
+    "MPIR_CVAR_SCAN_INTRA_ALGORITHM": "recursive_doubling",
+}
+
+#: For jobs that may grow. MPICH knows on which node a rank is only for the ranks of its own world,
+#: and takes all ranks of a world that was joined later for one node. So ranks of two worlds
+#: disagree about who shares a node, and an operation that works node by node hangs. The algorithms
+#: above help most collectives, but not windows, Ireduce or Comm.Idup (measured with
+#: benchmarks/bench_operations.py). NOLOCAL helps all: every rank is a node of its own. Its price is
+#: that ranks of a node talk through the transport (benchmarks/bench_locality.py), so jobs of one
+#: size keep shared memory.
+JOINED_WORLDS = {**FLAT_COLLECTIVES, "MPIR_CVAR_NOLOCAL": "1"}
+
+#: For all jobs with the transport ofi. MPICH 5.0.2 divides by zero (SIGFPE) when it sends a struct
+#: datatype of different basic types over ofi without packing it first.
+PACKED_DATATYPES = {"MPIR_CVAR_CH4_OFI_ENABLE_PT2PT_NOPACK": "0"}
+
+
+#: Linux may stamp a file with a time that is older than the write by one tick of the kernel.
+FILE_TIME_GRANULARITY_S = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What every start needs to know about this server."""
+
+    application_address: str
+    address_file: str
+    kill_grace_s: float
+    lease_s: float = 0.0
+    transport: str = ""
+    interface: str = ""
+    #: Where jobs save themselves; None: nowhere.
+    checkpoints: CheckpointFolders | None = None
+
+
+def start_orders(
+    world: World,
+    job_type: str,
+    program: Program,
+    nodes: NodeMap,
+    token: bytes,
+    around: Surroundings,
+    *,
+    may_grow: bool,
+) -> Mapping[NodeName, node_pb2.StartWorld]:
+    """Build the order for each node of a world."""
+    settings = {
+        "MPIR_CVAR_CH4_NETMOD": around.transport,
+        "FI_TCP_IFACE": around.interface,
+        **PACKED_DATATYPES,
+        **(JOINED_WORLDS if may_grow else {}),
+    }
+    hosts = [nodes.host(processor) for processor in world.processors]
+    # Made once: what is as long as there are nodes would take the square of them in all.
+    common = _common(world, job_type, program, hosts, token, around)
+    common.environment.extend(program.environment(**settings))
+    orders: dict[NodeName, node_pb2.StartWorld] = {}
+    for rank, (host, processor) in enumerate(zip(hosts, world.processors, strict=True)):
+        order = orders.get(host.name)
+        if order is None:
+            order = orders[host.name] = node_pb2.StartWorld()
+            order.CopyFrom(common)
+        order.ranks.add(rank=rank, processor=processor)
+    if program.open_mode == "truncate" and (world.run, world.resize) == (1, 0):
+        orders[hosts[0].name].truncate_before = _truncate_before(world)
+    return orders
+
+
+def _truncate_before(world: World) -> float:
+    """Return the modification time from which on an output file is kept.
+
+    Only the node with rank 0 empties the files. Ranks on other nodes may have written by then, and
+    what they wrote must not be lost.
+    """
+    return time.time() - FILE_TIME_GRANULARITY_S if world.spans_nodes else math.inf
+
+
+def end_when_cut_off(
+    orders: Iterable[node_pb2.StartWorld], stop_after_s: float | None, around: Surroundings
+) -> None:
+    """Have nodes end what they start when they are cut off for so long; None: it goes on."""
+    if stop_after_s is not None:
+        for order in orders:
+            order.stop_after_s, order.lease_s = stop_after_s, around.lease_s
+
+
+def _common(
+    world: World,
+    job_type: str,
+    program: Program,
+    hosts: Sequence[Host],
+    token: bytes,
+    around: Surroundings,
+) -> node_pb2.StartWorld:
+    return node_pb2.StartWorld(
+        world=world.name,
+        job=world.job,
+        run=world.run,
+        resize=world.resize,
+        epoch=world.epoch,
+        type=job_type,
+        world_size=len(world.processors),
+        processors=world.processors,
+        process_mapping=process_mapping([host.name for host in hosts]),
+        spans_nodes=world.spans_nodes,
+        argv=[os.fsencode(argument) for argument in program.argv],
+        directory=os.fsencode(program.cwd),
+        stdin=os.fsencode(program.stdin),
+        stdout=os.fsencode(program.stdout),
+        stderr=os.fsencode(program.stderr),
+        umask=program.umask,
+        token=token,
+        application_address=around.application_address,
+        address_file=os.fsencode(around.address_file),
+        node_list=node_list(hosts),
+        kill_grace_s=around.kill_grace_s,
+        checkpoint=os.fsencode(around.checkpoints.of(world.job)) if around.checkpoints else b"",
+    )
+
+
+def node_list(hosts: Sequence[Host]) -> bytes:
+    """One line ``address:ranks`` per node, in order of the first rank on it."""
+    ranks: dict[str, int] = {}
+    for host in hosts:
+        ranks[host.address] = ranks.get(host.address, 0) + 1
+    return "".join(f"{address}:{count}\n" for address, count in ranks.items()).encode("utf-8")
+
+
+def process_mapping(nodes: Sequence[str]) -> str:
+    """The node of each rank as PMI writes it: ``(vector,(first node,nodes,ranks on each),...)``.
+
+    Nodes are numbered from 0 in order of their first rank.
+    """
+    numbers: dict[str, int] = {}
+    for node in nodes:
+        numbers.setdefault(node, len(numbers))
+    blocks: list[list[int]] = []
+    for node, ranks in groupby(nodes):
+        number, count = numbers[node], len(list(ranks))
+        last = blocks[-1] if blocks else None
+        if last and last[0] + last[1] == number and last[2] == count:
+            last[1] += 1
+        else:
+            blocks.append([number, 1, count])
+    return "(vector," + ",".join("({},{},{})".format(*block) for block in blocks) + ")"

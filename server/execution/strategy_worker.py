@@ -1,0 +1,126 @@
+"""The process in which a strategy runs that is not ours: views come in, plans go out.
+
+It also answers queries: whether a job could be accepted.
+
+``python -m pliant.server.execution.strategy_worker NAME OPTIONS`` with the options as JSON. It ends when its
+input does, also while the strategy is at work: a server that is gone needs no plan. What the
+strategy prints goes where errors go, to the server's log.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import io
+import json
+import os
+import pickle
+import queue
+import signal
+import sys
+import threading
+import traceback
+from typing import BinaryIO
+
+import msgspec
+
+from pliant.core.model.scheduling import Availability, Outcome, Plan, View, WaitingJob
+from pliant.strategies import OptionError, Strategy, UnknownStrategyError, load_strategy
+
+#: Every message begins with its length, so many bytes with the highest first.
+LENGTH_BYTES = 8
+_PR_SET_PDEATHSIG = 1
+
+#: A view, and how talks ended, if the last plan is to be revised; or a job that is asked about.
+Question = tuple[View, tuple[Outcome, ...] | WaitingJob]
+
+
+def frame(message: object) -> bytes:
+    """A message as it goes through the pipe."""
+    data = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
+    return len(data).to_bytes(LENGTH_BYTES) + data
+
+
+def main() -> int:
+    """Load the strategy, then plan until the input ends.
+
+    Returns:
+        0: the input ended, 1: there is no such strategy, and that was said.
+    """
+    _end_with_the_server()
+    requests, answers = _take_pipes()
+    name, options = sys.argv[1], json.loads(sys.argv[2])
+    try:
+        strategy = load_strategy(name, options)
+    except UnknownStrategyError as error:
+        return _say(answers, "refused", "strategy", str(error)) or 1
+    except OptionError as error:
+        return _say(answers, "refused", "strategy_options", str(error)) or 1
+    except Exception as error:  # others' code may raise anything
+        traceback.print_exc()
+        text = f"strategy {name!r} cannot be made: {type(error).__name__}: {error}"
+        return _say(answers, "refused", "strategy", text) or 1
+    _say(answers, "ready")
+    questions: queue.SimpleQueue[Question] = queue.SimpleQueue()
+    threading.Thread(target=_read, args=(requests, questions), daemon=True).start()
+    while True:
+        _say(answers, *_answer(strategy, *questions.get()))
+
+
+def _end_with_the_server() -> None:
+    """Be killed when the thread that made us ends, also where no thread of ours gets to run."""
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "prctl"):
+        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+def _take_pipes() -> tuple[BinaryIO, BinaryIO]:
+    """Keep the pipes for ourselves: what the strategy reads is empty, what it prints is logged."""
+    requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    with open(os.devnull, "rb") as nothing:
+        os.dup2(nothing.fileno(), 0)
+    os.dup2(2, 1)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=True)  # it may be killed at any time
+    return requests, answers
+
+
+def _say(answers: BinaryIO, *message: object) -> int:
+    answers.write(frame(message))
+    answers.flush()
+    return 0
+
+
+def _read(requests: BinaryIO, questions: queue.SimpleQueue[Question]) -> None:
+    """Take questions as they come; end the process when there will be none."""
+    while True:
+        head = requests.read(LENGTH_BYTES)
+        data = requests.read(int.from_bytes(head))
+        if len(head) < LENGTH_BYTES or len(data) < int.from_bytes(head):
+            os._exit(0)
+        # From the server, who made us.
+        questions.put(pickle.loads(data))
+
+
+def _answer(
+    strategy: Strategy, view: View, what: tuple[Outcome, ...] | WaitingJob
+) -> tuple[object, ...]:
+    """A plan, the answer to a query, or what went wrong."""
+    try:
+        if isinstance(what, WaitingJob):
+            found: object = strategy.is_available(what, view)
+            if not isinstance(found, Availability):
+                return "fault", f"returned {type(found).__name__}, no Availability"
+            return "availability", msgspec.to_builtins(found)
+        plan: object = strategy.plan(view, what)
+        if not isinstance(plan, Plan):
+            return "fault", f"returned {type(plan).__name__}, no Plan"
+        json.dumps(plan.memory)  # which the server will store
+        # As plain data: the server builds no objects of others' making.
+        return "plan", msgspec.to_builtins(plan)
+    except (Exception, SystemExit) as error:
+        traceback.print_exc()
+        return "fault", f"{type(error).__name__}: {error}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

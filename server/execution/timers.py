@@ -1,0 +1,77 @@
+"""The core's wishes to be woken, soonest first."""
+
+from __future__ import annotations
+
+import heapq
+from itertools import count
+
+from pliant.core.model.timers import Timer, TimerKind
+from pliant.core.values.ids import JobId
+from pliant.server.support.stall_detection import HEARD_S
+
+#: What ends when somebody's word, or the end of a process, is not heard in time.
+ANSWERS = frozenset(
+    {
+        TimerKind.OFFER,
+        TimerKind.PREPARE,
+        TimerKind.SAFE_POINT,
+        TimerKind.DEADLINE,
+        TimerKind.RELEASE,
+        TimerKind.LEAVERS,
+        TimerKind.ROLLBACK,
+        TimerKind.SAVE,
+        TimerKind.START,
+        TimerKind.END,
+        TimerKind.STRAGGLERS,
+    }
+)
+#: Entries that may be void, besides as many as are in force.
+SPARE = 1000
+
+
+class Timers:
+    """A heap of timers; setting one again moves it."""
+
+    def __init__(self) -> None:
+        self._times: dict[Timer, float] = {}
+        self._heap: list[tuple[float, int, Timer]] = []
+        self._order = count()
+
+    def set(self, timer: Timer, at: float) -> None:
+        """Have the timer fire at a time."""
+        self._times[timer] = at
+        heapq.heappush(self._heap, (at, next(self._order), timer))
+        if len(self._heap) > 2 * len(self._times) + SPARE:
+            self._heap = [entry for entry in self._heap if self._times.get(entry[2]) == entry[0]]
+            heapq.heapify(self._heap)
+
+    def forgive(self, seconds: float, now: float) -> None:
+        """Nobody has listened for so long: answers have that much more time.
+
+        Nothing else fires before what has arrived meanwhile can have been read, either.
+        """
+        for timer, at in list(self._times.items()):
+            later = max(at + seconds if timer.kind in ANSWERS else at, now + HEARD_S)
+            if later > at:
+                self.set(timer, later)
+
+    def drop(self, job: JobId, run: int) -> None:
+        """Forget what was to be asked of a job that has ended."""
+        for kind in TimerKind:
+            self._times.pop(Timer(kind, job, run), None)
+
+    def due(self, now: float) -> list[Timer]:
+        """Remove and return the timers whose time has come."""
+        fired = []
+        while self._heap and self._heap[0][0] <= now:
+            at, _, timer = heapq.heappop(self._heap)
+            if self._times.get(timer) == at:
+                del self._times[timer]
+                fired.append(timer)
+        return fired
+
+    def next_time(self) -> float | None:
+        """When the next one fires."""
+        while self._heap and self._times.get(self._heap[0][2]) != self._heap[0][0]:
+            heapq.heappop(self._heap)
+        return self._heap[0][0] if self._heap else None

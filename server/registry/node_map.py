@@ -1,0 +1,76 @@
+"""Which node a processor belongs to."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from pliant.core.model.nodes import Node
+from pliant.core.values.ids import NodeName
+from pliant.core.values.processors import ProcessorMap, block
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """What never changes about a node while it is known."""
+
+    name: NodeName
+    first: int
+    slots: int
+    address: str
+
+
+class NodeMap:
+    """An immutable picture of who has which processors; safe to hand to other threads."""
+
+    def __init__(self, nodes: Iterable[Node] = ()) -> None:
+        self._take(Host(node.name, node.first, node.slots, node.address) for node in nodes)
+
+    @classmethod
+    def of(cls, hosts: Iterable[Host]) -> NodeMap:
+        """Return the map of hosts in any order."""
+        made = cls()
+        made._take(hosts)
+        return made
+
+    def _take(self, hosts: Iterable[Host]) -> None:
+        self.hosts: Sequence[Host] = sorted(hosts, key=lambda host: host.first)
+        self.by_name = {host.name: host for host in self.hosts}
+        self._firsts = [host.first for host in self.hosts]
+
+    def host(self, processor: int) -> Host:
+        """The host of a processor.
+
+        Raises:
+            KeyError: nobody has it.
+        """
+        place = bisect_right(self._firsts, processor) - 1
+        if place >= 0:
+            host = self.hosts[place]
+            if processor < host.first + host.slots:
+                return host
+        raise KeyError(processor)
+
+    def names(self, processors: ProcessorMap) -> list[NodeName]:
+        """The nodes that have at least one of these processors, in order."""
+        return [name for name, _ in self.split(processors)]
+
+    def split(self, processors: ProcessorMap) -> list[tuple[NodeName, ProcessorMap]]:
+        """Return the processors by node, in order; processors of no node are left out.
+
+        The time depends on the number of nodes that have some of them, not on all nodes.
+        """
+        parts = []
+        while processors:
+            lowest = (processors & -processors).bit_length() - 1
+            place = bisect_right(self._firsts, lowest)
+            host = self.hosts[place - 1] if place else None
+            if host is not None and lowest < host.first + host.slots:
+                part = processors & block(host.first, host.slots)
+                parts.append((host.name, part))
+            else:  # a gap, up to the next node
+                end = self._firsts[place] if place < len(self._firsts) else processors.bit_length()
+                part = processors & block(lowest, end - lowest)
+            processors ^= part
+        return parts

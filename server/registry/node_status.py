@@ -1,0 +1,126 @@
+"""The nodes of the status board: rows that queries show, and the map from processors to nodes.
+
+A change of one node costs the same however many nodes there are: 1000 controllers register within
+seconds of each other when a server starts. What needs all nodes, the sorted list and the map, is
+made again when somebody asks for it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from pliant.core.model.nodes import Node, NodeState
+from pliant.core.values.ids import JobId, NodeName
+from pliant.core.values.processors import NONE, ProcessorMap, count
+from pliant.server.registry.node_map import Host, NodeMap
+
+#: A node as the users' socket shows it, before what jobs have on it is known.
+_Row = Mapping[str, Any]
+
+
+class NodeBoard:
+    """Nodes as they were after the last commit; safe from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._rows: dict[NodeName, _Row] = {}
+        self._hosts: dict[NodeName, Host] = {}
+        #: None if a node came, left or moved since it was made.
+        self._map: NodeMap | None = NodeMap()
+        self._processors = self._up = 0
+
+    def put(self, nodes: Iterable[Node], gone: Iterable[NodeName] = ()) -> None:
+        """Show nodes as they stand now, and no longer those that are gone."""
+        with self._lock:
+            for name in gone:
+                self._forget(name)
+            for node in nodes:
+                self._put(node)
+
+    def _put(self, node: Node) -> None:
+        host = Host(node.name, node.first, node.slots, node.address)
+        moved = self._hosts.get(node.name) != host
+        self._count(self._rows.get(node.name), -1)
+        self._rows[node.name] = row = _row(node)
+        self._count(row, +1)
+        if moved:
+            self._hosts[node.name] = host
+            self._map = None
+
+    def _forget(self, name: NodeName) -> None:
+        self._count(self._rows.pop(name, None), -1)
+        if self._hosts.pop(name, None) is not None:
+            self._map = None
+
+    def _count(self, row: _Row | None, sign: int) -> None:
+        if row is not None:
+            self._processors += 0 if row["spare"] else sign * row["slots"]
+            self._up += sign * (row["state"] == NodeState.UP)
+
+    @property
+    def processors(self) -> int:
+        """Processors of all known nodes but spare ones: no job can ever have more."""
+        return self._processors
+
+    @property
+    def up(self) -> int:
+        """How many nodes take new work."""
+        return self._up
+
+    def host(self, name: NodeName) -> Host | None:
+        """Return what never changes about a node while it is known."""
+        return self._hosts.get(name)
+
+    @property
+    def map(self) -> NodeMap:
+        """Return which node has which processors; immutable."""
+        with self._lock:
+            if self._map is None:
+                self._map = NodeMap.of(self._hosts.values())
+            return self._map
+
+    def rows(
+        self,
+        holders: Sequence[tuple[JobId, ProcessorMap]],
+        idle_memory: Mapping[NodeName, int],
+    ) -> list[dict[str, Any]]:
+        """Return all nodes in the order of their processors, with what jobs have on them.
+
+        Args:
+            holders: jobs that hold processors, and which.
+            idle_memory: bytes that each node has left.
+        """
+        nodes = self.map
+        with self._lock:
+            rows = sorted(self._rows.values(), key=lambda row: int(row["first"]))
+        used: dict[NodeName, ProcessorMap] = {}
+        jobs: dict[NodeName, list[JobId]] = {}
+        for job, held in holders:
+            for name, part in nodes.split(held):
+                used[name] = used.get(name, NONE) | part
+                jobs.setdefault(name, []).append(job)
+        return [
+            {
+                **row,
+                "used": count(used.get(row["name"], NONE)),
+                "idle_memory_bytes": idle_memory.get(row["name"], 0),
+                "jobs": sorted(jobs.get(row["name"], ())),
+            }
+            for row in rows
+        ]
+
+
+def _row(node: Node) -> _Row:
+    return {
+        "name": node.name,
+        "cluster": node.cluster,
+        "state": node.state.value,
+        "reason": node.reason,
+        "first": node.first,
+        "slots": node.slots,
+        "memory_bytes": node.memory_bytes,
+        "address": node.address,
+        "spare": node.spare,
+    }

@@ -1,0 +1,176 @@
+"""The gRPC server: one asyncio loop in one thread for every stream (threads do not scale)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import resource
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import grpc
+from google.protobuf.message import DecodeError, Message
+
+from pliant.protos import app_pb2, node_pb2
+from pliant.protos.address import Address, TcpAddress, UnixAddress, prepare_socket
+from pliant.protos.parts import MAX_MESSAGE_BYTES
+from pliant.server.rpc.app_service import AppService
+from pliant.server.rpc.node_service import NodeService
+from pliant.server.rpc.unauthenticated_peers import UnreadableMessage
+from pliant.server.support.threads import start_thread
+
+log = logging.getLogger(__name__)
+
+#: Of a message to a peer; what they send is limited to MAX_MESSAGE_BYTES.
+MAX_SENT_BYTES = 16 << 20
+#: Dead connections are found by the transport within 15 s; silent nodes by their leases.
+OPTIONS = (
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.ping_timeout_ms", 5_000),
+    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+    # Limits that hold before a peer has proved anything: a message, what is buffered of a stream
+    # that nobody reads, streams of one connection, and how long a connection may do nothing.
+    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.http2.lookahead_bytes", MAX_MESSAGE_BYTES),
+    ("grpc.http2.bdp_probe", 0),
+    ("grpc.max_concurrent_streams", 8),
+    ("grpc.server_handshake_timeout_ms", 10_000),
+    ("grpc.max_connection_idle_ms", 30_000),
+    ("grpc.max_send_message_length", MAX_SENT_BYTES),
+    # With it two servers would share a port, and controllers would reach either.
+    ("grpc.so_reuseport", 0),
+)
+MAX_CONNECTIONS_OPTION = "grpc.max_allowed_incoming_connections"
+#: The largest value of that option: gRPC ends the process for a larger one, and at 0 it lets
+#: nobody in.
+_LARGEST_BOUND = (1 << 31) - 2
+STOP_GRACE_S = 0.5
+
+
+class RpcServer:
+    """Holds the listening socket and all streams."""
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop: asyncio.Event | None = None
+        self._listening = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._fault: Exception | None = None
+        self._address: Address | None = None
+        self._directory: int | None = None
+
+    def start(
+        self,
+        nodes: NodeService,
+        apps: AppService,
+        addresses: Sequence[Address],
+        on_fault: Callable[[str], None],
+    ) -> Address:
+        """Listen on the first address that is free, and return it; with the port that was found."""
+        self._thread = start_thread(
+            "grpc", lambda: asyncio.run(self._serve(nodes, apps, addresses)), on_fault
+        )
+        self._listening.wait()
+        if self._address is None:
+            raise self._fault or RuntimeError("the gRPC thread did not start")
+        return self._address
+
+    def stop(self) -> None:
+        """End every stream; controllers and applications will come back to the next server."""
+        if self._loop is not None and self._stop is not None and self._thread is not None:
+            try:
+                self._loop.call_soon_threadsafe(self._stop.set)
+            except RuntimeError:
+                pass  # it has ended by itself
+            self._thread.join()
+
+    async def _serve(
+        self, nodes: NodeService, apps: AppService, addresses: Sequence[Address]
+    ) -> None:
+        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        server = grpc.aio.server(options=(*OPTIONS, (MAX_CONNECTIONS_OPTION, max_connections())))
+        server.add_generic_rpc_handlers(
+            (
+                _streams("NodeService", "Connect", nodes.Connect, node_pb2.NodeReport),
+                _streams("AppService", "Session", apps.Session, app_pb2.AppReport),
+            )
+        )
+        try:
+            bound = self._bind(server, addresses)
+            await server.start()
+            self._address = bound
+        except Exception as error:
+            self._fault = error
+            return
+        finally:
+            self._listening.set()
+        await self._stop.wait()
+        await server.stop(STOP_GRACE_S)
+        if self._directory is not None:  # gRPC has removed the socket through it
+            os.close(self._directory)
+
+    def _bind(self, server: grpc.aio.Server, addresses: Sequence[Address]) -> Address:
+        for address in addresses:
+            if isinstance(address, UnixAddress):
+                self._directory = _bind_socket(server, address)
+                return address
+        return _bind_port(server, [each for each in addresses if isinstance(each, TcpAddress)])
+
+
+def _streams(
+    service: str, method: str, serve: Callable[..., Any], report: type[Message]
+) -> grpc.GenericRpcHandler:
+    """Serve a method whose messages arrive even if they cannot be decoded."""
+
+    def read(data: bytes) -> Message | UnreadableMessage:
+        try:
+            return report.FromString(data)
+        except DecodeError:
+            return UnreadableMessage()
+
+    handler: grpc.RpcMethodHandler[Any, Any] = grpc.stream_stream_rpc_method_handler(
+        serve,
+        request_deserializer=read,
+        response_serializer=lambda order: order.SerializeToString(),
+    )
+    return grpc.method_handlers_generic_handler(f"pliant.v1.{service}", {method: handler})
+
+
+def max_connections() -> int:
+    """Return how many connections gRPC may have: three quarters of the descriptors of this process.
+
+    The others are for users and the database. gRPC closes further connections at once. Without
+    this bound, strangers could take all descriptors through a TCP port.
+    """
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if limit == resource.RLIM_INFINITY:
+        return _LARGEST_BOUND
+    return min(limit * 3 // 4, _LARGEST_BOUND)
+
+
+def _bind_socket(server: grpc.aio.Server, address: UnixAddress) -> int:
+    """Bind a socket that only its owner can use; return the descriptor of its directory."""
+    directory, target = prepare_socket(address)
+    umask = os.umask(0o177)
+    try:
+        server.add_insecure_port(target)
+    except RuntimeError:
+        os.close(directory)
+        raise OSError(f"cannot listen on {address}") from None
+    finally:
+        os.umask(umask)
+    return directory
+
+
+def _bind_port(server: grpc.aio.Server, addresses: Sequence[TcpAddress]) -> TcpAddress:
+    for address in addresses:
+        try:
+            return TcpAddress(address.host, server.add_insecure_port(str(address)))
+        except RuntimeError:
+            log.warning("%s is taken", address)
+    raise OSError(f"cannot listen on {', '.join(map(str, addresses))}")

@@ -1,0 +1,156 @@
+"""The nodelist thread: who is alive, judged by beats; who may register at all."""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from pliant.core.events import Event, NodeLost, NodeRecovered, NodeRegistered, NodeSuspected
+from pliant.core.model.nodes import Node, NodeState
+from pliant.core.support.plural import many
+from pliant.core.values.ids import JobId, NodeName
+from pliant.protos import node_pb2
+from pliant.server.execution.connections import Hub
+from pliant.server.execution.execute import Execute
+from pliant.server.registry.status_cache import Board, Usage
+from pliant.server.rpc.leases import Health, Leases
+from pliant.server.support.stall_detection import HEARD_S, oversleep
+from pliant.server.support.threads import start_thread
+
+log = logging.getLogger(__name__)
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+#: Looks at the leases are at least this far apart.
+SHORTEST_SLEEP_S = 0.05
+
+
+def stale(own: tuple[int, str], obeyed: tuple[int, str]) -> str | None:
+    """Why a node must not obey this server; None: it may.
+
+    Args:
+        own: generation and life of this server.
+        obeyed: those of the last one that the node has obeyed; an empty life is not known.
+    """
+    (generation, life), (last, other) = own, obeyed
+    copied = last == generation and other not in ("", life)
+    if last > generation or copied:
+        return (
+            f"this server has generation {generation}, but the node has obeyed generation "
+            f"{last}{' of another server' if copied else ''}: this server runs on an old copy of "
+            "the database"
+        )
+    return None
+
+
+class NodeList:
+    """Leases of all nodes. A stream that closes is no sign of death; silence is."""
+
+    def __init__(
+        self, execute: Execute, hub: Hub, board: Board, beat_interval_s: float, lease_s: float
+    ) -> None:
+        self._execute, self._hub, self._board = execute, hub, board
+        self._lease_s = lease_s
+        self._leases = Leases(beat_interval_s, lease_s)
+        self._flag = threading.Condition()
+        self._stopping = False
+        #: Whether the thread watches no lease and has to be told of the first one.
+        self._sleeps_unlimited = False
+        self._thread: Any = None
+
+    def restore(self, nodes: Iterable[Node]) -> None:
+        """Give nodes that were there before a restart a whole lease to come back."""
+        for node in nodes:
+            if node.state is not NodeState.LOST:
+                self._leases.open(node.name, time.monotonic())
+
+    def refusal(self, event: NodeRegistered, stale: str | None) -> str | None:
+        """Why a controller may not register; None: it may."""
+        if not _NAME.fullmatch(event.name):
+            return f"{event.name!r} is no name for a node"
+        if stale is not None:
+            return stale
+        host = self._board.host(event.name)
+        if host is None or host.slots == event.slots:
+            return None
+        if any(world.live for world in event.worlds) or self._board.in_use(event.name):
+            return (
+                f"node {event.name} has {many(host.slots, 'slot')} here, not {event.slots}, and "
+                f"processes of jobs: start it with --slots {host.slots}, or end its jobs first"
+            )
+        return None
+
+    def taken(self, name: NodeName) -> str | None:
+        """Why a controller may not have this name now; None: it may."""
+        with self._flag:
+            silent = self._leases.silent(name, time.monotonic())
+        if self._hub.node_connected(name) and not silent:
+            return f"a node named {name} is connected already"
+        return None
+
+    def registered(self, node: NodeName) -> None:
+        """Watch a node from now on."""
+        with self._flag:
+            self._leases.open(node, time.monotonic())
+            # A new lease ends after all others. So only a thread that sleeps without a limit has to
+            # be woken: else each of 1000 registrations would make it look at all leases.
+            if self._sleeps_unlimited:
+                self._flag.notify()
+
+    def beat(self, node: NodeName, beat: node_pb2.Beat) -> bool:
+        """Note a sign of life and what the node says of its jobs; False: it has no lease now."""
+        with self._flag:
+            before = self._leases.beat(node, time.monotonic())
+        if before is Health.SUSPECT:
+            self._execute.post(NodeRecovered(node))
+        elif before is Health.LOST:
+            # Its jobs were given up: both sides must compare what they know.
+            self._hub.close_node(node)
+        usage = {JobId(j.job): Usage(j.resident_bytes, j.major_faults) for j in beat.jobs}
+        self._board.put_usage(node, beat.idle_memory_bytes, usage)
+        return before in (Health.GOOD, Health.SUSPECT)
+
+    def start(self, on_fault: Callable[[str], None]) -> None:
+        """Start the thread."""
+        self._thread = start_thread("nodelist", self._run, on_fault)
+
+    def stop(self) -> None:
+        """End the thread."""
+        with self._flag:
+            self._stopping = True
+            self._flag.notify()
+        if self._thread:
+            self._thread.join()
+
+    def _run(self) -> None:
+        while True:
+            with self._flag:
+                if self._stopping:
+                    return
+                pause_s = self._sleep()
+                self._sleeps_unlimited = pause_s is None
+                if late := oversleep(self._flag, pause_s):
+                    log.warning("this server stood still for %d s, which no node must pay", late)
+                    self._leases.forgive(late + HEARD_S, time.monotonic())
+            self.look()
+
+    def look(self) -> None:
+        """See whose lease is over."""
+        with self._flag:
+            overdue = self._leases.overdue(time.monotonic())
+        for node, health in overdue:
+            self._execute.post(self._event(node, health))
+            if health is Health.LOST:
+                self._hub.close_node(node)
+
+    def _sleep(self) -> float | None:
+        deadline = self._leases.next_deadline()
+        return None if deadline is None else max(SHORTEST_SLEEP_S, deadline - time.monotonic())
+
+    def _event(self, node: NodeName, health: Health) -> Event:
+        if health is Health.SUSPECT:
+            return NodeSuspected(node)
+        return NodeLost(node, f"nothing heard for {self._lease_s:g} s")

@@ -1,0 +1,194 @@
+"""The accept thread: the users' socket. One JSON line each way per request.
+
+Identity is what the kernel says of the peer. A submission is answered when it is durable; queries
+are answered from the board.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import pwd
+import socket
+import struct
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from pliant.protos.daemons.sockets import take_connections
+from pliant.server.database.row_codecs import UnreadableRowError
+from pliant.server.support.threads import start_thread
+from pliant.server.users.answers import pieces
+from pliant.server.users.authorisation import Peer
+from pliant.server.users.operations import Actions
+from pliant.server.users.submission_schema import RequestError
+
+log = logging.getLogger(__name__)
+
+LINE_BYTES = 4 << 20
+#: Answers in flight get this long at the end.
+STOP_GRACE_S = 2.0
+#: Users who have connected and were not yet taken.
+BACKLOG = 512
+
+
+class Accept:
+    """Listens on ``server.sock`` until stopped."""
+
+    def __init__(self, path: Path, actions: Actions) -> None:
+        self._path, self._actions = path, actions
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop: asyncio.Event | None = None
+        self._ready = threading.Event()
+        self._thread: threading.Thread | None = None
+        #: Requests being worked on; their connections close when these are answered.
+        self._busy: set[asyncio.Task[Any]] = set()
+        self._connections: set[asyncio.StreamWriter] = set()
+
+    def start(self, on_fault: Callable[[str], None]) -> None:
+        """Listen; returns when users can connect."""
+        listener = listen(self._path)
+        self._thread = start_thread("accept", lambda: asyncio.run(self._serve(listener)), on_fault)
+        self._ready.wait()
+
+    def stop(self) -> None:
+        """Take no more requests, answer those in flight."""
+        if self._loop is not None and self._stop is not None and self._thread is not None:
+            try:
+                self._loop.call_soon_threadsafe(self._stop.set)
+            except RuntimeError:
+                pass  # it has ended by itself
+            self._thread.join()
+
+    def closed(self, jobs: Sequence[int], _: object) -> None:
+        """Release who waits for these jobs, from any thread."""
+        if self._loop is not None:
+            try:
+                self._loop.call_soon_threadsafe(self._actions.ended, jobs)
+            except RuntimeError:
+                pass  # the server stops
+
+    async def _serve(self, listener: socket.socket) -> None:
+        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        taking = self._loop.create_task(
+            take_connections(listener, self._connection, limit=LINE_BYTES)
+        )
+        self._ready.set()
+        await asyncio.wait(
+            [taking, self._loop.create_task(self._stop.wait())], return_when=asyncio.FIRST_COMPLETED
+        )
+        if taking.done():
+            taking.result()  # how it broke
+        taking.cancel()
+        listener.close()
+        self._path.unlink(missing_ok=True)
+        self._actions.release_waiters()
+        if self._busy:
+            await asyncio.wait(self._busy, timeout=STOP_GRACE_S)
+        for writer in list(self._connections):
+            writer.close()
+
+    async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._connections.add(writer)
+        try:
+            peer = peer_of(writer.get_extra_info("socket"))
+            while (line := await _line(reader, writer)) is not None:
+                task = asyncio.ensure_future(self._serve_request(line, peer, writer))
+                self._busy.add(task)
+                try:
+                    await task
+                finally:
+                    self._busy.discard(task)
+        except (ConnectionError, asyncio.CancelledError):
+            pass  # the user went away, or the server stops
+        finally:
+            self._connections.discard(writer)
+            writer.close()
+
+    async def _serve_request(self, line: bytes, peer: Peer, writer: asyncio.StreamWriter) -> None:
+        for piece in pieces(await self._answer(line, peer)):
+            writer.write(piece)
+            await writer.drain()
+            await asyncio.sleep(0)  # let others be served between two pieces
+
+    async def _answer(self, line: bytes, peer: Peer) -> Mapping[str, Any]:
+        try:
+            answer = await self._actions.act(_request(line), peer)
+        except RequestError as error:
+            answer = error.answer()
+        except UnreadableRowError as error:
+            log.error("the job database is damaged: %s; stop the server and recover it", error)
+            answer = RequestError(
+                "the job database is damaged: the server's log says where", kind="internal"
+            ).answer()
+        except Exception:
+            log.exception("a request failed")
+            answer = RequestError(
+                "an internal error; see the server's log", kind="internal"
+            ).answer()
+        return answer
+
+
+async def _line(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes | None:
+    """The next request; None: the end."""
+    try:
+        line = await reader.readline()
+    except ValueError:  # the rest of an endless line is not worth reading
+        answer = RequestError(f"a request is longer than {LINE_BYTES} bytes").answer()
+        writer.write(json.dumps(answer).encode("ascii") + b"\n")
+        await writer.drain()
+        return None
+    return line if line.endswith(b"\n") else None
+
+
+def _request(line: bytes) -> Mapping[str, Any]:
+    try:
+        request = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise RequestError(f"the request is not JSON: {error}") from None
+    if not isinstance(request, dict):
+        raise RequestError("the request is not a JSON object")
+    return request
+
+
+def listen(path: Path) -> socket.socket:
+    """Bind the users' socket, which only its owner may use.
+
+    It has its name only when a user who finds it can connect; it takes the place of one that was
+    left by a server that was killed (the lock says that it is not alive).
+    """
+    draft = path.with_name(f"{path.name}.new")
+    draft.unlink(missing_ok=True)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    umask = os.umask(0o177)
+    try:
+        # A path of a socket has at most 107 bytes; this one is short wherever the folder is.
+        listener.bind(f"/proc/self/fd/{folder}/{draft.name}")
+        listener.listen(BACKLOG)
+        draft.rename(path)
+    finally:
+        os.umask(umask)
+        os.close(folder)
+    return listener
+
+
+def peer_of(connection: socket.socket) -> Peer:
+    """Ask the kernel who is at the other end."""
+    size = struct.calcsize("3i")
+    _, uid, _ = struct.unpack(
+        "3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
+    )
+    return Peer(uid, _user_name(uid))
+
+
+@lru_cache(maxsize=1024)
+def _user_name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)

@@ -1,0 +1,125 @@
+"""Who may ask for what: one table, one function, and nothing is allowed that is not in the table.
+
+A user owns the jobs that he submitted. An operator, named in the configuration, acts on everybody's
+jobs and drains nodes. An administrator, the server's own user or root, may also change which nodes
+there are and stop the server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+from pliant.server.users.submission_schema import RequestError
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """Who asks, from the kernel."""
+
+    uid: int
+    user: str
+
+
+class Role(IntEnum):
+    """What a peer is to a job, or to the cluster; each role may do what the lower ones may."""
+
+    USER = 0
+    OWNER = 1
+    OPERATOR = 2
+    ADMINISTRATOR = 3
+
+
+#: The lowest role that may carry out each operation on the users' socket.
+NEEDED: Mapping[str, Role] = {
+    "submit": Role.ADMINISTRATOR,  # because each job runs as the server's user
+    "query": Role.USER,
+    "jobs": Role.USER,  # of the jobs of others, what `without_private` leaves
+    "wait": Role.USER,  # likewise
+    "nodes": Role.USER,
+    "ping": Role.USER,
+    "history": Role.USER,  # of the own jobs and of nodes; of a job: its owner
+    "refusals": Role.USER,  # of the own requests
+    "refusals of all users": Role.OPERATOR,
+    "history of a job": Role.OWNER,
+    "history of all jobs": Role.OPERATOR,
+    "private values": Role.OWNER,
+    "why": Role.OWNER,
+    "cancel": Role.OWNER,
+    "hold": Role.OWNER,
+    "release": Role.OWNER,
+    "priority": Role.OWNER,  # an owner may lower it
+    "raise a priority": Role.OPERATOR,
+    "suspend": Role.OWNER,
+    "resume_job": Role.OWNER,
+    "requeue": Role.OWNER,
+    "resize": Role.OWNER,
+    "drain": Role.OPERATOR,
+    "resume": Role.OPERATOR,
+    "remove": Role.ADMINISTRATOR,
+    "stop": Role.ADMINISTRATOR,
+}
+
+#: What only the owner of a job and operators see of it: paths and arguments. The reason of an end
+#: is hidden with them, for it may quote both.
+PRIVATE = ("cwd", "command", "stdout")
+
+#: Why others may not submit, even if somebody opens the socket to them.
+ONE_USER = (
+    "only the user of this server may do this, because its jobs run as that user; "
+    "start a cluster of your own with `pliant up`"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Authority:
+    """The roles of the users of this server."""
+
+    #: The user that the server runs as.
+    own_uid: int
+    operators: frozenset[int] = frozenset()
+
+    def role(self, peer: Peer, owner: int | None = None) -> Role:
+        """Return the role of a peer; ``owner`` is the uid of the job that is asked about."""
+        if peer.uid in (self.own_uid, 0):
+            return Role.ADMINISTRATOR
+        if peer.uid in self.operators:
+            return Role.OPERATOR
+        return Role.OWNER if owner is not None and peer.uid == owner else Role.USER
+
+    def allows(self, operation: str, peer: Peer, owner: int | None = None) -> bool:
+        """Return whether a peer may carry an operation out; one that is not known, nobody may."""
+        needed = NEEDED.get(operation)
+        return needed is not None and self.role(peer, owner) >= needed
+
+    def check(self, operation: str, peer: Peer, owner: int | None = None, whose: str = "") -> None:
+        """Let an operation pass.
+
+        Args:
+            operation: a key of `NEEDED`.
+            peer: who asks.
+            owner: the uid of the owner of the job that is asked about; None if it is about none.
+            whose: whose job it is, for the message: ``job 5 belongs to ann``.
+
+        Raises:
+            RequestError: the peer may not carry the operation out.
+        """
+        if self.allows(operation, peer, owner):
+            return
+        if operation == "submit":
+            raise RequestError(ONE_USER, kind="refused")
+        needed = NEEDED.get(operation, Role.ADMINISTRATOR)
+        if needed is Role.OWNER and whose:
+            raise RequestError(whose, kind="refused")
+        who = "an operator" if needed is Role.OPERATOR else "an administrator"
+        raise RequestError(f"only {who} may do this", kind="refused")
+
+
+def without_private(info: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a job as users see it who neither own it nor are operators."""
+    hidden: dict[str, Any] = dict.fromkeys(PRIVATE, "")
+    if info["end"] is not None:
+        hidden["reason"] = ""
+    return {**info, **hidden}

@@ -1,0 +1,210 @@
+"""Queries: would a job be accepted, when, on how many processors, and at what price?
+
+The accept thread checks the job as at a submission and takes a snapshot of the state. A thread of
+its own asks the active strategy (an instance that plans nothing, so that a query changes nothing).
+A strategy that is not ours is asked in a process of its own, which is ended when it is late.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from pliant.core.model.scheduling import Availability, View, WaitingJob
+from pliant.core.state import views
+from pliant.core.values.ids import JobId
+from pliant.server.execution.execute import Execute
+from pliant.server.execution.planner import BUDGET_S, Planner
+from pliant.server.execution.strategy_process import (
+    StrategyFaultError,
+    StrategyProcess,
+    StrategyRefusedError,
+)
+from pliant.server.support.clock import HybridClock
+from pliant.server.support.threads import promise, start_thread
+from pliant.server.users.submission_schema import RequestError
+from pliant.server.users.submissions import Submissions
+from pliant.strategies import Strategy, is_own, load_strategy
+
+log = logging.getLogger(__name__)
+
+#: The number of the job that is asked about: after all others, where order decides.
+ASKED = JobId(1 << 62)
+#: Queries that may wait; more are refused.
+MAX_WAITING = 100
+#: The process of a strategy that is not ours ends when nobody has asked for this long, seconds.
+IDLE_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """A query on its way to the strategy."""
+
+    job: WaitingJob
+    view: View
+    #: On the monotonic clock.
+    deadline: float
+    answer: Future[Availability]
+
+
+class Queries:
+    """Answers queries by the strategy in force.
+
+    Args:
+        execute: owns the state.
+        submissions: checks jobs.
+        planner: knows the strategy in force.
+        clock: of the server.
+        deadline_s: a strategy that needs longer has not answered.
+    """
+
+    def __init__(
+        self,
+        execute: Execute,
+        submissions: Submissions,
+        planner: Planner,
+        clock: HybridClock,
+        deadline_s: float = BUDGET_S,
+    ) -> None:
+        self._execute, self._submissions, self._planner = execute, submissions, planner
+        self._clock, self._deadline_s = clock, deadline_s
+        self._waiting: queue.Queue[_Question | None] = queue.Queue(MAX_WAITING)
+        self._strategy: Strategy | StrategyProcess | None = None
+        #: What ``_strategy`` was made of.
+        self._made_of: tuple[str, Mapping[str, object] | None] = ("", None)
+        self._thread: threading.Thread | None = None
+
+    # ---------------------------------------------------------------- the accept thread
+
+    async def answer(self, raw: Any, user: str, uid: int) -> dict[str, Any]:
+        """Answer what would become of a job if it were submitted now; nothing is stored.
+
+        Raises:
+            RequestError: the job could not be submitted, or too many others ask.
+        """
+        name = self._planner.name
+        try:
+            found = await self._ask(raw, user, uid)
+        except RequestError as error:
+            if error.kind != "refused":
+                raise
+            found = Availability(False, None, 0, str(error))
+        return {"strategy": name, **asdict(found)}
+
+    async def _ask(self, raw: Any, user: str, uid: int) -> Availability:
+        submission = self._submissions.check(raw)
+        now = self._clock.now()
+        spec = submission.spec(ASKED, user, uid, now)
+        job, view = await asyncio.wrap_future(
+            self._execute.call(lambda core: views.question(core.state, spec, now), look=True)
+        )
+        if job is None:
+            reason = f"it waits for nodes: {view.total} processors can be used at present"
+            return Availability(True, None, 0, reason)
+        question = _Question(job, view, time.monotonic() + self._deadline_s, promise())
+        try:
+            self._waiting.put_nowait(question)
+        except queue.Full:
+            raise RequestError(
+                f"{MAX_WAITING} queries wait already: try again later", kind="unavailable"
+            ) from None
+        done, _ = await asyncio.wait(
+            {asyncio.wrap_future(question.answer)}, timeout=self._deadline_s
+        )
+        return done.pop().result() if done else self._late()
+
+    def _late(self) -> Availability:
+        return _unknown(f"strategy {self._planner.name}: no answer within {self._deadline_s:g} s")
+
+    # ---------------------------------------------------------------- the thread
+
+    def start(self, on_fault: Callable[[str], None]) -> None:
+        """Start the thread that asks the strategy."""
+        self._thread = start_thread("query", self._work, on_fault)
+
+    def stop(self) -> None:
+        """End the thread; queries that wait get no answer."""
+        while self._thread is not None and self._thread.is_alive():
+            try:
+                self._waiting.put(None, timeout=0.1)
+                break
+            except queue.Full:
+                self._drop_waiting()
+        if self._thread is not None:
+            self._thread.join(self._deadline_s)
+
+    def _drop_waiting(self) -> None:
+        while True:
+            try:
+                self._waiting.get_nowait()
+            except queue.Empty:
+                return
+
+    def _work(self) -> None:
+        while True:
+            try:
+                question = self._waiting.get(timeout=IDLE_S)
+            except queue.Empty:
+                self._forget()
+                continue
+            if question is None:
+                self._forget()
+                return
+            question.answer.set_result(self._evaluate(question))
+
+    def _evaluate(self, question: _Question) -> Availability:
+        """Ask the strategy; whatever goes wrong is an answer, too."""
+        try:
+            strategy = self._strategy_in_force()
+            left = question.deadline - time.monotonic()
+            if left <= 0:
+                return self._late()
+            if isinstance(strategy, StrategyProcess):
+                return strategy.availability(question.job, question.view, left)
+            found: object = strategy.is_available(question.job, question.view)
+        except (StrategyFaultError, StrategyRefusedError) as error:
+            return _unknown(f"strategy {self._planner.name}: {error}")
+        except Exception as error:
+            log.exception("strategy %s could not answer a query", self._planner.name)
+            return _unknown(f"strategy {self._planner.name}: {type(error).__name__}: {error}")
+        if not isinstance(found, Availability):
+            return _unknown(f"strategy {self._planner.name}: returned {type(found).__name__}")
+        return found
+
+    def _strategy_in_force(self) -> Strategy | StrategyProcess:
+        wanted = (self._planner.name, self._planner.options)
+        if self._strategy is None or self._made_of != wanted:
+            self._forget()
+            name, options = wanted
+            self._strategy = (
+                load_strategy(name, options) if is_own(name) else _process(name, options)
+            )
+            self._made_of = wanted
+        return self._strategy
+
+    def _forget(self) -> None:
+        if isinstance(self._strategy, StrategyProcess):
+            self._strategy.close()
+        self._strategy = None
+
+
+def _process(name: str, options: Mapping[str, object] | None) -> StrategyProcess:
+    """Start the process of a strategy; its loading may take longer than an answer."""
+    process = StrategyProcess(name, options or {})
+    try:
+        process.check()
+    except (StrategyFaultError, StrategyRefusedError):
+        process.close()
+        raise
+    return process
+
+
+def _unknown(reason: str) -> Availability:
+    return Availability(None, None, 0, reason)

@@ -1,0 +1,331 @@
+"""Submissions checked at the door: types, ranges, sizes, all faults named with their field."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import msgspec
+
+from pliant.core.model.jobs import MAX_PRIORITY, MIN_PRIORITY, JobSpec, JobType
+from pliant.core.support.plural import many
+from pliant.core.values.contract import Contract, parse_profit
+from pliant.core.values.ids import JobId
+from pliant.core.values.isolation import KEEP, parse_when_cut_off
+from pliant.core.values.negotiation_policy import GrowIf
+from pliant.core.values.resources import Need, impossible, parse_needs
+from pliant.core.values.sizes import Sizes, SizesError, parse_sizes
+from pliant.core.values.speedup import LINEAR, Speedup, SpeedupError, parse_speedup
+from pliant.server.registry.program import Program, expand
+
+#: What execve accepts: one string, and all strings together with some room for our own variables.
+LONGEST_STRING = 131_071
+LONGEST_TOTAL = 2_000_000
+LONGEST_NAME = 4096
+LONGEST_SPEEDUP = 4096
+#: Named resources that one job may need.
+MAX_RESOURCES = 16
+LONGEST_S = 10 * 365 * 86400.0
+
+
+class RequestError(Exception):
+    """A request that is answered with an error."""
+
+    def __init__(self, message: str, *, kind: str = "invalid", field: str = "") -> None:
+        super().__init__(message)
+        self.kind, self.field = kind, field
+
+    def answer(self) -> dict[str, Any]:
+        """The error as the users' socket shows it."""
+        error = {"kind": self.kind, "field": self.field, "message": str(self)}
+        return {"ok": False, "error": error}
+
+
+class JobRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """A submission as the client sends it."""
+
+    argv: list[str]
+    cwd: str
+    name: str = ""
+    env: dict[str, str] = {}
+    type: Literal["mpi", "uni", "script"] = "mpi"
+    sizes: str = "1"
+    prefer: int | None = None
+    stdin: str = ""
+    stdout: str = "pliant-%j.out"
+    stderr: str = ""
+    open_mode: Literal["append", "truncate"] = "truncate"
+    umask: int = 0o022
+    hold: bool = False
+    requeue: bool | None = None
+    #: ``keep``, or ``stop-after=SECONDS``.
+    when_cut_off: str = KEEP
+    time_limit_s: float | None = None
+    estimate_s: float | None = None
+    #: When it must have ended: seconds from its submission, or seconds since the epoch.
+    deadline_s: float | None = None
+    deadline_at: float | None = None
+    #: What its end is worth (``core.contract.parse_profit``); needs a deadline.
+    profit: str = ""
+    #: How much faster it runs on more processors, as in `pliant.core.values.speedup`.
+    speedup: str = "linear"
+    #: Which offers of growth it takes; None: as the server's policy says.
+    grow_if: Literal["gain", "always"] | None = None
+    #: A higher one goes first under strategies that order the queue by it.
+    priority: int = 0
+    #: Named resources that it needs: ``NAME=N`` for the job, ``NAME=N/proc`` for each processor.
+    resources: list[str] = []
+    #: The client's own name for this submission: sent again, it gives the same job.
+    key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """A request that passed every check."""
+
+    request: JobRequest
+    sizes: Sizes
+    contract: Contract | None = None
+    speedup: Speedup = LINEAR
+    resources: tuple[Need, ...] = ()
+
+    def spec(self, job: JobId, user: str, uid: int, now: float) -> JobSpec:
+        """What the core needs to know."""
+        request = self.request
+        return JobSpec(
+            id=job,
+            name=request.name or os.path.basename(request.argv[0]),
+            user=user,
+            type=JobType(request.type),
+            sizes=self.sizes,
+            submit=now,
+            uid=uid,
+            estimate_s=request.estimate_s,
+            time_limit_s=request.time_limit_s,
+            speedup=self.speedup,
+            requeue=request.requeue,
+            stop_after_s=parse_when_cut_off(request.when_cut_off),
+            contract=self.contract,
+            grow_if=GrowIf(request.grow_if) if request.grow_if else None,
+            priority=request.priority,
+            resources=self.resources,
+        )
+
+    def program(self, spec: JobSpec) -> Program:
+        """What the nodes need to know."""
+        request = self.request
+
+        def path(pattern: str) -> str:
+            return os.path.join(request.cwd, expand(pattern, spec.id, spec.name)) if pattern else ""
+
+        return Program(
+            argv=tuple(request.argv),
+            env=request.env,
+            cwd=request.cwd,
+            stdin=path(request.stdin),
+            stdout=path(request.stdout or "pliant-%j.out"),
+            stderr=path(request.stderr),
+            umask=request.umask,
+            open_mode=request.open_mode,
+        )
+
+
+def check_submission(
+    raw: object, processors: int, wall: float = 0.0, amounts: Mapping[str, int] | None = None
+) -> Submission:
+    """Check a submission against the grammar and the known cluster, or raise RequestError.
+
+    Args:
+        raw: what the client sent.
+        processors: of the whole cluster.
+        wall: the wall clock now, seconds since the epoch; absolute deadlines are counted from it.
+        amounts: of the named resources of the cluster.
+    """
+    try:
+        request = msgspec.convert(raw, JobRequest)
+    except msgspec.ValidationError as error:
+        raise _from_msgspec(str(error)) from None
+    except UnicodeEncodeError:  # it cannot even say what is wrong with such a text
+        field = _with_half_a_character(raw)
+        raise RequestError(f"{field}: it has half of a character", field=field) from None
+    _check_program(request)
+    _check_times(request)
+    _check_policy(request)
+    check_priority(request.priority)
+    contract = _check_contract(request, wall)
+    speedup = _check_speedup(request)
+    sizes = _check_sizes(request, processors)
+    needs = _check_resources(request, sizes, amounts or {})
+    return Submission(request, sizes, contract, speedup, needs)
+
+
+def _from_msgspec(text: str) -> RequestError:
+    """``Expected `int`, got `str` - at `$.umask` `` with its field named."""
+    message, _, place = text.partition(" - at `$")
+    field = place.strip("`.").partition("[")[0]
+    if not field and (match := re.search(r"field `(\w+)`", message)):
+        field = match[1]
+    message = message.replace("`", "")
+    return RequestError(f"{field}: {message}" if field else message, field=field)
+
+
+def _with_half_a_character(raw: object) -> str:
+    """Return the first field of a submission that has a lone surrogate, as it can be printed."""
+    fields = raw.items() if isinstance(raw, dict) else ()
+    for name, value in fields:
+        if any("\ud800" <= char <= "\udfff" for char in f"{name}{value}"):
+            return ascii(name)[1:-1]
+    return "job"
+
+
+def _check_program(request: JobRequest) -> None:
+    if not request.argv or not request.argv[0]:
+        raise RequestError("argv: a job needs a program", field="argv")
+    if len(request.name) > LONGEST_NAME:
+        raise RequestError(f"name: longer than {LONGEST_NAME} characters", field="name")
+    if not os.path.isabs(request.cwd):
+        raise RequestError("cwd: expected an absolute path", field="cwd")
+    if request.key and not request.key.isprintable():
+        raise RequestError("key: it has characters that cannot be printed", field="key")
+    if not 0 <= request.umask <= 0o777:
+        raise RequestError("umask: expected 0 to 0777", field="umask")
+    for name in request.env:
+        if not name or "=" in name:
+            raise RequestError(f"env: {name!r} is no name for a variable", field="env")
+    texts = {
+        "argv": request.argv,
+        "env": [f"{name}={value}" for name, value in request.env.items()],
+        "name": [request.name],
+        "cwd": [request.cwd],
+        "stdin": [request.stdin],
+        "stdout": [request.stdout],
+        "stderr": [request.stderr],
+    }
+    total = sum(_check_texts(field, strings) for field, strings in texts.items())
+    if total > LONGEST_TOTAL:
+        raise RequestError(
+            f"argv and env: {total} bytes together, the limit is {LONGEST_TOTAL}", field="argv"
+        )
+
+
+def _check_texts(field: str, strings: list[str]) -> int:
+    total = 0
+    for text in strings:
+        if "\0" in text:
+            raise RequestError(f"{field}: a zero byte cannot be passed on", field=field)
+        try:
+            length = len(text) if text.isascii() else len(os.fsencode(text))
+        except UnicodeEncodeError:
+            raise RequestError(f"{field}: not a byte string of this host", field=field) from None
+        if length > LONGEST_STRING:
+            raise RequestError(
+                f"{field}: a string of {length} bytes, the limit is {LONGEST_STRING}", field=field
+            )
+        total += length + 9  # its end and its pointer
+    return total
+
+
+def _check_times(request: JobRequest) -> None:
+    for field in ("time_limit_s", "estimate_s"):
+        value = getattr(request, field)
+        if value is not None and not (math.isfinite(value) and 0 < value <= LONGEST_S):
+            raise RequestError(
+                f"{field}: expected more than 0 and at most {LONGEST_S:g} seconds, got {value}",
+                field=field,
+            )
+
+
+def _check_contract(request: JobRequest, wall: float) -> Contract | None:
+    """Return the deadline and what the end is worth; None: the job has no deadline."""
+    if request.deadline_s is not None and request.deadline_at is not None:
+        raise RequestError("deadline_s and deadline_at: give one of them", field="deadline_s")
+    deadline_s = request.deadline_s
+    if request.deadline_at is not None:
+        deadline_s = request.deadline_at - wall
+    if deadline_s is None:
+        if request.profit:
+            raise RequestError(
+                f"profit: {request.profit!r:.60} needs a deadline (--deadline)", field="profit"
+            )
+        return None
+    if not (math.isfinite(deadline_s) and deadline_s <= LONGEST_S):
+        raise RequestError(
+            f"deadline: expected at most {LONGEST_S:g} seconds from now, got {deadline_s:g}",
+            field="deadline",
+        )
+    if deadline_s <= 0:
+        raise RequestError(f"deadline: passed {-deadline_s:.0f} s ago", field="deadline")
+    try:
+        return parse_profit(request.profit, deadline_s)
+    except ValueError as error:
+        raise RequestError(f"profit: {error}", field="profit") from None
+
+
+def _check_policy(request: JobRequest) -> None:
+    try:
+        parse_when_cut_off(request.when_cut_off)
+    except ValueError as error:
+        raise RequestError(f"when_cut_off: {error}", field="when_cut_off") from None
+
+
+def check_priority(priority: int) -> None:
+    """Raise RequestError unless a priority is within its bounds."""
+    if not MIN_PRIORITY <= priority <= MAX_PRIORITY:
+        raise RequestError(
+            f"priority: expected {MIN_PRIORITY} to {MAX_PRIORITY}, got {priority}", field="priority"
+        )
+
+
+def _check_speedup(request: JobRequest) -> Speedup:
+    if request.speedup == "linear":
+        return LINEAR
+    try:
+        if len(request.speedup) > LONGEST_SPEEDUP:
+            raise SpeedupError(f"speedup: longer than {LONGEST_SPEEDUP} characters")
+        return parse_speedup(request.speedup)
+    except SpeedupError as error:
+        raise RequestError(str(error), field="speedup") from None
+
+
+def _check_resources(
+    request: JobRequest, sizes: Sizes, amounts: Mapping[str, int]
+) -> tuple[Need, ...]:
+    if len(request.resources) > MAX_RESOURCES:
+        raise RequestError(f"resource: at most {MAX_RESOURCES} can be named", field="resources")
+    try:
+        needs = parse_needs(request.resources)
+    except ValueError as error:
+        raise RequestError(f"resource: {error}", field="resources") from None
+    if wrong := impossible(needs, sizes.lo, amounts):
+        raise RequestError(f"resource: {wrong}", kind="refused", field="resources")
+    return needs
+
+
+def _check_sizes(request: JobRequest, processors: int) -> Sizes:
+    try:
+        sizes = parse_sizes(request.sizes)
+    except SizesError as error:
+        raise RequestError(str(error), field="sizes") from None
+    if request.prefer is not None:
+        try:
+            sizes = sizes.prefer(request.prefer)
+        except SizesError as error:
+            raise RequestError(str(error), field="prefer") from None
+    if request.type != "mpi" and (sizes.lo, sizes.hi) != (1, 1):
+        raise RequestError(
+            f"sizes {sizes}: a job of type {request.type} has one processor", field="sizes"
+        )
+    if not processors:
+        raise RequestError("no node has registered yet: try again later", kind="unavailable")
+    if sizes.lo > processors:
+        raise RequestError(
+            f"sizes {sizes} can never be satisfied: the cluster has "
+            f"{many(processors, 'processor')}",
+            kind="refused",
+            field="sizes",
+        )
+    return sizes

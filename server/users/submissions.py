@@ -1,0 +1,140 @@
+"""From a request to a durable job: checked, numbered, stored - then acknowledged."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy.exc import IntegrityError
+
+from pliant.core.events import JobSubmitted
+from pliant.core.model.jobs import Job
+from pliant.core.model.lifecycle import JobState
+from pliant.core.values.ids import JobId
+from pliant.faults import failpoint
+from pliant.server.database.db_errors import is_locked, words
+from pliant.server.database.reader import Reader
+from pliant.server.database.statements import Change, insert_job
+from pliant.server.database.writer import Writer
+from pliant.server.execution.dispatch import Programs
+from pliant.server.execution.execute import Execute
+from pliant.server.registry.job_ids import Numbers
+from pliant.server.registry.program import Program
+from pliant.server.registry.status_cache import Board
+from pliant.server.support.clock import HybridClock
+from pliant.server.users.submission_schema import RequestError, Submission, check_submission
+
+#: Submissions stored together at most.
+TOGETHER = 256
+
+
+@dataclass(frozen=True, slots=True)
+class _New:
+    """A job on its way into the database."""
+
+    job: Job
+    program: Program
+    change: Change
+    event: JobSubmitted
+    stored: asyncio.Future[None]
+
+
+class Submissions:
+    """Numbers jobs and stores them. Runs in the accept thread's loop."""
+
+    def __init__(
+        self,
+        execute: Execute,
+        board: Board,
+        writer: Writer,
+        reader: Reader,
+        programs: Programs,
+        clock: HybridClock,
+        numbers: Numbers,
+    ) -> None:
+        self._execute, self._board, self._writer = execute, board, writer
+        self._reader, self._programs, self._clock = reader, programs, clock
+        self._numbers = numbers
+        self._waiting: list[_New] = []
+        self._storing: asyncio.Task[None] | None = None
+
+    def check(self, raw: Any) -> Submission:
+        """Check a job, or raise RequestError."""
+        return check_submission(raw, self._board.processors, time.time(), self._board.resources)
+
+    async def submit(self, raw: Any, user: str, uid: int) -> int:
+        """Take a job; when this returns, it survives whatever happens to the server."""
+        submission = self.check(raw)
+        request = submission.request
+        spec = submission.spec(JobId(self._numbers.next()), user, uid, self._clock.now())
+        program = submission.program(spec)
+        job = new_job(Job(spec, JobState.HELD if request.hold else JobState.PENDING))
+        stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        change = insert_job(job, program, request.key)
+        new = _New(job, program, change, JobSubmitted(spec, request.hold), stored)
+        self._waiting.append(new)
+        if self._storing is None:
+            self._storing = asyncio.create_task(self._store_waiting())
+        try:
+            await stored  # without a limit of its own: what was refused is not stored afterwards
+        except IntegrityError:
+            known = await self._job_with_key(uid, request.key) if request.key else None
+            if known is None:
+                raise
+            return known
+        except Exception as error:
+            raise RequestError(
+                f"the job database cannot be written ({words(error)}): try again later",
+                kind="unavailable",
+            ) from error
+        return spec.id
+
+    async def _job_with_key(self, uid: int, key: str) -> int | None:
+        return await self._reader.in_thread(lambda reader: reader.job_with_key(uid, key))
+
+    async def _store_waiting(self) -> None:
+        """Store what has gathered, and again: one wake-up and one flush for many users."""
+        try:
+            while self._waiting:
+                together, self._waiting = self._waiting[:TOGETHER], self._waiting[TOGETHER:]
+                await self._store(together)
+        finally:
+            self._storing = None
+
+    async def _store(self, together: list[_New]) -> None:
+        try:
+            changes = [new.change for new in together]
+            failpoint("server.submit.before_commit")
+            await asyncio.wrap_future(self._writer.commit(changes))
+            failpoint("server.submit.after_commit")
+        except Exception as error:
+            if len(together) > 1 and not is_locked(error):
+                for new in together:  # one bad job must not take the others with it
+                    await self._store([new])
+                return
+            for new in together:
+                if not new.stored.done():
+                    new.stored.set_exception(error)
+            return
+        self._hand_over(together)
+
+    def _hand_over(self, together: list[_New]) -> None:
+        """Tell the core first, so that no request about a job overtakes the job."""
+        for new in together:
+            self._programs.keep(new.job.id, new.program)
+            self._board.put_summary(new.job.id, new.program.summary())
+        # The core may be busy; whoever has a number finds the job in every list.
+        self._board.put_jobs(new.job for new in together)
+        self._execute.post(*(new.event for new in together))
+        for new in together:
+            if not new.stored.done():
+                new.stored.set_result(None)
+
+
+def new_job(job: Job) -> Job:
+    """Give a new job the reason it has until the core has seen it."""
+    job.reason = "held by its user" if job.state is JobState.HELD else "waits its turn"
+    job.story.append(f"{job.spec.submit:.3f} {job.state}: submitted")
+    return job

@@ -1,0 +1,159 @@
+"""How simulated applications answer offers.
+
+A model is asked with the size a job has, the size it is offered, and its sizes; it answers with
+the size it agrees to: the offered one (accept), its present one (reject), or another one in the
+same direction (a counter-offer). Models draw from the generator they are given and nothing else.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Protocol
+
+from pliant.core.model.negotiation import Template, Verb
+from pliant.core.values.sizes import Sizes
+from pliant.simulator.inputs.errors import SettingsError
+
+
+class AnswerModel(Protocol):
+    """Decides what a job says to an offer."""
+
+    def __call__(self, now: int, offered: int, sizes: Sizes, chance: Random) -> int:
+        """The size it agrees to; ``now``: it refuses."""
+
+
+@dataclass(frozen=True, slots=True)
+class Always:
+    """Takes whatever it is offered."""
+
+    def __call__(self, now: int, offered: int, sizes: Sizes, chance: Random) -> int:
+        """The offered size."""
+        return offered
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Takes what its sizes allow, or the nearest size on the way there."""
+
+    def __call__(self, now: int, offered: int, sizes: Sizes, chance: Random) -> int:
+        """The offered size, or the allowed one next to it on the side of the present size."""
+        if offered in sizes:
+            return offered
+        if offered > now:
+            return max(now, sizes.down(offered))
+        above = sizes.up(offered)
+        return above if 0 < above < now else now
+
+
+@dataclass(frozen=True, slots=True)
+class PowerOfTwo:
+    """Runs on powers of two only (FT and others; Ghafoor 3.1.1, KOALA 6.1).
+
+    A growth that is no power of two is taken in part; of a shrink it gives more than asked if its
+    minimum allows, otherwise as much as it can.
+    """
+
+    def __call__(self, now: int, offered: int, sizes: Sizes, chance: Random) -> int:
+        """The nearest power of two that it can have."""
+        below = 1 << offered.bit_length() - 1
+        if offered > now:
+            return below if below > now and below in sizes else now
+        if below in sizes:
+            return below
+        above = 2 * below
+        return above if above < now and above in sizes else now
+
+
+@dataclass(frozen=True, slots=True)
+class Reluctant:
+    """Takes what it is given and gives nothing back."""
+
+    def __call__(self, now: int, offered: int, sizes: Sizes, chance: Random) -> int:
+        """The offered size if it is larger."""
+        return max(now, offered)
+
+
+@dataclass(frozen=True, slots=True)
+class Countering:
+    """Meets every offer half-way, with the nearest allowed size on its own side of the middle."""
+
+    def __call__(self, now: int, offered: int, sizes: Sizes, chance: Random) -> int:
+        """Between the two sizes; the offered one if there is none between."""
+        if offered > now:
+            middle = sizes.down(now + (offered - now) // 2)
+            return middle if middle > now else offered
+        middle = sizes.up(now - (now - offered) // 2 - 1)
+        return middle if offered < middle < now else offered
+
+
+@dataclass(frozen=True, slots=True)
+class Chance:
+    """Agrees with a probability (Ghafoor 4.2.5): to all, or to a part drawn from 0 .. asked."""
+
+    success: float
+    partial: bool = False
+
+    def __call__(self, now: int, offered: int, sizes: Sizes, chance: Random) -> int:
+        """The offered size, a part of the way to it, or the present one."""
+        if chance.random() >= self.success:
+            return now
+        if not self.partial:
+            return offered
+        amount = chance.randint(0, abs(offered - now))
+        wanted = now + amount if offered > now else now - amount
+        return Bounds()(now, wanted, sizes, chance) if amount else now
+
+
+_MODELS: Mapping[str, Callable[[], AnswerModel]] = {
+    "always": Always,
+    "bounds": Bounds,
+    "pow2": PowerOfTwo,
+    "reluctant": Reluctant,
+    "countering": Countering,
+}
+_FORMS = (*_MODELS, "random:P", "random:P:partial")
+
+
+def parse_answers(text: str) -> AnswerModel:
+    """Read the name of an answer model.
+
+    It is one of ``always``, ``bounds``, ``pow2``, ``reluctant``, ``countering``, ``random:P`` and
+    ``random:P:partial`` (P: the probability of success).
+
+    Raises:
+        SettingsError: the known ones.
+    """
+    make = _MODELS.get(text)
+    if make is not None:
+        return make()
+    name, _, rest = text.partition(":")
+    probability, _, amount = rest.partition(":")
+    if name == "random" and amount in ("", "full", "partial"):
+        try:
+            success = float(probability)
+        except ValueError:
+            success = math.nan
+        if 0 <= success <= 1:
+            return Chance(success, amount == "partial")
+    raise SettingsError(f"answers {text!r}: write one of {', '.join(_FORMS)} (0 <= P <= 1)")
+
+
+def consider(model: AnswerModel, template: Template, now: int, sizes: Sizes, chance: Random) -> int:
+    """The size that a model agrees to; who only haggles takes a last word as it is."""
+    offered = int(template.items[0].sizes)
+    if template.verb is Verb.FINAL and isinstance(model, Countering):
+        return offered
+    return model(now, offered, sizes, chance)
+
+
+def answer(template: Template, now: int, agreed: int) -> Template:
+    """What an application on ``now`` processors says if it agrees to ``agreed`` of them."""
+    item, number = template.items[0], template.negotiation
+    job, epoch = template.job, template.epoch
+    if agreed == int(item.sizes):
+        return Template(number, job, epoch, Verb.ACCEPT, template.items, template.round)
+    if agreed == now or template.verb is Verb.FINAL:
+        return Template(number, job, epoch, Verb.REJECT, template.items, template.round, "not now")
+    counter = replace(item, quantity=abs(agreed - now), sizes=str(agreed), valid_until=0.0)
+    return Template(number, job, epoch, Verb.COUNTER, (counter,), template.round + 1)

@@ -1,0 +1,84 @@
+"""What talks and adaptations cost, in seconds: a constant, or a ramp (Ghafoor 3.3.4, 3.3.5).
+
+A ramp on [a, b] makes low costs likely and high ones rare: its density falls linearly to 0 at b,
+so a value is drawn as ``b - (b - a) * sqrt(1 - u)`` with u uniform on [0, 1); its mean is
+``a + (b - a) / 3``.
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from random import Random
+
+from pliant.simulator.inputs.errors import SettingsError
+
+#: Longer times and more work are taken for damage: their sums could be infinite.
+LARGEST_S = 1e30
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """A constant if both bounds are equal, else a ramp. Seconds."""
+
+    low: float = 0.0
+    high: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.low <= LARGEST_S and 0 <= self.high <= LARGEST_S):
+            raise SettingsError(
+                f"cost {self}: both bounds are numbers of seconds from 0 to {LARGEST_S:g}"
+            )
+        if self.low > self.high:
+            raise SettingsError(f"cost {self}: the lower bound is above the upper one")
+
+    def __bool__(self) -> bool:
+        """Whether it ever costs anything."""
+        return self.high > 0
+
+    def __str__(self) -> str:
+        return f"{self.low:g}" if self.low == self.high else f"{self.low:g}-{self.high:g}"
+
+    def draw(self, chance: Random) -> float:
+        """One cost."""
+        if self.low == self.high:
+            return self.low
+        return self.high - (self.high - self.low) * math.sqrt(1.0 - chance.random())
+
+
+#: Nothing costs anything.
+FREE = Cost()
+#: To write or read a checkpoint: 60 GiB of each node's memory at 2 GiB/s.
+SAVE = Cost(30.0, 30.0)
+
+
+def parse_cost(text: str) -> Cost:
+    """Read ``S`` or ``A-B``, in seconds.
+
+    Raises:
+        SettingsError: how to write it.
+    """
+    low, dash, high = text.strip().partition("-")
+    try:
+        return Cost(_seconds(low), _seconds(high) if dash else _seconds(low))
+    except ValueError as error:
+        if isinstance(error, SettingsError):
+            raise
+        raise SettingsError(
+            f"cost {text!r}: write seconds as S (constant) or A-B (ramp), such as 8 or 2-20"
+        ) from None
+
+
+def _seconds(text: str) -> float:
+    if not text.isascii() or "_" in text:
+        raise ValueError(text)
+    return float(text)
+
+
+def cycle_cost(talks: Iterable[float], *, parallel: bool) -> float:
+    """What the talks of one cycle cost together: one after another, or all at once."""
+    return max(talks, default=0.0) if parallel else math.fsum(talks)
+
+
+def adaptation_pause(cost: float, before: int, after: int) -> float:
+    """Seconds that a job stands still on its new allocation: C x |p1 - p2| (Ghafoor 3.16)."""
+    return cost * abs(before - after)

@@ -1,0 +1,35 @@
+"""Workloads that are made, not recorded. Every random number comes from ``random.Random(seed)``."""
+
+from pliant.simulator.inputs.models.downey import downey, ghafoor
+from pliant.simulator.inputs.models.kumar import kumar
+from pliant.simulator.inputs.models.lublin import lublin
+from pliant.simulator.inputs.models.malleable import make_evolving, make_malleable
+from pliant.simulator.inputs.models.priorities import give_priorities, parse_priorities
+from pliant.simulator.inputs.models.registry import (
+    MODELS,
+    is_model,
+    make,
+    make_workload,
+    parameters,
+)
+from pliant.simulator.inputs.models.relative import parse_size_rule, parse_speedup_rule
+from pliant.simulator.inputs.models.shrinking import shrink
+
+__all__ = [
+    "MODELS",
+    "downey",
+    "ghafoor",
+    "give_priorities",
+    "is_model",
+    "kumar",
+    "lublin",
+    "make",
+    "make_evolving",
+    "make_malleable",
+    "make_workload",
+    "parameters",
+    "parse_priorities",
+    "parse_size_rule",
+    "parse_speedup_rule",
+    "shrink",
+]

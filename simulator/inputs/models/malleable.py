@@ -1,0 +1,127 @@
+"""Jobs that may change size, in any workload. What a job takes on its request stays the same."""
+
+import dataclasses
+from itertools import pairwise
+from random import Random
+from typing import Literal
+
+from pliant.core.values.sizes import Sizes
+from pliant.simulator.inputs.models.relative import SizeRule, SpeedupRule
+from pliant.simulator.inputs.workload import Phase, SimJob, Workload, WorkloadError
+
+Spread = Literal["even", "random"]
+#: Fewest and most phases of an evolving job.
+_PHASES = (2, 5)
+
+
+def make_malleable(
+    workload: Workload,
+    percent: float,
+    sizes: Sizes | SizeRule | None,
+    spread: Spread,
+    rng: Random,
+    speedup: SpeedupRule | None = None,
+) -> Workload:
+    """Make a share of the jobs malleable (Ghafoor 3.3.2).
+
+    Args:
+        workload: stays as it is.
+        percent: of the jobs.
+        sizes: of the malleable jobs: one range for all of them, or a rule from what each
+            requested; None: from 1 to all processors of the machine.
+        spread: ``even``: at equal distances in the order of submission; ``random``: anywhere.
+        rng: chooses them when they are spread at random.
+        speedup: of the malleable jobs, by what each requested: the time that they take on that
+            many stays what it was; None: each keeps its own.
+
+    Raises:
+        WorkloadError: the share is not between 0 and 100, the machine cannot give such sizes, or
+            its size is not known although it is needed.
+    """
+    allowed = _allowed(workload, sizes)
+    chosen = _choose(len(workload.jobs), percent, spread, rng)
+
+    def changed(job: SimJob) -> SimJob:
+        own = allowed(job.requested) if callable(allowed) else allowed
+        if speedup is None:
+            return dataclasses.replace(job, sizes=own, malleable=True)
+        model = speedup(job.requested)
+        work = job.runtime * model(job.requested)
+        return dataclasses.replace(job, sizes=own, malleable=True, speedup=model, work=work)
+
+    return workload.with_jobs(
+        changed(job) if place in chosen else job for place, job in enumerate(workload.jobs)
+    )
+
+
+def make_evolving(workload: Workload, percent: float, rng: Random) -> Workload:
+    """Let a share of the jobs ask for other sizes as they run: phases with demands of their own.
+
+    Such a job has two to five phases, which part its work at random. It begins with what it
+    requested; each further phase demands the half, the same or the double of the one before, within
+    the machine. A phase can do with half of what it demands.
+
+    Raises:
+        WorkloadError: the share is not between 0 and 100.
+    """
+    chosen = _choose(len(workload.jobs), percent, "random", rng)
+    limit = workload.processors
+    return workload.with_jobs(
+        _evolving(job, limit, rng) if place in chosen else job
+        for place, job in enumerate(workload.jobs)
+    )
+
+
+def _allowed(workload: Workload, sizes: Sizes | SizeRule | None) -> Sizes | SizeRule:
+    limit = workload.processors
+    if callable(sizes):
+        return sizes if limit is None else _limited(sizes, limit)
+    if sizes is None:
+        if limit is None:
+            raise WorkloadError("the size of the machine is not known: name the sizes")
+        return Sizes(range(1, limit + 1))
+    allowed = sizes if limit is None else sizes.up_to(limit)
+    if allowed is None:
+        raise WorkloadError(f"sizes {sizes}: the machine has only {limit} processors")
+    return allowed
+
+
+def _limited(rule: SizeRule, limit: int) -> SizeRule:
+    """The rule on a machine of so many processors."""
+    found: dict[int, Sizes] = {}
+
+    def sizes_of(requested: int) -> Sizes:
+        if requested not in found:
+            sizes = rule(requested)
+            allowed = sizes.up_to(limit)
+            if allowed is None:
+                raise WorkloadError(
+                    f"sizes {sizes} of a job that requested {requested}: "
+                    f"the machine has only {limit} processors"
+                )
+            found[requested] = allowed
+        return found[requested]
+
+    return sizes_of
+
+
+def _choose(count: int, percent: float, spread: Spread, rng: Random) -> frozenset[int]:
+    if not 0 <= percent <= 100:
+        raise WorkloadError(f"expected a share between 0 and 100 percent, not {percent:g}")
+    wanted = round(count * percent / 100)
+    if spread == "random":
+        return frozenset(rng.sample(range(count), wanted))
+    return frozenset(place * count // wanted for place in range(wanted))
+
+
+def _evolving(job: SimJob, limit: int | None, rng: Random) -> SimJob:
+    count = rng.randint(*_PHASES)
+    cuts = [0.0, *sorted(rng.random() for _ in range(count - 1)), 1.0]
+    phases, demand = [], job.requested
+    for begin, end in pairwise(cuts):
+        phases.append(Phase(job.work * (end - begin), max(1, demand // 2), demand))
+        demand = max(1, rng.choice((demand // 2, demand, demand * 2)))
+        demand = demand if limit is None else min(demand, limit)
+    low = min(phase.minimum for phase in phases)
+    high = max(phase.maximum for phase in phases)
+    return dataclasses.replace(job, sizes=Sizes(range(low, high + 1)), phases=tuple(phases))

@@ -1,0 +1,49 @@
+"""Priorities for jobs of any workload: logs and models have none that strategies could go by."""
+
+import dataclasses
+import re
+from random import Random
+
+from pliant.core.model.jobs import MAX_PRIORITY, MIN_PRIORITY
+from pliant.simulator.inputs.errors import SettingsError
+from pliant.simulator.inputs.workload import Workload
+
+_SHARE = re.compile(r"(\d+(?:\.\d+)?):([+-]?\d{1,18})", re.ASCII)
+#: (percent of the jobs, their priority).
+Shares = tuple[tuple[float, int], ...]
+
+
+def parse_priorities(text: str) -> Shares:
+    """Read ``PCT:N,...``, such as ``10:5,20:-1``.
+
+    Raises:
+        SettingsError: how to write it, or what is out of bounds.
+    """
+    shares = []
+    for part in text.split(","):
+        match = _SHARE.fullmatch(part.strip())
+        if match is None:
+            raise SettingsError(
+                f"priorities {text!r}: write PERCENT:PRIORITY,..., as in 10:5,20:-1"
+            )
+        priority = int(match[2])
+        if not MIN_PRIORITY <= priority <= MAX_PRIORITY:
+            raise SettingsError(f"priority {priority}: expected {MIN_PRIORITY} to {MAX_PRIORITY}")
+        shares.append((float(match[1]), priority))
+    if sum(share for share, _ in shares) > 100:
+        raise SettingsError(f"priorities {text!r}: the shares are more than 100 percent together")
+    return tuple(shares)
+
+
+def give_priorities(workload: Workload, shares: Shares, rng: Random) -> Workload:
+    """Give shares of the jobs, chosen at random, their priorities; the others keep theirs."""
+    places = list(range(len(workload.jobs)))
+    rng.shuffle(places)
+    chosen: dict[int, int] = {}
+    for percent, priority in shares:
+        number = min(round(len(workload.jobs) * percent / 100), len(places))
+        chosen |= {places.pop(): priority for _ in range(number)}
+    return workload.with_jobs(
+        dataclasses.replace(job, priority=chosen[place]) if place in chosen else job
+        for place, job in enumerate(workload.jobs)
+    )

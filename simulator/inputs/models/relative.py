@@ -1,0 +1,75 @@
+"""Sizes and speedups of jobs relative to what each of them requested: ``p/2-2p``, ``downey:p,1``.
+
+``p`` is the number of processors that a job requested. ``2p``, ``p/2`` and ``3p/2`` are rounded
+down, and are at least 1. A rule without ``p`` says the same of every job.
+"""
+
+import re
+from collections.abc import Callable
+
+from pliant.core.values.sizes import Sizes, SizesError, parse_sizes
+from pliant.core.values.speedup import Speedup, parse_speedup
+
+#: From the processors that a job requested.
+SizeRule = Callable[[int], Sizes]
+SpeedupRule = Callable[[int], Speedup]
+
+#: A share of what was requested, not a part of a word.
+_SHARE = re.compile(r"(?<![a-z0-9])(\d*)p(?:/(\d+))?(?![a-z0-9])")
+#: A request for which every rule that makes sense can be read.
+_SOME_REQUEST = 1 << 10
+
+
+def _put_in(text: str, requested: int) -> str:
+    """Write numbers instead of shares."""
+
+    def number(match: re.Match[str]) -> str:
+        times, parts = int(match[1] or 1), int(match[2] or 1)
+        if not parts:
+            raise SizesError(f"{text!r}: a job cannot be parted by 0")
+        return str(max(1, times * requested // parts))
+
+    return _SHARE.sub(number, text)
+
+
+def parse_size_rule(text: str) -> SizeRule:
+    """Read a size grammar whose bounds may be shares of the request, such as ``p/2-2p:pow2``.
+
+    Raises:
+        SizesError: what is wrong with it, and how to write it.
+    """
+    relative = _SHARE.search(text) is not None
+    try:
+        parse_sizes(_put_in(text, _SOME_REQUEST))
+    except SizesError as error:
+        if relative or "p" in text:
+            raise SizesError(f"{text!r}: write one like p/2-2p, 1-p, p-4p:pow2 ({error})") from None
+        raise
+    found: dict[int, Sizes] = {}
+
+    def sizes_of(requested: int) -> Sizes:
+        key = requested if relative else 0
+        if key not in found:
+            found[key] = parse_sizes(_put_in(text, requested))
+        return found[key]
+
+    return sizes_of
+
+
+def parse_speedup_rule(text: str) -> SpeedupRule:
+    """Read a speedup model whose numbers may be shares of the request, such as ``downey:p,1``.
+
+    Raises:
+        SpeedupError: what is wrong with it, and how to write it.
+    """
+    relative = _SHARE.search(text) is not None
+    parse_speedup(_put_in(text, _SOME_REQUEST))
+    found: dict[int, Speedup] = {}
+
+    def speedup_of(requested: int) -> Speedup:
+        key = requested if relative else 0
+        if key not in found:
+            found[key] = parse_speedup(_put_in(text, requested))
+        return found[key]
+
+    return speedup_of

@@ -1,0 +1,21 @@
+"""Streit's shrinking factor: more load from the same jobs."""
+
+import dataclasses
+
+from pliant.simulator.inputs.workload import Workload, WorkloadError
+
+
+def shrink(workload: Workload, factor: float) -> Workload:
+    """Multiply all submit times (Streit 3): 0.5 is twice the load, 1 changes nothing.
+
+    Raises:
+        WorkloadError: the factor is not positive, or the times become too long.
+    """
+    if not 0 < factor < float("inf"):
+        raise WorkloadError(f"expected a positive shrinking factor, not {factor:g}")
+    try:
+        return workload.with_jobs(
+            dataclasses.replace(job, submit=job.submit * factor) for job in workload.jobs
+        )
+    except WorkloadError as error:
+        raise WorkloadError(f"shrinking factor {factor:g}: {error}") from None

@@ -1,0 +1,253 @@
+"""Logs in the Standard Workload Format, plain or gzip.
+
+A record is usable if it has a run time >= 0 and asks for at least one processor and not for more
+than the machine has: the allocated processors (field 5) if there are any, otherwise the requested
+ones (field 8). Its estimate is the requested time (field 9) if positive, otherwise the run time,
+and at least one second. Records are ordered by submit time, then by job number.
+
+Archived logs are old and varied: lines may be short, numbers may have fractions, comments may stand
+anywhere. Whatever is not used is kept with its line and the reason, and told by kinds of reasons.
+"""
+
+import gzip
+import re
+import zlib
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from pliant.core.values.sizes import Sizes
+from pliant.simulator.inputs.files import open_regular
+from pliant.simulator.inputs.workload import (
+    TOO_WIDE,
+    SimJob,
+    Skipped,
+    Workload,
+    WorkloadError,
+    error_at,
+)
+
+_LABEL = re.compile(r";+\s*([A-Za-z]\w*)\s*:\s*(.*)")
+_FIRST_NUMBER = re.compile(r"\d+", re.ASCII)
+_GZIP = b"\x1f\x8b"
+_FIELDS = 18
+#: Number, submit, wait, run time, processors: with less a line says nothing.
+_LEAST_FIELDS = 5
+#: Longer lines are no records, and must not be read into memory whole.
+_MAX_LINE_BYTES = 1 << 16
+#: Larger numbers are damage.
+_LARGEST = 1e15
+_NAMES = {
+    0: "job number",
+    1: "submit time",
+    3: "run time",
+    4: "processors",
+    7: "requested processors",
+    8: "requested time",
+}
+
+
+class _UnusableError(ValueError):
+    """A line cannot be used: why, and what kind of reason that is."""
+
+    def __init__(self, kind: str, reason: str) -> None:
+        super().__init__(reason)
+        self.kind = kind
+
+
+class _Record(NamedTuple):
+    """A usable line; the order of the fields is the order of the jobs."""
+
+    submit: float
+    number: int
+    line: int
+    run: float
+    processors: int
+    estimate: float
+    user: str
+
+
+def read_swf(path: str | Path, processors: int | None = None, jobs: int | None = None) -> Workload:
+    """Read a log.
+
+    Args:
+        path: of the file; whether it is gzip is seen from its first bytes.
+        processors: of the machine; None: what the head of the file says (MaxProcs or MaxNodes).
+        jobs: use only so many, the first ones; None: all.
+
+    Raises:
+        WorkloadError: it cannot be read, is cut off, is no such log, or has no usable record.
+    """
+    header: dict[str, str] = {}
+    skipped: list[Skipped] = []
+    records = list(_records(path, header, skipped))
+    machine = _machine(header) if processors is None else processors
+    usable = sorted(_unique_and_fitting(records, machine, skipped))
+    skipped.sort(key=lambda item: item.line)
+    if not usable:
+        raise _nothing(path, skipped)
+    if jobs is not None and jobs < len(usable):
+        usable = usable[:jobs]
+        last = max((record.line for record in usable), default=0)
+        skipped = [item for item in skipped if item.line <= last]
+    return Workload(_jobs(usable), machine, skipped, Path(path).name, header)
+
+
+def _records(path: str | Path, header: dict[str, str], skipped: list[Skipped]) -> Iterator[_Record]:
+    users: dict[bytes, str] = {}
+    for number, line in _lines(path):
+        fields = line.split()
+        if not fields:
+            continue
+        if line.lstrip()[:1] == b";":
+            _note_label(line, header)
+            continue
+        try:
+            record = _parse(number, fields, users)
+        except _UnusableError as error:
+            skipped.append(Skipped(number, str(error), error.kind))
+            continue
+        yield record
+
+
+def _lines(path: str | Path) -> Iterator[tuple[int, bytes]]:
+    """Every line with its number; what goes wrong on the way has the number, too."""
+    number, full, line = 0, False, b"\n"
+    try:
+        with open_regular(path) as raw:
+            packed = raw.read(2) == _GZIP
+            raw.seek(0)
+            with gzip.open(raw, "rb") if packed else raw as stream:
+                lines = iter(partial(stream.readline, _MAX_LINE_BYTES + 1), b"")
+                for number, line in enumerate(lines, 1):
+                    if len(line) > _MAX_LINE_BYTES:
+                        text = f"not a workload log: a line of more than {_MAX_LINE_BYTES} bytes"
+                        raise error_at(path, number, text)
+                    if b"\0" in line:
+                        raise error_at(path, number, "not a workload log: it has binary data")
+                    full = full or line.count(b" ") + line.count(b"\t") >= _FIELDS - 1
+                    yield number, line
+    except EOFError:
+        raise error_at(path, number, "the file is cut off: its gzip data ends here") from None
+    except (zlib.error, gzip.BadGzipFile) as error:
+        raise error_at(path, number, f"the gzip data is damaged after this line: {error}") from None
+    except OSError as error:
+        raise WorkloadError(f"{path}: {error.strerror or error}") from None
+    if number == 0:
+        raise WorkloadError(f"{path}: the file is empty")
+    if full and not line.endswith(b"\n") and _is_short(line):
+        raise error_at(
+            path, number, f"the file is cut off: {len(line.split())} of {_FIELDS} fields"
+        )
+
+
+def _is_short(line: bytes) -> bool:
+    return not line.lstrip().startswith(b";") and 0 < len(line.split()) < _FIELDS
+
+
+def _note_label(line: bytes, header: dict[str, str]) -> None:
+    match = _LABEL.match(line.decode("utf-8", "replace").strip())
+    if match:
+        header.setdefault(match[1], match[2].strip())
+
+
+def _parse(line: int, fields: list[bytes], users: dict[bytes, str]) -> _Record:
+    """Read one line.
+
+    Raises:
+        _UnusableError: why it cannot be used.
+    """
+    if len(fields) < _LEAST_FIELDS:
+        raise _UnusableError("with too few fields", f"{len(fields)} of {_FIELDS} fields")
+    if len(fields) < _FIELDS:
+        fields = fields + [b"-1"] * (_FIELDS - len(fields))
+    number, submit, run, allocated, requested, asked = _numbers(fields)
+    if number < 0:
+        raise _UnusableError("without a job number", "no job number")
+    if submit < 0:
+        raise _UnusableError("without a submit time", f"submit time {submit:g}")
+    if run < 0:
+        raise _UnusableError("without a run time", f"run time {run:g}")
+    processors = int(allocated if allocated > 0 else requested)
+    if processors < 1:
+        raise _UnusableError("without processors", "no processors")
+    estimate = max(1.0, asked if asked > 0 else run)
+    user = users.setdefault(fields[11], fields[11].decode("ascii", "replace"))
+    return _Record(submit, int(number), line, run, processors, estimate, user)
+
+
+def _numbers(fields: list[bytes]) -> list[float]:
+    try:
+        values = [float(fields[place]) for place in _NAMES]
+    except ValueError:
+        values = []
+    # One comparison for all of them; false also if one is not a number.
+    if not (values and sum(map(abs, values)) < _LARGEST):
+        reason = next(filter(None, (_fault(fields, place) for place in _NAMES)))
+        raise _UnusableError("with what is no number", reason)
+    return values
+
+
+def _fault(fields: list[bytes], place: int) -> str:
+    try:
+        if abs(float(fields[place])) < _LARGEST / len(_NAMES):
+            return ""
+    except ValueError:
+        pass
+    text = fields[place].decode("utf-8", "backslashreplace")
+    return f"field {place + 1} ({_NAMES[place]}): expected a number, not {text!r}"
+
+
+def _machine(header: dict[str, str]) -> int | None:
+    """Processors by the head of the file; older logs name only nodes, of one processor each."""
+    for label in ("MaxProcs", "MaxNodes"):
+        match = _FIRST_NUMBER.match(header.get(label, ""))
+        if match and int(match[0]) > 0:
+            return int(match[0])
+    return None
+
+
+def _unique_and_fitting(
+    records: list[_Record], machine: int | None, skipped: list[Skipped]
+) -> Iterator[_Record]:
+    """Leave out jobs too wide, and further lines of one job (parts of an interrupted run)."""
+    seen: dict[int, int] = {}
+    for record in records:
+        first = seen.setdefault(record.number, record.line)
+        too_wide = machine is not None and record.processors > machine
+        if first != record.line:
+            kind = "of a job that has one already"
+            reason = f"job number {record.number} has been used in line {first}"
+        elif too_wide:
+            kind = TOO_WIDE
+            reason = f"needs {record.processors} processors, the machine has {machine}"
+        else:
+            yield record
+            continue
+        skipped.append(Skipped(record.line, reason, kind))
+
+
+def _nothing(path: str | Path, skipped: list[Skipped]) -> WorkloadError:
+    if not skipped:
+        return WorkloadError(f"{path}: there are no records in it")
+    first = skipped[0]
+    return error_at(
+        path, first.line, f"no usable record among {len(skipped)}; the first: {first.reason}"
+    )
+
+
+def _jobs(records: list[_Record]) -> list[SimJob]:
+    shared: dict[int, Sizes] = {}
+    return [
+        SimJob(
+            id=record.number,
+            submit=record.submit,
+            work=record.run * record.processors,
+            sizes=shared.setdefault(record.processors, Sizes((record.processors,))),
+            requested=record.processors,
+            estimate_s=record.estimate,
+            user=record.user,
+        )
+        for record in records
+    ]

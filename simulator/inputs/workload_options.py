@@ -1,0 +1,227 @@
+"""What a log cannot say of its jobs: which of them may change size, and what that costs.
+
+The Standard Workload Format has no field for it, so it stands in a CSV file of its own, beside the
+log, whose first line names the columns::
+
+    job,kind,pmin,pmax,preferred,adaptation_cost,negotiation_delay
+    17,malleable,2,64,16,0.002,0.0015
+    18,moldable,4,8,,,
+
+``job`` is the number in the log; every other column may be left out, and so may every other value.
+``kind`` is rigid, moldable (the scheduler chooses the size, once) or malleable (the default).
+``adaptation_cost`` is seconds per changed processor, ``negotiation_delay`` seconds per talk.
+``deadline`` is seconds from the job's submission, ``profit`` a profit function as in ``jobsub
+--profit``, such as ``1000`` or ``1000:soft=0.25:penalty=50``; a profit needs a deadline.
+``priority`` is a whole number; strategies that order the queue by it let higher ones go first.
+A job of which nothing is said but its contract or priority keeps its sizes and kind.
+Lines that start with ``;`` or ``#`` are comments. Jobs that the workload does not have are passed
+over: one file serves any part of a log.
+"""
+
+import csv
+import dataclasses
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from io import TextIOWrapper
+from pathlib import Path
+
+from pliant.core.model.jobs import MAX_PRIORITY, MIN_PRIORITY
+from pliant.core.values.contract import PROFIT_FORM, Contract, parse_profit
+from pliant.core.values.sizes import Sizes
+from pliant.simulator.inputs.files import open_regular
+from pliant.simulator.inputs.workload import SimJob, Workload, WorkloadError, error_at
+
+COLUMNS = (
+    *("job", "kind", "pmin", "pmax", "preferred", "adaptation_cost", "negotiation_delay"),
+    *("deadline", "profit", "priority"),
+)
+KINDS = ("rigid", "moldable", "malleable")
+
+
+@dataclass(frozen=True, slots=True)
+class Attributes:
+    """One line of a side file."""
+
+    line: int
+    job: int
+    #: Empty: nothing is said but the contract or the priority.
+    kind: str = "malleable"
+    pmin: int | None = None
+    pmax: int | None = None
+    preferred: int | None = None
+    adaptation_cost: float | None = None
+    negotiation_delay: float | None = None
+    contract: Contract | None = None
+    #: None: that of the workload.
+    priority: int | None = None
+
+
+def read_side_file(path: str | Path) -> list[Attributes]:
+    """Read the attributes of all jobs in it.
+
+    Raises:
+        WorkloadError: it cannot be read or is wrong; the message says in which line and column.
+    """
+    try:
+        with TextIOWrapper(open_regular(path), encoding="utf-8-sig", newline="") as file:
+            return list(_attributes(path, file.read().splitlines()))
+    except OSError as error:
+        raise WorkloadError(f"{path}: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise WorkloadError(f"{path}: not a CSV file: it is not UTF-8 text") from None
+
+
+def merge_side_file(workload: Workload, path: str | Path) -> Workload:
+    """The workload whose jobs have the attributes of a side file.
+
+    Raises:
+        WorkloadError: it cannot be read, is wrong, or is about none of the jobs.
+    """
+    found = {item.job: item for item in read_side_file(path)}
+    jobs = []
+    for job in workload.jobs:
+        item = found.get(job.id)
+        jobs.append(job if item is None else _merged(path, job, item, workload.processors))
+    if found and found.keys().isdisjoint(job.id for job in workload.jobs):
+        name = workload.name or "the workload"
+        raise WorkloadError(f"{path}: none of its {len(found)} jobs is in {name}")
+    return workload.with_jobs(jobs)
+
+
+def _attributes(path: str | Path, lines: list[str]) -> Iterator[Attributes]:
+    numbered = [
+        (number, next(csv.reader([text])))
+        for number, text in enumerate(lines, 1)
+        if text.strip() and text.lstrip()[0] not in ";#"
+    ]
+    if not numbered:
+        raise WorkloadError(f"{path}: the file is empty; its first line names the columns")
+    columns = _columns(path, *numbered[0])
+    seen: dict[int, int] = {}
+    for line, values in numbered[1:]:
+        if len(values) != len(columns):
+            raise error_at(path, line, f"expected {len(columns)} values, not {len(values)}")
+        item = _Row(path, line, dict(zip(columns, map(str.strip, values), strict=True))).read()
+        first = seen.setdefault(item.job, line)
+        if first != line:
+            raise error_at(path, line, f"job: {item.job} stands in line {first}, too")
+        yield item
+
+
+def _columns(path: str | Path, line: int, values: list[str]) -> list[str]:
+    names = [value.strip().lower() for value in values]
+    unknown = [name for name in names if name not in COLUMNS]
+    if unknown:
+        known = ", ".join(COLUMNS)
+        raise error_at(path, line, f"expected the names of columns ({known}), not {unknown[0]!r}")
+    if len(set(names)) != len(names) or "job" not in names:
+        raise error_at(path, line, "expected a column `job`, and no column twice")
+    return names
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """One line while it is read."""
+
+    path: str | Path
+    line: int
+    values: dict[str, str]
+
+    def read(self) -> Attributes:
+        job = self._whole("job", 0)
+        if job is None:
+            raise self.error("job", "a job number")
+        contract, priority = self._contract(), self._priority()
+        shape = any(self.values.get(name) for name in COLUMNS[1:7])
+        only_other = contract is not None or priority is not None
+        default = "malleable" if shape or not only_other else ""
+        kind = self.values.get("kind", "").lower() or default
+        if kind and kind not in KINDS:
+            raise self.error("kind", f"one of {', '.join(KINDS)}")
+        pmin, pmax = self._whole("pmin", 1), self._whole("pmax", 1)
+        if pmin is not None and pmax is not None and pmin > pmax:
+            raise self.error("pmin", f"at most pmax ({pmax})")
+        preferred = self._whole("preferred", 1)
+        cost, delay = self._seconds("adaptation_cost"), self._seconds("negotiation_delay")
+        return Attributes(
+            self.line, job, kind, pmin, pmax, preferred, cost, delay, contract, priority
+        )
+
+    def _contract(self) -> Contract | None:
+        deadline, profit = self._seconds("deadline"), self.values.get("profit", "")
+        if deadline is None:
+            if profit:
+                raise self.error("deadline", "seconds, because the job has a profit")
+            return None
+        try:
+            return parse_profit(profit, deadline)
+        except ValueError:
+            raise self.error("profit", PROFIT_FORM) from None
+
+    def _priority(self) -> int | None:
+        text = self.values.get("priority", "")
+        if not text:
+            return None
+        if not re.fullmatch(r"[+-]?[0-9]{1,18}", text):
+            raise self.error("priority", "a whole number")
+        if not MIN_PRIORITY <= int(text) <= MAX_PRIORITY:
+            raise self.error("priority", f"{MIN_PRIORITY} to {MAX_PRIORITY}")
+        return int(text)
+
+    def _whole(self, column: str, least: int) -> int | None:
+        text = self.values.get(column, "")
+        if not text:
+            return None
+        if not (text.isascii() and text.isdigit() and int(text) >= least):
+            raise self.error(column, f"a whole number >= {least}")
+        return int(text)
+
+    def _seconds(self, column: str) -> float | None:
+        text = self.values.get(column, "")
+        if not text:
+            return None
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not 0 <= value < math.inf:
+            raise self.error(column, "seconds >= 0")
+        return value
+
+    def error(self, column: str, expected: str) -> WorkloadError:
+        text = self.values.get(column, "")
+        return error_at(self.path, self.line, f"{column}: expected {expected}, not {text!r}")
+
+
+def _merged(path: str | Path, job: SimJob, item: Attributes, processors: int | None) -> SimJob:
+    if item.contract is not None:
+        job = dataclasses.replace(job, contract=item.contract)
+    if item.priority is not None:
+        job = dataclasses.replace(job, priority=item.priority)
+    if not item.kind:
+        return job
+    low = job.requested if item.pmin is None else item.pmin
+    high = max(job.requested, low) if item.pmax is None else item.pmax
+    low = min(low, high) if item.pmin is None else low
+
+    def wrong(column: str, text: str) -> WorkloadError:
+        return error_at(path, item.line, f"{column}: job {job.id}: {text}")
+
+    if item.kind == "rigid" and low != high:
+        raise wrong("kind", f"a rigid job has one size, not {low}-{high}")
+    if processors is not None and low > processors:
+        raise wrong("pmin", f"expected at most the machine's {processors} processors, not {low}")
+    sizes = Sizes(range(low, high + 1))
+    if item.preferred is not None:
+        if item.preferred not in sizes:
+            raise wrong("preferred", f"expected one of {sizes}, not {item.preferred}")
+        sizes = sizes.prefer(item.preferred)
+    return dataclasses.replace(
+        job,
+        sizes=sizes,
+        malleable=item.kind == "malleable",
+        adaptation_cost=item.adaptation_cost,
+        negotiation_delay=item.negotiation_delay,
+    )

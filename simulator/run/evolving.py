@@ -1,0 +1,178 @@
+"""Evolving jobs: phases with demands of their own, and what a job does about them.
+
+At the beginning of a phase a job that has less than the phase's maximum asks for more, one that has
+more gives its surplus back. With less than the phase's minimum it stands still while its request is
+open; when that is refused or expires it goes on with what it has, and asks again at the next phase
+only. A request is open until the phase would be over at the job's present size; one of a job that
+stands still, for as long as the phase would take on its minimum. The source (Ghafoor 3.1.1) says
+who asks whom, and leaves these times open; without an end to the standing still, jobs could wait
+for each other's processors for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+from pliant.core.commands import AnswerRequest
+from pliant.core.events import Event, RequestCancelled, SizesRequested
+from pliant.core.model.size_request import RequestOutcome
+from pliant.core.values.ids import JobId
+from pliant.core.values.sizes import Sizes
+from pliant.simulator.inputs.workload import Phase, SimJob
+from pliant.simulator.run.progress import Run
+
+if TYPE_CHECKING:
+    from collections.abc import MutableMapping
+
+#: What answers are counted as.
+COUNTED = {
+    RequestOutcome.GRANTED: "requests_granted",
+    RequestOutcome.PARTLY: "requests_partly",
+    RequestOutcome.REFUSED: "requests_refused",
+    RequestOutcome.CANCELLED: "requests_cancelled",
+    RequestOutcome.EXPIRED: "requests_expired",
+}
+
+
+class EvolvingRun(Run):
+    """A job with phases on its processors."""
+
+    __slots__ = ("_later", "asked", "open", "place", "request")
+
+    def __init__(
+        self, job: SimJob, number: int, ranks: tuple[int, ...], now: float, cost: float
+    ) -> None:
+        super().__init__(job, number, ranks, now, cost)
+        works = [phase.work for phase in job.phases]
+        #: Work that is left when a phase is over, in seconds on one processor.
+        self._later = [*list(accumulate(reversed(works)))[-2::-1], 0.0]
+        #: The present phase.
+        self.place = 0
+        #: Requests made until now, and the number of the open one; 0: none.
+        self.asked = self.request = 0
+        #: Those that are not answered, and whether each gives processors back.
+        self.open: dict[int, bool] = {}
+
+    @property
+    def phase(self) -> Phase:
+        """What it needs now."""
+        return self.job.phases[self.place]
+
+    @property
+    def phase_end(self) -> float | None:
+        """When this phase is over if nothing changes; None: it is the last, or stands still."""
+        if self.standing or self.saving or self.place == len(self._later) - 1:
+            return None
+        return self.time_of(self.left - self._later[self.place])
+
+    def go_on_from(self, earlier: Run, restart_s: float) -> None:
+        """The same in the phase that the earlier run was in."""
+        super().go_on_from(earlier, restart_s)
+        if isinstance(earlier, EvolvingRun):
+            self.place, self.asked = earlier.place, earlier.asked
+
+    def next_phase(self, now: float) -> None:
+        """The work of a phase is done."""
+        self._account(now)
+        # While talks took time it may have gone further than that.
+        self.left = min(self.left, self._later[self.place])
+        self.place += 1
+        self._project(now)
+
+    def stand(self, still: bool, now: float) -> None:
+        """Stop for want of processors, or go on."""
+        if still != self.standing:
+            self._account(now)
+            self.standing = still
+            self._project(now)
+
+
+class Phases:
+    """What evolving jobs say, and what they make of answers.
+
+    Args:
+        schedule: has the end of a phase and of a run happen, whenever one of them changes.
+        counts: of the metrics.
+    """
+
+    def __init__(
+        self, schedule: Callable[[EvolvingRun], None], counts: MutableMapping[str, int]
+    ) -> None:
+        self._schedule = schedule
+        self._counts = counts
+
+    def begin(self, run: EvolvingRun, now: float) -> Iterable[Event]:
+        """A phase begins: ask for what it needs, or give back what it does not."""
+        phase, size = run.phase, len(run.ranks)
+        if size == phase.maximum:
+            run.stand(False, now)
+            self._schedule(run)
+            return self._take_back(run)
+        run.asked += 1
+        run.request, gives = run.asked, size > phase.maximum
+        run.open[run.asked] = gives
+        self._counts["releases" if gives else "requests"] += 1
+        run.stand(size < phase.minimum, now)
+        self._schedule(run)
+        sizes = Sizes(range(phase.minimum, phase.maximum + 1))
+        reason = f"phase {run.place + 1} of {len(run.job.phases)}"
+        job = JobId(run.job.id)
+        until = None if gives else self._until(run, now)
+        return (SizesRequested(job, run.number, run.asked, sizes, reason, until),)
+
+    def over(self, about: tuple[EvolvingRun, int], now: float) -> Iterable[Event]:
+        """The work of a phase may be done."""
+        run, version = about
+        if run.over or run.version != version:
+            return ()
+        run.next_phase(now)
+        return self.begin(run, now)
+
+    def answered(self, run: EvolvingRun, answer: AnswerRequest, now: float) -> None:
+        """The resource manager has said what becomes of a request."""
+        gives = run.open.pop(answer.number, None)
+        if gives is False:
+            self._counts[COUNTED[answer.outcome]] += 1
+        if run.request == answer.number:
+            run.request = 0
+            if run.standing:
+                run.stand(False, now)
+                self._schedule(run)
+
+    def resized(self, run: EvolvingRun, now: float) -> None:
+        """It has another size."""
+        if len(run.ranks) >= run.phase.minimum:
+            run.stand(False, now)
+        self._schedule(run)
+
+    def ended(self, run: EvolvingRun) -> None:
+        """It asks for nothing any more."""
+        asked = sum(not gives for gives in run.open.values())
+        run.open.clear()
+        self._counts[COUNTED[RequestOutcome.CANCELLED]] += asked
+
+    def _take_back(self, run: EvolvingRun) -> Iterable[Event]:
+        number, run.request = run.request, 0
+        if not number:
+            return ()
+        return (RequestCancelled(JobId(run.job.id), run.number, number),)
+
+    @staticmethod
+    def _until(run: EvolvingRun, now: float) -> float:
+        if run.standing:
+            return now + run.phase.work / run.job.speedup(run.phase.minimum)
+        return run.end if run.phase_end is None else run.phase_end
+
+
+def bounded(run: Run, offered: int, agreed: int) -> int:
+    """What a job agrees to that would agree to so many: nothing its present phase cannot use."""
+    if not isinstance(run, EvolvingRun):
+        return agreed
+    now, phase = len(run.ranks), run.phase
+    sizes = run.job.sizes
+    if offered < now:
+        least = phase.minimum if phase.minimum in sizes else sizes.up(phase.minimum)
+        return max(agreed, min(now, least or now))
+    return max(now, min(agreed, sizes.down(phase.maximum)))

@@ -1,0 +1,175 @@
+"""The progress of a running job: Ghafoor's phase equations (3.5-3.16) for any speedup model.
+
+A phase has one size p and does S(p) seconds of one processor's work a second. Work left after a
+phase: ``Wr_i = Wr_(i-1) - S(p_i) t_i`` (3.12; the paper's S(p) is p). Time that is left on the next
+size: ``Wr_i / S(p_(i+1))`` (3.13). A change from p1 to p2 processors stops the job for
+``C x |p1 - p2|`` on its new allocation (3.16), and malleable jobs compute while they talk (3.3.1).
+"""
+
+import math
+
+from pliant.core.values.speedup import Speedup
+from pliant.simulator.inputs.costs import adaptation_pause
+from pliant.simulator.inputs.workload import SimJob
+
+
+class Run:
+    """A job on its processors. Times in seconds on the simulation's clock."""
+
+    __slots__ = (
+        "_paused",
+        "_since",
+        "_size_since",
+        "_speedup",
+        "area",
+        "cost",
+        "end",
+        "first_size",
+        "first_start",
+        "job",
+        "left",
+        "newcomers",
+        "number",
+        "over",
+        "ranks",
+        "resizes",
+        "saved",
+        "saving",
+        "standing",
+        "start",
+        "suspended_s",
+        "suspensions",
+        "version",
+    )
+
+    def __init__(
+        self, job: SimJob, number: int, ranks: tuple[int, ...], now: float, cost: float
+    ) -> None:
+        self.job = job
+        self._speedup: Speedup = job.speedup
+        #: The core's count of its runs.
+        self.number = number
+        #: The allocation in rank order.
+        self.ranks = ranks
+        #: Processors of processes that wait to join.
+        self.newcomers: tuple[int, ...] = ()
+        #: Of this run; the first one of the job began at ``first_start``.
+        self.start = self.first_start = now
+        self.first_size = len(ranks)
+        #: Seconds that one changed processor costs.
+        self.cost = cost
+        #: Work that was left when it last changed size, in seconds on one processor.
+        self.left = job.work
+        #: Processor-seconds held until it last changed size.
+        self.area = 0.0
+        self.resizes = 0
+        #: Raised whenever ``end`` changes: who remembers an older one knows it is no longer true.
+        self.version = 0
+        #: Work that it would have done in its pauses until it last changed size.
+        self._paused = 0.0
+        self._since = self._size_since = now
+        #: Whether it stands still for want of processors.
+        self.standing = False
+        #: Whether it stands still to write a checkpoint and leave.
+        self.saving = False
+        #: Its last checkpoint: the work that was left, and what pauses had cost until then.
+        self.saved = (job.work, 0.0)
+        #: How often it was suspended until this run, and for how many seconds together.
+        self.suspensions = 0
+        self.suspended_s = 0.0
+        #: When its work is done, if nothing changes.
+        self.end = now + self.left / self._speedup(len(ranks))
+        #: Whether its processes are gone.
+        self.over = False
+
+    def resize(self, ranks: tuple[int, ...], now: float) -> None:
+        """Go on with another allocation, after the pause that the change costs."""
+        pause = adaptation_pause(self.cost, len(self.ranks), len(ranks))
+        self._account(now)
+        # A change during the pause of the one before: it waits for both.
+        self._since = max(self._since, now) + pause
+        self.ranks = ranks
+        self.resizes += 1
+        self._project(now)
+
+    def save(self, now: float) -> None:
+        """Stop for good at a safe point, to write a checkpoint."""
+        self._account(now)
+        self.saved = (self.left, self._paused)
+        self.saving = True
+        self._project(now)
+
+    def go_on_from(self, earlier: "Run", restart_s: float) -> None:
+        """Take over from an earlier run of the job what its last checkpoint holds.
+
+        Args:
+            earlier: the run before this one, which is over.
+            restart_s: how long it takes to read the checkpoint, before anything is computed.
+        """
+        self.first_start, self.first_size = earlier.first_start, earlier.first_size
+        self.area, self.resizes = earlier.area, earlier.resizes
+        self.saved = earlier.saved
+        self.left, self._paused = earlier.saved
+        self.suspensions = earlier.suspensions + earlier.saving
+        self.suspended_s = earlier.suspended_s + (self.start - earlier.end) * earlier.saving
+        self._since = self.start + restart_s
+        self._project(self.start)
+
+    def time_of(self, work: float) -> float:
+        """When so much of the work that was left is done, if nothing changes."""
+        return self._since + work / self._speedup(len(self.ranks))
+
+    def _project(self, now: float) -> None:
+        """Something changed: tell anew when it ends."""
+        self.version += 1
+        if self.standing or self.saving:
+            self.end = math.inf
+        else:
+            self._since = max(self._since, now)
+            self.end = self.time_of(self.left)
+
+    def finish(self, now: float) -> None:
+        """Its processes are gone: close its account."""
+        if not self.over:
+            self._account(now)
+            if now >= self.end:
+                self.left = 0.0
+            self.end = now
+            self.over = True
+            self.version += 1
+
+    def estimate_grace(self, now: float) -> float:
+        """Seconds that its estimate lasts longer than sizes and times alone say.
+
+        The core counts the time since a resize as computation and does not know of the pause.
+        """
+        speed = self._speedup(len(self.ranks))
+        if self.standing:
+            self._account(now)
+        return self._paused / speed + max(0.0, self._since - now)
+
+    @property
+    def work_done(self) -> float:
+        """Seconds of one processor's work, until it last changed size or ended."""
+        return self.job.work - self.left
+
+    def _account(self, now: float) -> None:
+        size = len(self.ranks)
+        elapsed = now - self._size_since
+        self.area += size * elapsed
+        computed = 0.0
+        if now > self._since:
+            computed = 0.0 if self.standing or self.saving else now - self._since
+            self.left = max(0.0, self.left - computed * self._speedup(size))
+            self._since = now
+        self._paused += (elapsed - computed) * self._speedup(size)
+        self._size_since = now
+
+
+def next_safe_point(start: float, now: float, interval: float) -> float:
+    """The first safe point at or after ``now`` of a job that has one every ``interval`` seconds."""
+    if interval <= 0:
+        return now
+    passed = (now - start) // interval
+    point = start + passed * interval
+    return point if point >= now else start + (passed + 1) * interval

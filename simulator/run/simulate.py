@@ -1,0 +1,100 @@
+"""One simulation from jobs and settings to a result: what ``pliant.simulator`` offers others."""
+
+import gc
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+
+from pliant.core.commands import Note
+from pliant.simulator.inputs.settings import Settings
+from pliant.simulator.inputs.workload import SimJob, WorkloadError
+from pliant.simulator.run.engine import Engine
+from pliant.simulator.run.result import Result
+
+#: New objects between two looks for garbage.
+_OBJECTS = 500_000
+
+
+def simulate(
+    jobs: Iterable[SimJob],
+    settings: Settings,
+    *,
+    on_note: Callable[[Note], None] | None = None,
+    progress: Callable[[int, float], None] | None = None,
+) -> Result:
+    """Run jobs on a simulated machine with the core and the strategy that real clusters run.
+
+    Args:
+        jobs: what is submitted, in any order; numbers are unique.
+        settings: everything else.
+        on_note: is given each line of the history, as it happens.
+        progress: is told now and then how many jobs have ended, and the simulated time.
+
+    Raises:
+        WorkloadError: the jobs do not fit together, or one does not fit the machine.
+        SettingsError: a setting makes no sense.
+        UnknownStrategyError, OptionError: there is no such strategy, or it has no such option.
+        StrategyFaultError: the strategy raised, or planned what is not there.
+        NoProgressError: the strategy plans for ever, or never starts what waits.
+    """
+    ordered = sorted(jobs, key=lambda job: (job.submit, job.id))
+    _check(ordered, settings)
+    engine = Engine(ordered, settings, on_note)
+    if not engine.strategy.spans_clusters:
+        _check_clusters(ordered, settings, engine.strategy_name)
+    with _rare_collections():
+        engine.run(progress)
+    effects = engine.effects
+    return Result(engine.metrics.summary(engine.core.memory), effects.records, effects.spans)
+
+
+@contextmanager
+def _rare_collections() -> Iterator[None]:
+    """Look for garbage in cycles less often: a run makes none, and many small objects."""
+    before = gc.get_threshold()
+    gc.set_threshold(_OBJECTS, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+
+
+def _check(jobs: Sequence[SimJob], settings: Settings) -> None:
+    seen: set[int] = set()
+    for job in jobs:
+        if job.id in seen:
+            raise WorkloadError(f"job {job.id} is there twice: give each job a number of its own")
+        seen.add(job.id)
+        if job.sizes.lo > settings.total:
+            raise WorkloadError(
+                f"job {job.id} needs {job.sizes.lo} processors, the machine has {settings.total}: "
+                "simulate a larger one (processors), or leave the job out"
+            )
+        _check_phases(job)
+
+
+def _check_clusters(jobs: Sequence[SimJob], settings: Settings, strategy: str) -> None:
+    """Refuse jobs that fit into no cluster, for a strategy that keeps each within one."""
+    widest = max((cluster.processors for cluster in settings.clusters), default=settings.total)
+    for job in jobs:
+        if job.sizes.lo > widest:
+            raise WorkloadError(
+                f"job {job.id} needs {job.sizes.lo} processors, the largest cluster has {widest} "
+                f"and strategy {strategy} keeps a job within one: name a larger cluster (clusters) "
+                "or another strategy, or leave the job out"
+            )
+
+
+def _check_phases(job: SimJob) -> None:
+    for phase in job.phases:
+        if not (1 <= phase.minimum <= phase.maximum and phase.work >= 0):
+            raise WorkloadError(
+                f"job {job.id}: {phase} makes no sense: expected work >= 0 and "
+                "1 <= minimum <= maximum"
+            )
+    total = math.fsum(phase.work for phase in job.phases)
+    if job.phases and not math.isclose(total, job.work, rel_tol=1e-6, abs_tol=1e-6):
+        raise WorkloadError(
+            f"job {job.id}: the work of its phases is {total:g}, and its own is {job.work:g}: "
+            "they must be the same"
+        )

@@ -1,0 +1,248 @@
+"""Does a plan fit the view it was made for: asked wherever plans are carried out.
+
+The core refuses single parts of a plan that do not fit the state; a strategy that plans what is
+not there has misunderstood the view, and the whole plan is its fault.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
+from reprlib import repr as short
+
+from pliant.core.model.scheduling import (
+    Acceptance,
+    Offer,
+    Plan,
+    Rejection,
+    RunningJob,
+    Start,
+    Suspension,
+    View,
+)
+from pliant.core.model.wait_reasons import WaitCode, WaitReason, lacking
+from pliant.core.values.ids import JobId
+from pliant.core.values.processors import NONE, ProcessorMap, count, of, text
+from pliant.core.values.sizes import Sizes
+
+#: What a plan is made of.
+_PARTS: Mapping[str, type] = {
+    "shrinks": Offer,
+    "starts": Start,
+    "expands": Offer,
+    "rejects": Rejection,
+    "accepts": Acceptance,
+    "suspends": Suspension,
+}
+#: What the fields of these parts hold.
+_FIELDS: Mapping[str, tuple[type, ...]] = {
+    "job": (int,),
+    "processors": (int,),
+    "mandatory": (bool,),
+    "requeue": (bool,),
+    "for_job": (int, type(None)),
+    "reason": (str,),
+    "start": (int, float, type(None)),
+}
+
+
+def find_wrong_kind(view: View, plan: object) -> str | None:
+    """What is no plan, or is in one and not of the kind it should be; None: nothing.
+
+    For plans of others as they come; ``find_fault`` relies on it.
+    """
+    if not isinstance(plan, Plan):
+        return f"returned {type(plan).__name__}, not a Plan"
+    return next(_wrong_kinds(view, plan), None)
+
+
+def _wrong_kinds(view: View, plan: Plan) -> Iterator[str]:
+    for name, kind in _PARTS.items():
+        parts: object = getattr(plan, name)
+        if not isinstance(parts, (tuple, list)):
+            yield f"has {name} that are no tuple: {short(parts)}"
+            continue
+        for part in parts:
+            yield from _wrong_fields(name, part, kind)
+    if not _is_of(plan.wake_at, (int, float, type(None))):
+        yield f"wants to be woken at what is no time: {short(plan.wake_at)}"
+    if not isinstance(plan.reasons, Mapping):
+        yield f"has reasons that are no mapping: {short(plan.reasons)}"
+    elif not all(_is_of(job, (int,)) for job in plan.reasons):
+        yield "has reasons for what is no number of a job"
+    for reason in (*plan.reasons.values(), plan.behind):
+        if not isinstance(reason, str):
+            yield from _reason_faults(reason)
+    yield from _memory_faults(plan.memory, view.memory)
+
+
+def _reason_faults(reason: object) -> Iterator[str]:
+    """What is wrong with a reason that is no text."""
+    if not isinstance(reason, WaitReason):
+        yield f"says what is neither a text nor a WaitReason: {short(reason)}"
+        return
+    code: object = reason.code
+    if not isinstance(code, WaitCode):
+        yield f"gives a reason of an unknown code: {short(code)}"
+    pairs: object = (reason.parameters, reason.live)
+    match pairs:
+        case ([*parameters], [*live]):
+            for pair in (*parameters, *live):
+                yield from _pair_faults(pair)
+        case _:
+            yield f"gives a reason with parameters that are no tuple: {short(pairs)}"
+
+
+def _pair_faults(pair: object) -> Iterator[str]:
+    match pair:
+        case [str(), int() | float() | str()]:
+            return
+        case _:
+            yield f"gives a reason with what is no name and value: {short(pair)}"
+
+
+def _wrong_fields(name: str, part: object, kind: type) -> Iterator[str]:
+    if not isinstance(part, kind):
+        yield f"has in {name} what is no {kind.__name__}: {short(part)}"
+        return
+    for field in fields(kind):
+        value = getattr(part, field.name)
+        if not _is_of(value, _FIELDS[field.name]):
+            yield f"has in {name} a {field.name} of the wrong kind: {short(value)}"
+
+
+def _is_of(value: object, kinds: tuple[type, ...]) -> bool:
+    """Whether it is of one of these kinds; truth values are no numbers here."""
+    return isinstance(value, kinds) and (not isinstance(value, bool) or bool in kinds)
+
+
+def _memory_faults(memory: object, before: object) -> Iterator[str]:
+    if memory is before:
+        return
+    try:
+        json.dumps(memory)
+    except (TypeError, ValueError, RecursionError) as error:
+        yield f"wants to remember what cannot be stored as JSON: {error}"
+
+
+def find_fault(view: View, plan: Plan) -> str | None:
+    """What is wrong with the plan first of all, for people; None: nothing."""
+    # Later tests rely on earlier ones, and are not made after the first fault.
+    return next(_faults(view, plan), None)
+
+
+def _faults(view: View, plan: Plan) -> Iterator[str]:
+    running = {
+        job.id: job
+        for job in view.running
+        if job.resizable or (job.request is not None and job.request.ready)
+    }
+    yield from _doubles(plan)
+    yield from _offer_faults(plan, running)
+    yield from _suspension_faults(view, plan)
+    given = NONE
+    for offer in plan.shrinks:
+        own = of(running[offer.job].ranks)
+        if not offer.processors or offer.processors & ~own:
+            yield f"shrinks job {offer.job} to processors that it does not have"
+        given |= own & ~offer.processors
+    yield from _start_faults(view, plan.starts, given)
+    free = view.free | given
+    for start in plan.starts:
+        free &= ~start.processors
+    for offer in plan.expands:
+        own = of(running[offer.job].ranks)
+        added = offer.processors & ~own
+        if own & ~offer.processors:
+            yield f"expands job {offer.job} without processors that it has"
+        if added & ~free:
+            yield f"gives job {offer.job} processors that are not free: {text(added & ~free)}"
+        free &= ~added
+    yield from _other_faults(view, plan)
+
+
+def _doubles(plan: Plan) -> Iterator[str]:
+    offered = [offer.job for offer in (*plan.shrinks, *plan.expands)]
+    if len(set(offered)) < len(offered):
+        yield "makes one job two offers"
+    suspended = [wish.job for wish in plan.suspends]
+    if len(set(suspended)) < len(suspended) or set(suspended) & set(offered):
+        yield "suspends a job twice, or one that it makes an offer to"
+    if len({start.job for start in plan.starts}) < len(plan.starts):
+        yield "starts one job twice"
+
+
+def _offer_faults(plan: Plan, running: Mapping[JobId, RunningJob]) -> Iterator[str]:
+    for offer in (*plan.shrinks, *plan.expands):
+        job = running.get(offer.job)
+        if job is None:
+            yield f"offers to job {offer.job}, which cannot be resized now"
+        elif offer.processors < 0 or count(offer.processors) not in _sizes(job):
+            yield f"offers job {offer.job} a size that is not one of {_sizes(job)}"
+
+
+def _suspension_faults(view: View, plan: Plan) -> Iterator[str]:
+    able = {job.id for job in view.running if job.suspendable}
+    for wish in plan.suspends:
+        if wish.job not in able:
+            yield f"suspends job {wish.job}, which cannot be"
+
+
+def _sizes(job: RunningJob) -> Sizes:
+    """What a job may be offered: what it asks for, if nothing else."""
+    return job.request.sizes if job.request and not job.resizable else job.sizes
+
+
+def _other_faults(view: View, plan: Plan) -> Iterator[str]:
+    if plan.wake_at is not None and not view.now < plan.wake_at < math.inf:
+        yield f"wants to be woken at {plan.wake_at}, and it is {view.now}"
+    reasons = [each.reason for each in plan.rejects]
+    reasons += [each.reason for each in plan.accepts]
+    reasons += [each.reason for each in plan.suspends]
+    for reason in (*reasons, *plan.reasons.values(), plan.behind):
+        if isinstance(reason, str):
+            texts = [reason]
+        else:
+            texts = list(_texts(reason))
+            if missing := lacking(reason.code, reason.parameters):
+                yield f"gives the reason {reason.code.value} without {', '.join(missing)}"
+        for said in texts:
+            if not _is_text(said):
+                yield f"says what is no text: {said!r}"
+
+
+def _texts(reason: WaitReason) -> Iterator[str]:
+    for name, value in (*reason.parameters, *reason.live):
+        yield name
+        if isinstance(value, str):
+            yield value
+
+
+def _is_text(reason: str) -> bool:
+    """Whether it can be stored: half of a surrogate pair cannot."""
+    try:
+        reason.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _start_faults(view: View, starts: Sequence[Start], given: ProcessorMap) -> Iterator[str]:
+    sizes = {job.id: job.sizes for job in view.waiting}
+    sizes |= {job.id: job.sizes for job in view.suspended}
+    sizes |= {job.id: job.sizes for job in view.promised}
+    promised = {job.id: job.processors for job in view.promised}
+    left = view.free | given
+    for start in starts:  # they get others instead of those promised to them
+        left |= promised.get(start.job, NONE)
+    for start in starts:
+        if start.job not in sizes:
+            yield f"starts job {start.job}, which does not wait"
+        elif start.processors < 0 or count(start.processors) not in sizes[start.job]:
+            yield f"starts job {start.job} on a size that is not one of {sizes[start.job]}"
+        elif start.processors & ~left:
+            lacking = text(start.processors & ~left)
+            yield f"starts job {start.job} on processors that are not there: {lacking}"
+        left &= ~start.processors

@@ -1,0 +1,86 @@
+"""Starting jobs with processors promised to them on others that are there earlier.
+
+``direct``: exactly the promised ones; the core starts such a job by itself. ``pool``: any promised
+or free ones, in order of arrival. ``steal``: free ones and those promised to later jobs. Whoever
+loses a processor gets one in exchange that was promised to the job that took it and is still to
+come, so nobody is promised less than before.
+"""
+
+from typing import Literal
+
+from pliant.core.model.placement import first_fit
+from pliant.core.model.scheduling import PromisedJob, View
+from pliant.core.values.ids import JobId
+from pliant.core.values.processors import NONE, ProcessorMap, count, of
+from pliant.strategies.policies.placement import Placer, usable
+
+Agreement = Literal["direct", "pool", "steal"]
+
+
+def honour(view: View, placer: Placer, agreement: Agreement) -> None:
+    """Start whoever can start; jobs whose promise changes are named after them, with the new one.
+
+    Choices: own processors first, then free ones, then those of the others, latest first.
+    """
+    ready = released(view)
+    promised = sorted(view.promised, key=lambda job: (job.arrival, job.id))
+    earmarks = {job.id: job.processors for job in promised}
+    started: set[JobId] = set()
+    for place, job in enumerate(promised):
+        others = promised[place + 1 :] if agreement == "steal" else promised
+        lenders = [o.id for o in reversed(others) if o.id not in started and o.id != job.id]
+        taken = _swap(job.id, lenders, earmarks, ready, placer.free)
+        if taken:
+            placer.start_on(job.id, taken)
+            started.add(job.id)
+    for job in promised:
+        if job.id not in started and earmarks[job.id] != job.processors:
+            placer.start_on(job.id, earmarks[job.id])
+
+
+def _swap(
+    job: JobId,
+    lenders: list[JobId],
+    earmarks: dict[JobId, ProcessorMap],
+    ready: ProcessorMap,
+    free: ProcessorMap,
+) -> ProcessorMap:
+    """What the job starts on, none if that is not enough; the earmarks of lenders change."""
+    own = earmarks[job] & ready
+    left = earmarks[job] & ~own
+    missing = count(left)
+    if missing > count(free) + sum(count(earmarks[lender] & ready) for lender in lenders):
+        return NONE
+    taken = own | first_fit(free, min(missing, count(free)))
+    for lender in lenders:
+        lent = earmarks[lender] & ready
+        lent = first_fit(lent, min(count(lent), count(earmarks[job]) - count(taken)))
+        back = first_fit(left, count(lent))
+        earmarks[lender] = earmarks[lender] & ~lent | back
+        left &= ~back
+        taken |= lent
+    return taken
+
+
+def released(view: View) -> ProcessorMap:
+    """Promised processors that are free by now, as far as the view tells.
+
+    A donor whose leaving processes are ending holds processors that are in nobody's allocation;
+    as long as one of a job's donors may be in that state, none of the job's count.
+    """
+    result: ProcessorMap = NONE
+    donors = {job.id: job for job in view.running}
+    for job in view.promised:
+        if not any(_may_be_leaving(job, donors[donor].ranks) for donor in _busy(job, view)):
+            result |= job.processors
+    for running in view.running:
+        result &= ~of(running.ranks)
+    return result & usable(view.nodes)
+
+
+def _busy(job: PromisedJob, view: View) -> list[JobId]:
+    return [run.id for run in view.running if run.id in job.donors and not run.resizable]
+
+
+def _may_be_leaving(job: PromisedJob, ranks: tuple[int, ...]) -> bool:
+    return not job.processors & of(ranks)

@@ -1,0 +1,64 @@
+"""When could a job start: what strategies answer before anything is planned."""
+
+from dataclasses import replace
+
+from pliant.core.model.scheduling import Availability, View, WaitingJob
+from pliant.core.model.wait_reasons import WaitCode, WaitReason
+from pliant.core.support.plural import many
+from pliant.core.values.processors import count
+
+
+def now_or_later(job: WaitingJob, view: View, within_reach: int) -> Availability:
+    """Now, if the smallest size is within reach; else by the running jobs' estimated ends.
+
+    Args:
+        job: the job in question.
+        view: the cluster.
+        within_reach: processors that the strategy could give a new job now.
+    """
+    if job.sizes.lo > view.total:
+        return Availability(False, None, 0, too_wide(job, view.total))
+    if job.sizes.lo <= within_reach:
+        return Availability(
+            True, view.now, job.sizes.down(within_reach), "processors are available"
+        )
+    reach = within_reach
+    ends = [(end, run.id, run.lo) for run in view.running if (end := run.expected_end) is not None]
+    for end, _, lo in sorted(ends):
+        reach += lo
+        if job.sizes.lo <= reach:
+            start = max(end, view.now)
+            return Availability(True, start, job.sizes.down(reach), "when running jobs end")
+    return Availability(True, None, job.sizes.lo, "the running jobs state no estimates")
+
+
+def too_wide(job: WaitingJob, most: int, whose: str = "cluster") -> str:
+    """Why a job can never run, for people: ``whose`` has no more than ``most`` processors."""
+    return f"needs {many(job.sizes.lo, 'processor')}, the {whose} has {most}"
+
+
+def too_few(reach: int) -> WaitReason:
+    """Why jobs wait of which each needs more processors than are within reach."""
+    return WaitReason(WaitCode.PROCESSORS, live=(("reach", reach),))
+
+
+def needs(job: WaitingJob, reach: int) -> str:
+    """The same of one job as a text, which is stored whenever the number changes."""
+    return f"needs at least {many(job.sizes.lo, 'processor')}, {reach} can be given to it now"
+
+
+def promised_total(view: View) -> int:
+    """Processors promised to waiting jobs."""
+    return sum(count(job.processors) for job in view.promised)
+
+
+def beyond_minima(view: View) -> int:
+    """Processors beyond the minima of the running jobs and what is promised."""
+    return view.total - sum(job.lo for job in view.running) - promised_total(view)
+
+
+def with_job(view: View, job: WaitingJob) -> View:
+    """The view with one more job in the queue, as if it were submitted."""
+    others = [other for other in view.waiting if other.id != job.id]
+    queue = sorted([*others, job], key=lambda each: (each.arrival, each.id))
+    return replace(view, waiting=tuple(queue))

@@ -1,0 +1,57 @@
+"""Equal shares on top of the minima (Kumar 3.2.2), in any size grammar."""
+
+from typing import NamedTuple
+
+from pliant.core.values.ids import JobId
+from pliant.core.values.sizes import Sizes
+
+
+class Member(NamedTuple):
+    """A job that takes part in the sharing."""
+
+    id: JobId
+    sizes: Sizes
+
+
+def share(members: list[Member], left: int) -> dict[JobId, int]:
+    """Share ``left`` processors equally on top of the members' minima (given order breaks ties).
+
+    Returns the target size of every member: between its minimum and its maximum, in its grammar.
+    """
+    target = {member.id: member.sizes.lo for member in members}
+    left = _share_evenly(members, target, left)
+    for member in members:
+        allowed = member.sizes.down(target[member.id])
+        left += target[member.id] - allowed
+        target[member.id] = allowed
+    _raise_to_next(members, target, left)
+    return target
+
+
+def _share_evenly(members: list[Member], target: dict[JobId, int], left: int) -> int:
+    is_open = [member for member in members if target[member.id] < member.sizes.hi]
+    while left > 0 and is_open:
+        each = left // len(is_open)
+        if each == 0:
+            for member in is_open[:left]:
+                target[member.id] += 1
+            return 0
+        for member in is_open:
+            given = min(each, member.sizes.hi - target[member.id])
+            target[member.id] += given
+            left -= given
+        is_open = [member for member in is_open if target[member.id] < member.sizes.hi]
+    return left
+
+
+def _raise_to_next(members: list[Member], target: dict[JobId, int], left: int) -> None:
+    """What the grammars left over goes, in order, to whoever can step up with it."""
+    changed = True
+    while changed:
+        changed = False
+        for member in members:
+            step = member.sizes.up(target[member.id]) - target[member.id]
+            if 0 < step <= left:
+                target[member.id] += step
+                left -= step
+                changed = True

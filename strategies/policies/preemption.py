@@ -1,0 +1,118 @@
+"""Suspend running jobs for a waiting job of higher priority.
+
+The first job of the queue that does not fit (after those before it have started) may have running
+jobs suspended. They save a checkpoint at their next safe point, give all their processors back and
+wait in the queue again. The rules:
+
+- Only jobs of strictly lower priority are suspended. So two jobs never suspend each other in turn.
+- Only jobs that can save a checkpoint now (``RunningJob.suspendable``). Others would lose their
+  work.
+- Only jobs that have run for ``min_run_s`` since their last start. Saving, leaving and starting
+  again cost time: without a minimum a stream of urgent jobs could keep others from any progress.
+- Jobs are suspended only if the waiting job can certainly start then: the free processors and those
+  of leaving and suspended jobs must suffice for its smallest size. Jobs behind it do not get these
+  processors, because backfilling counts leaving jobs as ended (``profile.releases``).
+- The lowest priority goes first. Among equals it is the job that started latest, because it has
+  the least time in its present run. Jobs without which the others suffice are then left out, the
+  highest priority first.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from pliant.core.model.scheduling import RunningJob, Suspension, View, WaitingJob
+from pliant.core.values.processors import ProcessorMap, count
+from pliant.strategies.policies.backfill import Wanted, from_head
+from pliant.strategies.policies.placement import usable
+
+
+@dataclass(frozen=True, slots=True)
+class Preempted:
+    """The jobs to suspend, and the view with which the queue is planned then."""
+
+    #: The view in which the jobs to be suspended are leaving.
+    view: View
+    suspends: tuple[Suspension, ...] = ()
+    #: When the next of the jobs that would suffice has run long enough; None: not waited for.
+    wake_at: float | None = None
+    #: Whether the first job that does not fit gets what it needs from jobs that are leaving.
+    suffices: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Preemption:
+    """The rule.
+
+    Raises:
+        ValueError: the time is below 0 or infinite; no timer can be set for an infinite one.
+    """
+
+    #: A job that has run for less, in seconds since its last start, is not suspended.
+    min_run_s: float = 60.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.min_run_s < math.inf:
+            raise ValueError(f"min-run-s {self.min_run_s:g}: expected seconds, 0 or more")
+
+    def decide(self, queue: Sequence[WaitingJob], view: View, wanted: Wanted) -> Preempted:
+        """Choose whom to suspend for the first of the queue that does not fit.
+
+        Args:
+            queue: in its order.
+            view: the cluster.
+            wanted: the size above which a job does not start.
+        """
+        chosen, free = from_head(queue, count(view.free), wanted)
+        if len(chosen) == len(queue):
+            return Preempted(view)
+        job = queue[len(chosen)]
+        good = usable(view.nodes)
+        coming = sum(_gives(other, good) for other in view.running if other.leaving)
+        need = job.sizes.lo - free - coming
+        if need <= 0:
+            return Preempted(view, suffices=True)
+        below = [each for each in view.running if each.suspendable and each.priority < job.priority]
+        below = [each for each in below if _gives(each, good)]
+        old = [each for each in below if each.started + self.min_run_s <= view.now]
+        victims = _enough(old, need, good)
+        if victims:
+            return _with(view, job, victims)
+        young = [each.started + self.min_run_s for each in below if each not in old]
+        waits = young and sum(_gives(each, good) for each in below) >= need
+        return Preempted(view, wake_at=min(young) if waits else None)
+
+
+def _gives(job: RunningJob, good: ProcessorMap) -> int:
+    """How many processors others can have when it is gone."""
+    return count(job.held & good)
+
+
+def _enough(jobs: Sequence[RunningJob], need: int, good: ProcessorMap) -> list[RunningJob]:
+    """The jobs to suspend, in order; empty: all of them together do not suffice."""
+    chosen: list[RunningJob] = []
+    surplus = -need
+    for job in sorted(jobs, key=lambda each: (each.priority, -each.started, -each.id)):
+        if surplus >= 0:
+            break
+        chosen.append(job)
+        surplus += _gives(job, good)
+    if surplus < 0:
+        return []
+    for job in reversed(chosen):
+        if _gives(job, good) <= surplus:
+            chosen.remove(job)
+            surplus -= _gives(job, good)
+    return chosen
+
+
+def _with(view: View, job: WaitingJob, victims: Sequence[RunningJob]) -> Preempted:
+    gone = {each.id for each in victims}
+    running = tuple(
+        replace(each, leaving=True, suspendable=False) if each.id in gone else each
+        for each in view.running
+    )
+    suspends = tuple(
+        Suspension(each.id, f"for job {job.id}", requeue=True, for_job=job.id) for each in victims
+    )
+    return Preempted(replace(view, running=running), suspends, suffices=True)

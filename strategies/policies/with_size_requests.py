@@ -1,0 +1,220 @@
+"""Requests of running applications for more processors, served beside any strategy.
+
+Where Ghafoor (3.1.1.4) has the resource manager give what is idle, then what malleable jobs can
+spare, then a part of what was asked for, this module does so for every strategy: it stands between
+the strategy and who asks for plans. A view without requests goes to the strategy as it is.
+
+Requests are served in order of arrival. ``first``: before the strategy plans, which then sees the
+cluster without what was taken. A request is offered the largest of its sizes that what is idle and
+what malleable jobs have above their minima amount to; the earliest started are asked first, and
+nobody gives before the application has said how much of it it takes (core/handlers/coordination.py). Jobs that ask
+for more themselves give nothing. ``last``: the strategy plans first, and requests get what it
+leaves idle; nobody is asked to give. In both a request that can get nothing stays open. A job
+within one of several clusters grows in that one only.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Literal
+
+from pliant.core.model.placement import grow, keep_first
+from pliant.core.model.scheduling import (
+    Availability,
+    Offer,
+    OpenRequest,
+    Outcome,
+    Plan,
+    RunningJob,
+    View,
+    WaitingJob,
+)
+from pliant.core.values.ids import JobId
+from pliant.core.values.processors import NONE, ProcessorMap, count, lowest, of
+from pliant.core.values.sizes import Sizes
+from pliant.strategies.interface.base import Strategy
+from pliant.strategies.policies.donors import donors_of
+from pliant.strategies.policies.placement import clusters, usable
+
+Turn = Literal["first", "last"]
+
+
+class Evolving(Strategy):
+    """Another strategy, with requests served beside it.
+
+    Args:
+        inner: plans everything else.
+        requests: whether requests of running jobs are served before it or after it.
+    """
+
+    def __init__(self, inner: Strategy, *, requests: Turn = "first") -> None:
+        self.inner = inner
+        self.spans_clusters = inner.spans_clusters
+        self._serve = _first if requests == "first" else _last
+
+    def is_available(self, job: WaitingJob, view: View) -> Availability:
+        """What the strategy says."""
+        return self.inner.is_available(job, view)
+
+    def allocate_processors(self, view: View) -> Plan:
+        """The strategy's plan, with what was asked for."""
+        if not view.requests:
+            return self.inner.allocate_processors(view)
+        return self._serve(self.inner, view)
+
+    def revise(self, view: View, outcomes: Sequence[Outcome]) -> Plan:
+        """The same after talks."""
+        if not view.requests:
+            return self.inner.revise(view, outcomes)
+        return self._serve(self.inner, view)
+
+
+def served(strategy: Strategy) -> Strategy:
+    """The strategy with requests served beside it, if it is not so already."""
+    return strategy if isinstance(strategy, Evolving) else Evolving(strategy)
+
+
+def _first(inner: Strategy, view: View) -> Plan:
+    desk = _Desk(view)
+    for job, request in _asking(view):
+        desk.serve(job, request)
+    if not desk.changed:
+        return inner.allocate_processors(view)
+    return _joined(inner.allocate_processors(desk.rest()), desk.shrinks(), desk.expands)
+
+
+def _last(inner: Strategy, view: View) -> Plan:
+    plan = inner.allocate_processors(view)
+    offered = {offer.job for offer in (*plan.shrinks, *plan.expands)}
+    offered |= {wish.job for wish in plan.suspends}
+    free = view.free
+    for start in plan.starts:
+        free &= ~start.processors
+    for offer in plan.expands:
+        free &= ~offer.processors
+    expands = []
+    parts = clusters(view.nodes)
+    for job, request in _asking(view):
+        idle = free & _within(job, parts)
+        size = request.sizes.down(job.size + count(idle))
+        if size > job.size and job.id not in offered:
+            added = grow(job.ranks, idle, size - job.size, view.nodes)
+            free &= ~added
+            expands.append(Offer(job.id, of(job.ranks) | added))
+    return _joined(plan, (), expands)
+
+
+def _joined(plan: Plan, shrinks: Sequence[Offer], expands: Sequence[Offer]) -> Plan:
+    """A plan with more offers."""
+    return replace(plan, shrinks=(*shrinks, *plan.shrinks), expands=(*expands, *plan.expands))
+
+
+def _asking(view: View) -> list[tuple[RunningJob, OpenRequest]]:
+    """Who can be offered what it asks for now, in order of arrival."""
+    jobs = {job.id: job for job in view.running}
+    found = [(jobs[number], jobs[number].request) for number in view.requests if number in jobs]
+    return [(job, request) for job, request in found if request is not None and request.ready]
+
+
+def _within(job: RunningJob, parts: Mapping[str, ProcessorMap]) -> ProcessorMap:
+    """Where a job may grow: in its cluster, if it is within one of several."""
+    own = of(job.ranks)
+    home = [part for part in parts.values() if part & own]
+    return home[0] if len(parts) > 1 and len(home) == 1 and not own & ~home[0] else ~NONE
+
+
+class _Desk:
+    """One pass: who gets what, and what is left for the strategy."""
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+        self._usable = usable(view.nodes)
+        self._parts = clusters(view.nodes)
+        self._free = view.free
+        self.expands: list[Offer] = []
+        #: What is taken from the free processors for whom.
+        self._taken: dict[JobId, ProcessorMap] = {}
+        #: Sizes that donors are asked to shrink to.
+        self._asked: dict[JobId, int] = {}
+        asking = set(view.requests)
+        self._donors = sorted(
+            (job for job in donors_of(view) if job.id not in asking),
+            key=lambda job: (job.started, job.id),
+        )
+
+    @property
+    def changed(self) -> bool:
+        """Whether the strategy's view differs."""
+        return bool(self._taken)
+
+    # ---------------------------------------------------------------- serving
+
+    def serve(self, job: RunningJob, request: OpenRequest) -> None:
+        """Offer a job the largest size that can be had, with what others are asked to give."""
+        within = _within(job, self._parts)
+        idle = self._free & within
+        spare = sum(count(self._given(donor, donor.sizes.lo) & within) for donor in self._donors)
+        size = request.sizes.down(job.size + count(idle) + spare)
+        need = size - job.size
+        if need <= 0:
+            return
+        added = grow(job.ranks, idle, min(need, count(idle)), self._view.nodes)
+        given = self._gather(need - count(added), within)
+        self._free &= ~added
+        self._taken[job.id] = added
+        self.expands.append(Offer(job.id, of(job.ranks) | added | given))
+
+    def _gather(self, need: int, within: ProcessorMap) -> ProcessorMap:
+        """Ask donors for so many processors; which ones."""
+        given = NONE
+        for donor in self._donors:
+            lacking = need - count(given)
+            if lacking <= 0:
+                break
+            part = self._ask(donor, lacking, within)
+            given |= lowest(part, min(lacking, count(part)))
+        return given
+
+    def _ask(self, donor: RunningJob, need: int, within: ProcessorMap) -> ProcessorMap:
+        """Have a donor give what is needed, or as much as it can; what that is."""
+        before = self._asked.get(donor.id, donor.size)
+        size = donor.sizes.down(before - need) or donor.sizes.lo
+        # With processors that are of no use among them it takes more to give what is needed.
+        while size > donor.sizes.lo and count(self._given(donor, size) & within) < need:
+            size = donor.sizes.down(size - 1)
+        given = self._given(donor, size) & within
+        if given:
+            self._asked[donor.id] = size
+        return given
+
+    def _given(self, donor: RunningJob, size: int) -> ProcessorMap:
+        """What a donor gives beyond what it was asked for already; nobody has drained nodes."""
+        before = self._asked.get(donor.id, donor.size)
+        return of(donor.ranks[size:before]) & self._usable
+
+    # ---------------------------------------------------------------- results
+
+    def shrinks(self) -> list[Offer]:
+        """What donors are asked for."""
+        return [
+            Offer(job.id, keep_first(job.ranks, self._asked[job.id]))
+            for job in self._donors
+            if job.id in self._asked
+        ]
+
+    def rest(self) -> View:
+        """What the strategy sees: all that was taken is held, and nobody else is asked."""
+        running = tuple(self._shown(job) for job in self._view.running)
+        return replace(self._view, running=running, free=self._free, requests=())
+
+    def _shown(self, job: RunningJob) -> RunningJob:
+        taken = self._taken.get(job.id)
+        if taken is None and job.id not in self._asked:
+            return job
+        return replace(
+            job,
+            held=job.held | (taken or NONE),
+            sizes=Sizes((job.size,)),
+            resizable=False,
+            suspendable=False,  # it is made an offer
+            target=job.size,
+        )
