@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 
 class Signer(Protocol):
-    """Signs the lines of one connection and checks those that arrive (see `join_proof`)."""
+    """Signs the lines of one connection and checks those that arrive (see `joining.proof`)."""
 
     lock: threading.Lock
 

@@ -19,5 +19,5 @@ if TYPE_CHECKING:
 __all__ = ["Core", "InvariantError", "Limits"]
 
 __getattr__ = lazy_names(
-    __name__, {"Core": "core", "InvariantError": "invariants", "Limits": "limits"}
+    __name__, {"Core": "machine", "InvariantError": "state.invariants", "Limits": "values.limits"}
 )

@@ -19,7 +19,7 @@ from pliant.core.handlers import (
     submission,
     suspension,
 )
-from pliant.core.handlers import nodes as membership
+from pliant.core.handlers import nodes as node_handlers
 from pliant.core.model.jobs import Job
 from pliant.core.model.nodes import Node
 from pliant.core.model.timers import TimerKind
@@ -59,15 +59,15 @@ HANDLERS: dict[type, Handler] = {
     events.JobResumed: suspension.resumed,
     events.JobRequeued: suspension.requeued,
     events.ResizeRequested: resize_steps.requested,
-    events.NodeRegistered: membership.registered,
-    events.NodeSuspected: membership.suspected,
-    events.NodeRecovered: membership.recovered,
-    events.NodeLost: membership.lost,
-    events.NodeDrained: membership.drained,
-    events.NodeResumed: membership.resumed,
-    events.NodeAble: membership.able,
+    events.NodeRegistered: node_handlers.registered,
+    events.NodeSuspected: node_handlers.suspected,
+    events.NodeRecovered: node_handlers.recovered,
+    events.NodeLost: node_handlers.lost,
+    events.NodeDrained: node_handlers.drained,
+    events.NodeResumed: node_handlers.resumed,
+    events.NodeAble: node_handlers.able,
     events.NodeRemoved: node_registry.removed,
-    events.WorldReady: membership.started,
+    events.WorldReady: node_handlers.started,
     events.ProcessesExited: failed_starts.exited,
     events.ApplicationRegistered: applications.registered,
     events.ApplicationLeft: applications.left,
@@ -136,7 +136,7 @@ class Core:
                 self._own[type(event)](event)
         if state.ledger.draining:
             node_registry.emptied(state)
-            membership.ended(state)
+            node_handlers.ended(state)
             drain.review(state)
         self._review()
         if state.plan_due and planning.gives_up(state):

@@ -7,8 +7,6 @@ Settings(...))`` runs what the daemon runs, and gives back metrics and a record 
 May import: the standard library, ``pliant.core``, ``pliant.strategies``; numpy in reports only.
 """
 
-import sys
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 from pliant.core.support.lazy_imports import lazy_names
@@ -42,39 +40,22 @@ __all__ = [
     "simulate",
 ]
 
-_resolve = lazy_names(
+__getattr__ = lazy_names(
     __name__,
     {
-        "Cluster": "settings",
-        "JobRecord": "result",
-        "NoProgressError": "errors",
-        "Phase": "workload",
-        "Result": "result",
-        "Settings": "settings",
-        "SettingsError": "errors",
-        "SimJob": "workload",
-        "SimulationError": "errors",
-        "Span": "result",
-        "StrategyFaultError": "errors",
-        "Workload": "workload",
-        "WorkloadError": "workload",
-        "simulate": "simulate",
+        "Cluster": "inputs.settings",
+        "JobRecord": "run.result",
+        "NoProgressError": "inputs.errors",
+        "Phase": "inputs.workload",
+        "Result": "run.result",
+        "Settings": "inputs.settings",
+        "SettingsError": "inputs.errors",
+        "SimJob": "inputs.workload",
+        "SimulationError": "inputs.errors",
+        "Span": "run.result",
+        "StrategyFaultError": "inputs.errors",
+        "Workload": "inputs.workload",
+        "WorkloadError": "inputs.workload",
+        "simulate": "run.simulate",
     },
 )
-
-
-class _Package(ModuleType):
-    """This package, whose ``simulate`` is the function and not the module of the same name.
-
-    The import system sets the attribute to the module when that is first imported.
-    """
-
-    def __setattr__(self, name: str, value: object) -> None:
-        if name != "simulate" or not isinstance(value, ModuleType):
-            super().__setattr__(name, value)
-
-    def __getattr__(self, name: str) -> object:
-        return _resolve(name)
-
-
-sys.modules[__name__].__class__ = _Package

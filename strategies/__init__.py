@@ -38,15 +38,15 @@ __all__ = [
 __getattr__ = lazy_names(
     __name__,
     {
-        "OptionError": "options",
-        "Strategy": "base",
-        "StrategyOption": "options",
-        "UnknownOptionError": "options",
+        "OptionError": "interface.options",
+        "Strategy": "interface.base",
+        "StrategyOption": "interface.options",
+        "UnknownOptionError": "interface.options",
         "UnknownStrategyError": "registry",
         "is_own": "registry",
         "known_strategies": "registry",
         "load_strategy": "registry",
-        "served": "evolving",
+        "served": "policies.with_size_requests",
         "strategy_options": "registry",
     },
 )

@@ -56,14 +56,14 @@ SHOWN = {
 
 #: Files of appkit whose errors stay between its own processes and the server.
 INSIDE = {
-    "control.py",
-    "plaindata.py",
-    "plainwords.py",
-    "guests.py",
-    "join_proof.py",
+    "json_lines.py",
+    "plain_data.py",
+    "plain_messages.py",
+    "peer.py",
+    "proof.py",
     "layout.py",
-    "cyclic.py",
-    "move.py",
+    "cyclic_layout.py",
+    "ranges.py",
     "plan.py",
     "templates.py",
 }

@@ -53,7 +53,7 @@ class Manifest:
     position: Position
     #: What was registered, in order.
     registry: list[Description]
-    #: The values of the states, and each result of ``job.once``; see `plaindata`.
+    #: The values of the states, and each result of ``job.once``; see `plain_data`.
     states: bytes
     once: tuple[bytes, ...]
     #: For each registered array, in order: what all processes wrote.

@@ -1,4 +1,7 @@
-"""Plain values to and from the wire. Loads grpc's messages: only session.py imports this, late."""
+"""Convert plain values to and from protobuf.
+
+Only `server_stream` imports this module, and late, because it loads grpc's messages.
+"""
 
 from pliant.appkit.coordinator.checkpoint_messages import SaveReport
 from pliant.appkit.coordinator.messages import (

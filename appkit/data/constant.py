@@ -1,8 +1,8 @@
 """Registered data that do not change: their new parts may be there before the resize.
 
-While the program computes, every process reads its new part from what all wrote beside it (see
-`ahead`); the resize then only puts it in the place of the old one. Where that could not be done, or
-not in time, the data move in the pause like all others.
+While the program computes, every process reads its new part from files that all processes wrote
+(see `pliant.appkit.resize.prefetch`). The resize then only replaces the old part with the new one.
+If a process could not read its part in time, the data move during the pause like all others.
 """
 
 import zlib

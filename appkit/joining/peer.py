@@ -1,7 +1,7 @@
 """A connection at the rendezvous, and what it may say before it is known.
 
 Every process of the machine can connect there. What it sends before it has proved that it knows the
-secret of the resize (`join_proof`) is at most two short lines of JSON, and changes nothing.
+secret of the resize (`proof`) is at most two short lines of JSON, and changes nothing.
 """
 
 import base64

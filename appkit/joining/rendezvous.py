@@ -2,13 +2,13 @@
 
 A newcomer sends ``{"protocol", "oldest_reader", "resize", "rank", "nonce"}``. The coordinator
 answers with ``{"nonce", "proof"}``, and the newcomer with its own ``{"proof"}``: both prove that
-they know the secret of the resize, and all later lines are signed (`join_proof`). Then the newcomer
+they know the secret of the resize, and all later lines are signed (`proof`). Then the newcomer
 is refused by its protocol number (``{"refused": reason}``, and the resize fails for this reason) or
 gets the number of processes and the results of ``job.once`` so far, sends ``{"loop": k}`` when it
 has reached its k-th loop, and sleeps in a read until it is told ``{"skip": true}`` (that loop is
 over) or ``{"port": …}`` (connect now). Before that it may be told ``{"constant": …}``, what the
-files of constant data are (see `ahead`), and answers ``{"fetched": true}`` when it has them. The
-end of the connection means that it is not needed any more.
+files of constant data are (see `resize.prefetch`), and answers ``{"fetched": true}`` when it has
+them. The end of the connection means that it is not needed any more.
 """
 
 import threading

@@ -1,1 +1,6 @@
-"""kinds."""
+"""The kinds of data that a program can register: one module for each.
+
+`block` is the simplest distributed kind and the best one to read first. `job_data` holds all that
+one job has registered. To add a kind, implement `pliant.appkit.data.entry.Entry` and add a method
+to `pliant.appkit.catalogue`.
+"""

@@ -1,11 +1,11 @@
 """Receive from any source over the transport ucx: probe first, or raise an error.
 
 MPICH 5.0.2 posts a receive from any source twice, with the transport and with its shared memory.
-If ucx already has the message, the transport's half completes at once and MPICH never completes the
-other one, so the receive hangs. Whether the message is there first is a matter of time: programs
-hang rarely on an idle machine, and often on a loaded one. It happens where ranks do not share
-memory: in all jobs that can grow (`server/execution/start_orders.py`), and between nodes. No setting prevents it:
-with UCX_RNDV_THRESH=0 empty messages still hang.
+If ucx already has the message, the transport's half completes at once and MPICH never completes
+the other one, so the receive hangs. Whether the message is there first is a matter of time:
+programs hang rarely on an idle machine, and often on a loaded one. It happens where ranks do not
+share memory: in all jobs that can grow (`server/execution/start_orders.py`), and between nodes. No
+setting prevents it: with UCX_RNDV_THRESH=0 empty messages still hang.
 
 A matching probe is not affected. A blocking receive probes for the message first and then receives
 it, which has the same effect. A nonblocking receive cannot wait, so it raises an error.
@@ -19,7 +19,8 @@ from mpi4py import MPI
 
 from pliant.appkit.errors import UnsupportedOperation
 
-#: With this setting MPICH takes every rank for a node of its own (see `server/execution/start_orders.py`).
+#: With this setting MPICH takes every rank for a node of its own. The server sets it, see
+#: `server/execution/start_orders.py`.
 NO_SHARED_MEMORY = "MPIR_CVAR_NOLOCAL"
 
 

@@ -1,4 +1,4 @@
-"""What goes ahead of a resize, while the program computes: memory (`room`), and constant data.
+"""Prepare a resize while the program computes: memory (`preallocate`) and constant data.
 
 Constants go through files.
 

@@ -1,1 +1,4 @@
-"""storage."""
+"""The files of checkpoints and of data that are prefetched: private folders, chunks, readers.
+
+Files are only opened in folders to which no other account can write (`private_folders`).
+"""

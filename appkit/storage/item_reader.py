@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from pliant.appkit.redistribution.layout import BlockLayout
 from pliant.appkit.redistribution.ranges import Array
-from pliant.appkit.storage import chunks as pieces
+from pliant.appkit.storage import chunks
 from pliant.appkit.storage.chunks import PieceReader
 
 
@@ -56,8 +56,8 @@ def read_owned(
         CheckpointError: something is missing or damaged.
         DistributionError: the program's own function does not say to whom an item belongs.
     """
-    chunks = _chunks(source, shape, dtype)
-    count = sum(int((owners(chunk) == rank).sum()) for chunk in chunks)
+    parts = _chunks(source, shape, dtype)
+    count = sum(int((owners(chunk) == rank).sum()) for chunk in parts)
     items = np.empty((count, *shape), dtype)
     filled = 0
     for chunk in _chunks(source, shape, dtype):
@@ -69,7 +69,7 @@ def read_owned(
 
 def _chunks(source: PieceReader, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Iterator[Array]:
     per_item = math.prod(shape)
-    step = max(1, pieces.CHUNK_BYTES // max(1, per_item * dtype.itemsize))
+    step = max(1, chunks.CHUNK_BYTES // max(1, per_item * dtype.itemsize))
     for piece in source.pieces:
         for first in range(0, piece.shape[0], step):
             chunk = np.empty((min(step, piece.shape[0] - first), *shape), dtype)

@@ -1,7 +1,8 @@
 """The server's side of talks, by its policy: what is taken, what is answered, when it is over.
 
-All talks of a plan run side by side. One that somebody waits for (``Resize.serves``) is concluded
-with the others of its deal (``deals.py``); the others are concluded here as soon as they can be.
+All talks of a plan run side by side. One that a job waits for (``Resize.serves``) is concluded
+together with the others of its deal in ``coordination.py``. The others are concluded here as soon
+as they can be.
 """
 
 from pliant.core.commands import SendOffer, SendWithdraw

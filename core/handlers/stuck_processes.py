@@ -7,7 +7,7 @@ no new work, and their processors stay with the job until they are gone.
 
 from pliant.core.commands import Kill
 from pliant.core.events import NodeDrained
-from pliant.core.handlers import nodes as membership
+from pliant.core.handlers import nodes as node_handlers
 from pliant.core.model.jobs import Job
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.nodes import Node, NodeFault, NodeState
@@ -55,4 +55,4 @@ def _drain(state: State, job: Job, node: Node) -> None:
     places = ", ".join(state.place(place) for place in indices(job.held & node.processors))
     reason = f"processes of job {job.id} do not end: {places}"
     state.note("job.warning", f"{reason}; node {node.name} is drained", job)
-    membership.drained(state, NodeDrained(node.name, reason, fault=NodeFault.END))
+    node_handlers.drained(state, NodeDrained(node.name, reason, fault=NodeFault.END))

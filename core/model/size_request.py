@@ -1,4 +1,4 @@
-"""What a running application asks for, and what it was told (the rules are in requests.py)."""
+"""What a running application requests, and the answer (rules: handlers/size_requests.py)."""
 
 from dataclasses import dataclass
 from enum import StrEnum

@@ -22,7 +22,7 @@ from pliant.faults import failpoint, identify, message
 from pliant.nodectl.host import cgroup, procfs, shared_memory
 from pliant.nodectl.host.oom import MemoryKills
 from pliant.nodectl.host.stderr_log import complain
-from pliant.nodectl.shim import ranks as shim_ranks
+from pliant.nodectl.shim import ranks as rank_processes
 from pliant.nodectl.shim.event_loop import Channel, Lines, Loop, Timer, connect_unix, open_directory
 from pliant.nodectl.shim.exec import become_subreaper, read_failures, show_as
 from pliant.nodectl.shim.lease import Lease
@@ -81,17 +81,17 @@ class Shim:
             {
                 signal.SIGCHLD: self._reap,
                 signal.SIGUSR1: self._attach,
-                signal.SIGTERM: lambda: self._kill((), self._request.grace_s, shim_ranks.TOLD),
+                signal.SIGTERM: lambda: self._kill((), self._request.grace_s, rank_processes.TOLD),
                 signal.SIGINT: lambda: None,
                 signal.SIGHUP: lambda: None,
             }
         )
         failpoint("shim.claimed")
         if late := self._lease.over():
-            self._ranks = shim_ranks.not_started(self._request, late)
+            self._ranks = rank_processes.not_started(self._request, late)
         else:
             lines = (self._on_pmi, self._on_control)
-            self._ranks = shim_ranks.start_ranks(
+            self._ranks = rank_processes.start_ranks(
                 self._loop, self._spool, self._request, self._failure_end, lines
             )
         self._lease.watch()
@@ -152,7 +152,7 @@ class Shim:
         except ValueError:
             return  # a program that writes there does harm to itself only
         if isinstance(message, dict) and message.get("op") == "failed":
-            self._ranks[rank].last_words = shim_ranks.in_a_line(message.get("text"))
+            self._ranks[rank].last_words = rank_processes.in_a_line(message.get("text"))
         if not isinstance(message, dict) or message.get("op") != "ready":
             return
         self._ranks[rank].ready = True
@@ -202,13 +202,13 @@ class Shim:
         """Report the ended ranks of which nothing is left; go after what is left of the others."""
         done = []
         for number in list(self._leaving):
-            left = shim_ranks.leftovers(self._ranks.values(), self._ranks[number])
+            left = rank_processes.leftovers(self._ranks.values(), self._ranks[number])
             if not left:
                 timer = self._leaving.pop(number)
                 if timer is not None:
                     timer.cancel()
                 self._failed |= read_failures(self._failures)
-                done.append(shim_ranks.exit_of(self._ranks[number], self._failed, self._memory))
+                done.append(rank_processes.exit_of(self._ranks[number], self._failed, self._memory))
             elif self._leaving[number] is None:
                 self._end_leftovers(number, left)
         if len(self._exits) + len(done) == len(self._ranks):
@@ -250,16 +250,16 @@ class Shim:
 
     def _end_leftovers(self, number: int, left: list[int]) -> None:
         for pid in left:
-            shim_ranks.send_signal(pid, signal.SIGTERM)
-            shim_ranks.send_signal(pid, signal.SIGCONT)
+            rank_processes.send_signal(pid, signal.SIGTERM)
+            rank_processes.send_signal(pid, signal.SIGCONT)
         grace = min(self._request.grace_s, _LEFTOVER_GRACE_S)
         self._leaving[number] = self._loop.after(grace, lambda: self._kill_leftovers(number))
 
     def _kill_leftovers(self, number: int) -> None:
         """Kill until nothing is left: what they start meanwhile is found in the next round."""
-        left = shim_ranks.frozen_leftovers(self._ranks.values(), self._ranks[number])
+        left = rank_processes.frozen_leftovers(self._ranks.values(), self._ranks[number])
         for pid in left:
-            shim_ranks.send_signal(pid, signal.SIGKILL)
+            rank_processes.send_signal(pid, signal.SIGKILL)
         if left:
             self._leaving[number] = self._loop.after(0.1, lambda: self._kill_leftovers(number))
         self._report_ends()
@@ -274,9 +274,9 @@ class Shim:
             rank.asked = True
             rank.end_reason = rank.end_reason or reason
             if grace_s <= 0:
-                shim_ranks.kill(rank)
+                rank_processes.kill(rank)
                 continue
-            shim_ranks.ask_to_end(rank)
+            rank_processes.ask_to_end(rank)
             due = time.monotonic() + grace_s
             if rank.kill_at is None or due < rank.kill_at.due:
                 if rank.kill_at is not None:
@@ -291,7 +291,7 @@ class Shim:
     def _kill_now(self, rank: Rank) -> None:
         if rank.live:
             self._scan_segments()
-            shim_ranks.kill(rank)
+            rank_processes.kill(rank)
 
     # ------------------------------------------------------------------ controller
 

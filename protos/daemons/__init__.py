@@ -1,1 +1,1 @@
-"""daemons."""
+"""What all daemons do alike: configuration and log files, private folders, unix sockets."""

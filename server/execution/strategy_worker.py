@@ -2,9 +2,9 @@
 
 It also answers queries: whether a job could be accepted.
 
-``python -m pliant.server.execution.strategy_worker NAME OPTIONS`` with the options as JSON. It ends when its
-input does, also while the strategy is at work: a server that is gone needs no plan. What the
-strategy prints goes where errors go, to the server's log.
+``python -m pliant.server.execution.strategy_worker NAME OPTIONS`` with the options as JSON. It
+ends when its input does, also while the strategy is at work: a server that is gone needs no plan.
+What the strategy prints goes where errors go, to the server's log.
 """
 
 from __future__ import annotations

@@ -1,1 +1,5 @@
-"""users."""
+"""The socket of users: submissions, queries and commands, and who may use them.
+
+`accept` reads requests, `authorisation` decides whether a user may make them, `operations` carries
+them out, and `submission_schema` checks a submitted job.
+"""

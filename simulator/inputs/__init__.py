@@ -1,1 +1,1 @@
-"""inputs."""
+"""What a simulation is made of: workloads, logs, models, costs, failures, settings."""

@@ -7,10 +7,11 @@ the strategy and who asks for plans. A view without requests goes to the strateg
 Requests are served in order of arrival. ``first``: before the strategy plans, which then sees the
 cluster without what was taken. A request is offered the largest of its sizes that what is idle and
 what malleable jobs have above their minima amount to; the earliest started are asked first, and
-nobody gives before the application has said how much of it it takes (core/handlers/coordination.py). Jobs that ask
-for more themselves give nothing. ``last``: the strategy plans first, and requests get what it
-leaves idle; nobody is asked to give. In both a request that can get nothing stays open. A job
-within one of several clusters grows in that one only.
+nobody gives before the application has said how much of it it takes
+(core/handlers/coordination.py). Jobs that ask for more themselves give nothing. ``last``: the
+strategy plans first, and requests get what it leaves idle; nobody is asked to give. In both a
+request that can get nothing stays open. A job within one of several clusters grows in that one
+only.
 """
 
 from collections.abc import Mapping, Sequence

@@ -6,14 +6,14 @@ import sys
 
 import pytest
 
-from pliant.appkit.coordinator.messages import Asked, Offer, RequestState
+from pliant.appkit.coordinator.messages import Asked, Measured, Offer, RequestState
 from pliant.appkit.data.entry import Registry
 from pliant.appkit.loops import Loops
 from pliant.appkit.performance import timing as module
 from pliant.appkit.performance.cost_model import Costs, Move
 from pliant.appkit.performance.gain import refusal
 from pliant.appkit.performance.monitor import Insight
-from pliant.appkit.performance.timing import Measured, Report, Site, Speeds, site_of
+from pliant.appkit.performance.timing import Report, Site, Speeds, site_of
 from pliant.appkit.redistribution.plan import Crossing, plan_blocks
 from pliant.core.values.sizes import Sizes
 

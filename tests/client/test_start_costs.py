@@ -19,7 +19,9 @@ HEAVY = {"grpc", "google", "sqlalchemy", "numpy", "mpi4py", "msgspec", "yaml", "
 #: Modules of the standard library that cost a request 2 to 7 ms each, and that it can do without.
 SLOW = {"dataclasses", "inspect", "shutil", "asyncio", "subprocess"}
 #: Modules of the core that bring the rest of the core along.
-CORE = {f"pliant.core.{name}" for name in ("core", "state", "jobs", "events", "commands")}
+CORE = {
+    f"pliant.core.{name}" for name in ("machine", "state.state", "model.jobs", "events", "commands")
+}
 PARTS = {f"pliant.{part}" for part in ("strategies", "simulator", "server", "nodectl", "appkit")}
 
 COMMANDS = [
@@ -59,7 +61,9 @@ def test_a_request_loads_no_large_library(
         "why": {"text": ["it runs"], "facts": {}},
         "history": {"events": []},
     }
-    code = f"import sys; from pliant.client.{command} import main; sys.exit(main({words!r}))"
+    code = (
+        f"import sys; from pliant.client.commands.{command} import main; sys.exit(main({words!r}))"
+    )
     assert heavy(code) == set()
     assert server.requests, "the command asked nothing"
 
@@ -70,19 +74,20 @@ def test_the_usual_requests_load_no_slow_module(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     server.answers = {"submit": {"id": 1}, "jobs": {"jobs": [job()], "now": 1_700_000_100.0}}
-    code = f"import sys; from pliant.client.{command} import main; sys.exit(main({words!r}))"
+    code = (
+        f"import sys; from pliant.client.commands.{command} import main; sys.exit(main({words!r}))"
+    )
     assert loaded_modules(code) & SLOW == set()
     assert server.requests, "the command asked nothing"
 
 
 HELP = [
-    *(f"pliant.client.{name}:main" for name in ("jobsub", "jobstat", "nodestat", "jobdel")),
-    "pliant.client.commands.jobctl:main",
+    *(
+        f"pliant.client.commands.{name}:main"
+        for name in ("jobsub", "jobstat", "nodestat", "jobdel", "jobctl", "gantt", "node", "cli")
+    ),
     *(f"pliant.client.cluster.up_down:{name}" for name in ("up", "down")),
     "pliant.client.demo.command:main",
-    "pliant.client.commands.gantt:main",
-    "pliant.client.commands.node:main",
-    "pliant.client.commands.cli:main",
     "pliant.server.daemon:main",
     "pliant.nodectl.daemon:main",
     "pliant.simulator.cli:main",

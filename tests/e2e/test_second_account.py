@@ -44,7 +44,7 @@ ctypes.CDLL(None).prctl({PR_SET_DUMPABLE}, 1, 0, 0, 0)
 COMMANDS = f"""
 import contextlib, ctypes, encodings.ascii, importlib, io, json, os, pkgutil, sys
 import pliant.client
-for module in pkgutil.iter_modules(pliant.client.__path__, "pliant.client."):
+for module in pkgutil.walk_packages(pliant.client.__path__, "pliant.client."):
     importlib.import_module(module.name)
 {BECOME_NOBODY}
 results = []
@@ -52,7 +52,7 @@ for name, *words in json.loads(sys.argv[1]):
     text = io.StringIO()
     with contextlib.redirect_stdout(text), contextlib.redirect_stderr(text):
         try:
-            code = importlib.import_module("pliant.client." + name).main(words)
+            code = importlib.import_module("pliant.client.commands." + name).main(words)
         except SystemExit as end:
             code = end.code
     results.append([code, text.getvalue()])

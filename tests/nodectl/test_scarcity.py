@@ -22,7 +22,7 @@ from pliant.nodectl.host.oom import MemoryKills
 from pliant.nodectl.host.procfs import Identity
 from pliant.nodectl.launcher import Launcher
 from pliant.nodectl.settings import Settings
-from pliant.nodectl.shim import ranks as shim_ranks
+from pliant.nodectl.shim import ranks as rank_processes
 from pliant.nodectl.shim import shim
 from pliant.nodectl.shim.event_loop import Loop, open_directory
 from pliant.nodectl.shim.ranks import Rank, start_ranks
@@ -212,7 +212,7 @@ def test_ranks_that_cannot_be_forked_have_ended(
 def test_a_shim_keeps_ends_until_the_disk_has_room(
     keeper: Shim, spool: Spool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shim_ranks, "leftovers", lambda *_: [])
+    monkeypatch.setattr(rank_processes, "leftovers", lambda *_: [])
     monkeypatch.setattr(shim, "SAVE_RETRY_S", 0.01)
     write, calls = os.write, itertools.count()
 
@@ -234,7 +234,7 @@ def test_a_shim_keeps_ends_until_the_disk_has_room(
 def test_a_shim_lives_on_where_not_even_its_complaint_finds_room(
     keeper: Shim, spool: Spool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shim_ranks, "leftovers", lambda *_: [])
+    monkeypatch.setattr(rank_processes, "leftovers", lambda *_: [])
     monkeypatch.setattr(shim, "SAVE_RETRY_S", 0.01)
     write, left = os.write, itertools.count(-4)
     said: list[int] = []
@@ -255,7 +255,7 @@ def test_a_shim_lives_on_where_not_even_its_complaint_finds_room(
 def test_a_shim_whose_world_is_forgotten_need_not_note_its_ends(
     keeper: Shim, spool: Spool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shim_ranks, "leftovers", lambda *_: [])
+    monkeypatch.setattr(rank_processes, "leftovers", lambda *_: [])
     spool.remove()
     end(keeper, 0, 1)
     keeper._loop.run()
@@ -264,12 +264,12 @@ def test_a_shim_whose_world_is_forgotten_need_not_note_its_ends(
 def test_the_code_of_an_abort_is_that_of_all_who_end_for_it(
     keeper: Shim, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shim_ranks, "ask_to_end", lambda _: None)
+    monkeypatch.setattr(rank_processes, "ask_to_end", lambda _: None)
     keeper._abort(1, 1, "abort")
     for rank in keeper._ranks.values():
         rank.status = signal.SIGTERM
         rank.close()
-    found = [shim_ranks.exit_of(rank, {}, MemoryKills()) for rank in keeper._ranks.values()]
+    found = [rank_processes.exit_of(rank, {}, MemoryKills()) for rank in keeper._ranks.values()]
     assert [(e.code, e.signal, e.reason) for e in found] == [
         (1, 0, "rank 1 aborted with code 1")
     ] * 2
