@@ -10,7 +10,7 @@ from pliant.protos import app_pb2 as pb
 from standin import Application, Server
 from testkit import wait_until
 
-from .conftest import Start
+from ..conftest import Start
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(180)]
 

@@ -17,7 +17,7 @@ from pliant.client.cluster.cluster_spec import Shape, remember, remembered
 from pliant.client.cluster.up_down import down, up
 from testkit import wait_until
 
-from .pretended import cluster, running
+from ..pretended import cluster, running
 
 Capture = pytest.CaptureFixture[str]
 

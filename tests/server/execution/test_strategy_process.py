@@ -299,7 +299,7 @@ process._send(frame(view), time.monotonic() + 60)
 print(process.pid, flush=True)
 os._exit(1)
 """
-    here = Path(__file__).parent.parent / "support"
+    here = Path(__file__).parent.parent.parent / "support"
     path = os.pathsep.join([str(tmp_path), str(here)])
     done = run_python("-c", code, kind, check=False, env={**os.environ, "PYTHONPATH": path})
     pid = int(done.stdout)

@@ -18,7 +18,7 @@ from pliant.server.users.answers import OBJECTS_AT_ONCE, Objects, pieces
 from pliant.server.users.authorisation import Peer
 from serverkit.scripted import Shell
 
-from .test_board import job
+from ..registry.test_status_cache import job
 
 ANN = Peer(1000, "ann")
 

@@ -14,7 +14,7 @@ from testkit import wait_until
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(180)]
 
-APP = Path(__file__).parent / "apps" / "constant.py"
+APP = Path(__file__).parent.parent / "apps" / "constant.py"
 #: Cells of what is not constant: rows of two numbers, and a vector that is like the matrix.
 N, CELL_BYTES = 61, 24
 
