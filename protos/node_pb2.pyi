@@ -793,7 +793,7 @@ class Control(_message.Message):
     MESSAGE_FIELD_NUMBER: _builtins.int
     world: _builtins.str
     message: _builtins.bytes
-    """one JSON object, see pliant.appkit.control"""
+    """one JSON object, see pliant.appkit.json_lines"""
     @_builtins.property
     def ranks(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """in the world; empty: all local ones"""

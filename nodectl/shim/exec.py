@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import fcntl
 import json
 import os
 import pwd
 import signal
 import stat
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
@@ -126,6 +128,7 @@ def _truncate(paths: Iterable[str], before: float) -> None:
         except OSError:
             continue
         try:
+            _lock(handle)
             found = os.fstat(handle)
             if stat.S_ISREG(found.st_mode) and found.st_mtime < before:
                 os.ftruncate(handle, 0)
@@ -133,6 +136,24 @@ def _truncate(paths: Iterable[str], before: float) -> None:
             pass  # the file system may refuse; the ranks append then
         finally:
             os.close(handle)
+
+
+def _lock(handle: int) -> None:
+    """Lock a file until it is closed, or give up after a second.
+
+    Each node of a job empties the file before its own ranks start. Without the lock, a node that
+    looked at the old file could empty it after ranks of another node have written. A program of
+    the user that keeps the file locked must not hold up the shim.
+    """
+    for _ in range(100):
+        try:
+            fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except (BlockingIOError, PermissionError):
+            time.sleep(0.01)
+        except OSError:  # the file system has no locks
+            return
+        else:
+            return
 
 
 def read_failures(pipe: int) -> dict[int, tuple[int, str]]:

@@ -90,15 +90,17 @@ def start_orders(
             order.CopyFrom(common)
         order.ranks.add(rank=rank, processor=processor)
     if program.open_mode == "truncate" and (world.run, world.resize) == (1, 0):
-        orders[hosts[0].name].truncate_before = _truncate_before(world)
+        before = _truncate_before(world)
+        for order in orders.values():
+            order.truncate_before = before
     return orders
 
 
 def _truncate_before(world: World) -> float:
     """Return the modification time from which on an output file is kept.
 
-    Only the node with rank 0 empties the files. Ranks on other nodes may have written by then, and
-    what they wrote must not be lost.
+    Each node empties the files before its ranks start. Ranks on other nodes may have written by
+    then, and what they wrote must not be lost.
     """
     return time.time() - FILE_TIME_GRANULARITY_S if world.spans_nodes else math.inf
 

@@ -301,7 +301,7 @@ def test_wrong_usage(words: list[str]) -> None:
 
 FOREGROUND = """
 import os, sys
-from pliant.client import local
+from pliant.client.cluster import local
 pliant = os.path.join(os.path.dirname(os.environ["PLIANT_RUN_DIR"]), "pliant")
 local.SERVER = (sys.executable, pliant, "server")
 local.CONTROLLER = (sys.executable, pliant, "nodectl")

@@ -17,13 +17,14 @@ def interrupted(name, *rest, **more):
         raise KeyboardInterrupt
     return real(name, *rest, **more)
 builtins.__import__ = interrupted
-from pliant.client import {module}
+import pliant.client.{module}
 """
 
-MODULES = ["cli", "cluster", "demo", "gantt_command", "jobctl", "jobdel", "jobstat", "jobsub"]
+COMMANDS = ["cli", "gantt", "jobctl", "jobdel", "jobstat", "jobsub", "node", "nodestat"]
+MODULES = [*(f"commands.{name}" for name in COMMANDS), "cluster.up_down", "demo.command"]
 
 
-@pytest.mark.parametrize("module", [*MODULES, "node", "nodestat"])
+@pytest.mark.parametrize("module", MODULES)
 def test_an_early_interrupt_says_nothing(module: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", EARLY.format(module=module)], capture_output=True, check=False

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pliant.nodectl.controller import lease as contact
-from pliant.nodectl.controller.lease import Contact
+from pliant.nodectl import lease_rule
+from pliant.nodectl.controller.lease import Contact, too_late
 from pliant.nodectl.shim import lease as shim_lease
 from pliant.nodectl.shim.event_loop import Timer
 from pliant.nodectl.shim.lease import Lease
@@ -43,6 +43,7 @@ class FakeLoop:
 @pytest.fixture
 def loop(monkeypatch: pytest.MonkeyPatch) -> FakeLoop:
     loop = FakeLoop()
+    monkeypatch.setattr(lease_rule, "time", loop)
     monkeypatch.setattr(shim_lease, "time", loop)
     return loop
 
@@ -131,15 +132,13 @@ def test_contact_is_never_younger_than_what_the_server_has_heard(
 # ------------------------------------------------------------------ orders that come late
 
 
-def test_an_order_is_carried_out_while_the_lease_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
-    loop = FakeLoop()
-    monkeypatch.setattr(shim_lease, "time", loop)
+def test_an_order_is_carried_out_while_the_lease_lasts(loop: FakeLoop) -> None:
     order = wire.StartWorld(stop_after_s=30.0, lease_s=60.0)
-    assert contact.too_late(order, loop.now - 89.0) == ""
-    late = contact.too_late(order, loop.now - 90.0)
+    assert too_late(order, loop.now - 89.0) == ""
+    late = too_late(order, loop.now - 90.0)
     assert late == "cut off from the server for 90 s (stop-after=30)"
-    assert "has not confirmed any contact" in contact.too_late(order, None)
-    assert contact.too_late(wire.StartWorld(lease_s=60.0), None) == ""
+    assert "has not confirmed any contact" in too_late(order, None)
+    assert too_late(wire.StartWorld(lease_s=60.0), None) == ""
 
 
 # ------------------------------------------------------------------ the shim

@@ -17,11 +17,11 @@ from testkit import run_python, wait_until
 #: Becomes a shim of three tasks and tells how many children it can have at the same time.
 SHIM = """
 import os, sys
-from pliant.nodectl import control_group
+from pliant.nodectl.host import cgroup
 from pliant.nodectl.host.procfs import Identity
 me = Identity.of(os.getpid())
-control_group.enter()
-if not control_group.limit_tasks(me, 4):
+cgroup.enter()
+if not cgroup.limit_tasks(me, 4):
     print("none")
     sys.exit()
 reads, writes = os.pipe()
@@ -39,7 +39,7 @@ except BlockingIOError:
 os.close(writes)
 for pid in pids:
     os.waitpid(pid, 0)
-control_group.leave()
+cgroup.leave()
 print(len(pids))
 """
 

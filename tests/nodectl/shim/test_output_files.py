@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import math
 import os
 import sys
@@ -69,3 +70,17 @@ def test_only_plain_files_of_the_user_are_emptied(server: FakeServer, tmp_path: 
     null = World([sys.executable, "-c", "print(1)"], Path("/dev/null"), truncate_before=math.inf)
     null.start(server)
     assert [end.code for end in null.ends(server)] == [0]
+
+
+@pytest.mark.usefixtures("node")
+def test_a_file_that_a_program_keeps_locked_holds_up_no_start(
+    server: FakeServer, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    out.write_text("of an earlier job\n")
+    with out.open("r+") as held:
+        fcntl.lockf(held, fcntl.LOCK_EX)
+        world = World(["echo", "this rank"], out, truncate_before=math.inf)
+        world.start(server)
+        world.ends(server)
+    assert out.read_text() == "this rank\n"
