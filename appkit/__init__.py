@@ -46,13 +46,15 @@ from pliant.appkit.kinds.rng import RandomStreams
 from pliant.appkit.kinds.root_only import RootArray
 from pliant.appkit.kinds.state import State
 from pliant.appkit.mpi.derived import DerivedComm
-from pliant.appkit.resize.hooks import Change
+from pliant.appkit.resize.hooks import ResizeInfo
 from pliant.core.values.sizes import SizesError
+
+#: Deprecated name of `ResizeInfo`, kept for one release.
+Change = ResizeInfo
 
 __all__ = [
     "AppkitError",
     "BlockArray",
-    "Change",
     "CheckpointError",
     "CsrMatrix",
     "Custom",
@@ -77,6 +79,7 @@ __all__ = [
     "Request",
     "RequestError",
     "RequestState",
+    "ResizeInfo",
     "RootArray",
     "SizesError",
     "StaleHandle",

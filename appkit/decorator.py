@@ -15,13 +15,13 @@ from pliant.appkit.checkpoint.save import Checkpoints
 from pliant.appkit.environment import Environment, checkpoint_folder, read_environment
 from pliant.appkit.errors import AppkitError, JobLeave
 from pliant.appkit.job import Job
-from pliant.appkit.kinds.job_data import Belongings
+from pliant.appkit.kinds.job_data import JobData
 from pliant.appkit.loops import Loops
 from pliant.appkit.mpi.connect import acquaint
 from pliant.appkit.mpi.membership import Membership, Phase
 from pliant.appkit.mpi.unsupported import refuse_unsupported
 from pliant.appkit.process import end_now
-from pliant.appkit.runtime import Agent
+from pliant.appkit.runtime import Runtime
 from pliant.core.support.plural import many
 from pliant.core.values.sizes import Sizes, SizesError, parse_sizes
 
@@ -119,10 +119,10 @@ class _Run:
         loops = Loops()
         folder = _checkpoint_folder(environment)
         early = environment is not None and folder is not None
-        belongings = Belongings(self._member, early=early)
-        checkpoints = Checkpoints(belongings, folder, environment)
-        self._agent = Agent(environment, belongings, loops, sizes, checkpoints, evolving)
-        self._job = Job(belongings, loops, self._agent)
+        data = JobData(self._member, early=early)
+        checkpoints = Checkpoints(data, folder, environment)
+        self._runtime = Runtime(environment, data, loops, sizes, checkpoints, evolving)
+        self._job = Job(data, loops, self._runtime)
 
     def call(self, main: Callable[[Job], R]) -> R:
         """Run main and end the process's part in the job, however main ends."""
@@ -141,15 +141,15 @@ class _Run:
                 error.add_note(_JOINED_LATER)
             self._crash(error)
             raise
-        if self._agent.returner is not None:
-            raise self._agent.returner.stray()
+        if self._runtime.returner is not None:
+            raise self._runtime.returner.stray()
         if self._member.phase is Phase.JOINING:
             end_now(1, "a newcomer came to the end of main() without a loop to join in")
         self._finish(orderly=True)
         return result
 
     def _finish(self, *, orderly: bool) -> None:
-        self._agent.close()
+        self._runtime.close()
         comm = self._member.raw
         if self._member.phase is Phase.MEMBER:
             self._member.leave(Phase.ENDED)
@@ -161,7 +161,7 @@ class _Run:
         if self._environment is None and MPI.COMM_WORLD.size == 1:
             return
         traceback.print_exc()
-        self._agent.confess(error)
+        self._runtime.report_fatal(error)
         sys.stdout.flush()
         sys.stderr.flush()
         if self._environment is None:

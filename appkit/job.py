@@ -13,7 +13,7 @@ from pliant.appkit.coordinator.offers import OnOffer
 from pliant.appkit.coordinator.requests import Request
 from pliant.appkit.data.handle import Handle
 from pliant.appkit.errors import DistributionError, LoopError
-from pliant.appkit.kinds.job_data import Belongings
+from pliant.appkit.kinds.job_data import JobData
 from pliant.appkit.leaving_loops import REMEDY, left_alone, waiting_for_others
 from pliant.appkit.loops import Loops, Position
 from pliant.appkit.mpi.derived import Derive, DerivedComm
@@ -21,17 +21,17 @@ from pliant.appkit.mpi.membership import Phase
 from pliant.appkit.performance.timing import site_of
 from pliant.appkit.plain_data import decode, encode
 from pliant.appkit.registration import Registrar
-from pliant.appkit.resize.broadcast import Word
-from pliant.appkit.resize.hooks import Change, check_callable
-from pliant.appkit.resize.plain_messages import pack_word, unpack_word
-from pliant.appkit.runtime import Agent
+from pliant.appkit.resize.broadcast import SafePointMessage
+from pliant.appkit.resize.hooks import ResizeInfo, check_callable
+from pliant.appkit.resize.plain_messages import pack_message, unpack_message
+from pliant.appkit.runtime import Runtime
 
 #: What rank 0 tells in the place of a decision's length: it has left the loop.
 _LEFT = -1
 
 T = TypeVar("T")
 #: Gets what is known of a resize; what it returns is not looked at.
-Hook = Callable[[Change], object]
+Hook = Callable[[ResizeInfo], object]
 HookT = TypeVar("HookT", bound=Hook)
 OnOfferT = TypeVar("OnOfferT", bound=OnOffer)
 
@@ -53,10 +53,10 @@ class Job(Catalogue):
     What may follow the job is in its base, the catalogue.
     """
 
-    def __init__(self, belongings: Belongings, loops: Loops, agent: Agent) -> None:
+    def __init__(self, data: JobData, loops: Loops, runtime: Runtime) -> None:
         """Wrap what decorator.py made; programs never make a job."""
-        super().__init__(belongings, loops)
-        self._agent = agent
+        super().__init__(data, loops)
+        self._runtime = runtime
         # The safe point's message: allocated once, because it is sent every few microseconds.
         self._flag = np.zeros(1, dtype=np.int64)  # bytes of a decision that follow
         self._spec = [self._flag, 1, MPI.INT64_T]
@@ -93,7 +93,7 @@ class Job(Catalogue):
             DistributionError: the array is not registered as constant.
         """
         self._member.check()
-        for constant in self._all.constants:
+        for constant in self._data.constants:
             if constant.handle is array:
                 constant.thaw()
                 return
@@ -121,11 +121,11 @@ class Job(Catalogue):
         """
         self._check_early("derive")
         check_callable("job.derive", make)
-        derived = DerivedComm(self._member, make, self._all.derived)
+        derived = DerivedComm(self._member, make, self._data.derived)
         if not self.joining:
             with self._member.lend():
                 derived.rebuild()
-        self._all.derived.append(derived)
+        self._data.derived.append(derived)
         return derived
 
     def once(self, function: Callable[[], T]) -> T:
@@ -145,14 +145,14 @@ class Job(Catalogue):
         """
         self._check_early("once")
         if self.joining:
-            data = self._agent.earlier_result()
-            self._agent.once.append(data)  # this process may be the coordinator one day
+            data = self._runtime.earlier_result()
+            self._runtime.once.append(data)  # this process may be the coordinator one day
             received: T = decode(data)[0]
             return received
         with self._member.lend():
             result = function()
-        if self._agent.watches:
-            self._agent.once.append(encode([result]))
+        if self._runtime.watches:
+            self._runtime.once.append(encode([result]))
         return result
 
     # ---------------------------------------------------------------- hooks
@@ -161,7 +161,7 @@ class Job(Catalogue):
         """Call ``hook(change)`` on all processes before a resize; collective. A decorator.
 
         Args:
-            hook: gets a `Change`, whose ``leaving`` tells whether this process will leave.
+            hook: gets a `ResizeInfo`, whose ``leaving`` tells whether this process will leave.
 
         Returns:
             The hook, so that this may stand above a function as ``@job.before_resize``.
@@ -170,14 +170,14 @@ class Job(Catalogue):
             TypeError: it cannot be called.
         """
         check_callable("job.before_resize", hook)
-        self._agent.before.append(hook)
+        self._runtime.before.append(hook)
         return hook
 
     def after_resize(self, hook: HookT) -> HookT:
         """Call ``hook(change)`` on all that go on, newcomers included, after it; collective.
 
         Args:
-            hook: gets a `Change`, whose ``committed`` tells whether it was carried out. It is
+            hook: gets a `ResizeInfo`, whose ``committed`` tells whether it was carried out. It is
                 called with a change of resize 0 where the job goes on from a checkpoint.
 
         Returns:
@@ -187,7 +187,7 @@ class Job(Catalogue):
             TypeError: it cannot be called.
         """
         check_callable("job.after_resize", hook)
-        self._agent.after.append(hook)
+        self._runtime.after.append(hook)
         return hook
 
     def on_offer(self, hook: OnOfferT) -> OnOfferT:
@@ -205,7 +205,7 @@ class Job(Catalogue):
             TypeError: it cannot be called.
         """
         check_callable("job.on_offer", hook)
-        self._agent.on_offer = hook
+        self._runtime.on_offer = hook
         return hook
 
     # ---------------------------------------------------------------- asking
@@ -236,7 +236,7 @@ class Job(Catalogue):
             RequestError: none of the sizes is one of the program's, or another argument is wrong.
             SizesError: ``sizes`` is not in the size grammar.
         """
-        return self._agent.requests.request(sizes, why, deadline, prefer)
+        return self._runtime.requests.request(sizes, why, deadline, prefer)
 
     def release(self, n: int = 1, *, to: int | None = None, why: str = "") -> Request:
         """Give ``n`` processors back, or all but ``to``; otherwise as `request`.
@@ -253,12 +253,12 @@ class Job(Catalogue):
         Raises:
             RequestError: the program has no such size, or an argument is wrong.
         """
-        return self._agent.requests.release(n, to, why)
+        return self._runtime.requests.release(n, to, why)
 
     @property
     def requested(self) -> Request | None:
         """The latest request, also on processes that came later; None: there was none."""
-        return self._agent.requests.latest
+        return self._runtime.requests.latest
 
     # ---------------------------------------------------------------- safe points
 
@@ -293,7 +293,7 @@ class Job(Catalogue):
         loops = self._loops
         self._check_left()
         number = loops.begin(n)
-        self._agent.insight.speeds.enter(site_of(sys._getframe(1)))
+        self._runtime.performance.timer.start_loop(site_of(sys._getframe(1)))
         try:
             first = self._enter(number)
             if first is None:
@@ -310,7 +310,7 @@ class Job(Catalogue):
             loops.iteration = n
         finally:
             loops.end()
-            self._agent.leave_loop()
+            self._runtime.leave_loop()
 
     def save(self) -> None:
         """Have a checkpoint taken at the next safe point; call it on every process alike.
@@ -320,7 +320,7 @@ class Job(Catalogue):
         If one cannot be taken, that is told on stderr once, and the job goes on.
         """
         self._member.check()
-        self._agent.checkpoints.request()
+        self._runtime.checkpoints.request()
 
     def safe_point(self) -> None:
         """A place in a while-loop where the job may be resized.
@@ -337,8 +337,8 @@ class Job(Catalogue):
         site = site_of(sys._getframe(1))
         self._check_left()
         if self._loops.at_site(site):
-            self._agent.insight.speeds.enter(site)
-            self._agent.insight.speeds.disturb()
+            self._runtime.performance.timer.start_loop(site)
+            self._runtime.performance.timer.discard_interval()
             joins = self.joining
             if self._enter(self._loops.number) is None:
                 raise LoopError(
@@ -365,7 +365,7 @@ class Job(Catalogue):
         if member.size == 1:
             return
         with waiting_for_others(loops.iteration):
-            if self._agent.watches:  # the others may be at a safe point, where rank 0 tells them
+            if self._runtime.watches:  # the others may be at a safe point, where rank 0 tells them
                 self._flag[0] = _LEFT
                 raw.Bcast(self._spec, 0)
                 if self._flag[0] != _LEFT:
@@ -381,39 +381,39 @@ class Job(Catalogue):
     def _enter(self, number: int) -> int | None:
         """Begin a loop; the iteration to begin with, None: newcomers skip this loop."""
         if self.joining:
-            position = self._agent.join(number)
+            position = self._runtime.join(number)
             if position is None:
                 return None
             self._loops.iteration = position.iteration
             return position.iteration
         self._member.check()
-        self._all.freeze()
+        self._data.freeze()
         self._member.opened = True
-        self._agent.enter_loop(number)
+        self._runtime.enter_loop(number)
         return 0
 
     def _safe_point(self) -> None:
-        member, loops, agent = self._member, self._loops, self._agent
+        member, loops, runtime = self._member, self._loops, self._runtime
         member.check()
-        self._all.freeze()
+        self._data.freeze()
         loops.passed()
-        agent.insight.speeds.arrive(loops.iteration, member.size)
-        if not agent.watches:
+        runtime.performance.timer.end_interval(loops.iteration, member.size)
+        if not runtime.watches:
             return
-        if agent.lingers_for:
-            agent.linger()
-        word = agent.proposed() if agent.ready else None
+        if runtime.lingers_for:
+            runtime.linger()
+        message = runtime.proposed() if runtime.ready else None
         if member.size > 1:
-            word = self._spread(word)
-        if word is not None:
-            agent.obey(word, Position(loops.number, loops.iteration))
-        agent.insight.speeds.go_on(loops.iteration)
+            message = self._spread(message)
+        if message is not None:
+            runtime.handle(message, Position(loops.number, loops.iteration))
+        runtime.performance.timer.begin_interval(loops.iteration)
 
-    def _spread(self, word: Word | None) -> Word | None:
+    def _spread(self, message: SafePointMessage | None) -> SafePointMessage | None:
         """Tell all what rank 0 says. Nothing, as nearly always, costs one small Bcast."""
         raw = self._member.raw
         assert raw is not None
-        text = pack_word(word) if word is not None else b""
+        text = pack_message(message) if message is not None else b""
         self._flag[0] = len(text)
         raw.Bcast(self._spec, 0)
         if not self._flag[0]:
@@ -422,4 +422,4 @@ class Job(Catalogue):
             raise LoopError(left_alone("another process", self._loops.iteration))
         buffer = bytearray(text or int(self._flag[0]))
         raw.Bcast([buffer, MPI.BYTE], 0)
-        return unpack_word(bytes(buffer))
+        return unpack_message(bytes(buffer))

@@ -51,7 +51,7 @@ _SECTIONS: list[tuple[str, list[Any], str]] = [
         "not fit, `DistributionError` if the array is constant.",
     ),
     ("Layouts", [layout.Layout, cyclic_layout.CyclicLayout], "What `layout` and `layouts` return."),
-    ("Offers and resizes", [kit.Offer, kit.Wish, kit.Change], ""),
+    ("Offers and resizes", [kit.Offer, kit.Wish, kit.ResizeInfo], ""),
     ("Requests", [kit.Request, kit.RequestState], ""),
 ]
 

@@ -12,7 +12,7 @@ from pliant.appkit.data.entry import Entry
 from pliant.appkit.data.handle import Handle
 from pliant.appkit.errors import LateRegistration
 from pliant.appkit.kinds.custom import Custom, Pack, Unpack
-from pliant.appkit.kinds.job_data import Belongings
+from pliant.appkit.kinds.job_data import JobData
 from pliant.appkit.kinds.rng import RandomStreams
 from pliant.appkit.kinds.root_only import RootArray
 from pliant.appkit.kinds.state import State, StateEntry
@@ -26,10 +26,10 @@ V = TypeVar("V")
 class Registrar:
     """Registers entries: before the first loop, alike on every process."""
 
-    def __init__(self, belongings: Belongings, loops: Loops) -> None:
-        """Register with these belongings."""
-        self._all = belongings
-        self._member = belongings.membership
+    def __init__(self, data: JobData, loops: Loops) -> None:
+        """Register with these data."""
+        self._data = data
+        self._member = data.membership
         self._loops = loops
 
     @property
@@ -65,7 +65,7 @@ class Registrar:
         state = State(self._member, values)
         entry = StateEntry(state)
         entry.check()
-        self._all.states.append(entry)
+        self._data.states.append(entry)
         return state
 
     def root_only(
@@ -143,18 +143,18 @@ class Registrar:
         self._check_early(entry.name)
         if constant:
             assert isinstance(entry, Handle)
-            kept = Constant(entry, self._all.early)
-            self._all.registry.add(kept)
-            self._all.constants.append(kept)
+            kept = Constant(entry, self._data.early)
+            self._data.registry.add(kept)
+            self._data.constants.append(kept)
         else:
-            self._all.registry.add(entry)
+            self._data.registry.add(entry)
         if not self.joining:
             with self._member.lend():
                 start()
         return entry
 
     def _is_constant(self, handle: Handle) -> bool:
-        return any(constant.handle is handle for constant in self._all.constants)
+        return any(constant.handle is handle for constant in self._data.constants)
 
     def _check_early(self, what: str) -> None:
         if self._member.phase is not Phase.JOINING:

@@ -24,20 +24,20 @@ from pliant.appkit.coordinator.requests import Requests
 from pliant.appkit.environment import Environment
 from pliant.appkit.errors import JobLeave, ResizeFailed
 from pliant.appkit.json_lines import open_control, serve
-from pliant.appkit.kinds.job_data import Belongings
+from pliant.appkit.kinds.job_data import JobData
 from pliant.appkit.loops import Loops, Position
 from pliant.appkit.mpi.blocking_wait import patience
 from pliant.appkit.mpi.connect import acquaint
 from pliant.appkit.mpi.membership import Phase
-from pliant.appkit.performance.monitor import Insight
-from pliant.appkit.performance.timing import Report
-from pliant.appkit.resize.broadcast import Luggage, Word
+from pliant.appkit.performance.monitor import PerformanceMonitor
+from pliant.appkit.performance.timing import ResizeTiming
+from pliant.appkit.resize.broadcast import JoinState, SafePointMessage
 from pliant.appkit.resize.executor import Executor
-from pliant.appkit.resize.hooks import Change, call, last_words
+from pliant.appkit.resize.hooks import ResizeInfo, call, format_error
 from pliant.appkit.resize.joiner import Newcomer
 from pliant.appkit.resize.plain_messages import from_plain, to_plain
-from pliant.appkit.resize.preallocate import MakeRoom
-from pliant.appkit.resize.prefetch import Ahead, Carry
+from pliant.appkit.resize.preallocate import PreallocateOrder
+from pliant.appkit.resize.prefetch import Prefetcher, PrefetchOrder
 from pliant.core.values.sizes import Sizes
 from pliant.faults import failpoint, message
 
@@ -47,13 +47,13 @@ _COMPLAINT_WAIT_S = 0.5
 LINGER_S = 60.0
 
 
-class Agent:
+class Runtime:
     """Roles and hooks of this process. ``managed`` is False in an ordinary MPI program."""
 
     def __init__(
         self,
         environment: Environment | None,
-        belongings: Belongings,
+        data: JobData,
         loops: Loops,
         sizes: Sizes | None,
         checkpoints: Checkpoints,
@@ -74,22 +74,22 @@ class Agent:
         #: Resizes of ``pliant check`` that the first safe points wait for.
         self.lingers_for = environment.check_resizes if environment is not None else 0
         self._first_epoch = environment.epoch if environment is not None else 0
-        self._member = belongings.membership
+        self._member = data.membership
         self._loops = loops
         self._sizes, self._evolving = sizes, evolving
-        self.insight = Insight(belongings.registry, loops)
+        self.performance = PerformanceMonitor(data.registry, loops)
         #: What the program asks for itself.
         self.requests = Requests(self._member, sizes, self._ask if self.managed else None)
-        self._executor = Executor(belongings, self.confess)
-        self._ahead = Ahead(belongings, checkpoints.shelf)
-        self._report = Report()  # of the resize that began last; rank 0 sends it
+        self._executor = Executor(data, self.report_fatal)
+        self._prefetcher = Prefetcher(data, checkpoints.shelf)
+        self._timing = ResizeTiming()  # of the resize that began last; rank 0 sends it
         self._coordinator: Coordinator | None = None
         self._standby: Coordinator | None = None
         self._lock = threading.Lock()
         self._newcomer: Newcomer | None = None
         #: While this start goes on from a checkpoint and has not come to its loop.
         shelf = None if environment is not None and environment.run <= 1 else checkpoints.shelf
-        self.returner = find_returner(shelf, belongings)
+        self.returner = find_returner(shelf, data)
         if environment is not None:
             self._control = open_control(environment.control_fd)
             if environment.joins:
@@ -115,7 +115,7 @@ class Agent:
             or coordinator.suspensions.pending
             or coordinator.answer is not None
             or self.requests.news
-            or self._ahead.stirs(coordinator.in_hand)
+            or self._prefetcher.has_work(coordinator.in_hand)
         ):
             return True
         return self.checkpoints.due and self._member.rank == 0
@@ -130,7 +130,7 @@ class Agent:
         while not self.ready and time.monotonic() < deadline:
             time.sleep(0.005)
 
-    def proposed(self) -> Word | None:
+    def proposed(self) -> SafePointMessage | None:
         """What is to be told to all; None on all but rank 0."""
         coordinator, news = self._coordinator, False
         if coordinator is not None:
@@ -139,14 +139,14 @@ class Agent:
         order = self._due()
         if order is None and not news:
             return None
-        known = self.insight.known() if isinstance(order, Decision) else None
-        return Word(order, self.requests.asked, known)
+        known = self.performance.history() if isinstance(order, Decision) else None
+        return SafePointMessage(order, self.requests.asked, known)
 
-    def _due(self) -> Decision | SaveOrder | Carry | MakeRoom | None:
+    def _due(self) -> Decision | SaveOrder | PrefetchOrder | PreallocateOrder | None:
         """What is to be done at this safe point."""
         coordinator = self._coordinator
         if coordinator is not None:
-            found = coordinator.suspensions.proposed() or self._ahead.due(coordinator)
+            found = coordinator.suspensions.proposed() or self._prefetcher.next_order(coordinator)
             if found is not None:
                 return found
         return SaveOrder() if self.checkpoints.due and self._member.rank == 0 else None
@@ -157,23 +157,23 @@ class Agent:
         assert source is not None
         return source.once()
 
-    def obey(self, word: Word, position: Position) -> None:
+    def handle(self, message: SafePointMessage, position: Position) -> None:
         """Do what rank 0 tells; collective over the job.
 
         Raises:
             JobLeave: this process leaves.
         """
-        self.requests.learn(word.asked)
-        if word.known is not None:
-            self.insight.learn(word.known)
-        if word.order is not None:
-            self.insight.speeds.disturb()
-        if isinstance(word.order, SaveOrder):
-            self.save(word.order, position)
-        elif isinstance(word.order, Carry | MakeRoom):
-            self._ahead.obey(word.order, self._coordinator)
-        elif word.order is not None:
-            self.adapt(word.order, position)
+        self.requests.learn(message.asked)
+        if message.known is not None:
+            self.performance.adopt(message.known)
+        if message.order is not None:
+            self.performance.timer.discard_interval()
+        if isinstance(message.order, SaveOrder):
+            self.save(message.order, position)
+        elif isinstance(message.order, PrefetchOrder | PreallocateOrder):
+            self._prefetcher.execute(message.order, self._coordinator)
+        elif message.order is not None:
+            self.adapt(message.order, position)
 
     def enter_loop(self, number: int) -> None:
         """A loop begins."""
@@ -193,22 +193,22 @@ class Agent:
             return self._return(self.returner, loop)
         newcomer = self._newcomer
         assert newcomer is not None
-        self._ahead.make_room(*newcomer.place())
-        port = newcomer.arrive(loop, self._ahead.fetch)
+        self._prefetcher.preallocate(*newcomer.place())
+        port = newcomer.arrive(loop, self._prefetcher.read_files)
         if port is None:
             return None
         with patience():
-            header = self._executor.join(port, newcomer.complain)
+            header = self._executor.join(port, newcomer.report_refusal)
         newcomer.close()
-        self._ahead.agreed(header.ahead)
+        self._prefetcher.resolve(header.ahead)
         self._member.opened = True
         serve(self._control, self._order)
-        luggage: Luggage = from_plain(header.position)
-        self.requests.learn(luggage.asked)
-        self.insight.learn(luggage.known)
-        change = Change(header.resize, header.before, self._member.size, False, True)
+        state: JoinState = from_plain(header.position)
+        self.requests.learn(state.asked)
+        self.performance.adopt(state.known)
+        change = ResizeInfo(header.resize, header.before, self._member.size, False, True)
         call("after_resize", self.after, change)
-        return luggage.position
+        return state.position
 
     def _return(self, returner: Returner, loop: int) -> Position | None:
         """Go on from a checkpoint, if it was taken in this loop."""
@@ -218,7 +218,7 @@ class Agent:
             self.requests.learn(None)
             self.enter_loop(loop)
             before = returner.manifest.size
-            call("after_resize", self.after, Change(0, before, self._member.size, False, True))
+            call("after_resize", self.after, ResizeInfo(0, before, self._member.size, False, True))
         return position
 
     # ---------------------------------------------------------------- checkpoints
@@ -232,7 +232,7 @@ class Agent:
             JobLeave: the job is suspended.
         """
         size = self._member.size
-        call("before_resize", self.before, Change(order.number, size, size, order.leaves))
+        call("before_resize", self.before, ResizeInfo(order.number, size, size, order.leaves))
         desk = self._coordinator.suspensions if self._coordinator is not None else None
         with patience():
             leaves = self.checkpoints.carry_out(order, position, self.once, desk)
@@ -241,12 +241,12 @@ class Agent:
         if leaves:
             self.close()
             raise JobLeave
-        call("after_resize", self.after, Change(order.number, size, size))
+        call("after_resize", self.after, ResizeInfo(order.number, size, size))
 
     # ---------------------------------------------------------------- resizing
 
     def adapt(self, decision: Decision, position: Position) -> None:
-        """Carry a decision out, if it is not withdrawn meanwhile; collective over the job.
+        """PrefetchOrder a decision out, if it is not withdrawn meanwhile; collective over the job.
 
         Raises:
             JobLeave: this process leaves.
@@ -255,13 +255,15 @@ class Agent:
         before = member.size
         after = before + len(decision.joining) - len(decision.leaving)
         leaving = member.rank in decision.leaving
-        call("before_resize", self.before, Change(decision.resize, before, after, leaving))
+        call("before_resize", self.before, ResizeInfo(decision.resize, before, after, leaving))
         with patience():
             if self._begin(decision):
                 self._execute(decision, position)
-        self._ahead.forget()
+        self._prefetcher.reset()
         committed = member.allocation[0] == decision.epoch
-        call("after_resize", self.after, Change(decision.resize, before, after, False, committed))
+        call(
+            "after_resize", self.after, ResizeInfo(decision.resize, before, after, False, committed)
+        )
 
     def _begin(self, decision: Decision) -> bool:
         """Wait for everybody, then begin: only now do the clocks of server and newcomers run.
@@ -270,14 +272,14 @@ class Agent:
         """
         raw, coordinator = self._member.raw, self._coordinator
         assert raw is not None
-        well = np.array([self._ahead.well(decision.resize)], dtype=np.int64)
+        well = np.array([self._prefetcher.is_ready(decision.resize)], dtype=np.int64)
         if coordinator is not None:
             well &= coordinator.rendezvous.provided()
         raw.Allreduce(MPI.IN_PLACE, well, op=MPI.MIN)
         self._executor.ahead = bool(well[0])
-        self._ahead.agreed(self._executor.ahead)
+        self._prefetcher.resolve(self._executor.ahead)
         failpoint("appkit.resize.decided")
-        self._report = Report()
+        self._timing = ResizeTiming()
         begun = np.zeros(1, dtype=np.int64)
         if coordinator is not None and coordinator.begin(decision.resize) is not None:
             begun[0] = 1
@@ -294,12 +296,14 @@ class Agent:
     def _execute(self, decision: Decision, position: Position) -> None:
         try:
             if decision.grows:
-                luggage = to_plain(Luggage(position, self.requests.asked, self.insight.known()))
+                state = to_plain(
+                    JoinState(position, self.requests.asked, self.performance.history())
+                )
                 coordinator = self._coordinator
                 lost = coordinator.lost_rank if coordinator is not None else str
-                self._executor.grow(decision, luggage, self._report, lost)
+                self._executor.grow(decision, state, self._timing, lost)
             else:
-                self._executor.shrink(decision, self._report)
+                self._executor.shrink(decision, self._timing)
         except ResizeFailed as failure:
             self._failed(decision, failure)
         except JobLeave:
@@ -309,7 +313,7 @@ class Agent:
             self._committed(decision)
 
     def _committed(self, decision: Decision) -> None:
-        self.insight.moved(decision.grows, self._report)
+        self.performance.record_resize(decision.grows, self._timing)
         if self._member.rank != 0:
             return
         coordinator = self._coordinator or self._take_over()
@@ -321,8 +325,8 @@ class Agent:
                 True,
                 epoch,
                 processors,
-                seconds=self._report.seconds,
-                bytes_moved=self._report.bytes_moved,
+                seconds=self._timing.seconds,
+                bytes_moved=self._timing.bytes_moved,
             )
         )
         failpoint("appkit.outcome.sent")
@@ -380,7 +384,7 @@ class Agent:
             sizes=str(self._sizes) if self._sizes is not None else "",
             preferred=(self._sizes.preferred or 0) if self._sizes is not None else 0,
             decide=self._decide,
-            progress=self.insight.progress,
+            progress=self.performance.progress,
             once=lambda: list(self.once),
             asked=lambda: self.requests.asked,
             on_request=self._evolving,
@@ -391,9 +395,9 @@ class Agent:
 
     def _decide(self, offer: Offer) -> Answer:
         def judge(offer: Offer) -> str:
-            return self.insight.refusal(offer, self.requests.asked)
+            return self.performance.objection(offer, self.requests.asked)
 
-        return decide(self.insight.valued(offer), self._sizes, self.on_offer, judge)
+        return decide(self.performance.with_cost(offer), self._sizes, self.on_offer, judge)
 
     def _ask(self, asked: Asked) -> None:
         if self._coordinator is not None:
@@ -401,11 +405,11 @@ class Agent:
 
     # ---------------------------------------------------------------- the end
 
-    def confess(self, error: BaseException) -> None:
+    def report_fatal(self, error: BaseException) -> None:
         """Tell the shim, which tells users, for what exception the job will be aborted."""
         if self.managed:
             with contextlib.suppress(OSError):  # the shim is gone: nobody to tell
-                self._control.send(op="failed", text=last_words(error))
+                self._control.send(op="failed", text=format_error(error))
 
     def close(self) -> None:
         """End sessions and listeners of this process; nothing is sent after it."""

@@ -13,7 +13,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from pliant.appkit import Change, Job
+    from pliant.appkit import Job, ResizeInfo
 
 
 def exact_sum(comm: MPI.Intracomm, values: NDArray[np.float64]) -> float:
@@ -49,7 +49,7 @@ def tell_resizes(job: Job) -> None:
     """Print a line after each resize."""
 
     @job.after_resize
-    def tell(change: Change) -> None:
+    def tell(change: ResizeInfo) -> None:
         if job.first and change.committed:
             print(f"{change.before} -> {change.after} processes", flush=True)
 

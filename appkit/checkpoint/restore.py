@@ -11,14 +11,14 @@ from mpi4py import MPI
 
 from pliant.appkit.checkpoint.store import Manifest, Shelf, compare
 from pliant.appkit.errors import CheckpointError
-from pliant.appkit.kinds.job_data import Belongings
+from pliant.appkit.kinds.job_data import JobData
 from pliant.appkit.kinds.state import unpack
 from pliant.appkit.loops import Position
 from pliant.appkit.mpi.membership import Phase
 from pliant.appkit.storage.chunks import PieceReader
 
 
-def find_returner(shelf: Shelf | None, belongings: Belongings) -> "Returner | None":
+def find_returner(shelf: Shelf | None, data: JobData) -> "Returner | None":
     """The part of a process whose start goes on from a checkpoint; None: it is an ordinary start.
 
     Collective over the first processes.
@@ -26,11 +26,11 @@ def find_returner(shelf: Shelf | None, belongings: Belongings) -> "Returner | No
     Raises:
         CheckpointError: there is a checkpoint that is of no use.
     """
-    raw = belongings.membership.raw
+    raw = data.membership.raw
     if shelf is None or raw is None:
         return None
     manifest = _find(raw, shelf)
-    return Returner(manifest, shelf, belongings) if manifest is not None else None
+    return Returner(manifest, shelf, data) if manifest is not None else None
 
 
 def _find(comm: MPI.Intracomm, shelf: Shelf) -> Manifest | None:
@@ -52,12 +52,12 @@ def _find(comm: MPI.Intracomm, shelf: Shelf) -> Manifest | None:
 class Returner:
     """One process of a start that goes on from a checkpoint."""
 
-    def __init__(self, manifest: Manifest, shelf: Shelf, belongings: Belongings) -> None:
+    def __init__(self, manifest: Manifest, shelf: Shelf, data: JobData) -> None:
         """Be in the part of a newcomer until the loop comes in which it was taken."""
         self.manifest = manifest
-        self._shelf, self._all = shelf, belongings
+        self._shelf, self._data = shelf, data
         self._asked = 0
-        belongings.membership.phase = Phase.JOINING
+        data.membership.phase = Phase.JOINING
 
     def once(self) -> bytes:
         """The next result of ``job.once``.
@@ -79,13 +79,13 @@ class Returner:
         position = self.manifest.position
         if loop < position.loop:
             return None
-        member = self._all.membership
+        member = self._data.membership
         assert member.raw is not None
         faults = [text for text in member.raw.allgather(self._load()) if text]
         if faults:
             raise self._shelf.unusable(faults[0])
         member.phase, member.opened = Phase.MEMBER, True
-        for derived in self._all.derived:
+        for derived in self._data.derived:
             derived.rebuild()
         return position
 
@@ -98,13 +98,13 @@ class Returner:
 
     def _load(self) -> str:
         """Fill what is registered; what is wrong with that."""
-        manifest, member = self.manifest, self._all.membership
-        difference = compare(manifest.registry, self._all.description())
+        manifest, member = self.manifest, self._data.membership
+        difference = compare(manifest.registry, self._data.description())
         if difference:
             return difference
         try:
             with self._shelf.open_data(manifest.number) as folder:
-                for entry, pieces in zip(self._all.registry, manifest.pieces, strict=True):
+                for entry, pieces in zip(self._data.registry, manifest.pieces, strict=True):
                     source = PieceReader(folder, pieces, manifest.size)
                     entry.restore(source, member.rank, member.size)
             values = unpack(manifest.states)
@@ -112,6 +112,6 @@ class Returner:
             return str(error)
         except Exception as error:  # whatever the values' own code raises
             return f"{type(error).__name__}: {error}"
-        for state, own in zip(self._all.states, values, strict=True):
+        for state, own in zip(self._data.states, values, strict=True):
             state.replace(own)
         return ""

@@ -10,7 +10,7 @@ from pliant.appkit.checkpoint.store import Manifest, Shelf
 from pliant.appkit.coordinator.checkpoint_messages import SaveOrder, SaveReport
 from pliant.appkit.coordinator.suspension import Suspensions
 from pliant.appkit.environment import Environment
-from pliant.appkit.kinds.job_data import Belongings
+from pliant.appkit.kinds.job_data import JobData
 from pliant.appkit.kinds.state import pack
 from pliant.appkit.loops import Position
 from pliant.appkit.storage.checkpoint_key import key_source
@@ -25,17 +25,15 @@ _Written = list[list[Piece]]
 class Checkpoints:
     """The checkpoints of this process's job; inactive where nothing says where they go."""
 
-    def __init__(
-        self, belongings: Belongings, folder: Path | None, environment: Environment | None
-    ) -> None:
+    def __init__(self, data: JobData, folder: Path | None, environment: Environment | None) -> None:
         """Save into ``folder``; None: never."""
         self._run = environment.run if environment else 0
         key = key_source(environment.checkpoint_key_file if environment else "")
         self.shelf = Shelf(folder, self._run, key) if folder is not None else None
         #: The program wants one at its next safe point.
         self.due = False
-        self._all = belongings
-        self._member = belongings.membership
+        self._data = data
+        self._member = data.membership
         self._job = environment.job if environment else 0
         self._warned = False
 
@@ -129,7 +127,7 @@ class Checkpoints:
 
     def _write_into(self, folder: PrivateFolder) -> _Written:
         rank, written = self._member.rank, []
-        for place, entry in enumerate(self._all.registry):
+        for place, entry in enumerate(self._data.registry):
             out = PieceWriter(folder, f"rank{rank}-{place}.bin", rank)
             try:
                 entry.save(out)
@@ -153,8 +151,8 @@ class Checkpoints:
                 size=self._member.size,
                 time=time.time(),
                 position=position,
-                registry=self._all.description(),
-                states=pack(self._all.states),
+                registry=self._data.description(),
+                states=pack(self._data.states),
                 once=tuple(once),
                 pieces=tuple(tuple(chain(*own)) for own in zip(*written, strict=True)),
             )

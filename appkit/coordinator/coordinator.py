@@ -14,12 +14,12 @@ from pliant.appkit.coordinator.messages import (
     Answer,
     Asked,
     Begun,
+    CoordinatorReport,
     Decision,
     Hello,
     Offer,
     Outcome,
     Progress,
-    Report,
     Said,
     Withdrawn,
 )
@@ -42,7 +42,7 @@ class Channel(Protocol):
     def start(self) -> None:
         """Begin to connect."""
 
-    def send(self, report: Report) -> None:
+    def send(self, report: CoordinatorReport) -> None:
         """Queue a report; never blocks."""
 
     def stop(self, timeout: float) -> None:
@@ -265,7 +265,7 @@ class Coordinator:
         return self._lost_reason
 
     def finish(self, outcome: Outcome) -> None:
-        """Report what became of a resize, and be ready for the next."""
+        """CoordinatorReport what became of a resize, and be ready for the next."""
         with self._lock:
             stood_by, self.standby = self.standby, False
             self._drop()
@@ -364,6 +364,6 @@ class Coordinator:
         self._lost_reason = ""
         self.rendezvous.dismiss()
 
-    def _send(self, report: Report) -> None:
+    def _send(self, report: CoordinatorReport) -> None:
         if self._channel is not None and not self._closed:
             self._channel.send(report)

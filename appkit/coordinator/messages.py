@@ -212,4 +212,4 @@ class Said:
     template: Template
 
 
-Report = Begun | Withdrawn | Outcome | Hello | Said | SaveReport | Asked
+CoordinatorReport = Begun | Withdrawn | Outcome | Hello | Said | SaveReport | Asked

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from pliant.appkit import clock
 from pliant.appkit.coordinator.coordinator import Coordinator
-from pliant.appkit.coordinator.messages import Asked, Hello, Report, Said
+from pliant.appkit.coordinator.messages import Asked, CoordinatorReport, Hello, Said
 from pliant.appkit.coordinator.watchdog import Watch
 from pliant.faults import message
 
@@ -48,7 +48,7 @@ class Session:
         self._address = address
         self._lock = threading.Lock()
         self._stopping = threading.Event()
-        self._backlog: list[Report] = []
+        self._backlog: list[CoordinatorReport] = []
         self._stream: _Stream | None = None
         self._thread = threading.Thread(target=self._run, name="pliant-session", daemon=True)
 
@@ -56,7 +56,7 @@ class Session:
         """Start the thread."""
         self._thread.start()
 
-    def send(self, report: Report) -> None:
+    def send(self, report: CoordinatorReport) -> None:
         """Queue a report for this stream or the next."""
         with self._lock:
             if self._stream is not None:
@@ -131,7 +131,7 @@ class _Stream:
     """One connection, from Hello to its end."""
 
     def __init__(self, coordinator: Coordinator, desk: _Desk) -> None:
-        self.outbox: queue.SimpleQueue[Report | None] = queue.SimpleQueue()
+        self.outbox: queue.SimpleQueue[CoordinatorReport | None] = queue.SimpleQueue()
         self._coordinator = coordinator
         self._desk = desk
         self._over = self._welcomed = False
@@ -194,9 +194,9 @@ class _Stream:
         if self._call is not None:
             self._call.cancel()
 
-    def undelivered(self) -> list[Report]:
+    def undelivered(self) -> list[CoordinatorReport]:
         """What was queued and not taken for sending; what belongs to one stream is void by then."""
-        left: list[Report] = []
+        left: list[CoordinatorReport] = []
         while not self.outbox.empty():
             report = self.outbox.get()
             if report is not None and not isinstance(report, Hello | Said | Asked):

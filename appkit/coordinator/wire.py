@@ -7,11 +7,11 @@ from pliant.appkit.coordinator.checkpoint_messages import SaveReport
 from pliant.appkit.coordinator.messages import (
     Asked,
     Begun,
+    CoordinatorReport,
     Decision,
     Hello,
     Outcome,
     Progress,
-    Report,
     RequestState,
     Said,
     Withdrawn,
@@ -55,7 +55,7 @@ def _request_to_wire(asked: Asked) -> pb.RequestSizes:
     )
 
 
-def report_to_wire(report: Report) -> pb.AppReport:
+def report_to_wire(report: CoordinatorReport) -> pb.AppReport:
     """What the coordinator reports."""
     match report:
         case Hello():

@@ -46,7 +46,7 @@ class Entry(ABC):
     def describe(self) -> Description:
         """What must be equal on all processes."""
 
-    def make_room(self, size: int, rank: int) -> list[Array]:
+    def preallocate(self, size: int, rank: int) -> list[Array]:
         """Allocate the new part of rank ``rank`` of ``size`` in advance, and return its memory.
 
         Nothing happens where the sizes alone do not tell what the part will be. No MPI.

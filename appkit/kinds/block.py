@@ -181,7 +181,7 @@ class BlockArray(Blocks[_Part]):
         others = [length for axis, length in enumerate(self.shape) if axis != self.axis]
         return math.prod(others) * self.dtype.itemsize
 
-    def make_room(self, size: int, rank: int) -> list[Array]:
+    def preallocate(self, size: int, rank: int) -> list[Array]:
         """The block's memory, unless it depends on what a matrix holds."""
         if not self._split.foreseen or self._next is not None:
             return []

@@ -182,7 +182,7 @@ class CyclicArray(Held):
         terms = [list(self.shape), list(self.axes), list(self.blocks), self.type_terms]
         return ["cyclic", self.name, *terms]
 
-    def make_room(self, size: int, rank: int) -> list[Array]:
+    def preallocate(self, size: int, rank: int) -> list[Array]:
         """The part's memory."""
         if self._next is not None:
             return []

@@ -10,7 +10,7 @@ from pliant.appkit.mpi.membership import Membership
 
 
 @dataclass
-class Belongings:
+class JobData:
     """All that follows the job."""
 
     membership: Membership

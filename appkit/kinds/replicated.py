@@ -39,7 +39,7 @@ class ReplicatedArray(WholeArray):
         """A copy for each newcomer."""
         return plan_replicated(int(np.prod(self.shape)), crossing, self.dtype.itemsize)
 
-    def make_room(self, size: int, rank: int) -> list[Array]:
+    def preallocate(self, size: int, rank: int) -> list[Array]:
         """A newcomer's copy."""
         if self._array is not None or self._next is not None:
             return []

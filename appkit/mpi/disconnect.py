@@ -34,14 +34,14 @@ class _GoneComm(MPI.Intracomm):
         )
 
 
-def part(comm: MPI.Intracomm, confess: Callable[[BaseException], None]) -> None:
+def part(comm: MPI.Intracomm, report_fatal: Callable[[BaseException], None]) -> None:
     """Disconnect the job's communicator; collective. Ends the process where that hangs.
 
     Args:
         comm: a ``JobComm``.
-        confess: is told why, before.
+        report_fatal: is told why, before.
     """
-    watch = threading.Timer(PENDING_S, _give_up, (comm.rank, confess))
+    watch = threading.Timer(PENDING_S, _give_up, (comm.rank, report_fatal))
     watch.daemon = True
     watch.start()
     try:
@@ -51,11 +51,11 @@ def part(comm: MPI.Intracomm, confess: Callable[[BaseException], None]) -> None:
     comm.__class__ = _GoneComm
 
 
-def _give_up(rank: int, confess: Callable[[BaseException], None]) -> None:
+def _give_up(rank: int, report_fatal: Callable[[BaseException], None]) -> None:
     error = PendingRequests(
         f"rank {rank} cannot part from job.comm, as each resize and each suspension has it: most "
         "probably a request (Irecv, Isend, Ibarrier, ...) on it was pending at the safe point; "
         "complete it with Wait before"
     )
-    confess(error)
+    report_fatal(error)
     end_now(1, f"PendingRequests: {error}")

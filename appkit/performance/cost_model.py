@@ -11,7 +11,7 @@ KEPT = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class ResizeRecord:
     """A resize that was carried out."""
 
     grows: bool
@@ -21,21 +21,24 @@ class Move:
     pause_s: float
 
 
-class Costs:
+class ResizeCostModel:
     """The last moves of the job; those that rank 0 knows go with its role."""
 
     def __init__(self) -> None:
         """Begin without any."""
-        self.moves: tuple[Move, ...] = ()
+        self.records: tuple[ResizeRecord, ...] = ()
 
-    def remember(self, move: Move) -> None:
+    def add(self, move: ResizeRecord) -> None:
         """A resize was carried out."""
-        self.moves = (*self.moves, move)[-KEPT:]
+        self.records = (*self.records, move)[-KEPT:]
 
     @property
     def bytes_per_s(self) -> float:
         """The bandwidth of the last moves, over the whole job; 0: nothing has moved."""
-        seconds, moved = sum(m.move_s for m in self.moves), sum(m.bytes_moved for m in self.moves)
+        seconds, moved = (
+            sum(m.move_s for m in self.records),
+            sum(m.bytes_moved for m in self.records),
+        )
         return moved / seconds if seconds else 0.0
 
     def estimate(self, registry: Registry, before: int, after: int) -> float:
@@ -44,7 +47,7 @@ class Costs:
         The bytes that change their process, at the bandwidth of the last moves, and what the last
         moves in this direction (or else in the other) took beside that.
         """
-        moves = self.moves
+        moves = self.records
         if not moves:
             return 0.0
         alike = [move for move in moves if move.grows == (after > before)] or moves

@@ -7,7 +7,7 @@ from pliant.core.support.plural import many
 from pliant.core.values.speedup import speedup_of
 
 
-def refusal(offer: Offer, remaining: int, measured: Sequence[Measured]) -> str:
+def cost_benefit_objection(offer: Offer, remaining: int, measured: Sequence[Measured]) -> str:
     """Why an offer should be refused; empty: it should not.
 
     A growth has to gain more time in the iterations that are left of the loop than moving costs.

@@ -5,41 +5,41 @@ from dataclasses import dataclass, replace
 from pliant.appkit.coordinator.messages import Asked, Offer, Progress, RequestState
 from pliant.appkit.data.entry import Registry
 from pliant.appkit.loops import Loops
-from pliant.appkit.performance.cost_model import Costs, Move
-from pliant.appkit.performance.gain import refusal
-from pliant.appkit.performance.timing import Report, Speeds, Table
+from pliant.appkit.performance.cost_model import ResizeCostModel, ResizeRecord
+from pliant.appkit.performance.gain import cost_benefit_objection
+from pliant.appkit.performance.timing import IterationTimer, ResizeTiming, Table
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class PerformanceHistory:
     """What rank 0 has learned, for those that may take its place."""
 
     speeds: Table
-    moves: tuple[Move, ...]
+    moves: tuple[ResizeRecord, ...]
 
 
-class Insight:
+class PerformanceMonitor:
     """Measurements of this process, and judgements that rest on them."""
 
     def __init__(self, registry: Registry, loops: Loops) -> None:
         """Begin without any."""
-        self.speeds = Speeds()
-        self._costs = Costs()
+        self.timer = IterationTimer()
+        self._cost_model = ResizeCostModel()
         self._registry, self._loops = registry, loops
 
-    def known(self) -> Known:
+    def history(self) -> PerformanceHistory:
         """What goes with the role of rank 0."""
-        return Known(self.speeds.table, self._costs.moves)
+        return PerformanceHistory(self.timer.table, self._cost_model.records)
 
-    def learn(self, known: Known) -> None:
+    def adopt(self, known: PerformanceHistory) -> None:
         """Take over what rank 0 knows."""
-        self.speeds.table, self._costs.moves = known.speeds, known.moves
+        self.timer.table, self._cost_model.records = known.speeds, known.moves
 
-    def moved(self, grows: bool, report: Report) -> None:
+    def record_resize(self, grows: bool, report: ResizeTiming) -> None:
         """A resize was carried out."""
         seconds = report.seconds
         times = (seconds.get("move", 0.0), seconds.get("total", 0.0))
-        self._costs.remember(Move(grows, report.bytes_moved, *times))
+        self._cost_model.add(ResizeRecord(grows, report.bytes_moved, *times))
 
     def progress(self) -> Progress:
         """Return what the server is told about progress. The session's thread calls this."""
@@ -49,17 +49,17 @@ class Insight:
             loops.safe_points,
             loops.iteration,
             loops.iterations,
-            self.speeds.measured(),
+            self.timer.measured(),
         )
 
-    def valued(self, offer: Offer) -> Offer:
+    def with_cost(self, offer: Offer) -> Offer:
         """The offer with what it would cost."""
-        cost = self._costs.estimate(self._registry, offer.current, offer.proposed)
+        cost = self._cost_model.estimate(self._registry, offer.current, offer.proposed)
         return replace(offer, estimated_cost_s=cost)
 
-    def refusal(self, offer: Offer, asked: Asked | None) -> str:
+    def objection(self, offer: Offer, asked: Asked | None) -> str:
         """Why an offer is not worth it, empty: it is; what the program has asked for always is."""
         pending = asked is not None and asked.state is RequestState.PENDING
         if asked is not None and pending and offer.proposed in asked.sizes:
             return ""
-        return refusal(offer, self._loops.remaining, self.speeds.measured())
+        return cost_benefit_objection(offer, self._loops.remaining, self.timer.measured())

@@ -50,7 +50,7 @@ class Samples:
 Table = dict[Site, dict[int, Samples]]
 
 
-class Speeds:
+class IterationTimer:
     """The measurements of this process; those of rank 0 count, and go with its role."""
 
     def __init__(self) -> None:
@@ -61,11 +61,11 @@ class Speeds:
         self._since: tuple[float, int] | None = None
         self._calm = False  # the next stretch counts
 
-    def enter(self, site: Site) -> None:
+    def start_loop(self, site: Site) -> None:
         """A loop begins; what comes before its first safe point does not count."""
         self._site, self._since, self._calm = site, None, True
 
-    def arrive(self, iteration: int, size: int) -> None:
+    def end_interval(self, iteration: int, size: int) -> None:
         """A safe point is reached."""
         since, self._since = self._since, None
         if since is None or self._site is None:
@@ -76,11 +76,11 @@ class Speeds:
             seconds = time.perf_counter() - began
             sizes.setdefault(size, Samples()).add(seconds, iteration - first)
 
-    def disturb(self) -> None:
+    def discard_interval(self) -> None:
         """Something happens at this safe point: the stretch that follows does not count."""
         self._calm = False
 
-    def go_on(self, iteration: int) -> None:
+    def begin_interval(self, iteration: int) -> None:
         """The safe point is left."""
         self._since = (time.perf_counter(), iteration) if self._calm else None
         self._calm = True
@@ -96,7 +96,7 @@ class Speeds:
 
 
 @dataclass
-class Report:
+class ResizeTiming:
     """Times and volume of one resize."""
 
     #: By step: join (growth only), check, move, commit; and total.
@@ -105,7 +105,7 @@ class Report:
     _since: float = field(default_factory=time.perf_counter)
     _began: float = field(default_factory=time.perf_counter)
 
-    def lap(self, step: str) -> None:
+    def end_step(self, step: str) -> None:
         """A step is done."""
         now = time.perf_counter()
         self.seconds[step] = now - self._since

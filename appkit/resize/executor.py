@@ -15,13 +15,13 @@ from pliant.appkit.coordinator.messages import Decision
 from pliant.appkit.data.entry import Description
 from pliant.appkit.data.metadata import in_words, survey
 from pliant.appkit.errors import AppkitError, JobLeave, RegistrationMismatch, ResizeFailed
-from pliant.appkit.kinds.job_data import Belongings
+from pliant.appkit.kinds.job_data import JobData
 from pliant.appkit.kinds.state import pack, unpack
 from pliant.appkit.mpi import death_watch
 from pliant.appkit.mpi.connect import meet
 from pliant.appkit.mpi.disconnect import part
 from pliant.appkit.mpi.membership import Phase
-from pliant.appkit.performance.timing import Report
+from pliant.appkit.performance.timing import ResizeTiming
 from pliant.appkit.process import end_now
 from pliant.appkit.redistribution.messages import NOT_ALIKE
 from pliant.appkit.redistribution.plan import Crossing, Volume
@@ -75,10 +75,10 @@ def read_header(told: dict[str, Any] | str | None) -> Header | str:
 class Executor:
     """Grows and shrinks the job of this process."""
 
-    def __init__(self, belongings: Belongings, confess: Callable[[BaseException], None]) -> None:
-        """Work on these belongings; ``confess`` is told for what error this process ends."""
-        self._all, self._confess = belongings, confess
-        self._member = belongings.membership
+    def __init__(self, data: JobData, report_fatal: Callable[[BaseException], None]) -> None:
+        """Work on these data; ``report_fatal`` is told for what error this process ends."""
+        self._data, self._report_fatal = data, report_fatal
+        self._member = data.membership
         #: The new parts of constants are there on all processes; on rank 0.
         self.ahead = False
         self._port = ""  # where newcomers are expected, on rank 0
@@ -101,14 +101,14 @@ class Executor:
             raise ResizeFailed("join", str(fault)) from fault
 
     def grow(
-        self, decision: Decision, position: Any, report: Report, lost: Callable[[], str]
+        self, decision: Decision, position: Any, timing: ResizeTiming, lost: Callable[[], str]
     ) -> None:
         """Let newcomers join; collective over the job.
 
         Args:
             decision: the same on all.
             position: of the loop, for newcomers.
-            report: is filled.
+            timing: is filled.
             lost: on rank 0, why a joining rank is lost, empty: none is.
 
         Raises:
@@ -120,20 +120,20 @@ class Executor:
         with death_watch.watching(death_watch.Alarm(old, lost)):
             merged = self._accept(old)
             failpoint("appkit.grow.joined")
-            report.lap("join")
+            timing.end_step("join")
             crossing = Crossing.growth(old.size, merged.size)
             try:
                 header = self._header(decision, processors, position)
-                self._transfer(merged, old, crossing, header, report)
+                self._transfer(merged, old, crossing, header, timing)
             except ResizeFailed:
                 merged.Free()  # not Disconnect, which would wait for newcomers that have ended
                 raise
         self._commit(merged, decision.epoch, processors)
-        part(old, self._confess)
+        part(old, self._report_fatal)
         self._rebuild()
-        report.lap("commit")
+        timing.end_step("commit")
 
-    def shrink(self, decision: Decision, report: Report) -> None:
+    def shrink(self, decision: Decision, timing: ResizeTiming) -> None:
         """Let processes leave; collective over the job.
 
         Raises:
@@ -143,7 +143,7 @@ class Executor:
         old = self._communicator()
         crossing = Crossing.shrinkage(old.size, decision.leaving)
         processors = tuple(self._member.allocation[1][rank] for rank in crossing.new)
-        self._transfer(old, old, crossing, self._header(decision, processors, None), report)
+        self._transfer(old, old, crossing, self._header(decision, processors, None), timing)
         stays = old.rank in crossing.new
         failpoint("appkit.shrink.split")
         comm = old.Split(0 if stays else MPI.UNDEFINED, old.rank)
@@ -153,11 +153,11 @@ class Executor:
             raise JobLeave
         assert isinstance(comm, MPI.Intracomm)
         self._commit(comm, decision.epoch, processors)
-        part(old, self._confess)
+        part(old, self._report_fatal)
         self._rebuild()
-        report.lap("commit")
+        timing.end_step("commit")
 
-    def join(self, port: str, complain: Callable[[str], None]) -> Header:
+    def join(self, port: str, report_refusal: Callable[[str], None]) -> Header:
         """Join a running application; collective over the newcomers. Ends the process on failure.
 
         Returns:
@@ -170,7 +170,7 @@ class Executor:
             header = read_header(death_watch.bcast(merged, None))
             before = header.before if isinstance(header, Header) else 1
             crossing = Crossing.growth(before, merged.size)
-            self._transfer(merged, None, crossing, header, Report(), complain)
+            self._transfer(merged, None, crossing, header, ResizeTiming(), report_refusal)
         except (MPI.Exception, ResizeFailed, EOFError) as error:
             end_now(1, str(error))
             raise
@@ -183,7 +183,7 @@ class Executor:
         """Be no member any more; collective over the communicator that this process leaves."""
         old = self._communicator()
         self._free_derived()
-        part(old, self._confess)
+        part(old, self._report_fatal)
         self._member.leave(Phase.LEFT)
 
     def _communicator(self) -> MPI.Intracomm:
@@ -218,7 +218,7 @@ class Executor:
         if self._member.rank != 0:
             return None
         try:
-            states = pack(self._all.states)
+            states = pack(self._data.states)
         except Exception as error:  # whatever pickle raises
             return str(error)
         return Header(
@@ -226,10 +226,10 @@ class Executor:
             decision.epoch,
             processors,
             self._member.size,
-            self._all.agreed(),
+            self._data.agreed(),
             states,
             position,
-            self._all.registry.rounds,
+            self._data.registry.rounds,
             self.ahead,
         )
 
@@ -239,8 +239,8 @@ class Executor:
         home: MPI.Intracomm | None,
         crossing: Crossing,
         header: Header | str | None,
-        report: Report,
-        complain: Callable[[str], None] | None = None,
+        timing: ResizeTiming,
+        report_refusal: Callable[[str], None] | None = None,
     ) -> None:
         """Check, allocate, move, agree; leaves the new parts uncommitted beside the old ones.
 
@@ -255,15 +255,15 @@ class Executor:
             error = header if isinstance(header, str) else error
             if isinstance(header, Header):
                 error = self._prepare(header, crossing, comm)
-            if error and complain is not None:
-                complain(error)
+            if error and report_refusal is not None:
+                report_refusal(error)
             self._check(header, error, comm, home)
-            report.lap("check")
+            timing.end_step("check")
             failpoint("appkit.move.prepared")
-            error = self._move(comm, report)
-            if error and complain is not None:
-                complain(error)
-            report.lap("move")
+            error = self._move(comm, timing)
+            if error and report_refusal is not None:
+                report_refusal(error)
+            timing.end_step("move")
             failpoint("appkit.move.moved")
             agree("move", error, comm, home)
         except ResizeFailed:
@@ -291,10 +291,10 @@ class Executor:
         Raises:
             ResizeFailed: nothing can be moved.
         """
-        entries = list(self._all.registry)
+        entries = list(self._data.registry)
         description = header.description if isinstance(header, Header) else []
         if header is None:  # this process has given up before the header came
-            description = self._all.agreed()
+            description = self._data.agreed()
         marks = [0] * len(description)
         if not error:
             plans = zip(entries, self._plans, strict=True)
@@ -304,16 +304,16 @@ class Executor:
             raise ResizeFailed("check", f"{', '.join(differing)}: {NOT_ALIKE}")
 
     def _forget(self) -> None:
-        for entry in self._all.registry:
+        for entry in self._data.registry:
             entry.rollback()
 
     def _prepare(self, header: Header, crossing: Crossing, comm: MPI.Intracomm) -> str:
-        self._values, self._plans, registry, error = [], [], self._all.registry, ""
-        for constant in self._all.constants:
+        self._values, self._plans, registry, error = [], [], self._data.registry, ""
+        for constant in self._data.constants:
             constant.ahead = header.ahead
         try:
             if self._member.raw is None:
-                compare(self._all.agreed(), header.description)
+                compare(self._data.agreed(), header.description)
         except RegistrationMismatch as mismatch:
             error = f"RegistrationMismatch: {mismatch}"
         known, error = survey(list(registry), crossing, comm, header.rounds, error)
@@ -333,11 +333,11 @@ class Executor:
             return f"a value of job.state cannot be unpickled: {type(fault).__name__}: {fault}"
         return ""
 
-    def _move(self, comm: MPI.Intracomm, report: Report) -> str:
+    def _move(self, comm: MPI.Intracomm, timing: ResizeTiming) -> str:
         try:
-            together = zip(self._all.registry, self._plans, strict=True)
+            together = zip(self._data.registry, self._plans, strict=True)
             for tag, (entry, plan) in enumerate(together):
-                report.bytes_moved += plan.bytes_moved
+                timing.bytes_moved += plan.bytes_moved
                 failpoint("appkit.move.array")
                 entry.move(plan, comm, tag)
         except (MPI.Exception, AppkitError, MemoryError) as error:
@@ -347,17 +347,17 @@ class Executor:
     def _commit(self, comm: MPI.Intracomm, epoch: int, processors: tuple[int, ...]) -> None:
         failpoint("appkit.commit")
         comm.Set_errhandler(MPI.ERRORS_RETURN)
-        for entry in self._all.registry:
+        for entry in self._data.registry:
             entry.commit()
-        for state, values in zip(self._all.states, self._values, strict=False):
+        for state, values in zip(self._data.states, self._values, strict=False):
             state.replace(values)
         self._free_derived()
         self._member.become(comm, epoch, processors)
 
     def _free_derived(self) -> None:
-        for derived in self._all.derived:
+        for derived in self._data.derived:
             derived.free()
 
     def _rebuild(self) -> None:
-        for derived in self._all.derived:
+        for derived in self._data.derived:
             derived.rebuild()

@@ -8,7 +8,7 @@ LONGEST_TEXT = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ResizeInfo:
     """What hooks are told about a resize."""
 
     #: Its number; 0: the job goes on from a checkpoint.
@@ -23,7 +23,7 @@ class Change:
     committed: bool = False
 
 
-def call(kind: str, hooks: Iterable[Callable[[Change], object]], change: Change) -> None:
+def call(kind: str, hooks: Iterable[Callable[[ResizeInfo], object]], change: ResizeInfo) -> None:
     """Call hooks of one kind (``before_resize``, ``after_resize``).
 
     Raises:
@@ -53,7 +53,7 @@ def check_callable(where: str, given: object) -> None:
         )
 
 
-def last_words(error: BaseException) -> str:
+def format_error(error: BaseException) -> str:
     """An exception in one line, for ``jobctl why``: its type, text and notes."""
     text = " ".join(str(error).split())
     if len(text) > LONGEST_TEXT:

@@ -64,7 +64,7 @@ class Newcomer:
             message = self._hear(coordinator)
         return None if message.get("skip") else str(message["port"])
 
-    def complain(self, reason: str) -> None:
+    def report_refusal(self, reason: str) -> None:
         """Tell the coordinator why this resize cannot be."""
         if self._coordinator is not None:
             self._tell(self._coordinator, error=reason)
@@ -118,7 +118,7 @@ class Newcomer:
             end_now(1, str(welcome["refused"]))
         numbers = (welcome.get(name) for name in ("protocol", "oldest_reader"))
         if reason := join_mismatch("the running application", *numbers):
-            self.complain(reason)
+            self.report_refusal(reason)
             end_now(1, reason)
 
     def _await_go(self) -> dict[str, Any]:

@@ -14,52 +14,52 @@ from typing import Any
 from pliant.appkit.coordinator.checkpoint_messages import SaveOrder
 from pliant.appkit.coordinator.messages import Asked, Decision, RequestState
 from pliant.appkit.loops import Position
-from pliant.appkit.performance.cost_model import Move
-from pliant.appkit.performance.monitor import Known
+from pliant.appkit.performance.cost_model import ResizeRecord
+from pliant.appkit.performance.monitor import PerformanceHistory
 from pliant.appkit.performance.timing import Samples
 from pliant.appkit.plain_data import decode, encode
-from pliant.appkit.resize.broadcast import Luggage, Word
-from pliant.appkit.resize.preallocate import MakeRoom
-from pliant.appkit.resize.prefetch import Carry, Step
+from pliant.appkit.resize.broadcast import JoinState, SafePointMessage
+from pliant.appkit.resize.preallocate import PreallocateOrder
+from pliant.appkit.resize.prefetch import PrefetchOrder, Step
 from pliant.core.values.sizes import Sizes, parse_sizes
 
+#: The name under which each class is sent. These names are part of the protocol between ranks,
+#: which may run different versions, so they stay when a class is renamed.
 _CLASSES: dict[str, type] = {
-    each.__name__: each
-    for each in (
-        Asked,
-        Carry,
-        Decision,
-        Known,
-        Luggage,
-        MakeRoom,
-        Move,
-        Position,
-        RequestState,
-        Samples,
-        SaveOrder,
-        Step,
-        Word,
-    )
+    "Asked": Asked,
+    "Carry": PrefetchOrder,
+    "Decision": Decision,
+    "Known": PerformanceHistory,
+    "Luggage": JoinState,
+    "MakeRoom": PreallocateOrder,
+    "Move": ResizeRecord,
+    "Position": Position,
+    "RequestState": RequestState,
+    "Samples": Samples,
+    "SaveOrder": SaveOrder,
+    "Step": Step,
+    "Word": SafePointMessage,
 }
+_NAMES = {kind: name for name, kind in _CLASSES.items()}
 #: The key that tells the class of a value.
 _CLASS = "class"
 
 
-def pack_word(word: Word) -> bytes:
+def pack_message(message: SafePointMessage) -> bytes:
     """Return what rank 0 tells all at a safe point, as bytes."""
-    return encode([to_plain(word)], allow_pickle=False)
+    return encode([to_plain(message)], allow_pickle=False)
 
 
-def unpack_word(data: bytes) -> Word:
+def unpack_message(data: bytes) -> SafePointMessage:
     """Return what rank 0 told.
 
     Raises:
         ValueError: the bytes are damaged, or from a version that this one cannot read.
     """
-    word = from_plain(decode(data, allow_pickle=False)[0])
-    if not isinstance(word, Word):
-        raise ValueError(f"expected a word of rank 0, got {type(word).__name__}")
-    return word
+    message = from_plain(decode(data, allow_pickle=False)[0])
+    if not isinstance(message, SafePointMessage):
+        raise ValueError(f"expected a message of rank 0, got {type(message).__name__}")
+    return message
 
 
 def to_plain(value: Any) -> Any:
@@ -70,20 +70,19 @@ def to_plain(value: Any) -> Any:
     """
     if isinstance(value, Sizes):
         return {_CLASS: "Sizes", "text": str(value), "preferred": value.preferred}
-    name = type(value).__name__
-    known: Any = _CLASSES.get(name)
-    if known is type(value):
+    kind: Any = type(value)
+    if (name := _NAMES.get(kind)) is not None:
         if isinstance(value, Enum):
             return {_CLASS: name, "value": str(value.value)}
         return {_CLASS: name} | {
-            each.name: to_plain(getattr(value, each.name)) for each in fields(known)
+            each.name: to_plain(getattr(value, each.name)) for each in fields(kind)
         }
     if isinstance(value, Mapping):
         return {_CLASS: "dict", "pairs": [(key, to_plain(held)) for key, held in value.items()]}
     if isinstance(value, list | tuple):
         return type(value)(to_plain(each) for each in value)
     if is_dataclass(value) or isinstance(value, Enum):
-        raise TypeError(f"a {name} is not told to other processes")
+        raise TypeError(f"a {kind.__name__} is not sent to other processes")
     return value
 
 

@@ -18,7 +18,7 @@ from pliant.appkit.redistribution.ranges import Array
 
 
 @dataclass(frozen=True, slots=True)
-class MakeRoom:
+class PreallocateOrder:
     """What rank 0 tells all at a safe point."""
 
     #: 0: what it was made for is off.
@@ -27,7 +27,7 @@ class MakeRoom:
     size: int = 0
 
 
-class Room:
+class Preallocator:
     """The room of one process."""
 
     def __init__(self, registry: Registry, member: Membership) -> None:
@@ -39,22 +39,22 @@ class Room:
 
     # ---------------------------------------------------------------- rank 0
 
-    def stirs(self, resize: int) -> bool:
+    def has_work(self, resize: int) -> bool:
         """Whether there may be something to tell; ``resize`` is in hand now, 0: none."""
         return resize != self._resize
 
-    def due(self, coordinator: Coordinator) -> MakeRoom | None:
+    def next_order(self, coordinator: Coordinator) -> PreallocateOrder | None:
         """What is to be told; None: nothing, or it is too late."""
         decision = coordinator.taken()
         if self._resize and (decision is None or decision.resize != self._resize):
-            return MakeRoom()
+            return PreallocateOrder()
         if self._resize or decision is None or not decision.grows or coordinator.ready:
             return None
-        return MakeRoom(decision.resize, self._member.size + len(decision.joining))
+        return PreallocateOrder(decision.resize, self._member.size + len(decision.joining))
 
     # ---------------------------------------------------------------- all
 
-    def obey(self, order: MakeRoom) -> None:
+    def execute(self, order: PreallocateOrder) -> None:
         """Do what rank 0 tells."""
         self.clear()
         self._resize = order.resize
@@ -70,7 +70,7 @@ class Room:
         arrays: list[Array] = []
         try:
             for entry in self._registry:
-                if found := entry.make_room(size, rank):
+                if found := entry.preallocate(size, rank):
                     self._made.append(entry)
                     arrays += found
         except (AppkitError, MemoryError):  # the resize itself will meet it again, and tell
@@ -78,7 +78,7 @@ class Room:
             return []
         return arrays
 
-    def settle(self, resize: int) -> None:
+    def wait(self, resize: int) -> None:
         """This resize begins: wait for the last pages; room for another is of no use."""
         if self._thread is not None:
             self._thread.join()

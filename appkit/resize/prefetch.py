@@ -33,8 +33,8 @@ from pliant.appkit.coordinator.messages import Decision
 from pliant.appkit.data.constant import Written
 from pliant.appkit.data.fill import provide
 from pliant.appkit.data.handle import Handle
-from pliant.appkit.kinds.job_data import Belongings
-from pliant.appkit.resize.preallocate import MakeRoom, Room
+from pliant.appkit.kinds.job_data import JobData
+from pliant.appkit.resize.preallocate import PreallocateOrder, Preallocator
 from pliant.appkit.storage.chunks import Piece, PieceReader, PieceWriter
 from pliant.appkit.storage.private_folders import PrivateFolder
 from pliant.faults import failpoint
@@ -49,7 +49,7 @@ Fetched = list[tuple[Handle, int] | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Stock:
+class PrefetchFiles:
     """What was written."""
 
     #: Its name, among the job's checkpoints.
@@ -71,7 +71,7 @@ class Stock:
         }
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> "Stock":
+    def from_json(cls, data: dict[str, Any]) -> "PrefetchFiles":
         """The inverse of ``to_json``."""
         pieces = tuple(tuple(map(Piece.from_json, own)) for own in data["pieces"])
         return cls(data["folder"], data["size"], tuple(data["versions"]), pieces)
@@ -83,13 +83,13 @@ class Step(Enum):
     WRITE = "write"
     READ = "read"
     #: Say whether it is through with that.
-    ASK = "ask"
+    POLL = "ask"
     #: The resize is off.
-    DROP = "drop"
+    CANCEL = "drop"
 
 
 @dataclass(frozen=True, slots=True)
-class Carry:
+class PrefetchOrder:
     """What rank 0 tells all at a safe point."""
 
     step: Step
@@ -101,7 +101,7 @@ class Carry:
     folder: str = ""
 
 
-class Errand:
+class BackgroundTask:
     """Something that a thread does, which no program ever waits for."""
 
     def __init__(self, work: Callable[[], Any]) -> None:
@@ -132,21 +132,21 @@ class Errand:
             self._error = f"{type(error).__name__}: {error}"
 
 
-class Ahead:
+class Prefetcher:
     """The part of one process."""
 
-    def __init__(self, belongings: Belongings, shelf: Shelf | None) -> None:
+    def __init__(self, data: JobData, shelf: Shelf | None) -> None:
         """Go through files on ``shelf``, if constants can go early."""
-        self._constants, self._member = belongings.constants, belongings.membership
-        self._shelf = shelf if belongings.early else None
-        self._stock: Stock | None = None
-        self._draft: Stock | None = None  # is being written
-        self._carry: Carry | None = None  # what was told last
-        self._errand: Errand | None = None
+        self._constants, self._member = data.constants, data.membership
+        self._shelf = shelf if data.early else None
+        self._files: PrefetchFiles | None = None
+        self._draft: PrefetchFiles | None = None  # is being written
+        self._order_in_hand: PrefetchOrder | None = None  # what was told last
+        self._task: BackgroundTask | None = None
         self._through = False  # all are, with what was told last
         self._fault = ""
         self._warned = False
-        self._room = Room(belongings.registry, belongings.membership)
+        self._preallocator = Preallocator(data.registry, data.membership)
 
     @property
     def active(self) -> bool:
@@ -155,132 +155,136 @@ class Ahead:
 
     # ---------------------------------------------------------------- rank 0
 
-    def stirs(self, resize: int) -> bool:
+    def has_work(self, resize: int) -> bool:
         """Whether there may be something to tell; ``resize`` is in hand now, 0: none."""
-        return self._room.stirs(resize) or self._constants_stir(resize)
+        return self._preallocator.has_work(resize) or self._constants_have_work(resize)
 
-    def _constants_stir(self, resize: int) -> bool:
+    def _constants_have_work(self, resize: int) -> bool:
         if not self.active:
             return False
-        carry = self._carry
-        if carry is None:
+        order = self._order_in_hand
+        if order is None:
             return resize != 0
-        if carry.resize != resize:
+        if order.resize != resize:
             return True
-        return self._is_over() and not (carry.step is Step.READ and self._through)
+        return self._is_over() and not (order.step is Step.READ and self._through)
 
-    def due(self, coordinator: Coordinator) -> Decision | Carry | MakeRoom | None:
+    def next_order(
+        self, coordinator: Coordinator
+    ) -> Decision | PrefetchOrder | PreallocateOrder | None:
         """The resize that can begin, or what is to be done before it; None: neither."""
-        if (room := self._room.due(coordinator)) is not None:
+        if (room := self._preallocator.next_order(coordinator)) is not None:
             return room
-        carry = self._order(coordinator.taken())
-        if carry is None and self._is_settled():
+        order = self._order(coordinator.taken())
+        if order is None and self._is_settled():
             return coordinator.proposed()
-        return carry
+        return order
 
-    def _order(self, decision: Decision | None) -> Carry | None:
-        if not self._constants_stir(decision.resize if decision is not None else 0):
+    def _order(self, decision: Decision | None) -> PrefetchOrder | None:
+        if not self._constants_have_work(decision.resize if decision is not None else 0):
             return None
         if decision is None:
-            return Carry(Step.DROP)
+            return PrefetchOrder(Step.CANCEL)
         after = self._member.size + len(decision.joining) - len(decision.leaving)
-        carry = Carry(Step.READ, decision.resize, after, decision.leaving)
-        if self._carry is not None and self._carry.resize == decision.resize:
-            return carry if self._through else replace(carry, step=Step.ASK)
-        if self._stock is not None and self._stock.versions == self._versions():
-            return carry
+        order = PrefetchOrder(Step.READ, decision.resize, after, decision.leaving)
+        if self._order_in_hand is not None and self._order_in_hand.resize == decision.resize:
+            return order if self._through else replace(order, step=Step.POLL)
+        if self._files is not None and self._files.versions == self._versions():
+            return order
         name = f"{_PREFIX}{decision.resize}-{time.time_ns()}"
-        return replace(carry, step=Step.WRITE, folder=name)
+        return replace(order, step=Step.WRITE, folder=name)
 
     def _is_settled(self) -> bool:
         if not self.active:
             return True
-        carry = self._carry
-        return carry is not None and carry.step is Step.READ and self._through
+        order = self._order_in_hand
+        return order is not None and order.step is Step.READ and self._through
 
     # ---------------------------------------------------------------- all
 
-    def obey(self, carry: Carry | MakeRoom, coordinator: Coordinator | None) -> None:
+    def execute(
+        self, order: PrefetchOrder | PreallocateOrder, coordinator: Coordinator | None
+    ) -> None:
         """Do what rank 0 tells; collective over the job. On rank 0 the coordinator tells others."""
-        if isinstance(carry, MakeRoom):
-            self._room.obey(carry)
+        if isinstance(order, PreallocateOrder):
+            self._preallocator.execute(order)
             return
         comm = self._member.raw
         assert comm is not None
-        if carry.step is Step.ASK:
+        if order.step is Step.POLL:
             self._through = all(comm.allgather(self._is_over()))
             return
-        if carry.step is Step.WRITE:
+        if order.step is Step.WRITE:
             self._drop()
-            self._write(carry, comm)
-        elif carry.step is Step.READ:
-            self._read(carry, comm)
+            self._write(order, comm)
+        elif order.step is Step.READ:
+            self._read(order, comm)
         else:
             self._drop()
             return
-        self._carry, self._through = carry, False
-        if carry.step is Step.READ and self._stock is not None and coordinator is not None:
-            sizes = {"before": comm.size, "after": carry.size}
-            coordinator.provide(carry.resize, self._stock.to_json() | sizes)
+        self._order_in_hand, self._through = order, False
+        if order.step is Step.READ and self._files is not None and coordinator is not None:
+            sizes = {"before": comm.size, "after": order.size}
+            coordinator.provide(order.resize, self._files.to_json() | sizes)
 
-    def make_room(self, size: int, rank: int) -> None:
+    def preallocate(self, size: int, rank: int) -> None:
         """Have the memory of a newcomer that will be this rank."""
-        provide(self._room.make(size, rank))
+        provide(self._preallocator.make(size, rank))
 
-    def well(self, resize: int) -> bool:
+    def is_ready(self, resize: int) -> bool:
         """Whether this process has fetched all that it is to have after it, which begins."""
-        self._room.settle(resize)
-        carry, stock, errand = self._carry, self._stock, self._errand
-        if carry is None or (carry.step, carry.resize) != (Step.READ, resize):
+        self._preallocator.wait(resize)
+        order, files, task = self._order_in_hand, self._files, self._task
+        if order is None or (order.step, order.resize) != (Step.READ, resize):
             return False  # another one took its place since
-        if stock is None or errand is None:
+        if files is None or task is None:
             return False
-        self._fault = errand.fault()
-        if not self._fault and stock.versions != self._versions():
+        self._fault = task.fault()
+        if not self._fault and files.versions != self._versions():
             self._fault = "it was changed meanwhile"
         if not self._fault:
-            self._expect(errand.result)
+            self._expect(task.result)
         return not self._fault
 
-    def agreed(self, well: bool) -> None:
+    def resolve(self, well: bool) -> None:
         """All have what they are to have, or nobody uses it."""
         if self.active and not well:
-            self._stock = None
+            self._files = None
             for constant in self._constants:
                 constant.version = 0  # as newcomers have it, which have heard of no change
             self._warn()
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """The resize is over."""
-        self._room.clear()
+        self._preallocator.clear()
         self._drop()
 
     def _drop(self) -> None:
-        self._carry = self._errand = self._draft = None
+        self._order_in_hand = self._task = self._draft = None
         for constant in self._constants:
             constant.drop()
 
-    def fetch(self, message: dict[str, Any]) -> bool:
+    def read_files(self, message: dict[str, Any]) -> bool:
         """Read the parts of this newcomer; whether all is well."""
         try:
             failpoint("appkit.newcomer.fetch")
-            stock = Stock.from_json(message)
+            files = PrefetchFiles.from_json(message)
             self._expect(
-                self._fetch(stock, message["before"] + MPI.COMM_WORLD.rank, message["after"])
+                self._fetch(files, message["before"] + MPI.COMM_WORLD.rank, message["after"])
             )
-            for constant, version in zip(self._constants, stock.versions, strict=True):
+            for constant, version in zip(self._constants, files.versions, strict=True):
                 constant.version = version
         except Exception as error:  # the program's own functions may be called
             self._fault = f"{type(error).__name__}: {error}"
             return False
-        self._stock = stock
+        self._files = files
         return True
 
     # ---------------------------------------------------------------- the work
 
-    def _write(self, carry: Carry, comm: MPI.Intracomm) -> None:
+    def _write(self, order: PrefetchOrder, comm: MPI.Intracomm) -> None:
         """Begin to write; the parts are those of now, whatever the program does meanwhile."""
-        handles, name = [constant.handle.twin({}) for constant in self._constants], carry.folder
+        handles, name = [constant.handle.twin({}) for constant in self._constants], order.folder
         rank, shelf = comm.rank, self._shelf
         assert shelf is not None
 
@@ -295,36 +299,36 @@ class Ahead:
                 constant.note(handle.storage())
             return written
 
-        self._draft = Stock(name, comm.size, self._versions())
-        self._errand = Errand(work)
+        self._draft = PrefetchFiles(name, comm.size, self._versions())
+        self._task = BackgroundTask(work)
 
-    def _read(self, carry: Carry, comm: MPI.Intracomm) -> None:
-        if self._carry is not None and self._carry.step is Step.WRITE:
+    def _read(self, order: PrefetchOrder, comm: MPI.Intracomm) -> None:
+        if self._order_in_hand is not None and self._order_in_hand.step is Step.WRITE:
             self._share(comm)
         else:
             self._drop()
-        stock, self._errand = self._stock, None
-        if stock is None:
-            self._errand = Errand(lambda: None)
+        files, self._task = self._files, None
+        if files is None:
+            self._task = BackgroundTask(lambda: None)
             return
-        stays = [rank for rank in range(comm.size) if rank not in carry.leaving]
+        stays = [rank for rank in range(comm.size) if rank not in order.leaving]
         place = stays.index(comm.rank) if comm.rank in stays else None
 
         def work() -> Fetched:
             failpoint("appkit.ahead.read")
             for constant in self._constants:
                 constant.verify()
-            return self._fetch(stock, place, carry.size) if place is not None else []
+            return self._fetch(files, place, order.size) if place is not None else []
 
-        self._errand = Errand(work)
+        self._task = BackgroundTask(work)
 
     def _share(self, comm: MPI.Intracomm) -> None:
         """Learn what all have written; collective."""
-        errand, draft, self._stock = self._errand, self._draft, None
-        assert errand is not None
+        task, draft, self._files = self._task, self._draft, None
+        assert task is not None
         assert draft is not None
-        mine = errand.fault()
-        plain = [[piece.to_json() for piece in own] for own in errand.result or ()]
+        mine = task.fault()
+        plain = [[piece.to_json() for piece in own] for own in task.result or ()]
         told = comm.allgather((mine, draft.versions, self._versions(), plain))
         fault = next((fault for fault, *_ in told if fault), "")
         versions = {version for _, *both, _ in told for version in both}
@@ -334,16 +338,16 @@ class Ahead:
         if not fault:
             each = zip(*(written for *_, written in told), strict=True)
             pieces = tuple(tuple(map(Piece.from_json, chain(*own))) for own in each)
-            self._stock = replace(draft, pieces=pieces)
+            self._files = replace(draft, pieces=pieces)
 
-    def _fetch(self, stock: Stock, rank: int, size: int) -> Fetched:
+    def _fetch(self, files: PrefetchFiles, rank: int, size: int) -> Fetched:
         fetched: Fetched = []
         twins: dict[int, Handle] = {}
         assert self._shelf is not None
         with self._shelf.open() as base:
-            folder = base.child(stock.folder)
-        for constant, pieces in zip(self._constants, stock.pieces, strict=True):
-            source = PieceReader(folder, pieces, stock.size)
+            folder = base.child(files.folder)
+        for constant, pieces in zip(self._constants, files.pieces, strict=True):
+            source = PieceReader(folder, pieces, files.size)
             twin = constant.fetch(source, rank, size, twins)
             if twin is not None:
                 twins[id(constant.handle)] = twin[0]
@@ -359,7 +363,7 @@ class Ahead:
         return tuple(constant.version for constant in self._constants)
 
     def _is_over(self) -> bool:
-        return self._errand is not None and self._errand.over
+        return self._task is not None and self._task.over
 
     def _warn(self) -> None:
         """Tell the user once."""

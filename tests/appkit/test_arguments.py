@@ -13,7 +13,7 @@ import pytest
 from pliant.appkit.decorator import malleable
 from pliant.appkit.errors import DistributionError, StateError
 from pliant.appkit.job import Job
-from pliant.appkit.kinds.job_data import Belongings
+from pliant.appkit.kinds.job_data import JobData
 from pliant.appkit.loops import Loops
 from pliant.appkit.redistribution.plan import Crossing
 from rankkit import member
@@ -21,8 +21,8 @@ from rankkit import member
 
 @pytest.fixture
 def job() -> Any:
-    agent: Any = SimpleNamespace(before=[], after=[], on_offer=None)
-    return Job(Belongings(member(1, 3)), Loops(), agent)
+    runtime: Any = SimpleNamespace(before=[], after=[], on_offer=None)
+    return Job(JobData(member(1, 3)), Loops(), runtime)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def job() -> Any:
 def test_a_value_is_refused_by_its_name(job: Job, call: Callable[[Job], Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         call(job)
-    assert job._all.description() == [], "nothing is registered"
+    assert job._data.description() == [], "nothing is registered"
 
 
 @pytest.mark.parametrize("integer", [int, np.int32, np.uint8])
@@ -60,12 +60,12 @@ def test_whole_numbers_of_any_type_do(job: Job, integer: Callable[[int], int]) -
     job.cyclic("c", (two, integer(9)), axis=one, block=two)
     job.block_cyclic("b", (5, 5), blocks=(two, one), grid=lambda size: (1, size))
     job.rng("r", seed=two)
-    plain = Job(Belongings(member(1, 3)), Loops(), job._agent)
+    plain = Job(JobData(member(1, 3)), Loops(), job._runtime)
     plain.block("u", (2, 9), axis=1, halo=2)
     plain.cyclic("c", (2, 9), axis=1, block=2)
     plain.block_cyclic("b", (5, 5), blocks=(2, 1), grid=lambda size: (1, size))
     plain.rng("r", seed=2)
-    assert repr(job._all.description()) == repr(plain._all.description())
+    assert repr(job._data.description()) == repr(plain._data.description())
     malleable("1-4", prefer=two)
 
 
@@ -89,8 +89,8 @@ def test_parts_are_looked_at_when_they_are_registered(job: Job, owner: Any, word
 def test_a_hook_can_be_called(job: Job, kind: str, hook: Any) -> None:
     with pytest.raises(TypeError, match=rf"job\.{kind}: .* is no function"):
         getattr(job, kind)(hook)
-    kept = job._agent
-    assert (kept.before, kept.after, kept.on_offer, job._all.derived) == ([], [], None, [])
+    kept = job._runtime
+    assert (kept.before, kept.after, kept.on_offer, job._data.derived) == ([], [], None, [])
 
 
 def test_any_other_name_is_one_of_a_state(job: Job) -> None:
@@ -114,7 +114,7 @@ def test_a_halo_wider_than_the_smallest_block_is_refused(job: Job) -> None:
 def test_a_state_that_cannot_be_sent_is_refused_when_it_is_registered(job: Job) -> None:
     with pytest.raises(StateError, match=r"'f' in job.state, a function, cannot be pickled"):
         job.state(fine=1, f=lambda: 0)
-    assert job._all.states == []
+    assert job._data.states == []
 
 
 def test_python_names_methods_as_programs_do(job: Any) -> None:

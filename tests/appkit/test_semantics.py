@@ -141,7 +141,7 @@ def test_a_derived_communicator_is_one_of_its_own(given: str) -> None:
         print(error)
     left_out = job.derive(lambda comm: comm.Split(MPI.UNDEFINED))
     for _ in job.steps(1):
-        print(left_out.comm == MPI.COMM_NULL, len(job._all.derived))
+        print(left_out.comm == MPI.COMM_NULL, len(job._data.derived))
     """
     refusal, rest = alone(body).splitlines()
     assert refusal.startswith("job.derive: the function returned")

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 import pliant.appkit.resize.prefetch
-from pliant.appkit import Change, CsrMatrix, Job, malleable
+from pliant.appkit import CsrMatrix, Job, ResizeInfo, malleable
 
 N = 61
 pliant.appkit.resize.prefetch.LIMIT_S = 5.0
@@ -95,7 +95,7 @@ def main(job: Job, stop: str) -> None:
         early = copy.local[:]
 
     @job.after_resize
-    def told(change: Change) -> None:
+    def told(change: ResizeInfo) -> None:
         if job.first:
             print(f"resize {change.before} {change.after} {change.committed}", flush=True)
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from pliant.appkit import BlockArray, Change, Job, malleable
+from pliant.appkit import BlockArray, Job, ResizeInfo, malleable
 
 
 def values(index: tuple[slice, ...], shape: int | tuple[int, ...]) -> Any:
@@ -41,7 +41,7 @@ def main(job: Job, stop: str) -> None:
     state = job.state(count=0, names=["a"])
     origin = job.once(lambda: os.getpid() if job.comm.rank >= 0 else 0)
     ring = job.derive(lambda comm: comm.Create_cart([comm.size], periods=[True]))
-    seen: list[Change] = []
+    seen: list[ResizeInfo] = []
     job.after_resize(seen.append)
     for it in job.steps(1_000_000, every=5):
         comm = job.comm

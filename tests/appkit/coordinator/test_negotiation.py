@@ -14,12 +14,12 @@ from pliant.appkit.coordinator.coordinator import Coordinator, Program
 from pliant.appkit.coordinator.messages import (
     Asked,
     Begun,
+    CoordinatorReport,
     Decision,
     Hello,
     Offer,
     Outcome,
     Progress,
-    Report,
     RequestState,
     Said,
     Withdrawn,
@@ -39,12 +39,12 @@ class Wire:
     """A channel that keeps what is sent."""
 
     def __init__(self) -> None:
-        self.sent: list[Report] = []
+        self.sent: list[CoordinatorReport] = []
 
     def start(self) -> None:
         pass
 
-    def send(self, report: Report) -> None:
+    def send(self, report: CoordinatorReport) -> None:
         self.sent.append(report)
 
     def stop(self, timeout: float) -> None:

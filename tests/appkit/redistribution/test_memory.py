@@ -122,7 +122,7 @@ def copies(membership: Membership) -> Any:
 def test_a_newcomer_has_its_pages_before_the_pause(make: Any) -> None:
     """Nothing is given when data arrive: not one page in ten."""
     way, newcomer = crossing(1, 2), make(Membership(None))
-    provide(newcomer.make_room(2, 1))
+    provide(newcomer.preallocate(2, 1))
     newcomer.prepare(way, 1, ())
     newcomer.commit()
     (array, *_) = newcomer.storage()

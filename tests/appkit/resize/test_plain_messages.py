@@ -9,18 +9,20 @@ import pytest
 from pliant.appkit.coordinator.checkpoint_messages import SaveOrder
 from pliant.appkit.coordinator.messages import Asked, Decision, RequestState
 from pliant.appkit.loops import Position
-from pliant.appkit.performance.cost_model import Move
-from pliant.appkit.performance.monitor import Known
+from pliant.appkit.performance.cost_model import ResizeRecord
+from pliant.appkit.performance.monitor import PerformanceHistory
 from pliant.appkit.performance.timing import Samples
-from pliant.appkit.resize.broadcast import Luggage, Word
+from pliant.appkit.resize.broadcast import JoinState, SafePointMessage
 from pliant.appkit.resize.executor import Header, read_header, write_header
-from pliant.appkit.resize.plain_messages import from_plain, pack_word, to_plain, unpack_word
-from pliant.appkit.resize.preallocate import MakeRoom
-from pliant.appkit.resize.prefetch import Carry, Step
+from pliant.appkit.resize.plain_messages import from_plain, pack_message, to_plain, unpack_message
+from pliant.appkit.resize.preallocate import PreallocateOrder
+from pliant.appkit.resize.prefetch import PrefetchOrder, Step
 from pliant.core.values.sizes import parse_sizes
 
 ASKED = Asked(3, parse_sizes("1-8:pow2", 4), "why", 0.0, RequestState.PARTLY, 2, "busy", True)
-KNOWN = Known({("app.py", 4, 10): {2: Samples([0.1, 0.2], 2, 40)}}, (Move(True, 8, 0.1, 0.2),))
+KNOWN = PerformanceHistory(
+    {("app.py", 4, 10): {2: Samples([0.1, 0.2], 2, 40)}}, (ResizeRecord(True, 8, 0.1, 0.2),)
+)
 
 
 @pytest.mark.parametrize(
@@ -29,16 +31,16 @@ KNOWN = Known({("app.py", 4, 10): {2: Samples([0.1, 0.2], 2, 40)}}, (Move(True, 
         None,
         Decision(5, 2, (1,), (), "secret"),
         SaveOrder(4),
-        Carry(Step.WRITE, 5, 4, (), "constant-5"),
-        MakeRoom(5, 4),
+        PrefetchOrder(Step.WRITE, 5, 4, (), "constant-5"),
+        PreallocateOrder(5, 4),
     ],
     ids=str,
 )
 def test_words_come_back_as_they_were(order: Any) -> None:
-    word = Word(order, ASKED, KNOWN)
-    assert unpack_word(pack_word(word)) == word
-    luggage = Luggage(Position(2, 7), None, KNOWN)
-    assert from_plain(to_plain(luggage)) == luggage
+    word = SafePointMessage(order, ASKED, KNOWN)
+    assert unpack_message(pack_message(word)) == word
+    join_state = JoinState(Position(2, 7), None, KNOWN)
+    assert from_plain(to_plain(join_state)) == join_state
 
 
 def test_unknown_fields_are_ignored_and_unknown_classes_are_an_error() -> None:
@@ -63,4 +65,16 @@ def test_other_classes_are_not_told() -> None:
     with pytest.raises(TypeError, match="Header"):
         to_plain(Header(1, 2, (), 1, [], b"", None, 0, False))
     with pytest.raises(TypeError, match="not plain data"):
-        pack_word(Word(object(), None, None))  # type: ignore[arg-type]
+        pack_message(SafePointMessage(object(), None, None))  # type: ignore[arg-type]
+
+
+def test_renamed_classes_keep_their_names_in_messages() -> None:
+    message = SafePointMessage(PrefetchOrder(Step.POLL), ASKED, KNOWN)
+    plain = to_plain(message)
+    assert (plain["class"], plain["order"]["class"], plain["known"]["class"]) == (
+        "Word",
+        "Carry",
+        "Known",
+    )
+    assert plain["order"]["step"] == {"class": "Step", "value": "ask"}
+    assert to_plain(JoinState(Position(2, 7), None, KNOWN))["class"] == "Luggage"

@@ -13,7 +13,7 @@ from pliant.appkit.data.entry import Registry
 from pliant.appkit.kinds.block import BlockArray
 from pliant.appkit.kinds.replicated import ReplicatedArray
 from pliant.appkit.redistribution.splits import LengthSplit
-from pliant.appkit.resize.preallocate import MakeRoom, Room
+from pliant.appkit.resize.preallocate import PreallocateOrder, Preallocator
 from rankkit import crossing, member
 
 GROWTH = Decision(7, 2, leaving=(), joining=(2, 3), secret="")
@@ -31,7 +31,7 @@ def lengths(size: int) -> list[int]:
     return [4] * size
 
 
-def make(*more: Any) -> tuple[Room, BlockArray, ReplicatedArray]:
+def make(*more: Any) -> tuple[Preallocator, BlockArray, ReplicatedArray]:
     """Rank 0 of 2."""
     me, registry = member(0, 2), Registry()
     block = BlockArray(me, "a", (8, 2), axis=0, halo=0, dtype="f8")
@@ -40,39 +40,39 @@ def make(*more: Any) -> tuple[Room, BlockArray, ReplicatedArray]:
     copy.start_with(lambda: np.ones(3))
     for entry in (block, copy, *more):
         registry.add(entry)
-    return Room(registry, me), block, copy
+    return Preallocator(registry, me), block, copy
 
 
 def test_a_growth_is_told_once_and_before_it_can_begin() -> None:
-    room, _, _ = make()
-    assert not room.stirs(0)
-    assert room.stirs(7)
-    order = room.due(coordinator(GROWTH))
-    assert order == MakeRoom(7, 4)
-    room.obey(order)
-    assert not room.stirs(7)
-    assert room.due(coordinator(GROWTH, ready=True)) is None
-    room.clear()
-    assert room.due(coordinator(GROWTH, ready=True)) is None
-    assert room.due(coordinator(SHRINKAGE)) is None
+    preallocator, _, _ = make()
+    assert not preallocator.has_work(0)
+    assert preallocator.has_work(7)
+    order = preallocator.next_order(coordinator(GROWTH))
+    assert order == PreallocateOrder(7, 4)
+    preallocator.execute(order)
+    assert not preallocator.has_work(7)
+    assert preallocator.next_order(coordinator(GROWTH, ready=True)) is None
+    preallocator.clear()
+    assert preallocator.next_order(coordinator(GROWTH, ready=True)) is None
+    assert preallocator.next_order(coordinator(SHRINKAGE)) is None
 
 
 def test_what_it_was_made_for_is_off() -> None:
     for other in (None, SHRINKAGE):
-        room, block, _ = make()
-        room.obey(MakeRoom(7, 4))
+        preallocator, block, _ = make()
+        preallocator.execute(PreallocateOrder(7, 4))
         assert block._next is not None
-        order = room.due(coordinator(other, ready=True))
-        assert order == MakeRoom()
-        room.obey(order)
+        order = preallocator.next_order(coordinator(other, ready=True))
+        assert order == PreallocateOrder()
+        preallocator.execute(order)
         assert block._next is None
-        assert room.due(coordinator(None)) is None
+        assert preallocator.next_order(coordinator(None)) is None
 
 
 def test_a_resize_finds_the_room_that_was_made_for_it() -> None:
-    room, block, copy = make()
-    room.obey(MakeRoom(7, 4))
-    room.settle(7)
+    preallocator, block, copy = make()
+    preallocator.execute(PreallocateOrder(7, 4))
+    preallocator.wait(7)
     part = block._next
     block.prepare(crossing(2, 4), 0)
     assert part is not None
@@ -84,9 +84,9 @@ def test_a_resize_finds_the_room_that_was_made_for_it() -> None:
 
 
 def test_room_for_another_resize_is_of_no_use() -> None:
-    room, block, _ = make()
-    room.obey(MakeRoom(7, 4))
-    room.settle(8)
+    preallocator, block, _ = make()
+    preallocator.execute(PreallocateOrder(7, 4))
+    preallocator.wait(8)
     assert block._next is None
     block.prepare(crossing(2, 1), 0)
     assert block._next is not None
@@ -96,8 +96,8 @@ def test_room_for_another_resize_is_of_no_use() -> None:
 def test_what_cannot_be_made_is_left_to_the_resize() -> None:
     split = LengthSplit("u", 8, lengths)
     uneven = BlockArray(member(0, 2), "u", (8,), axis=0, halo=0, dtype="i4", split=split)
-    room, block, _ = make(uneven)
-    room.obey(MakeRoom(7, 4))
+    preallocator, block, _ = make(uneven)
+    preallocator.execute(PreallocateOrder(7, 4))
     assert block._next is None
     assert uneven._next is None
-    assert room.due(coordinator(GROWTH)) is None, "once is enough"
+    assert preallocator.next_order(coordinator(GROWTH)) is None, "once is enough"

@@ -27,7 +27,7 @@ from pliant.appkit.kinds.replicated import ReplicatedArray
 from pliant.appkit.mpi.membership import Membership
 from pliant.appkit.redistribution.plan import Crossing
 from pliant.appkit.redistribution.splits import LengthSplit
-from pliant.appkit.resize.prefetch import Errand
+from pliant.appkit.resize.prefetch import BackgroundTask
 from pliant.appkit.storage.chunks import PieceReader
 from rankkit import crossing, member, run_ranks, save
 from testkit import wait_until
@@ -220,15 +220,15 @@ def test_what_is_changed_through_an_older_view_is_found() -> None:
 
 def test_an_errand_has_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     release = threading.Event()
-    errand = Errand(release.wait)
-    assert not errand.over
-    assert errand.fault() == "it takes too long"
+    task = BackgroundTask(release.wait)
+    assert not task.over
+    assert task.fault() == "it takes too long"
     monkeypatch.setattr("pliant.appkit.resize.prefetch.LIMIT_S", -1.0)
-    assert errand.over
+    assert task.over
     release.set()
     monkeypatch.undo()
-    wait_until(lambda: errand.over)
-    assert errand.fault() == ""
-    failing = Errand(lambda: {}[1])
+    wait_until(lambda: task.over)
+    assert task.fault() == ""
+    failing = BackgroundTask(lambda: {}[1])
     wait_until(lambda: failing.over)
     assert failing.fault() == "KeyError: 1"

@@ -9,7 +9,7 @@ import time
 
 from mpi4py import MPI
 
-from pliant.appkit import Change, Job, malleable
+from pliant.appkit import Job, ResizeInfo, malleable
 
 FOLDER, FAULT = sys.argv[1:3]
 #: ``sizes=4-8``: what the program allows.
@@ -32,7 +32,7 @@ def main(job: Job) -> None:
     job.on_offer(lambda _: True)  # also where more processors gain nothing
 
     @job.before_resize
-    def die(change: Change) -> None:
+    def die(change: ResizeInfo) -> None:
         if job.comm.rank == job.comm.size - 1 and job.comm.size == 2 and FAULT == "hook":
             raise KeyError("no such field")
         if FAULT in (f"die={job.comm.rank}", f"die={'leaver' if change.leaving else 'stayer'}"):

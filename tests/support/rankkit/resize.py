@@ -47,7 +47,7 @@ def resize(make: Make, parts: Parts, way: Crossing, *, commit: bool = True) -> t
             mine[process] = make(newcomer)
             if process % 2:  # some have the memory before they know more; it makes no difference
                 for entry in mine[process]:
-                    entry.make_room(len(way.new), process)
+                    entry.preallocate(len(way.new), process)
 
     def one(comm: Any) -> list[int]:
         entries = mine[comm.rank]
