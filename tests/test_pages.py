@@ -109,6 +109,6 @@ def test_the_pages_are_linked() -> None:
     text = (ROOT / "README.md").read_text()
     for page in ("configuration.md", "environment.md", "appkit.md"):
         assert f"(docs/{page})" in text
-    for path in [ROOT / "README.md", *DOCS.glob("*.md")]:
-        for link in re.findall(r"\]\(([^)#:]+)\)", path.read_text()):
+    for path in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS.rglob("*.md")]:
+        for link in re.findall(r"\]\(([^)#:]+)[)#]", path.read_text()):
             assert (path.parent / link).exists(), f"{path.name}: {link}"
