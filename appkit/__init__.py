@@ -13,8 +13,8 @@ from pliant.appkit.mpi.library import MPI  # noqa: F401 - first: it says what he
 # isort: split
 
 from pliant.appkit.coordinator.messages import Offer, RequestState
+from pliant.appkit.coordinator.offers import OfferTerms
 from pliant.appkit.coordinator.requests import Request
-from pliant.appkit.coordinator.terms import Wish
 from pliant.appkit.decorator import malleable
 from pliant.appkit.errors import (
     AppkitError,
@@ -49,8 +49,9 @@ from pliant.appkit.mpi.derived import DerivedComm
 from pliant.appkit.resize.hooks import ResizeInfo
 from pliant.core.values.sizes import SizesError
 
-#: Deprecated name of `ResizeInfo`, kept for one release.
+#: Deprecated names, kept for one release.
 Change = ResizeInfo
+Wish = OfferTerms
 
 __all__ = [
     "AppkitError",
@@ -70,6 +71,7 @@ __all__ = [
     "NoMPILibrary",
     "NotJoined",
     "Offer",
+    "OfferTerms",
     "PartitionedArray",
     "PendingRequests",
     "RandomStreams",
@@ -86,6 +88,5 @@ __all__ = [
     "State",
     "StateError",
     "UnsupportedOperation",
-    "Wish",
     "malleable",
 ]

@@ -195,8 +195,9 @@ class Job(Catalogue):
 
         Args:
             hook: gets an `Offer`. True accepts, False refuses, None leaves it to the library;
-                totals (a number, several, a text in the size grammar) or a `Wish` say what would
-                do. If it raises, or returns something else, the offer is refused for that reason.
+                totals (a number, several, a text in the size grammar) or `OfferTerms` say what
+                would do. If it raises, or returns something else, the offer is refused for that
+                reason.
 
         Returns:
             The hook, so that this may stand above a function as ``@job.on_offer``.

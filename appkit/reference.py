@@ -17,7 +17,7 @@ from typing import Any
 
 import pliant.appkit as kit
 from pliant.appkit import job
-from pliant.appkit.coordinator import offers, terms
+from pliant.appkit.coordinator import offers
 from pliant.appkit.data import entry as registry
 from pliant.appkit.data import handle
 from pliant.appkit.kinds import block, csr, custom, item_rules, items, partition
@@ -51,7 +51,7 @@ _SECTIONS: list[tuple[str, list[Any], str]] = [
         "not fit, `DistributionError` if the array is constant.",
     ),
     ("Layouts", [layout.Layout, cyclic_layout.CyclicLayout], "What `layout` and `layouts` return."),
-    ("Offers and resizes", [kit.Offer, kit.Wish, kit.ResizeInfo], ""),
+    ("Offers and resizes", [kit.Offer, kit.OfferTerms, kit.ResizeInfo], ""),
     ("Requests", [kit.Request, kit.RequestState], ""),
 ]
 
@@ -69,7 +69,6 @@ _TYPES = (
     derived,
     job,
     offers,
-    terms,
     ranges,
 )
 

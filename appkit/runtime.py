@@ -16,10 +16,16 @@ from mpi4py import MPI
 
 from pliant.appkit.checkpoint.restore import Returner, find_returner
 from pliant.appkit.checkpoint.save import Checkpoints
-from pliant.appkit.coordinator.checkpoint_messages import SaveOrder
-from pliant.appkit.coordinator.coordinator import Coordinator, Program
-from pliant.appkit.coordinator.messages import Answer, Asked, Decision, Offer, Outcome
-from pliant.appkit.coordinator.offers import OnOffer, decide
+from pliant.appkit.coordinator.coordinator import Coordinator, ProgramInfo
+from pliant.appkit.coordinator.messages import (
+    Answer,
+    CheckpointOrder,
+    Decision,
+    Offer,
+    Outcome,
+    RequestRecord,
+)
+from pliant.appkit.coordinator.offers import OnOffer, answer_offer
 from pliant.appkit.coordinator.requests import Requests
 from pliant.appkit.environment import Environment
 from pliant.appkit.errors import JobLeave, ResizeFailed
@@ -79,7 +85,7 @@ class Runtime:
         self._sizes, self._evolving = sizes, evolving
         self.performance = PerformanceMonitor(data.registry, loops)
         #: What the program asks for itself.
-        self.requests = Requests(self._member, sizes, self._ask if self.managed else None)
+        self.requests = Requests(self._member, sizes, self._send_request if self.managed else None)
         self._executor = Executor(data, self.report_fatal)
         self._prefetcher = Prefetcher(data, checkpoints.shelf)
         self._timing = ResizeTiming()  # of the resize that began last; rank 0 sends it
@@ -112,10 +118,10 @@ class Runtime:
         coordinator = self._coordinator
         if coordinator is not None and (
             coordinator.ready
-            or coordinator.suspensions.pending
-            or coordinator.answer is not None
-            or self.requests.news
-            or self._prefetcher.has_work(coordinator.in_hand)
+            or coordinator.suspension.pending
+            or coordinator.request_answer is not None
+            or self.requests.has_changed
+            or self._prefetcher.has_work(coordinator.current_id)
         ):
             return True
         return self.checkpoints.due and self._member.rank == 0
@@ -134,22 +140,22 @@ class Runtime:
         """What is to be told to all; None on all but rank 0."""
         coordinator, news = self._coordinator, False
         if coordinator is not None:
-            self.requests.hear(coordinator.take_answer())
-            news = self.requests.news
+            self.requests.receive_answer(coordinator.take_request_answer())
+            news = self.requests.has_changed
         order = self._due()
         if order is None and not news:
             return None
         known = self.performance.history() if isinstance(order, Decision) else None
         return SafePointMessage(order, self.requests.asked, known)
 
-    def _due(self) -> Decision | SaveOrder | PrefetchOrder | PreallocateOrder | None:
+    def _due(self) -> Decision | CheckpointOrder | PrefetchOrder | PreallocateOrder | None:
         """What is to be done at this safe point."""
         coordinator = self._coordinator
         if coordinator is not None:
-            found = coordinator.suspensions.proposed() or self._prefetcher.next_order(coordinator)
+            found = coordinator.suspension.next_order() or self._prefetcher.next_order(coordinator)
             if found is not None:
                 return found
-        return SaveOrder() if self.checkpoints.due and self._member.rank == 0 else None
+        return CheckpointOrder() if self.checkpoints.due and self._member.rank == 0 else None
 
     def earlier_result(self) -> bytes:
         """The next result of ``job.once``, for a process that did not run it."""
@@ -163,12 +169,12 @@ class Runtime:
         Raises:
             JobLeave: this process leaves.
         """
-        self.requests.learn(message.asked)
+        self.requests.adopt(message.asked)
         if message.known is not None:
             self.performance.adopt(message.known)
         if message.order is not None:
             self.performance.timer.discard_interval()
-        if isinstance(message.order, SaveOrder):
+        if isinstance(message.order, CheckpointOrder):
             self.save(message.order, position)
         elif isinstance(message.order, PrefetchOrder | PreallocateOrder):
             self._prefetcher.execute(message.order, self._coordinator)
@@ -204,7 +210,7 @@ class Runtime:
         self._member.opened = True
         serve(self._control, self._order)
         state: JoinState = from_plain(header.position)
-        self.requests.learn(state.asked)
+        self.requests.adopt(state.asked)
         self.performance.adopt(state.known)
         change = ResizeInfo(header.resize, header.before, self._member.size, False, True)
         call("after_resize", self.after, change)
@@ -215,7 +221,7 @@ class Runtime:
         position = returner.arrive(loop)
         if position is not None:
             self.returner = None
-            self.requests.learn(None)
+            self.requests.adopt(None)
             self.enter_loop(loop)
             before = returner.manifest.size
             call("after_resize", self.after, ResizeInfo(0, before, self._member.size, False, True))
@@ -223,7 +229,7 @@ class Runtime:
 
     # ---------------------------------------------------------------- checkpoints
 
-    def save(self, order: SaveOrder, position: Position) -> None:
+    def save(self, order: CheckpointOrder, position: Position) -> None:
         """Take a checkpoint, if it is still wanted; collective over the job.
 
         To hooks it is a resize that is not carried out.
@@ -233,7 +239,7 @@ class Runtime:
         """
         size = self._member.size
         call("before_resize", self.before, ResizeInfo(order.number, size, size, order.leaves))
-        desk = self._coordinator.suspensions if self._coordinator is not None else None
+        desk = self._coordinator.suspension if self._coordinator is not None else None
         with patience():
             leaves = self.checkpoints.carry_out(order, position, self.once, desk)
             if leaves:
@@ -300,7 +306,7 @@ class Runtime:
                     JoinState(position, self.requests.asked, self.performance.history())
                 )
                 coordinator = self._coordinator
-                lost = coordinator.lost_rank if coordinator is not None else str
+                lost = coordinator.lost_rank_reason if coordinator is not None else str
                 self._executor.grow(decision, state, self._timing, lost)
             else:
                 self._executor.shrink(decision, self._timing)
@@ -374,34 +380,34 @@ class Runtime:
         return coordinator
 
     def _open_coordinator(self, *, standby: int | None = None) -> Coordinator:
-        from pliant.appkit.coordinator.server_stream import Session
+        from pliant.appkit.coordinator.server_stream import ServerStream
 
         environment = self._environment
         assert environment is not None
-        program = Program(
+        program = ProgramInfo(
             environment=environment,
             membership=self._member,
             sizes=str(self._sizes) if self._sizes is not None else "",
             preferred=(self._sizes.preferred or 0) if self._sizes is not None else 0,
-            decide=self._decide,
+            answer_offer=self._answer_offer,
             progress=self.performance.progress,
             once=lambda: list(self.once),
             asked=lambda: self.requests.asked,
             on_request=self._evolving,
         )
         coordinator = Coordinator(program, standby=standby, loop=self._loops.number)
-        coordinator.attach(Session(coordinator, environment.address))
+        coordinator.attach(ServerStream(coordinator, environment.address))
         return coordinator
 
-    def _decide(self, offer: Offer) -> Answer:
-        def judge(offer: Offer) -> str:
+    def _answer_offer(self, offer: Offer) -> Answer:
+        def policy(offer: Offer) -> str:
             return self.performance.objection(offer, self.requests.asked)
 
-        return decide(self.performance.with_cost(offer), self._sizes, self.on_offer, judge)
+        return answer_offer(self.performance.with_cost(offer), self._sizes, self.on_offer, policy)
 
-    def _ask(self, asked: Asked) -> None:
+    def _send_request(self, asked: RequestRecord) -> None:
         if self._coordinator is not None:
-            self._coordinator.ask(asked)
+            self._coordinator.send_request(asked)
 
     # ---------------------------------------------------------------- the end
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from pliant.appkit.checkpoint.store import Manifest, Shelf
-from pliant.appkit.coordinator.checkpoint_messages import SaveOrder, SaveReport
-from pliant.appkit.coordinator.suspension import Suspensions
+from pliant.appkit.coordinator.messages import CheckpointOrder, CheckpointReport
+from pliant.appkit.coordinator.suspension import SuspensionHandler
 from pliant.appkit.environment import Environment
 from pliant.appkit.kinds.job_data import JobData
 from pliant.appkit.kinds.state import pack
@@ -47,7 +47,11 @@ class Checkpoints:
         self.due = self.active
 
     def carry_out(
-        self, order: SaveOrder, position: Position, once: list[bytes], desk: Suspensions | None
+        self,
+        order: CheckpointOrder,
+        position: Position,
+        once: list[bytes],
+        desk: SuspensionHandler | None,
     ) -> bool:
         """Save, if it is still wanted; collective over the job.
 
@@ -81,7 +85,9 @@ class Checkpoints:
             raw.Barrier()
         return order.leaves
 
-    def take(self, order: SaveOrder, position: Position, once: list[bytes]) -> SaveReport:
+    def take(
+        self, order: CheckpointOrder, position: Position, once: list[bytes]
+    ) -> CheckpointReport:
         """Save everything; collective over the job.
 
         Returns:
@@ -92,7 +98,9 @@ class Checkpoints:
         raw, shelf = self._member.raw, self.shelf
         assert raw is not None
         if shelf is None:
-            return SaveReport(order.number, SaveWord.FAILED, "it has no folder for checkpoints")
+            return CheckpointReport(
+                order.number, SaveWord.FAILED, "it has no folder for checkpoints"
+            )
         error, size = "", 0
         number, error = raw.bcast(_begin(shelf) if raw.rank == 0 else None, root=0)
         written: _Written = []
@@ -109,9 +117,9 @@ class Checkpoints:
         saved = raw.bcast(not error, root=0)
         seconds = time.perf_counter() - begin
         word = SaveWord.SAVED if saved else SaveWord.FAILED
-        return SaveReport(order.number, word, error, position.iteration, size, seconds)
+        return CheckpointReport(order.number, word, error, position.iteration, size, seconds)
 
-    def _warn(self, report: SaveReport) -> None:
+    def _warn(self, report: CheckpointReport) -> None:
         """Tell the user once."""
         if not self._warned:
             self._warned = True

@@ -12,19 +12,19 @@ from typing import Any, Protocol
 
 from pliant.appkit.coordinator.messages import (
     Answer,
-    Asked,
     Begun,
     CoordinatorReport,
     Decision,
     Hello,
+    NegotiationMessage,
     Offer,
     Outcome,
     Progress,
-    Said,
+    RequestRecord,
     Withdrawn,
 )
-from pliant.appkit.coordinator.negotiation import Talks
-from pliant.appkit.coordinator.suspension import Suspensions
+from pliant.appkit.coordinator.negotiation import Negotiations
+from pliant.appkit.coordinator.suspension import SuspensionHandler
 from pliant.appkit.environment import Environment
 from pliant.appkit.joining.rendezvous import ENDED, Rendezvous
 from pliant.appkit.mpi.membership import Membership
@@ -36,7 +36,7 @@ from pliant.core.model.size_request import RequestAnswer
 GATHER_TIMEOUT_S = 60.0
 
 
-class Channel(Protocol):
+class ReportChannel(Protocol):
     """The way to the server."""
 
     def start(self) -> None:
@@ -50,7 +50,7 @@ class Channel(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class ProgramInfo:
     """What the coordinator tells about the program, and whom it asks."""
 
     environment: Environment
@@ -58,19 +58,19 @@ class Program:
     #: The program's size grammar, empty: none; and the preferred size, 0: none.
     sizes: str
     preferred: int
-    decide: Callable[[Offer], Answer]
+    answer_offer: Callable[[Offer], Answer]
     progress: Callable[[], Progress]
     once: Callable[[], list[bytes]]
     #: The latest request of the program; None: it has made none.
-    asked: Callable[[], Asked | None] = lambda: None
+    asked: Callable[[], RequestRecord | None] = lambda: None
     #: Its size changes only when it asks for that.
     on_request: bool = False
 
 
 class Coordinator:
-    """Talks and resizes of a job, one at a time."""
+    """Negotiations and resizes of a job, one at a time."""
 
-    def __init__(self, program: Program, *, standby: int | None = None, loop: int = 0) -> None:
+    def __init__(self, program: ProgramInfo, *, standby: int | None = None, loop: int = 0) -> None:
         """Open the rendezvous; ``standby`` is the resize after which this is the coordinator.
 
         Raises:
@@ -83,21 +83,23 @@ class Coordinator:
         self.standby = standby is not None
         self._stands_by_for = standby or 0
         #: The server's answer to a request, until the main thread takes it; read without the lock.
-        self.answer: RequestAnswer | None = None
-        self._talks = Talks(
-            self._lock, self._refusal, program.decide, lambda: self.size, program.asked
+        self.request_answer: RequestAnswer | None = None
+        self._negotiations = Negotiations(
+            self._lock, self._busy_reason, program.answer_offer, lambda: self.size, program.asked
         )
-        self.suspensions = Suspensions(self._lock, self._refusal_to_save, self._send)
+        self.suspension = SuspensionHandler(
+            self._lock, self._busy_reason_for_suspension, self._send
+        )
         self._decision: Decision | None = None
         self._begun = False
         self._lost_reason = ""  # why a joining rank is lost, of a growth that has begun
         self._closed = False
         self._between_loops = False
-        self._channel: Channel | None = None
+        self._channel: ReportChannel | None = None
         self.rendezvous = Rendezvous(
             program.environment.node_address,
-            self._gathered,
-            self._lost,
+            self._on_gathered,
+            self._on_join_failure,
             lambda: self.size,
             program.once,
         )
@@ -110,14 +112,14 @@ class Coordinator:
 
     # ---------------------------------------------------------------- the session's thread
 
-    def attach(self, channel: Channel) -> None:
+    def attach(self, channel: ReportChannel) -> None:
         """Use and start a channel."""
         self._channel = channel
         channel.start()
 
-    def connect(self) -> Hello:
+    def begin_stream(self) -> Hello:
         """What to say first on a new stream; what was said on the last one is void."""
-        self._talks.clear()
+        self._negotiations.clear()
         return self._hello()
 
     def _hello(self) -> Hello:
@@ -140,7 +142,7 @@ class Coordinator:
             rendezvous=self.rendezvous.address,
             pending_resize=pending,
             begun=begun,
-            saving=self.suspensions.held(),
+            saving=self.suspension.status(),
             on_request=program.on_request,
             asked=asked if asked is not None and not asked.heard else None,
         )
@@ -149,16 +151,16 @@ class Coordinator:
         """How far the application is; None: this is not the coordinator."""
         return None if self.standby else self._program.progress()
 
-    def heard(self, template: Template) -> Template | None:
+    def receive_offer(self, template: Template) -> Template | None:
         """Take what the server says in a talk; the answer to what cannot be."""
-        return self._talks.hear(template)
+        return self._negotiations.receive(template)
 
-    def considered(self, template: Template) -> Template | None:
+    def answer_offer(self, template: Template) -> Template | None:
         """What the program says to a proposal that was heard; None: nothing (any more).
 
         Asks ``on_offer``, which may take its time: nothing else may have to wait for it.
         """
-        return self._talks.consider(template)
+        return self._negotiations.answer(template)
 
     def go(self, decision: Decision) -> None:
         """Take a GO in hand."""
@@ -166,12 +168,12 @@ class Coordinator:
             mine, resize = self._decision, decision.resize
             if mine is not None and mine.resize == resize:
                 return  # it was sent twice
-            agreed = self._talks.agreed(resize)
-            self._talks.end(resize)
-            if not agreed or self._refusal():
+            agreed = self._negotiations.is_agreed(resize)
+            self._negotiations.end(resize)
+            if not agreed or self._busy_reason():
                 self._send(Withdrawn(resize))
                 return
-            fault = self._fault(decision)
+            fault = self._decision_error(decision)
             if fault:
                 self._fail(resize, "check", fault)
                 return
@@ -187,23 +189,23 @@ class Coordinator:
             if self._decision is not None and self._decision.resize == resize:
                 if self._begun:
                     return
-                self._drop()
-            self._talks.end(resize)
+                self._clear_decision()
+            self._negotiations.end(resize)
             self._send(Withdrawn(resize))
 
-    def answered(self, answer: RequestAnswer) -> None:
+    def on_request_answer(self, answer: RequestAnswer) -> None:
         """The server says what became of a request; the main thread takes it at a safe point."""
         with self._lock:
-            if self.answer is None or self.answer.number <= answer.number:
-                self.answer = answer
+            if self.request_answer is None or self.request_answer.number <= answer.number:
+                self.request_answer = answer
 
     # ---------------------------------------------------------------- the rendezvous's thread
 
-    def _gathered(self) -> None:
+    def _on_gathered(self) -> None:
         with self._lock:
-            self._look()
+            self._update_ready()
 
-    def _lost(self, resize: int, reason: str) -> None:
+    def _on_join_failure(self, resize: int, reason: str) -> None:
         with self._lock:
             mine = self._decision
             if mine is None or mine.resize != resize:
@@ -215,37 +217,37 @@ class Coordinator:
 
     # ---------------------------------------------------------------- the main thread
 
-    def ask(self, asked: Asked) -> None:
+    def send_request(self, asked: RequestRecord) -> None:
         """Tell the server of a request, or of its end."""
         with self._lock:
             self._send(asked)
 
-    def take_answer(self) -> RequestAnswer | None:
+    def take_request_answer(self) -> RequestAnswer | None:
         """What the server answered since the last time."""
         with self._lock:
-            answer, self.answer = self.answer, None
+            answer, self.request_answer = self.request_answer, None
             return answer
 
-    def proposed(self) -> Decision | None:
+    def ready_resize(self) -> Decision | None:
         """The resize that is ready to begin; it may still be withdrawn."""
         with self._lock:
             return self._decision if self.ready else None
 
     @property
-    def in_hand(self) -> int:
+    def current_id(self) -> int:
         """The resize that has its GO, 0: none; from any thread, without the lock."""
         decision = self._decision
         return decision.resize if decision is not None else 0
 
-    def taken(self) -> Decision | None:
+    def current(self) -> Decision | None:
         """The resize that has its GO, whether it can begin or not."""
         return self._decision
 
-    def provide(self, resize: int, constant: dict[str, Any]) -> None:
+    def send_prefetch(self, resize: int, constant: dict[str, Any]) -> None:
         """Have newcomers fetch constant data before the resize begins."""
         with self._lock:
-            self.rendezvous.provide(resize, constant)
-            self._look()
+            self.rendezvous.send_prefetch(resize, constant)
+            self._update_ready()
 
     def begin(self, resize: int) -> Decision | None:
         """Begin a resize if it is still ready; from now on it cannot be withdrawn."""
@@ -260,7 +262,7 @@ class Coordinator:
             self._send(Begun(decision.resize))
             return decision
 
-    def lost_rank(self) -> str:
+    def lost_rank_reason(self) -> str:
         """Why a joining rank of the growth that has begun is lost; empty: none is."""
         return self._lost_reason
 
@@ -268,7 +270,7 @@ class Coordinator:
         """CoordinatorReport what became of a resize, and be ready for the next."""
         with self._lock:
             stood_by, self.standby = self.standby, False
-            self._drop()
+            self._clear_decision()
             self._send(outcome)
             if stood_by:
                 # The stream of the old coordinator may have ended before the outcome came: say
@@ -280,7 +282,7 @@ class Coordinator:
         with self._lock:
             self._between_loops = False
             self.rendezvous.enter(number)
-            self._look()
+            self._update_ready()
 
     def leave_loop(self) -> None:
         """The loop is over: what has not begun is withdrawn."""
@@ -292,7 +294,7 @@ class Coordinator:
         """End the session and the rendezvous; nothing is sent after it."""
         with self._lock:
             self._withdraw_open()
-            self.suspensions.close("the application is ending")
+            self.suspension.close("the application is ending")
             self._closed = True
         if self._channel is not None:
             self._channel.stop(3.0)
@@ -300,7 +302,7 @@ class Coordinator:
 
     # ---------------------------------------------------------------- under the lock
 
-    def _refusal(self) -> str:
+    def _busy_reason(self) -> str:
         """Why nothing can be agreed on or taken in hand now."""
         with self._lock:
             if self._closed:
@@ -311,7 +313,7 @@ class Coordinator:
                 return f"resize {self._decision.resize} is under way"
         return ""
 
-    def _refusal_to_save(self) -> str:
+    def _busy_reason_for_suspension(self) -> str:
         """Why no suspension can be taken in hand now; between two loops it waits for the next."""
         if self._closed:
             return "the application is ending"
@@ -327,12 +329,12 @@ class Coordinator:
         except OSError as error:
             self._fail(decision.resize, "join", str(error))
 
-    def _look(self) -> None:
+    def _update_ready(self) -> None:
         """See whether a growth can begin: newcomers come, and the application goes on."""
         if self._decision is not None and self._decision.grows and not self._begun:
             self.ready = self.rendezvous.complete()
 
-    def _fault(self, decision: Decision) -> str:
+    def _decision_error(self, decision: Decision) -> str:
         size = self._program.membership.size
         if decision.grows:
             return "a resize goes in one direction" if decision.leaving else ""
@@ -345,21 +347,21 @@ class Coordinator:
     def _withdraw_open(self) -> None:
         if self._begun:
             return
-        resizes, proposals = self._talks.take_back()
+        resizes, proposals = self._negotiations.withdraw_all()
         if self._decision is not None:
             resizes.append(self._decision.resize)
-            self._drop()
+            self._clear_decision()
         for proposal in proposals:
-            self._send(Said(proposal))
+            self._send(NegotiationMessage(proposal))
         for resize in resizes:
             self._send(Withdrawn(resize))
 
     def _fail(self, resize: int, stage: str, reason: str) -> None:
-        self._drop()
+        self._clear_decision()
         epoch, processors = self._program.membership.allocation
         self._send(Outcome(resize, False, epoch, processors, stage, reason))
 
-    def _drop(self) -> None:
+    def _clear_decision(self) -> None:
         self._decision, self._begun, self.ready = None, False, False
         self._lost_reason = ""
         self.rendezvous.dismiss()

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from pliant.appkit.coordinator.checkpoint_messages import SaveReport
+from pliant.core.model.checkpoint import SaveWord
 from pliant.core.model.negotiation import Template, Verb
 from pliant.core.values.sizes import Sizes
 
@@ -162,7 +162,7 @@ class RequestState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RequestRecord:
     """A request of the application, and what it knows of the answer."""
 
     #: From 1, rising.
@@ -182,6 +182,32 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckpointOrder:
+    """Save at this safe point."""
+
+    #: The suspension that wants it; 0: the program itself does.
+    number: int = 0
+
+    @property
+    def leaves(self) -> bool:
+        """Whether the processes end when it is done."""
+        return self.number > 0
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointReport:
+    """What has come of it."""
+
+    number: int
+    word: SaveWord
+    reason: str = ""
+    #: Of a checkpoint that was taken: where it continues, and what it holds.
+    iteration: int = 0
+    bytes: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Hello:
     """First message of every stream."""
 
@@ -198,18 +224,20 @@ class Hello:
     #: The pending resize has begun: a server that died may not have heard of it.
     begun: bool
     #: How far the suspension in hand is; None: there is none.
-    saving: SaveReport | None = None
+    saving: CheckpointReport | None = None
     #: Its size changes only when it asks for that.
     on_request: bool = False
     #: The latest request, if its answer was not heard.
-    asked: Asked | None = None
+    asked: RequestRecord | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class NegotiationMessage:
     """The application's word in a talk; void when the stream breaks."""
 
     template: Template
 
 
-CoordinatorReport = Begun | Withdrawn | Outcome | Hello | Said | SaveReport | Asked
+CoordinatorReport = (
+    Begun | Withdrawn | Outcome | Hello | NegotiationMessage | CheckpointReport | RequestRecord
+)

@@ -13,7 +13,7 @@ from dataclasses import replace
 from numbers import Real
 
 from pliant.appkit import clock
-from pliant.appkit.coordinator.messages import Asked, RequestState
+from pliant.appkit.coordinator.messages import RequestRecord, RequestState
 from pliant.appkit.errors import RequestError
 from pliant.appkit.mpi.membership import Membership, Phase
 from pliant.core.model.size_request import RequestAnswer
@@ -21,17 +21,17 @@ from pliant.core.support.plural import many
 from pliant.core.values.sizes import Sizes, parse_sizes
 
 #: Characters of ``why``; the server takes no more.
-LONGEST_WHY = 1000
-_ALONE = "this program does not run under Pliant: nobody can give or take processors"
-_NOTHING = "the job has asked for nothing"
+MAX_WHY_LENGTH = 1000
+_NOT_MANAGED = "this program does not run under Pliant: nobody can give or take processors"
+_NO_REQUEST = "the job has asked for nothing"
 
 
 class Request:
     """A request for another number of processors. The answer comes with a safe point."""
 
-    def __init__(self, book: "Requests", asked: Asked | None) -> None:
+    def __init__(self, requests: "Requests", asked: RequestRecord | None) -> None:
         """Made by ``job.request`` and ``job.release``; None: a newcomer's, not yet known."""
-        self._book, self._asked = book, asked
+        self._requests, self._asked = requests, asked
 
     @property
     def state(self) -> RequestState:
@@ -67,7 +67,7 @@ class Request:
         It does nothing to one that is done, or whose place a later one took. A resize for it that
         has its GO already may still happen.
         """
-        self._book.cancel(self)
+        self._requests.cancel(self)
 
     def __repr__(self) -> str:
         return f"<Request {self.sizes or '?'}: {self.state}>"
@@ -80,25 +80,25 @@ class Requests:
         self,
         membership: Membership,
         sizes: Sizes | None,
-        tell: Callable[[Asked], None] | None,
+        send: Callable[[RequestRecord], None] | None,
     ) -> None:
         """Begin without any.
 
         Args:
             membership: of this process.
             sizes: what the program can run on; None: any.
-            tell: brings a request or its end to the server, if this process is the coordinator;
+            send: brings a request or its end to the server, if this process is the coordinator;
                 None: there is no server.
         """
-        self._membership, self._sizes, self._tell = membership, sizes, tell
+        self._membership, self._sizes, self._send = membership, sizes, send
         self._waiting: list[Request] = []  # made by this newcomer before it joined
         #: The request that was made last.
         self.latest: Request | None = None
         #: Something changed that the others may not know; looked at by rank 0 at safe points.
-        self.news = False
+        self.has_changed = False
 
     @property
-    def asked(self) -> Asked | None:
+    def asked(self) -> RequestRecord | None:
         """The latest request as a value; may be read by any thread."""
         return self.latest._asked if self.latest is not None else None
 
@@ -146,9 +146,9 @@ class Requests:
         before = self.asked
         number = before.number + 1 if before is not None else 1
         self._end_pending(f"request {number} took its place")
-        asked = Asked(number, sizes, why, until)
-        if self._tell is None:
-            asked = replace(asked, state=RequestState.REFUSED, answer=_ALONE, heard=True)
+        asked = RequestRecord(number, sizes, why, until)
+        if self._send is None:
+            asked = replace(asked, state=RequestState.REFUSED, answer=_NOT_MANAGED, heard=True)
         self.latest = Request(self, asked)
         self._changed(asked)
         return self.latest
@@ -169,14 +169,14 @@ class Requests:
         self.latest._asked = replace(asked, state=RequestState.CANCELLED, answer=reason)
         return True
 
-    def _changed(self, asked: Asked) -> None:
-        self.news = True
-        if self._tell is not None:
-            self._tell(asked)
+    def _changed(self, asked: RequestRecord) -> None:
+        self.has_changed = True
+        if self._send is not None:
+            self._send(asked)
 
     # ---------------------------------------------------------------- what rank 0 tells
 
-    def hear(self, answer: RequestAnswer | None) -> None:
+    def receive_answer(self, answer: RequestAnswer | None) -> None:
         """Take over what the server answered; on rank 0, at a safe point."""
         asked = self.asked
         if answer is None or asked is None or answer.number != asked.number or asked.heard:
@@ -190,19 +190,19 @@ class Requests:
                 answer=answer.reason,
             )
         self.latest._asked = replace(asked, heard=True)
-        self.news = True
+        self.has_changed = True
 
-    def learn(self, asked: Asked | None) -> None:
+    def adopt(self, asked: RequestRecord | None) -> None:
         """Take over what rank 0 knows; a newcomer's own requests are the latest from now on."""
-        self.news = False
+        self.has_changed = False
         if asked is not None:
             if self.latest is None or self.asked is None or asked.number != self.asked.number:
                 self._end_pending(f"request {asked.number} took its place")
                 self.latest = Request(self, asked)
             self.latest._asked = asked
         for request in self._waiting:
-            request._asked = asked or Asked(
-                0, Sizes((1,)), "", 0.0, RequestState.CANCELLED, answer=_NOTHING, heard=True
+            request._asked = asked or RequestRecord(
+                0, Sizes((1,)), "", 0.0, RequestState.CANCELLED, answer=_NO_REQUEST, heard=True
             )
         if self._waiting and asked is not None:
             self.latest = self._waiting[-1]
@@ -242,5 +242,5 @@ def _seconds(value: object) -> float:
 
 
 def _check_why(why: object) -> None:
-    if not isinstance(why, str) or len(why) > LONGEST_WHY:
-        raise RequestError(f"why: expected a text of at most {LONGEST_WHY} characters")
+    if not isinstance(why, str) or len(why) > MAX_WHY_LENGTH:
+        raise RequestError(f"why: expected a text of at most {MAX_WHY_LENGTH} characters")

@@ -15,8 +15,13 @@ from typing import TYPE_CHECKING
 
 from pliant.appkit import clock
 from pliant.appkit.coordinator.coordinator import Coordinator
-from pliant.appkit.coordinator.messages import Asked, CoordinatorReport, Hello, Said
-from pliant.appkit.coordinator.watchdog import Watch
+from pliant.appkit.coordinator.messages import (
+    CoordinatorReport,
+    Hello,
+    NegotiationMessage,
+    RequestRecord,
+)
+from pliant.appkit.coordinator.watchdog import WelcomeWatchdog
 from pliant.faults import message
 
 if TYPE_CHECKING:
@@ -35,11 +40,14 @@ KEEPALIVE_S = 10.0
 KEEPALIVE_TIMEOUT_S = 5.0
 #: A server that takes connections but does not welcome is given up after so long.
 WELCOME_TIMEOUT_S = 30.0
-_FIRST_WAIT_S = 0.05
-_LONGEST_WAIT_S = 2.0
+_MIN_WAIT_S = 0.05
+_MAX_WAIT_S = 2.0
+#: Reports that are not kept for the next stream: negotiations end with their stream, and Hello
+#: repeats the request.
+_PER_STREAM = (NegotiationMessage, RequestRecord)
 
 
-class Session:
+class ServerStream:
     """One coordinator's way to the server; a ``coordinator.Channel``."""
 
     def __init__(self, coordinator: Coordinator, address: Callable[[], str]) -> None:
@@ -49,7 +57,7 @@ class Session:
         self._lock = threading.Lock()
         self._stopping = threading.Event()
         self._backlog: list[CoordinatorReport] = []
-        self._stream: _Stream | None = None
+        self._stream: _Connection | None = None
         self._thread = threading.Thread(target=self._run, name="pliant-session", daemon=True)
 
     def start(self) -> None:
@@ -61,7 +69,7 @@ class Session:
         with self._lock:
             if self._stream is not None:
                 self._stream.outbox.put(report)
-            elif not isinstance(report, Said | Asked):  # what is asked for is said in Hello
+            elif not isinstance(report, _PER_STREAM):
                 self._backlog.append(report)
 
     def stop(self, timeout: float) -> None:
@@ -79,26 +87,26 @@ class Session:
     def _run(self) -> None:
         os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
         os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # the application's stderr is not ours
-        wait = _FIRST_WAIT_S
-        desk = _Desk(self._coordinator)
-        desk.start()
+        wait = _MIN_WAIT_S
+        offers = _OfferThread(self._coordinator)
+        offers.start()
         while not self._stopping.is_set():
-            stream = _Stream(self._coordinator, desk)
+            stream = _Connection(self._coordinator, offers)
             with self._lock:
                 for report in self._backlog:
                     stream.outbox.put(report)
                 self._backlog.clear()
                 self._stream = stream
-            welcomed = stream.talk(self._address, self._stopping)
+            welcomed = stream.serve(self._address, self._stopping)
             with self._lock:
                 self._stream = None
-                self._backlog.extend(stream.undelivered())
-            wait = _FIRST_WAIT_S if welcomed else min(2 * wait, _LONGEST_WAIT_S)
+                self._backlog.extend(stream.unsent_reports())
+            wait = _MIN_WAIT_S if welcomed else min(2 * wait, _MAX_WAIT_S)
             self._stopping.wait(wait)
-        desk.stop()
+        offers.stop()
 
 
-class _Desk:
+class _OfferThread:
     """Where proposals wait for the program's word.
 
     A program that takes its time, or never comes back, holds up nothing else on the stream.
@@ -106,7 +114,7 @@ class _Desk:
 
     def __init__(self, coordinator: Coordinator) -> None:
         self._coordinator = coordinator
-        self._waiting: queue.SimpleQueue[tuple[_Stream, Template] | None] = queue.SimpleQueue()
+        self._waiting: queue.SimpleQueue[tuple[_Connection, Template] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="pliant-offers", daemon=True)
 
     def start(self) -> None:
@@ -116,38 +124,38 @@ class _Desk:
         """Let the thread end when the program has answered; it is not waited for."""
         self._waiting.put(None)
 
-    def put(self, stream: "_Stream", template: "Template") -> None:
+    def put(self, stream: "_Connection", template: "Template") -> None:
         self._waiting.put((stream, template))
 
     def _run(self) -> None:
         while (waiting := self._waiting.get()) is not None:
             stream, template = waiting
-            reply = self._coordinator.considered(template)
+            reply = self._coordinator.answer_offer(template)
             if reply is not None:
-                stream.say(reply)
+                stream.send_answer(reply)
 
 
-class _Stream:
+class _Connection:
     """One connection, from Hello to its end."""
 
-    def __init__(self, coordinator: Coordinator, desk: _Desk) -> None:
+    def __init__(self, coordinator: Coordinator, offers: _OfferThread) -> None:
         self.outbox: queue.SimpleQueue[CoordinatorReport | None] = queue.SimpleQueue()
         self._coordinator = coordinator
-        self._desk = desk
+        self._offers = offers
         self._over = self._welcomed = False
-        self._watching = Watch()
+        self._watchdog = WelcomeWatchdog()
         #: What shows the server who this is; None: the stream has ended before.
         self._proof: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._call: grpc._CallIterator[app_pb2.AppOrder] | None = None
 
-    def talk(self, find_address: Callable[[], str], stopping: threading.Event) -> bool:
+    def serve(self, find_address: Callable[[], str], stopping: threading.Event) -> bool:
         """Serve the stream until it ends; whether the server welcomed it."""
         import grpc
 
         from pliant.protos.address import dial_target
 
         address = find_address()
-        self._watching.start(lambda: find_address() == address, self.cancel, WELCOME_TIMEOUT_S)
+        self._watchdog.start(lambda: find_address() == address, self.cancel, WELCOME_TIMEOUT_S)
         try:
             with (
                 dial_target(address) as target,
@@ -157,13 +165,13 @@ class _Stream:
                 if stopping.is_set():
                     self.outbox.put(None)
                 for order in self._call:
-                    self._watching.stop()
+                    self._watchdog.stop()
                     self._welcomed = True
-                    self._obey(order)
+                    self._dispatch(order)
         except Exception as error:  # the server is away, or went, or makes no sense: try again
             log.debug("the stream to the server at %s ended: %s", address, error)
         finally:
-            self._watching.stop()
+            self._watchdog.stop()
             self._over = True
             self._proof.put(None)
             self.cancel()
@@ -180,9 +188,9 @@ class _Stream:
         from pliant.protos import app_pb2_grpc
         from pliant.protos.handshake import ClientHandshake, application
 
-        hello = self._coordinator.connect()
+        hello = self._coordinator.begin_stream()
         shaking = ClientHandshake(hello.token, application(hello.job, hello.run))
-        reports = _stamped(self._reports(wire.hello_to_wire(hello)))
+        reports = _with_clock(self._reports(wire.hello_to_wire(hello)))
         call = app_pb2_grpc.AppServiceStub(channel).Session(reports, metadata=shaking.metadata)
         self._call = call
         self._proof.put(shaking.proof(call.initial_metadata()))
@@ -194,12 +202,12 @@ class _Stream:
         if self._call is not None:
             self._call.cancel()
 
-    def undelivered(self) -> list[CoordinatorReport]:
+    def unsent_reports(self) -> list[CoordinatorReport]:
         """What was queued and not taken for sending; what belongs to one stream is void by then."""
         left: list[CoordinatorReport] = []
         while not self.outbox.empty():
             report = self.outbox.get()
-            if report is not None and not isinstance(report, Hello | Said | Asked):
+            if report is not None and not isinstance(report, (Hello, *_PER_STREAM)):
                 left.append(report)
         return left
 
@@ -226,43 +234,43 @@ class _Stream:
                 return
             yield wire.report_to_wire(report)
 
-    def _obey(self, order: "app_pb2.AppOrder") -> None:
+    def _dispatch(self, order: "app_pb2.AppOrder") -> None:
         from pliant.appkit.coordinator import wire
         from pliant.protos.codec import answer_from_proto
 
         match order.WhichOneof("body"):
             case "offer":
                 for _ in message("appkit.offer.heard"):
-                    self._hear(order.offer)
+                    self._on_offer(order.offer)
             case "go":
                 for _ in message("appkit.go.heard"):
                     self._coordinator.go(wire.decision_from_wire(order.go))
             case "withdraw":
                 self._coordinator.withdraw(order.withdraw.resize)
             case "suspend":
-                self._coordinator.suspensions.hear(*wire.suspension_from_wire(order.suspend))
+                self._coordinator.suspension.on_order(*wire.suspension_from_wire(order.suspend))
             case "request_answer":
-                self._coordinator.answered(answer_from_proto(order.request_answer))
+                self._coordinator.on_request_answer(answer_from_proto(order.request_answer))
             case "refused":
-                _give_up(order.refused.reason, self._coordinator.standby)
+                _on_refused(order.refused.reason, self._coordinator.standby)
 
-    def _hear(self, offer: "app_pb2.Template") -> None:
+    def _on_offer(self, offer: "app_pb2.Template") -> None:
         from pliant.protos.codec import template_from_proto
 
         template = template_from_proto(offer)
-        reply = self._coordinator.heard(template)
+        reply = self._coordinator.receive_offer(template)
         if reply is None:
-            self._desk.put(self, template)
+            self._offers.put(self, template)
         else:
-            self.say(reply)
+            self.send_answer(reply)
 
-    def say(self, reply: "Template") -> None:
+    def send_answer(self, reply: "Template") -> None:
         """Answer a proposal; void when the stream breaks."""
         for _ in message("appkit.offer.answered"):
-            self.outbox.put(Said(reply))
+            self.outbox.put(NegotiationMessage(reply))
 
 
-def _stamped(reports: Iterator["app_pb2.AppReport"]) -> Iterator["app_pb2.AppReport"]:
+def _with_clock(reports: Iterator["app_pb2.AppReport"]) -> Iterator["app_pb2.AppReport"]:
     """Say with each when it was sent."""
     for report in reports:
         report.clock = clock.now()
@@ -282,7 +290,7 @@ def _channel_options() -> list[tuple[str, int]]:
     ]
 
 
-def _give_up(reason: str, standby: bool) -> None:
+def _on_refused(reason: str, standby: bool) -> None:
     """The server will not have this application: it cannot be managed, so it ends."""
     print(f"pliant: the server refused this application: {reason}", file=sys.stderr)
     sys.stderr.flush()

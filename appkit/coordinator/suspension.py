@@ -1,82 +1,82 @@
 """The coordinator's desk for suspensions: the server orders one, the main thread carries it out.
 
 As with a resize, one lock makes *begun* atomic against *taken back*; and what was said is said
-again on the next connection (``held``), so a server that restarts in between loses nothing. The
+again on the next connection (``status``), so a server that restarts in between loses nothing. The
 processes leave only when the server knows that everything is saved: until then they wait.
 """
 
 import threading
 from collections.abc import Callable
 
-from pliant.appkit.coordinator.checkpoint_messages import SaveOrder, SaveReport
+from pliant.appkit.coordinator.messages import CheckpointOrder, CheckpointReport
 from pliant.core.model.checkpoint import SaveStep, SaveWord
 
 
-class Suspensions:
+class SuspensionHandler:
     """The suspension in hand, if there is one."""
 
     def __init__(
         self,
         lock: threading.RLock,
-        refusal: Callable[[], str],
-        send: Callable[[SaveReport], None],
+        busy_reason: Callable[[], str],
+        send: Callable[[CheckpointReport], None],
     ) -> None:
         """Have none in hand.
 
         Args:
             lock: the coordinator's.
-            refusal: why none can be taken in hand now, empty: it can.
+            busy_reason: why none can be taken in hand now, empty: it can.
             send: to the server.
         """
-        self._lock, self._refusal, self._send = lock, refusal, send
+        self._lock, self._busy_reason, self._send = lock, busy_reason, send
         #: One waits for its safe point; read by the main thread without the lock.
         self.pending = False
         self._number = 0
         #: What was said of it last; None: nothing yet.
-        self._said: SaveReport | None = None
+        self._last_report: CheckpointReport | None = None
         self._leave = threading.Event()
 
-    def held(self) -> SaveReport | None:
+    def status(self) -> CheckpointReport | None:
         """What to say first on a new connection: how far the one in hand is."""
         with self._lock:
             if not self._number:
                 return None
-            return self._said or SaveReport(self._number, SaveWord.HELD)
+            return self._last_report or CheckpointReport(self._number, SaveWord.HELD)
 
     # ---------------------------------------------------------------- the session's thread
 
-    def hear(self, number: int, step: SaveStep) -> None:
+    def on_order(self, number: int, step: SaveStep) -> None:
         """The server's word."""
         with self._lock:
             if step is SaveStep.LEAVE:
-                if number == self._number and self._is(SaveWord.SAVED):
+                if number == self._number and self._has_reported(SaveWord.SAVED):
                     self._leave.set()
             elif step is SaveStep.SAVE:
-                self._ordered(number)
+                self._on_save(number)
             elif number == self._number and not self.pending:
-                self._repeat()  # too late
+                self._resend()  # too late
             else:
-                self._drop()
-                self._send(SaveReport(number, SaveWord.DECLINED, "taken back by the server"))
+                self._clear()
+                self._send(CheckpointReport(number, SaveWord.DECLINED, "taken back by the server"))
 
-    def _ordered(self, number: int) -> None:
+    def _on_save(self, number: int) -> None:
         if number == self._number:
-            self._repeat()
+            self._resend()
             return
-        refusal = self._refusal()
-        if self._number and self._is(SaveWord.BEGUN, SaveWord.SAVED):
-            refusal = f"suspension {self._number} is under way"
-        if refusal:
-            self._send(SaveReport(number, SaveWord.DECLINED, refusal))
+        busy_reason = self._busy_reason()
+        if self._number and self._has_reported(SaveWord.BEGUN, SaveWord.SAVED):
+            busy_reason = f"suspension {self._number} is under way"
+        if busy_reason:
+            self._send(CheckpointReport(number, SaveWord.DECLINED, busy_reason))
             return
-        self._number, self._said, self.pending = number, None, True
+        self._number, self._last_report, self.pending = number, None, True
 
     # ---------------------------------------------------------------- the main thread
 
-    def proposed(self) -> SaveOrder | None:
+    def next_order(self) -> CheckpointOrder | None:
         """The one that waits for a safe point."""
         with self._lock:
-            return SaveOrder(self._number) if self.pending else None
+            return CheckpointOrder(self._number) if self.pending else None
 
     def begin(self, number: int) -> bool:
         """Begin, if it was not taken back; from now on it cannot be."""
@@ -84,18 +84,18 @@ class Suspensions:
             if not self.pending or number != self._number:
                 return False
             self.pending = False
-            self._say(SaveReport(number, SaveWord.BEGUN))
+            self._report(CheckpointReport(number, SaveWord.BEGUN))
             return True
 
-    def finish(self, report: SaveReport) -> None:
+    def finish(self, report: CheckpointReport) -> None:
         """Tell how a save ended; a failed one is not in hand any more."""
         with self._lock:
             if report.number:
-                self._say(report)
+                self._report(report)
             else:
                 self._send(report)
             if report.number and report.word is SaveWord.FAILED:
-                self._drop()
+                self._clear()
 
     def wait_for_leave(self) -> None:
         """Wait until the server knows that everything is saved, however long it may be away."""
@@ -106,21 +106,21 @@ class Suspensions:
         with self._lock:
             if self.pending:
                 number = self._number
-                self._drop()
-                self._send(SaveReport(number, SaveWord.DECLINED, reason))
+                self._clear()
+                self._send(CheckpointReport(number, SaveWord.DECLINED, reason))
 
     # ---------------------------------------------------------------- under the lock
 
-    def _is(self, *words: SaveWord) -> bool:
-        return self._said is not None and self._said.word in words
+    def _has_reported(self, *words: SaveWord) -> bool:
+        return self._last_report is not None and self._last_report.word in words
 
-    def _say(self, report: SaveReport) -> None:
-        self._said = report
+    def _report(self, report: CheckpointReport) -> None:
+        self._last_report = report
         self._send(report)
 
-    def _repeat(self) -> None:
-        if self._said is not None:
-            self._send(self._said)
+    def _resend(self) -> None:
+        if self._last_report is not None:
+            self._send(self._last_report)
 
-    def _drop(self) -> None:
-        self._number, self._said, self.pending = 0, None, False
+    def _clear(self) -> None:
+        self._number, self._last_report, self.pending = 0, None, False

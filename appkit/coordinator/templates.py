@@ -16,7 +16,7 @@ from pliant.core.model.negotiation import (
 from pliant.core.values.sizes import Sizes, SizesError, parse_sizes
 
 
-def offer_in(template: Template, current: int) -> Offer:
+def offer_from_template(template: Template, current: int) -> Offer:
     """The offer in a template.
 
     Raises:
@@ -42,14 +42,14 @@ def offer_in(template: Template, current: int) -> Offer:
     raise ValueError("the offer has no item of processors")
 
 
-def reply_to(template: Template, answer: Answer, current: int) -> Template:
+def reply_template(template: Template, answer: Answer, current: int) -> Template:
     """The answer as a template: the same items, with their status or with other terms.
 
     Processors and named resources are all that is agreed on: other items are refused, and so is an
     offer that needs them.
     """
     if answer.verb is Verb.COUNTER:
-        proposed = offer_in(template, current).proposed
+        proposed = offer_from_template(template, current).proposed
         items = tuple(_counter(item, answer, current, proposed) for item in template.items)
         return replace(
             template, verb=answer.verb, items=items, round=template.round + 1, reason=answer.reason

@@ -8,19 +8,19 @@ from collections.abc import Callable
 INTERVAL_S = 0.5
 
 
-class Watch:
+class WelcomeWatchdog:
     """Ends an attempt that takes too long, or that goes to an address of the past."""
 
     def __init__(self) -> None:
         self._stopped = threading.Event()
 
     def start(
-        self, stands: Callable[[], bool], give_up: Callable[[], None], limit_s: float
+        self, is_current: Callable[[], bool], give_up: Callable[[], None], limit_s: float
     ) -> None:
         """Begin to watch, in a thread.
 
         Args:
-            stands: tells whether the address is still that of the server.
+            is_current: tells whether the address is still that of the server.
             give_up: called once, from the thread, when it is not, or when the time is over.
             limit_s: of the attempt.
         """
@@ -28,7 +28,7 @@ class Watch:
 
         def run() -> None:
             while not self._stopped.wait(max(0.0, min(INTERVAL_S, deadline - time.monotonic()))):
-                if time.monotonic() >= deadline or not stands():
+                if time.monotonic() >= deadline or not is_current():
                     give_up()
                     return
 

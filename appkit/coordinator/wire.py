@@ -3,17 +3,17 @@
 Only `server_stream` imports this module, and late, because it loads grpc's messages.
 """
 
-from pliant.appkit.coordinator.checkpoint_messages import SaveReport
 from pliant.appkit.coordinator.messages import (
-    Asked,
     Begun,
+    CheckpointReport,
     CoordinatorReport,
     Decision,
     Hello,
+    NegotiationMessage,
     Outcome,
     Progress,
+    RequestRecord,
     RequestState,
-    Said,
     Withdrawn,
 )
 from pliant.core.model.checkpoint import SaveStep
@@ -45,7 +45,7 @@ def hello_to_wire(hello: Hello) -> pb.AppReport:
     )
 
 
-def _request_to_wire(asked: Asked) -> pb.RequestSizes:
+def _request_to_wire(asked: RequestRecord) -> pb.RequestSizes:
     return pb.RequestSizes(
         number=asked.number,
         sizes=str(asked.sizes),
@@ -60,13 +60,13 @@ def report_to_wire(report: CoordinatorReport) -> pb.AppReport:
     match report:
         case Hello():
             return hello_to_wire(report)
-        case Said():
+        case NegotiationMessage():
             return pb.AppReport(answer=template_to_proto(report.template))
-        case SaveReport():
+        case CheckpointReport():
             return pb.AppReport(save=_save_to_wire(report))
-        case Asked(state=RequestState.CANCELLED):
+        case RequestRecord(state=RequestState.CANCELLED):
             return pb.AppReport(cancel=pb.CancelRequest(number=report.number))
-        case Asked():
+        case RequestRecord():
             return pb.AppReport(request=_request_to_wire(report))
         case Begun():
             return pb.AppReport(begun=pb.Begun(resize=report.resize))
@@ -87,7 +87,7 @@ def report_to_wire(report: CoordinatorReport) -> pb.AppReport:
             )
 
 
-def _save_to_wire(report: SaveReport) -> pb.SaveReport:
+def _save_to_wire(report: CheckpointReport) -> pb.SaveReport:
     return pb.SaveReport(
         number=report.number,
         word=save_word_to_proto(report.word),

@@ -125,7 +125,7 @@ class Rendezvous:
         with self._lock:
             return self.complete() and all(guest.stands() for guest in self._members())
 
-    def provide(self, resize: int, constant: dict[str, Any]) -> None:
+    def send_prefetch(self, resize: int, constant: dict[str, Any]) -> None:
         """Have the newcomers of a resize fetch constant data; until then nothing is complete."""
         with self._lock:
             gathering = self._gathering

@@ -1,10 +1,14 @@
-"""What moving to another size costs, judged by the moves before."""
+"""The expected cost of a resize, and whether a growth gains more time than it costs."""
 
 import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pliant.appkit.coordinator.messages import Measured, Offer
 from pliant.appkit.data.entry import Registry
 from pliant.appkit.redistribution.plan import Crossing, seconds_of
+from pliant.core.support.plural import many
+from pliant.core.values.speedup import speedup_of
 
 #: Moves that are remembered.
 KEPT = 8
@@ -62,3 +66,33 @@ def _bytes(registry: Registry, before: int, after: int) -> int:
     else:
         crossing = Crossing.shrinkage(before, range(after, before))
     return sum(entry.estimate(crossing) for entry in list(registry))
+
+
+def cost_benefit_objection(offer: Offer, remaining: int, measured: Sequence[Measured]) -> str:
+    """Why an offer should be refused; empty: it should not.
+
+    A growth has to gain more time in the iterations that are left of the loop than moving costs.
+    Sizes that were never tried count as `speedup_of` has it. What gives processors back, what is
+    mandatory, what an operator offers, what the user wants to take always (``--grow-if``) and what
+    cannot be judged is not refused.
+
+    Args:
+        offer: with its estimated cost, in seconds.
+        remaining: iterations of the present loop; 0: unknown.
+        measured: how fast that loop was at the sizes that it has had.
+    """
+    seconds = {each.size: each.seconds_per_iteration for each in measured}
+    now = seconds.get(offer.current)
+    unjudged = offer.mandatory or offer.skip_gain_test
+    if not offer.grows or unjudged or not remaining or now is None:
+        return ""
+    speedup = speedup_of(seconds)
+    then = now * speedup(offer.current) / speedup(offer.proposed)
+    gain, cost = remaining * (now - then), offer.estimated_cost_s
+    if gain > cost:
+        return ""
+    return (
+        f"the {remaining} iterations that are left would take {remaining * then:.3g} s on "
+        f"{many(offer.proposed, 'processor')} instead of {remaining * now:.3g} s, "
+        f"moving costs {cost:.3g} s"
+    )

@@ -2,11 +2,14 @@
 
 from dataclasses import dataclass, replace
 
-from pliant.appkit.coordinator.messages import Asked, Offer, Progress, RequestState
+from pliant.appkit.coordinator.messages import Offer, Progress, RequestRecord, RequestState
 from pliant.appkit.data.entry import Registry
 from pliant.appkit.loops import Loops
-from pliant.appkit.performance.cost_model import ResizeCostModel, ResizeRecord
-from pliant.appkit.performance.gain import cost_benefit_objection
+from pliant.appkit.performance.cost_model import (
+    ResizeCostModel,
+    ResizeRecord,
+    cost_benefit_objection,
+)
 from pliant.appkit.performance.timing import IterationTimer, ResizeTiming, Table
 
 
@@ -57,7 +60,7 @@ class PerformanceMonitor:
         cost = self._cost_model.estimate(self._registry, offer.current, offer.proposed)
         return replace(offer, estimated_cost_s=cost)
 
-    def objection(self, offer: Offer, asked: Asked | None) -> str:
+    def objection(self, offer: Offer, asked: RequestRecord | None) -> str:
         """Why an offer is not worth it, empty: it is; what the program has asked for always is."""
         pending = asked is not None and asked.state is RequestState.PENDING
         if asked is not None and pending and offer.proposed in asked.sizes:

@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-from pliant.appkit.coordinator.checkpoint_messages import SaveOrder
-from pliant.appkit.coordinator.messages import Asked, Decision
+from pliant.appkit.coordinator.messages import CheckpointOrder, Decision, RequestRecord
 from pliant.appkit.loops import Position
 from pliant.appkit.performance.monitor import PerformanceHistory
 from pliant.appkit.resize.preallocate import PreallocateOrder
@@ -14,8 +13,8 @@ from pliant.appkit.resize.prefetch import PrefetchOrder
 class SafePointMessage:
     """What rank 0 tells all at a safe point."""
 
-    order: Decision | SaveOrder | PrefetchOrder | PreallocateOrder | None
-    asked: Asked | None
+    order: Decision | CheckpointOrder | PrefetchOrder | PreallocateOrder | None
+    asked: RequestRecord | None
     #: Told with a resize; None: without one.
     known: PerformanceHistory | None
 
@@ -25,5 +24,5 @@ class JoinState:
     """What newcomers are told beside the data."""
 
     position: Position
-    asked: Asked | None
+    asked: RequestRecord | None
     known: PerformanceHistory

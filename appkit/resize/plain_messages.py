@@ -11,8 +11,12 @@ from dataclasses import fields, is_dataclass
 from enum import Enum
 from typing import Any
 
-from pliant.appkit.coordinator.checkpoint_messages import SaveOrder
-from pliant.appkit.coordinator.messages import Asked, Decision, RequestState
+from pliant.appkit.coordinator.messages import (
+    CheckpointOrder,
+    Decision,
+    RequestRecord,
+    RequestState,
+)
 from pliant.appkit.loops import Position
 from pliant.appkit.performance.cost_model import ResizeRecord
 from pliant.appkit.performance.monitor import PerformanceHistory
@@ -26,7 +30,7 @@ from pliant.core.values.sizes import Sizes, parse_sizes
 #: The name under which each class is sent. These names are part of the protocol between ranks,
 #: which may run different versions, so they stay when a class is renamed.
 _CLASSES: dict[str, type] = {
-    "Asked": Asked,
+    "Asked": RequestRecord,
     "Carry": PrefetchOrder,
     "Decision": Decision,
     "Known": PerformanceHistory,
@@ -36,7 +40,7 @@ _CLASSES: dict[str, type] = {
     "Position": Position,
     "RequestState": RequestState,
     "Samples": Samples,
-    "SaveOrder": SaveOrder,
+    "SaveOrder": CheckpointOrder,
     "Step": Step,
     "Word": SafePointMessage,
 }

@@ -45,7 +45,7 @@ class Preallocator:
 
     def next_order(self, coordinator: Coordinator) -> PreallocateOrder | None:
         """What is to be told; None: nothing, or it is too late."""
-        decision = coordinator.taken()
+        decision = coordinator.current()
         if self._resize and (decision is None or decision.resize != self._resize):
             return PreallocateOrder()
         if self._resize or decision is None or not decision.grows or coordinator.ready:

@@ -175,9 +175,9 @@ class Prefetcher:
         """The resize that can begin, or what is to be done before it; None: neither."""
         if (room := self._preallocator.next_order(coordinator)) is not None:
             return room
-        order = self._order(coordinator.taken())
+        order = self._order(coordinator.current())
         if order is None and self._is_settled():
-            return coordinator.proposed()
+            return coordinator.ready_resize()
         return order
 
     def _order(self, decision: Decision | None) -> PrefetchOrder | None:
@@ -225,7 +225,7 @@ class Prefetcher:
         self._order_in_hand, self._through = order, False
         if order.step is Step.READ and self._files is not None and coordinator is not None:
             sizes = {"before": comm.size, "after": order.size}
-            coordinator.provide(order.resize, self._files.to_json() | sizes)
+            coordinator.send_prefetch(order.resize, self._files.to_json() | sizes)
 
     def preallocate(self, size: int, rank: int) -> None:
         """Have the memory of a newcomer that will be this rank."""

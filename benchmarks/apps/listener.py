@@ -10,7 +10,7 @@ os.environ["OPENBLAS_NUM_THREADS"] = "1"  # a rank has one processor
 
 import numpy as np
 
-from pliant.appkit import Wish, malleable
+from pliant.appkit import OfferTerms, malleable
 
 
 def sleep() -> None:
@@ -37,7 +37,7 @@ def loop() -> None:
 @malleable(sizes="1-4")
 def main(job):  # type: ignore[no-untyped-def]
     """Go on until it is cancelled."""
-    job.on_offer(lambda _: Wish(price=0.5))  # never enough
+    job.on_offer(lambda _: OfferTerms(price=0.5))  # never enough
     work = {"sleep": sleep, "numpy": compute, "python": loop}[sys.argv[1]]
     for _ in job.steps(10**9, every=1):
         work()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pliant.appkit.coordinator import wire
-from pliant.appkit.coordinator.checkpoint_messages import SaveReport
+from pliant.appkit.coordinator.messages import CheckpointReport
 from pliant.core.events import SaveReported, SuspensionHeld
 from pliant.core.model.checkpoint import SaveStep, SaveWord
 from pliant.core.values.ids import JobId, ResizeId
@@ -21,7 +21,7 @@ from pliant.protos.codec_saves import (
 
 @pytest.mark.parametrize("word", SaveWord)
 def test_every_word_arrives(word: SaveWord) -> None:
-    said = wire.report_to_wire(SaveReport(3, word, "why", 40, 1 << 40, 1.5)).save
+    said = wire.report_to_wire(CheckpointReport(3, word, "why", 40, 1 << 40, 1.5)).save
     expected = SaveReported(JobId(7), 2, ResizeId(3), word, "why", 40, 1 << 40, 1.5)
     assert save_from_proto(JobId(7), 2, said) == expected
     hello = pb.Hello(job=7, run=2, saving=said)

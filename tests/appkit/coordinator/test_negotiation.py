@@ -10,22 +10,21 @@ from pathlib import Path
 
 import pytest
 
-from pliant.appkit.coordinator.coordinator import Coordinator, Program
+from pliant.appkit.coordinator.coordinator import Coordinator, ProgramInfo
 from pliant.appkit.coordinator.messages import (
-    Asked,
     Begun,
     CoordinatorReport,
     Decision,
     Hello,
+    NegotiationMessage,
     Offer,
     Outcome,
     Progress,
+    RequestRecord,
     RequestState,
-    Said,
     Withdrawn,
 )
-from pliant.appkit.coordinator.offers import OnOffer, decide
-from pliant.appkit.coordinator.terms import Wish
+from pliant.appkit.coordinator.offers import OfferTerms, OnOffer, answer_offer
 from pliant.appkit.environment import Environment
 from pliant.appkit.mpi.membership import Membership
 from pliant.core.model.negotiation import Direction, Item, ItemStatus, Template, Verb
@@ -63,13 +62,13 @@ class Desk:
         member.size = 4
         self.on_offer: OnOffer | None = None
         self.sees: Callable[[Offer], Offer] = lambda offer: offer
-        self.asked: Asked | None = None
-        program = Program(
+        self.asked: RequestRecord | None = None
+        program = ProgramInfo(
             environment=environment,
             membership=member,
             sizes=str(SIZES),
             preferred=0,
-            decide=lambda offer: decide(self.sees(offer), SIZES, self.on_offer),
+            answer_offer=lambda offer: answer_offer(self.sees(offer), SIZES, self.on_offer),
             progress=lambda: Progress(0.0, 0, 0, 0),
             once=list,
             asked=lambda: self.asked,
@@ -78,7 +77,7 @@ class Desk:
         self.coordinator = Coordinator(program)
         self.wire = Wire()
         self.coordinator.attach(self.wire)
-        self.coordinator.connect()
+        self.coordinator.begin_stream()
         self.coordinator.enter_loop(1)
 
     def hear(self, verb: Verb, size: int = 2, number: int = 1, place: int = 1) -> Template | None:
@@ -86,7 +85,7 @@ class Desk:
         direction = Direction.RECEIVE if size > 4 else Direction.RELEASE
         item = Item("processors", abs(size - 4), direction, sizes=str(size))
         template = Template(number, 7, 0, verb, (item,), round=place)
-        return self.coordinator.heard(template) or self.coordinator.considered(template)
+        return self.coordinator.receive_offer(template) or self.coordinator.answer_offer(template)
 
     def answer(self, verb: Verb, size: int = 2, number: int = 1, place: int = 1) -> Template:
         reply = self.hear(verb, size, number, place)
@@ -176,12 +175,12 @@ def test_an_offer_that_is_made_again_is_refused_with_a_reason(desk: Desk) -> Non
 def test_an_offer_that_comes_twice_is_answered_once(desk: Desk) -> None:
     item = Item("processors", 2, Direction.RELEASE, sizes="2")
     template = Template(1, 7, 0, Verb.OFFER, (item,), round=1)
-    assert desk.coordinator.heard(template) is None
-    assert desk.coordinator.heard(template) is None, "the program has not been asked yet"
-    answer = desk.coordinator.considered(template)
+    assert desk.coordinator.receive_offer(template) is None
+    assert desk.coordinator.receive_offer(template) is None, "the program has not been asked yet"
+    answer = desk.coordinator.answer_offer(template)
     assert answer is not None
     assert answer.verb is Verb.ACCEPT
-    assert desk.coordinator.considered(template) is None
+    assert desk.coordinator.answer_offer(template) is None
     assert desk.hear(Verb.OFFER) is None, "nor when it was answered"
     assert desk.go()
 
@@ -206,9 +205,9 @@ def test_a_go_is_taken_once(desk: Desk) -> None:
 
 def test_a_new_stream_forgets_the_talks_of_the_last(desk: Desk) -> None:
     desk.answer(Verb.OFFER)
-    desk.coordinator.connect()
+    desk.coordinator.begin_stream()
     assert desk.answer(Verb.OFFER).verb is Verb.ACCEPT
-    desk.coordinator.connect()
+    desk.coordinator.begin_stream()
     assert not desk.go()
 
 
@@ -218,7 +217,7 @@ def test_between_loops_nothing_is_agreed(desk: Desk) -> None:
     counter = desk.answer(Verb.OFFER, number=2)
     desk.coordinator.leave_loop()
     withdrawal = replace(counter, verb=Verb.WITHDRAW)
-    assert desk.wire.sent == [Said(withdrawal), Withdrawn(1)]
+    assert desk.wire.sent == [NegotiationMessage(withdrawal), Withdrawn(1)]
     assert desk.hear(Verb.ACCEPT, number=2) is None
     assert desk.answer(Verb.OFFER, number=3).reason == "the application is between its loops"
     desk.coordinator.enter_loop(2)
@@ -254,13 +253,13 @@ def fail_without_words(_: object) -> None:
         (lambda _: [2, "3"], "TypeError"),
         (lambda _: [], "1 to 4096 totals"),
         (lambda _: count(1), "1 to 4096 totals"),
-        (lambda _: Wish(price=-1.0), "price=-1.0"),
-        (lambda _: Wish(not_before_s=math.inf), "not_before_s=inf"),
+        (lambda _: OfferTerms(price=-1.0), "price=-1.0"),
+        (lambda _: OfferTerms(not_before_s=math.inf), "not_before_s=inf"),
         (lambda _: 1.5, "TypeError"),
         (lambda _: 1 // 0, "ZeroDivisionError"),
         (leave, "SystemExit"),
         (fail_without_words, "Wordless"),
-        (lambda _: Wish(reason=5), "reason=5"),  # type: ignore[arg-type]
+        (lambda _: OfferTerms(reason=5), "reason=5"),  # type: ignore[arg-type]
         (lambda _: 0, "wants 0"),
         (lambda _: 4, "wants 4"),
         (lambda _: 9, "wants 9"),
@@ -277,14 +276,14 @@ def test_an_offer_that_cannot_be_read_is_refused(desk: Desk) -> None:
     for items in ((), (Item("processors", 1, Direction.RELEASE, sizes="many"),)):
         number = 1 + len(items)
         offer = Template(number, 7, 0, Verb.OFFER, items, round=1)
-        reply = desk.coordinator.heard(offer) or desk.coordinator.considered(offer)
+        reply = desk.coordinator.receive_offer(offer) or desk.coordinator.answer_offer(offer)
         assert reply is not None
         assert (reply.verb, "ValueError" in reply.reason) == (Verb.REJECT, True)
 
 
 def test_hello_tells_what_has_begun(desk: Desk) -> None:
     def said() -> tuple[int, bool]:
-        hello: Hello = desk.coordinator.connect()
+        hello: Hello = desk.coordinator.begin_stream()
         return hello.pending_resize, hello.begun
 
     assert said() == (0, False)
@@ -311,8 +310,8 @@ def test_newcomers_that_cannot_meet_fail_the_growth(desk: Desk) -> None:
 # -------------------------------------------------------------------- what the program asks for
 
 
-def asked(total: int, state: RequestState = RequestState.PENDING) -> Asked:
-    return Asked(3, Sizes((total,)), "", 0.0, state)
+def asked(total: int, state: RequestState = RequestState.PENDING) -> RequestRecord:
+    return RequestRecord(3, Sizes((total,)), "", 0.0, state)
 
 
 def test_a_release_goes_as_the_server_takes_it(desk: Desk) -> None:
@@ -331,7 +330,7 @@ def test_a_release_goes_as_the_server_takes_it(desk: Desk) -> None:
     ],
 )
 def test_the_server_takes_nothing_that_was_not_given(
-    desk: Desk, request_: Asked | None, taken: int
+    desk: Desk, request_: RequestRecord | None, taken: int
 ) -> None:
     desk.asked = request_
     assert desk.hear(Verb.ACCEPT, taken) is None
@@ -348,18 +347,18 @@ def test_a_release_between_loops_is_withdrawn(desk: Desk) -> None:
 
 
 def test_hello_says_what_was_asked_for_until_that_is_answered(desk: Desk) -> None:
-    assert desk.coordinator.connect().on_request
+    assert desk.coordinator.begin_stream().on_request
     for state in (RequestState.PENDING, RequestState.CANCELLED):
         desk.asked = asked(2, state)
-        assert desk.coordinator.connect().asked == desk.asked
+        assert desk.coordinator.begin_stream().asked == desk.asked
     desk.asked = replace(asked(2), heard=True)
-    assert desk.coordinator.connect().asked is None
+    assert desk.coordinator.begin_stream().asked is None
 
 
 def test_the_answer_waits_for_the_safe_point(desk: Desk) -> None:
     answers = [RequestAnswer(n, RequestOutcome.GRANTED, 4) for n in (1, 2)]
-    assert desk.coordinator.answer is None
+    assert desk.coordinator.request_answer is None
     for answer in (answers[1], answers[0]):
-        desk.coordinator.answered(answer)
-    assert desk.coordinator.take_answer() == answers[1], "the latest request's counts"
-    assert desk.coordinator.answer is None
+        desk.coordinator.on_request_answer(answer)
+    assert desk.coordinator.take_request_answer() == answers[1], "the latest request's counts"
+    assert desk.coordinator.request_answer is None

@@ -8,21 +8,21 @@ from typing import Any
 import pytest
 
 from pliant.appkit import RequestError, RequestState, SizesError
-from pliant.appkit.coordinator.messages import Asked
-from pliant.appkit.coordinator.requests import LONGEST_WHY, Request, Requests
+from pliant.appkit.coordinator.messages import RequestRecord
+from pliant.appkit.coordinator.requests import MAX_WHY_LENGTH, Request, Requests
 from pliant.appkit.errors import JobLeave
 from pliant.appkit.mpi.membership import Membership, Phase
 from pliant.core.model.size_request import RequestAnswer, RequestOutcome
 from pliant.core.values.sizes import Sizes, parse_sizes
 
 
-class Program:
+class ProgramInfo:
     """The requests of one process of a job, and what reaches the server."""
 
     def __init__(self, size: int = 4, sizes: str = "1-64", *, managed: bool = True) -> None:
         self.member = Membership(None)
         self.member.size, self.member.phase = size, Phase.MEMBER
-        self.told: list[Asked] = []
+        self.told: list[RequestRecord] = []
         program = parse_sizes(sizes) if sizes else None
         tell = self.told.append if managed else None
         self.book = Requests(self.member, program, tell)
@@ -36,12 +36,12 @@ class Program:
 
     def answer(self, outcome: RequestOutcome, size: int = 4, reason: str = "") -> None:
         number = self.told[-1].number
-        self.book.hear(RequestAnswer(number, outcome, size, reason))
+        self.book.receive_answer(RequestAnswer(number, outcome, size, reason))
 
 
 @pytest.mark.parametrize("outcome", list(RequestOutcome))
 def test_an_answer_ends_a_request(outcome: RequestOutcome) -> None:
-    program = Program()
+    program = ProgramInfo()
     request = program.request("8-16", "a finer mesh")
     assert (request.state, request.done, request.size, request.reason) == ("pending", False, 0, "")
     (asked,) = program.told
@@ -66,7 +66,7 @@ def test_an_answer_ends_a_request(outcome: RequestOutcome) -> None:
 def test_what_the_program_cannot_have_is_not_asked_for(
     sizes: int | str, prefer: int | None, sent: str, wanted: int
 ) -> None:
-    program = Program(sizes="1-64:pow2")
+    program = ProgramInfo(sizes="1-64:pow2")
     program.book.request(sizes, "", None, prefer)
     (asked,) = program.told
     assert (str(asked.sizes), asked.sizes.wanted) == (sent, wanted)
@@ -86,7 +86,7 @@ def test_what_the_program_cannot_have_is_not_asked_for(
         (lambda p: p.request(8, deadline="5"), RequestError, "deadline='5': write seconds"),
         (lambda p: p.request(8, deadline=10**400), RequestError, "deadline=1000"),
         (lambda p: p.request("2-8", prefer="4"), RequestError, "'4' is no number"),
-        (lambda p: p.request(8, "x" * (LONGEST_WHY + 1)), RequestError, "why"),
+        (lambda p: p.request(8, "x" * (MAX_WHY_LENGTH + 1)), RequestError, "why"),
         (lambda p: p.release(0), RequestError, "1 or more"),
         (lambda p: p.release(4), RequestError, "cannot give back 4, its sizes are 1-64"),
         (lambda p: p.release(to=4), RequestError, "cannot go down to 4"),
@@ -95,9 +95,9 @@ def test_what_the_program_cannot_have_is_not_asked_for(
     ],
 )
 def test_mistakes_are_named(
-    make: Callable[[Program], Request], error: type[Exception], text: str
+    make: Callable[[ProgramInfo], Request], error: type[Exception], text: str
 ) -> None:
-    program = Program()
+    program = ProgramInfo()
     with pytest.raises(error) as caught:
         make(program)
     assert text in str(caught.value)
@@ -116,23 +116,23 @@ def test_mistakes_are_named(
     ],
 )
 def test_a_release_asks_for_a_smaller_total(sizes: str, give: dict[str, int], target: int) -> None:
-    program = Program(8, sizes)
+    program = ProgramInfo(8, sizes)
     program.release(give.get("n", 1), give.get("to"))
     assert program.told[0].sizes == Sizes((target,))
 
 
 def test_a_later_request_takes_the_place_of_an_earlier_one() -> None:
-    program = Program()
+    program = ProgramInfo()
     first, second = program.request(8), program.request(16)
     assert (first.state, first.reason) == ("cancelled", "request 2 took its place")
     assert [asked.number for asked in program.told] == [1, 2]
-    program.book.hear(RequestAnswer(1, RequestOutcome.GRANTED, 8))
+    program.book.receive_answer(RequestAnswer(1, RequestOutcome.GRANTED, 8))
     assert (first.state, second.state) == ("cancelled", "pending")
     assert program.book.latest is second
 
 
 def test_a_request_is_taken_back_once() -> None:
-    program = Program()
+    program = ProgramInfo()
     request = program.request(8)
     request.cancel()
     request.cancel()
@@ -146,7 +146,7 @@ def test_a_request_is_taken_back_once() -> None:
 
 
 def test_an_answered_or_replaced_request_cannot_be_cancelled() -> None:
-    program = Program()
+    program = ProgramInfo()
     first = program.request(8)
     second = program.request(16)
     first.cancel()
@@ -158,64 +158,64 @@ def test_an_answered_or_replaced_request_cannot_be_cancelled() -> None:
 
 
 def test_without_pliant_requests_are_refused() -> None:
-    program = Program(managed=False)
+    program = ProgramInfo(managed=False)
     for request in (program.request(8), program.release()):
         assert request.state is RequestState.REFUSED
         assert "does not run under Pliant" in request.reason
 
 
 def test_the_others_see_what_rank_0_tells() -> None:
-    first, other = Program(), Program()
+    first, other = ProgramInfo(), ProgramInfo()
     mine, theirs = first.request(8), other.request(8)
     first.answer(RequestOutcome.PARTLY, 6, "no more are idle")
     assert theirs.state == "pending", "not before the safe point"
-    assert first.book.news
+    assert first.book.has_changed
     for program in (first, other):
-        program.book.learn(first.book.asked)
-        assert not program.book.news
+        program.book.adopt(first.book.asked)
+        assert not program.book.has_changed
     for request in (mine, theirs):
         assert (request.state, request.size) == ("granted in part", 6)
 
 
 def test_a_request_of_rank_0_alone_is_everybodys_after_the_safe_point() -> None:
-    first, other = Program(), Program()
+    first, other = ProgramInfo(), ProgramInfo()
     both = other.request(8)
     first.request(8)
     first.request(16)
-    other.book.learn(first.book.asked)
+    other.book.adopt(first.book.asked)
     assert both.state == "cancelled"
     assert other.book.latest is not None
     assert (other.book.latest.sizes, other.book.latest.state) == ("16", "pending")
 
 
 def test_newcomers_share_the_latest_request() -> None:
-    old, newcomer = Program(), Program(size=0)
+    old, newcomer = ProgramInfo(), ProgramInfo(size=0)
     old.request("8-16")
     newcomer.member.phase = Phase.JOINING
     early = newcomer.request("8-16")
     assert (early.state, newcomer.told) == ("pending", [])
     newcomer.member.phase = Phase.MEMBER
-    newcomer.book.learn(old.book.asked)
+    newcomer.book.adopt(old.book.asked)
     assert newcomer.book.latest is early
     old.answer(RequestOutcome.GRANTED, 16)
-    newcomer.book.learn(old.book.asked)
+    newcomer.book.adopt(old.book.asked)
     assert (early.state, early.size) == ("granted", 16)
     early.cancel()
     assert newcomer.told == [], "it is over"
 
 
 def test_a_newcomer_whose_job_asked_for_nothing() -> None:
-    newcomer = Program(size=0)
+    newcomer = ProgramInfo(size=0)
     newcomer.member.phase = Phase.JOINING
     early = newcomer.release()
     newcomer.member.phase = Phase.MEMBER
-    newcomer.book.learn(None)
+    newcomer.book.adopt(None)
     assert (early.state, early.reason) == ("cancelled", "the job has asked for nothing")
     assert newcomer.book.latest is None
 
 
 def test_who_has_left_asks_for_nothing() -> None:
-    program = Program()
+    program = ProgramInfo()
     request = program.request(8)
     program.member.phase = Phase.LEFT
     with pytest.raises(JobLeave):

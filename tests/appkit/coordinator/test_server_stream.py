@@ -13,18 +13,18 @@ import grpc
 import pytest
 
 from pliant.appkit.coordinator import server_stream as module
-from pliant.appkit.coordinator.checkpoint_messages import SaveReport
 from pliant.appkit.coordinator.messages import (
-    Asked,
     Begun,
+    CheckpointReport,
     Decision,
     Hello,
+    NegotiationMessage,
     Outcome,
     Progress,
-    Said,
+    RequestRecord,
     Withdrawn,
 )
-from pliant.appkit.coordinator.server_stream import Session
+from pliant.appkit.coordinator.server_stream import ServerStream
 from pliant.appkit.json_lines import Lines, serve
 from pliant.core.model.checkpoint import SaveWord
 from pliant.core.model.negotiation import Template, Verb
@@ -49,17 +49,17 @@ class Desk:
         self.thinks.set()
         self.orders: queue.SimpleQueue[Decision] = queue.SimpleQueue()
 
-    def connect(self) -> Hello:
+    def begin_stream(self) -> Hello:
         return Hello(7, 1, 0, b"token", False, (0,), "1-4", 0, "127.0.0.1:1", 3, True)
 
     def progress(self) -> Progress | None:
         return Progress(0.0, 1, 1, 1)
 
-    def heard(self, template: Template) -> Template | None:
+    def receive_offer(self, template: Template) -> Template | None:
         self.heard_last = template
         return None
 
-    def considered(self, template: Template) -> Template | None:
+    def answer_offer(self, template: Template) -> Template | None:
         self.thinks.wait(30)
         return self.reply if self.heard_last == template else None
 
@@ -130,33 +130,33 @@ def server() -> Iterator[Server]:
 
 
 @pytest.fixture
-def open_session() -> Iterator[Callable[[str], tuple[Session, Desk]]]:
-    opened: list[Session] = []
+def open_stream() -> Iterator[Callable[[str], tuple[ServerStream, Desk]]]:
+    opened: list[ServerStream] = []
 
-    def begin(address: str) -> tuple[Session, Desk]:
+    def begin(address: str) -> tuple[ServerStream, Desk]:
         desk = Desk()
-        session = Session(desk, lambda: address)  # type: ignore[arg-type]  # as much as is needed
-        session.start()
-        opened.append(session)
-        return session, desk
+        stream = ServerStream(desk, lambda: address)  # type: ignore[arg-type]  # as much as is needed
+        stream.start()
+        opened.append(stream)
+        return stream, desk
 
     yield begin
-    for session in opened:
-        session.stop(0.5)
-        session._thread.join(40)
-        assert not session._thread.is_alive()
+    for stream in opened:
+        stream.stop(0.5)
+        stream._thread.join(40)
+        assert not stream._thread.is_alive()
 
 
-Open = Callable[[str], tuple[Session, Desk]]
+Open = Callable[[str], tuple[ServerStream, Desk]]
 
 
 def test_a_host_that_is_gone_is_noticed_and_the_stream_opened_again(
-    relay: Relay, server: Server, open_session: Open, monkeypatch: pytest.MonkeyPatch
+    relay: Relay, server: Server, open_stream: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "KEEPALIVE_S", 1.0)
     monkeypatch.setattr(module, "KEEPALIVE_TIMEOUT_S", 1.0)
     relay.target = server.address
-    open_session(relay.address)
+    open_stream(relay.address)
     server.hellos.get(timeout=40)
     relay.frozen.add(0)
     again = server.hellos.get(timeout=40)
@@ -165,10 +165,10 @@ def test_a_host_that_is_gone_is_noticed_and_the_stream_opened_again(
 
 
 def test_a_server_that_does_not_welcome_is_given_up(
-    relay: Relay, open_session: Open, monkeypatch: pytest.MonkeyPatch
+    relay: Relay, open_stream: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "WELCOME_TIMEOUT_S", 0.5)
-    open_session(relay.address)
+    open_stream(relay.address)
     wait_until(lambda: len(relay.connections) >= 2)
 
 
@@ -192,11 +192,11 @@ class Stranger(Server):
 
 
 def test_who_came_to_another_clusters_server_looks_on_for_its_own(
-    relay: Relay, server: Server, open_session: Open
+    relay: Relay, server: Server, open_stream: Open
 ) -> None:
     stranger = Stranger()
     relay.target = stranger.address
-    _, desk = open_session(relay.address)
+    _, desk = open_stream(relay.address)
     assert stranger.visits.wait(60)
     relay.target = server.address
     server.hellos.get(timeout=40)
@@ -204,8 +204,8 @@ def test_who_came_to_another_clusters_server_looks_on_for_its_own(
     assert (stranger.sent, desk.orders.empty()) == ([], True)
 
 
-def test_only_what_the_coordinator_says_is_answered(server: Server, open_session: Open) -> None:
-    session, desk = open_session(server.address)
+def test_only_what_the_coordinator_says_is_answered(server: Server, open_stream: Open) -> None:
+    stream, desk = open_stream(server.address)
     end = Template(1, 7, 0, Verb.REJECT, reason="no counters")
     server.send(pb.AppOrder(offer=pb.Template(negotiation=1, job=7, verb=pb.VERB_REJECT)))
     wait_until(lambda: desk.heard_last)
@@ -213,13 +213,13 @@ def test_only_what_the_coordinator_says_is_answered(server: Server, open_session
     desk.reply = end
     server.send(pb.AppOrder(offer=pb.Template(negotiation=2, job=7, verb=pb.VERB_OFFER)))
     assert server.next("answer").answer.reason == "no counters"
-    session.send(Begun(2))
+    stream.send(Begun(2))
     assert server.next("begun").begun.resize == 2
     assert server.reports["answer"].empty()
 
 
-def test_a_program_that_thinks_holds_up_nothing_else(server: Server, open_session: Open) -> None:
-    _, desk = open_session(server.address)
+def test_a_program_that_thinks_holds_up_nothing_else(server: Server, open_stream: Open) -> None:
+    _, desk = open_stream(server.address)
     desk.reply = Template(1, 7, 0, Verb.REJECT, reason="at last")
     desk.thinks.clear()
     server.send(pb.AppOrder(offer=pb.Template(negotiation=1, job=7, verb=pb.VERB_OFFER)))
@@ -230,12 +230,12 @@ def test_a_program_that_thinks_holds_up_nothing_else(server: Server, open_sessio
     assert server.next("answer").answer.reason == "at last"
 
 
-def test_an_order_that_fails_does_not_end_the_session(server: Server, open_session: Open) -> None:
-    session, desk = open_session(server.address)
+def test_an_order_that_fails_does_not_end_the_session(server: Server, open_stream: Open) -> None:
+    stream, desk = open_stream(server.address)
     server.send(pb.AppOrder(go=pb.Go(resize=0)))
     server.hellos.get(timeout=40)
     server.hellos.get(timeout=40)
-    session.send(Withdrawn(4))
+    stream.send(Withdrawn(4))
     assert server.next("withdrawn").withdrawn.resize == 4
     server.send(pb.AppOrder(offer=pb.Template(verb=pb.VERB_UNSPECIFIED)))
     server.hellos.get(timeout=40)
@@ -245,16 +245,16 @@ def test_an_order_that_fails_does_not_end_the_session(server: Server, open_sessi
 
 @pytest.mark.parametrize("text", ["grid of file \udcff", "x" * (5 << 20)])
 def test_whatever_a_program_says_the_stream_stands(
-    server: Server, open_session: Open, text: str
+    server: Server, open_stream: Open, text: str
 ) -> None:
-    session, desk = open_session(server.address)
+    stream, desk = open_stream(server.address)
     server.hellos.get(timeout=40)
     desk.reply = Template(1, 7, 0, Verb.REJECT, reason=f"ValueError: {text}")
     server.send(pb.AppOrder(offer=pb.Template(negotiation=1, job=7, verb=pb.VERB_OFFER)))
     told = [server.next("answer").answer.reason]
-    session.send(Outcome(1, False, 0, (0,), "check", text))
+    stream.send(Outcome(1, False, 0, (0,), "check", text))
     told.append(server.next("outcome").outcome.reason)
-    session.send(Asked(1, parse_sizes("4"), text, 0.0))
+    stream.send(RequestRecord(1, parse_sizes("4"), text, 0.0))
     told.append(server.next("request").request.reason)
     assert all(reason.endswith(("\\udcff", "...")) for reason in told)
     assert server.hellos.empty(), "it did not connect again"
@@ -264,19 +264,21 @@ def test_whatever_a_program_says_the_stream_stands(
 def test_what_a_hello_and_a_save_report_say_can_be_sent(text: str) -> None:
     from pliant.appkit.coordinator import wire
 
-    saving = SaveReport(1, SaveWord.FAILED, text)
-    hello = replace(Desk().connect(), saving=saving, asked=Asked(1, parse_sizes("4"), text, 0.0))
+    saving = CheckpointReport(1, SaveWord.FAILED, text)
+    hello = replace(
+        Desk().begin_stream(), saving=saving, asked=RequestRecord(1, parse_sizes("4"), text, 0.0)
+    )
     sent = pb.AppReport.FromString(wire.report_to_wire(hello).SerializeToString()).hello
     assert sent.request.reason == sent.saving.reason == words(text)
 
 
-def test_reports_wait_for_the_next_stream_and_answers_do_not(open_session: Open) -> None:
+def test_reports_wait_for_the_next_stream_and_answers_do_not(open_stream: Open) -> None:
     with socket.create_server(("127.0.0.1", 0)) as nobody:
         address = f"127.0.0.1:{nobody.getsockname()[1]}"
-    session, _ = open_session(address)
-    session.send(Said(Template(1, 7, 0, Verb.WITHDRAW)))
-    session.send(Withdrawn(1))
-    wait_until(lambda: session._backlog == [Withdrawn(1)])
+    stream, _ = open_stream(address)
+    stream.send(NegotiationMessage(Template(1, 7, 0, Verb.WITHDRAW)))
+    stream.send(Withdrawn(1))
+    wait_until(lambda: stream._backlog == [Withdrawn(1)])
 
 
 def test_channels_ask_no_more_often_than_the_server_allows() -> None:

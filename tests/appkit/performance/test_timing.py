@@ -6,12 +6,15 @@ import sys
 
 import pytest
 
-from pliant.appkit.coordinator.messages import Asked, Measured, Offer, RequestState
+from pliant.appkit.coordinator.messages import Measured, Offer, RequestRecord, RequestState
 from pliant.appkit.data.entry import Registry
 from pliant.appkit.loops import Loops
 from pliant.appkit.performance import timing as module
-from pliant.appkit.performance.cost_model import ResizeCostModel, ResizeRecord
-from pliant.appkit.performance.gain import cost_benefit_objection
+from pliant.appkit.performance.cost_model import (
+    ResizeCostModel,
+    ResizeRecord,
+    cost_benefit_objection,
+)
 from pliant.appkit.performance.monitor import PerformanceMonitor
 from pliant.appkit.performance.timing import IterationTimer, ResizeTiming, Site, site_of
 from pliant.appkit.redistribution.plan import Crossing, plan_blocks
@@ -204,10 +207,10 @@ def test_what_was_asked_for_is_not_refused(clock: Clock) -> None:
     loop.run(5, 1.0)
     growth = offer(2, 4)
     assert "would take" in monitor.objection(growth, None)
-    asked = Asked(1, Sizes((4,)), "", 0.0)
+    asked = RequestRecord(1, Sizes((4,)), "", 0.0)
     assert monitor.objection(growth, asked) == ""
-    over = Asked(1, Sizes((4,)), "", 0.0, RequestState.EXPIRED)
-    other = Asked(1, Sizes((8,)), "", 0.0)
+    over = RequestRecord(1, Sizes((4,)), "", 0.0, RequestState.EXPIRED)
+    other = RequestRecord(1, Sizes((8,)), "", 0.0)
     assert monitor.objection(growth, over)
     assert monitor.objection(growth, other)
 

@@ -6,8 +6,12 @@ from typing import Any
 
 import pytest
 
-from pliant.appkit.coordinator.checkpoint_messages import SaveOrder
-from pliant.appkit.coordinator.messages import Asked, Decision, RequestState
+from pliant.appkit.coordinator.messages import (
+    CheckpointOrder,
+    Decision,
+    RequestRecord,
+    RequestState,
+)
 from pliant.appkit.loops import Position
 from pliant.appkit.performance.cost_model import ResizeRecord
 from pliant.appkit.performance.monitor import PerformanceHistory
@@ -19,7 +23,9 @@ from pliant.appkit.resize.preallocate import PreallocateOrder
 from pliant.appkit.resize.prefetch import PrefetchOrder, Step
 from pliant.core.values.sizes import parse_sizes
 
-ASKED = Asked(3, parse_sizes("1-8:pow2", 4), "why", 0.0, RequestState.PARTLY, 2, "busy", True)
+ASKED = RequestRecord(
+    3, parse_sizes("1-8:pow2", 4), "why", 0.0, RequestState.PARTLY, 2, "busy", True
+)
 KNOWN = PerformanceHistory(
     {("app.py", 4, 10): {2: Samples([0.1, 0.2], 2, 40)}}, (ResizeRecord(True, 8, 0.1, 0.2),)
 )
@@ -30,7 +36,7 @@ KNOWN = PerformanceHistory(
     [
         None,
         Decision(5, 2, (1,), (), "secret"),
-        SaveOrder(4),
+        CheckpointOrder(4),
         PrefetchOrder(Step.WRITE, 5, 4, (), "constant-5"),
         PreallocateOrder(5, 4),
     ],

@@ -22,7 +22,7 @@ SHRINKAGE = Decision(8, 2, leaving=(1,), joining=(), secret="")
 
 def coordinator(decision: Decision | None, *, ready: bool = False) -> Coordinator:
     """Stand in for one that has this in hand."""
-    return cast(Coordinator, SimpleNamespace(taken=lambda: decision, ready=ready))
+    return cast(Coordinator, SimpleNamespace(current=lambda: decision, ready=ready))
 
 
 def lengths(size: int) -> list[int]:

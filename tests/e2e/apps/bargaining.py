@@ -1,8 +1,8 @@
 """A malleable program that answers offers as its argument says, and checks its data in each step.
 
 Arguments: a folder, and a JSON object: ``more`` and ``fewer`` are the answers to offers of more and
-of fewer processors (what ``on_offer`` may return, sets as texts or lists, the terms of a `Wish` as
-an object; without one the library decides), ``evolving`` is that of ``malleable``.
+of fewer processors (what ``on_offer`` may return, sets as texts or lists, `OfferTerms` as an
+object; without one the library decides), ``evolving`` is that of ``malleable``.
 
 Rank 0 writes the number of steps into ``FOLDER/steps``, prints every offer and its request's
 answer, and reads ``FOLDER/say``: ``request 9-32`` or ``stop``. While ``FOLDER/hold`` is there no
@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from pliant.appkit import Job, Offer, Wish, malleable
+from pliant.appkit import Job, Offer, OfferTerms, malleable
 
 FOLDER = Path(sys.argv[1])
 ANSWERS = json.loads(sys.argv[2])
@@ -49,7 +49,7 @@ def answer(offer: Offer) -> Any:
     print(f"offer {what}: {word}", flush=True)
     while (FOLDER / "hold").exists():
         time.sleep(PAUSE_S)
-    return Wish(**word) if isinstance(word, dict) else word
+    return OfferTerms(**word) if isinstance(word, dict) else word
 
 
 @malleable(evolving=ANSWERS.get("evolving", False))
