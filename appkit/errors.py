@@ -22,8 +22,10 @@
     SizesError (ValueError)   sizes= is not in the size grammar; of pliant.core.values.sizes
 """
 
+from pliant.core.support.errors import PliantError
 
-class AppkitError(Exception):
+
+class AppkitError(PliantError):
     """Base of all errors of this library."""
 
 

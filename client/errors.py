@@ -13,8 +13,10 @@
 
 from __future__ import annotations
 
+from pliant.core.support.errors import PliantError
 
-class ClientError(Exception):
+
+class ClientError(PliantError):
     """Base of everything that the client raises on purpose."""
 
     #: What a command exits with.
@@ -27,7 +29,7 @@ class UsageError(ClientError):
     exit_code = 2
 
 
-class RequestError(ClientError):
+class RequestError(ClientError, code="request-refused"):
     """The request failed; ``kind`` and ``field`` are the server's, for programs."""
 
     def __init__(self, message: str, *, kind: str = "refused", field: str = "") -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pliant.core.support.command_line import CommandParser
+from pliant.core.support.errors import PliantError
 from pliant.faults import identify
 from pliant.protos.daemons.files import of_no_use
 from pliant.protos.daemons.log_handlers import LogHandler
@@ -31,7 +32,7 @@ logger = logging.getLogger("pliant.nodectl")
 _OK, _FAILED, _USAGE = 0, 1, 2
 
 
-class BusyError(Exception):
+class BusyError(PliantError, code="node-busy"):
     """Another controller has this node."""
 
 

@@ -10,13 +10,14 @@ from typing import Any, Literal
 
 import msgspec
 
+from pliant.core.support.errors import PliantError
 from pliant.protos.address import TcpAddress, parse_address
 from pliant.protos.daemons.config_files import ConfigFileError, read_config
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
-class SettingsError(Exception):
+class SettingsError(PliantError, code="node-settings"):
     """A setting is wrong; the text names it."""
 
 

@@ -12,6 +12,7 @@ from pliant.core import commands, events
 from pliant.core.model import negotiation
 from pliant.core.model.jobs import Exit
 from pliant.core.model.size_request import RequestAnswer, RequestOutcome
+from pliant.core.support.errors import PliantError
 from pliant.core.values.ids import JobId, NodeName, ResizeId
 from pliant.core.values.processors import of
 from pliant.core.values.sizes import Sizes, SizesError, parse_sizes
@@ -26,7 +27,7 @@ LONGEST_SIZES = 4000
 MOST_ITEMS = 16
 
 
-class CodecError(ValueError):
+class CodecError(PliantError, ValueError):
     """A message that no correct program sends; says which field is wrong."""
 
 

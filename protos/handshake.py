@@ -18,6 +18,8 @@ import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from pliant.core.support.errors import PliantError
+
 #: What the client names: whose key is meant.
 SUBJECT = "pliant-subject"
 NONCE = "pliant-nonce-bin"
@@ -30,7 +32,7 @@ _APPLICATION = "application"
 Metadata = Iterable[tuple[str, str | bytes]] | None
 
 
-class UnprovenServerError(OSError):
+class UnprovenServerError(PliantError, OSError):
     """What answers at the server's address does not know the key; nothing more is sent to it."""
 
 

@@ -15,6 +15,8 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
+from pliant.core.support.errors import PliantError
+
 #: The protocol that this version writes.
 PROTOCOL = 2
 #: The oldest protocol whose programs can read what this version writes.
@@ -23,7 +25,7 @@ OLDEST_READER = 0
 OLDEST_READABLE = 0
 
 
-class ProtocolError(Exception):
+class ProtocolError(PliantError):
     """A message or file needs another version of Pliant; the text names the numbers."""
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from pliant.core.support.errors import PliantError
 from pliant.core.values.limits import Limits
 from pliant.core.values.negotiation_policy import Escalation, GrowIf, NegotiationPolicy, Take
 from pliant.core.values.resources import LARGEST, is_name
@@ -26,7 +27,7 @@ MOST_DOUBLINGS = 20
 DEFAULT_STATE_DIR = "~/.local/state/pliant"
 
 
-class ConfigError(Exception):
+class ConfigError(PliantError, code="server-config"):
     """The configuration cannot be used; the message names the file and the key."""
 
 

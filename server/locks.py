@@ -6,8 +6,10 @@ import fcntl
 import os
 from pathlib import Path
 
+from pliant.core.support.errors import PliantError
 
-class AlreadyRunningError(Exception):
+
+class AlreadyRunningError(PliantError):
     """Another server owns the state folder, or the run folder; the message names its process."""
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
+from pliant.core.support.errors import PliantError
 from pliant.strategies.interface.base import Strategy
 from pliant.strategies.interface.options import OptionError, StrategyOption, convert, describe
 from pliant.strategies.policies.with_size_requests import Evolving
@@ -20,7 +21,7 @@ _BESIDE = [option for option in describe(Evolving) if option.name == "requests"]
 OWN = "pliant"
 
 
-class UnknownStrategyError(ValueError):
+class UnknownStrategyError(PliantError, ValueError):
     """No strategy has this name; the message lists those that are known."""
 
 

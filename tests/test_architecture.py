@@ -32,7 +32,8 @@ MAY_IMPORT = {
 #: lines above it, and nothing from its own line but itself. `__init__` may import all.
 ORDER = {
     "core": """
-        support values
+        support
+        values
         model
         events commands
         state

@@ -10,13 +10,14 @@ from pliant.core.model.nodes import NodeState
 from pliant.core.model.scheduling import View
 from pliant.core.state.state import State
 from pliant.core.state.views import fresh_view, view
+from pliant.core.support.errors import PliantError
 from pliant.core.values.processors import NONE, ProcessorMap, count, text
 
 #: Talked about, or agreed on and not begun.
 _TALKED = (ResizeStage.TALK, ResizeStage.AGREED)
 
 
-class InvariantError(Exception):
+class InvariantError(PliantError):
     """The state contradicts itself: a fault of ours."""
 
 

@@ -15,6 +15,7 @@ from pliant.core.model.lifecycle import JobState
 from pliant.core.model.negotiation import Talk, TalkState
 from pliant.core.model.nodes import Node, NodeFault, NodeState
 from pliant.core.model.size_request import Request, RequestAnswer, RequestOutcome
+from pliant.core.support.errors import PliantError
 from pliant.core.values.contract import contract_from_record
 from pliant.core.values.ids import JobId, NodeName, ResizeId
 from pliant.core.values.isolation import CutOff
@@ -32,7 +33,7 @@ Record = dict[str, Any]
 T = TypeVar("T")
 
 
-class NewerRecordError(Exception):
+class NewerRecordError(PliantError):
     """A record was written by a later version in a form that this one does not know."""
 
 

@@ -12,13 +12,15 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pliant.core.support.errors import PliantError
+
 _RANGE = re.compile(r"(\d{1,12})(?:-(\d{1,12}))?(?::(pow2|x(\d{1,12})|\+(\d{1,12})))?", re.ASCII)
 _SET = re.compile(r"\{\s*\d{1,12}(?:\s*,\s*\d{1,12})*\s*\}", re.ASCII)
 #: Larger sizes are typing errors, not machines.
 LARGEST = 1 << 24
 
 
-class SizesError(ValueError):
+class SizesError(PliantError, ValueError):
     """The text is not in the size grammar; the message names what is wrong and how to write it."""
 
 

@@ -9,8 +9,10 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
+from pliant.core.support.errors import PliantError
 
-class SpeedupError(ValueError):
+
+class SpeedupError(PliantError, ValueError):
     """A model cannot be read or makes no sense; the message says how to write it."""
 
 

@@ -17,6 +17,7 @@ from typing import Protocol
 import grpc
 import psutil
 
+from pliant.core.support.errors import PliantError
 from pliant.faults import message
 from pliant.nodectl.controller.lease import Contact
 from pliant.protos import node_pb2 as wire
@@ -59,19 +60,19 @@ _ARRIVED = {
 }
 
 
-class RefusedError(Exception):
+class RefusedError(PliantError, code="node-refused"):
     """The server does not want this node; trying again is of no use."""
 
 
-class StaleServerError(Exception):
+class StaleServerError(PliantError):
     """A server of the past answers; its orders are not obeyed."""
 
 
-class WrongVersionError(Exception):
+class WrongVersionError(PliantError):
     """The server and this node need other versions; jobs go on until one is replaced."""
 
 
-class NameTakenError(Exception):
+class NameTakenError(PliantError):
     """The server has a stream of this name, which may be a former one of this node."""
 
 

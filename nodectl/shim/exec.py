@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
+from pliant.core.support.errors import PliantError
 from pliant.nodectl.host import process_limit
 from pliant.nodectl.spool import NOT_FOUND, NOT_USABLE, Request, to_bytes, to_text
 
@@ -38,13 +39,13 @@ _IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-class LaunchError(Exception):
+class LaunchError(PliantError):
     """A program cannot be started; the text is for the user."""
 
-    def __init__(self, reason: str, code: int) -> None:
+    def __init__(self, reason: str, exit_code: int) -> None:
         super().__init__(reason)
         self.reason = reason
-        self.code = code
+        self.exit_code = exit_code
 
     @classmethod
     def of(cls, what: str, path: str, error: OSError) -> LaunchError:
@@ -179,8 +180,8 @@ def _run(program: Program, parent: int) -> NoReturn:
         _reset_signals()
         _execute(program)
     except LaunchError as error:
-        _report(program.failures, error.code, error.reason)
-        os._exit(error.code)
+        _report(program.failures, error.exit_code, error.reason)
+        os._exit(error.exit_code)
     except BaseException as error:
         _report(program.failures, NOT_USABLE, f"cannot start: {type(error).__name__}: {error}")
         os._exit(NOT_USABLE)

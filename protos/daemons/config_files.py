@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 from pliant.core.support.duplicate_keys import find_duplicate_key
+from pliant.core.support.errors import PliantError
 
 #: Bytes of the largest file that is read.
 MAX_BYTES = 1 << 20
@@ -20,7 +21,7 @@ MAX_DEPTH = 16
 _PIPE_TIMEOUT_S = 10.0
 
 
-class ConfigFileError(Exception):
+class ConfigFileError(PliantError):
     """A configuration file cannot be used; the text says why, without the name of the file."""
 
 

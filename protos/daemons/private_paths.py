@@ -11,10 +11,12 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from pliant.core.support.errors import PliantError
+
 REMOVE_AND_RESTART = "remove it, then start the server again"
 
 
-class UntrustedPathError(OSError):
+class UntrustedPathError(PliantError, OSError):
     """Another account could stand behind a path; the text names the path and the remedy."""
 
 

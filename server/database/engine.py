@@ -13,6 +13,7 @@ from sqlalchemy.exc import DatabaseError
 from sqlalchemy.pool import ConnectionPoolEntry, QueuePool
 
 from pliant.core.state.records import NewerRecordError
+from pliant.core.support.errors import PliantError
 from pliant.faults import active, writing
 from pliant.protos.daemons.files import of_no_use
 from pliant.server.database.db_errors import full_disk, is_locked, is_no_room, words
@@ -27,7 +28,7 @@ LOCKED_S = 10.0
 _CHANGES = ("INSERT", "UPDATE", "DELETE")
 
 
-class DatabaseUnusableError(Exception):
+class DatabaseUnusableError(PliantError):
     """The server must not start on this file; the message says why and what to do."""
 
 

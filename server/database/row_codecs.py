@@ -14,6 +14,7 @@ from pliant.core.state.records import (
     node_from_record,
     node_to_record,
 )
+from pliant.core.support.errors import PliantError
 from pliant.core.values.ids import NodeName
 from pliant.server.registry.program import Program, Summary
 
@@ -22,7 +23,7 @@ T = TypeVar("T")
 Row = Mapping[str, Any]
 
 
-class UnreadableRowError(Exception):
+class UnreadableRowError(PliantError):
     """A row holds what no server has stored; the message says which, and what is there."""
 
 

@@ -9,10 +9,12 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
+from pliant.core.support.errors import PliantError
+
 log = logging.getLogger(__name__)
 
 
-class ToldError(Exception):
+class ToldError(PliantError, code="reported"):
     """Ends a thread; what it means has been logged where it was found."""
 
 

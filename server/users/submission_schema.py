@@ -12,6 +12,7 @@ from typing import Any, Literal
 import msgspec
 
 from pliant.core.model.jobs import MAX_PRIORITY, MIN_PRIORITY, JobSpec, JobType
+from pliant.core.support.errors import PliantError
 from pliant.core.support.plural import many
 from pliant.core.values.contract import Contract, parse_profit
 from pliant.core.values.ids import JobId
@@ -32,7 +33,7 @@ MAX_RESOURCES = 16
 LONGEST_S = 10 * 365 * 86400.0
 
 
-class RequestError(Exception):
+class RequestError(PliantError, code="user-request"):
     """A request that is answered with an error."""
 
     def __init__(self, message: str, *, kind: str = "invalid", field: str = "") -> None:

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
+from pliant.core.support.errors import PliantError
+
 _WHOLE = re.compile(r"[+-]?\d+", re.ASCII)
 _TRUTH = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 _EXPECTED = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
@@ -20,7 +22,7 @@ _EXPECTED = {int: "a whole number", float: "a number", bool: "true or false", st
 _SECTION = re.compile(r"\s*(Args|Attributes|Raises|Returns|Yields|Note|Example)s?:\s*")
 
 
-class OptionError(ValueError):
+class OptionError(PliantError, ValueError, code="strategy-option"):
     """The value of an option does not fit; the message says what is expected."""
 
 

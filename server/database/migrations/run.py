@@ -10,8 +10,10 @@ from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 from sqlalchemy import Engine
 
+from pliant.core.support.errors import PliantError
 
-class UnknownVersionError(Exception):
+
+class UnknownVersionError(PliantError):
     """The database names a version that has no migration here."""
 
 

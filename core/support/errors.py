@@ -1,0 +1,21 @@
+"""The base class of all errors that Pliant raises on purpose, and their stable codes."""
+
+import re
+from typing import ClassVar
+
+
+class PliantError(Exception):
+    """Base of every error that a user or a program may have to handle.
+
+    The wording of a message may change from one release to the next. The code of its class does
+    not: programs and tests compare ``error.code``. docs/troubleshooting.md lists all codes.
+    """
+
+    #: Stable name of the kind of error, such as "no-server".
+    code: ClassVar[str] = "pliant"
+
+    def __init_subclass__(cls, code: str = "", **more: object) -> None:
+        """Set the code: as given, or made from the class name (``NoServerError``: "no-server")."""
+        super().__init_subclass__(**more)
+        words = re.findall("[A-Z]+(?![a-z])|[A-Z][a-z0-9]*", cls.__name__.removesuffix("Error"))
+        cls.code = code or "-".join(words).lower()
