@@ -16,16 +16,6 @@ from pathlib import Path
 
 PARTS = ("core", "strategies", "simulator", "protos", "faults")
 PARTS += ("appkit", "nodectl", "client", "server")
-    "core",
-    "strategies",
-    "simulator",
-    "protos",
-    "faults",
-    "appkit",
-    "nodectl",
-    "client",
-    "server",
-]
 
 #: A docstring of at most so many words rarely tells more than the name does.
 SHORT_DOCSTRING = 4
