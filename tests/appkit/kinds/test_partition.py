@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import itertools
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from pliant.appkit.errors import CheckpointError, DistributionError
 from pliant.appkit.kinds.partition import PartitionedArray, spread_parts
 from pliant.appkit.mpi.membership import Membership
-from pliant.appkit.redistribution import packed
 from pliant.appkit.redistribution.plan import Crossing
-from pliant.appkit.storage import chunks
 from pliant.appkit.storage.chunks import PieceReader
-from rankkit import Parts, crossing, load, member, resize, save
+from rankkit import Parts, crossing, member, resize, save
 
-PAIRS = list(itertools.product(range(1, 18), repeat=2))
 N = 47
 
 
@@ -59,32 +53,6 @@ def fewest(owner: Any, way: Crossing, cell_bytes: int = 8) -> int:
     return cell_bytes * int((was != will).sum())
 
 
-def test_all_pairs_of_sizes() -> None:
-    for before, after in PAIRS:
-        way = crossing(before, after, first=bool((before + after) % 2))
-        parts, sent = resize(make(scattered), begin(make(scattered), before), way)
-        check(scattered, parts)
-        assert sent == fewest(scattered, way)
-
-
-@given(
-    seed=st.integers(0, 99),
-    size=st.integers(2, 9),
-    leaving=st.sets(st.integers(0, 8)),
-    stage=st.integers(1, 300),
-)
-def test_any_map_and_any_leavers(seed: int, size: int, leaving: set[int], stage: int) -> None:
-    def owner(size: int) -> Any:
-        return np.random.default_rng([seed, size]).integers(0, size, N)
-
-    way = Crossing.shrinkage(size, sorted(r for r in leaving if r < size)[: size - 1])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(packed, "STAGE_BYTES", stage)
-        parts, sent = resize(make(owner), begin(make(owner), size), way)
-    check(owner, parts)
-    assert sent == fewest(owner, way)
-
-
 def test_parts_with_numbers_are_shared_out() -> None:
     numbers = np.arange(N) % 6
     owner = spread_parts("a", numbers)
@@ -102,19 +70,6 @@ def test_parts_with_numbers_are_shared_out() -> None:
         assert sent == fewest(owner, crossing(before, after))
 
 
-@pytest.mark.parametrize("chunk", [chunks.CHUNK_BYTES, 24])
-def test_saved_at_a_size_and_restored_at_another(
-    chunk: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(chunks, "CHUNK_BYTES", chunk)
-    for before in (1, 4, 6):
-        folder = tmp_path / str(before)
-        folder.mkdir()
-        written = save(begin(make(scattered), before), folder)
-        for after in (1, 2, 5, 9):
-            check(scattered, load(make(scattered), folder, written, before, after))
-
-
 def test_what_is_missing_or_does_not_fit_is_told(tmp_path: Path) -> None:
     written = save(begin(make(scattered), 3), tmp_path)
     (array,) = make(scattered)(member(0, 2))
@@ -125,13 +80,6 @@ def test_what_is_missing_or_does_not_fit_is_told(tmp_path: Path) -> None:
     (other,) = make(lambda size: np.arange(N) % size)(member(0, 2))
     with pytest.raises(CheckpointError, match=r"owner\(3\) gives rank 0 16 cells, it had"):
         other.restore(PieceReader(tmp_path, written[0], 3), 0, 2)
-
-
-def test_a_rollback_leaves_all_as_it_was() -> None:
-    parts, _ = resize(
-        make(scattered), begin(make(scattered), 3), Crossing.growth(3, 5), commit=False
-    )
-    check(scattered, parts)
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,8 @@
-"""Blocks of uneven lengths: as the program says, and the fewest bytes move. No MPI."""
+"""Layouts of uneven blocks, and where blocks of even weight are cut. No MPI."""
 
 from __future__ import annotations
 
 import itertools
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,65 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pliant.appkit.errors import DistributionError
-from pliant.appkit.kinds.block import BlockArray
-from pliant.appkit.mpi.membership import Membership
 from pliant.appkit.redistribution.cuts import cuts_by_weight, cuts_evenly, layout_of
 from pliant.appkit.redistribution.layout import BlockLayout, UnevenLayout
 from pliant.appkit.redistribution.plan import Crossing, plan_layouts
 from pliant.appkit.redistribution.splits import LengthSplit
-from rankkit import Parts, crossing, load, member, resize, save
 
-PAIRS = list(itertools.product(range(1, 18), repeat=2))
 N = 40
-
-
-def growing(size: int) -> list[int]:
-    """Ever longer blocks, the first of which may be empty."""
-    borders = [N * rank * rank // (size * size) for rank in range(size + 1)]
-    return [b - a for a, b in itertools.pairwise(borders)]
-
-
-def make(membership: Membership) -> list[Any]:
-    split = LengthSplit("u", N, growing)
-    return [BlockArray(membership, "u", (N, 3), axis=0, halo=0, dtype="i2", split=split)]
-
-
-def begin(size: int) -> Parts:
-    parts = [make(member(rank, size)) for rank in range(size)]
-    for (array,) in parts:
-        array.start_with(np.arange(N * 3).reshape(N, 3).__getitem__)
-    return parts
-
-
-def check(parts: Parts) -> Any:
-    """Everybody has the block that it should; the rank of each cell."""
-    owner = np.repeat(np.arange(len(parts)), growing(len(parts)))
-    for rank, (array,) in enumerate(parts):
-        mine = np.flatnonzero(owner == rank)
-        assert array.stop - array.start == len(mine)
-        assert np.array_equal(array.local, np.arange(N * 3).reshape(N, 3)[mine])
-        assert len(array.with_halo) == len(mine)
-        assert all(array.layout.owner(int(cell)) == rank for cell in mine)
-    return owner
-
-
-def test_all_pairs_of_sizes() -> None:
-    for before, after in PAIRS:
-        way = crossing(before, after, first=bool((before + after) % 2))
-        start = begin(before)
-        old = np.array(way.old)[check(start)]
-        parts, sent = resize(make, start, way)
-        new = np.array(way.new)[check(parts)]
-        assert sent == 6 * int((old != new).sum())
-
-
-def test_saved_at_a_size_and_restored_at_another(tmp_path: Path) -> None:
-    for before in (1, 3):
-        folder = tmp_path / str(before)
-        folder.mkdir()
-        written = save(begin(before), folder)
-        for after in (1, 2, 6):
-            check(load(make, folder, written, before, after))
 
 
 @pytest.mark.parametrize(
