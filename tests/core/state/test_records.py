@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -78,3 +79,11 @@ def test_a_record_of_a_time_before_drains_were_kept_can_be_read() -> None:
     record = node_to_record(Node(NodeName("n1"), 0, 4))
     del record["drained"]
     assert node_from_record(record).drained == ""
+
+
+def test_records_keep_the_keys_of_earlier_versions() -> None:
+    """`stored_records.json` was written at commit fb104f1, with every field set."""
+    stored = json.loads(Path(__file__).with_name("stored_records.json").read_text())
+    job, node = job_from_record(stored["job"]), node_from_record(stored["node"])
+    assert json.loads(json.dumps(job_to_record(job))) == stored["job"]
+    assert json.loads(json.dumps(node_to_record(node))) == stored["node"]
