@@ -231,7 +231,7 @@ class ApplicationRegistered:
     #: A GO that it holds and has not decided.
     pending: ResizeId = FIRST_START
     #: Whether its size changes only when it asks for that (evolving, not malleable).
-    on_request: bool = False
+    evolving_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)

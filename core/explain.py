@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 _MOST_NAMES = 5
 
 _STAGES = {
-    ResizeStage.TALK: "it was offered; the application has not answered",
+    ResizeStage.NEGOTIATING: "it was offered; the application has not answered",
     ResizeStage.AGREED: "agreed; it waits for others of its deal, or for its time",
     ResizeStage.PREPARE: "agreed; newcomers start, or the next coordinator connects",
     ResizeStage.GO: "the application goes at its next safe point",
     ResizeStage.BEGUN: "the application is at its safe point and moves its data",
     ResizeStage.WITHDRAWING: "taken back; the application has not confirmed it yet",
-    ResizeStage.RELEASE: "done; the leavers' processes are ending",
+    ResizeStage.RELEASING: "done; the leavers' processes are ending",
 }
 
 _GROWS_IF = {
@@ -81,8 +81,8 @@ def _why(state: State, job: Job) -> str:
     if job.wait is None:
         return job.reason
     # Of the reason that most jobs share only the plan's own copy has them.
-    shared = state.behind == job.wait and job.id not in state.named
-    return sentence(state.behind if shared else job.wait, job.sizes.lo, now=True)
+    shared = state.default_wait_reason == job.wait and job.id not in state.explained
+    return sentence(state.default_wait_reason if shared else job.wait, job.sizes.lo, now=True)
 
 
 def _waiting(state: State, job: Job, now: float) -> Iterator[str]:
@@ -98,22 +98,22 @@ def _waiting(state: State, job: Job, now: float) -> Iterator[str]:
         yield f"it needs resource {need}; {left} of {there} are free"
     if state.plan_fault:
         yield f"the strategy failed ({state.plan_fault}): it is asked again soon"
-    if job.had:
-        yield f"{many(count(job.earmark), 'processor')} kept for it: it starts when all are free"
-    elif job.earmark:
-        names = ", ".join(map(str, sorted(job.earmark_from)))
-        donors = "job" if len(job.earmark_from) == 1 else "jobs"
-        yield f"{many(count(job.earmark), 'processor')} promised to it, from {donors} {names}"
+    if job.size_before_loss:
+        yield f"{many(count(job.reserved), 'processor')} kept for it: it starts when all are free"
+    elif job.reserved:
+        names = ", ".join(map(str, sorted(job.donors)))
+        donors = "job" if len(job.donors) == 1 else "jobs"
+        yield f"{many(count(job.reserved), 'processor')} promised to it, from {donors} {names}"
     yield from _asked_in_vain(state, now)
 
 
 def _asked_in_vain(state: State, now: float) -> Iterator[str]:
     """Who could give processors, and would not."""
-    quiet = [job for job in state.active.values() if job.malleable and job.quiet_until > now]
+    quiet = [job for job in state.active.values() if job.malleable and job.no_offers_until > now]
     if quiet:
         names = ", ".join(str(job.id) for job in quiet[:_MOST_NAMES])
         more = f" and {len(quiet) - _MOST_NAMES} more" if len(quiet) > _MOST_NAMES else ""
-        soonest = min(job.quiet_until for job in quiet) - now
+        soonest = min(job.no_offers_until for job in quiet) - now
         yield (
             f"asked for another size in vain lately: {'job' if len(quiet) == 1 else 'jobs'} "
             f"{names}{more}; not again for {soonest:.0f} s"
@@ -132,7 +132,7 @@ def _saved(job: Job, now: float) -> Iterator[str]:
 def _cut_off(job: Job, now: float) -> Iterator[str]:
     """Nodes that were lost under it, where its processes end by themselves."""
     policy = when_cut_off(job.spec.stop_after_s)
-    for name, entry in job.cut_off.items():
+    for name, entry in job.isolated.items():
         if entry.back:
             yield f"node {name} is back and ends its processes: no other run of it starts before"
         elif entry.until < inf:
@@ -172,19 +172,19 @@ def _running(state: State, job: Job, now: float) -> Iterator[str]:
     if job.malleable and not job.connected:
         yield "its coordinator is not connected, so it cannot be resized now"
     if job.malleable and not job.sizes.fixed:
-        yield _GROWS_IF[GrowIf.ALWAYS if job.pinned else grow_if(state, job)]
-    if job.pinned:
+        yield _GROWS_IF[GrowIf.ALWAYS if job.size_fixed_by_operator else grow_if(state, job)]
+    if job.size_fixed_by_operator:
         yield f"an operator fixed its size; `jobctl resize {job.id} 0` lets the strategy resize it"
-    if job.quiet_until > now:
-        yield f"it is not asked again for {job.quiet_until - now:.0f} s"
-    if job.on_request:
+    if job.no_offers_until > now:
+        yield f"it is not asked again for {job.no_offers_until - now:.0f} s"
+    if job.evolving_only:
         yield "its size changes only when its program asks for that"
     yield from _time_left(state, job, now)
     yield from _saved(job, now)
-    if job.had:
+    if job.size_before_loss:
         yield (
-            f"{count(job.earmark)} of its {many(job.had, 'processor')} are kept for it until its "
-            "processes have ended: if a node was lost, it goes on there"
+            f"{count(job.reserved)} of its {many(job.size_before_loss, 'processor')} are kept for "
+            "it until its processes have ended: if a node was lost, it goes on there"
         )
     if job.spec.stop_after_s is not None:
         policy = when_cut_off(job.spec.stop_after_s)

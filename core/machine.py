@@ -150,9 +150,9 @@ class Core:
     def _review(self) -> None:
         """See what the events of an instant mean for talks and requests."""
         state = self._state
-        if state.cut_off:
+        if state.isolated:
             fencing.review(state)
-        if state.talking or state.bereft:
+        if state.negotiating or state.donors_to_review:
             coordination.review(state)
         if state.requests:
             size_requests.review(state)

@@ -149,7 +149,7 @@ def registration_from_proto(message: app_pb2.Hello) -> events.ApplicationRegiste
         processors=_processors(message.processors),
         sizes=_sizes(message.sizes, message.preferred),
         pending=ResizeId(message.pending_resize),
-        on_request=message.on_request,
+        evolving_only=message.on_request,
     )
 
 

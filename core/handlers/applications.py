@@ -36,7 +36,7 @@ def registered(state: State, event: ApplicationRegistered) -> None:
 def _is_leaver(job: Job, event: ApplicationRegistered) -> bool:
     """Whether this was the coordinator: it has left the job and lives on for a moment."""
     resize = job.resize
-    if resize is not None and resize.stage is ResizeStage.RELEASE:
+    if resize is not None and resize.stage is ResizeStage.RELEASING:
         return (event.epoch, event.processors) == (job.epoch - 1, resize.before)
     # A leaving rank for which the job has stopped waiting.
     return event.epoch < job.epoch and bool(of(event.processors[:1]) & leaving_ranks.lingering(job))
@@ -52,7 +52,7 @@ def _settle_open_resize(state: State, job: Job, event: ApplicationRegistered, ag
             resize_transaction.withdraw(
                 state, job, "the connection to the application was interrupted"
             )
-    elif resize.stage is ResizeStage.RELEASE:
+    elif resize.stage is ResizeStage.RELEASING:
         return
     elif event.epoch == job.epoch + 1:
         decision = ResizeDecided(
@@ -93,7 +93,7 @@ def _first_time(state: State, job: Job, event: ApplicationRegistered) -> None:
             )
             return
         job.sizes = both
-    job.malleable, job.on_request = True, event.on_request
+    job.malleable, job.evolving_only = True, event.evolving_only
     state.note("application.registered", f"sizes {job.sizes}", job, sizes=str(job.sizes))
 
 

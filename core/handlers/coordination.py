@@ -1,7 +1,7 @@
 """Deals: a job that waits for processors, and the jobs that are asked to give them.
 
 Who waits is a job in the queue, or one that asked for more (its growth waits). Its processors are
-earmarked, its *donors* are named (``Job.earmark``, ``Job.earmark_from``). Donors are asked side by
+reserved, its *donors* are named (``Job.reserved``, ``Job.donors``). Donors are asked side by
 side, and no one gets GO before all have answered and the answers suffice: a resize is not begun for
 nothing. If they do not suffice, what was agreed on *stands* until the strategy has planned again:
 a plan may use it, else it is withdrawn (Ghafoor 3.2.2.3: schedule, negotiate, schedule again).
@@ -25,12 +25,12 @@ from pliant.core.values.processors import NONE, ProcessorMap, count, indices, lo
 
 def review(state: State) -> None:
     """After the events of an instant: conclude deals, carry them out, let go of what is void."""
-    for job in list(state.promised.values()):
-        if job.earmark:
+    for job in list(state.reserving.values()):
+        if job.reserved:
             _review(state, job)
-    while state.bereft:
-        donors = list(state.bereft)
-        state.bereft.clear()
+    while state.donors_to_review:
+        donors = list(state.donors_to_review)
+        state.donors_to_review.clear()
         for donor in donors:
             _review_donor(state, donor)
 
@@ -41,23 +41,23 @@ def _review(state: State, taker: Job) -> None:
     if any(_unanswered(donor) for donor in donors):
         return
     growth = taker.resize
-    if growth is not None and growth.stage is ResizeStage.TALK:
-        if growth.talk.state is TalkState.IDLE:
+    if growth is not None and growth.stage is ResizeStage.NEGOTIATING:
+        if growth.negotiation.state is TalkState.IDLE:
             _offer_growth(state, taker, growth)
     elif donors and not _conclude(state, taker, donors):
         _dissolve(state, taker, donors)
-    elif growth is not None and not taker.earmark & (state.held() | ~state.usable()):
-        state.hold(taker, taker.earmark)
-        state.unpromise(taker)
+    elif growth is not None and not taker.reserved & (state.occupied() | ~state.usable()):
+        state.occupy(taker, taker.reserved)
+        state.drop_reservation(taker)
         proceed(state, taker, growth)
 
 
 def _donors(state: State, taker: Job) -> Iterator[Job]:
     """Who is to give to a job, and has not begun to."""
-    for number in sorted(taker.earmark_from):
-        donor = state.talking.get(number)
+    for number in sorted(taker.donors):
+        donor = state.negotiating.get(number)
         resize = donor.resize if donor is not None else None
-        if donor and resize and resize.serves and resize.leaving & taker.earmark:
+        if donor and resize and resize.has_recipients and resize.leaving & taker.reserved:
             yield donor
 
 
@@ -69,22 +69,25 @@ def _release(donor: Job) -> Resize:
 
 def _takers(state: State, donor: Job, resize: Resize) -> Iterator[Job]:
     """Who waits for what a job gives, in order of promise."""
-    for job in state.promised.values():
-        if donor.id in job.earmark_from and job.earmark & resize.leaving:
+    for job in state.reserving.values():
+        if donor.id in job.donors and job.reserved & resize.leaving:
             yield job
 
 
 def _unanswered(donor: Job) -> bool:
     resize = _release(donor)
-    return resize.stage is ResizeStage.TALK and resize.talk.proposer is not Side.APPLICATION
+    return (
+        resize.stage is ResizeStage.NEGOTIATING
+        and resize.negotiation.proposer is not Side.APPLICATION
+    )
 
 
 def need(state: State, donor: Job) -> int:
     """How many of a donor's processors are waited for; 0: nobody waits."""
     resize = donor.resize
-    if resize is None or not resize.serves:
+    if resize is None or not resize.has_recipients:
         return 0
-    return sum(count(job.earmark & resize.leaving) for job in _takers(state, donor, resize))
+    return sum(count(job.reserved & resize.leaving) for job in _takers(state, donor, resize))
 
 
 # ------------------------------------------------------------------ how a plan makes them
@@ -99,7 +102,7 @@ def await_growth(
     cause: str,
 ) -> None:
     """Have a job grow by what is free and what others give; it is asked after them."""
-    state.promise(job, later, donors)
+    state.reserve(job, later, donors)
     after = (*job.ranks, *indices(now), *indices(later))
     resize_transaction.begin(state, job, after, cause)
     givers = ", ".join(map(str, sorted(donors)))
@@ -113,11 +116,11 @@ def bind(state: State, donors: Iterable[JobId]) -> None:
         resize = donor.resize
         if resize is None:
             continue
-        resize.serves = any(True for _ in _takers(state, donor, resize))
-        if resize.serves:
-            state.bereft[number] = None  # it may have answered before
-        elif resize.wishes:
-            accept(state, donor, resize, resize.wishes[0])
+        resize.has_recipients = any(True for _ in _takers(state, donor, resize))
+        if resize.has_recipients:
+            state.donors_to_review[number] = None  # it may have answered before
+        elif resize.counter_sizes:
+            accept(state, donor, resize, resize.counter_sizes[0])
             proceed(state, donor, resize)
         elif resize.stage is ResizeStage.AGREED:
             proceed(state, donor, resize)
@@ -126,12 +129,12 @@ def bind(state: State, donors: Iterable[JobId]) -> None:
 def use(state: State, donor: Job, kept: ProcessorMap) -> bool:
     """Let a plan use what stands; False: its size is not one that the application named."""
     resize = _release(donor)
-    if count(kept) not in (resize.wishes or (len(resize.after),)):
+    if count(kept) not in (resize.counter_sizes or (len(resize.after),)):
         return False
     resize.after = tuple(p for p in resize.before if kept >> p & 1)
-    if resize.wishes:
-        resize.wishes = (len(resize.after),)
-    resize.standing = resize.short = False
+    if resize.counter_sizes:
+        resize.counter_sizes = (len(resize.after),)
+    resize.reusable = resize.fell_short = False
     state.touch(donor)
     return True
 
@@ -145,7 +148,7 @@ def _conclude(state: State, taker: Job, donors: list[Job]) -> bool:
         return False
     for donor in donors:
         resize = _release(donor)
-        if resize.wishes:
+        if resize.counter_sizes:
             _take_wish(state, donor, resize)
         proceed(state, donor, resize)
     return True
@@ -153,19 +156,21 @@ def _conclude(state: State, taker: Job, donors: list[Job]) -> bool:
 
 def _most(donor: Job, resize: Resize) -> int:
     """How many processors it has agreed, or offers, to give."""
-    return donor.size - (min(resize.wishes) if resize.wishes else len(resize.after))
+    return donor.size - (min(resize.counter_sizes) if resize.counter_sizes else len(resize.after))
 
 
 def _short(donor: Job, taker: Job) -> int:
     """How many processors of a job's the donor would rather not give."""
     resize = _release(donor)
-    return max(0, count(resize.leaving & taker.earmark) - _most(donor, resize))
+    return max(0, count(resize.leaving & taker.reserved) - _most(donor, resize))
 
 
 def _take_wish(state: State, donor: Job, resize: Resize) -> None:
     """Agree to the total of a counter-offer that suits those who wait best."""
     wanted = _wanted(state, donor, resize, _most(donor, resize))
-    accept(state, donor, resize, counter_offers.covering(donor, resize.wishes, count(wanted)))
+    accept(
+        state, donor, resize, counter_offers.covering(donor, resize.counter_sizes, count(wanted))
+    )
     resize.stage = ResizeStage.AGREED
 
 
@@ -173,7 +178,7 @@ def _wanted(state: State, donor: Job, resize: Resize, most: int) -> ProcessorMap
     """What a donor that gives so many gives to those who wait, first come first served."""
     wanted = NONE
     for job in _takers(state, donor, resize):
-        part = job.earmark & resize.leaving
+        part = job.reserved & resize.leaving
         if count(wanted | part) <= most:
             wanted |= part
     return wanted
@@ -181,7 +186,7 @@ def _wanted(state: State, donor: Job, resize: Resize, most: int) -> ProcessorMap
 
 def cut(state: State, job: Job, resize: Resize, size: int) -> None:
     """Let a resize lead to another size; promises that can be kept are."""
-    if job.earmark:
+    if job.reserved:
         _choose(state, job, resize, size)
     else:
         wanted = NONE if resize.grows else _wanted(state, job, resize, job.size - size)
@@ -201,7 +206,7 @@ def proceed(state: State, job: Job, resize: Resize) -> None:
     """Carry out what was agreed on, as soon as the application can give, or take."""
     if resize.not_before > state.now:
         # It is decided, whatever becomes of those who wait.
-        resize.serves = False
+        resize.has_recipients = False
         amount = many(abs(len(resize.after) - job.size), "processor")
         job.reason = f"{'takes' if resize.grows else 'gives'} {amount} later, as it asked"
         state.timer(TimerKind.RELEASE_TIME, job, resize.not_before - state.now)
@@ -215,7 +220,7 @@ def proceed(state: State, job: Job, resize: Resize) -> None:
 
 def _offer_growth(state: State, taker: Job, growth: Resize) -> None:
     """Offer what there is: what was kept, and what donors would give."""
-    there = [growth.newcomers & taker.held, _at_hand(state, taker)]
+    there = [growth.added & taker.occupied, _at_hand(state, taker)]
     there += [part for part, _ in _gifts(state, taker)]
     sizes = taker.request.sizes if taker.request is not None else taker.sizes
     size = sizes.down(taker.size + sum(map(count, there)))
@@ -230,7 +235,7 @@ def _gifts(state: State, taker: Job) -> list[tuple[ProcessorMap, JobId]]:
     """What each donor would give of what is promised to a job, and who it is."""
     gifts = []
     for donor in _donors(state, taker):
-        part = _release(donor).leaving & taker.earmark
+        part = _release(donor).leaving & taker.reserved
         gifts.append((lowest(part, count(part) - _short(donor, taker)), donor.id))
     return gifts
 
@@ -240,31 +245,31 @@ def _at_hand(state: State, taker: Job) -> ProcessorMap:
     hanging = NONE
     for donor in _donors(state, taker):
         hanging |= _release(donor).leaving
-    return taker.earmark & ~hanging
+    return taker.reserved & ~hanging
 
 
 def _choose(state: State, taker: Job, growth: Resize, size: int) -> None:
     """Let a growth lead to a size, with what was kept and as few donors as will do."""
-    kept = [*indices(growth.newcomers & taker.held), *indices(_at_hand(state, taker))]
+    kept = [*indices(growth.added & taker.occupied), *indices(_at_hand(state, taker))]
     missing = size - taker.size - len(kept)
     given: list[int] = []
     for part in _fewest(_gifts(state, taker), missing):
         given += indices(part)
     growth.after = (*growth.before, *kept, *given)[:size]
-    growth.wishes = ()
+    growth.counter_sizes = ()
     mine = of(growth.after)
-    resize_transaction.free_processors(state, taker, taker.held & ~taker.allocation & ~mine)
-    earmark, donors = taker.earmark & mine, taker.earmark_from
-    state.unpromise(taker)
-    if earmark:
-        still = (number for number in donors if _holds(state, number, earmark))
-        state.promise(taker, earmark, frozenset(still))
+    resize_transaction.free_processors(state, taker, taker.occupied & ~taker.allocation & ~mine)
+    reserved, donors = taker.reserved & mine, taker.donors
+    state.drop_reservation(taker)
+    if reserved:
+        still = (number for number in donors if _holds(state, number, reserved))
+        state.reserve(taker, reserved, frozenset(still))
     state.touch(taker)
 
 
 def _holds(state: State, number: JobId, processors: ProcessorMap) -> bool:
     job = state.active.get(number)
-    return job is not None and bool(job.held & processors)
+    return job is not None and bool(job.occupied & processors)
 
 
 def _fewest(parts: list[tuple[ProcessorMap, JobId]], missing: int) -> list[ProcessorMap]:
@@ -288,9 +293,9 @@ def _dissolve(state: State, taker: Job, donors: list[Job]) -> None:
     """The answers do not suffice: the job waits in the queue again, and the strategy revises."""
     for donor in donors:
         resize = _release(donor)
-        resize.short = True
-        size = min(resize.wishes) if resize.wishes else len(resize.after)
-        state.outcomes.append(Outcome(donor.id, size, not resize.wishes))
+        resize.fell_short = True
+        size = min(resize.counter_sizes) if resize.counter_sizes else len(resize.after)
+        state.outcomes.append(Outcome(donor.id, size, not resize.counter_sizes))
     names = ", ".join(str(donor.id) for donor in donors if _short(donor, taker))
     resize_transaction.drop_promise(state, taker, f"job {names} gives fewer than were needed")
 
@@ -299,12 +304,12 @@ def _review_donor(state: State, number: JobId) -> None:
     """A job that was asked to give for somebody: whether somebody still waits for it."""
     donor = state.active.get(number)
     resize = donor.resize if donor is not None else None
-    if donor is None or resize is None or not resize.serves or resize.grows:
+    if donor is None or resize is None or not resize.has_recipients or resize.grows:
         return
     if any(True for _ in _takers(state, donor, resize)):
         return
-    if resize.stage is ResizeStage.AGREED or resize.wishes:
-        resize.standing = True
+    if resize.stage is ResizeStage.AGREED or resize.counter_sizes:
+        resize.reusable = True
         state.plan_due = True
         state.touch(donor)
     elif state.outcomes and _unanswered(donor):
@@ -319,16 +324,16 @@ def _review_donor(state: State, number: JobId) -> None:
 
 def let_go(state: State) -> None:
     """After a plan: end what stood and was not used, or insist on what was asked for."""
-    for donor in list(state.talking.values()):
+    for donor in list(state.negotiating.values()):
         resize = donor.resize
-        if resize is None or not resize.standing:
+        if resize is None or not resize.reusable:
             continue
-        resize.standing = False
+        resize.reusable = False
         if resize.stage is ResizeStage.AGREED:
             resize_transaction.withdraw(state, donor, "its processors are not needed after all")
-        elif not resize.short:
+        elif not resize.fell_short:
             _thank(state, donor, resize)
-        elif resize.talk.state is TalkState.LAST_WORD or state.policy.last(own(resize)):
+        elif resize.negotiation.state is TalkState.LAST_WORD or state.policy.last(own(resize)):
             _decline(state, donor, resize, "less than is needed")
         else:
             resize_transaction.offer(state, donor, resize)

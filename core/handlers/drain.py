@@ -15,9 +15,9 @@ def review(state: State) -> None:
     drains = state.ledger.draining
     for job in list(state.active.values()):
         resize = job.resize
-        if resize is not None and resize.newcomers & drains and resize.stage in BEFORE_GO:
+        if resize is not None and resize.added & drains and resize.stage in BEFORE_GO:
             resize_transaction.withdraw(state, job, "a node that it would grow on is being drained")
-        if job.allocation & drains and job.hears(state.now):
+        if job.allocation & drains and job.can_get_offers(state.now):
             _ask(state, job, drains)
 
 

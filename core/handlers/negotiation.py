@@ -27,10 +27,10 @@ def answered(state: State, event: OfferAnswered) -> None:
     if found is None:
         return
     job, resize = found
-    if template.verb is Verb.ACCEPT and resize.talk.state is TalkState.AGREED:
+    if template.verb is Verb.ACCEPT and resize.negotiation.state is TalkState.AGREED:
         return  # said again, or the echo of our own word
     try:
-        resize.talk = resize.talk.say(Side.APPLICATION, template)
+        resize.negotiation = resize.negotiation.say(Side.APPLICATION, template)
     except TalkError as error:
         state.note("offer.ignored", f"answer ignored: {error}", job, resize=resize.id)
         return
@@ -45,7 +45,7 @@ def answered(state: State, event: OfferAnswered) -> None:
         round=template.round,
         seconds=state.now - resize.since,
     )
-    match resize.talk.state:
+    match resize.negotiation.state:
         case TalkState.AGREED:
             _accepted(state, job, resize, template)
         case TalkState.REFUSED:
@@ -64,7 +64,7 @@ def _accepted(state: State, job: Job, resize: Resize, template: Template) -> Non
     elif _too_late(state, resize, not_before):
         _take_back(state, job, resize, _when(state, resize, not_before))
     else:
-        resize.not_before, resize.gives_less = not_before, False
+        resize.not_before, resize.partial_release = not_before, False
         if cost:
             state.note("offer.cost", f"it expects to lose {cost:g} s", job, seconds=cost)
         _agreed(state, job, resize)
@@ -83,11 +83,11 @@ def _when(state: State, resize: Resize, not_before: float) -> str:
 
 def _agreed(state: State, job: Job, resize: Resize) -> None:
     """Both sides agree; whether it is carried out may hang on the others of its deal."""
-    resize.stage, resize.wishes = ResizeStage.AGREED, ()
+    resize.stage, resize.counter_sizes = ResizeStage.AGREED, ()
     state.touch(job)
-    if resize.serves:
+    if resize.has_recipients:
         _wait_for_others(state, job, resize)
-    elif not job.earmark:
+    elif not job.reserved:
         coordination.proceed(state, job, resize)
 
 
@@ -101,12 +101,12 @@ def _countered(state: State, job: Job, resize: Resize, template: Template) -> No
     if _too_late(state, resize, wish.not_before):
         _decline(state, job, resize, _when(state, resize, wish.not_before))
         return
-    final = resize.talk.state is TalkState.LAST_WORD
+    final = resize.negotiation.state is TalkState.LAST_WORD
     need = coordination.need(state, job) or job.size - len(resize.after)
-    size = max(wish.totals) if resize.grows else counter_offers.covering(job, wish.totals, need)
+    size = max(wish.sizes) if resize.grows else counter_offers.covering(job, wish.sizes, need)
     enough = size > 0
-    size = size or min(wish.totals)
-    resize.gives_less = not enough
+    size = size or min(wish.sizes)
+    resize.partial_release = not enough
     change, number = abs(size - job.size), own(resize) + 1
     if not state.policy.satisfied(wish.price, number, change, grows=resize.grows):
         size = size if enough else len(resize.after)
@@ -115,8 +115,8 @@ def _countered(state: State, job: Job, resize: Resize, template: Template) -> No
         _insist(state, job, resize, len(resize.after), f"needed: {many(need, 'processor')}", final)
     else:
         resize.not_before, resize.price = wish.not_before, wish.price
-        if resize.serves:
-            resize.wishes = wish.totals
+        if resize.has_recipients:
+            resize.counter_sizes = wish.sizes
             _wait_for_others(state, job, resize, wish.valid_until)
         else:
             coordination.accept(state, job, resize, size)
@@ -125,13 +125,13 @@ def _countered(state: State, job: Job, resize: Resize, template: Template) -> No
 
 def _wait_for_others(state: State, job: Job, resize: Resize, valid_until: float = 0.0) -> None:
     """Its deal has to be looked at; somebody may wait for it no more."""
-    state.bereft[job.id] = None
+    state.donors_to_review[job.id] = None
     state.touch(job)
-    if resize.wishes:
-        resize.until = state.now + state.limits.offer_timeout_s
+    if resize.counter_sizes:
+        resize.expires_at = state.now + state.limits.offer_timeout_s
         if valid_until:
-            resize.until = min(resize.until, valid_until)
-        state.timer(TimerKind.OFFER, job, resize.until - state.now)
+            resize.expires_at = min(resize.expires_at, valid_until)
+        state.timer(TimerKind.OFFER, job, resize.expires_at - state.now)
 
 
 def _insist(state: State, job: Job, resize: Resize, size: int, why: str, final: bool) -> None:
@@ -163,16 +163,16 @@ def timed_out(state: State, timer: Timer) -> None:
     if timer.kind is TimerKind.RELEASE_TIME:
         if resize.stage is ResizeStage.AGREED and state.now >= resize.not_before:
             resize_steps.prepare(state, job, resize)
-    elif resize.stage is ResizeStage.TALK and state.now >= resize.until:
+    elif resize.stage is ResizeStage.NEGOTIATING and state.now >= resize.expires_at:
         _expired(state, job, resize)
 
 
 def _expired(state: State, job: Job, resize: Resize) -> None:
     """Nobody answered, or nobody took up what was said."""
-    if resize.talk.proposer is Side.APPLICATION:
+    if resize.negotiation.proposer is Side.APPLICATION:
         _decline(state, job, resize, "nobody can use it")
         return
-    resize.talk = resize.talk.expire()
+    resize.negotiation = resize.negotiation.expire()
     waited = f"no answer within {state.limits.offer_timeout_s:g} s"
     state.emit(SendWithdraw(job.id, job.run, resize.id, waited))
     state.note("offer.expired", waited, job, resize=resize.id)

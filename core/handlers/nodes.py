@@ -64,7 +64,7 @@ def _compare(state: State, node: Node, worlds: tuple[LiveWorld, ...]) -> None:
         _known_to_node(state, node, world)
     known = {(world.job, world.run, world.resize) for world in worlds}
     for job in list(state.active.values()):
-        if job.held & node.processors:
+        if job.occupied & node.processors:
             _unknown_to_node(
                 state, node, job, {r for j, n, r in known if (j, n) == (job.id, job.run)}
             )
@@ -80,8 +80,8 @@ def _dismissed(state: State, node: Node, job: Job, worlds: tuple[LiveWorld, ...]
     if job.state not in (JobState.RUNNING, JobState.ADAPTING) and not ends:
         return
     resize = job.resize
-    awaited = resize.leaving | resize.newcomers if resize else NONE
-    dismissed = job.held & node.processors & ~job.allocation & ~awaited
+    awaited = resize.leaving | resize.added if resize else NONE
+    dismissed = job.occupied & node.processors & ~job.allocation & ~awaited
     live = NONE
     for world in worlds:
         if (world.job, world.run) == (job.id, job.run):
@@ -95,9 +95,9 @@ def _dismissed(state: State, node: Node, job: Job, worlds: tuple[LiveWorld, ...]
 
 def _overdue(job: Job, resize: Resize | None) -> ProcessorMap:
     """Leavers that have been told to go by force; others may still leave by themselves."""
-    if resize is None or resize.stage is not ResizeStage.RELEASE or not resize.reason:
+    if resize is None or resize.stage is not ResizeStage.RELEASING or not resize.reason:
         return NONE
-    return resize.leaving & job.held
+    return resize.leaving & job.occupied
 
 
 def _known_to_node(state: State, node: Node, world: LiveWorld) -> None:
@@ -108,7 +108,7 @@ def _known_to_node(state: State, node: Node, world: LiveWorld) -> None:
             state.ledger.orphan(world.live)
             state.emit(Kill(world.job, world.run, world.live, 0.0))
         return
-    strangers = world.live & ~job.held
+    strangers = world.live & ~job.occupied
     if strangers:
         state.ledger.orphan(strangers)
         state.emit(Kill(job.id, job.run, strangers, 0.0))
@@ -123,7 +123,7 @@ def _unknown_to_node(state: State, node: Node, job: Job, known: set[ResizeId]) -
     resize = job.resize
     newcomers = NONE
     if resize and resize.stage in BEFORE_GO:
-        newcomers = resize.newcomers
+        newcomers = resize.added
         again = resize.stage is ResizeStage.PREPARE and resize.id not in known
         if again and newcomers & node.processors:
             epoch = job.epoch + 1
@@ -151,15 +151,15 @@ def _taken_away(state: State, job: Job, processors: ProcessorMap, reason: str) -
         return
     if resize:  # who has ended before the application's word on the resize is not missed
         processors &= ~resize.gone
-    own = processors & job.allocation & job.held
+    own = processors & job.allocation & job.occupied
     if own and job.ending is JobState.FAILED and restart_smaller.goes_again(job):
         # Its other ranks noticed first that these were gone.
-        job.again, job.reason = True, reason
+        job.requeue_at_end, job.reason = True, reason
     if job.ending is None and own:
         job.exit_code = None  # that of those which have ended well already
         job_end.end(state, job, JobState.NODE_FAIL, reason)
-    elif resize and processors & resize.newcomers:
-        resize.gone |= processors & resize.newcomers
+    elif resize and processors & resize.added:
+        resize.gone |= processors & resize.added
         state.touch(job)
         if resize.stage in BEFORE_GO:
             resize_transaction.withdraw(state, job, reason)
@@ -221,7 +221,7 @@ def lost(state: State, event: NodeLost) -> None:
     _set(state, node, NodeState.LOST, event.reason)  # and a spare one may take its place
     reason = f"node {node.name} was lost: {event.reason}"
     fencing.lost(state, node)
-    for job in [j for j in state.active.values() if j.held & node.processors]:
+    for job in [j for j in state.active.values() if j.occupied & node.processors]:
         # Nothing is started on a LOST node; what lives there is ended when it comes back.
         _taken_away(state, job, node.processors, reason)
     resize_transaction.drop_promises_on(state, node.processors, f"node {node.name} was lost")
@@ -274,7 +274,7 @@ def ended(state: State) -> None:
     late = NONE
     for job in state.active.values():
         if job.state is JobState.COMPLETING:
-            late |= job.held
+            late |= job.occupied
     for node in state.ledger.nodes:
         if node.fault is NodeFault.END and not late & node.processors:
             _lift(state, node, "the processes that did not end are gone")

@@ -36,15 +36,15 @@ def gives_up(state: State) -> bool:
 def run_strategy(state: State, cycle: CycleId) -> RunStrategy:
     """Ask for a plan for the state as it is."""
     state.plan_due = False
-    state.told = len(state.outcomes)
+    state.outcomes_reported = len(state.outcomes)
     return RunStrategy(cycle, view(state), tuple(state.outcomes))
 
 
 def planned(state: State) -> None:
     """The strategy has answered: it knows how the talks ended that it was told about."""
-    state.revisions = state.revisions + 1 if state.told else 0
-    del state.outcomes[: state.told]
-    state.told = 0
+    state.revisions = state.revisions + 1 if state.outcomes_reported else 0
+    del state.outcomes[: state.outcomes_reported]
+    state.outcomes_reported = 0
 
 
 def failed(state: State, reason: str) -> None:
@@ -124,12 +124,12 @@ def _explain(state: State, plan: Plan) -> None:
     for job_id, reason in named.items():
         state.explain_wait(job_id, reason)
     if plan.behind:
-        same = plan.behind == state.behind
-        for job_id in [*state.named, *state.unexplained] if same else list(state.waiting):
+        same = plan.behind == state.default_wait_reason
+        for job_id in [*state.explained, *state.to_explain] if same else list(state.waiting):
             if job_id not in named:
                 state.explain_wait(job_id, plan.behind)
-    state.behind, state.named = plan.behind, tuple(named)
-    state.unexplained.clear()
+    state.default_wait_reason, state.explained = plan.behind, tuple(named)
+    state.to_explain.clear()
 
 
 def _refuse(state: State, what: str, why: str) -> None:
@@ -139,7 +139,7 @@ def _refuse(state: State, what: str, why: str) -> None:
 def _offerable(state: State, offer: Offer, what: str) -> Job | None:
     job = state.jobs.get(offer.job)
     if job is None or not (
-        job.resizable(state.now) or (job.hears(state.now) and _asked(job, offer))
+        job.resizable(state.now) or (job.can_get_offers(state.now) and _asked(job, offer))
     ):
         _refuse(state, what, "the job cannot be resized now")
         return None
@@ -153,7 +153,7 @@ def _shrink(state: State, offer: Offer, plan: Plan) -> ProcessorMap:
     """Offer a smaller allocation; the processors it will give."""
     what = f"shrink of job {offer.job}"
     job = state.jobs.get(offer.job)
-    stands = job is not None and job.resize is not None and job.resize.standing
+    stands = job is not None and job.resize is not None and job.resize.reusable
     job = job if stands else _offerable(state, offer, what)
     if job is None:
         return NONE
@@ -189,7 +189,7 @@ def _expand(
     if job is None:
         return True
     added = offer.processors & ~job.allocation
-    later = added & promised & ~state.earmarked()
+    later = added & promised & ~state.reserved()
     number = job.request.number if _asked(job, offer) and job.request else 0
     cause = f"request {number} of the application" if number else state.strategy
     if job.allocation & ~offer.processors or not added:
@@ -230,25 +230,25 @@ def _asked(job: Job, offer: Offer) -> bool:
 def _free_promise(state: State, start: Start) -> None:
     """A waiting job that is started on other processors needs those promised to it no more."""
     job = state.jobs.get(start.job)
-    if job is not None and job.state is JobState.PENDING and job.earmark:
-        state.unpromise(job)
+    if job is not None and job.state is JobState.PENDING and job.reserved:
+        state.drop_reservation(job)
 
 
 def _unpark(state: State, start: Start) -> None:
     """Who suspended a job may start it again."""
     job = state.jobs.get(start.job)
-    if job is not None and job.state is JobState.SUSPENDED and job.parked:
+    if job is not None and job.state is JobState.SUSPENDED and job.suspended_by_strategy:
         suspend.back(state, job, "goes on from its checkpoint")
 
 
 def _accept(state: State, acceptance: Acceptance) -> None:
     job = state.jobs.get(acceptance.job)
-    if job is None or job.promise or job.state is not JobState.PENDING:
+    if job is None or job.acceptance or job.state is not JobState.PENDING:
         return
-    job.promise, job.promised_start = acceptance.reason or "accepted", acceptance.start
+    job.acceptance, job.promised_start = acceptance.reason or "accepted", acceptance.start
     data = {} if acceptance.start is None else {"start": acceptance.start}
-    state.note("job.accepted", job.promise, job, **data)
-    state.explain(job, job.promise)
+    state.note("job.accepted", job.acceptance, job, **data)
+    state.explain(job, job.acceptance)
 
 
 def _start(
@@ -257,11 +257,11 @@ def _start(
     """Start a waiting job, or promise it processors; False: it lacks a named resource."""
     what = f"start of job {start.job}"
     job = state.jobs.get(start.job)
-    if job is None or job.state is not JobState.PENDING or job.earmark:
+    if job is None or job.state is not JobState.PENDING or job.reserved:
         _refuse(state, what, "it does not wait in the queue")
     elif count(start.processors) not in job.sizes:
         _refuse(state, what, f"{count(start.processors)} is not one of its sizes {job.sizes}")
-    elif start.processors & ~(state.free() | promised & ~state.earmarked()):
+    elif start.processors & ~(state.free() | promised & ~state.reserved()):
         _refuse(state, what, "the processors are neither free nor given by this plan")
     elif lack := resource_gate.lacking(state, job, count(start.processors)):
         return not _taken_by_others(state, job, start.processors, what, lack)
@@ -269,8 +269,8 @@ def _start(
         resize_transaction.start(state, job, start.processors)
     else:
         givers = (donor for donor, given in donors.items() if given & start.processors)
-        state.promise(job, start.processors, frozenset(givers))
-        names = ", ".join(map(str, sorted(job.earmark_from)))
-        state.note("job.promised", f"{many(count(job.earmark), 'processor')} promised", job)
+        state.reserve(job, start.processors, frozenset(givers))
+        names = ", ".join(map(str, sorted(job.donors)))
+        state.note("job.promised", f"{many(count(job.reserved), 'processor')} promised", job)
         state.explain(job, f"waits for processors of job {names}")
     return True

@@ -36,8 +36,8 @@ def recover(state: State) -> None:
     """Tie up what was under way."""
     for job in list(state.active.values()):
         time_limits.arm(state, job)
-        if job.quiet_until > state.now:
-            state.timer(TimerKind.QUIET, job, job.quiet_until - state.now)
+        if job.no_offers_until > state.now:
+            state.timer(TimerKind.QUIET, job, job.no_offers_until - state.now)
         if job.request is not None and job.request.deadline is not None:
             state.timer_at(TimerKind.REQUEST, job, job.request.deadline)
         if job.state is JobState.COMPLETING and job.ending is not None:
@@ -57,13 +57,17 @@ def _transaction(state: State, job: Job) -> None:
     if resize is None:
         return
     if resize.stage in BEFORE_GO:
-        again = f"; `jobctl resize {job.id} {len(resize.after)}` asks again" if job.pinned else ""
+        again = (
+            f"; `jobctl resize {job.id} {len(resize.after)}` asks again"
+            if job.size_fixed_by_operator
+            else ""
+        )
         resize_transaction.withdraw(state, job, f"the server restarted before GO{again}")
     elif resize.stage is ResizeStage.GO:
         state.timer(TimerKind.SAFE_POINT, job, state.limits.safe_point_timeout_s)
     elif resize.stage in (ResizeStage.BEGUN, ResizeStage.WITHDRAWING):
         state.timer(TimerKind.DEADLINE, job, state.limits.resize_deadline_s)
-        if resize.gone & resize.newcomers:
+        if resize.gone & resize.added:
             state.timer(TimerKind.ROLLBACK, job, state.limits.rollback_timeout_s)
-    elif resize.stage is ResizeStage.RELEASE:
+    elif resize.stage is ResizeStage.RELEASING:
         state.timer(TimerKind.RELEASE, job, state.limits.release_timeout_s)

@@ -17,7 +17,7 @@ from pliant.core.model.jobs import BEFORE_GO, Job, Resize, ResizeStage
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.negotiation import Side, Verb
 from pliant.core.model.placement import after_resize, keep_first
-from pliant.core.model.size_request import Request, RequestAnswer, RequestOutcome
+from pliant.core.model.size_request import RequestAnswer, RequestOutcome, SizeRequest
 from pliant.core.model.timers import TimerKind
 from pliant.core.state.state import State
 from pliant.core.support.plural import many
@@ -46,17 +46,17 @@ def requested(state: State, event: SizesRequested) -> None:
     both = job.sizes.intersect(sizes)
     allowed = both and both.up_to(wanted)
     base = _replace(state, job, event.number, allowed)
-    request = Request(
+    request = SizeRequest(
         event.number,
         allowed or sizes,
         wanted,
         state.now,
-        release=wanted < job.size,
+        is_shrink=wanted < job.size,
         reason=event.reason,
         deadline=_deadline(state, event),
         base=base,
     )
-    state.ask(job, request)
+    state.open_request(job, request)
     why = f" ({event.reason})" if event.reason else ""
     text = f"request {event.number}: asks for {sizes} instead of {job.size}{why}"
     state.note("request.received", text, job, number=event.number, sizes=str(sizes))
@@ -66,7 +66,7 @@ def requested(state: State, event: SizesRequested) -> None:
         reason = f"none of {sizes} is one of its sizes {job.sizes}"
         _close(state, job, RequestOutcome.REFUSED, reason)
     else:
-        job.quiet_until, job.refusals = 0.0, 0  # whoever asks wants to hear of it
+        job.no_offers_until, job.refused_growths = 0.0, 0  # whoever asks wants to hear of it
         state.plan_due = True
         if request.deadline is not None:
             state.timer_at(TimerKind.REQUEST, job, request.deadline)
@@ -119,7 +119,7 @@ def deadline_over(state: State, job: Job) -> None:
     resize = _resize_for(job)
     if resize is None and job.resize is not None:
         _expire(state, job)
-    elif resize is not None and resize.stage in (ResizeStage.TALK, ResizeStage.AGREED):
+    elif resize is not None and resize.stage in (ResizeStage.NEGOTIATING, ResizeStage.AGREED):
         _expire(state, job)
         resize_transaction.withdraw(state, job, "the time of the request is over")
 
@@ -137,20 +137,20 @@ def review(state: State) -> None:
             _review(state, job, request)
 
 
-def _review(state: State, job: Job, request: Request) -> None:
+def _review(state: State, job: Job, request: SizeRequest) -> None:
     """A request whose job is free for it."""
     size = job.size
-    if request.base is None or (request.base > size and not request.release):
+    if request.base is None or (request.base > size and not request.is_shrink):
         request.base = size
         state.touch(job)
     outcome = _met(request, size, request.base)
     if outcome is not None:
         _close(state, job, outcome)
-    elif job.pinned:
+    elif job.size_fixed_by_operator:
         _close(state, job, RequestOutcome.REFUSED, "an operator fixed its size")
     elif request.overdue:
         _expire(state, job)
-    elif request.release:
+    elif request.is_shrink:
         _release(state, job, request)
     elif not 0 < request.sizes.up(size) <= state.ledger.all:
         there = many(state.ledger.all, "processor")
@@ -158,18 +158,18 @@ def _review(state: State, job: Job, request: Request) -> None:
         _close(state, job, RequestOutcome.REFUSED, reason)
 
 
-def _met(request: Request, size: int, base: int) -> RequestOutcome | None:
+def _met(request: SizeRequest, size: int, base: int) -> RequestOutcome | None:
     """Whether a job on ``size`` processors has what it asked for when it had ``base``."""
-    if request.release:
+    if request.is_shrink:
         return RequestOutcome.GRANTED if size <= request.sizes.hi else None
     if size >= request.wanted:
         return RequestOutcome.GRANTED
     return RequestOutcome.PARTLY if size > base and size in request.sizes else None
 
 
-def _release(state: State, job: Job, request: Request) -> None:
+def _release(state: State, job: Job, request: SizeRequest) -> None:
     """Take what the application gives: its own offer, agreed on as it is made."""
-    if not job.connected or state.now < job.quiet_until:
+    if not job.connected or state.now < job.no_offers_until:
         return  # it went wrong a moment ago, or nobody would hear of it
     kept = keep_first(job.ranks, request.sizes.hi)
     cause = f"request {request.number} of the application"
@@ -201,9 +201,9 @@ def _take_back(state: State, job: Job, reason: str) -> None:
 def _resize_for(job: Job) -> Resize | None:
     """The open resize, if it goes the way of the request and began after it; not an operator's."""
     resize, request = job.resize, job.request
-    if resize is None or request is None or request.base is None or job.pinned:
+    if resize is None or request is None or request.base is None or job.size_fixed_by_operator:
         return None
-    return resize if resize.grows != request.release else None
+    return resize if resize.grows != request.is_shrink else None
 
 
 def _expire(state: State, job: Job) -> None:
@@ -222,7 +222,7 @@ def _close(
     if request is None:
         return
     answer = RequestAnswer(request.number, outcome, job.size, reason)
-    state.answered(job, answer)
+    state.close_request(job, answer)
     text = f"request {request.number}: {outcome}" + (f": {reason}" if reason else "")
     state.note(
         _KINDS[outcome],

@@ -22,7 +22,7 @@ def start_over(state: State, job: Job) -> None:
     if job.state is not JobState.STARTING:
         return
     limit = state.limits.start_deadline_s
-    if job.held & state.suspect():
+    if job.occupied & state.suspect():
         # A silent node is either lost soon or reports again, and gets the order again.
         state.timer(TimerKind.START, job, limit)
         return
@@ -32,7 +32,11 @@ def start_over(state: State, job: Job) -> None:
 
 def stragglers_over(state: State, job: Job) -> None:
     """Who was to leave, or never joined, outlives the job: end what is left of it."""
-    if job.state is JobState.COMPLETING and job.ending is None and not job.held & job.allocation:
+    if (
+        job.state is JobState.COMPLETING
+        and job.ending is None
+        and not job.occupied & job.allocation
+    ):
         job_end.end(state, job, JobState.COMPLETED, job.reason)
 
 
@@ -40,19 +44,19 @@ def end_over(state: State, job: Job) -> None:
     """Processes were killed and are still there: say it again, and drain their nodes."""
     if job.state is not JobState.COMPLETING or job.ending is None:
         return
-    if not job.held & state.suspect():
+    if not job.occupied & state.suspect():
         restart_smaller.drop(state, job)  # it may take for ever, and others wait
-    if not job.held:
+    if not job.occupied:
         return
-    for node in state.ledger.nodes_of(job.held):
+    for node in state.ledger.nodes_of(job.occupied):
         if node.state in (NodeState.UP, NodeState.SPARE):
             _drain(state, job, node)
-    state.emit(Kill(job.id, job.run, job.held, 0.0))
+    state.emit(Kill(job.id, job.run, job.occupied, 0.0))
     state.timer(TimerKind.END, job, state.limits.end_deadline_s)
 
 
 def _drain(state: State, job: Job, node: Node) -> None:
-    places = ", ".join(state.place(place) for place in indices(job.held & node.processors))
+    places = ", ".join(state.slot_name(place) for place in indices(job.occupied & node.processors))
     reason = f"processes of job {job.id} do not end: {places}"
     state.note("job.warning", f"{reason}; node {node.name} is drained", job)
     node_handlers.drained(state, NodeDrained(node.name, reason, fault=NodeFault.END))

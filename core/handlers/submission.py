@@ -8,7 +8,7 @@ from pliant.core.events import (
     JobSubmitted,
     PriorityChanged,
 )
-from pliant.core.model.jobs import Job, Step
+from pliant.core.model.jobs import HistoryEntry, Job
 from pliant.core.model.lifecycle import ACTIVE_STATES, JobState
 from pliant.core.state.state import State
 from pliant.core.transitions import job_end, resize_transaction, restart_smaller
@@ -23,7 +23,7 @@ def submitted(state: State, event: JobSubmitted) -> None:
         (JobState.HELD, "held by its user") if event.held else (JobState.PENDING, "waits its turn")
     )
     job = Job(event.spec, first, reason)
-    job.story.append(Step(state.now, first, "submitted"))
+    job.history.append(HistoryEntry(state.now, first, "submitted"))
     state.add(job)
     state.note("job.submitted", f"submitted by {job.spec.user}, sizes {job.sizes}", job)
     state.plan_due = True
@@ -38,8 +38,8 @@ def cancelled(state: State, event: JobCancelled) -> None:
         state.emit(Answer(event.request, f"job {job.id} has already ended ({job.state})"))
         return
     by = f"cancelled by {event.actor}" if event.actor else "cancelled"
-    if job.again or (job.ending is JobState.FAILED and restart_smaller.goes_again(job)):
-        job.again, job.ending = False, None
+    if job.requeue_at_end or (job.ending is JobState.FAILED and restart_smaller.goes_again(job)):
+        job.requeue_at_end, job.ending = False, None
     if job.state in ACTIVE_STATES:
         job_end.end(state, job, JobState.CANCELLED, by)
     else:

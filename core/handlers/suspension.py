@@ -23,7 +23,7 @@ from pliant.core.transitions import job_end, resize_transaction, suspend
 from pliant.core.values.processors import NONE
 
 #: Nothing is begun: the server may take its offer back without a trace.
-_TALK = (ResizeStage.TALK, ResizeStage.AGREED)
+_TALK = (ResizeStage.NEGOTIATING, ResizeStage.AGREED)
 
 # ------------------------------------------------------------------ who wants it
 
@@ -51,7 +51,7 @@ def planned(state: State, wish: Suspension) -> None:
     refusal = "there is no such job" if job is None else _why_not(job)
     if job is not None and job.resize is not None:
         refusal = f"it is busy with resize {job.resize.id}"
-    if job is None or refusal or state.now < job.quiet_until:
+    if job is None or refusal or state.now < job.no_offers_until:
         reason = refusal or "it was not suspended a moment ago"
         state.note(PLAN_REFUSED, f"{state.strategy}: suspension of job {wish.job}: {reason}")
         return
@@ -115,7 +115,7 @@ def requeued(state: State, event: JobRequeued) -> None:
     if job.state is JobState.SUSPENDED:
         suspend.back(state, job, by)
     else:
-        job.again = True
+        job.requeue_at_end = True
         job_end.end(state, job, JobState.CANCELLED, by)
     state.emit(Answer(event.request, message=f"job {job.id} {by}"))
 
@@ -150,7 +150,7 @@ def _failed(state: State, job: Job, reason: str) -> None:
     mine = job.saving
     suspend.close(state, job, reason)
     if mine is not None and mine.requeues:
-        job.again = True
+        job.requeue_at_end = True
         job_end.end(state, job, JobState.CANCELLED, f"{mine.cause}; {reason}")
 
 
@@ -223,7 +223,7 @@ def timed_out(state: State, timer: Timer) -> None:
         suspend.enter(state, job, SaveStage.WITHDRAWING, limits.resize_deadline_s)
         suspend.tell(state, job, SaveStep.KEEP)
     elif mine.stage is SaveStage.LEAVING:
-        if job.held:  # else `fencing` waits for those on a lost node
+        if job.occupied:  # else `fencing` waits for those on a lost node
             state.note("job.warning", "processes that stayed after the save are killed", job)
             state.emit(Kill(job.id, job.run, NONE, 0.0))
         suspend.enter(state, job, SaveStage.LEAVING, limits.resize_deadline_s)
@@ -231,7 +231,7 @@ def timed_out(state: State, timer: Timer) -> None:
         taken_back = mine.stage is SaveStage.WITHDRAWING
         limit = limits.resize_deadline_s if taken_back else limits.save_deadline_s
         what = "no answer to taking the suspension back" if taken_back else "no end of the save"
-        job.again = mine.requeues
+        job.requeue_at_end = mine.requeues
         job_end.end(state, job, JobState.FAILED, f"{what} within {limit:g} s (stage {mine.stage})")
 
 
@@ -252,5 +252,5 @@ def recover(state: State) -> None:
 def release_parked(state: State) -> None:
     """Another strategy takes over, which does not know whom the last one suspended."""
     for job in list(state.suspended.values()):
-        if job.parked:
+        if job.suspended_by_strategy:
             suspend.back(state, job, "waits its turn, to go on from its checkpoint")

@@ -14,12 +14,12 @@ from pliant.core.model.lifecycle import (
     JobState,
 )
 from pliant.core.model.negotiation import Talk
-from pliant.core.model.size_request import Request, RequestAnswer
+from pliant.core.model.size_request import RequestAnswer, SizeRequest
 from pliant.core.model.wait_reasons import WaitReason
 from pliant.core.support.fast_dataclass import quick
 from pliant.core.values.contract import Contract
 from pliant.core.values.ids import JobId, NodeName, ResizeId
-from pliant.core.values.isolation import CutOff
+from pliant.core.values.isolation import Isolation
 from pliant.core.values.negotiation_policy import GrowIf
 from pliant.core.values.processors import NONE, ProcessorMap, indices, of
 from pliant.core.values.resources import Need
@@ -27,7 +27,7 @@ from pliant.core.values.sizes import Sizes
 from pliant.core.values.speedup import LINEAR, Speedup, corrected, expected_end
 
 #: Steps of its history that a job keeps in memory; the database keeps all.
-STORY_LENGTH = 24
+HISTORY_LENGTH = 24
 #: Bounds of priorities; 0 is that of a job that states none.
 MIN_PRIORITY, MAX_PRIORITY = -1_000_000, 1_000_000
 
@@ -115,7 +115,7 @@ class Exit(NamedTuple):
         return self.code == 0 and self.signal == 0 and not (self.cut_off or self.node_fault)
 
 
-class Step(NamedTuple):
+class HistoryEntry(NamedTuple):
     """One step of a job's life; put into words only when somebody asks."""
 
     time: float
@@ -130,7 +130,7 @@ class ResizeStage(StrEnum):
     """How far a resize transaction is, and who owns it (DESIGN section 6)."""
 
     #: Offered; the application has not answered. The server may end it alone.
-    TALK = "talk"
+    NEGOTIATING = "talk"
     #: Agreed, but others have a say in it: it waits for the talks of its deal, for the time the
     #: application named, or for processors that others give. The server may end it alone.
     AGREED = "agreed"
@@ -143,11 +143,11 @@ class ResizeStage(StrEnum):
     #: Taken back after GO; the application has not yet said whether it had begun.
     WITHDRAWING = "withdrawing"
     #: Committed; the leavers' processes are still there.
-    RELEASE = "release"
+    RELEASING = "release"
 
 
 #: The server may still end such a transaction alone, and the application need not know why.
-BEFORE_GO = frozenset({ResizeStage.TALK, ResizeStage.AGREED, ResizeStage.PREPARE})
+BEFORE_GO = frozenset({ResizeStage.NEGOTIATING, ResizeStage.AGREED, ResizeStage.PREPARE})
 
 
 @dataclass(slots=True)
@@ -156,7 +156,7 @@ class Resize:
 
     id: ResizeId
     stage: ResizeStage
-    talk: Talk
+    negotiation: Talk
     #: Seconds since the epoch, when the offer was made.
     since: float
     #: The allocation before, in rank order.
@@ -174,13 +174,13 @@ class Resize:
     #: Why it was taken back; once it is committed: why its leavers are ended by force.
     reason: str = ""
     #: Whether somebody waits for what it gives: no GO before that one's other donors agree, too.
-    serves: bool = False
+    has_recipients: bool = False
     #: What it serves is gone; the next plan may use what was agreed on, or it is withdrawn.
-    standing: bool = False
+    reusable: bool = False
     #: The totals that the counter-offer on the table names; empty: there is none.
-    wishes: Sequence[int] = ()
+    counter_sizes: Sequence[int] = ()
     #: When what lies on the table lapses, seconds since the epoch.
-    until: float = 0.0
+    expires_at: float = 0.0
     #: When the application can give, seconds since the epoch; 0: at its next safe point.
     not_before: float = 0.0
     #: For all its processors: asked of the application or, at a release, paid to it.
@@ -188,9 +188,9 @@ class Resize:
     #: Refusing it has consequences (``NegotiationPolicy.escalation``).
     mandatory: bool = False
     #: Its application gives fewer processors than it was asked for. Not kept over a restart.
-    gives_less: bool = field(default=False, compare=False)
+    partial_release: bool = field(default=False, compare=False)
     #: The deal that it was for failed for want of processors. Not kept over a restart.
-    short: bool = field(default=False, compare=False)
+    fell_short: bool = field(default=False, compare=False)
     #: The allocation it leads to that was last made a set; the sets before and after.
     _mapped: tuple[tuple[int, ...], ProcessorMap, ProcessorMap] = field(
         default=((), NONE, NONE), init=False, repr=False, compare=False
@@ -212,7 +212,7 @@ class Resize:
         return self.after[len(self.before) :] if self.grows else ()
 
     @property
-    def newcomers(self) -> ProcessorMap:
+    def added(self) -> ProcessorMap:
         """The new processors as a set."""
         _, before, after = self._maps()
         return after & ~before
@@ -259,15 +259,15 @@ class Job:
     #: The committed allocation, in rank order.
     ranks: tuple[int, ...] = ()
     #: Processors with (possibly) living processes; no one else may have them.
-    held: ProcessorMap = NONE
+    occupied: ProcessorMap = NONE
     #: Processors promised to this waiting job; it starts when all are free.
-    earmark: ProcessorMap = NONE
+    reserved: ProcessorMap = NONE
     #: What the strategy promised when it accepted the job, for people; empty: nothing.
-    promise: str = ""
+    acceptance: str = ""
     #: When it was promised to start, seconds since the epoch; None: no time was promised.
     promised_start: float | None = None
     #: Jobs whose release the earmark waits for.
-    earmark_from: frozenset[JobId] = frozenset()
+    donors: frozenset[JobId] = frozenset()
     #: Nodes whose part of the first world has not reported yet.
     starting: set[str] = field(default_factory=set)
     resize: Resize | None = None
@@ -276,36 +276,36 @@ class Job:
     #: The last checkpoint that its application reported, of this run or an earlier one.
     checkpoint: Checkpoint | None = None
     #: Suspended by a strategy, which may start it again.
-    parked: bool = False
+    suspended_by_strategy: bool = False
     #: When its processes are gone it goes back into the queue.
-    again: bool = False
+    requeue_at_end: bool = False
     #: How many processors it had when it lost a node, as long as its next run is to start at once
     #: on what is left of them, which is earmarked for it; 0: nothing of the kind (core.survival).
-    had: int = 0
+    size_before_loss: int = 0
     #: How long processes of this run may live on a node that is cut off, seconds; 0: for ever.
-    outlives_s: float = 0.0
+    isolation_grace_s: float = 0.0
     #: Nodes that were lost, where they may live on for a while yet.
-    cut_off: dict[NodeName, CutOff] = field(default_factory=dict)
+    isolated: dict[NodeName, Isolation] = field(default_factory=dict)
     #: Seconds of its time limit that earlier runs have used.
     used_s: float = 0.0
     #: What its application asks for now, and what it was told last.
-    request: Request | None = None
+    request: SizeRequest | None = None
     answered: RequestAnswer | None = None
     #: Seconds per iteration by size, as its application last said.
     measured: dict[int, float] = field(default_factory=dict)
     #: Its size changes only when its application asks for that.
-    on_request: bool = False
+    evolving_only: bool = False
     #: An operator fixed its size: no strategy resizes it.
-    pinned: bool = False
+    size_fixed_by_operator: bool = False
     #: No new offer before this time: it refused one, or let one expire.
-    quiet_until: float = 0.0
+    no_offers_until: float = 0.0
     #: Offers of growth that came to nothing, one after the other. Not kept over a restart.
-    refusals: int = field(default=0, compare=False)
+    refused_growths: int = field(default=0, compare=False)
     #: Talks since the last one that bore fruit which were ended through no doing of its own.
-    vain: int = field(default=0, compare=False)
+    failed_negotiations: int = field(default=0, compare=False)
     #: Not offered more before this time: it gave less than it was asked for.
     #: Not kept over a restart.
-    steady_until: float = field(default=0.0, compare=False)
+    no_growth_until: float = field(default=0.0, compare=False)
     start: float | None = None
     #: Since when it computes in its present phase (between two adaptations).
     since: float = 0.0
@@ -320,7 +320,7 @@ class Job:
     #: The state a COMPLETING job will end in, decided by what made it end.
     ending: JobState | None = None
     #: Steps taken, newest last, for the error of an illegal one; texts if they were restored.
-    story: list["Step | str"] = field(default_factory=list, compare=False)
+    history: list["HistoryEntry | str"] = field(default_factory=list, compare=False)
     #: Why it waits in the queue, as the last plan said; None: ``reason`` says it.
     wait: WaitReason | None = None
     #: Its number, also in ``spec``.
@@ -363,7 +363,7 @@ class Job:
     def job_class(self) -> JobClass:
         """Who fixes the size of this run, as far as is known yet."""
         if self.malleable and not self.sizes.fixed:
-            return JobClass.EVOLVING if self.on_request else JobClass.MALLEABLE
+            return JobClass.EVOLVING if self.evolving_only else JobClass.MALLEABLE
         return JobClass.RIGID if self.spec.sizes.fixed else JobClass.MOLDABLE
 
     @property
@@ -388,7 +388,7 @@ class Job:
 
     def resizable(self, now: float) -> bool:
         """Whether a strategy may offer it another size now, without being asked."""
-        return self.hears(now) and not self.on_request
+        return self.can_get_offers(now) and not self.evolving_only
 
     def suspendable(self, now: float) -> bool:
         """Whether a strategy may have it suspended now."""
@@ -397,7 +397,7 @@ class Job:
             and self.malleable
             and self.connected
             and self.resize is None
-            and now >= self.quiet_until
+            and now >= self.no_offers_until
         )
 
     @property
@@ -407,30 +407,30 @@ class Job:
         Not when it goes on at once on what is left of them (``had``).
         """
         if self.state is JobState.COMPLETING:
-            return not self.had
+            return not self.size_before_loss
         return self.saving is not None and self.saving.stage is not SaveStage.WITHDRAWING
 
-    def hears(self, now: float) -> bool:
+    def can_get_offers(self, now: float) -> bool:
         """Whether an offer could be made to it now, at least one that it asked for."""
         return (
             self.state in RESIZABLE_STATES
             and self.malleable
             and self.connected
             and self.resize is None
-            and not self.pinned
+            and not self.size_fixed_by_operator
             and not self.sizes.fixed
-            and now >= self.quiet_until
+            and now >= self.no_offers_until
         )
 
     def step(self, state: JobState, reason: str, now: float) -> None:
         """Go to ``state``, or raise IllegalStepError."""
         if (self.state, state) not in TRANSITIONS:
-            raise IllegalStepError(self.id, self.state, state, self.told())
+            raise IllegalStepError(self.id, self.state, state, self.history_lines())
         self.state, self.reason, self.wait = state, reason, None
-        self.story.append(Step(now, state, reason))
-        if len(self.story) > STORY_LENGTH:
-            del self.story[0]
+        self.history.append(HistoryEntry(now, state, reason))
+        if len(self.history) > HISTORY_LENGTH:
+            del self.history[0]
 
-    def told(self) -> list[str]:
+    def history_lines(self) -> list[str]:
         """Its story in words."""
-        return [str(step) for step in self.story]
+        return [str(step) for step in self.history]

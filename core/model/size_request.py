@@ -31,7 +31,7 @@ class RequestAnswer(NamedTuple):
 
 
 @dataclass(slots=True)
-class Request:
+class SizeRequest:
     """An open request of a running application."""
 
     number: int
@@ -41,7 +41,7 @@ class Request:
     #: When it came, seconds since the epoch.
     since: float
     #: Whether it wanted less than it had when it asked.
-    release: bool = False
+    is_shrink: bool = False
     reason: str = ""
     #: Seconds since the epoch; None: none.
     deadline: float | None = None

@@ -33,7 +33,7 @@ def profit_now(job: Job, now: float) -> float | None:
         state=job.state.value,
         submit=job.spec.submit,
         end=expected_end(job),
-        promised=bool(job.promise),
+        promised=bool(job.acceptance),
         now=now,
     )
 
@@ -54,10 +54,10 @@ def lines(job: Job, now: float) -> Iterator[str]:
         f"contract: its deadline {when} {after if job.final else f'({after})'}; "
         f"profit {contract.profit:g} if it ends within {full_s:g} s, 0 at the deadline{penalty}"
     )
-    if job.promise:
+    if job.acceptance:
         start = job.promised_start
         later = start is not None and job.start is None and start > now
-        yield f"promise: {job.promise}" + (
+        yield f"promise: {job.acceptance}" + (
             f", to start in {start - now:.1f} s" if later and start is not None else ""
         )
     end, profit = expected_end(job), profit_now(job, now)

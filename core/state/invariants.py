@@ -14,7 +14,7 @@ from pliant.core.support.errors import PliantError
 from pliant.core.values.processors import NONE, ProcessorMap, count, text
 
 #: Talked about, or agreed on and not begun.
-_TALKED = (ResizeStage.TALK, ResizeStage.AGREED)
+_TALKED = (ResizeStage.NEGOTIATING, ResizeStage.AGREED)
 
 
 class InvariantError(PliantError):
@@ -31,15 +31,17 @@ def check(state: State) -> None:
     for job in state.jobs.values():
         problem = next(_problems(state, job), "")
         if problem:
-            raise InvariantError(f"job {job.id} ({job.state}): {problem}; {' | '.join(job.told())}")
+            raise InvariantError(
+                f"job {job.id} ({job.state}): {problem}; {' | '.join(job.history_lines())}"
+            )
 
 
 def _processors_have_one_owner(state: State) -> None:
     seen: ProcessorMap = NONE
     for job in state.active.values():
-        if job.held & seen:
-            raise InvariantError(f"processors {text(job.held & seen)} are held twice")
-        seen |= job.held
+        if job.occupied & seen:
+            raise InvariantError(f"processors {text(job.occupied & seen)} are held twice")
+        seen |= job.occupied
     everything = NONE
     for node in state.nodes.values():
         if node.processors & everything:
@@ -68,10 +70,10 @@ def _spares_stand_in_for_lost_nodes(state: State) -> None:
 
 def _promises_have_one_owner(state: State) -> None:
     seen: ProcessorMap = NONE
-    for job in state.promised.values():
-        if job.earmark & seen:
-            raise InvariantError(f"processors {text(job.earmark & seen)} are promised twice")
-        seen |= job.earmark
+    for job in state.reserving.values():
+        if job.reserved & seen:
+            raise InvariantError(f"processors {text(job.reserved & seen)} are promised twice")
+        seen |= job.reserved
 
 
 def _sums_are_right(state: State) -> None:
@@ -84,15 +86,15 @@ def _sums_are_right(state: State) -> None:
         suspect |= node.processors if silent else NONE
         draining |= node.processors if node.state is NodeState.DRAINING else NONE
     for job in state.jobs.values():
-        held |= job.held
-        earmarked |= job.earmark
+        held |= job.occupied
+        earmarked |= job.reserved
     everything = held | state.ledger.orphaned
     sums = {
         "usable": (state.ledger.usable, usable),
         "suspect": (state.ledger.suspect, suspect),
         "draining": (state.ledger.draining, draining),
-        "held": (state.ledger.held_by_jobs, held),
-        "earmarked": (state.ledger.earmarked, earmarked),
+        "held": (state.ledger.occupied_by_jobs, held),
+        "earmarked": (state.ledger.reserved, earmarked),
         "free": (state.ledger.free, usable & ~everything & ~earmarked),
         "in all": (state.ledger.capacity[0], count(usable | everything)),
         "expected": (state.ledger.capacity[1], count(usable | everything | suspect)),
@@ -122,13 +124,13 @@ def _problems(state: State, job: Job) -> Iterator[str]:
         yield "the waiting index is wrong"
     if (job.id in state.active) != (job.state in ACTIVE_STATES):
         yield "the active index is wrong"
-    if job.state not in ACTIVE_STATES and job.held:
-        yield f"holds processors {text(job.held)}"
-    if (job.id in state.promised) != bool(job.earmark):
+    if job.state not in ACTIVE_STATES and job.occupied:
+        yield f"holds processors {text(job.occupied)}"
+    if (job.id in state.reserving) != bool(job.reserved):
         yield "the index of promises is wrong"
-    if job.earmark and job.state is not JobState.PENDING and not _waits_later(job):
+    if job.reserved and job.state is not JobState.PENDING and not _waits_later(job):
         yield "has a promise but does not wait"
-    if (job.id in state.talking) != (job.resize is not None and job.resize.stage in _TALKED):
+    if (job.id in state.negotiating) != (job.resize is not None and job.resize.stage in _TALKED):
         yield "the index of talks is wrong"
     if job.resize is not None and job.state not in (JobState.RUNNING, JobState.ADAPTING):
         yield "has an open resize"
@@ -145,18 +147,18 @@ def _problems(state: State, job: Job) -> Iterator[str]:
 
 def _waits_later(job: Job) -> bool:
     if job.resize is None:
-        return job.state is JobState.COMPLETING and job.had > 0
+        return job.state is JobState.COMPLETING and job.size_before_loss > 0
     return job.resize.grows and job.resize.stage in _TALKED
 
 
 def _later_problems(job: Job) -> Iterator[str]:
-    if job.again and job.state is not JobState.COMPLETING:
+    if job.requeue_at_end and job.state is not JobState.COMPLETING:
         yield "is to be queued again, and does not end"
-    if job.had and job.state not in (JobState.COMPLETING, JobState.PENDING):
+    if job.size_before_loss and job.state not in (JobState.COMPLETING, JobState.PENDING):
         yield "is to go on, and has not ended"
-    if job.had and job.state is JobState.PENDING and not job.earmark:
+    if job.size_before_loss and job.state is JobState.PENDING and not job.reserved:
         yield "is to go on on nothing"
-    if job.parked and job.state is not JobState.SUSPENDED:
+    if job.suspended_by_strategy and job.state is not JobState.SUSPENDED:
         yield "is parked and not suspended"
 
 
@@ -182,7 +184,7 @@ def _allocation_problems(job: Job) -> Iterator[str]:
     if len(set(job.ranks)) != len(job.ranks) or not job.ranks:
         yield f"ranks {job.ranks} are not an allocation"
     leaves = job.saving is not None and job.saving.stage is SaveStage.LEAVING
-    if job.allocation & ~job.held and not leaves:
+    if job.allocation & ~job.occupied and not leaves:
         yield "does not hold its own allocation"
     if job.size not in job.spec.sizes:
         yield f"size {job.size} is none of {job.spec.sizes}"
@@ -191,9 +193,9 @@ def _allocation_problems(job: Job) -> Iterator[str]:
         return
     if len(resize.after) not in job.sizes:
         yield f"is resized to {len(resize.after)}, none of {job.sizes}"
-    if not resize.gone and resize.newcomers & ~job.held & ~job.earmark:
+    if not resize.gone and resize.added & ~job.occupied & ~job.reserved:
         yield "newcomers' processors are not reserved"
-    if resize.standing and (resize.stage not in _TALKED or resize.grows):
+    if resize.reusable and (resize.stage not in _TALKED or resize.grows):
         yield f"stands in stage {resize.stage}"
-    if resize.stage is ResizeStage.RELEASE and job.ranks != resize.after:
+    if resize.stage is ResizeStage.RELEASING and job.ranks != resize.after:
         yield "releases without the new allocation"

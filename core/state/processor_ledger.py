@@ -20,9 +20,9 @@ class Ledger:
         "_slots",
         "capacity",
         "draining",
-        "earmarked",
-        "held_by_jobs",
+        "occupied_by_jobs",
         "orphaned",
+        "reserved",
         "spares",
         "suspect",
         "usable",
@@ -42,11 +42,11 @@ class Ledger:
         #: Of nodes that are kept free of new work and still have some.
         self.draining = NONE
         #: What jobs hold; no two of them the same.
-        self.held_by_jobs = NONE
+        self.occupied_by_jobs = NONE
         #: With processes of jobs whose books are closed.
         self.orphaned = NONE
         #: Promised to waiting jobs; no two of them the same.
-        self.earmarked = NONE
+        self.reserved = NONE
         #: How many processors are usable, or held elsewhere; the same with silent nodes, which
         #: may be back at once.
         self.capacity = (0, 0)
@@ -64,14 +64,14 @@ class Ledger:
 
         Spare nodes that stand in for none do not count.
         """
-        known = self.held_by_jobs | self.orphaned
+        known = self.occupied_by_jobs | self.orphaned
         for node in self._nodes:
             if node.state is not NodeState.LOST and (not node.spare or node.stands_in):
                 known |= node.processors
         return count(known)
 
     def _count(self) -> None:
-        known = self.usable | self.held_by_jobs | self.orphaned
+        known = self.usable | self.occupied_by_jobs | self.orphaned
         self.capacity = (count(known), count(known | self.suspect))
 
     # ---------------------------------------------------------------- changes
@@ -110,14 +110,14 @@ class Ledger:
         self._free = None
         self._count()
 
-    def hold(self, processors: ProcessorMap) -> None:
+    def occupy(self, processors: ProcessorMap) -> None:
         """A job has these, which no other job has."""
-        self.held_by_jobs |= processors
+        self.occupied_by_jobs |= processors
         self._busy_changed(processors)
 
     def give_back(self, processors: ProcessorMap) -> None:
         """The job that had these has them no more."""
-        self.held_by_jobs &= ~processors
+        self.occupied_by_jobs &= ~processors
         self._busy_changed(processors)
 
     def orphan(self, processors: ProcessorMap) -> None:
@@ -130,28 +130,28 @@ class Ledger:
         self.orphaned &= ~processors
         self._busy_changed(processors)
 
-    def earmark(self, processors: ProcessorMap) -> None:
+    def reserve(self, processors: ProcessorMap) -> None:
         """These are promised to a waiting job."""
-        self.earmarked |= processors
+        self.reserved |= processors
         self._free = None
 
-    def unmark(self, processors: ProcessorMap) -> None:
+    def unreserve(self, processors: ProcessorMap) -> None:
         """These are promised no more."""
-        self.earmarked &= ~processors
+        self.reserved &= ~processors
         self._free = None
 
     # ---------------------------------------------------------------- sums
 
     @property
-    def held(self) -> ProcessorMap:
+    def occupied(self) -> ProcessorMap:
         """Where somebody's processes may be."""
-        return self.held_by_jobs | self.orphaned
+        return self.occupied_by_jobs | self.orphaned
 
     @property
     def free(self) -> ProcessorMap:
         """What may be given away now."""
         if self._free is None:
-            self._free = self.usable & ~(self.held_by_jobs | self.orphaned | self.earmarked)
+            self._free = self.usable & ~(self.occupied_by_jobs | self.orphaned | self.reserved)
         return self._free
 
     # ---------------------------------------------------------------- nodes

@@ -14,11 +14,11 @@ from pliant.core.model.jobs import Job, JobSpec, JobType, Resize, ResizeStage
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.negotiation import Talk, TalkState
 from pliant.core.model.nodes import Node, NodeFault, NodeState
-from pliant.core.model.size_request import Request, RequestAnswer, RequestOutcome
+from pliant.core.model.size_request import RequestAnswer, RequestOutcome, SizeRequest
 from pliant.core.support.errors import PliantError
 from pliant.core.values.contract import contract_from_record
 from pliant.core.values.ids import JobId, NodeName, ResizeId
-from pliant.core.values.isolation import CutOff
+from pliant.core.values.isolation import Isolation
 from pliant.core.values.negotiation_policy import GrowIf
 from pliant.core.values.processors import indices, of
 from pliant.core.values.resources import parse_needs
@@ -77,26 +77,26 @@ def job_to_record(job: Job) -> Record:
         "run": job.run,
         "epoch": job.epoch,
         "ranks": list(job.ranks),
-        "held": list(indices(job.held)),
-        "promise": job.promise,
+        "held": list(indices(job.occupied)),
+        "promise": job.acceptance,
         "promised_start": job.promised_start,
-        "earmark": list(indices(job.earmark)),
-        "earmark_from": sorted(job.earmark_from),
+        "earmark": list(indices(job.reserved)),
+        "earmark_from": sorted(job.donors),
         "starting": sorted(job.starting),
         "resize": _resize_to_record(job.resize) if job.resize else None,
         "saving": asdict(job.saving) if job.saving else None,
         "checkpoint": list(job.checkpoint) if job.checkpoint else None,
-        "parked": job.parked,
-        "again": job.again,
-        "had": job.had,
+        "parked": job.suspended_by_strategy,
+        "again": job.requeue_at_end,
+        "had": job.size_before_loss,
         "used_s": job.used_s,
-        "outlives_s": job.outlives_s,
-        "cut_off": {name: entry.wait_s for name, entry in job.cut_off.items()},
+        "outlives_s": job.isolation_grace_s,
+        "cut_off": {name: entry.wait_s for name, entry in job.isolated.items()},
         "request": _request_to_record(job.request) if job.request else None,
         "answered": list(job.answered) if job.answered else None,
-        "on_request": job.on_request,
-        "pinned": job.pinned,
-        "quiet_until": job.quiet_until,
+        "on_request": job.evolving_only,
+        "pinned": job.size_fixed_by_operator,
+        "quiet_until": job.no_offers_until,
         "start": job.start,
         "since": job.since,
         "done": job.done,
@@ -105,7 +105,7 @@ def job_to_record(job: Job) -> Record:
         "exit_code": job.exit_code,
         "signal": job.signal,
         "ending": job.ending.value if job.ending else None,
-        "story": job.told(),
+        "story": job.history_lines(),
     }
 
 
@@ -147,28 +147,28 @@ def job_from_record(record: Mapping[str, Any]) -> Job:
         run=record["run"],
         epoch=record["epoch"],
         ranks=tuple(record["ranks"]),
-        held=of(record["held"]),
-        promise=record.get("promise", ""),
+        occupied=of(record["held"]),
+        acceptance=record.get("promise", ""),
         promised_start=record.get("promised_start"),
-        earmark=of(record["earmark"]),
-        earmark_from=frozenset(map(JobId, record["earmark_from"])),
+        reserved=of(record["earmark"]),
+        donors=frozenset(map(JobId, record["earmark_from"])),
         starting=set(record["starting"]),
         resize=_resize_from_record(record["resize"]) if record["resize"] else None,
         saving=_saving_from_record(record["saving"]) if record.get("saving") else None,
         checkpoint=_checkpoint_from_record(record["checkpoint"])
         if record.get("checkpoint")
         else None,
-        parked=record.get("parked", False),
-        again=record.get("again", False),
-        had=record.get("had", 0),
+        suspended_by_strategy=record.get("parked", False),
+        requeue_at_end=record.get("again", False),
+        size_before_loss=record.get("had", 0),
         used_s=record.get("used_s", 0.0),
-        outlives_s=record.get("outlives_s", 0.0),
-        cut_off=_cut_off_from_record(record.get("cut_off", {})),
+        isolation_grace_s=record.get("outlives_s", 0.0),
+        isolated=_cut_off_from_record(record.get("cut_off", {})),
         request=_request_from_record(record["request"]) if record.get("request") else None,
         answered=_answer_from_record(record["answered"]) if record.get("answered") else None,
-        on_request=record.get("on_request", False),
-        pinned=record["pinned"],
-        quiet_until=record["quiet_until"],
+        evolving_only=record.get("on_request", False),
+        size_fixed_by_operator=record["pinned"],
+        no_offers_until=record["quiet_until"],
         start=record["start"],
         since=record.get("since", record["start"] or 0.0),
         done=record.get("done", 0.0),
@@ -177,7 +177,7 @@ def job_from_record(record: Mapping[str, Any]) -> Job:
         exit_code=record["exit_code"],
         signal=record["signal"],
         ending=JobState(record["ending"]) if record["ending"] else None,
-        story=list(record["story"]),
+        history=list(record["story"]),
     )
 
 
@@ -242,13 +242,13 @@ def _sizes_from_record(record: list[Any]) -> Sizes:
     return parse_sizes(record[0], record[1])
 
 
-def _request_to_record(request: Request) -> Record:
+def _request_to_record(request: SizeRequest) -> Record:
     return {
         "number": request.number,
         "sizes": _sizes_to_record(request.sizes),
         "wanted": request.wanted,
         "since": request.since,
-        "release": request.release,
+        "release": request.is_shrink,
         "reason": request.reason,
         "deadline": request.deadline,
         "base": request.base,
@@ -256,8 +256,18 @@ def _request_to_record(request: Request) -> Record:
     }
 
 
-def _request_from_record(record: Mapping[str, Any]) -> Request:
-    return _made(Request, {**record, "sizes": _sizes_from_record(record["sizes"])})
+def _request_from_record(record: Mapping[str, Any]) -> SizeRequest:
+    return SizeRequest(
+        number=record["number"],
+        sizes=_sizes_from_record(record["sizes"]),
+        wanted=record["wanted"],
+        since=record["since"],
+        is_shrink=record.get("release", False),
+        reason=record.get("reason", ""),
+        deadline=record.get("deadline"),
+        base=record.get("base"),
+        overdue=record.get("overdue", False),
+    )
 
 
 def _answer_from_record(record: list[Any]) -> RequestAnswer:
@@ -265,9 +275,9 @@ def _answer_from_record(record: list[Any]) -> RequestAnswer:
     return RequestAnswer(number, RequestOutcome(outcome), size, reason)
 
 
-def _cut_off_from_record(record: Mapping[str, float]) -> dict[NodeName, CutOff]:
+def _cut_off_from_record(record: Mapping[str, float]) -> dict[NodeName, Isolation]:
     """How long it takes is kept, not until when: the clock may have jumped since."""
-    return {NodeName(name): CutOff(inf, wait_s) for name, wait_s in record.items()}
+    return {NodeName(name): Isolation(inf, wait_s) for name, wait_s in record.items()}
 
 
 def _saving_from_record(record: Mapping[str, Any]) -> Saving:
@@ -290,8 +300,8 @@ def _resize_to_record(resize: Resize) -> Record:
         "preparing": sorted(resize.preparing),
         "gone": list(indices(resize.gone)),
         "reason": resize.reason,
-        "serves": resize.serves,
-        "until": resize.until,
+        "serves": resize.has_recipients,
+        "until": resize.expires_at,
         "not_before": resize.not_before,
         "price": resize.price,
         "mandatory": resize.mandatory,
@@ -303,7 +313,7 @@ def _resize_from_record(record: Mapping[str, Any]) -> Resize:
     return Resize(
         id=number,
         stage=stage,
-        talk=Talk(number, TalkState.AGREED),
+        negotiation=Talk(number, TalkState.AGREED),
         since=record["since"],
         before=tuple(record["before"]),
         after=tuple(record["after"]),
@@ -312,8 +322,8 @@ def _resize_from_record(record: Mapping[str, Any]) -> Resize:
         preparing=set(record["preparing"]),
         gone=of(record["gone"]),
         reason=record["reason"],
-        serves=record.get("serves", False),
-        until=record.get("until", 0.0),
+        has_recipients=record.get("serves", False),
+        expires_at=record.get("until", 0.0),
         not_before=record.get("not_before", 0.0),
         price=record.get("price", 0.0),
         mandatory=record.get("mandatory", False),

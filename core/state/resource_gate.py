@@ -24,7 +24,7 @@ from pliant.core.values.resources import impossible
 
 def claimed(job: Job) -> int:
     """Return the processors that a job has, or that are kept for it."""
-    return count(job.held | job.earmark)
+    return count(job.occupied | job.reserved)
 
 
 def usage(job: Job) -> dict[str, int]:
@@ -118,7 +118,7 @@ def _without(left: dict[str, int], served: dict[JobId, Job]) -> dict[str, int]:
 
 def _waits(job: Job) -> bool:
     """Whether a strategy could start a job."""
-    return (job.state is JobState.PENDING and not job.earmark) or job.parked
+    return (job.state is JobState.PENDING and not job.reserved) or job.suspended_by_strategy
 
 
 def _most(job: Job, left: dict[str, int]) -> int:

@@ -12,7 +12,7 @@ from pliant.core.model.jobs import BEFORE_GO, Job
 from pliant.core.model.lifecycle import ACTIVE_STATES, FINAL_STATES, JobState
 from pliant.core.model.nodes import Node
 from pliant.core.model.scheduling import Outcome
-from pliant.core.model.size_request import Request, RequestAnswer
+from pliant.core.model.size_request import RequestAnswer, SizeRequest
 from pliant.core.model.timers import Timer, TimerKind
 from pliant.core.model.wait_reasons import Reason
 from pliant.core.state.processor_ledger import Ledger
@@ -42,20 +42,20 @@ class State:
     #: Jobs that hold processors, in order of start.
     active: dict[JobId, Job] = field(default_factory=dict)
     #: Jobs with processors promised to them: to start, or to grow as they asked.
-    promised: dict[JobId, Job] = field(default_factory=dict)
+    reserving: dict[JobId, Job] = field(default_factory=dict)
     #: Jobs with an open resize that is talked about, or agreed on and not begun.
-    talking: dict[JobId, Job] = field(default_factory=dict)
+    negotiating: dict[JobId, Job] = field(default_factory=dict)
     #: Jobs that gave for a promise which is gone, or kept.
-    bereft: dict[JobId, None] = field(default_factory=dict)
+    donors_to_review: dict[JobId, None] = field(default_factory=dict)
     #: Whether the last plan's strategy ends jobs at their estimates. Not kept over a restart.
     ends_at_estimate: bool = False
     #: How talks of plans ended, and how many of these the strategy is told at the moment.
     outcomes: list[Outcome] = field(default_factory=list)
-    told: int = 0
+    outcomes_reported: int = 0
     #: How often the last plan was revised.
     revisions: int = 0
     #: Jobs whose processes may live on, for a while, on nodes that are lost.
-    cut_off: dict[JobId, Job] = field(default_factory=dict)
+    isolated: dict[JobId, Job] = field(default_factory=dict)
     #: SUSPENDED jobs.
     suspended: dict[JobId, Job] = field(default_factory=dict)
     #: Jobs with an open request for other sizes, in order of arrival.
@@ -69,9 +69,9 @@ class State:
     memory: object = None
     #: What the last plan said about jobs that it did not name, whom it named, and whose reason has
     #: changed since.
-    behind: Reason = ""
-    named: tuple[JobId, ...] = ()
-    unexplained: dict[JobId, None] = field(default_factory=dict)
+    default_wait_reason: Reason = ""
+    explained: tuple[JobId, ...] = ()
+    to_explain: dict[JobId, None] = field(default_factory=dict)
     next_resize: int = 1
     #: Whether something changed that a strategy should see.
     plan_due: bool = False
@@ -185,24 +185,24 @@ class State:
         self.jobs[job.id] = job
         self.rows.stale[job.id] = None
         self._index(job)
-        if job.held:
-            self.ledger.hold(job.held)
-        if job.earmark:
-            self.promise(job, job.earmark, job.earmark_from)
+        if job.occupied:
+            self.ledger.occupy(job.occupied)
+        if job.reserved:
+            self.reserve(job, job.reserved, job.donors)
         if job.request is not None:
             self.requests[job.id] = job
         if job.spec.resources and not job.final:
             self.needing[job.id] = job
         if job.resize is not None and job.resize.stage in BEFORE_GO:
-            self.talking[job.id] = job
+            self.negotiating[job.id] = job
 
-    def ask(self, job: Job, request: Request) -> None:
+    def open_request(self, job: Job, request: SizeRequest) -> None:
         """This job asks for other sizes."""
         job.request = request
         self.requests[job.id] = job
         self.touch(job)
 
-    def answered(self, job: Job, answer: RequestAnswer) -> None:
+    def close_request(self, job: Job, answer: RequestAnswer) -> None:
         """This job asks no more."""
         job.request, job.answered = None, answer
         self.requests.pop(job.id, None)
@@ -221,13 +221,13 @@ class State:
             self.active.pop(job.id, None)
             if job.state is JobState.PENDING:
                 self.waiting.setdefault(job.id, job)
-                self.unexplained[job.id] = None
+                self.to_explain[job.id] = None
             else:
                 self.waiting.pop(job.id, None)
 
     def explain(self, job: Job, reason: str) -> None:
         """Change the reason that users read without a step, until the next plan."""
-        self.unexplained[job.id] = None
+        self.to_explain[job.id] = None
         if job.wait is not None or job.reason != reason:
             job.reason, job.wait = reason, None
             self._store_reason(job)
@@ -235,7 +235,7 @@ class State:
     def explain_wait(self, job_id: JobId, reason: Reason) -> None:
         """The same by a plan, for a job in the queue that was promised nothing."""
         job = self.waiting.get(job_id)
-        if job is None or job.earmark or job.wait is reason:
+        if job is None or job.reserved or job.wait is reason:
             return
         if isinstance(reason, str):
             if job.wait is None and job.reason == reason:
@@ -256,37 +256,37 @@ class State:
 
     # ---------------------------------------------------------------- processors
 
-    def hold(self, job: Job, processors: ProcessorMap) -> None:
+    def occupy(self, job: Job, processors: ProcessorMap) -> None:
         """This job has these processors, too; nobody else has."""
-        job.held |= processors
-        self.ledger.hold(processors)
+        job.occupied |= processors
+        self.ledger.occupy(processors)
         self.touch(job)
 
     def give_back(self, job: Job, processors: ProcessorMap) -> None:
         """This job, which had these processors, has them no more."""
-        job.held &= ~processors
+        job.occupied &= ~processors
         self.ledger.give_back(processors)
         self.touch(job)
 
-    def promise(self, job: Job, processors: ProcessorMap, donors: frozenset[JobId]) -> None:
+    def reserve(self, job: Job, processors: ProcessorMap, donors: frozenset[JobId]) -> None:
         """Earmark processors, which nobody else was promised, for a job that waits for them."""
-        job.earmark, job.earmark_from = processors, donors
-        self.promised[job.id] = job
-        self.ledger.earmark(processors)
+        job.reserved, job.donors = processors, donors
+        self.reserving[job.id] = job
+        self.ledger.reserve(processors)
         self.rows.stale.update(dict.fromkeys(sorted(donors)))
         self.touch(job)
 
-    def unpromise(self, job: Job) -> None:
+    def drop_reservation(self, job: Job) -> None:
         """Forget what is earmarked for a job."""
-        if job.earmark:
-            del self.promised[job.id]
-            self.ledger.unmark(job.earmark)
-            job.had = 0
-            donors = dict.fromkeys(sorted(job.earmark_from))
+        if job.reserved:
+            del self.reserving[job.id]
+            self.ledger.unreserve(job.reserved)
+            job.size_before_loss = 0
+            donors = dict.fromkeys(sorted(job.donors))
             self.rows.stale.update(donors)
-            self.bereft.update(donors)
-            job.earmark, job.earmark_from = NONE, frozenset()
-            self.unexplained[job.id] = None
+            self.donors_to_review.update(donors)
+            job.reserved, job.donors = NONE, frozenset()
+            self.to_explain[job.id] = None
             self.touch(job)
 
     @property
@@ -302,13 +302,13 @@ class State:
         """Processors of nodes that are silent, but not lost."""
         return self.ledger.suspect
 
-    def held(self) -> ProcessorMap:
+    def occupied(self) -> ProcessorMap:
         """Processors that somebody's processes may be on."""
-        return self.ledger.held
+        return self.ledger.occupied
 
-    def earmarked(self) -> ProcessorMap:
+    def reserved(self) -> ProcessorMap:
         """Processors promised to jobs that wait for them."""
-        return self.ledger.earmarked
+        return self.ledger.reserved
 
     def free(self) -> ProcessorMap:
         """Processors that may be given away now."""
@@ -318,7 +318,7 @@ class State:
         """The nodes that have at least one of these processors."""
         return [node.name for node in self.ledger.nodes_of(processors)]
 
-    def place(self, processor: int) -> str:
+    def slot_name(self, processor: int) -> str:
         """``node/slot`` of a processor, for people."""
         node = self.ledger.node_of(processor)
         if node is None:

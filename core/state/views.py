@@ -63,7 +63,7 @@ def _requests(state: State) -> tuple[JobId, ...]:
 
 def _suspended(state: State) -> tuple[WaitingJob, ...]:
     """Whom the strategy may start again."""
-    parked = [job for job in state.suspended.values() if job.parked]
+    parked = [job for job in state.suspended.values() if job.suspended_by_strategy]
     parked.sort(key=lambda job: (job.spec.submit, job.id))
     shown = [waiting(job, *_capacity(state, job.id)) for job in parked]
     return tuple(job for job in shown if job is not None)
@@ -74,15 +74,15 @@ def fresh_view(state: State) -> View:
     ledger = state.ledger
     state.rows.limits = resource_gate.limits(state)
     queue = sorted(state.waiting.values(), key=lambda job: (job.spec.submit, job.id))
-    shown = [waiting(job, *_capacity(state, job.id)) for job in queue if not job.earmark]
+    shown = [waiting(job, *_capacity(state, job.id)) for job in queue if not job.reserved]
     nodes = sorted(state.nodes.values(), key=lambda node: node.first)
     return View(
         now=state.now,
         nodes=tuple(NodeView(n.name, n.cluster, n.processors) for n in nodes if n.usable),
         waiting=tuple(job for job in shown if job is not None),
-        promised=tuple(promised(job) for job in queue if job.earmark),
+        promised=tuple(promised(job) for job in queue if job.reserved),
         running=tuple(
-            running(job, _capacity(state, job.id)[0], ledger.earmarked, state.now)
+            running(job, _capacity(state, job.id)[0], ledger.reserved, state.now)
             for job in sorted(state.active.values(), key=lambda job: (job.start or 0.0, job.id))
         ),
         free=ledger.free,
@@ -124,17 +124,19 @@ def _renew(state: State, job_id: JobId) -> None:
     rows = state.rows
     job = state.active.get(job_id)
     if job is not None:
-        running_now = running(job, _capacity(state, job_id)[0], state.ledger.earmarked, state.now)
+        running_now = running(job, _capacity(state, job_id)[0], state.ledger.reserved, state.now)
         rows.put(rows.running, job.start or 0.0, job_id, running_now)
-        if job.quiet_until > state.now or job.steady_until > state.now:
-            ends = (job.quiet_until, job.steady_until)
+        if job.no_offers_until > state.now or job.no_growth_until > state.now:
+            ends = (job.no_offers_until, job.no_growth_until)
             rows.quiet[job_id] = min(at for at in ends if at > state.now)
         return
     job = state.waiting.get(job_id)
-    shown = waiting(job, *_capacity(state, job_id)) if job is not None and not job.earmark else None
+    shown = (
+        waiting(job, *_capacity(state, job_id)) if job is not None and not job.reserved else None
+    )
     if job is not None and shown is not None:
         rows.put(rows.waiting, job.spec.submit, job_id, shown)
-    elif job is not None and job.earmark:
+    elif job is not None and job.reserved:
         rows.put(rows.promised, job.spec.submit, job_id, promised(job))
     else:
         rows.drop(job_id)
@@ -158,7 +160,7 @@ def waiting(job: Job, total: int, expected: int) -> WaitingJob | None:
         requested=spec.estimated_for,
         speedup=spec.speedup,
         contract=spec.contract,
-        accepted=bool(job.promise),
+        accepted=bool(job.acceptance),
         priority=job.priority,
     )
 
@@ -174,7 +176,7 @@ def _estimate(job: Job) -> float | None:
 def promised(job: Job) -> PromisedJob:
     """A waiting job with processors promised to it."""
     return PromisedJob(
-        job.id, job.spec.submit, job.earmark, job.sizes, job.earmark_from, job.spec.contract
+        job.id, job.spec.submit, job.reserved, job.sizes, job.donors, job.spec.contract
     )
 
 
@@ -182,7 +184,7 @@ def running(job: Job, total: int, earmarked: ProcessorMap, now: float) -> Runnin
     """A job that holds processors."""
     spec, own = job.spec, job.sizes
     sizes = own.up_to(total) if job.resizable(now) else _standing(job)
-    if sizes is not None and now < job.steady_until:
+    if sizes is not None and now < job.no_growth_until:
         sizes = sizes.up_to(job.size)
     resizable = sizes is not None
     if sizes is None:
@@ -192,7 +194,7 @@ def running(job: Job, total: int, earmarked: ProcessorMap, now: float) -> Runnin
         arrival=spec.submit,
         started=job.start or 0.0,
         ranks=job.ranks,
-        held=job.held & ~earmarked | (job.earmark if job.had else NONE),
+        held=job.occupied & ~earmarked | (job.reserved if job.size_before_loss else NONE),
         sizes=sizes,
         resizable=resizable,
         estimate_s=spec.estimate_s,
@@ -208,7 +210,7 @@ def running(job: Job, total: int, earmarked: ProcessorMap, now: float) -> Runnin
         suspendable=job.suspendable(now),
         request=_request(job, total, now) if job.request is not None else None,
         measured=speedup_of(job.measured) if job.measured else None,
-        reluctant=job.refusals > 0,
+        reluctant=job.refused_growths > 0,
         priority=job.priority,
         leaving=job.is_leaving,
     )
@@ -217,24 +219,24 @@ def running(job: Job, total: int, earmarked: ProcessorMap, now: float) -> Runnin
 def _request(job: Job, total: int, now: float) -> OpenRequest | None:
     """What a job asks for, as far as the machine can give it; a release needs no strategy."""
     request = job.request
-    if request is None or request.release:
+    if request is None or request.is_shrink:
         return None
     larger = request.sizes.above(job.size)
     sizes = larger and larger.up_to(total)
-    return OpenRequest(sizes, request.since, job.hears(now)) if sizes else None
+    return OpenRequest(sizes, request.since, job.can_get_offers(now)) if sizes else None
 
 
 def _standing(job: Job) -> Sizes | None:
     """The sizes of a job that agreed to give, or offered to, to nobody's use so far."""
     resize = job.resize
-    if resize is None or not resize.standing:
+    if resize is None or not resize.reusable:
         return None
-    return Sizes((*(resize.wishes or (len(resize.after),)), job.size))
+    return Sizes((*(resize.counter_sizes or (len(resize.after),)), job.size))
 
 
 def _target(job: Job) -> int:
     """The size it is going to have; nothing can be promised of a resize that may be taken back."""
     resize = job.resize
-    if resize is None or resize.standing or resize.stage is ResizeStage.WITHDRAWING:
+    if resize is None or resize.reusable or resize.stage is ResizeStage.WITHDRAWING:
         return job.size
     return len(resize.after)

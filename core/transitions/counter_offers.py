@@ -30,11 +30,11 @@ class UnusableCounterError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class CounterOffer:
     """What an application would rather have."""
 
     #: Totals that would do, ascending; each goes the way of the offer.
-    totals: Sequence[int]
+    sizes: Sequence[int]
     #: For all the processors; the server's own if it names none.
     price: float
     #: Seconds since the epoch; 0: at its next safe point.
@@ -43,7 +43,7 @@ class Wish:
     valid_until: float
 
 
-def read(job: Job, resize: Resize, template: Template, now: float) -> Wish:
+def read(job: Job, resize: Resize, template: Template, now: float) -> CounterOffer:
     """The wish in a counter-offer.
 
     Raises:
@@ -64,7 +64,7 @@ def read(job: Job, resize: Resize, template: Template, now: float) -> Wish:
     fitting = _fitting(job, resize, totals, most)
     if fitting is None:
         raise UnusableCounterError(_why_not(job, resize, totals))
-    return Wish(fitting.values, item.price, item.not_before, item.valid_until)
+    return CounterOffer(fitting.values, item.price, item.not_before, item.valid_until)
 
 
 def objection(job: Job, resize: Resize, template: Template) -> str:
@@ -139,7 +139,7 @@ def take(state: State, job: Job, resize: Resize, size: int, wanted: ProcessorMap
     offered, leaving = resize.after, resize.leaving
     if resize.grows:
         resize.after = offered[:size]
-        resize_transaction.free_processors(state, job, of(offered[size:]) & job.held)
+        resize_transaction.free_processors(state, job, of(offered[size:]) & job.occupied)
     else:
         asked = [p for p in resize.before if leaving >> p & 1]
         first = [p for p in asked if wanted >> p & 1]
@@ -149,7 +149,7 @@ def take(state: State, job: Job, resize: Resize, size: int, wanted: ProcessorMap
         resize.after = tuple(p for p in resize.before if not given >> p & 1)
         reason = f"job {job.id} gives fewer processors than were promised; waits its turn"
         resize_transaction.drop_promises_on(state, leaving & ~resize.leaving, reason)
-    resize.wishes = ()
+    resize.counter_sizes = ()
     state.touch(job)
 
 

@@ -14,34 +14,34 @@ from pliant.core.model.timers import TimerKind
 from pliant.core.state.state import State
 from pliant.core.transitions import job_end, suspend
 from pliant.core.values import isolation
-from pliant.core.values.isolation import CutOff
+from pliant.core.values.isolation import Isolation
 from pliant.core.values.processors import NONE
 
 
 def lost(state: State, node: Node) -> None:
     """A node is given up: note whose processes may live on there, and how long."""
     for job in state.active.values():
-        if job.outlives_s and (job.held & node.processors or node.name in job.cut_off):
-            wait_s = isolation.wait_s(job.outlives_s, state.limits.lease_s)
-            _wait(state, job, node, CutOff(state.now + wait_s, wait_s))
+        if job.isolation_grace_s and (job.occupied & node.processors or node.name in job.isolated):
+            wait_s = isolation.wait_s(job.isolation_grace_s, state.limits.lease_s)
+            _wait(state, job, node, Isolation(state.now + wait_s, wait_s))
             policy = isolation.when_cut_off(job.spec.stop_after_s)
             text = f"its processes on node {node.name} end by themselves ({policy})"
             state.note("job.cut_off", f"{text}: surely gone in {wait_s:.0f} s", job)
 
 
-def _wait(state: State, job: Job, node: Node, entry: CutOff) -> None:
-    job.cut_off[node.name] = entry
-    state.cut_off[job.id] = job
+def _wait(state: State, job: Job, node: Node, entry: Isolation) -> None:
+    job.isolated[node.name] = entry
+    state.isolated[job.id] = job
     state.touch(job)
     state.timer_at(TimerKind.CUT_OFF, job, entry.until)
 
 
 def reported(state: State, node: Node) -> None:
     """A node has told what lives there; what should not is being ended."""
-    for job in state.cut_off.values():
-        entry = job.cut_off.get(node.name)
+    for job in state.isolated.values():
+        entry = job.isolated.get(node.name)
         if entry is not None:
-            job.cut_off[node.name] = entry._replace(until=inf, back=True)
+            job.isolated[node.name] = entry._replace(until=inf, back=True)
             state.touch(job)
 
 
@@ -51,10 +51,12 @@ def recover(state: State) -> None:
     Nodes that were not lost have a whole lease to report, or are lost then.
     """
     for job in state.active.values():
-        if job.outlives_s:
-            job.outlives_s = max(job.outlives_s, state.limits.outlives_s(job.spec.stop_after_s))
-        for name, entry in list(job.cut_off.items()):
-            state.cut_off[job.id] = job
+        if job.isolation_grace_s:
+            job.isolation_grace_s = max(
+                job.isolation_grace_s, state.limits.isolation_grace_s(job.spec.stop_after_s)
+            )
+        for name, entry in list(job.isolated.items()):
+            state.isolated[job.id] = job
             node = state.nodes.get(name)
             if node is not None and node.state is NodeState.LOST:
                 _wait(state, job, node, entry._replace(until=state.now + entry.wait_s))
@@ -62,18 +64,18 @@ def recover(state: State) -> None:
 
 def review(state: State) -> None:
     """Let those go on whose processes are gone everywhere."""
-    for job in list(state.cut_off.values()):
+    for job in list(state.isolated.values()):
         if job.state in ACTIVE_STATES:
-            for name in [n for n, e in job.cut_off.items() if _gone(state, state.nodes.get(n), e)]:
-                del job.cut_off[name]
+            for name in [n for n, e in job.isolated.items() if _gone(state, state.nodes.get(n), e)]:
+                del job.isolated[name]
                 state.touch(job)
-        if job.state not in ACTIVE_STATES or not job.cut_off:
-            job.cut_off.clear()
-            del state.cut_off[job.id]
+        if job.state not in ACTIVE_STATES or not job.isolated:
+            job.isolated.clear()
+            del state.isolated[job.id]
             _go_on(state, job)
 
 
-def _gone(state: State, node: Node | None, entry: CutOff) -> bool:
+def _gone(state: State, node: Node | None, entry: Isolation) -> bool:
     """Whether nothing of a job can be left on a node; None: its operator has removed it."""
     if node is None or entry.until <= state.now:
         return True

@@ -35,7 +35,7 @@ def exited(state: State, event: ProcessesExited) -> None:
     if suspend.leaving(job):
         suspend.gone(state, job, gone)
     elif job.state is JobState.COMPLETING:
-        mine = job.allocation & job.held
+        mine = job.allocation & job.occupied
         own = [exit for exit in event.exits if mine >> exit.processor & 1]
         _own_exits(state, job, own)
     elif job.resize is None and not gone & ~job.allocation:
@@ -73,7 +73,7 @@ def arm_end(state: State, job: Job) -> None:
 
 def arm_stragglers(state: State, job: Job) -> None:
     """All ranks have ended by themselves; who was to leave, or never joined, may not stay on."""
-    if job.ending is None and not job.held & job.allocation:
+    if job.ending is None and not job.occupied & job.allocation:
         state.timer(TimerKind.STRAGGLERS, job, state.limits.resize_deadline_s)
 
 
@@ -100,11 +100,11 @@ def close_if_gone(state: State, job: Job) -> None:
     """Close the books when the last process is gone."""
     if job.state is not JobState.COMPLETING:
         return
-    if job.held:
+    if job.occupied:
         arm_stragglers(state, job)
         return
-    if job.again:
-        if not job.cut_off:  # else `fencing` comes back here
+    if job.requeue_at_end:
+        if not job.isolated:  # else `fencing` comes back here
             restart_smaller.next_run(state, job)
         return
     restart_smaller.drop(state, job)
@@ -138,13 +138,13 @@ def _sort_out(state: State, job: Job, exits: tuple[Exit, ...]) -> None:
     back = NONE
     if job.resize:  # all of them first, so that a withdrawal kills only who is still there
         gone = of([exit.processor for exit in exits])
-        job.resize.gone |= gone & job.resize.newcomers & ~job.allocation
+        job.resize.gone |= gone & job.resize.added & ~job.allocation
     for exit in exits:
         bit = 1 << exit.processor
         resize = job.resize
         if resize and bit & resize.leaving and _leaver_gone(state, job, resize, exit):
-            back |= bit if resize.stage is ResizeStage.RELEASE else NONE
-        elif resize and bit & resize.newcomers & ~job.allocation:
+            back |= bit if resize.stage is ResizeStage.RELEASING else NONE
+        elif resize and bit & resize.added & ~job.allocation:
             resize_transaction.newcomer_gone(state, job, exit, describe(exit))
             if job.resize is None:
                 resize_transaction.free_processors(state, job, bit)
@@ -166,7 +166,7 @@ def _last_words(state: State, job: Job, exit: Exit) -> None:
     It was a newcomer whose resize was rolled back, perhaps because it ended, or it was leaving.
     """
     if exit.reason and not exit.clean:
-        text = f"a newcomer on {state.place(exit.processor)} ended: {exit.reason}"
+        text = f"a newcomer on {state.slot_name(exit.processor)} ended: {exit.reason}"
         state.note("job.warning", text, job)
         if job.state is JobState.RUNNING and job.reason.startswith("resize rolled back ("):
             job.reason = f"{job.reason}; {text}"  # stored with the processors that come free
@@ -174,9 +174,9 @@ def _last_words(state: State, job: Job, exit: Exit) -> None:
 
 def _leaver_gone(state: State, job: Job, resize: Resize, exit: Exit) -> bool:
     """Note the exit of a leaver; False: it died instead of leaving."""
-    if resize.stage is ResizeStage.RELEASE:
+    if resize.stage is ResizeStage.RELEASING:
         if not exit.clean:
-            place = state.place(exit.processor)
+            place = state.slot_name(exit.processor)
             state.note("job.warning", f"the leaver on {place} ended badly: {describe(exit)}", job)
         return True
     if exit.clean and resize.stage in (ResizeStage.GO, ResizeStage.BEGUN, ResizeStage.WITHDRAWING):
@@ -208,21 +208,24 @@ def _own_exits(state: State, job: Job, exits: Sequence[Exit]) -> None:
     job.exit_code = max(job.exit_code or 0, *(exit.code for exit in bad))
     worst = max(bad, key=lambda exit: (bool(exit.reason), exit.code, exit.signal))
     job.signal = worst.signal
-    what = f"{describe(worst)} on {state.place(worst.processor)}{_stage(job)}"
+    what = f"{describe(worst)} on {state.slot_name(worst.processor)}{_stage(job)}"
     state.note("job.failed", what, job)
     # The transport may end ranks that talk to one that has died.
-    job.again |= _lost_a_joining_rank(job) and restart_smaller.goes_again(job)
+    job.requeue_at_end |= _lost_a_joining_rank(job) and restart_smaller.goes_again(job)
     end(state, job, JobState.FAILED, what)
 
 
 def _ended_apart(state: State, job: Job, exit: Exit) -> bool:
     """A node without a server has ended them, as their user wanted; False: it does not matter."""
-    return _lost_node(state, job, f"{describe(exit)}, on {state.place(exit.processor)}")
+    return _lost_node(state, job, f"{describe(exit)}, on {state.slot_name(exit.processor)}")
 
 
 def _lost_node(state: State, job: Job, what: str) -> bool:
     if job.ending is JobState.FAILED and restart_smaller.goes_again(job):
-        job.again, job.reason = True, what  # its other ranks noticed first that these were gone
+        job.requeue_at_end, job.reason = (
+            True,
+            what,
+        )  # its other ranks noticed first that these were gone
         state.touch(job)
     if job.ending is not None:
         return False
@@ -238,13 +241,15 @@ def _not_started(state: State, job: Job, exits: Sequence[Exit]) -> bool:
     node = ", ".join(state.node_names(1 << fault.processor))
     what = f"node {node} {describe(fault)}"
     if job.ending is None and of([e.processor for e in exits if e.node_fault]) == job.allocation:
-        job.again = True  # nothing of it has run: that is no other run that a user may not want
+        job.requeue_at_end = (
+            True  # nothing of it has run: that is no other run that a user may not want
+        )
     return _lost_node(state, job, what)
 
 
 def _others(job: Job, gone: ProcessorMap) -> str:
     """Of a job whose processes end well, but not together: the others may wait for ever."""
-    left = job.allocation & job.held & ~gone
+    left = job.allocation & job.occupied & ~gone
     if not left:
         return "its processes have ended"
     ended, ranks = job.size - count(left), ""
@@ -261,12 +266,12 @@ def _lost_a_joining_rank(job: Job) -> bool:
     resize = job.resize
     if resize is None or resize.stage is not ResizeStage.BEGUN:
         return False
-    return bool(resize.gone & resize.newcomers & ~job.allocation)
+    return bool(resize.gone & resize.added & ~job.allocation)
 
 
 def _stage(job: Job) -> str:
     resize = job.resize
-    if resize is None or resize.stage in (ResizeStage.TALK, ResizeStage.AGREED):
+    if resize is None or resize.stage in (ResizeStage.NEGOTIATING, ResizeStage.AGREED):
         return ""
     why = f", taken back: {resize.reason}" if resize.stage is ResizeStage.WITHDRAWING else ""
     if _lost_a_joining_rank(job):
@@ -286,5 +291,5 @@ def _complete(state: State, job: Job, final: JobState | None, reason: str) -> No
     elif job.ending is None and final is not None:
         job.ending, job.reason = final, reason
         state.touch(job)
-    job.again |= job.ending is JobState.NODE_FAIL and restart_smaller.goes_again(job)
+    job.requeue_at_end |= job.ending is JobState.NODE_FAIL and restart_smaller.goes_again(job)
     restart_smaller.keep(state, job)

@@ -22,21 +22,21 @@ def lingering(job: Job) -> ProcessorMap:
     if job.state not in (JobState.RUNNING, JobState.ADAPTING) or job.saving is not None:
         return NONE
     resize = job.resize
-    awaited = resize.leaving | resize.newcomers if resize is not None else NONE
-    return job.held & ~job.allocation & ~awaited
+    awaited = resize.leaving | resize.added if resize is not None else NONE
+    return job.occupied & ~job.allocation & ~awaited
 
 
 def stop_waiting(state: State, job: Job) -> None:
     """Let a job continue although leaving ranks of its resize have not exited."""
     resize = job.resize
-    if resize is None or resize.stage is not ResizeStage.RELEASE:
+    if resize is None or resize.stage is not ResizeStage.RELEASING:
         return
-    staying = resize.leaving & job.held
+    staying = resize.leaving & job.occupied
     if not staying:
         return
     limits = state.limits
     left_s = max(0.0, limits.resize_deadline_s - limits.release_timeout_s)
-    where = ", ".join(state.place(processor) for processor in indices(staying))
+    where = ", ".join(state.slot_name(processor) for processor in indices(staying))
     ranks = many(count(staying), "leaving rank")
     text = f"{ranks} ({where}) not gone {limits.release_timeout_s:g} s {_AFTER}"
     state.note("job.warning", f"{text}; killed in {left_s:g} s", job, resize=resize.id)

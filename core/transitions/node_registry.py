@@ -52,12 +52,12 @@ def _take_off(state: State, node: Node, reason: str) -> None:
 
 def in_use(state: State, node: Node) -> bool:
     """Whether processes may be on a node."""
-    return bool(state.held() & node.processors)
+    return bool(state.occupied() & node.processors)
 
 
 def jobs_on(state: State, node: Node) -> list[Job]:
     """The jobs that hold some of a node's processors."""
-    return [job for job in state.active.values() if job.held & node.processors]
+    return [job for job in state.active.values() if job.occupied & node.processors]
 
 
 def named(jobs: list[Job]) -> str:

@@ -17,7 +17,9 @@ from pliant.core.values.negotiation_policy import GrowIf
 
 def own(resize: Resize) -> int:
     """Proposals that the server has made in this talk."""
-    return sum(1 for side, verb in resize.talk.history if side is Side.SERVER and verb in PROPOSALS)
+    return sum(
+        1 for side, verb in resize.negotiation.history if side is Side.SERVER and verb in PROPOSALS
+    )
 
 
 def propose(state: State, job: Job, resize: Resize, by: Side = Side.SERVER) -> Template:
@@ -25,7 +27,7 @@ def propose(state: State, job: Job, resize: Resize, by: Side = Side.SERVER) -> T
 
     The server's last one, by its policy, is FINAL; an application's own is taken as it is.
     """
-    number, opens = own(resize) + 1, resize.talk.proposer is None
+    number, opens = own(resize) + 1, resize.negotiation.proposer is None
     change = abs(len(resize.after) - len(resize.before))
     if by is Side.SERVER:
         resize.price = state.policy.proposal(number, change, grows=resize.grows)
@@ -41,7 +43,7 @@ def propose(state: State, job: Job, resize: Resize, by: Side = Side.SERVER) -> T
         mandatory=resize.mandatory,
         sizes=str(len(resize.after)),
     )
-    place = resize.talk.rounds + 1
+    place = resize.negotiation.rounds + 1
     template = Template(
         resize.id,
         job.id,
@@ -50,9 +52,9 @@ def propose(state: State, job: Job, resize: Resize, by: Side = Side.SERVER) -> T
         (item, *resource_items(job, item)),
         place,
         resize.cause,
-        skip_gain_test=job.pinned or grow_if(state, job) is GrowIf.ALWAYS,
+        skip_gain_test=job.size_fixed_by_operator or grow_if(state, job) is GrowIf.ALWAYS,
     )
-    resize.talk = resize.talk.say(by, template)
+    resize.negotiation = resize.negotiation.say(by, template)
     return template
 
 
@@ -64,8 +66,10 @@ def grow_if(state: State, job: Job) -> GrowIf:
 def word(job: Job, resize: Resize, verb: Verb, reason: str = "") -> Template:
     """The server's word that ends the talk; the talk has ended with it."""
     items = agreed(job, resize) if verb is Verb.ACCEPT else ()
-    template = Template(resize.id, job.id, job.epoch, verb, items, resize.talk.rounds, reason)
-    resize.talk = resize.talk.say(Side.SERVER, template)
+    template = Template(
+        resize.id, job.id, job.epoch, verb, items, resize.negotiation.rounds, reason
+    )
+    resize.negotiation = resize.negotiation.say(Side.SERVER, template)
     return template
 
 

@@ -10,7 +10,7 @@ from pliant.core.values.negotiation_policy import Escalation
 
 def failed(state: State, job: Job, resize: Resize, why: str, *, tell: bool = True) -> None:
     """Close a talk that came to nothing; ``tell``: the strategy does not know it yet."""
-    if tell and not job.pinned:
+    if tell and not job.size_fixed_by_operator:
         state.outcomes.append(Outcome(job.id, job.size, False))
     resize_transaction.close(state, job, why, quiet=True)
     if resize.mandatory:

@@ -33,9 +33,9 @@ def prepare(state: State, job: Job, resize: Resize) -> None:
     """Begin what was agreed on: start newcomers, or connect the next coordinator."""
     state.step(job, JobState.ADAPTING, f"will run on {many(len(resize.after), 'processor')}")
     resize.stage = ResizeStage.PREPARE
-    state.talking.pop(job.id, None)
+    state.negotiating.pop(job.id, None)
     if resize.grows:
-        resize.preparing = set(state.node_names(resize.newcomers))
+        resize.preparing = set(state.node_names(resize.added))
         state.emit(Launch(job.id, job.run, resize.id, job.epoch + 1, resize.joining))
     elif resize.moves_coordinator:
         state.emit(OpenStandby(job.id, job.run, resize.id, resize.after[0]))
@@ -143,7 +143,7 @@ def _commit(state: State, job: Job, resize: Resize, event: ResizeDecided) -> Non
     before = job.size
     time_limits.book_work(state, job, resize.begun)
     job.ranks, job.epoch = resize.after, event.epoch
-    job.refusals = job.vain = 0
+    job.refused_growths = job.failed_negotiations = 0
     time_limits.arm_estimate(state, job)
     state.note(
         "job.resized",
@@ -164,12 +164,12 @@ def _commit(state: State, job: Job, resize: Resize, event: ResizeDecided) -> Non
         state.step(job, JobState.RUNNING, f"runs on {many(job.size, 'processor')}")
         _lost_newcomers(state, job, resize)
         return
-    if resize.gives_less:
+    if resize.partial_release:
         # Who waited may have to wait again. If it grew at once, donors that are not as fast would
         # find it grown, be asked again, and so on for ever.
-        job.steady_until = state.now + state.limits.quiet_s
+        job.no_growth_until = state.now + state.limits.quiet_s
         state.timer(TimerKind.QUIET, job, state.limits.quiet_s)
-    resize.stage, resize.reason = ResizeStage.RELEASE, ""
+    resize.stage, resize.reason = ResizeStage.RELEASING, ""
     job.reason = f"runs on {many(job.size, 'processor')}, {count(resize.leaving)} leaving"
     state.timer(TimerKind.RELEASE, job, state.limits.release_timeout_s)
     resize_transaction.free_processors(state, job, resize.gone)
@@ -213,7 +213,7 @@ def timed_out(state: State, timer: Timer) -> None:
             resize_transaction.ask_back(state, job, resize, waited)
         case TimerKind.DEADLINE, (ResizeStage.BEGUN | ResizeStage.WITHDRAWING):
             _no_word(state, job, resize)
-        case TimerKind.RELEASE, ResizeStage.RELEASE:
+        case TimerKind.RELEASE, ResizeStage.RELEASING:
             leaving_ranks.stop_waiting(state, job)
         case TimerKind.ROLLBACK, ResizeStage.BEGUN:
             _not_rolled_back(state, job, resize)
@@ -234,10 +234,10 @@ def _no_word(state: State, job: Job, resize: Resize) -> None:
 
 def _not_rolled_back(state: State, job: Job, resize: Resize) -> None:
     """A joining rank has died, and the application is stuck in MPI: end it, perhaps to restart."""
-    if not resize.gone & resize.newcomers:
+    if not resize.gone & resize.added:
         return
     waited = f"not rolled back within {state.limits.rollback_timeout_s:g} s (stage {resize.stage})"
-    job.again |= restart_smaller.goes_again(job)
+    job.requeue_at_end |= restart_smaller.goes_again(job)
     text = f"resize {resize.id} failed: {resize.reason}; {waited}"
     job_end.end(state, job, JobState.FAILED, text)
 
@@ -250,12 +250,12 @@ def requested(state: State, event: ResizeRequested) -> None:
         state.emit(Answer(event.request, refusal))
         return
     if event.size == 0:
-        job.pinned = False
+        job.size_fixed_by_operator = False
         state.touch(job)
         state.plan_due = True
         state.emit(Answer(event.request, message=f"job {job.id} is resized by the strategy again"))
         return
-    job.pinned = True
+    job.size_fixed_by_operator = True
     resize_transaction.open_talk(
         state, job, _target(state, job, event), f"user {event.actor or 'unknown'}"
     )

@@ -30,11 +30,11 @@ def begin(
     number = ResizeId(state.next_resize)
     state.next_resize += 1
     job.resize = resize = Resize(
-        number, ResizeStage.TALK, Talk(number), state.now, job.ranks, after, cause
+        number, ResizeStage.NEGOTIATING, Talk(number), state.now, job.ranks, after, cause
     )
     resize.mandatory = mandatory
-    state.talking[job.id] = job
-    state.hold(job, resize.newcomers & ~job.earmark)
+    state.negotiating[job.id] = job
+    state.occupy(job, resize.added & ~job.reserved)
     return resize
 
 
@@ -48,10 +48,10 @@ def open_talk(
 
 def offer(state: State, job: Job, resize: Resize) -> None:
     """Make the server's next proposal."""
-    opens = resize.talk.proposer is None
+    opens = resize.negotiation.proposer is None
     template = proposals.propose(state, job, resize)
     item = template.items[0]
-    resize.wishes, resize.until = (), item.valid_until
+    resize.counter_sizes, resize.expires_at = (), item.valid_until
     state.emit(SendOffer(job.id, job.run, template))
     state.timer(TimerKind.OFFER, job, state.limits.offer_timeout_s)
     price = f" for {item.price:g}" if item.price else ""
@@ -76,15 +76,15 @@ def close(state: State, job: Job, reason: str, *, quiet: bool = False) -> None:
     if resize is None:
         return
     job.resize = None
-    state.talking.pop(job.id, None)
-    state.unpromise(job)
-    newcomers = resize.newcomers
+    state.negotiating.pop(job.id, None)
+    state.drop_reservation(job)
+    newcomers = resize.added
     free_processors(state, job, resize.gone & ~job.allocation)
-    if newcomers & job.held:
-        if resize.stage in (ResizeStage.TALK, ResizeStage.AGREED):
+    if newcomers & job.occupied:
+        if resize.stage in (ResizeStage.NEGOTIATING, ResizeStage.AGREED):
             free_processors(state, job, newcomers)
         else:
-            state.emit(Kill(job.id, job.run, newcomers & job.held, 0.0))
+            state.emit(Kill(job.id, job.run, newcomers & job.occupied, 0.0))
     if quiet or _in_vain(job, resize):
         _be_quiet(state, job, resize)
     drop_promises_from(state, job)
@@ -98,9 +98,9 @@ def close(state: State, job: Job, reason: str, *, quiet: bool = False) -> None:
 
 def _in_vain(job: Job, resize: Resize) -> bool:
     """Whether a job was asked in vain so often that nothing would come of the next time either."""
-    if resize.talk.state is not TalkState.IDLE:  # else it never heard of it
-        job.vain += 1
-    return job.vain >= MOST_IN_VAIN
+    if resize.negotiation.state is not TalkState.IDLE:  # else it never heard of it
+        job.failed_negotiations += 1
+    return job.failed_negotiations >= MOST_IN_VAIN
 
 
 def _be_quiet(state: State, job: Job, resize: Resize) -> None:
@@ -108,12 +108,12 @@ def _be_quiet(state: State, job: Job, resize: Resize) -> None:
 
     Others may have to shrink for each offer of growth.
     """
-    job.vain = 0
+    job.failed_negotiations = 0
     quiet_s = state.limits.quiet_s
     if resize.grows:
-        quiet_s *= 1 << min(job.refusals, state.limits.quiet_doublings)
-        job.refusals += 1
-    job.quiet_until = state.now + quiet_s
+        quiet_s *= 1 << min(job.refused_growths, state.limits.quiet_doublings)
+        job.refused_growths += 1
+    job.no_offers_until = state.now + quiet_s
     state.timer(TimerKind.QUIET, job, quiet_s)
 
 
@@ -122,7 +122,7 @@ def withdraw(state: State, job: Job, reason: str, *, quiet: bool = False) -> Non
     resize = job.resize
     if resize is None:
         return
-    talk = resize.talk
+    talk = resize.negotiation
     if talk.proposer is Side.SERVER and not talk.closed:
         proposals.word(job, resize, Verb.WITHDRAW, reason)
     if talk.state is not TalkState.IDLE:  # else the application never heard of it
@@ -152,7 +152,7 @@ def newcomer_gone(state: State, job: Job, exit: Exit, what: str) -> None:
     if resize.stage is ResizeStage.BEGUN:
         _joining_rank_lost(state, job, resize, exit, what)
         return
-    reason = f"a newcomer on {state.place(exit.processor)} ended: {what}"
+    reason = f"a newcomer on {state.slot_name(exit.processor)} ended: {what}"
     if resize.stage is ResizeStage.PREPARE:
         withdraw(state, job, reason, quiet=True)
     elif resize.stage is ResizeStage.GO:
@@ -167,7 +167,7 @@ def _joining_rank_lost(state: State, job: Job, resize: Resize, exit: Exit, what:
     """
     if resize.reason:
         return  # the first one is told
-    rank, place = resize.after.index(exit.processor), state.place(exit.processor)
+    rank, place = resize.after.index(exit.processor), state.slot_name(exit.processor)
     resize.reason = f"joining rank {rank} on {place} died while data were moving ({what})"
     state.note("job.warning", resize.reason, job, resize=resize.id)
     state.timer(TimerKind.ROLLBACK, job, state.limits.rollback_timeout_s)
@@ -186,7 +186,7 @@ def ask_back(state: State, job: Job, resize: Resize, reason: str) -> None:
 def finish_release(state: State, job: Job) -> None:
     """Close a committed shrink when its last leaver is gone."""
     resize = job.resize
-    if resize is None or resize.stage is not ResizeStage.RELEASE or resize.leaving & job.held:
+    if resize is None or resize.stage is not ResizeStage.RELEASING or resize.leaving & job.occupied:
         return
     job.resize = None
     state.step(job, JobState.RUNNING, f"runs on {many(job.size, 'processor')}")
@@ -194,7 +194,7 @@ def finish_release(state: State, job: Job) -> None:
 
 def free_processors(state: State, job: Job, gone: ProcessorMap) -> None:
     """Nobody's processes are on these any more."""
-    released = job.held & gone
+    released = job.occupied & gone
     if not released:
         return
     state.give_back(job, released)
@@ -204,7 +204,7 @@ def free_processors(state: State, job: Job, gone: ProcessorMap) -> None:
         job,
         processors=job.ranks if released == job.allocation else tuple(indices(released)),
     )
-    if job.held & ~job.allocation or (job.held and job.state is JobState.COMPLETING):
+    if job.occupied & ~job.allocation or (job.occupied and job.state is JobState.COMPLETING):
         state.timer(TimerKind.SETTLE, job, state.limits.settle_s)
     else:
         state.plan_due = True
@@ -215,20 +215,20 @@ def free_processors(state: State, job: Job, gone: ProcessorMap) -> None:
 
 def drop_promise(state: State, job: Job, reason: str = "waits its turn") -> None:
     """Forget the processors earmarked for a job that waits for them."""
-    if not job.earmark:
+    if not job.reserved:
         return
     if job.resize is not None:
         withdraw(state, job, reason)
         return
-    state.unpromise(job)
+    state.drop_reservation(job)
     state.explain(job, reason)
     state.plan_due = True
 
 
 def drop_promises_from(state: State, donor: Job) -> None:
     """The donor will not deliver: whoever waited for its processors waits in the queue again."""
-    for job in list(state.promised.values()):
-        if donor.id in job.earmark_from and job.earmark & donor.held:
+    for job in list(state.reserving.values()):
+        if donor.id in job.donors and job.reserved & donor.occupied:
             drop_promise(state, job, f"job {donor.id} did not give the processors; waits its turn")
 
 
@@ -237,26 +237,26 @@ def drop_promises_on(state: State, processors: ProcessorMap, reason: str) -> Non
 
     Not who is to go on at once on what is left to it: that is `survival.review`.
     """
-    for job in list(state.promised.values()):
-        if job.earmark & processors and not job.had:
+    for job in list(state.reserving.values()):
+        if job.reserved & processors and not job.size_before_loss:
             drop_promise(state, job, reason)
 
 
 def start_promised(state: State) -> None:
     """Start every job in the queue whose earmarked processors are all free now."""
-    if not state.promised:
+    if not state.reserving:
         return
-    unavailable = state.held() | ~state.usable()
-    for job in list(state.promised.values()):
-        if job.state is JobState.PENDING and not job.earmark & unavailable:
-            start(state, job, job.earmark)
+    unavailable = state.occupied() | ~state.usable()
+    for job in list(state.reserving.values()):
+        if job.state is JobState.PENDING and not job.reserved & unavailable:
+            start(state, job, job.reserved)
 
 
 def start(state: State, job: Job, processors: ProcessorMap) -> None:
     """Give a waiting job its processors and have its world started."""
-    state.unpromise(job)
+    state.drop_reservation(job)
     job.allocate(processors)
-    state.hold(job, processors)
+    state.occupy(job, processors)
     job.epoch += 1
     job.start = job.since = state.now
     job.done, job.used_s = 0.0, 0.0
@@ -264,7 +264,7 @@ def start(state: State, job: Job, processors: ProcessorMap) -> None:
     if job.checkpoint is not None:  # what is in it need not be done again
         job.done, job.used_s = job.checkpoint.done, job.checkpoint.used_s
     job.starting = set(state.node_names(processors))
-    job.outlives_s = state.limits.outlives_s(job.spec.stop_after_s)
+    job.isolation_grace_s = state.limits.isolation_grace_s(job.spec.stop_after_s)
     state.step(job, JobState.STARTING, f"starts on {many(job.size, 'processor')}")
     state.emit(Launch(job.id, job.run, ResizeId(0), job.epoch, job.ranks))
     state.timer(TimerKind.START, job, state.limits.start_deadline_s)

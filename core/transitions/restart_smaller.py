@@ -40,7 +40,7 @@ def goes_on(job: Job) -> bool:
 def keep(state: State, job: Job) -> None:
     """It has been decided how a job ends: keep what is left to it, if it may go on there."""
     if job.ending in _ENDS and goes_on(job):
-        job.had = job.size
+        job.size_before_loss = job.size
         _earmark(state, job, _left(state, job))
     else:
         drop(state, job)
@@ -48,18 +48,18 @@ def keep(state: State, job: Job) -> None:
 
 def drop(state: State, job: Job) -> None:
     """It will not go on at once: nothing is kept for it."""
-    if job.had:
-        state.unpromise(job)
-        job.had = 0
+    if job.size_before_loss:
+        state.drop_reservation(job)
+        job.size_before_loss = 0
         state.touch(job)
         state.plan_due = True
 
 
 def next_run(state: State, job: Job) -> None:
     """The last process is gone of a job that is to have another run."""
-    size = job.sizes.down(count(_left(state, job))) if job.had else 0
+    size = job.sizes.down(count(_left(state, job))) if job.size_before_loss else 0
     if not size:
-        why = job.reason + ("; what is left to it is too small" if job.had else "")
+        why = job.reason + ("; what is left to it is too small" if job.size_before_loss else "")
         drop(state, job)
         suspend.back(state, job, f"waits its turn again: {why}")
         return
@@ -74,35 +74,35 @@ def next_run(state: State, job: Job) -> None:
 
 def review(state: State) -> None:
     """Nodes have changed: so may have what is left to those who go on; start who can."""
-    for job in {**state.active, **state.promised}.values():
-        if not job.had:
+    for job in {**state.active, **state.reserving}.values():
+        if not job.size_before_loss:
             continue
         if job.state is JobState.COMPLETING:
             _earmark(state, job, _left(state, job))
             continue
-        size = count(job.earmark)
+        size = count(job.reserved)
         if not _fit(state, job):
             drop(state, job)
             state.explain(job, "waits its turn again: what is left to it is too small")
-        elif count(job.earmark) != size:
+        elif count(job.reserved) != size:
             _tell(state, job, [])
     resize_transaction.start_promised(state)
 
 
 def _left(state: State, job: Job) -> ProcessorMap:
     """What a job can go on on; also on nodes that are silent, which may be back at once."""
-    others = state.held() & ~job.held | state.earmarked() & ~job.earmark
+    others = state.occupied() & ~job.occupied | state.reserved() & ~job.reserved
     there = (state.usable() | state.suspect()) & ~others
     own = job.allocation & there
-    more = job.earmark & there & ~own
-    mine = own | lowest(more, min(count(more), job.had - count(own)))
+    more = job.reserved & there & ~own
+    mine = own | lowest(more, min(count(more), job.size_before_loss - count(own)))
     spare = _near(state, job, spare_nodes.standing_in(state) & state.free())
-    return mine | lowest(spare, min(count(spare), job.had - count(mine)))
+    return mine | lowest(spare, min(count(spare), job.size_before_loss - count(mine)))
 
 
 def _near(state: State, job: Job, processors: ProcessorMap) -> ProcessorMap:
     """Those in the clusters that a job has, or had, something of."""
-    mine = job.allocation | job.earmark
+    mine = job.allocation | job.reserved
     clusters = {node.cluster for node in _nodes(state, mine)}
     near = NONE
     for node in _nodes(state, processors):
@@ -116,13 +116,13 @@ def _nodes(state: State, processors: ProcessorMap) -> list[Node]:
 
 
 def _earmark(state: State, job: Job, processors: ProcessorMap) -> None:
-    if processors == job.earmark:
+    if processors == job.reserved:
         return
-    had = job.had
-    state.unpromise(job)
+    had = job.size_before_loss
+    state.drop_reservation(job)
     if processors:
-        state.promise(job, processors, frozenset())
-    job.had = had
+        state.reserve(job, processors, frozenset())
+    job.size_before_loss = had
     state.plan_due = True
 
 
@@ -136,10 +136,14 @@ def _fit(state: State, job: Job) -> bool:
 
 
 def _tell(state: State, job: Job, lost: list[NodeName]) -> None:
-    size = count(job.earmark)
+    size = count(job.reserved)
     iteration = job.checkpoint.iteration if job.checkpoint else 0
     whence = f"iteration {iteration}" if job.checkpoint else "the start"
-    of = f"{size} of its {many(job.had, 'processor')}" if size < job.had else f"all {size}"
+    of = (
+        f"{size} of its {many(job.size_before_loss, 'processor')}"
+        if size < job.size_before_loss
+        else f"all {size}"
+    )
     state.note(
         "job.survived",
         f"goes on on {of}, from {whence}",
@@ -147,5 +151,5 @@ def _tell(state: State, job: Job, lost: list[NodeName]) -> None:
         lost=lost,
         size=size,
         iteration=iteration,
-        **{"from": job.had},
+        **{"from": job.size_before_loss},
     )

@@ -99,7 +99,7 @@ def close(state: State, job: Job, reason: str) -> None:
         time_limits.book_work(state, job, saving.begun)
         time_limits.arm_estimate(state, job)
     # A strategy that wanted it must not want it again at once.
-    job.quiet_until = state.now + state.limits.quiet_s
+    job.no_offers_until = state.now + state.limits.quiet_s
     state.timer(TimerKind.QUIET, job, state.limits.quiet_s)
     state.step(job, JobState.RUNNING, f"not suspended: {reason}")
     state.note("suspend.failed", f"not suspended: {reason}", job, suspension=saving.number)
@@ -124,9 +124,9 @@ def gone(state: State, job: Job, processors: ProcessorMap) -> None:
     """Processes of a job that is saved have ended, it does not matter how."""
     resize_transaction.free_processors(state, job, processors)
     saving = job.saving
-    if saving is None or job.held or job.cut_off:
+    if saving is None or job.occupied or job.isolated:
         return
-    job.saving, job.parked, job.connected = None, saving.by_strategy, False
+    job.saving, job.suspended_by_strategy, job.connected = None, saving.by_strategy, False
     state.step(job, JobState.SUSPENDED, f"suspended ({saving.cause})")
     state.note("job.suspended", job.reason, job, suspension=saving.number)
     if saving.requeues or saving.returns:
@@ -137,8 +137,10 @@ def back(state: State, job: Job, reason: str) -> None:
     """Put a job whose processes are gone into the queue again, for another run."""
     job.run = max(job.run + 1, job.runs_from)
     job.epoch, job.ranks = 0, ()
-    job.malleable = job.connected = job.on_request = job.pinned = job.parked = job.again = False
-    job.quiet_until, job.answered = 0.0, None
+    job.malleable = job.connected = job.evolving_only = job.size_fixed_by_operator = (
+        job.suspended_by_strategy
+    ) = job.requeue_at_end = False
+    job.no_offers_until, job.answered = 0.0, None
     job.start = job.end = job.exit_code = job.ending = None
     job.signal = 0
     state.step(job, JobState.PENDING, reason)

@@ -64,7 +64,7 @@ def verdict(state: State, job: Job, timer: Timer) -> str:
     """Why this timer ends the job, for people; empty: it does not."""
     if timer.kind is TimerKind.ESTIMATE and not _estimate_is_over(state, job):
         return ""
-    if job.held & state.suspect():
+    if job.occupied & state.suspect():
         state.timer_at(timer.kind, job, state.now + SILENCE_S)
         return ""
     spec = job.spec

@@ -22,7 +22,7 @@ MARGIN_S = 5.0
 CLOCK_DRIFT = 0.001
 
 
-class CutOff(NamedTuple):
+class Isolation(NamedTuple):
     """A node that was lost with processes of a job that end by themselves."""
 
     #: When they are surely gone, seconds since the epoch; infinite: when the node has said so.
@@ -58,7 +58,7 @@ def when_cut_off(stop_after_s: float | None) -> str:
     return KEEP if stop_after_s is None else f"{_STOP}{stop_after_s:.15g}"
 
 
-def outlives_s(stop_after_s: float | None, lease_s: float, kill_grace_s: float) -> float:
+def grace_s(stop_after_s: float | None, lease_s: float, kill_grace_s: float) -> float:
     """Seconds without contact after which KILL has come by the node's clock; 0: it never does."""
     return 0.0 if stop_after_s is None else lease_s + stop_after_s + kill_grace_s
 

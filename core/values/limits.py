@@ -43,6 +43,6 @@ class Limits:
     #: For a request of an application that names no deadline; then it expires. 0: for ever.
     request_timeout_s: float = 300.0
 
-    def outlives_s(self, stop_after_s: float | None) -> float:
+    def isolation_grace_s(self, stop_after_s: float | None) -> float:
         """How long processes may live without contact, see ``core.cut_off``; 0: for ever."""
-        return isolation.outlives_s(stop_after_s, self.lease_s, self.kill_grace_s)
+        return isolation.grace_s(stop_after_s, self.lease_s, self.kill_grace_s)

@@ -110,7 +110,7 @@ def _job_values(job: Job) -> dict[str, Any]:
         "signal": job.signal,
         "run": job.run,
         "epoch": job.epoch,
-        "processors": count(job.held),
+        "processors": count(job.occupied),
         "record": json.dumps(job_to_record(job)),
     }
 

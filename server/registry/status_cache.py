@@ -247,14 +247,14 @@ class Board:
 
     def _where(self, job: Job) -> list[NodeName]:
         """The nodes of a job; of one that has ended, those that it had last."""
-        return self.node_map.names(job.allocation if job.final else job.held)
+        return self.node_map.names(job.allocation if job.final else job.occupied)
 
     def _entry(self, job: Job) -> JobEntry:
         summary = self._summaries.get(job.id) or Summary("", "", "")
         nodes = self._where(job)
         info = _info(job, summary, nodes)
         uses = resource_gate.usage(job)
-        return JobEntry(info, job.spec.uid, job.run, job.held, job.final, job.end, uses)
+        return JobEntry(info, job.spec.uid, job.run, job.occupied, job.final, job.end, uses)
 
 
 def _info(job: Job, summary: Summary, nodes: list[NodeName]) -> Info:
@@ -268,8 +268,8 @@ def _info(job: Job, summary: Summary, nodes: list[NodeName]) -> Info:
         "state": job.state.value,
         "reason": job.why,
         "reason_code": job.wait.code.value if job.wait else "",
-        "processors": count(job.held & job.allocation),
-        "held": count(job.held),
+        "processors": count(job.occupied & job.allocation),
+        "held": count(job.occupied),
         "size": job.size,
         "nodes": list(nodes),
         "sizes": str(job.sizes),
@@ -305,7 +305,7 @@ def _contract(job: Job) -> dict[str, Any]:
     return {
         "deadline": contract.deadline(job.spec.submit),
         "contract": contract.to_record(),
-        "promise": job.promise,
+        "promise": job.acceptance,
         "promised_start": job.promised_start,
         "expected_end": contract_status.expected_end(job),
     }

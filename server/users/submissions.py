@@ -136,5 +136,5 @@ class Submissions:
 def new_job(job: Job) -> Job:
     """Give a new job the reason it has until the core has seen it."""
     job.reason = "held by its user" if job.state is JobState.HELD else "waits its turn"
-    job.story.append(f"{job.spec.submit:.3f} {job.state}: submitted")
+    job.history.append(f"{job.spec.submit:.3f} {job.state}: submitted")
     return job

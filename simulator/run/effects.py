@@ -140,7 +140,7 @@ class Effects:
                     command.epoch,
                     command.processors,
                     job.sizes,
-                    on_request=not job.malleable,
+                    evolving_only=not job.malleable,
                 )
             )
         if isinstance(run, EvolvingRun):

@@ -57,7 +57,7 @@ def test_of_many_that_refused_some_are_named() -> None:
         rig.run(number, "1-2")
     rig.submit(8, "14")
     for number in range(1, 8):
-        rig.core.jobs[JobId(number)].quiet_until = rig.now + 20
+        rig.core.jobs[JobId(number)].no_offers_until = rig.now + 20
     assert "in vain lately: jobs 1, 2, 3, 4, 5 and 2 more; not again for 20 s" in why(rig, 8)
 
 

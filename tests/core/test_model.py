@@ -123,7 +123,7 @@ class AnyHistory(History):
             if job.resize:
                 coming |= job.resize.leaving
         for job in self.rig.core.state.waiting.values():
-            assert not job.earmark & self.rig.core.state.held() & ~coming
+            assert not job.reserved & self.rig.core.state.occupied() & ~coming
 
     @invariant()
     def who_goes_on_waits_for_nothing_but_its_own_end_and_silent_nodes(self) -> None:
@@ -131,12 +131,12 @@ class AnyHistory(History):
             return
         state = self.rig.core.state
         for job in self.rig.core.jobs.values():
-            if job.had and job.state is JobState.PENDING:
-                assert not job.earmark & state.held()
-                assert job.earmark & state.suspect()
-                assert not job.earmark & ~(state.suspect() | state.usable())
-            assert not job.had or job.held or job.earmark or job.cut_off
-            assert count(job.earmark) <= job.had or not job.had
+            if job.size_before_loss and job.state is JobState.PENDING:
+                assert not job.reserved & state.occupied()
+                assert job.reserved & state.suspect()
+                assert not job.reserved & ~(state.suspect() | state.usable())
+            assert not job.size_before_loss or job.occupied or job.reserved or job.isolated
+            assert count(job.reserved) <= job.size_before_loss or not job.size_before_loss
 
     @invariant()
     def nodes_fail_nobody_who_has_lost_nothing_with_them(self) -> None:
@@ -144,7 +144,7 @@ class AnyHistory(History):
             return
         for job in self.rig.core.jobs.values():
             if JobState.NODE_FAIL in (job.state, job.ending):
-                assert job.id in self.world.bereaved, (job.id, job.told())
+                assert job.id in self.world.bereaved, (job.id, job.history_lines())
 
     @invariant()
     def no_processor_has_two_processes(self) -> None:
@@ -163,7 +163,7 @@ class AnyHistory(History):
         used = dict.fromkeys(RESOURCES, 0)
         for job in self.rig.core.jobs.values():
             for need in job.spec.resources:
-                used[need.name] += need.on(count(job.held))
+                used[need.name] += need.on(count(job.occupied))
         assert all(used[name] <= there for name, there in RESOURCES.items()), used
 
     def teardown(self) -> None:
@@ -200,7 +200,7 @@ class AnyHistory(History):
         while self.world.wires:
             self.world.deliver(0)
         stuck = [job for job in self.rig.core.jobs.values() if self.fits(job.id) and not job.final]
-        assert not stuck, [(job.id, job.state, job.reason, job.told()) for job in stuck]
+        assert not stuck, [(job.id, job.state, job.reason, job.history_lines()) for job in stuck]
         assert count(self.rig.free()) == sum(SLOTS.values()), bin(self.rig.core.state.orphaned)
 
 

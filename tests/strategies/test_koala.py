@@ -313,7 +313,7 @@ def test_a_running_job_makes_room_and_takes_it_back(name: str) -> None:
     rig.settle()
     assert rig.job(1).size == 8
     rig.submit(2, "4")
-    assert rig.job(2).earmark
+    assert rig.job(2).reserved
     rig.settle()
     rig.up(2)
     assert (rig.job(1).size, rig.job(2).size) == (4, 4)
@@ -335,7 +335,7 @@ def test_after_a_refusal_the_next_one_is_asked(name: str) -> None:
     rig.sent.clear()
     rig.submit(3, "1")
     rig.answer(2, Verb.REJECT)
-    assert rig.job(3).earmark_from == {1}
+    assert rig.job(3).donors == {1}
 
 
 def test_what_one_declines_the_next_one_in_order_is_offered() -> None:

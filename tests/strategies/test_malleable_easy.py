@@ -242,7 +242,7 @@ def test_a_running_job_makes_room_and_takes_it_back(name: str) -> None:
     rig.settle()
     assert rig.job(1).size == 8
     rig.submit(2, "4")
-    assert rig.job(2).earmark
+    assert rig.job(2).reserved
     rig.settle()
     rig.up(2)
     assert (rig.job(1).size, rig.job(2).size) == (4, 4)
@@ -256,7 +256,7 @@ def test_a_refusal_ends_the_agreement(name: str) -> None:
     rig.sent.clear()
     rig.submit(2, "4")
     rig.answer(1, Verb.REJECT)
-    assert not rig.job(2).earmark
+    assert not rig.job(2).reserved
     assert rig.job(2).why == "needs at least 4 processors, fewer can be given to it now"
 
 

@@ -253,10 +253,10 @@ def test_in_the_core_a_refusal_does_not_break_the_promise() -> None:
         contract=deal,
     )
     rig.do(events.JobSubmitted(spec))
-    assert rig.job(2).promise == "accepted"
-    assert count(rig.job(2).earmark) == 2
+    assert rig.job(2).acceptance == "accepted"
+    assert count(rig.job(2).reserved) == 2
     rig.answer(1, Verb.REJECT)
-    assert (rig.state(2), rig.job(2).earmark) == (JobState.PENDING, 0)
+    assert (rig.state(2), rig.job(2).reserved) == (JobState.PENDING, 0)
     rig.wait(rig.limits.quiet_s + 1)
     rig.shrink_to_go(1)
     rig.finish(1)

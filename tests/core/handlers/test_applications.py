@@ -76,7 +76,7 @@ def test_a_leaver_that_speaks_once_more_is_not_heard(rig: Rig) -> None:
     rig.decide(1)
     leaving = rig.resize(1).leaving
     rig.do(events.ApplicationRegistered(JobId(1), 1, rig.job(1).epoch - 1, before))
-    assert (rig.stage(1), rig.job(1).connected) == (ResizeStage.RELEASE, True)
+    assert (rig.stage(1), rig.job(1).connected) == (ResizeStage.RELEASING, True)
     rig.exit(1, *indices(leaving))
     assert rig.state(1) is JobState.RUNNING
     rig.do(events.ApplicationRegistered(JobId(1), 1, rig.job(1).epoch - 1, before))
@@ -116,7 +116,7 @@ def test_a_session_that_closes_ends_the_talk(rig: Rig) -> None:
     rig.submit(2, "4")
     left(rig)
     assert rig.stage(1) is None
-    assert rig.job(2).earmark == NONE
+    assert rig.job(2).reserved == NONE
     assert rig.one(commands.SendWithdraw).reason == "the application's session closed"
 
 
@@ -165,9 +165,9 @@ def test_it_comes_back_without_the_go(rig: Rig) -> None:
 def test_it_comes_back_with_the_resize_done(rig: Rig) -> None:
     going(rig)
     rig.do(events.ApplicationRegistered(JobId(1), 1, 2, (0, 1, 2, 3)))
-    assert (rig.stage(1), rig.job(1).epoch) == (ResizeStage.RELEASE, 2)
+    assert (rig.stage(1), rig.job(1).epoch) == (ResizeStage.RELEASING, 2)
     rig.register(1)
-    assert rig.stage(1) is ResizeStage.RELEASE
+    assert rig.stage(1) is ResizeStage.RELEASING
     rig.exit(1, 4, 5, 6, 7)
     assert rig.state(2) is JobState.STARTING
 
@@ -197,7 +197,7 @@ def test_a_program_that_asks_for_every_change_is_evolving(rig: Rig) -> None:
     job = rig.job(1)
     rig.do(
         events.ApplicationRegistered(
-            job.id, job.run, job.epoch, job.ranks, parse_sizes("1-6"), on_request=True
+            job.id, job.run, job.epoch, job.ranks, parse_sizes("1-6"), evolving_only=True
         )
     )
     assert job.job_class is JobClass.EVOLVING

@@ -46,7 +46,7 @@ def growing(stage: ResizeStage) -> Way:
 
     def way(rig: Rig) -> None:
         assert not rig.ask_for(1, 4).refusal
-        if stage is ResizeStage.TALK:
+        if stage is ResizeStage.NEGOTIATING:
             return
         rig.shrink_to_go(1)
         rig.finish(1)
@@ -97,11 +97,11 @@ WAYS: dict[str, tuple[int, Way, JobState, ResizeStage | None]] = {
     "pending": (2, pending, S.PENDING, None),
     "starting": (2, starting, S.STARTING, None),
     "running": (1, nothing, S.RUNNING, None),
-    "talk": (1, growing(ResizeStage.TALK), S.RUNNING, ResizeStage.TALK),
+    "talk": (1, growing(ResizeStage.NEGOTIATING), S.RUNNING, ResizeStage.NEGOTIATING),
     "prepare": (1, growing(ResizeStage.PREPARE), S.ADAPTING, ResizeStage.PREPARE),
     "go": (1, growing(ResizeStage.GO), S.ADAPTING, ResizeStage.GO),
     "begun": (1, growing(ResizeStage.BEGUN), S.ADAPTING, ResizeStage.BEGUN),
-    "release": (1, releasing, S.ADAPTING, ResizeStage.RELEASE),
+    "release": (1, releasing, S.ADAPTING, ResizeStage.RELEASING),
     "ordered to save": (1, saving(), S.ADAPTING, None),
     "saving": (1, saving(SaveWord.BEGUN), S.ADAPTING, None),
     "saved": (1, saving(SaveWord.BEGUN, SaveWord.SAVED), S.ADAPTING, None),

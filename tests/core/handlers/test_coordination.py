@@ -74,7 +74,7 @@ def test_example_2_only_those_are_taken_whose_processors_are_needed() -> None:
 
 def test_example_3_fifteen_are_offered_and_eight_are_taken() -> None:
     rig = machine("equipartition", {1: ("8-32", 8)}, idle=15)
-    offered = rig.resize(1).talk.table
+    offered = rig.resize(1).negotiation.table
     assert offered is not None
     assert item(offered).quantity == 15
     rig.counter_to(1, offered, "16")
@@ -84,7 +84,7 @@ def test_example_3_fifteen_are_offered_and_eight_are_taken() -> None:
 def priced(policy: NegotiationPolicy) -> tuple[Rig, Template]:
     """Example 4: four processors are offered at a price."""
     rig = machine("equipartition", {1: ("4-8", 4)}, idle=4, policy=policy)
-    offered = rig.resize(1).talk.table
+    offered = rig.resize(1).negotiation.table
     assert offered is not None
     return rig, offered
 
@@ -135,18 +135,18 @@ def test_who_agreed_is_let_go_when_another_refuses() -> None:
     agree(rig, 1, asked[1])
     rig.answer(2, Verb.REJECT, asked[2])
     assert rig.one(commands.SendWithdraw).job == 1
-    assert (rig.stage(1), rig.job(1).quiet_until, rig.job(3).earmark) == (None, 0.0, NONE)
+    assert (rig.stage(1), rig.job(1).no_offers_until, rig.job(3).reserved) == (None, 0.0, NONE)
     assert rig.job(1).reason == "its processors are not needed after all"
 
 
 def test_who_has_not_answered_when_another_refuses_may_still_be_used() -> None:
     rig, asked = two_donors()
     rig.answer(2, Verb.REJECT, asked[2])
-    assert (rig.stage(1), rig.take(commands.SendWithdraw)) == (S.TALK, [])
+    assert (rig.stage(1), rig.take(commands.SendWithdraw)) == (S.NEGOTIATING, [])
     rig.submit(4, "3")
     agree(rig, 1, asked[1])
     assert (rig.stage(1), rig.stage(2)) == (S.GO, None)
-    assert rig.job(4).earmark == rig.resize(1).leaving
+    assert rig.job(4).reserved == rig.resize(1).leaving
 
 
 def test_what_was_agreed_on_is_used_without_another_talk() -> None:
@@ -154,7 +154,7 @@ def test_what_was_agreed_on_is_used_without_another_talk() -> None:
     rig.submit(4, "3")
     agree(rig, 1, asked[1])
     rig.answer(2, Verb.REJECT, asked[2])
-    assert (rig.stage(1), rig.job(4).earmark) == (S.GO, rig.resize(1).leaving)
+    assert (rig.stage(1), rig.job(4).reserved) == (S.GO, rig.resize(1).leaving)
     assert not rig.take(commands.SendOffer)
 
 
@@ -164,7 +164,7 @@ def test_counters_of_two_that_suffice_together_are_both_taken() -> None:
     asked = offers(rig)
     assert {number: item(said).quantity for number, said in asked.items()} == {1: 4, 2: 2}
     rig.counter_to(1, asked[1], "2")
-    assert rig.stage(1) is S.TALK
+    assert rig.stage(1) is S.NEGOTIATING
     rig.counter_to(2, asked[2], "2")
     # Not what was asked for; the strategy, asked again, can use it.
     assert {sent.job for sent in rig.take(commands.SendGo)} == {1, 2}
@@ -176,9 +176,9 @@ def test_who_counters_with_what_helps_nobody_is_asked_again() -> None:
     rig.submit(2, "6")
     counter(rig, 1, offers(rig)[1], sizes="6")
     again = offers(rig)[1]
-    assert (again.verb, item(again).sizes, rig.job(2).earmark) == (Verb.COUNTER, "2", NONE)
+    assert (again.verb, item(again).sizes, rig.job(2).reserved) == (Verb.COUNTER, "2", NONE)
     agree(rig, 1, again)
-    assert (rig.stage(1), rig.job(2).earmark) == (S.GO, rig.resize(1).leaving)
+    assert (rig.stage(1), rig.job(2).reserved) == (S.GO, rig.resize(1).leaving)
 
 
 def test_a_last_word_that_helps_nobody_is_declined() -> None:
@@ -190,7 +190,7 @@ def test_a_last_word_that_helps_nobody_is_declined() -> None:
     word = offers(rig)[1]
     assert (word.verb, word.reason) == (Verb.REJECT, "less than is needed")
     assert (rig.stage(1), rig.job(1).size) == (None, 8)
-    assert rig.job(1).quiet_until > rig.now
+    assert rig.job(1).no_offers_until > rig.now
 
 
 def test_a_policy_may_insist_on_what_is_needed() -> None:
@@ -209,7 +209,11 @@ def test_a_silent_donor_holds_up_nobody_else() -> None:
     rig.submit(3, "6")
     rig.submit(4, "1")
     rig.exit(5)
-    assert (rig.stage(1), rig.stage(2), rig.state(4)) == (S.TALK, S.TALK, JobState.STARTING)
+    assert (rig.stage(1), rig.stage(2), rig.state(4)) == (
+        S.NEGOTIATING,
+        S.NEGOTIATING,
+        JobState.STARTING,
+    )
 
 
 def test_silence_ends_a_deal() -> None:
@@ -226,7 +230,7 @@ def test_an_offer_is_withdrawn_when_its_reason_is_gone() -> None:
     rig.do(events.JobCancelled(JobId(3)))
     assert {sent.job for sent in rig.take(commands.SendWithdraw)} == {1, 2}
     assert (rig.stage(1), rig.stage(2)) == (None, None)
-    assert not rig.job(1).quiet_until
+    assert not rig.job(1).no_offers_until
 
 
 def test_who_countered_for_somebody_who_is_gone_is_thanked_and_not_asked_again() -> None:
@@ -235,7 +239,7 @@ def test_who_countered_for_somebody_who_is_gone_is_thanked_and_not_asked_again()
     rig.do(events.JobCancelled(JobId(3)))
     word = offers(rig)[1]
     assert (word.verb, word.reason) == (Verb.REJECT, "its processors are not needed after all")
-    assert (rig.stage(1), rig.job(1).quiet_until) == (None, 0.0)
+    assert (rig.stage(1), rig.job(1).no_offers_until) == (None, 0.0)
 
 
 def test_a_go_is_asked_back_when_its_reason_is_gone() -> None:
@@ -301,7 +305,7 @@ def test_who_can_give_too_late_is_not_waited_for() -> None:
     later = replace(item(asked[1]), not_before=rig.now + 601)
     agree(rig, 1, replace(asked[1], items=(later,)))
     assert rig.job(1).reason == "it can give in 601 s only"
-    assert rig.job(3).earmark == NONE
+    assert rig.job(3).reserved == NONE
 
 
 def test_a_talk_that_waits_for_its_time_survives_the_loss_of_who_waited() -> None:
@@ -358,7 +362,7 @@ def test_haggling_over_the_price_of_a_growth_asks_no_more_donors_than_are_needed
         rig.finish(number)
     rig.ready(1)
     rig.finish(1)
-    assert (rig.job(1).size, count(rig.job(1).held), count(rig.job(4).held)) == (16, 16, 8)
+    assert (rig.job(1).size, count(rig.job(1).occupied), count(rig.job(4).occupied)) == (16, 16, 8)
 
 
 def grows_later(seconds: float) -> Rig:
@@ -425,12 +429,12 @@ def test_a_restart_lets_go_of_what_was_agreed_on() -> None:
     agree(rig, 1, asked[1])
     rig.restart()
     assert {sent.job for sent in rig.take(commands.SendWithdraw)} == {1, 2}
-    assert (rig.stage(1), rig.job(3).earmark) == (None, NONE)
+    assert (rig.stage(1), rig.job(3).reserved) == (None, NONE)
 
 
 def table(rig: Rig) -> Template:
     """What job 1 was offered last."""
-    said = rig.resize(1).talk.table
+    said = rig.resize(1).negotiation.table
     assert said is not None
     return said
 
@@ -440,7 +444,7 @@ def test_who_refuses_time_after_time_is_asked_less_and_less() -> None:
     waits = []
     for _ in range(8):
         rig.answer(1, Verb.REJECT, table(rig))
-        waits.append(rig.job(1).quiet_until - rig.now)
+        waits.append(rig.job(1).no_offers_until - rig.now)
         rig.wait(waits[-1] + 0.1)
     quiet = rig.limits.quiet_s
     doubled = [quiet * 2**times for times in (0, 1, 2, 3, 4, 5, 5, 5)]
@@ -448,4 +452,4 @@ def test_who_refuses_time_after_time_is_asked_less_and_less() -> None:
     agree(rig, 1, table(rig))
     rig.ready(1)
     rig.finish(1)
-    assert (rig.job(1).size, rig.job(1).refusals) == (8, 0)
+    assert (rig.job(1).size, rig.job(1).refused_growths) == (8, 0)

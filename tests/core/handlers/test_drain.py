@@ -64,7 +64,7 @@ def test_who_refuses_is_asked_again_later() -> None:
     rig.wait(LIMITS.quiet_s - 1)
     assert rig.stage(1) is None
     rig.wait(2)
-    assert rig.stage(1) is ResizeStage.TALK
+    assert rig.stage(1) is ResizeStage.NEGOTIATING
 
 
 @pytest.mark.parametrize("silent", [False, True])
@@ -107,7 +107,7 @@ def test_a_policy_may_requeue_who_refuses() -> None:
     rig.exit(1)
     job = rig.job(1)
     assert job.checkpoint is not None
-    assert (job.checkpoint.iteration, job.run, job.parked) == (40, 2, False)
+    assert (job.checkpoint.iteration, job.run, job.suspended_by_strategy) == (40, 2, False)
     assert (rig.state(1), job.ranks) == (JobState.STARTING, (4, 5, 6, 7))
 
 

@@ -20,7 +20,7 @@ WHY = "cannot start jobs: spool /s: No space left on device; make room"
 def fails(rig: Rig, number: int, node: NodeName = N1, resize: ResizeId = FIRST_START) -> None:
     """Have a node report that it could start nothing of a job."""
     job, there = rig.job(number), rig.core.nodes[node].processors
-    mine = rig.resize(number).newcomers if resize else job.allocation
+    mine = rig.resize(number).added if resize else job.allocation
     exits = tuple(Exit(p, 126, 0, WHY, node_fault=True) for p in indices(mine & there))
     rig.do(events.ProcessesExited(JobId(number), job.run, resize, exits))
 
@@ -72,7 +72,7 @@ def test_with_no_other_node_it_waits_until_the_node_is_given_back() -> None:
     rig = Rig({"n1": 4})
     rig.submit(1, "4")
     fails(rig, 1)
-    assert (rig.state(1), rig.job(1).held) == (JobState.PENDING, 0)
+    assert (rig.state(1), rig.job(1).occupied) == (JobState.PENDING, 0)
     rig.wait(1000)
     assert rig.state(1) is JobState.PENDING
     rig.do(events.NodeResumed(N1))
@@ -103,7 +103,7 @@ def test_where_others_may_have_begun_it_is_a_lost_node(
     rig.submit(1, "4", requeue=requeue)
     fails(rig, 1)
     assert rig.state(1) is JobState.COMPLETING
-    rig.exit(1, *indices(rig.job(1).held), signal=15)
+    rig.exit(1, *indices(rig.job(1).occupied), signal=15)
     assert rig.state(1) is then
 
 
@@ -135,7 +135,7 @@ def test_newcomers_are_taken_back() -> None:
     rig.wait(1.0)
     rig.answer(1, Verb.ACCEPT)
     rig.take(commands.SendWithdraw)
-    (node,) = rig.core.state.node_names(rig.resize(1).newcomers)
+    (node,) = rig.core.state.node_names(rig.resize(1).added)
     fails(rig, 1, node, rig.resize(1).id)
     assert (rig.state(1), rig.job(1).size, rig.stage(1)) == (JobState.RUNNING, 2, None)
     assert rig.core.nodes[node].state is NodeState.DRAINED

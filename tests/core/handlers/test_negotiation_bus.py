@@ -208,7 +208,7 @@ class Wire:
         """Bring the server a letter; if that changes the talk, it is new and to the point."""
         job, number = letter.template.job, letter.template.negotiation
         before = self._open(job, number)
-        table = before.talk.table if before else None
+        table = before.negotiation.table if before else None
         notes = len(self.rig.notes)
         owner = self.rig.job(job)
         self.rig.do(events.OfferAnswered(owner.id, owner.run, letter.template))
@@ -229,7 +229,7 @@ class Wire:
                 self.talks[key] = self.talks[key].expire()
         for go in self.rig.take(commands.SendGo):
             resize, talk = self.rig.resize(go.job), self.talks[go.job, go.resize]
-            assert talk.table == resize.talk.table
+            assert talk.table == resize.negotiation.table
         for sent in self.rig.take(commands.SendOffer):
             key = (sent.job, sent.template.negotiation)
             if sent.template.verb is Verb.ACCEPT:

@@ -128,7 +128,7 @@ def test_strangers_of_a_living_job_are_freed_when_they_are_gone(rig: Rig) -> Non
 def test_a_promise_on_an_orphans_processor_is_kept_when_it_is_gone(rig: Rig) -> None:
     rig.run(1, "1-6")
     rig.submit(2, "6")
-    assert rig.job(2).earmark & block(4, 4)
+    assert rig.job(2).reserved & block(4, 4)
     back(rig, N2, world(99, of([7])), world(1, of([4, 5])))
     rig.settle()
     assert rig.state(2) is JobState.PENDING
@@ -236,7 +236,7 @@ def test_a_node_lost_under_an_offer_ends_only_the_offer(rig: Rig, accepted: bool
         rig.answer(1, Verb.ACCEPT)
     rig.do(events.NodeLost(N2, "gone"))
     assert (rig.state(1), rig.stage(1)) == (JobState.RUNNING, None)
-    assert rig.job(1).held == of(range(4))
+    assert rig.job(1).occupied == of(range(4))
     assert rig.one(commands.SendWithdraw).job == 1
 
 
@@ -249,10 +249,10 @@ def test_newcomers_lost_after_go_wait_for_the_applications_word(rig: Rig, report
     else:
         back(rig, N2)
     assert (rig.state(1), rig.stage(1)) == (JobState.ADAPTING, ResizeStage.GO)
-    assert rig.job(1).held == of(range(8)), "it may have joined them"
+    assert rig.job(1).occupied == of(range(8)), "it may have joined them"
     rig.decide(1, committed=False, stage="join")
     assert rig.state(1) is JobState.RUNNING
-    assert rig.job(1).held == of(range(4))
+    assert rig.job(1).occupied == of(range(4))
 
 
 @pytest.mark.parametrize("report", ["back", "lost"])
@@ -262,7 +262,7 @@ def test_leavers_lost_with_their_node_are_gone(rig: Rig, report: str) -> None:
     rig.shrink_to_go(1)
     rig.begin(1)
     rig.decide(1)
-    assert rig.stage(1) is ResizeStage.RELEASE
+    assert rig.stage(1) is ResizeStage.RELEASING
     if report == "lost":
         rig.do(events.NodeLost(N2, "gone"))
     else:
@@ -290,9 +290,9 @@ def test_leavers_that_were_gone_before_the_applications_word_are_not_missed(
             back(rig, N1, world(1, block(0, 4)))
         back(rig, N2)
     assert (rig.state(1), rig.stage(1)) == (JobState.ADAPTING, ResizeStage.BEGUN)
-    assert rig.job(1).held == block(0, 8)
+    assert rig.job(1).occupied == block(0, 8)
     rig.decide(1, committed=committed)
-    assert rig.job(1).held == block(0, 4)
+    assert rig.job(1).occupied == block(0, 4)
     # Who left although nothing was resized has ended, and so will the others.
     assert rig.state(1) is (JobState.RUNNING if committed else JobState.COMPLETING)
     rig.exit(1, *range(4))
@@ -306,7 +306,7 @@ def test_ranks_that_are_missed_beside_leavers_that_were_gone_are_lost(rig: Rig) 
     rig.begin(1)
     rig.exit(1, 6, 7)
     back(rig, N2)
-    assert (rig.state(1), rig.job(1).held) == (JobState.COMPLETING, block(0, 4))
+    assert (rig.state(1), rig.job(1).occupied) == (JobState.COMPLETING, block(0, 4))
     rig.exit(1, *range(4), signal=15)
     assert rig.state(1) is JobState.NODE_FAIL
 
@@ -341,7 +341,7 @@ def test_a_promise_on_a_lost_node_is_dropped(rig: Rig) -> None:
     rig.run(1, "1-8")
     rig.submit(2, "4")
     rig.do(events.NodeSuspected(N2))
-    assert count(rig.job(2).earmark) == 4
+    assert count(rig.job(2).reserved) == 4
     rig.do(events.NodeLost(N2, "gone"))
     rig.exit(1, 0, 1, 2, 3, signal=15)
     assert rig.job(2).ranks == (0, 1, 2, 3)
@@ -403,9 +403,9 @@ def test_a_removed_node_counts_no_more(rig: Rig) -> None:
 def test_a_promise_on_a_removed_node_is_dropped(rig: Rig) -> None:
     rig.run(1, "1-8")
     rig.submit(2, "4")
-    assert rig.job(2).earmark
+    assert rig.job(2).reserved
     rig.do(events.NodeLost(N1, "gone"), events.NodeRemoved(N1))
-    assert not rig.job(2).earmark & block(0, 4)
+    assert not rig.job(2).reserved & block(0, 4)
     assert N1 not in rig.core.nodes
 
 
@@ -442,7 +442,7 @@ def test_a_job_that_must_not_stay_on_a_drained_node_gives_others_their_place(rig
     rig.up(2)
     assert rig.state(2) is JobState.RUNNING
     assert not of(rig.job(2).ranks) & block(4, 4)
-    assert rig.job(1).earmark == NONE
+    assert rig.job(1).reserved == NONE
 
 
 def test_unknown_exits_of_a_first_start_are_nobodys(rig: Rig) -> None:

@@ -16,7 +16,7 @@ def test_an_operator_fixes_a_size_and_gives_it_back(rig: Rig) -> None:
     assert rig.ask_for(1, 5).message == "job 1 was offered 5 processors"
     rig.shrink_to_go(1)
     rig.finish(1)
-    assert (rig.job(1).ranks, rig.job(1).pinned) == ((0, 1, 2, 3, 4), True)
+    assert (rig.job(1).ranks, rig.job(1).size_fixed_by_operator) == ((0, 1, 2, 3, 4), True)
     assert not rig.take(commands.SendOffer)
     assert "strategy again" in rig.ask_for(1, 0).message
     assert rig.offer(1).items[0].sizes == "8"
@@ -42,7 +42,7 @@ def test_an_operator_may_name_what_to_give_back(rig: Rig) -> None:
 def test_what_an_operator_cannot_have(rig: Rig, size: int, release: list[int], says: str) -> None:
     assert says in rig.ask_for(1, size, release).refusal
     assert rig.stage(1) is None
-    assert not rig.job(1).pinned
+    assert not rig.job(1).size_fixed_by_operator
 
 
 def test_an_operator_cannot_have_more_than_is_free(rig: Rig) -> None:

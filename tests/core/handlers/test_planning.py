@@ -94,7 +94,7 @@ def test_a_start_on_processors_that_a_shrink_gives(rig: Rig, script: Scripted) -
     what = Plan(shrinks=(Offer(J1, block(0, 1)),), starts=(Start(J2, of([1, 2, 3, 4])),))
     assert not plan(rig, script, what)
     job = rig.job(2)
-    assert (job.earmark, set(job.earmark_from)) == (of([1, 2, 3, 4]), {1})
+    assert (job.reserved, set(job.donors)) == (of([1, 2, 3, 4]), {1})
     assert job.reason == "waits for processors of job 1"
     assert rig.free() == of([5, 6, 7, 8])
     seen = view(rig.core.state)
@@ -166,7 +166,7 @@ def test_promised_processors_cannot_be_promised_twice(rig: Rig, script: Scripted
         starts=(Start(J2, of([2, 3])), Start(J3, of([3, 4]))),
     )
     assert len(plan(rig, script, what)) == 1
-    assert count(rig.job(2).earmark) == 2
+    assert count(rig.job(2).reserved) == 2
 
 
 def test_processors_of_a_drained_node_are_nobodys_promise(rig: Rig, script: Scripted) -> None:

@@ -28,9 +28,9 @@ def back(rig: Rig, resize: int = 0) -> None:
     """Have both nodes register with what lives there."""
     for node in list(rig.core.nodes.values()):
         live = [
-            LiveWorld(job.id, job.run, ResizeId(resize), job.held & node.processors, True)
+            LiveWorld(job.id, job.run, ResizeId(resize), job.occupied & node.processors, True)
             for job in rig.core.jobs.values()
-            if job.held & node.processors
+            if job.occupied & node.processors
         ]
         rig.do(events.NodeRegistered(node.name, node.slots, worlds=tuple(live)))
 
@@ -67,7 +67,7 @@ def test_a_talk_is_withdrawn_and_held_anew(rig: Rig) -> None:
     number = rig.resize(1).id
     rig.restart()
     assert rig.one(commands.SendWithdraw).resize == number
-    assert (rig.stage(1), rig.job(2).earmark) == (None, NONE)
+    assert (rig.stage(1), rig.job(2).reserved) == (None, NONE)
     back(rig)
     rig.register(1)
     assert rig.resize(1).id > number
@@ -84,10 +84,10 @@ def test_newcomers_that_were_preparing_are_ended() -> None:
     rig.restart()
     assert rig.one(commands.Kill).processors == block(0, 4)
     assert rig.state(1) is JobState.RUNNING
-    assert count(rig.job(1).held) == 8
+    assert count(rig.job(1).occupied) == 8
     back(rig)
     rig.exit(1, 0, 1, 2, 3, signal=9)
-    assert (rig.state(1), count(rig.job(1).held)) == (JobState.RUNNING, 4)
+    assert (rig.state(1), count(rig.job(1).occupied)) == (JobState.RUNNING, 4)
 
 
 @pytest.mark.parametrize("known", [True, False])
@@ -110,7 +110,7 @@ def test_newcomers_are_ended_although_the_order_to_end_them_was_lost(known: bool
     if known:
         assert [kill.processors for kill in rig.take(commands.Kill)] == [block(2, 2), block(4, 2)]
         rig.exit(1, 2, 3, 4, 5, signal=9)
-    assert (rig.state(1), rig.job(1).held) == (JobState.RUNNING, block(0, 2))
+    assert (rig.state(1), rig.job(1).occupied) == (JobState.RUNNING, block(0, 2))
 
 
 @pytest.mark.parametrize("pending", [True, False])
@@ -126,7 +126,7 @@ def test_after_go_the_coordinator_is_asked(rig: Rig, pending: bool) -> None:
     else:
         assert (rig.state(1), rig.stage(1), rig.job(1).size) == (
             JobState.RUNNING,
-            None if rig.job(1).quiet_until > rig.now else ResizeStage.TALK,
+            None if rig.job(1).no_offers_until > rig.now else ResizeStage.NEGOTIATING,
             8,
         )
 
@@ -148,7 +148,7 @@ def test_leavers_go_on_leaving(rig: Rig) -> None:
     rig.exit(1, 4)
     rig.restart()
     back(rig)
-    assert count(rig.job(2).earmark) == 4
+    assert count(rig.job(2).reserved) == 4
     rig.wait(31)
     assert rig.one(commands.Kill).processors == of([5, 6, 7])
     rig.exit(1, 5, 6, 7, signal=9)
@@ -252,6 +252,6 @@ def test_who_asked_for_a_resize_is_told_how_to_ask_again() -> None:
     rig = Rig({"n1": 4}, "fcfs")
     rig.run(1, "1-4")
     rig.do(events.ResizeRequested(JobId(1), 2))
-    assert rig.stage(1) is ResizeStage.TALK
+    assert rig.stage(1) is ResizeStage.NEGOTIATING
     rig.restart()
     assert rig.job(1).reason.endswith("`jobctl resize 1 2` asks again")

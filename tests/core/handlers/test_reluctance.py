@@ -23,30 +23,30 @@ def two_jobs() -> Rig:
 def pair() -> Rig:
     """Two jobs of which the second has refused to grow, for which the first had shrunk."""
     rig = two_jobs()
-    rig.answer(1, Verb.ACCEPT, rig.resize(1).talk.table)
+    rig.answer(1, Verb.ACCEPT, rig.resize(1).negotiation.table)
     rig.finish(1)
     rig.wait(1)
     rig.answer(2, Verb.REJECT)
     rig.grow_to_go(1)
     rig.finish(1)
-    assert (rig.job(1).size, rig.job(2).size, rig.job(2).refusals) == (6, 2, 1)
+    assert (rig.job(1).size, rig.job(2).size, rig.job(2).refused_growths) == (6, 2, 1)
     rig.notes.clear()
     rig.wait(rig.limits.quiet_s)
-    assert (rig.stage(1), len(rig.resize(1).after)) == (S.TALK, 4)
+    assert (rig.stage(1), len(rig.resize(1).after)) == (S.NEGOTIATING, 4)
     return rig
 
 
 def test_nobody_gives_before_it_agrees(pair: Rig) -> None:
     rig = pair
     rig.answer(1, Verb.ACCEPT)
-    assert (rig.stage(1), rig.stage(2)) == (S.AGREED, S.TALK)
+    assert (rig.stage(1), rig.stage(2)) == (S.AGREED, S.NEGOTIATING)
     rig.answer(2, Verb.ACCEPT)
     assert (rig.stage(1), rig.stage(2)) == (S.GO, S.AGREED)
     rig.finish(1)
     assert (rig.job(1).size, rig.stage(2)) == (4, S.PREPARE)
     rig.ready(2)
     rig.finish(2)
-    assert (rig.job(2).size, rig.job(2).refusals) == (4, 0)
+    assert (rig.job(2).size, rig.job(2).refused_growths) == (4, 0)
 
 
 @pytest.mark.parametrize("silent", [False, True])
@@ -58,10 +58,10 @@ def test_who_was_to_give_is_let_go_when_it_refuses_again(pair: Rig, *, silent: b
     else:
         rig.answer(2, Verb.REJECT)
     assert (rig.stage(1), rig.stage(2)) == (None, None)
-    assert (rig.state(1), rig.job(1).size, rig.job(1).quiet_until) == (JobState.RUNNING, 6, 0.0)
+    assert (rig.state(1), rig.job(1).size, rig.job(1).no_offers_until) == (JobState.RUNNING, 6, 0.0)
     assert "resize.go" not in rig.kinds(1)
-    assert (rig.job(2).refusals, rig.job(2).earmark, rig.free()) == (2, NONE, NONE)
-    assert rig.job(2).quiet_until == pytest.approx(rig.now + 2 * rig.limits.quiet_s, abs=2)
+    assert (rig.job(2).refused_growths, rig.job(2).reserved, rig.free()) == (2, NONE, NONE)
+    assert rig.job(2).no_offers_until == pytest.approx(rig.now + 2 * rig.limits.quiet_s, abs=2)
 
 
 def test_if_nobody_gives_it_is_not_asked(pair: Rig) -> None:
@@ -69,7 +69,7 @@ def test_if_nobody_gives_it_is_not_asked(pair: Rig) -> None:
     rig.answer(1, Verb.REJECT)
     assert (rig.stage(1), rig.stage(2)) == (None, None)
     assert "offer.sent" not in rig.kinds(2)
-    assert rig.job(2).earmark == NONE
+    assert rig.job(2).reserved == NONE
 
 
 def test_what_is_idle_it_is_offered_at_once(pair: Rig) -> None:
@@ -77,7 +77,7 @@ def test_what_is_idle_it_is_offered_at_once(pair: Rig) -> None:
     rig.answer(1, Verb.REJECT)
     rig.exit(1)
     rig.wait(1)
-    assert (rig.stage(2), len(rig.resize(2).after), rig.job(2).earmark) == (S.TALK, 4, NONE)
+    assert (rig.stage(2), len(rig.resize(2).after), rig.job(2).reserved) == (S.NEGOTIATING, 4, NONE)
 
 
 def test_it_may_take_a_part(pair: Rig) -> None:
@@ -86,13 +86,13 @@ def test_it_may_take_a_part(pair: Rig) -> None:
     rig.counter(2, "3")
     assert (rig.stage(1), rig.stage(2)) == (S.GO, S.AGREED)
     rig.finish(1)
-    assert (rig.stage(2), count(rig.job(2).held), rig.job(1).size) == (S.PREPARE, 3, 4)
+    assert (rig.stage(2), count(rig.job(2).occupied), rig.job(1).size) == (S.PREPARE, 3, 4)
 
 
 def test_who_never_refused_is_asked_when_the_processors_are_there() -> None:
     rig = two_jobs()
-    rig.answer(1, Verb.ACCEPT, rig.resize(1).talk.table)
+    rig.answer(1, Verb.ACCEPT, rig.resize(1).negotiation.table)
     assert (rig.stage(1), rig.stage(2)) == (S.GO, None)
     rig.finish(1)
     rig.wait(1)
-    assert (rig.job(1).size, rig.stage(2)) == (4, S.TALK)
+    assert (rig.job(1).size, rig.stage(2)) == (4, S.NEGOTIATING)

@@ -28,7 +28,9 @@ def rig(*, others: str = "4", on_request: bool = False, slots: int = 8) -> Rig:
     made.up(1)
     job = made.job(1)
     made.do(
-        events.ApplicationRegistered(job.id, job.run, job.epoch, job.ranks, on_request=on_request)
+        events.ApplicationRegistered(
+            job.id, job.run, job.epoch, job.ranks, evolving_only=on_request
+        )
     )
     made.sent.clear()
     return made
@@ -331,7 +333,7 @@ def test_the_server_restarts_while_it_is_being_granted(stage: str) -> None:
 
 def world(made: Rig) -> events.LiveWorld:
     job = made.job(1)
-    return events.LiveWorld(job.id, job.run, FIRST_START, job.held, ready=True)
+    return events.LiveWorld(job.id, job.run, FIRST_START, job.occupied, ready=True)
 
 
 @pytest.mark.parametrize("stage", ["talk", "prepare", "go", "begun"])
@@ -380,7 +382,7 @@ def test_what_grew_for_another_reason_before_is_no_part() -> None:
     assert made.job(1).size == 2
     made.do(events.ResizeRequested(JobId(1), 4))
     made.answer(1, Verb.ACCEPT)
-    made.job(1).pinned = False
+    made.job(1).size_fixed_by_operator = False
     made.request(1, "4-8")
     made.ready(1)
     made.finish(1)

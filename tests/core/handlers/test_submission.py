@@ -74,9 +74,9 @@ def test_a_waiting_job_can_be_held(rig: Rig) -> None:
 def test_holding_a_promised_job_gives_its_promise_back(rig: Rig) -> None:
     rig.run(1, "1-8")
     rig.submit(2, "4")
-    assert count(rig.job(2).earmark) == 4
+    assert count(rig.job(2).reserved) == 4
     rig.do(events.JobHeld(JobId(2)))
-    assert rig.job(2).earmark == NONE
+    assert rig.job(2).reserved == NONE
     assert rig.one(commands.SendWithdraw).reason == "nobody waits for its processors any more"
     assert (rig.stage(1), rig.state(2)) == (None, JobState.HELD)
 
@@ -106,7 +106,7 @@ def test_cancel_what_starts_or_runs_waits_for_its_processes(rig: Rig) -> None:
         kill = rig.one(commands.Kill)
         assert (kill.job, kill.processors, kill.grace_s) == (number, NONE, 5.0)
         assert rig.state(number) is JobState.COMPLETING
-        assert count(rig.job(number).held) == 3
+        assert count(rig.job(number).occupied) == 3
         rig.exit(number, signal=15)
         assert rig.state(number) is JobState.CANCELLED
         assert rig.job(number).exit_code is None
@@ -131,15 +131,15 @@ def test_cancel_in_every_stage_of_a_shrink(rig: Rig, stage: ResizeStage) -> None
     rig.take(commands.Launch)
     rig.submit(2, "4", held=True)
     rig.ask_for(1, 4, release=range(4))
-    if stage is not ResizeStage.TALK:
+    if stage is not ResizeStage.NEGOTIATING:
         rig.answer(1, Verb.ACCEPT)
-    if stage not in {ResizeStage.TALK, ResizeStage.PREPARE}:
+    if stage not in {ResizeStage.NEGOTIATING, ResizeStage.PREPARE}:
         rig.stand_by(1)
     if stage is ResizeStage.WITHDRAWING:
         rig.wait(61)
-    if stage in {ResizeStage.BEGUN, ResizeStage.RELEASE}:
+    if stage in {ResizeStage.BEGUN, ResizeStage.RELEASING}:
         rig.begin(1)
-    if stage is ResizeStage.RELEASE:
+    if stage is ResizeStage.RELEASING:
         rig.decide(1)
     assert rig.stage(1) is stage
     cancel(rig, 1)
@@ -150,7 +150,7 @@ def test_cancel_in_every_stage_of_a_shrink(rig: Rig, stage: ResizeStage) -> None
 
 
 @pytest.mark.parametrize(
-    "stage", [s for s in ResizeStage if s not in (ResizeStage.AGREED, ResizeStage.RELEASE)]
+    "stage", [s for s in ResizeStage if s not in (ResizeStage.AGREED, ResizeStage.RELEASING)]
 )
 def test_cancel_in_every_stage_of_a_growth(rig: Rig, stage: ResizeStage) -> None:
     rig.run(1, "4-8", "4-8")
@@ -160,9 +160,9 @@ def test_cancel_in_every_stage_of_a_growth(rig: Rig, stage: ResizeStage) -> None
     rig.shrink_to_go(1)
     rig.finish(1)
     rig.ask_for(1, 8)
-    if stage is not ResizeStage.TALK:
+    if stage is not ResizeStage.NEGOTIATING:
         rig.answer(1, Verb.ACCEPT)
-    if stage not in {ResizeStage.TALK, ResizeStage.PREPARE}:
+    if stage not in {ResizeStage.NEGOTIATING, ResizeStage.PREPARE}:
         rig.ready(1)
     if stage is ResizeStage.WITHDRAWING:
         rig.wait(61)

@@ -362,11 +362,11 @@ def test_a_lost_node_requeues_who_asked_for_it(first: int | None) -> None:
     if first is not None:  # the ranks on the other node notice first
         rig.exit(1, 0, code=first)
     rig.do(events.NodeLost(NodeName("n2"), "silent"))
-    rig.exit(1, *[p for p in (0, 1) if rig.job(1).held >> p & 1], signal=15)
+    rig.exit(1, *[p for p in (0, 1) if rig.job(1).occupied >> p & 1], signal=15)
     job = rig.job(1)
     assert (job.state, job.run, job.exit_code) == (S.PENDING, 2, None)
     rig.exit(2)
-    assert (rig.state(1), rig.job(1).held) == (S.STARTING, of((0, 1, 4, 5)))
+    assert (rig.state(1), rig.job(1).occupied) == (S.STARTING, of((0, 1, 4, 5)))
 
 
 def test_a_lost_node_ends_who_did_not() -> None:

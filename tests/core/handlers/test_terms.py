@@ -102,6 +102,6 @@ def test_a_counter_offer_that_has_lapsed_is_declined() -> None:
 def test_a_counter_offer_is_not_taken_after_its_time() -> None:
     rig, asked = two_donors()
     counter(rig, 1, asked[1], sizes="2", valid_until=rig.now + 3)
-    assert rig.stage(1) is S.TALK  # the other has not answered
+    assert rig.stage(1) is S.NEGOTIATING  # the other has not answered
     rig.wait(3.1)
     assert (offers(rig)[1].verb, rig.stage(1)) == (Verb.REJECT, None)

@@ -23,7 +23,7 @@ def no_safe_point(rig: Rig) -> None:
     rig.wait(61)
     assert rig.stage(1) is S.WITHDRAWING
     assert rig.one(commands.SendWithdraw).reason == "no safe point within 60 s"
-    assert rig.job(2).earmark == NONE
+    assert rig.job(2).reserved == NONE
 
 
 def test_no_safe_point_and_the_application_confirms(rig: Rig) -> None:

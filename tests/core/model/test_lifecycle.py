@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from pliant.core.model.jobs import STORY_LENGTH, Job, JobSpec, JobType, Step
+from pliant.core.model.jobs import HISTORY_LENGTH, HistoryEntry, Job, JobSpec, JobType
 from pliant.core.model.lifecycle import (
     ACTIVE_STATES,
     FINAL_STATES,
@@ -20,10 +20,10 @@ from pliant.core.values.ids import JobId
 from pliant.core.values.sizes import parse_sizes
 
 
-def job(state: JobState, *story: Step) -> Job:
+def job(state: JobState, *story: HistoryEntry) -> Job:
     spec = JobSpec(JobId(7), "j", "ann", JobType.MPI, parse_sizes("1"), 0.0)
     made = Job(spec, state)
-    made.story += story
+    made.history += story
     return made
 
 
@@ -35,7 +35,7 @@ def test_every_step_is_listed_or_refused_with_the_story(start: JobState, finish:
         assert stepped.state is finish
         return
     with pytest.raises(IllegalStepError) as caught:
-        job(start, Step(1.0, JobState.PENDING, "submitted")).step(finish, "a reason", 2.0)
+        job(start, HistoryEntry(1.0, JobState.PENDING, "submitted")).step(finish, "a reason", 2.0)
     assert f"job 7: {start} -> {finish}" in str(caught.value)
     assert "submitted" in str(caught.value)
     assert (caught.value.job, caught.value.start, caught.value.finish) == (7, start, finish)
@@ -73,11 +73,11 @@ def test_the_diagram_shows_every_step_and_every_end() -> None:
 def test_a_jobs_story_is_kept_short() -> None:
     spec = JobSpec(JobId(1), "j", "ann", JobType.MPI, parse_sizes("4"), 0.0)
     job = Job(spec, JobState.PENDING)
-    for turn in range(STORY_LENGTH):
+    for turn in range(HISTORY_LENGTH):
         job.step(JobState.HELD, f"held {turn}", 1.0)
         job.step(JobState.PENDING, f"free {turn}", 2.0)
-    assert len(job.story) == STORY_LENGTH
-    assert job.told()[-1] == f"2.000 PENDING: free {STORY_LENGTH - 1}"
+    assert len(job.history) == HISTORY_LENGTH
+    assert job.history_lines()[-1] == f"2.000 PENDING: free {HISTORY_LENGTH - 1}"
     with pytest.raises(IllegalStepError):
         job.step(JobState.RUNNING, "no", 3.0)
     assert job.state is JobState.PENDING

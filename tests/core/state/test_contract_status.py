@@ -32,11 +32,11 @@ def test_a_job_that_starts_at_once_has_its_promise_stored(strategy: str) -> None
     submit(rig, 1, 30.0)
     job = rig.core.jobs[JobId(1)]
     assert job.state is JobState.STARTING
-    assert (job.promise, job.promised_start) == ("accepted", 1000.0)
+    assert (job.acceptance, job.promised_start) == ("accepted", 1000.0)
     assert rig.kinds(1).index("job.accepted") < rig.kinds(1).index("job.started")
     rig.restart()
     job = rig.core.jobs[JobId(1)]
-    assert (job.promise, job.promised_start) == ("accepted", 1000.0)
+    assert (job.acceptance, job.promised_start) == ("accepted", 1000.0)
 
 
 def test_a_promise_for_later_survives_a_restart_and_is_shown() -> None:

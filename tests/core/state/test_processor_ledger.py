@@ -23,22 +23,22 @@ def ledger_of(*slots: int) -> tuple[Ledger, list[Node]]:
 
 def test_free_is_what_nobody_has_or_was_promised() -> None:
     ledger, nodes = ledger_of(4, 4)
-    ledger.hold(of((0, 1)))
+    ledger.occupy(of((0, 1)))
     ledger.orphan(of((2,)))
-    ledger.earmark(of((3, 4)))
+    ledger.reserve(of((3, 4)))
     assert ledger.free == of((5, 6, 7))
     nodes[1].state = NodeState.LOST
     ledger.put(nodes[1])
     assert ledger.free == NONE
     ledger.clear(of((2,)))
-    ledger.unmark(of((3, 4)))
+    ledger.unreserve(of((3, 4)))
     ledger.give_back(of((0,)))
     assert ledger.free == of((0, 2, 3))
 
 
 def test_what_is_held_on_a_node_that_is_no_longer_usable_still_counts() -> None:
     ledger, nodes = ledger_of(4, 4)
-    ledger.hold(of((3, 4)))
+    ledger.occupy(of((3, 4)))
     nodes[1].state = NodeState.SUSPECT
     ledger.put(nodes[1])
     assert ledger.capacity == (5, 8)

@@ -64,7 +64,7 @@ def test_a_job_comes_back_as_it_was(way: Callable[[Rig], None]) -> None:
         assert job_to_record(again) == record
         again.connected = job.connected
         if again.resize and job.resize:
-            again.resize.talk = job.resize.talk
+            again.resize.negotiation = job.resize.negotiation
         assert again == job
 
 

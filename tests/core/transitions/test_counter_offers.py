@@ -28,7 +28,7 @@ def test_a_smaller_growth_takes_the_first_newcomers_and_frees_the_others(rig: Ri
     )
     assert rig.one(commands.Launch).processors == (4, 5)
     assert (rig.stage(1), rig.free()) == (S.PREPARE, of((6, 7)))
-    assert rig.resize(1).talk.state is TalkState.AGREED
+    assert rig.resize(1).negotiation.state is TalkState.AGREED
     rig.ready(1)
     rig.finish(1)
     assert rig.job(1).ranks == (0, 1, 2, 3, 4, 5)
@@ -40,7 +40,7 @@ def test_what_a_growth_leaves_is_planned_with(rig: Rig) -> None:
     rig.submit(3, "2")
     assert rig.state(3) is JobState.PENDING
     rig.counter(1, "6")
-    assert (rig.state(3), rig.job(3).held) == (JobState.STARTING, of((6, 7)))
+    assert (rig.state(3), rig.job(3).occupied) == (JobState.STARTING, of((6, 7)))
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def promised(rig: Rig) -> Rig:
     rig.submit(3, "2", held=True)
     rig.do(events.JobReleased(JobId(2)), events.JobReleased(JobId(3)))
     assert rig.resize(1).after == (0, 1, 2, 3)
-    assert (rig.job(2).earmark, rig.job(3).earmark) == (of((4, 5)), of((6, 7)))
+    assert (rig.job(2).reserved, rig.job(3).reserved) == (of((4, 5)), of((6, 7)))
     return rig
 
 
@@ -58,11 +58,11 @@ def test_a_smaller_release_drops_the_promise_that_it_breaks(promised: Rig) -> No
     rig = promised
     rig.counter(1, "6")
     assert rig.one(commands.SendGo).leaving_ranks == (4, 5)
-    assert (rig.job(2).earmark, rig.job(3).earmark) == (of((4, 5)), NONE)
+    assert (rig.job(2).reserved, rig.job(3).reserved) == (of((4, 5)), NONE)
     assert (rig.state(1), rig.state(3)) == (JobState.ADAPTING, JobState.PENDING)
     rig.finish(1)
     assert rig.state(2) is JobState.STARTING
-    assert rig.stage(1) is S.TALK  # asked again, for the other one
+    assert rig.stage(1) is S.NEGOTIATING  # asked again, for the other one
 
 
 def test_who_gave_less_is_not_offered_more_for_a_while(rig: Rig) -> None:
@@ -76,19 +76,19 @@ def test_who_gave_less_is_not_offered_more_for_a_while(rig: Rig) -> None:
     rig.wait(29)
     assert rig.stage(1) is None
     rig.wait(1)
-    assert (rig.stage(1), len(rig.resize(1).after)) == (S.TALK, 8)
+    assert (rig.stage(1), len(rig.resize(1).after)) == (S.NEGOTIATING, 8)
 
 
 def test_a_larger_release_keeps_its_promises_and_frees_the_rest(promised: Rig) -> None:
     rig = promised
     rig.counter(1, "2")
     assert rig.one(commands.SendGo).leaving_ranks == (2, 3, 4, 5, 6, 7)
-    assert (rig.job(2).earmark, rig.job(3).earmark) == (of((4, 5)), of((6, 7)))
+    assert (rig.job(2).reserved, rig.job(3).reserved) == (of((4, 5)), of((6, 7)))
     rig.begin(1)
     rig.decide(1)
     rig.exit(1, *range(2, 8))
     assert (rig.state(2), rig.state(3)) == (JobState.STARTING, JobState.STARTING)
-    assert (rig.job(1).ranks, rig.stage(1)) == ((0, 1), S.TALK)
+    assert (rig.job(1).ranks, rig.stage(1)) == ((0, 1), S.NEGOTIATING)
     assert rig.resize(1).after == (0, 1, 2, 3)
 
 
@@ -143,8 +143,8 @@ def test_what_no_shrink_can_be_is_declined(rig: Rig, total: str, why: str) -> No
     assert why in word.reason
     assert why in rig.job(1).reason
     assert (rig.stage(1), rig.state(1)) == (None, JobState.RUNNING)
-    assert rig.job(1).quiet_until == rig.now + 30
-    assert rig.job(2).earmark == NONE
+    assert rig.job(1).no_offers_until == rig.now + 30
+    assert rig.job(2).reserved == NONE
 
 
 def test_a_counter_goes_the_way_of_the_offer(rig: Rig) -> None:
@@ -161,7 +161,7 @@ def test_a_counter_goes_the_way_of_the_offer(rig: Rig) -> None:
     rig.ask_for(1, 6)
     rig.counter(1, "7")
     assert "7 is no part of the 6 offered" in rig.one(commands.SendOffer).template.reason
-    assert (rig.job(1).size, count(rig.job(1).held)) == (4, 4)
+    assert (rig.job(1).size, count(rig.job(1).occupied)) == (4, 4)
 
 
 def test_a_counter_without_processors_is_declined(rig: Rig) -> None:

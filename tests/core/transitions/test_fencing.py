@@ -190,7 +190,7 @@ def test_a_saved_job_is_suspended_when_nothing_of_it_is_left_on_a_lost_node() ->
         rig.do(events.SaveReported(JobId(1), 1, saving.number, word, "", iteration=1))
     rig.exit(1, 4, 5, 6, 7)
     lose(rig)
-    assert (rig.state(1), rig.job(1).held) == (JobState.ADAPTING, 0)
+    assert (rig.state(1), rig.job(1).occupied) == (JobState.ADAPTING, 0)
     rig.take(commands.Kill)
     rig.wait(60.0 + LIMITS.kill_grace_s + MARGIN_S)
     assert rig.state(1) is JobState.ADAPTING

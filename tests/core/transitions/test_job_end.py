@@ -123,7 +123,7 @@ def test_reports_that_come_again_change_nothing(rig: Rig) -> None:
     rig.exit(1, 0, run=7)
     rig.exit(77, 0)
     assert rig.state(1) is JobState.COMPLETED
-    assert (rig.state(2), count(rig.job(2).held)) == (JobState.STARTING, 8)
+    assert (rig.state(2), count(rig.job(2).occupied)) == (JobState.STARTING, 8)
     assert len(rig.take(commands.Ended)) == 1
 
 

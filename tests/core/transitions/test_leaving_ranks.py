@@ -23,7 +23,7 @@ def shrunk() -> Rig:
     rig.shrink_to_go(1)
     rig.begin(1)
     rig.decide(1)
-    assert (rig.state(1), rig.stage(1)) == (JobState.ADAPTING, ResizeStage.RELEASE)
+    assert (rig.state(1), rig.stage(1)) == (JobState.ADAPTING, ResizeStage.RELEASING)
     return rig
 
 
@@ -32,7 +32,7 @@ def test_a_job_does_not_wait_for_leaving_ranks_that_stay() -> None:
     rig.wait(rig.limits.release_timeout_s + 0.1)
     assert (rig.state(1), rig.stage(1)) == (JobState.RUNNING, None)
     assert "leaving ranks (n2/0, n2/1, n2/2, n2/3) not gone" in rig.job(1).reason
-    assert rig.job(1).held == of(range(8))
+    assert rig.job(1).occupied == of(range(8))
     assert not rig.take(commands.Kill)
     assert not rig.ask_for(1, 3).refusal
 

@@ -20,7 +20,7 @@ def test_a_shrink_step_by_step(rig: Rig) -> None:
     offer = rig.offer(1)
     assert (offer.verb, offer.items[0].direction) == (Verb.OFFER, Direction.RELEASE)
     assert (offer.items[0].quantity, offer.items[0].sizes) == (4, "4")
-    assert (rig.state(1), rig.stage(1)) == (JobState.RUNNING, S.TALK)
+    assert (rig.state(1), rig.stage(1)) == (JobState.RUNNING, S.NEGOTIATING)
     rig.answer(1, Verb.ACCEPT, offer)
     assert (rig.state(1), rig.stage(1)) == (JobState.ADAPTING, S.GO)
     go = rig.one(commands.SendGo)
@@ -28,8 +28,8 @@ def test_a_shrink_step_by_step(rig: Rig) -> None:
     rig.begin(1)
     assert rig.stage(1) is S.BEGUN
     rig.decide(1)
-    assert (rig.stage(1), rig.job(1).ranks, rig.job(1).epoch) == (S.RELEASE, (0, 1, 2, 3), 2)
-    assert count(rig.job(1).held) == 8
+    assert (rig.stage(1), rig.job(1).ranks, rig.job(1).epoch) == (S.RELEASING, (0, 1, 2, 3), 2)
+    assert count(rig.job(1).occupied) == 8
     rig.exit(1, 4, 5, 6)
     assert (rig.state(1), rig.state(2)) == (JobState.ADAPTING, JobState.PENDING)
     rig.exit(1, 7)
@@ -41,7 +41,7 @@ def test_a_shrink_step_by_step(rig: Rig) -> None:
 
 def test_a_growth_step_by_step(rig: Rig) -> None:
     growing(rig)
-    assert rig.job(1).held == of(range(8))
+    assert rig.job(1).occupied == of(range(8))
     assert rig.free() == NONE
     offer = rig.offer(1)
     assert (offer.items[0].direction, offer.items[0].sizes) == (Direction.RECEIVE, "8")
@@ -119,9 +119,9 @@ def test_a_leaver_may_exit_before_the_outcome_is_reported(rig: Rig) -> None:
     rig.exit(1, 7)
     rig.begin(1)
     rig.exit(1, 5, 6)
-    assert count(rig.job(1).held) == 8
+    assert count(rig.job(1).occupied) == 8
     rig.decide(1)
-    assert rig.job(1).held == of(range(5))
+    assert rig.job(1).occupied == of(range(5))
     rig.exit(1, 4)
     assert (rig.state(1), rig.state(2)) == (JobState.RUNNING, JobState.STARTING)
 
@@ -202,12 +202,12 @@ def test_a_refusal_gives_quiet_time(rig: Rig) -> None:
     rig.submit(2, "4")
     rig.answer(1, Verb.REJECT)
     assert (rig.state(1), rig.stage(1)) == (JobState.RUNNING, None)
-    assert (rig.state(2), rig.job(2).earmark) == (JobState.PENDING, NONE)
+    assert (rig.state(2), rig.job(2).reserved) == (JobState.PENDING, NONE)
     rig.wait(29)
     assert not rig.take(commands.SendOffer)
     rig.wait(2)
     assert rig.offer(1).verb is Verb.OFFER
-    assert count(rig.job(2).earmark) == 4
+    assert count(rig.job(2).reserved) == 4
 
 
 def test_a_refused_growth_frees_its_processors(rig: Rig) -> None:
@@ -235,7 +235,7 @@ def test_what_the_application_may_not_say_is_ignored(rig: Rig, verb: Verb) -> No
     rig.submit(2, "4")
     offer = rig.offer(1)
     rig.answer(1, verb, offer)
-    assert rig.resize(1).talk.state is TalkState.OFFERED
+    assert rig.resize(1).negotiation.state is TalkState.OFFERED
     assert "offer.ignored" in rig.kinds(1)
     rig.answer(1, Verb.ACCEPT, offer)
     rig.answer(1, Verb.ACCEPT, offer)
@@ -251,7 +251,7 @@ def test_newcomers_that_do_not_come_up_in_time(rig: Rig) -> None:
     rig.wait(61)
     assert rig.one(commands.SendWithdraw).reason == "not prepared within 60 s"
     assert rig.one(commands.Kill).processors == of(range(4, 8))
-    assert (rig.state(1), rig.job(1).held) == (JobState.RUNNING, of(range(8)))
+    assert (rig.state(1), rig.job(1).occupied) == (JobState.RUNNING, of(range(8)))
     rig.exit(1, 4, 5, 6, 7, signal=9)
     assert rig.state(1) is JobState.RUNNING
     assert rig.free() == of(range(4, 8))
@@ -323,7 +323,7 @@ def test_a_rollback_kills_the_newcomers_and_changes_nothing(rig: Rig) -> None:
     rig.decide(1, committed=False, stage="move")
     job = rig.job(1)
     assert (job.state, job.size, job.epoch) == (JobState.RUNNING, 4, 2)
-    assert job.quiet_until == rig.now + 30
+    assert job.no_offers_until == rig.now + 30
     note = next(note for note in rig.notes if note.kind == "resize.rolled_back")
     assert note.data["stage"] == "move"
 

@@ -77,7 +77,7 @@ def test_it_goes_on_where_its_processes_were_as_soon_as_they_are_gone(
     rig.exit(1, last, signal=15)
     assert standing(rig) == (S.STARTING, 2, size)
     assert rig.job(1).allocation == of([*most, last])
-    assert (rig.job(1).had, rig.job(1).earmark, rig.state(2)) == (0, NONE, S.PENDING)
+    assert (rig.job(1).size_before_loss, rig.job(1).reserved, rig.state(2)) == (0, NONE, S.PENDING)
     launch = rig.one(commands.Launch)
     assert (launch.run, launch.processors) == (2, tuple(sorted([*most, last])))
 
@@ -145,7 +145,7 @@ def test_what_fails_first_is_kept_while_a_node_may_be_lost_and_no_longer() -> No
     assert rig.state(2) is S.PENDING
     rig.exit(1, 3, 4, code=1)
     assert (rig.state(1), rig.state(2)) == (S.FAILED, S.STARTING)
-    assert not rig.core.state.earmarked()
+    assert not rig.core.state.reserved()
 
 
 def test_processes_that_do_not_end_keep_nothing_from_others() -> None:
@@ -213,7 +213,7 @@ def test_when_too_little_is_left_in_the_end_it_waits_like_others() -> None:
     rig.do(events.NodeSuspected(N3))
     rig.exit(1)
     lose(rig, N3)
-    assert (rig.state(1), rig.job(1).had, rig.job(1).earmark) == (S.PENDING, 0, NONE)
+    assert (rig.state(1), rig.job(1).size_before_loss, rig.job(1).reserved) == (S.PENDING, 0, NONE)
     assert rig.state(2) is S.STARTING
     lose(rig, N3, "back")
     assert standing(rig)[:2] == (S.STARTING, 2)
@@ -230,7 +230,7 @@ def test_a_cancellation_in_between_is_the_end(when: str) -> None:
         rig.do(events.NodeSuspected(N3))
         rig.exit(1)
     rig.do(events.JobCancelled(JobId(1)))
-    assert rig.job(1).earmark == NONE
+    assert rig.job(1).reserved == NONE
     if when == "failed":
         lose(rig, N2)
     elif when == "ending":
@@ -245,7 +245,7 @@ def test_a_hold_in_between_gives_everything_back() -> None:
     rig.do(events.NodeSuspected(N3))
     rig.exit(1)
     rig.do(events.JobHeld(JobId(1)))
-    assert (rig.state(1), rig.job(1).had, rig.state(2)) == (S.HELD, 0, S.STARTING)
+    assert (rig.state(1), rig.job(1).size_before_loss, rig.state(2)) == (S.HELD, 0, S.STARTING)
     rig.do(events.JobReleased(JobId(1)))
     assert standing(rig)[:2] == (S.STARTING, 2)
 
@@ -257,7 +257,7 @@ def test_what_was_said_before_there_was_a_choice_still_holds(
     record = job_to_record(running().job(1)) | {"requeue": stored}
     del record["had"]
     job = job_from_record(record)
-    assert (job.spec.requeue, job.had) == (again, 0)
+    assert (job.spec.requeue, job.size_before_loss) == (again, 0)
 
 
 @pytest.mark.parametrize("when", ["ending", "silent"])
@@ -267,9 +267,9 @@ def test_it_outlives_a_restart_of_the_server(when: str) -> None:
     if when == "silent":
         rig.do(events.NodeSuspected(N3))
         rig.exit(1)
-    kept = rig.job(1).earmark
+    kept = rig.job(1).reserved
     rig.restart()
-    assert (rig.job(1).earmark, rig.job(1).had) == (kept, 8)
+    assert (rig.job(1).reserved, rig.job(1).size_before_loss) == (kept, 8)
     worlds = [LiveWorld(JobId(1), 1, ResizeId(0), here(rig, node), True) for node in (N1, N3)]
     for node, world in zip((N1, N3), worlds, strict=True):
         here_now = (world,) if when == "ending" else ()
@@ -286,9 +286,9 @@ def test_a_lost_node_that_is_back_in_time_counts_again_when_it_is_empty() -> Non
     lose(rig, N2)
     old = LiveWorld(JobId(1), 1, ResizeId(0), here(rig, N2), True)
     rig.do(events.NodeRegistered(N2, 2, worlds=(old,)))
-    assert rig.job(1).earmark == here(rig, N1) | here(rig, N3)
+    assert rig.job(1).reserved == here(rig, N1) | here(rig, N3)
     lose(rig, N2, "empty")
-    assert rig.job(1).earmark == block(0, 8)
+    assert rig.job(1).reserved == block(0, 8)
     rig.exit(1)
     assert standing(rig) == (S.STARTING, 2, 8)
 
@@ -322,7 +322,7 @@ def begun(rig: Rig) -> None:
 def releasing(rig: Rig) -> None:
     begun(rig)
     rig.decide(1)
-    assert rig.stage(1) is ResizeStage.RELEASE
+    assert rig.stage(1) is ResizeStage.RELEASING
 
 
 def suspending(rig: Rig) -> None:
@@ -338,7 +338,7 @@ def test_a_loss_in_the_middle_of_something(way: Callable[[Rig], None]) -> None:
     assert (rig.state(1), rig.job(1).resize, rig.job(1).saving) == (S.COMPLETING, None, None)
     rig.exit(1)
     left = had & ~here(rig, N1)
-    assert (rig.job(1).run, rig.job(1).allocation, rig.job(1).held) == (2, left, left)
+    assert (rig.job(1).run, rig.job(1).allocation, rig.job(1).occupied) == (2, left, left)
 
 
 def test_a_growth_that_is_under_way_is_not_kept() -> None:
@@ -352,7 +352,7 @@ def test_a_growth_that_is_under_way_is_not_kept() -> None:
     rig.ask_for(1, 6)
     rig.grow_to_go(1)
     lose(rig, N1)
-    assert rig.job(1).earmark == here(rig, N2)
+    assert rig.job(1).reserved == here(rig, N2)
     rig.exit(1)
     assert rig.job(1).allocation == here(rig, N2)
     assert rig.free() == here(rig, N3)
@@ -364,7 +364,11 @@ def test_nothing_is_kept_for_long_for_who_must_wait_for_a_node_that_is_cut_off()
     rig.exit(1)
     assert (rig.state(1), rig.state(2)) == (S.COMPLETING, S.PENDING)
     rig.wait(LIMITS.kill_grace_s + LIMITS.end_deadline_s)
-    assert (rig.state(1), rig.state(2), rig.job(1).had) == (S.COMPLETING, S.STARTING, 0)
+    assert (rig.state(1), rig.state(2), rig.job(1).size_before_loss) == (
+        S.COMPLETING,
+        S.STARTING,
+        0,
+    )
     rig.wait(1100)
     assert rig.job(1).run == 2
 

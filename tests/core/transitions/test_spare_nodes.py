@@ -114,7 +114,7 @@ def test_nobody_waits_for_ever_for_what_a_spare_node_promised() -> None:
     lose(rig, N2)
     rig.run(1, "4-8")
     rig.submit(2, "4")
-    assert rig.job(2).earmark == here(rig, Y)
+    assert rig.job(2).reserved == here(rig, Y)
     back(rig, N2)
     assert rig.state(2) is S.STARTING
     assert rig.job(2).allocation == here(rig, N2)
@@ -234,7 +234,7 @@ def test_a_larger_spare_node_gives_no_more_than_was_lost(rig: Rig) -> None:
     rig.do(events.NodeRemoved(Y))
     saved(rig, "2-16")
     lose(rig, N2)
-    assert (rig.job(1).had, count(rig.job(1).earmark)) == (8, 8)
+    assert (rig.job(1).size_before_loss, count(rig.job(1).reserved)) == (8, 8)
     assert rig.state(2) is S.STARTING  # on what is left of the spare one
     rig.exit(1)
     assert rig.job(1).size == 8

@@ -160,7 +160,7 @@ def test_an_estimate_goes_on_over_a_restart(malleable: Rig) -> None:
     shrink(rig, 4)
     rig.restart()
     for name in ("n1", "n2"):
-        live = rig.job(1).held & rig.core.nodes[name].processors  # type: ignore[index]
+        live = rig.job(1).occupied & rig.core.nodes[name].processors  # type: ignore[index]
         worlds = (events.LiveWorld(JobId(1), 1, FIRST_START, live, True),) if live else ()
         rig.do(events.NodeRegistered(name, 4, worlds=worlds))  # type: ignore[arg-type]
     rig.wait(99)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pliant.core.values.isolation import (
     CLOCK_DRIFT,
     LONGEST_STOP_S,
-    outlives_s,
+    grace_s,
     parse_when_cut_off,
     wait_s,
     when_cut_off,
@@ -78,7 +78,7 @@ def test_a_wait_outlasts_the_processes_whatever_the_clocks_and_the_network_do(
 
     The lease may be another one since the processes were started: the server restarted.
     """
-    outlives = outlives_s(stop_after, lease, grace)
+    outlives = grace_s(stop_after, lease, grace)
     killed = outlives / node
     lost = travelled + later_lease / server + late
     started = lost + wait_s(outlives, later_lease) / server
@@ -86,4 +86,4 @@ def test_a_wait_outlasts_the_processes_whatever_the_clocks_and_the_network_do(
 
 
 def test_who_keeps_its_processes_waits_for_nobody() -> None:
-    assert outlives_s(None, 60.0, 5.0) == 0.0
+    assert grace_s(None, 60.0, 5.0) == 0.0

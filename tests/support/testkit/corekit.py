@@ -307,7 +307,7 @@ class Rig:
         self, number: int, *processors: int, code: int = 0, signal: int = 0, run: int = 1
     ) -> None:
         """Have the processes on these processors end (all the job holds, if none is named)."""
-        gone = processors or tuple(indices(self.job(number).held))
+        gone = processors or tuple(indices(self.job(number).occupied))
         exits = tuple(Exit(processor, code, signal) for processor in gone)
         self.do(events.ProcessesExited(JobId(number), run, FIRST_START, exits))
 
@@ -333,7 +333,7 @@ class Rig:
         """Carry an agreed resize to its end, leavers' exits included."""
         self.begin(number)
         self.decide(number)
-        if self.stage(number) is ResizeStage.RELEASE:
+        if self.stage(number) is ResizeStage.RELEASING:
             self.exit(number, *indices(self.resize(number).leaving))
 
     def ask_for(self, number: int, size: int, release: Iterable[int] = ()) -> commands.Answer:
@@ -348,8 +348,8 @@ class Rig:
             if not open_talks:
                 return
             for number in open_talks:
-                if self.stage(number) is ResizeStage.TALK:
-                    offer = self.resize(number).talk.table
+                if self.stage(number) is ResizeStage.NEGOTIATING:
+                    offer = self.resize(number).negotiation.table
                     assert offer is not None
                     self.answer(number, Verb.ACCEPT, offer)
                 if self.stage(number) is ResizeStage.PREPARE:
@@ -377,4 +377,4 @@ def growing(rig: Rig) -> None:
     """Offer the job all eight processors again."""
     half(rig)
     rig.exit(2)
-    assert rig.stage(1) is ResizeStage.TALK
+    assert rig.stage(1) is ResizeStage.NEGOTIATING

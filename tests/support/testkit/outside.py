@@ -192,7 +192,7 @@ class World:
                 program.ranks,
                 _sizes(program.sizes),
                 program.go.resize if program.go else FIRST_START,
-                on_request=program.job % 3 == 0,
+                evolving_only=program.job % 3 == 0,
             )
         )
         waits = program.suspension if program.saved is SaveWord.HELD else 0
@@ -267,7 +267,7 @@ class World:
         """Note whose processes are on a node that falls silent or is emptied."""
         here = self.rig.core.nodes[NodeName(name)].processors
         for job in self.rig.core.state.active.values():
-            if job.held & here and job.starting:
+            if job.occupied & here and job.starting:
                 self.bereaved.add(job.id)
         for program in self.programs.values():
             if of(program.alive) & here:
