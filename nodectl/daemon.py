@@ -72,8 +72,8 @@ def main(argv: list[str]) -> int:
         format=f"%(asctime)s %(levelname)s nodectl[{settings.name}] %(message)s",
     )
     if end_jobs:
-        return _have_node(settings, _end_jobs)
-    return _have_node(settings, partial(_run, hangup=Hangup(path, read, handler)))
+        return _with_lock(settings, _end_jobs)
+    return _with_lock(settings, partial(_run, hangup=Hangup(path, read, handler)))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -88,7 +88,7 @@ def _parser() -> argparse.ArgumentParser:
         help="end what runs of jobs on this node, whose controller is not running, and exit",
     )
     parser.add_argument("--name", help="of this node (default: the host's)")
-    parser.add_argument("--slots", type=_digits, help="processes of jobs that run at a time")
+    parser.add_argument("--slots", type=_parse_number, help="processes of jobs that run at a time")
     parser.add_argument("--server", metavar="ADDRESS", help="of the server")
     parser.add_argument("--address-file", metavar="FILE", help="holds the server's address")
     parser.add_argument("--secret-file", metavar="FILE", help="holds the secret of the cluster")
@@ -101,19 +101,19 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--transport", choices=["ofi", "ucx"], help="of MPI messages")
     parser.add_argument("--interface", help="network interface of MPI messages")
-    parser.add_argument("--most-processes", type=_digits, help="of a job on this node")
+    parser.add_argument("--most-processes", type=_parse_number, help="of a job on this node")
     parser.add_argument("--log-level", choices=["debug", "info", "warning", "error"])
     return parser
 
 
-def _digits(text: str) -> int:
+def _parse_number(text: str) -> int:
     """int() would take ``1_0`` and blanks, too."""
     if not (text.isascii() and text.isdecimal() and len(text) < 19):
         raise argparse.ArgumentTypeError(f"{text!r} is no number; write digits, as in 12")
     return int(text)
 
 
-def _have_node(
+def _with_lock(
     settings: Settings, work: Callable[[Settings, Path, Path], Coroutine[None, None, int]]
 ) -> int:
     """Do something in the state and run folders of a node while nobody else does."""
@@ -129,7 +129,7 @@ def _have_node(
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.close(open_private(state.parent, shared=True))
         os.close(open_private(run))
-        with _only_one(state, settings.name), _pid_file(run / f"node-{settings.name}.pid"):
+        with _exclusive_lock(state, settings.name), _pid_file(run / f"node-{settings.name}.pid"):
             return asyncio.run(work(settings, state, run))
     except BusyError as error:
         logger.error("%s", error)
@@ -139,12 +139,12 @@ def _have_node(
 
 
 async def _end_jobs(_settings: Settings, state: Path, _run: Path) -> int:
-    from pliant.nodectl.controller.adoption import end_all
+    from pliant.nodectl.controller.adoption import end_all_worlds
     from pliant.nodectl.controller.world import spool_folder
 
     folder = spool_folder(state)
     try:
-        return _FAILED if folder.is_dir() and await end_all(folder) else _OK
+        return _FAILED if folder.is_dir() and await end_all_worlds(folder) else _OK
     except ProtocolError as error:
         logger.error("nothing is ended: %s", error)
         return _FAILED
@@ -176,7 +176,7 @@ class Hangup:
 async def _run(settings: Settings, state: Path, run: Path, *, hangup: Hangup) -> int:
     import asyncio
 
-    _say_whose_jobs_run()
+    _log_user()
     # Before grpc is imported: this process only ever spawns, and hooks for forks can hang it.
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
     from pliant.nodectl.controller.controller import Controller
@@ -204,7 +204,7 @@ async def _run(settings: Settings, state: Path, run: Path, *, hangup: Hangup) ->
 
 
 @contextmanager
-def _only_one(state: Path, name: str) -> Iterator[None]:
+def _exclusive_lock(state: Path, name: str) -> Iterator[None]:
     """Hold a lock on the node's state; the kernel lets go of it whatever happens."""
     with open(state / "lock", "a+", encoding="ascii") as file:
         try:
@@ -236,7 +236,7 @@ def _pid_file(path: Path) -> Iterator[None]:
         path.unlink(missing_ok=True)
 
 
-def _say_whose_jobs_run() -> None:
+def _log_user() -> None:
     if os.geteuid() != 0:
         logger.info("single-user mode: every job runs as %s", getpass.getuser())
     else:

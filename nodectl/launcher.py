@@ -22,9 +22,9 @@ from typing import NoReturn
 from pliant.faults import message
 from pliant.nodectl.host import cgroup, procfs
 from pliant.nodectl.host.procfs import Identity
-from pliant.nodectl.host.stderr_log import told
+from pliant.nodectl.host.stderr_log import describe
 from pliant.nodectl.shim import shim
-from pliant.nodectl.shim.event_loop import Channel, Lines, Loop
+from pliant.nodectl.shim.event_loop import EventLoop, LineSplitter, SocketChannel
 
 #: The launcher ends with its controller and not before; a young shim is not to be killed by a call.
 _IGNORED = {signal.SIGHUP, signal.SIGINT, signal.SIGPIPE, signal.SIGTERM, signal.SIGUSR1}
@@ -34,19 +34,19 @@ _IGNORED = {signal.SIGHUP, signal.SIGINT, signal.SIGPIPE, signal.SIGTERM, signal
 _ORDERS = 3
 
 #: Shims that wait for a world at most; each takes a few megabytes.
-SPARE = 8
+MAX_IDLE = 8
 
 
 class _Shim:
     """A forked shim and the world that it has."""
 
-    def __init__(self, pid: int, orders: Channel) -> None:
+    def __init__(self, pid: int, orders: SocketChannel) -> None:
         self.pid = pid
         self.identity = Identity.of(pid)
         self.orders = orders
         self.directory = ""  # empty: it waits
 
-    def forget(self) -> None:
+    def remove_group(self) -> None:
         """Clear away what is left of it: it has been reaped."""
         if self.identity is not None:
             cgroup.remove(self.identity)
@@ -56,32 +56,34 @@ class Launcher:
     """Has a shim for each folder it is told, and reaps them."""
 
     def __init__(self, sock: socket.socket) -> None:
-        self._loop = Loop()
+        self._loop = EventLoop()
         self._shims: dict[int, _Shim] = {}
-        self._spare: list[_Shim] = []
-        self._controller = Channel(self._loop, sock, Lines(self._on_line), self._loop.stop)
+        self._idle: list[_Shim] = []
+        self._controller = SocketChannel(
+            self._loop, sock, LineSplitter(self._on_line), self._loop.stop
+        )
 
     def run(self) -> None:
         """Serve until the controller closes its end."""
         self._loop.on_signals({signal.SIGCHLD: self._reap})
         self._loop.run()
-        for spare in self._spare:
+        for idle in self._idle:
             # It would end by itself, but a moment after this process.
-            os.kill(spare.pid, signal.SIGKILL)
-            os.waitpid(spare.pid, 0)
-            spare.forget()
+            os.kill(idle.pid, signal.SIGKILL)
+            os.waitpid(idle.pid, 0)
+            idle.remove_group()
 
     def _on_line(self, line: bytes) -> None:
         directory = json.loads(line)["start"]
         for _ in message("launcher.start.in"):
-            self._give(directory)
+            self._assign(directory)
 
-    def _give(self, directory: str) -> None:
+    def _assign(self, directory: str) -> None:
         """Have a shim take a world."""
         try:
-            chosen = self._spare.pop() if self._spare else self._fork()
+            chosen = self._idle.pop() if self._idle else self._fork()
         except OSError as error:
-            reason = told("cannot fork", error)
+            reason = describe("cannot fork", error)
             self._controller.send(
                 json.dumps({"failed": directory, "reason": reason}).encode() + b"\n"
             )
@@ -103,7 +105,7 @@ class Launcher:
         if pid == 0:
             _become_shim(theirs)
         theirs.close()
-        orders = Channel(self._loop, ours, lambda _: self._on_done(pid))
+        orders = SocketChannel(self._loop, ours, lambda _: self._on_done(pid))
         forked = self._shims[pid] = _Shim(pid, orders)
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         return forked
@@ -111,8 +113,8 @@ class Launcher:
     def _on_done(self, pid: int) -> None:
         done = self._shims[pid]
         self._report(done)
-        if len(self._spare) < SPARE:
-            self._spare.append(done)
+        if len(self._idle) < MAX_IDLE:
+            self._idle.append(done)
         else:
             done.orders.close()
 
@@ -126,9 +128,9 @@ class Launcher:
                 return
             gone = self._shims.pop(pid)
             gone.orders.close()
-            gone.forget()
-            if gone in self._spare:
-                self._spare.remove(gone)
+            gone.remove_group()
+            if gone in self._idle:
+                self._idle.remove(gone)
             self._report(gone)
 
     def _report(self, shim: _Shim) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 
-def verdict(lease_s: float, stop_after_s: float, at: float) -> str:
+def expiry_reason(lease_s: float, stop_after_s: float, at: float) -> str:
     """Why ranks may not run any more, for the user; empty: they may.
 
     Args:

@@ -61,7 +61,7 @@ def to_bytes(value: str) -> bytes:
 
 
 @dataclass(slots=True)
-class Request:
+class StartRequest:
     """The part of a world that one node shall run. All text was made by `to_text`."""
 
     world: str
@@ -140,7 +140,7 @@ class Spool:
     def create(
         cls,
         base: Path,
-        request: Request,
+        request: StartRequest,
         token: bytes,
         nodes: bytes,
         checkpoint_key: bytes = b"",
@@ -174,7 +174,7 @@ class Spool:
     def _shim(self) -> Path:
         return self.directory / "shim"
 
-    def request(self) -> Request:
+    def request(self) -> StartRequest:
         """Read the order.
 
         Raises:
@@ -187,7 +187,7 @@ class Spool:
             raise ValueError(f"{path}: expected an object")
         versions.check_record(str(path), data)
         data["ranks"] = [(rank, processor) for rank, processor in data["ranks"]]
-        return Request(**versions.known_fields(Request, data))
+        return StartRequest(**versions.known_fields(StartRequest, data))
 
     def claim(self, identity: Identity) -> bool:
         """Become the shim of this world; False when it has one, or has had one."""
@@ -206,11 +206,11 @@ class Spool:
         except (OSError, ValueError):  # none, or something else has taken its place
             return None
 
-    def begun(self) -> bool:
+    def has_started(self) -> bool:
         """Return whether something is noted of its ranks, readable or not."""
         return any((self.directory / name).exists() for name in ("ranks", "exits"))
 
-    def note_ranks(self, ranks: Iterable[tuple[int, Identity]]) -> None:
+    def save_ranks(self, ranks: Iterable[tuple[int, Identity]]) -> None:
         """Remember the processes of ranks, should the shim be killed."""
         lines = [f"{rank} {who.boot} {who.pid} {who.start}\n" for rank, who in ranks]
         with open(self.directory / "ranks", "a", encoding="ascii") as file:
@@ -228,7 +228,7 @@ class Spool:
                 continue  # damaged: whoever looks for them finds them by what they inherited
         return found
 
-    def note_exits(self, exits: Iterable[Exit]) -> None:
+    def save_exits(self, exits: Iterable[Exit]) -> None:
         """Put ends on the disk, all of them or, with an OSError, none."""
         lines = "".join(json.dumps(end.to_record()) + "\n" for end in exits)
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
@@ -281,7 +281,7 @@ class Spool:
                 yield line
 
 
-def spools(base: Path) -> Iterator[Spool]:
+def all_spools(base: Path) -> Iterator[Spool]:
     """Yield the worlds under a folder; remove those whose order was never complete."""
     for entry in sorted(base.iterdir()):
         if entry.name.startswith(_UNFINISHED):
@@ -299,7 +299,7 @@ def _remove_folder(path: Path) -> None:
         path.rmdir()
 
 
-def _as_dict(request: Request) -> dict[str, Any]:
+def _as_dict(request: StartRequest) -> dict[str, Any]:
     """Return the fields; `asdict` would copy the environment piece by piece."""
     record = {each.name: getattr(request, each.name) for each in fields(request)}
     return {**record, **versions.numbers()}

@@ -20,16 +20,27 @@ import psutil
 
 from pliant.faults import failpoint, message
 from pliant.nodectl.controller import lease
-from pliant.nodectl.controller.adoption import bury, load_worlds
-from pliant.nodectl.controller.generation import Obeyed, read_generation, write_generation
-from pliant.nodectl.controller.kill import Kills
-from pliant.nodectl.controller.launcher_client import LauncherHandle, Listener
+from pliant.nodectl.controller.adoption import clean_up, read_worlds
+from pliant.nodectl.controller.generation import ServerIdentity, read_generation, write_generation
+from pliant.nodectl.controller.kill import KillWatcher
+from pliant.nodectl.controller.launcher_client import LauncherCallbacks, LauncherClient
 from pliant.nodectl.controller.self_test import SelfTest
-from pliant.nodectl.controller.server_stream import Link, StaleServerError, server_finder
-from pliant.nodectl.controller.shim_listener import ShimServer
-from pliant.nodectl.controller.start import CANNOT_START, NotStartedError, start_again, write_order
-from pliant.nodectl.controller.usage import job_usage, too_many
-from pliant.nodectl.controller.world import World, note_missing, refusal, spool_folder, watch
+from pliant.nodectl.controller.server_stream import ServerStream, StaleServerError, server_finder
+from pliant.nodectl.controller.shim_listener import ShimListener
+from pliant.nodectl.controller.start import (
+    CANNOT_START,
+    NotStartedError,
+    create_world,
+    repeat_start,
+)
+from pliant.nodectl.controller.usage import job_usage, over_process_limit
+from pliant.nodectl.controller.world import (
+    World,
+    add_missing_exits,
+    refusal_report,
+    spool_folder,
+    watch_process,
+)
 from pliant.nodectl.host import cgroup, procfs
 from pliant.nodectl.settings import RELOADED, Settings
 from pliant.nodectl.spool import NOT_USABLE, Exit
@@ -45,12 +56,12 @@ SOCKET_NAME = "node.sock"
 _ADOPTION_S = 2.0
 
 #: The same for those of which there is no record, so that they cannot be asked: they try as often.
-_UNTRACED_S = 5.0
+_UNKNOWN_SHIM_S = 5.0
 
 _ABLE = wire.NodeReport(able=wire.Able())
 
 #: An order that comes late must not start again what has ended: so many names are remembered.
-_REMEMBERED = 10_000
+_MAX_REMOVED = 10_000
 
 
 class Controller:
@@ -63,23 +74,23 @@ class Controller:
         self._state = state
         self._boot = procfs.boot_id()
         self._worlds: dict[str, World] = {}
-        self._past: OrderedDict[str, None] = OrderedDict()
+        self._removed: OrderedDict[str, None] = OrderedDict()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._kills = Kills()
-        self._called = asyncio.Event()
+        self._kill_watcher = KillWatcher()
+        self._shim_called = asyncio.Event()
         self._unreadable = asyncio.Event()
-        self._unreadable_why: ProtocolError | None = None
-        self._shims = ShimServer(state, SOCKET_NAME, self._on_shim)
-        self._launcher = LauncherHandle(
+        self._unreadable_error: ProtocolError | None = None
+        self._shim_listener = ShimListener(state, SOCKET_NAME, self._on_shim)
+        self._launcher = LauncherClient(
             state / "shims.log",
             descriptors,
-            Listener(self._on_gone, self._on_failed, self._start_unstarted),
+            LauncherCallbacks(self._on_gone, self._on_failed, self._start_waiting_worlds),
         )
         secret = Path(settings.secret_file or state.parent / "node.secret").expanduser()
-        self._link = Link(self, server_finder(settings.server, address_file), secret)
-        self._obeyed = read_generation(state / "generation")
+        self._server = ServerStream(self, server_finder(settings.server, address_file), secret)
+        self._last_server = read_generation(state / "generation")
         self._self_test = SelfTest(
-            spool_folder(state), settings.slots, lambda: self._link.report(_ABLE)
+            spool_folder(state), settings.slots, lambda: self._server.report(_ABLE)
         )
 
     async def run(self) -> None:
@@ -89,12 +100,12 @@ class Controller:
             RefusedError: the server does not want this node.
             ProtocolError: a world here needs another version of Pliant; it goes on.
         """
-        await self._load()
-        await self._shims.open()
+        await self._read_worlds()
+        await self._shim_listener.open()
         launcher = asyncio.create_task(self._launcher.run())
         try:
             await self._adopt()
-            link = asyncio.create_task(self._link.run())
+            link = asyncio.create_task(self._server.run())
             try:
                 unreadable = asyncio.create_task(self._unreadable.wait())
                 ends = (launcher, link, unreadable)
@@ -103,15 +114,15 @@ class Controller:
                 for end in (launcher, link):
                     if end.done():
                         end.result()
-                if self._unreadable_why is not None:
-                    raise self._unreadable_why
+                if self._unreadable_error is not None:
+                    raise self._unreadable_error
             finally:
                 link.cancel()
                 await asyncio.gather(link, return_exceptions=True)
         finally:
             launcher.cancel()
             await asyncio.gather(launcher, return_exceptions=True)
-            await self._shims.close()
+            await self._shim_listener.close()
 
     def reload(self, settings: Settings) -> tuple[list[str], list[str]]:
         """Take over those settings that hold for the next start of a job.
@@ -129,10 +140,10 @@ class Controller:
 
     # ------------------------------------------------------------------ taking over
 
-    async def _load(self) -> None:
+    async def _read_worlds(self) -> None:
         spool_folder(self._state).mkdir(mode=0o700, exist_ok=True)
         cgroup.sweep()
-        worlds = await load_worlds(spool_folder(self._state), self._boot)
+        worlds = await read_worlds(spool_folder(self._state), self._boot)
         self._worlds = {world.name: world for world in worlds}
 
     async def _adopt(self) -> None:
@@ -145,30 +156,30 @@ class Controller:
                 os.kill(world.shim.pid, signal.SIGUSR1)
             else:
                 self._on_shim_ended(world)
-        unasked = any(world.untraced for world in self._worlds.values())
+        unasked = any(world.shim_unknown for world in self._worlds.values())
         try:
-            async with asyncio.timeout(_UNTRACED_S if unasked else _ADOPTION_S):
-                while self._uncalled():
-                    self._called.clear()
-                    await self._called.wait()
+            async with asyncio.timeout(_UNKNOWN_SHIM_S if unasked else _ADOPTION_S):
+                while self._silent_shims():
+                    self._shim_called.clear()
+                    await self._shim_called.wait()
         except TimeoutError:
-            logger.warning("shims do not answer: %s", ", ".join(self._uncalled()))
-        for world in [world for world in self._worlds.values() if world.untraced]:
+            logger.warning("shims do not answer: %s", ", ".join(self._silent_shims()))
+        for world in [world for world in self._worlds.values() if world.shim_unknown]:
             self._on_shim_ended(world)
         if self._worlds:
             logger.info("took over %s", ", ".join(self._worlds))
 
-    def _uncalled(self) -> list[str]:
+    def _silent_shims(self) -> list[str]:
         return [
             world.name
             for world in self._worlds.values()
-            if not world.ended and world.channel is None and (world.shim or world.untraced)
+            if not world.ended and world.channel is None and (world.shim or world.shim_unknown)
         ]
 
-    def _start_unstarted(self) -> None:
+    def _start_waiting_worlds(self) -> None:
         """Tell a new launcher what an earlier one may not have heard; a second shim gives way."""
         for world in self._worlds.values():
-            if not world.ended and world.shim is None and not world.untraced:
+            if not world.ended and world.shim is None and not world.shim_unknown:
                 self._launcher.start_world(str(world.spool.directory))
 
     # ------------------------------------------------------------------ the server
@@ -182,20 +193,20 @@ class Controller:
             boot_id=self._boot,
             address=self._settings.address,
             memory_bytes=psutil.virtual_memory().total,
-            generation=self._obeyed.generation,
-            life=self._obeyed.life,
-            worlds=[world.live() for world in self._worlds.values()],
+            generation=self._last_server.generation,
+            life=self._last_server.life,
+            worlds=[world.to_live_world() for world in self._worlds.values()],
             spare=self._settings.spare,
             **versions.numbers(),
         )
 
-    def welcomed(self, welcome: wire.Welcome) -> list[wire.NodeReport]:
+    def on_welcome(self, welcome: wire.Welcome) -> list[wire.NodeReport]:
         """Accept a server, unless one that came later has been obeyed."""
-        server = Obeyed(welcome.generation, welcome.life)
-        if why := self._obeyed.stale(server):
+        server = ServerIdentity(welcome.generation, welcome.life)
+        if why := self._last_server.rejection(server):
             raise StaleServerError(why)
-        if server != self._obeyed:
-            self._obeyed = server
+        if server != self._last_server:
+            self._last_server = server
             write_generation(self._state / "generation", server)
             for world in self._worlds.values():  # it may have an older copy, without their ends
                 world.acknowledged.clear()
@@ -205,26 +216,26 @@ class Controller:
 
     def usage(self) -> list[wire.JobUsage]:
         """Return what the jobs use."""
-        self._look_after_shims()
-        self._self_test.look()
+        self._find_ended_shims()
+        self._self_test.test_if_due()
         here = [each for each in self._worlds.values() if each.shim is not None and not each.ended]
         used = job_usage((each.request.job, each.shim.pid) for each in here if each.shim)
-        for job, reason in too_many(used, self._settings.most_processes):
+        for job, reason in over_process_limit(used, self._settings.most_processes):
             logger.warning("job %d is ended: %s", job, reason)
             for world in here:
                 if world.request.job == job:
-                    self._kills.order(world, [], 0, reason)
+                    self._kill_watcher.order(world, [], 0, reason)
         return used
 
     def needs_contact(self) -> bool:
         """Return whether something here may only run while the server hears of this node."""
-        return any(map(lease.depends, self._worlds.values()))
+        return any(map(lease.is_limited, self._worlds.values()))
 
-    def in_contact(self, at: float) -> None:
+    def on_contact(self, at: float) -> None:
         """The server has heard what was sent at this time."""
-        lease.tell(self._worlds.values(), at)
+        lease.send_contact(self._worlds.values(), at)
 
-    def obey(self, order: wire.NodeOrder) -> None:
+    def carry_out(self, order: wire.NodeOrder) -> None:
         """Carry out an order; each may come twice."""
         match order.WhichOneof("body"):
             case "start_world":
@@ -243,25 +254,27 @@ class Controller:
     def _start(self, order: wire.StartWorld) -> None:
         known = self._worlds.get(order.world)
         if known is not None:
-            for report in start_again(order, known, self._settings):
-                self._link.report(report)
+            for report in repeat_start(order, known, self._settings):
+                self._server.report(report)
             return
-        if order.world in self._past:  # said twice, or by a server on an old copy
+        if order.world in self._removed:  # said twice, or by a server on an old copy
             ended = "a world of this name has ended here already"
-            self._link.report(refusal(order, f"{self._settings.name}: {ended}"))
+            self._server.report(refusal_report(order, f"{self._settings.name}: {ended}"))
             return
-        if late := lease.too_late(order, self._link.contact.at):
+        if late := lease.expired_order(order, self._server.contact.at):
             logger.error("not started: %s: %s", order.world, late)
-            self._link.report(refusal(order, f"{self._settings.name}: {late}", cut_off=True))
+            self._server.report(
+                refusal_report(order, f"{self._settings.name}: {late}", cut_off=True)
+            )
             return
-        folder, at = spool_folder(self._state), self._link.contact.at
+        folder, at = spool_folder(self._state), self._server.contact.at
         try:
-            world = write_order(order, self._settings, folder, self._boot, at)
+            world = create_world(order, self._settings, folder, self._boot, at)
         except NotStartedError as error:
             logger.error("cannot start %s: %s", order.world, error)
-            self._link.report(error.report)
+            self._server.report(error.report)
             if error.node_fault:
-                self._self_test.failed()
+                self._self_test.start_failed()
             return
         logger.info("start %s: %d ranks of job %d", order.world, len(order.ranks), order.job)
         self._worlds[order.world] = world
@@ -290,83 +303,83 @@ class Controller:
                 mine = {processor for _, processor in world.request.ranks}
                 if not processors or mine & set(processors):
                     logger.info("kill %s: %s", world.name, processors or "all")
-                    self._kills.order(world, processors, order.grace_s)
+                    self._kill_watcher.order(world, processors, order.grace_s)
 
     def _acknowledged(self, order: wire.ExitAck) -> None:
         world = self._worlds.get(order.world)
         if world is not None:
             world.acknowledged |= set(order.ranks)
-            self._forget_if_done(world)
+            self._remove_if_done(world)
 
     # ------------------------------------------------------------------ shims
 
-    def _on_shim(self, told: dict[str, Any], writer: asyncio.StreamWriter) -> None:
+    def _on_shim(self, sent: dict[str, Any], writer: asyncio.StreamWriter) -> None:
         try:
-            self._hear_shim(told, writer)
+            self._on_shim_message(sent, writer)
         except ProtocolError as error:
-            self._give_up(error)
+            self._stop_unreadable(error)
 
-    def _give_up(self, error: ProtocolError) -> None:
+    def _stop_unreadable(self, error: ProtocolError) -> None:
         """End this controller, and nothing else: another version can read what this one cannot."""
-        self._unreadable_why = error
+        self._unreadable_error = error
         self._unreadable.set()
 
-    def _hear_shim(self, told: dict[str, Any], writer: asyncio.StreamWriter) -> None:
-        if told["op"] == "hello":
-            self._on_hello(told, writer)
+    def _on_shim_message(self, sent: dict[str, Any], writer: asyncio.StreamWriter) -> None:
+        if sent["op"] == "hello":
+            self._on_hello(sent, writer)
             return
         world = next((w for w in self._worlds.values() if w.channel is writer), None)
         if world is None:
             return
-        match told["op"]:
+        match sent["op"]:
             case "ready":
                 for _ in message("controller.ready.in"):
                     world.ready = True
-                    self._link.report(world.ready_report())
+                    self._server.report(world.ready_report())
             case "fence":
-                self._on_fence(world, told)
+                self._on_fence(world, sent)
             case "exits":
                 for _ in message("controller.exits.in"):
-                    self._report_exits(world, told["exits"])
+                    self._report_exits(world, sent["exits"])
 
-    def _on_hello(self, told: dict[str, Any], writer: asyncio.StreamWriter) -> None:
-        world = self._worlds.get(told["world"])
-        if world is None or not world.takes(told["pid"]):
-            logger.warning("process %d keeps nothing of %s: ended", told["pid"], told["world"])
+    def _on_hello(self, sent: dict[str, Any], writer: asyncio.StreamWriter) -> None:
+        world = self._worlds.get(sent["world"])
+        if world is None or not world.accepts_shim(sent["pid"]):
+            logger.warning("process %d keeps nothing of %s: ended", sent["pid"], sent["world"])
             line = json.dumps({"op": "kill", "processors": [], "grace_s": 0})
             writer.write(line.encode() + b"\n")
             return
         if world.shim is None:
-            world.shim = procfs.Identity.of(told["pid"], sure=True)
-            world.trace()
+            world.shim = procfs.Identity.of(sent["pid"], strict=True)
+            world.record_shim()
             self._watch_shim(world)
         world.channel = writer
-        if told["ready"] and not world.ready:
+        if sent["ready"] and not world.ready:
             world.ready = True
-            self._link.report(world.ready_report())
-        if told["fence"] is not None:
-            self._on_fence(world, told["fence"])
-        self._report_exits(world, told["exits"])
-        lease.tell((world,), self._link.contact.at)
-        writer.writelines(world.waiting)
-        world.waiting.clear()
-        self._called.set()
+            self._server.report(world.ready_report())
+        if sent["fence"] is not None:
+            self._on_fence(world, sent["fence"])
+        self._report_exits(world, sent["exits"])
+        lease.send_contact((world,), self._server.contact.at)
+        writer.writelines(world.unsent)
+        world.unsent.clear()
+        self._shim_called.set()
 
-    def _on_fence(self, world: World, told: dict[str, Any]) -> None:
-        world.fence = wire.Fence(world=world.name, sequence=told["sequence"], pairs=told["pairs"])
+    def _on_fence(self, world: World, sent: dict[str, Any]) -> None:
+        world.fence = wire.Fence(world=world.name, sequence=sent["sequence"], pairs=sent["pairs"])
         for _ in message("controller.fence.in"):
-            self._link.report(wire.NodeReport(fence=world.fence))
+            self._server.report(wire.NodeReport(fence=world.fence))
 
     def _report_exits(self, world: World, exits: list[dict[str, Any]]) -> None:
         new = world.add_exits(Exit.from_record(end) for end in exits)
         if new:
-            self._link.report(world.exits_report(new))
-        if world.complete:
+            self._server.report(world.exits_report(new))
+        if world.all_ended:
             self._end(world)
 
     def _watch_shim(self, world: World) -> None:
         if world.shim is not None:
-            world.watch = watch(world.shim.pid, lambda: self._on_shim_ended(world))
+            world.shim_watch = watch_process(world.shim.pid, lambda: self._on_shim_ended(world))
         else:
             asyncio.get_running_loop().call_soon(self._on_shim_ended, world)
 
@@ -376,7 +389,7 @@ class Controller:
         if world is None or world.ended:
             return
         who = world.spool.shim()
-        if who is not None and who.alive() and not self._all_noted(world):
+        if who is not None and who.alive() and not self._all_exits_saved(world):
             logger.info("%s has a shim already, process %d", world.name, who.pid)
             if world.shim is None:
                 world.shim = who
@@ -384,9 +397,9 @@ class Controller:
             return
         self._on_shim_ended(world)
 
-    def _all_noted(self, world: World) -> bool:
+    def _all_exits_saved(self, world: World) -> bool:
         try:
-            return world.all_noted()
+            return world.all_exits_saved()
         except ProtocolError:
             return True  # whoever asks reads the ends next, and gives up
 
@@ -396,52 +409,52 @@ class Controller:
         if world is None or world.ended or world.spool.shim() is not None:
             return
         logger.error("cannot start %s: %s", world.name, reason)
-        new = note_missing(world, f"{CANNOT_START}: {reason}", NOT_USABLE, node_fault=True)
+        new = add_missing_exits(world, f"{CANNOT_START}: {reason}", NOT_USABLE, node_fault=True)
         world.spool.remove_secrets()
-        self._link.report(world.exits_report(new))
-        self._self_test.failed()
+        self._server.report(world.exits_report(new))
+        self._self_test.start_failed()
         self._end(world)
 
     def _on_shim_ended(self, world: World) -> None:
         """Take the ends from the spool, and see to what a killed shim has left behind."""
-        if world.ended or world.burying:
+        if world.ended or world.cleaning_up:
             return
         world.channel = None
         try:
             new = world.add_exits(world.spool.exits().values())
         except ProtocolError as error:
-            self._give_up(error)
+            self._stop_unreadable(error)
             return
         if new:
-            self._link.report(world.exits_report(new))
-        if world.complete:
+            self._server.report(world.exits_report(new))
+        if world.all_ended:
             self._end(world)
         else:
-            world.burying = True
-            task = asyncio.create_task(self._bury(world))
+            world.cleaning_up = True
+            task = asyncio.create_task(self._clean_up(world))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _bury(self, world: World) -> None:
-        self._link.report(world.exits_report(await bury(world)))
+    async def _clean_up(self, world: World) -> None:
+        self._server.report(world.exits_report(await clean_up(world)))
         self._end(world)
 
     def _end(self, world: World) -> None:
         world.end()
-        self._called.set()
-        self._forget_if_done(world)
+        self._shim_called.set()
+        self._remove_if_done(world)
 
-    def _look_after_shims(self) -> None:
+    def _find_ended_shims(self) -> None:
         """Find shims that have ended unseen, as when they and their launcher die together."""
         for world in list(self._worlds.values()):
-            if (world.channel is None or world.watch is None) and not world.ended:
+            if (world.channel is None or world.shim_watch is None) and not world.ended:
                 who = world.shim or world.spool.shim()
                 if who is not None and not who.alive():
                     self._on_shim_ended(world)
 
-    def _forget_if_done(self, world: World) -> None:
-        if world.forgettable and self._worlds.pop(world.name, None) is not None:
+    def _remove_if_done(self, world: World) -> None:
+        if world.is_done and self._worlds.pop(world.name, None) is not None:
             world.spool.remove()
-            self._past[world.name] = None
-            if len(self._past) > _REMEMBERED:
-                self._past.popitem(last=False)
+            self._removed[world.name] = None
+            if len(self._removed) > _MAX_REMOVED:
+                self._removed.popitem(last=False)

@@ -16,15 +16,15 @@ from contextlib import suppress
 from pathlib import Path
 
 from pliant.nodectl.host import procfs
-from pliant.nodectl.spool import UNREADABLE, Spool, spools
+from pliant.nodectl.spool import UNREADABLE, Spool, all_spools
 
 logger = logging.getLogger("pliant.nodectl")
 
 
 def own_spools(folder: Path) -> Iterator[Spool]:
     """Yield the worlds of a node; forget those that run for another folder, and end nobody."""
-    for spool in spools(folder):
-        other = None if _has_ended(spool) else kept_elsewhere(spool)
+    for spool in all_spools(folder):
+        other = None if _has_ended(spool) else other_owner(spool)
         if other is None:
             yield spool
             continue
@@ -37,7 +37,7 @@ def own_spools(folder: Path) -> Iterator[Spool]:
         spool.remove()
 
 
-def kept_elsewhere(spool: Spool) -> Path | None:
+def other_owner(spool: Spool) -> Path | None:
     """Return the folder for which the processes of a world run, if that is not the one given."""
     node, shim = spool.directory.parent.parent, spool.shim()
     keeper = shim.pid if shim is not None and shim.alive() else None
@@ -45,23 +45,23 @@ def kept_elsewhere(spool: Spool) -> Path | None:
     if any(_same(handle, node) for handle in held):
         return None
     for handle in held:
-        path = _target(handle)
+        path = _link_target(handle)
         if _same(handle, path):  # it has not been removed
             return path
-    places = [(home, spool.directory) for home in _homes(spool)]
-    if keeper is not None and (state := _given(keeper, "PLIANT_STATE_DIR")):
+    places = [(home, spool.directory) for home in _recorded_folders(spool)]
+    if keeper is not None and (state := _start_variable(keeper, "PLIANT_STATE_DIR")):
         places.append((Path(state) / node.name, node))
     others = (there for there, here in places if there.exists() and not _same(there, here))
     return next(others, None)
 
 
-def _homes(spool: Spool) -> Iterator[Path]:
+def _recorded_folders(spool: Spool) -> Iterator[Path]:
     """Yield where the folder of a world was when its ranks were told, as far as that is known."""
     with suppress(*UNREADABLE):
         yield Path(spool.request().environment["PLIANT_TOKEN_FILE"]).parent
     with suppress(*UNREADABLE):
         for rank in spool.ranks().values():
-            if rank.alive() and (token := _given(rank.pid, "PLIANT_TOKEN_FILE")):
+            if rank.alive() and (token := _start_variable(rank.pid, "PLIANT_TOKEN_FILE")):
                 yield Path(token).parent
 
 
@@ -72,14 +72,14 @@ def _has_ended(spool: Spool) -> bool:
     return False
 
 
-def _given(pid: int, name: str) -> str:
+def _start_variable(pid: int, name: str) -> str:
     """Return a variable with which a process was started; empty without it."""
     start = f"{name}=".encode()
     found = (entry for entry in procfs.environment(pid) if entry.startswith(start))
     return os.fsdecode(next(found, b"").removeprefix(start))
 
 
-def _target(link: Path) -> Path:
+def _link_target(link: Path) -> Path:
     try:
         return Path(os.readlink(link))
     except OSError:

@@ -13,13 +13,13 @@ MAX_STEP = 100_000
 
 
 @dataclass(frozen=True, slots=True)
-class Obeyed:
+class ServerIdentity:
     """Which server that was; generation 0: none, an empty life: it is not known."""
 
     generation: int = 0
     life: str = ""
 
-    def stale(self, server: Obeyed) -> str:
+    def rejection(self, server: ServerIdentity) -> str:
         """Return why a server must not be obeyed after this one; empty: it may be."""
         if server.generation < self.generation:
             return f"generation {server.generation} is older than {self.generation}"
@@ -35,7 +35,7 @@ class Obeyed:
         return ""
 
 
-def read_generation(path: Path) -> Obeyed:
+def read_generation(path: Path) -> ServerIdentity:
     """Return what is there: a number, and a life if the server had one.
 
     Raises:
@@ -45,9 +45,9 @@ def read_generation(path: Path) -> Obeyed:
         number, *life = path.read_text(encoding="ascii").split()
         if not number.isdecimal() or len(life) > 1:
             raise ValueError(number)
-        return Obeyed(int(number), *life)
+        return ServerIdentity(int(number), *life)
     except FileNotFoundError:
-        return Obeyed()
+        return ServerIdentity()
     except ValueError:
         raise OSError(
             f"{path} does not hold the generation of a server: remove it; then any server of the "
@@ -55,6 +55,6 @@ def read_generation(path: Path) -> Obeyed:
         ) from None
 
 
-def write_generation(path: Path, obeyed: Obeyed) -> None:
+def write_generation(path: Path, obeyed: ServerIdentity) -> None:
     """Put it on the disk, whole or not at all."""
     write_whole(path, f"{obeyed.generation} {obeyed.life}".rstrip() + "\n")

@@ -21,13 +21,13 @@ from pliant.nodectl.host.procfs import Identity
 logger = logging.getLogger("pliant.nodectl")
 
 #: How long after the grace time of its ranks a shim may take to report their ends.
-_PATIENCE_S = 5.0
+_REPORT_TIMEOUT_S = 5.0
 
 #: How often a shim that has not reported them by then is looked at.
-_EVERY_S = 0.5
+_POLL_S = 0.5
 
 
-class Kills:
+class KillWatcher:
     """Gives orders to end ranks and sees to it that they are heard."""
 
     def __init__(self) -> None:
@@ -47,26 +47,28 @@ class Kills:
         _signal(_shim_of(world), signal.SIGCONT)
         key = world.name, asked, grace_s
         if key not in self._watched:
-            task = self._watched[key] = asyncio.create_task(_insist(world, asked, grace_s))
+            task = self._watched[key] = asyncio.create_task(
+                _kill_stopped_shim(world, asked, grace_s)
+            )
             task.add_done_callback(lambda _: self._watched.pop(key))
 
 
-async def _insist(world: World, asked: frozenset[int], grace_s: float) -> None:
-    await asyncio.sleep(grace_s + _PATIENCE_S)
-    while not (world.ended or world.burying or asked <= world.exits.keys()):
+async def _kill_stopped_shim(world: World, asked: frozenset[int], grace_s: float) -> None:
+    await asyncio.sleep(grace_s + _REPORT_TIMEOUT_S)
+    while not (world.ended or world.cleaning_up or asked <= world.exits.keys()):
         who = _shim_of(world)
-        if _stopped(who):
+        if _is_stopped(who):
             logger.error("%s: its shim is stopped and cannot end it: killed", world.name)
             _signal(who, signal.SIGKILL)
             return
-        await asyncio.sleep(_EVERY_S)
+        await asyncio.sleep(_POLL_S)
 
 
 def _shim_of(world: World) -> Identity | None:
     return world.shim or world.spool.shim()
 
 
-def _stopped(who: Identity | None) -> bool:
+def _is_stopped(who: Identity | None) -> bool:
     stat = procfs.read_stat(who.pid) if who is not None else None
     return stat is not None and stat.state in "Tt"
 

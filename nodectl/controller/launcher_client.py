@@ -19,7 +19,7 @@ logger = logging.getLogger("pliant.nodectl")
 _RESTART_S = 0.2
 
 
-class Listener(NamedTuple):
+class LauncherCallbacks(NamedTuple):
     """Who is told what; worlds are named by their spool folders."""
 
     #: A world has no shim any more.
@@ -30,18 +30,18 @@ class Listener(NamedTuple):
     on_new: Callable[[], None]
 
 
-class LauncherHandle:
+class LauncherClient:
     """Keeps one launcher running and passes on what it says."""
 
     def __init__(
         self,
         log: Path,
         descriptors: int,
-        listener: Listener,
+        callbacks: LauncherCallbacks,
     ) -> None:
         self._log = log  # for complaints of the launcher and of shims
         self._descriptors = descriptors  # the soft limit that jobs shall see
-        self._listener = listener
+        self._callbacks = callbacks
         self._process: subprocess.Popen[bytes] | None = None
         self._writer: asyncio.StreamWriter | None = None
 
@@ -55,10 +55,10 @@ class LauncherHandle:
         try:
             while True:
                 reader = await self._start()
-                self._listener.on_new()
+                self._callbacks.on_new()
                 try:
                     while line := await reader.readline():
-                        self._hear(json.loads(line))
+                        self._dispatch(json.loads(line))
                 except OSError:
                     pass  # it was killed with orders unread
                 code = await self._collect()
@@ -67,11 +67,11 @@ class LauncherHandle:
         finally:
             await self._collect()
 
-    def _hear(self, message: dict[str, str]) -> None:
+    def _dispatch(self, message: dict[str, str]) -> None:
         if "failed" in message:
-            self._listener.on_failed(message["failed"], message["reason"])
+            self._callbacks.on_failed(message["failed"], message["reason"])
         else:
-            self._listener.on_gone(message["gone"])
+            self._callbacks.on_gone(message["gone"])
 
     async def _start(self) -> asyncio.StreamReader:
         ours, theirs = socket.socketpair()

@@ -10,20 +10,20 @@ from collections import deque
 from collections.abc import Iterable
 
 from pliant.nodectl.controller.world import World
-from pliant.nodectl.lease_rule import verdict
+from pliant.nodectl.lease_rule import expiry_reason
 from pliant.protos import node_pb2 as wire
 
 #: Signs of life that may be under way; one that is answered later than so many others is forgotten.
-_MOST_UNDER_WAY = 4096
+_MAX_UNCONFIRMED = 4096
 
 
-class Contact:
+class ConfirmedContact:
     """The last contact that the server has confirmed. Times are monotonic seconds."""
 
     def __init__(self) -> None:
         #: When it was sent; None: there was none.
         self.at: float | None = None
-        self._sent: deque[tuple[int, float]] = deque(maxlen=_MOST_UNDER_WAY)
+        self._sent: deque[tuple[int, float]] = deque(maxlen=_MAX_UNCONFIRMED)
 
     def begin(self, now: float) -> None:
         """A registration is about to be sent on a new stream; it has the number 0."""
@@ -46,22 +46,22 @@ class Contact:
         return True
 
 
-def depends(world: World) -> bool:
+def is_limited(world: World) -> bool:
     """Whether processes of a world may only run while the server hears of this node."""
     return not world.ended and world.request.stop_after_s is not None
 
 
-def tell(worlds: Iterable[World], at: float | None) -> None:
+def send_contact(worlds: Iterable[World], at: float | None) -> None:
     """Let shims know of a contact; one that is not there now is told when it calls."""
     for world in worlds:
-        if at is not None and depends(world) and world.channel is not None:
+        if at is not None and is_limited(world) and world.channel is not None:
             world.send({"op": "contact", "at": at})
 
 
-def too_late(order: wire.StartWorld, at: float | None) -> str:
+def expired_order(order: wire.StartWorld, at: float | None) -> str:
     """Why an order may not be carried out any more; empty: it may."""
     if not order.HasField("stop_after_s"):
         return ""
     if at is None:
         return "the server has not confirmed any contact with this node"
-    return verdict(order.lease_s, order.stop_after_s, at)
+    return expiry_reason(order.lease_s, order.stop_after_s, at)

@@ -48,14 +48,14 @@ class SelfTest:
         #: Whether the last test has passed and no start failed since.
         self.is_able = False
 
-    def failed(self) -> None:
+    def start_failed(self) -> None:
         """A job could not be started: test later."""
         now = time.monotonic()
         self._failures = self._failures + 1 if now - self._failed_at < FORGET_S else 1
         self._failed_at, self.is_able = now, False
         self._due = now + self._wait_s()
 
-    def look(self) -> None:
+    def test_if_due(self) -> None:
         """Test if it is time; called with each beat."""
         is_due = self._due is not None and time.monotonic() >= self._due
         if is_due and (self._task is None or self._task.done()):

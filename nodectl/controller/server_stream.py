@@ -19,7 +19,7 @@ import psutil
 
 from pliant.core.support.errors import PliantError
 from pliant.faults import message
-from pliant.nodectl.controller.lease import Contact
+from pliant.nodectl.controller.lease import ConfirmedContact
 from pliant.protos import node_pb2 as wire
 from pliant.protos import versions
 from pliant.protos.address import dial_target, parse_address
@@ -31,10 +31,10 @@ logger = logging.getLogger("pliant.nodectl")
 
 Stream = grpc.aio.StreamStreamCall[wire.NodeReport, wire.NodeOrder]
 
-_FIRST_RETRY_S, _LAST_RETRY_S = 0.1, 2.0
+_MIN_RETRY_S, _MAX_RETRY_S = 0.1, 2.0
 _CONNECT_S, _WELCOME_S = 5.0, 10.0
-#: How often a controller that is not welcomed yet looks whether the server has moved.
-_LOOK_S = 0.5
+#: How often a controller that is not registered yet looks whether the server has moved.
+_ADDRESS_POLL_S = 0.5
 _MAX_SECRET_BYTES = 4096
 
 #: Notice a frozen or unreachable server; the ping timeout is what counts for a frozen one.
@@ -51,7 +51,7 @@ _OPTIONS = [
 ]
 
 #: The places where orders arrive, by kind.
-_ARRIVED = {
+_FAILPOINTS = {
     "start_world": "controller.start.in",
     "fence_done": "controller.fence_done.in",
     "control": "controller.control.in",
@@ -88,38 +88,40 @@ _TRANSIENT = (
 )
 
 
-class Node(Protocol):
+class NodeCallbacks(Protocol):
     """What the link needs from the controller."""
 
     def registration(self) -> wire.Register:
         """Return who this node is and what it runs."""
 
-    def welcomed(self, welcome: wire.Welcome) -> list[wire.NodeReport]:
+    def on_welcome(self, welcome: wire.Welcome) -> list[wire.NodeReport]:
         """Return what this server must be told again, or raise StaleServerError."""
 
-    def obey(self, order: wire.NodeOrder) -> None:
+    def carry_out(self, order: wire.NodeOrder) -> None:
         """Carry out an order."""
 
     def needs_contact(self) -> bool:
         """Return whether something here may only run while the server hears of this node."""
 
-    def in_contact(self, at: float) -> None:
+    def on_contact(self, at: float) -> None:
         """The server has heard what was sent at this time, monotonic seconds."""
 
     def usage(self) -> list[wire.JobUsage]:
         """Return what the jobs use."""
 
 
-class Link:
+class ServerStream:
     """Connects, registers, beats, and hands on orders, again and again."""
 
-    def __init__(self, node: Node, find_server: Callable[[], str], secret_file: Path) -> None:
+    def __init__(
+        self, node: NodeCallbacks, find_server: Callable[[], str], secret_file: Path
+    ) -> None:
         self._node = node
         self._find_server = find_server
         self._secret_file = secret_file
         self._outbox: asyncio.Queue[wire.NodeReport] | None = None
         self._reports = self._orders = 0  # of this stream, as a beat tells
-        self.contact = Contact()
+        self.contact = ConfirmedContact()
 
     def report(self, report: wire.NodeReport) -> None:
         """Send when there is a stream. When there is none, the next one starts with all of it."""
@@ -128,35 +130,35 @@ class Link:
 
     async def run(self) -> None:
         """Keep a stream up until cancelled or refused."""
-        retry = _FIRST_RETRY_S
+        retry = _MIN_RETRY_S
         last = ""
         while True:
             try:
-                await self._session()
+                await self._connect_once()
                 reason = "the server closed the stream"
             except _TRANSIENT as error:
                 reason = _describe(error)
             if self._outbox is not None:
-                retry, last = _FIRST_RETRY_S, ""
+                retry, last = _MIN_RETRY_S, ""
             self._outbox = None
             if reason != last:
                 logger.warning("no server: %s; trying again", reason)
             last = reason
             await asyncio.sleep(retry * random.uniform(0.7, 1.0))
-            retry = min(2 * retry, _LAST_RETRY_S)
+            retry = min(2 * retry, _MAX_RETRY_S)
 
-    async def _session(self) -> None:
+    async def _connect_once(self) -> None:
         address = self._find_server()
         with dial_target(address) as target:
             async with grpc.aio.insecure_channel(target, options=_OPTIONS) as channel:
-                async with self._within(_CONNECT_S, address):
+                async with self._limit_time(_CONNECT_S, address):
                     await channel.channel_ready()
-                async with self._within(_WELCOME_S, address):
+                async with self._limit_time(_WELCOME_S, address):
                     stream, welcome = await self._register(channel)
                 if welcome is None:
                     return
-                again = self._node.welcomed(welcome)
-                self._heard(0)
+                again = self._node.on_welcome(welcome)
+                self._on_confirmed(0)
                 logger.info("registered with %s, generation %d", address, welcome.generation)
                 self._outbox = asyncio.Queue()
                 self._reports = self._orders = 0
@@ -165,15 +167,15 @@ class Link:
                 await self._exchange(stream, welcome.beat_interval_s or 2.0)
 
     @asynccontextmanager
-    async def _within(self, limit_s: float, address: str) -> AsyncIterator[None]:
+    async def _limit_time(self, limit_s: float, address: str) -> AsyncIterator[None]:
         """Give up after a time, or as soon as the server is said to be elsewhere.
 
         What listens at an old address may hold a connection open for ever without an answer.
         """
 
         async def watch(limit: asyncio.Timeout) -> None:
-            while self._stands(address):
-                await asyncio.sleep(_LOOK_S)
+            while self._is_current(address):
+                await asyncio.sleep(_ADDRESS_POLL_S)
             limit.reschedule(asyncio.get_running_loop().time())
 
         # Not wait_for: up to Python 3.11 it loses a cancellation that comes with the answer.
@@ -184,7 +186,7 @@ class Link:
             finally:
                 watching.cancel()
 
-    def _stands(self, address: str) -> bool:
+    def _is_current(self, address: str) -> bool:
         try:
             return self._find_server() == address
         except OSError:
@@ -209,7 +211,7 @@ class Link:
         if not isinstance(first, wire.NodeOrder):
             return stream, None
         if first.HasField("refused"):
-            _refused(first.refused, known=register.generation > 0)
+            _raise_refusal(first.refused, known=register.generation > 0)
         _check_version(first.welcome, known=register.generation > 0)
         return stream, first.welcome
 
@@ -243,23 +245,23 @@ class Link:
 
     async def _receive(self, stream: Stream) -> None:
         while isinstance(order := await stream.read(), wire.NodeOrder):
-            point = _ARRIVED.get(order.WhichOneof("body") or "")
+            point = _FAILPOINTS.get(order.WhichOneof("body") or "")
             times = message(point) if point else range(1)
             for _ in times:
-                self._take(order)
+                self._dispatch(order)
             self._orders += bool(times)
 
-    def _take(self, order: wire.NodeOrder) -> None:
+    def _dispatch(self, order: wire.NodeOrder) -> None:
         if order.HasField("beat_heard"):
-            self._heard(order.beat_heard.sequence)
+            self._on_confirmed(order.beat_heard.sequence)
             return
         if order.HasField("start_world"):
-            self._heard(order.start_world.heard)
-        self._node.obey(order)
+            self._on_confirmed(order.start_world.heard)
+        self._node.carry_out(order)
 
-    def _heard(self, number: int) -> None:
+    def _on_confirmed(self, number: int) -> None:
         if self.contact.heard(number) and self.contact.at is not None:
-            self._node.in_contact(self.contact.at)
+            self._node.on_contact(self.contact.at)
 
     async def _beat(self, interval: float) -> None:
         for sequence in itertools.count(1):
@@ -328,10 +330,10 @@ def _check_version(welcome: wire.Welcome, *, known: bool) -> None:
     who = "the server"
     reason = versions.peer_mismatch(who, welcome.protocol, welcome.oldest_reader)
     if reason:
-        _refused(wire.Refused(reason=reason, protocol=welcome.protocol), known=known)
+        _raise_refusal(wire.Refused(reason=reason, protocol=welcome.protocol), known=known)
 
 
-def _refused(refused: wire.Refused, *, known: bool) -> None:
+def _raise_refusal(refused: wire.Refused, *, known: bool) -> None:
     """Raise what a refusal means to a node that a server has welcomed before, or never."""
     if refused.taken and known:
         raise NameTakenError(refused.reason)

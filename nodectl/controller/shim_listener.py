@@ -27,7 +27,7 @@ _PEER = struct.Struct("3i")
 OnMessage = Callable[[dict[str, Any], asyncio.StreamWriter], None]
 
 
-class ShimServer:
+class ShimListener:
     """Accepts shims and passes on what they say."""
 
     def __init__(self, node: Path, name: str, on_message: OnMessage) -> None:

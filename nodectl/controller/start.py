@@ -1,22 +1,40 @@
-"""The order to start a world: written down, or refused for a fault of the order or of the node.
+"""The order to start a world: check it, turn it into a request for a shim, and write that down.
 
-A node that can start nothing now, whatever it is, says so: the server sends the job elsewhere and
-gives this node no more until somebody has seen to it.
+A fault of the order is reported as the end of its ranks. If this node cannot start any job at the
+moment, the report says so: the server then places the job on other nodes and gives this node no
+more work until the cause is removed.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from pathlib import Path
 
-from pliant.nodectl.controller.start_request import OrderError, make_request
-from pliant.nodectl.controller.world import World, refusal
-from pliant.nodectl.host.stderr_log import told
-from pliant.nodectl.settings import Settings
-from pliant.nodectl.spool import Spool
+from pliant.nodectl.controller.world import World, refusal_report
+from pliant.nodectl.host.process_limit import task_limit
+from pliant.nodectl.host.stderr_log import describe
+from pliant.nodectl.settings import Settings, interfaces
+from pliant.nodectl.spool import CHECKPOINT_KEY, WORLD_NAME, Spool, StartRequest, to_text
 from pliant.protos import node_pb2 as wire
 
 #: What begins the reason of each fault of a node.
 CANNOT_START = "cannot start jobs"
+
+#: Variables of a process that belongs to another world: its child would take itself for it.
+_FOREIGN_PREFIXES = ("PMI_", "PMIX_", "HYDI_", "MPI_LOCAL", "PLIANT_CONTROL_FD", "PLIANT_WORLD")
+
+DEFAULT_GRACE_S = 5.0
+
+#: MPICH prefers libfabric's *sockets* provider where it is built in: it is no longer maintained,
+#: slower than *tcp*, and listens on the outer interface whatever ``FI_TCP_IFACE`` says.
+NO_SOCKETS = "^sockets"
+
+_ADDRESS = re.compile(r"[0-9]+\.|.*[:/]")
+
+
+class OrderError(Exception):
+    """An order that cannot be carried out by anybody; the text says why."""
 
 
 class NotStartedError(Exception):
@@ -27,7 +45,7 @@ class NotStartedError(Exception):
         self.report, self.node_fault = report, node_fault
 
 
-def write_order(
+def create_world(
     order: wire.StartWorld, settings: Settings, folder: Path, boot: str, contact: float | None
 ) -> World:
     """Put a world into the spool folder, which is made again if somebody has removed it.
@@ -43,14 +61,14 @@ def write_order(
         return World(request, spool)
     except (OrderError, ValueError) as error:
         reason = f"{settings.name}: {error}"
-        raise NotStartedError(reason, refusal(order, reason)) from error
+        raise NotStartedError(reason, refusal_report(order, reason)) from error
     except OSError as error:
-        reason = f"{CANNOT_START}: {told(f'spool {folder}', error)}"
-        report = refusal(order, reason, node_fault=True)
+        reason = f"{CANNOT_START}: {describe(f'spool {folder}', error)}"
+        report = refusal_report(order, reason, node_fault=True)
         raise NotStartedError(reason, report, node_fault=True) from error
 
 
-def start_again(order: wire.StartWorld, known: World, settings: Settings) -> list[wire.NodeReport]:
+def repeat_start(order: wire.StartWorld, known: World, settings: Settings) -> list[wire.NodeReport]:
     """Return the answer to an order that was carried out, or was another one of the same name.
 
     Whoever gives it may be on an older copy of the database: it may have placed the world anew, and
@@ -58,6 +76,117 @@ def start_again(order: wire.StartWorld, known: World, settings: Settings) -> lis
     """
     if known.request.ranks != [(place.rank, place.processor) for place in order.ranks]:
         here = "a world of this name runs here on other processors"
-        return [refusal(order, f"{settings.name}: {here}")]
+        return [refusal_report(order, f"{settings.name}: {here}")]
     known.acknowledged.clear()
     return known.unacknowledged()
+
+
+def make_request(
+    order: wire.StartWorld, settings: Settings, spool_folder: Path, boot: str
+) -> StartRequest:
+    """Return an order in the form in which it is kept in the spool."""
+    if not WORLD_NAME.fullmatch(order.world):
+        raise OrderError(f"no name for a world: {order.world!r}")
+    if not order.ranks:
+        raise OrderError("no rank of this world is on this node")
+    local = len(order.ranks)
+    size = order.world_size or local
+    environment = make_environment(order, settings, spool_folder / order.world)
+    if (order.type or "mpi") == "mpi":
+        _check_interface(environment)
+    return StartRequest(
+        world=order.world,
+        job=order.job,
+        run=order.run,
+        resize=order.resize,
+        type=order.type or "mpi",
+        size=size,
+        ranks=[(place.rank, place.processor) for place in order.ranks],
+        argv=[to_text(argument) for argument in order.argv],
+        environment=environment,
+        directory=to_text(order.directory) or "/",
+        stdin=to_text(order.stdin),
+        stdout=to_text(order.stdout),
+        stderr=to_text(order.stderr),
+        umask=order.umask,
+        mapping=order.process_mapping or f"(vector,(0,1,{local}))",
+        spans_nodes=order.spans_nodes,
+        grace_s=order.kill_grace_s or DEFAULT_GRACE_S,
+        boot=boot,
+        stop_after_s=order.stop_after_s if order.HasField("stop_after_s") else None,
+        lease_s=order.lease_s,
+        max_tasks=task_limit(settings.most_processes),
+        truncate_before=order.truncate_before,
+    )
+
+
+def _check_interface(environment: Mapping[str, str]) -> None:
+    """Refuse an interface on which MPI could not talk; its own complaint would name no node."""
+    name = environment.get("FI_TCP_IFACE", "")
+    # MPICH also takes an address or a subnet there.
+    is_name = environment.get("MPIR_CVAR_CH4_NETMOD") == "ofi" and not _ADDRESS.match(name)
+    if name and is_name and name not in (there := interfaces()):
+        raise OrderError(
+            f"there is no network interface {name} (FI_TCP_IFACE) here; there are: "
+            f"{', '.join(there)}"
+        )
+
+
+def make_environment(order: wire.StartWorld, settings: Settings, folder: Path) -> dict[str, str]:
+    """Return what all ranks of this world find in their environment on this node."""
+    is_mpi = order.type in {"", "mpi"}
+    variables = _job_variables(order)
+    defaults = {
+        "MPIR_CVAR_CH4_NETMOD": settings.transport,
+        "FI_TCP_IFACE": settings.interface,
+        "FI_PROVIDER": NO_SOCKETS,
+    }
+    if not is_mpi and _count_lines(order.node_list) <= 1:
+        # A script that calls mpiexec needs no way to another host.
+        defaults["HYDRA_LAUNCHER"] = "fork"
+    ours = {
+        "PLIANT_JOB": str(order.job),
+        "PLIANT_RUN": str(order.run),
+        "PLIANT_RESIZE": str(order.resize),
+        "PLIANT_EPOCH": str(order.epoch),
+        "PLIANT_ROLE": "join" if order.resize else "start",
+        "PLIANT_WORLD": order.world,
+        "PLIANT_APPLICATION_ADDRESS": order.application_address,
+        "PLIANT_ADDRESS_FILE": to_text(order.address_file),
+        "PLIANT_CHECKPOINT": to_text(order.checkpoint),
+        "PLIANT_CHECKPOINT_KEY_FILE": str(folder / CHECKPOINT_KEY) if order.checkpoint_key else "",
+        "PLIANT_TOKEN_FILE": str(folder / "token"),
+        "PLIANT_NODE": settings.name,
+        "PLIANT_NODE_ADDRESS": settings.address,
+        "PLIANT_NODE_LIST": str(folder / "nodes"),
+        "PLIANT_NODES": str(_count_lines(order.node_list)),
+    }
+    processors = _processors(order)
+    if processors:
+        ours["PLIANT_PROCESSORS"] = ",".join(map(str, processors))
+    if is_mpi:
+        # Without it a rank that leaves waits for those that stay.
+        ours["MPIR_CVAR_NO_COLLECTIVE_FINALIZE"] = "1"
+    return {**defaults, **variables, **ours}
+
+
+def _job_variables(order: wire.StartWorld) -> dict[str, str]:
+    variables = {}
+    for entry in order.environment:
+        name, equals, value = to_text(entry).partition("=")
+        if name and equals and not name.startswith(_FOREIGN_PREFIXES):
+            variables[name] = value
+    return variables
+
+
+def _processors(order: wire.StartWorld) -> list[int]:
+    """Return the processors of the whole world by rank, when they are known here."""
+    if order.processors:
+        return list(order.processors)
+    if len(order.ranks) == (order.world_size or len(order.ranks)):
+        return [place.processor for place in sorted(order.ranks, key=lambda place: place.rank)]
+    return []
+
+
+def _count_lines(text: bytes) -> int:
+    return max(1, sum(1 for line in text.splitlines() if line.strip()))

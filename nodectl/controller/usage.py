@@ -23,20 +23,20 @@ def job_usage(shims: Iterable[tuple[int, int]]) -> list[wire.JobUsage]:
     return list(found.values())
 
 
-def too_many(used: Iterable[wire.JobUsage], most: int) -> Iterator[tuple[int, str]]:
+def over_process_limit(used: Iterable[wire.JobUsage], limit: int) -> Iterator[tuple[int, str]]:
     """Yield the jobs with more processes here than they may have, each with the reason to end it.
 
     Args:
         used: what jobs use.
-        most: processes that one may have; 0: half of those for which the kernel has ids.
+        limit: processes that one may have; 0: half of those for which the kernel has ids.
     """
-    most = most or _half()
+    limit = limit or _default_limit()
     for usage in used:
-        if usage.processes > most:
-            yield usage.job, f"it had {usage.processes} processes, and may have {most} on a node"
+        if usage.processes > limit:
+            yield usage.job, f"it had {usage.processes} processes, and may have {limit} on a node"
 
 
 @cache
-def _half() -> int:
+def _default_limit() -> int:
     with open("/proc/sys/kernel/pid_max", encoding="ascii") as file:
         return int(file.read()) // 2

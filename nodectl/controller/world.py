@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from pliant.nodectl.host.procfs import Identity
-from pliant.nodectl.spool import Exit, Request, Spool
+from pliant.nodectl.spool import Exit, Spool, StartRequest
 from pliant.protos import node_pb2 as wire
 from pliant.protos.texts import words
 
 logger = logging.getLogger("pliant.nodectl")
 
 
-class Watch:
+class ProcessWatch:
     """Calls when a process, not necessarily a child, has ended."""
 
     def __init__(self, pid: int, call: Callable[[], None]) -> None:
@@ -41,10 +41,10 @@ class Watch:
         self._call()
 
 
-def watch(pid: int, call: Callable[[], None]) -> Watch | None:
+def watch_process(pid: int, call: Callable[[], None]) -> ProcessWatch | None:
     """Call when a process has ended; at once when it has already; None: it cannot be watched."""
     try:
-        return Watch(pid, call)
+        return ProcessWatch(pid, call)
     except ProcessLookupError:
         asyncio.get_running_loop().call_soon(call)
     except OSError as error:  # no descriptor: it is looked after with each beat
@@ -56,7 +56,7 @@ def watch(pid: int, call: Callable[[], None]) -> Watch | None:
 class World:
     """One world on this node, from the order to the last acknowledgement."""
 
-    request: Request
+    request: StartRequest
     spool: Spool
     shim: Identity | None = None
     ready: bool = False
@@ -64,39 +64,39 @@ class World:
     exits: dict[int, Exit] = field(default_factory=dict)
     acknowledged: set[int] = field(default_factory=set)
     ended: bool = False  # its shim is gone, or done with it, and every end is known
-    burying: bool = False
-    untraced: bool = False  # it was begun by a shim of which there is no record
-    watch: Watch | None = None  # of its shim
+    cleaning_up: bool = False
+    shim_unknown: bool = False  # it was begun by a shim of which there is no record
+    shim_watch: ProcessWatch | None = None  # of its shim
     channel: asyncio.StreamWriter | None = None
-    waiting: list[bytes] = field(default_factory=list)  # for a shim that has not called yet
+    unsent: list[bytes] = field(default_factory=list)  # for a shim that has not called yet
 
     @property
     def name(self) -> str:
         """Return its globally unique name."""
         return self.request.world
 
-    def takes(self, pid: int) -> bool:
+    def accepts_shim(self, pid: int) -> bool:
         """Return whether a process that calls as its shim may be that."""
-        return not self.burying if self.shim is None else self.shim.pid == pid
+        return not self.cleaning_up if self.shim is None else self.shim.pid == pid
 
-    def trace(self) -> None:
+    def record_shim(self) -> None:
         """Write its shim down again, if there was no record of it."""
-        if self.untraced and self.shim is not None:
-            self.untraced = False
+        if self.shim_unknown and self.shim is not None:
+            self.shim_unknown = False
             with suppress(OSError):  # the next controller waits for its call, too
                 self.spool.claim(self.shim)
 
     @property
-    def complete(self) -> bool:
+    def all_ended(self) -> bool:
         """Return whether the ends of all its local ranks are known."""
         return len(self.exits) == len(self.request.ranks)
 
-    def all_noted(self) -> bool:
+    def all_exits_saved(self) -> bool:
         """Return whether the ends of all its local ranks are in the spool."""
         return len(self.spool.exits()) == len(self.request.ranks)
 
     @property
-    def forgettable(self) -> bool:
+    def is_done(self) -> bool:
         """Return whether nobody needs it any more."""
         return self.ended and self.acknowledged >= {rank for rank, _ in self.request.ranks}
 
@@ -106,7 +106,7 @@ class World:
         if self.channel is not None:
             self.channel.write(line)
         elif not self.ended:
-            self.waiting.append(line)
+            self.unsent.append(line)
 
     def add_exits(self, exits: Iterable[Exit]) -> list[Exit]:
         """Take in ends; return those that are new."""
@@ -118,10 +118,10 @@ class World:
         """Let go of its shim, which may have another world soon."""
         self.ended = True
         self.channel = None
-        if self.watch is not None:
-            self.watch.cancel()
+        if self.shim_watch is not None:
+            self.shim_watch.cancel()
 
-    def live(self) -> wire.LiveWorld:
+    def to_live_world(self) -> wire.LiveWorld:
         """Return it as it is registered."""
         request = self.request
         return wire.LiveWorld(
@@ -183,7 +183,7 @@ def _wire_exit(end: Exit) -> wire.RankExit:
     )
 
 
-def refusal(
+def refusal_report(
     order: wire.StartWorld, reason: str, *, cut_off: bool = False, node_fault: bool = False
 ) -> wire.NodeReport:
     """Return the ends of ranks that could not even be handed to a shim."""
@@ -205,7 +205,7 @@ def refusal(
     )
 
 
-def note_missing(
+def add_missing_exits(
     world: World, reason: str, code: int = 1, *, node_fault: bool = False
 ) -> list[Exit]:
     """Write down an end for each rank of which none is known, and return those."""
@@ -216,7 +216,7 @@ def note_missing(
     ]
     if missing:
         try:
-            world.spool.note_exits(missing)
+            world.spool.save_exits(missing)
         except OSError as error:  # the server is told all the same, and keeps them
             logger.error("%s: cannot note the ends: %s", world.name, error)
     return world.add_exits(missing)

@@ -21,7 +21,7 @@ _PREFIX = "pliant-shim-"
 
 
 @lru_cache(maxsize=1)
-def home() -> str:
+def base_folder() -> str:
     """Return the folder in which this process may make groups; empty: nowhere."""
     try:
         with open("/proc/self/cgroup", encoding="utf-8", errors="surrogateescape") as file:
@@ -42,7 +42,7 @@ def enter() -> bool:
     shim = Identity.of(os.getpid())
     if shim is None:
         return False
-    process_limit.enter(shim, home())
+    process_limit.enter(shim, base_folder())
     folder = _folder(shim)
     if not folder:
         return False
@@ -65,7 +65,7 @@ def leave() -> None:
     if not members(shim):
         return
     try:
-        with open(f"{home()}/cgroup.procs", "w", encoding="ascii") as file:
+        with open(f"{base_folder()}/cgroup.procs", "w", encoding="ascii") as file:
             file.write("0")
     except OSError:
         return  # the next sweep
@@ -103,8 +103,8 @@ def remove(shim: Identity) -> None:
 
 def sweep() -> None:
     """Remove the empty groups of shims that are gone."""
-    _sweep(home())
-    _sweep(process_limit.home())
+    _sweep(base_folder())
+    _sweep(process_limit.base_folder())
 
 
 def _sweep(folder: str) -> None:
@@ -122,7 +122,7 @@ def _alive(name: str) -> bool:
 
 
 def _folder(shim: Identity) -> str:
-    folder = home()
+    folder = base_folder()
     return f"{folder}/{_PREFIX}{shim.pid}-{shim.start}" if folder else ""
 
 

@@ -12,25 +12,25 @@ _FILES = {1: "memory.oom_control", 2: "memory.events"}
 _LINE = "oom_kill "
 
 #: What is said of an end by signal 9 that nobody here has sent.
-PERHAPS = (
+UNKNOWN_KILLER = (
     "killed by signal 9 (SIGKILL), sent by itself or by another process, or by the system because "
     "the memory was exhausted"
 )
-COUNTED = "killed by signal 9: the memory that its control group may have was exhausted"
+OUT_OF_MEMORY = "killed by signal 9: the memory that its control group may have was exhausted"
 
 
 class MemoryKills:
     """The count as it was when a world began, to be compared with."""
 
     def __init__(self) -> None:
-        self._before = count()
+        self._before = kill_count()
 
     def reason(self) -> str:
         """Why a process may have been killed that nobody here has killed."""
-        return COUNTED if count() > self._before else PERHAPS
+        return OUT_OF_MEMORY if kill_count() > self._before else UNKNOWN_KILLER
 
 
-def count() -> int:
+def kill_count() -> int:
     """Return how many processes of the group of this one were ended so; 0 if nobody counts."""
     try:
         with open(_counter(), encoding="ascii") as file:

@@ -38,7 +38,7 @@ def task_limit(most_processes: int) -> int:
 
 
 @lru_cache(maxsize=1)
-def home() -> str:
+def base_folder() -> str:
     """Return the folder of the v1 hierarchy where groups can be made; empty: nowhere."""
     try:
         with open("/proc/self/cgroup", encoding="utf-8", errors="surrogateescape") as file:
@@ -58,7 +58,7 @@ def home() -> str:
 
 def folder_of(shim: Identity) -> str:
     """Return the group of a shim in the v1 hierarchy; empty: there can be none."""
-    return f"{home()}/{_PREFIX}{shim.pid}-{shim.start}" if home() else ""
+    return f"{base_folder()}/{_PREFIX}{shim.pid}-{shim.start}" if base_folder() else ""
 
 
 def enter(shim: Identity, delegated: str) -> None:
@@ -98,7 +98,7 @@ def limit(shim: Identity, group: str, tasks: int) -> bool:
 
 def leave(shim: Identity) -> None:
     """Move this process, a shim that has no world any more, out of its group and remove that."""
-    if home() and _write(f"{home()}/cgroup.procs", "0"):
+    if base_folder() and _write(f"{base_folder()}/cgroup.procs", "0"):
         remove(shim)
 
 
@@ -110,7 +110,7 @@ def remove(shim: Identity) -> None:
         pass  # it is not there, or somebody is in it: the next sweep
 
 
-def leave_some_processes() -> None:
+def reserve_processes() -> None:
     """Have this process, a rank, stop below the limit of its account, which daemons share."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NPROC)
     if soft != resource.RLIM_INFINITY:

@@ -20,7 +20,7 @@ _STATE, _PARENT, _SESSION, _MAJOR_FAULTS, _START, _RESIDENT = 0, 1, 3, 9, 19, 21
 _SCARCE = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
 #: States of a process that runs no more.
-DEAD = frozenset("ZXx")
+ENDED_STATES = frozenset("ZXx")
 
 
 class Identity(NamedTuple):
@@ -31,24 +31,24 @@ class Identity(NamedTuple):
     start: int
 
     @classmethod
-    def of(cls, pid: int, *, sure: bool = False) -> Identity | None:
+    def of(cls, pid: int, *, strict: bool = False) -> Identity | None:
         """Return the identity of a running process.
 
         Raises:
             OSError: one has to be sure, and cannot, for there is no descriptor left.
         """
-        stat = read_stat(pid, sure=sure)
+        stat = read_stat(pid, strict=strict)
         return cls(boot_id(), pid, stat.start) if stat is not None else None
 
     def alive(self) -> bool:
         """Return whether exactly this process still runs; whoever cannot tell takes it for so."""
         try:
-            stat = read_stat(self.pid, sure=True)
+            stat = read_stat(self.pid, strict=True)
         except OSError:
             return True
         return (
             stat is not None
-            and stat.state not in DEAD
+            and stat.state not in ENDED_STATES
             and (self.boot, self.start) == (boot_id(), stat.start)
         )
 
@@ -71,7 +71,7 @@ def boot_id() -> str:
         return file.read().strip()
 
 
-def _read(pid: int, name: str, *, sure: bool = False) -> bytes:
+def _read(pid: int, name: str, *, strict: bool = False) -> bytes:
     """Return a file of a process; empty when the process is gone or somebody else's.
 
     When there is no descriptor left it is empty, too, or, if one has to be sure, that is raised.
@@ -80,7 +80,7 @@ def _read(pid: int, name: str, *, sure: bool = False) -> bytes:
     try:
         handle = os.open(f"/proc/{pid}/{name}", os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
-        if error.errno in _SCARCE and sure:
+        if error.errno in _SCARCE and strict:
             raise
         return b""
     try:
@@ -95,9 +95,9 @@ def _read(pid: int, name: str, *, sure: bool = False) -> bytes:
         os.close(handle)
 
 
-def read_stat(pid: int, *, sure: bool = False) -> Stat | None:
+def read_stat(pid: int, *, strict: bool = False) -> Stat | None:
     """Return the state of a process, or None when there is none."""
-    text = _read(pid, "stat", sure=sure)
+    text = _read(pid, "stat", strict=strict)
     if not text:
         return None
     fields = text[text.rindex(b")") + 2 :].split()

@@ -41,7 +41,7 @@ class Segment(NamedTuple):
     inode: int
 
 
-def mapped(pid: int) -> set[Segment]:
+def mapped_segments(pid: int) -> set[Segment]:
     """Return the segments that a process has mapped and that have a name."""
     found = set()
     for line in procfs.maps(pid):
@@ -54,7 +54,7 @@ def mapped(pid: int) -> set[Segment]:
     return found
 
 
-def named(world: str, mapping: str, rank: int) -> set[Segment]:
+def world_segments(world: str, mapping: str, rank: int) -> set[Segment]:
     """Return the segment that MPICH names after a world and the node of one of its ranks."""
     value = _OFFSET
     for byte in world.encode():

@@ -24,13 +24,13 @@ _REMEDIES = {
 _LOG = LogFile()
 
 
-def told(what: str, error: OSError) -> str:
+def describe(what: str, error: OSError) -> str:
     """What failed, why, and what helps."""
     why = error.strerror or str(error)
     return f"{what}: {why}; {_REMEDIES.get(error.errno or 0, 'put that right')}"
 
 
-def complain(text: str) -> None:
+def write_line(text: str) -> None:
     """Add a line to the shims' log, unless its disk is full, too."""
     _LOG.reopen_if_moved()
     with suppress(OSError):

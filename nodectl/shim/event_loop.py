@@ -32,7 +32,7 @@ class Timer:
         self.call = None
 
 
-class Loop:
+class EventLoop:
     """Sleeps in one selector, and calls whoever waits for what happened."""
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class Loop:
         self._timers: list[tuple[float, int, Timer]] = []
         self._count = itertools.count()
         self._signals: dict[int, Callable[[], None]] = {}
-        self._awakers: tuple[socket.socket, ...] = ()
+        self._wakeup_sockets: tuple[socket.socket, ...] = ()
         self._running = True
 
     def after(self, seconds: float, call: Callable[[], None]) -> Timer:
@@ -52,11 +52,11 @@ class Loop:
     def on_signals(self, calls: dict[int, Callable[[], None]]) -> None:
         """Turn signals into calls from the loop."""
         self._signals = calls
-        awake, waker = self._awakers = socket.socketpair()
+        awake, waker = self._wakeup_sockets = socket.socketpair()
         awake.setblocking(False)
         waker.setblocking(False)
         signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
-        self.selector.register(awake, _READ, lambda _: self._take_signals(awake))
+        self.selector.register(awake, _READ, lambda _: self._handle_signals(awake))
         for number in calls:
             signal.signal(number, lambda *_: None)
 
@@ -78,7 +78,7 @@ class Loop:
     def close(self) -> None:
         """Give back the descriptors; signals have no effect from now on."""
         signal.set_wakeup_fd(-1)
-        for sock in self._awakers:
+        for sock in self._wakeup_sockets:
             sock.close()
         self.selector.close()
 
@@ -87,18 +87,18 @@ class Loop:
             heapq.heappop(self._timers)
         return max(0.0, self._timers[0][0] - time.monotonic()) if self._timers else None
 
-    def _take_signals(self, awake: socket.socket) -> None:
+    def _handle_signals(self, awake: socket.socket) -> None:
         for number in set(awake.recv(_CHUNK)):
             if number in self._signals:
                 self._signals[number]()
 
 
-class Channel:
+class SocketChannel:
     """One end of a stream socket. Sending never blocks; what arrives is handed on as it comes."""
 
     def __init__(
         self,
-        loop: Loop,
+        loop: EventLoop,
         sock: socket.socket,
         on_data: Callable[[bytes], None],
         on_end: Callable[[], None] | None = None,
@@ -188,7 +188,7 @@ class Channel:
             self._on_end()
 
 
-class Lines:
+class LineSplitter:
     """Cuts a stream of bytes into lines."""
 
     def __init__(self, on_line: Callable[[bytes], None]) -> None:

@@ -21,7 +21,7 @@ from typing import NoReturn
 
 from pliant.core.support.errors import PliantError
 from pliant.nodectl.host import process_limit
-from pliant.nodectl.spool import NOT_FOUND, NOT_USABLE, Request, to_bytes, to_text
+from pliant.nodectl.spool import NOT_FOUND, NOT_USABLE, StartRequest, to_bytes, to_text
 
 _PR_SET_PDEATHSIG, _PR_SET_NAME, _PR_SET_CHILD_SUBREAPER = 1, 15, 36
 
@@ -48,20 +48,20 @@ class LaunchError(PliantError):
         self.exit_code = exit_code
 
     @classmethod
-    def of(cls, what: str, path: str, error: OSError) -> LaunchError:
+    def from_os_error(cls, what: str, path: str, error: OSError) -> LaunchError:
         """Name the file and what is wrong with it."""
         missing = error.errno in {errno.ENOENT, errno.ENOTDIR}
         text = os.strerror(error.errno) if error.errno else str(error)
         if error.errno == errno.ELOOP:
             text = "it is a symbolic link, which is not followed"
-        return cls(f"{what} {_shown(path)}: {text}", NOT_FOUND if missing else NOT_USABLE)
+        return cls(f"{what} {_printable(path)}: {text}", NOT_FOUND if missing else NOT_USABLE)
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class LaunchSpec:
     """What one rank executes, and which descriptors it inherits."""
 
-    request: Request
+    request: StartRequest
     environment: dict[str, str]
     keep: tuple[int, ...]
     failures: int
@@ -72,12 +72,12 @@ def become_subreaper() -> None:
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def show_as(name: bytes) -> None:
+def set_process_name(name: bytes) -> None:
     """Tell those who look at processes what this one is: at most 15 bytes."""
     _libc.prctl(_PR_SET_NAME, name, 0, 0, 0)
 
 
-def start(program: Program) -> int:
+def start(spec: LaunchSpec) -> int:
     """Fork and execute; return the process id."""
     parent = os.getpid()
     # A signal between fork and exec must neither run the shim's handlers nor be lost.
@@ -85,13 +85,13 @@ def start(program: Program) -> int:
     try:
         pid = os.fork()
         if pid == 0:
-            _run(program, parent)
+            _run(spec, parent)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
     return pid
 
 
-def truncate_outputs(request: Request) -> None:
+def truncate_outputs(request: StartRequest) -> None:
     """Empty the output files of a new job, as its user, before any of its ranks is started.
 
     A rank cannot do that itself: another one may have written to the file already. Errors are left
@@ -170,20 +170,20 @@ def read_failures(pipe: int) -> dict[int, tuple[int, str]]:
     return found
 
 
-def _run(program: Program, parent: int) -> NoReturn:
+def _run(spec: LaunchSpec, parent: int) -> NoReturn:
     try:
         signal.set_wakeup_fd(-1)
         os.setsid()
-        _die_with(parent)
-        _prepare(program.request)
-        _inherit(program.keep)
+        _die_with_parent(parent)
+        _prepare(spec.request)
+        _inherit(spec.keep)
         _reset_signals()
-        _execute(program)
+        _execute(spec)
     except LaunchError as error:
-        _report(program.failures, error.exit_code, error.reason)
+        _report(spec.failures, error.exit_code, error.reason)
         os._exit(error.exit_code)
     except BaseException as error:
-        _report(program.failures, NOT_USABLE, f"cannot start: {type(error).__name__}: {error}")
+        _report(spec.failures, NOT_USABLE, f"cannot start: {type(error).__name__}: {error}")
         os._exit(NOT_USABLE)
 
 
@@ -192,27 +192,27 @@ def _report(pipe: int, code: int, reason: str) -> None:
     os.write(pipe, line.encode())
 
 
-def _die_with(parent: int) -> None:
+def _die_with_parent(parent: int) -> None:
     """Have the kernel kill this rank when its shim is gone: nobody would notice its end."""
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         os._exit(1)
 
 
-def _prepare(request: Request) -> None:
+def _prepare(request: StartRequest) -> None:
     try:
         with open("/proc/self/oom_score_adj", "wb") as file:
             file.write(_OOM_SCORE)
     except OSError:
         pass  # a help, not a need
-    process_limit.leave_some_processes()
+    process_limit.reserve_processes()
     if request.uid != os.getuid():
         drop_privileges(request.uid)
     os.umask(request.umask)
     try:
         os.chdir(to_bytes(request.directory))
     except OSError as error:
-        raise LaunchError.of("working directory", request.directory, error) from error
+        raise LaunchError.from_os_error("working directory", request.directory, error) from error
     _redirect(request)
 
 
@@ -229,7 +229,7 @@ def drop_privileges(uid: int) -> None:
         raise LaunchError(f"cannot become user {uid}", NOT_USABLE)
 
 
-def _redirect(request: Request) -> None:
+def _redirect(request: StartRequest) -> None:
     source = _open("input file", request.stdin or os.devnull, os.O_RDONLY)
     output = _open_output("output file", request.stdout)
     same = not request.stderr or request.stderr == request.stdout
@@ -253,10 +253,10 @@ def _open(what: str, path: str, flags: int) -> int:
         handle = os.open(to_bytes(path), flags, 0o666)
     except OSError as error:
         if error.errno == errno.ENXIO:
-            raise LaunchError(f"{what} {_shown(path)}: nobody reads it", NOT_USABLE) from error
-        raise LaunchError.of(what, path, error) from error
+            raise LaunchError(f"{what} {_printable(path)}: nobody reads it", NOT_USABLE) from error
+        raise LaunchError.from_os_error(what, path, error) from error
     if stat.S_ISDIR(os.fstat(handle).st_mode):
-        raise LaunchError.of(what, path, OSError(errno.EISDIR, ""))
+        raise LaunchError.from_os_error(what, path, OSError(errno.EISDIR, ""))
     os.set_blocking(handle, True)
     return handle
 
@@ -277,28 +277,28 @@ def _reset_signals() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
-def _execute(program: Program) -> NoReturn:
-    request = program.request
+def _execute(spec: LaunchSpec) -> NoReturn:
+    request = spec.request
     if not request.argv:
         raise LaunchError("no program was given", NOT_USABLE)
     arguments = [to_bytes(argument) for argument in request.argv]
-    environment = {to_bytes(name): to_bytes(value) for name, value in program.environment.items()}
+    environment = {to_bytes(name): to_bytes(value) for name, value in spec.environment.items()}
     refused: OSError | None = None
     for path in _candidates(arguments[0], environment):
         try:
             os.execve(path, arguments, environment)
         except FileNotFoundError as error:
             if os.path.exists(path):
-                shown = _shown(to_text(path))
+                shown = _printable(to_text(path))
                 raise LaunchError(f"{shown}: its interpreter is missing", NOT_FOUND) from error
         except (PermissionError, OSError) as error:
             if request.type == "script" and error.errno in {errno.EACCES, errno.ENOEXEC}:
                 _execute_script(path, arguments, environment)
             if error.errno not in {errno.EACCES, errno.ENOTDIR}:
-                raise LaunchError.of("program", to_text(path), error) from error
+                raise LaunchError.from_os_error("program", to_text(path), error) from error
             refused = refused or error
     code = errno.ENOENT if refused is None else refused.errno
-    raise LaunchError.of("program", request.argv[0], OSError(code, ""))
+    raise LaunchError.from_os_error("program", request.argv[0], OSError(code, ""))
 
 
 def _candidates(name: bytes, environment: dict[bytes, bytes]) -> Iterator[bytes]:
@@ -322,10 +322,10 @@ def _execute_script(path: bytes, arguments: list[bytes], environment: dict[bytes
     try:
         os.execve(command[0], [*command, path, *arguments[1:]], environment)
     except OSError as error:
-        raise LaunchError.of("interpreter", to_text(command[0]), error) from error
+        raise LaunchError.from_os_error("interpreter", to_text(command[0]), error) from error
 
 
-def _shown(path: str) -> str:
+def _printable(path: str) -> str:
     """Return a path on one line, as bytes that are not text would otherwise break the report."""
     shown = to_bytes(path).decode("utf-8", "backslashreplace")
     if shown.isprintable():

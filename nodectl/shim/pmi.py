@@ -53,7 +53,7 @@ class PmiServer:
         self.name = name
         self._local = frozenset(local)
         self._pairs: dict[str, str] = {"PMI_process_mapping": mapping}
-        self._news: dict[str, str] = {}
+        self._new_pairs: dict[str, str] = {}
         self._waiting: list[int] = []
         self._sequence = 0
         self._multi: dict[int, list[str]] = {}
@@ -89,24 +89,24 @@ class PmiServer:
             case "barrier_in":
                 return self._barrier(rank)
             case "finalize":
-                return [Finalized(rank), _say(rank, "cmd=finalize_ack rc=0")]
+                return [Finalized(rank), _reply(rank, "cmd=finalize_ack rc=0")]
             case "abort":
                 return [_abort(rank, words, text)]
             case _:
                 fixed = self._fixed.get(name, f"cmd={name}_result rc=-1 msg=unsupported")
-                return [_say(rank, fixed)]
+                return [_reply(rank, fixed)]
 
     def _put(self, rank: int, key: str | None, text: str) -> Reply:
         if key is None or " value=" not in text:
-            return _say(rank, "cmd=put_result rc=-1 msg=malformed")
-        self._pairs[key] = self._news[key] = text.split(" value=", 1)[1]
-        return _say(rank, "cmd=put_result rc=0 msg=success")
+            return _reply(rank, "cmd=put_result rc=-1 msg=malformed")
+        self._pairs[key] = self._new_pairs[key] = text.split(" value=", 1)[1]
+        return _reply(rank, "cmd=put_result rc=0 msg=success")
 
     def _get(self, rank: int, key: str) -> Reply:
         value = self._pairs.get(key)
         if value is None:
-            return _say(rank, f"cmd=get_result rc=-1 msg=key_{key}_not_found value=unknown")
-        return _say(rank, f"cmd=get_result rc=0 msg=success value={value}")
+            return _reply(rank, f"cmd=get_result rc=-1 msg=key_{key}_not_found value=unknown")
+        return _reply(rank, f"cmd=get_result rc=0 msg=success value={value}")
 
     def _barrier(self, rank: int) -> list[Effect]:
         if rank not in self._waiting:
@@ -114,8 +114,8 @@ class PmiServer:
         if len(self._waiting) < len(self._local):
             return []
         self._sequence += 1
-        news, self._news = self._news, {}
-        return [Barrier(self._sequence, news)]
+        new, self._new_pairs = self._new_pairs, {}
+        return [Barrier(self._sequence, new)]
 
     def _handle_multi(self, rank: int, text: str) -> list[Effect]:
         """Refuse the one command that has several lines, which asks for more processes."""
@@ -125,10 +125,10 @@ class PmiServer:
             return []
         del self._multi[rank]
         name = lines[0].removeprefix("mcmd=")
-        return [_say(rank, f"cmd={name}_result rc=-1 msg=unsupported")]
+        return [_reply(rank, f"cmd={name}_result rc=-1 msg=unsupported")]
 
 
-def _say(rank: int, text: str) -> Reply:
+def _reply(rank: int, text: str) -> Reply:
     return Reply(rank, text.encode() + b"\n")
 
 

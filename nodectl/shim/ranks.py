@@ -12,20 +12,20 @@ from dataclasses import dataclass
 from pliant.nodectl.host import procfs
 from pliant.nodectl.host.oom import MemoryKills
 from pliant.nodectl.host.procfs import Identity
-from pliant.nodectl.host.stderr_log import complain
-from pliant.nodectl.shim.event_loop import Channel, Lines, Loop, Timer
-from pliant.nodectl.shim.exec import Program, start, truncate_outputs
-from pliant.nodectl.spool import NOT_USABLE, Exit, Request, Spool
+from pliant.nodectl.host.stderr_log import write_line
+from pliant.nodectl.shim.event_loop import EventLoop, LineSplitter, SocketChannel, Timer
+from pliant.nodectl.shim.exec import LaunchSpec, start, truncate_outputs
+from pliant.nodectl.spool import NOT_USABLE, Exit, Spool, StartRequest
 
 OnLine = Callable[[int, bytes], None]
 #: Characters of what a rank says of its end that are passed on.
-_LONGEST_WORDS = 1000
+_MAX_TEXT = 1000
 #: Looks at processes that are to end and start others, before the kill.
-_LOOKS = 100
+_MAX_ROUNDS = 100
 
 
 #: Why ranks end whose shim gets SIGTERM.
-TOLD = "its shim was told to end, as by `pliant down` where no server could cancel the job"
+TERMINATED = "its shim was told to end, as by `pliant down` where no server could cancel the job"
 
 
 @dataclass(slots=True)
@@ -35,14 +35,14 @@ class Rank:
     rank: int
     processor: int
     pid: int
-    pmi: Channel | None = None
-    control: Channel | None = None
+    pmi: SocketChannel | None = None
+    control: SocketChannel | None = None
     ready: bool = False
     status: int | None = None  # of waitpid, once it has ended
-    asked: bool = False  # to end, by an order
+    end_requested: bool = False  # to end, by an order
     abort_code: int | None = None  # given to MPI_Abort, by it or by the rank for which it ended
     end_reason: str = ""  # why it is being ended, for the user
-    last_words: str = ""  # why it will abort, as it says itself
+    failure_text: str = ""  # why it will abort, as it says itself
     cut_off: bool = False  # it is being ended because its node has lost its server
     kill_at: Timer | None = None
 
@@ -60,14 +60,18 @@ class Rank:
             self.kill_at.cancel()
 
 
-def in_a_line(said: object) -> str:
+def one_line(said: object) -> str:
     """What a rank says of itself, as one line that people can read."""
     text = "".join(c if c.isprintable() else " " for c in said) if isinstance(said, str) else ""
-    return text if len(text) <= _LONGEST_WORDS else f"{text[:_LONGEST_WORDS]}..."
+    return text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}..."
 
 
 def start_ranks(
-    loop: Loop, spool: Spool, request: Request, failures: int, lines: tuple[OnLine, OnLine]
+    loop: EventLoop,
+    spool: Spool,
+    request: StartRequest,
+    failures: int,
+    lines: tuple[OnLine, OnLine],
 ) -> dict[int, Rank]:
     """Start all local ranks; `lines` takes what they say to PMI and on their control sockets."""
     truncate_outputs(request)
@@ -84,32 +88,36 @@ def start_ranks(
             variables |= mpi_variables(request, rank, local, theirs[0].fileno())
             variables["PLIANT_CONTROL_FD"] = str(theirs[1].fileno())
         keep = tuple(sock.fileno() for sock in theirs)
-        started = ranks[rank] = _start(Program(request, variables, keep, failures), rank, processor)
+        started = ranks[rank] = _start(
+            LaunchSpec(request, variables, keep, failures), rank, processor
+        )
         for sock in theirs:
             sock.close()
         if request.is_mpi:
             on_pmi, on_control = lines
-            started.pmi = Channel(loop, ours[0], Lines(_of(rank, on_pmi)))
-            started.control = Channel(loop, ours[1], Lines(_of(rank, on_control)))
+            started.pmi = SocketChannel(loop, ours[0], LineSplitter(_for_rank(rank, on_pmi)))
+            started.control = SocketChannel(
+                loop, ours[1], LineSplitter(_for_rank(rank, on_control))
+            )
     found = [(rank.rank, Identity.of(rank.pid)) for rank in ranks.values() if rank.pid]
     try:
-        spool.note_ranks((rank, who) for rank, who in found if who is not None)
+        spool.save_ranks((rank, who) for rank, who in found if who is not None)
     except OSError as error:
         # Whoever looks for them without this note finds them by their environment.
-        complain(f"{request.world}: cannot note its ranks: {error}")
+        write_line(f"{request.world}: cannot note its ranks: {error}")
     return ranks
 
 
-def _start(program: Program, rank: int, processor: int) -> Rank:
+def _start(spec: LaunchSpec, rank: int, processor: int) -> Rank:
     """Start one rank; one for which there is no process has ended at once."""
     try:
-        return Rank(rank, processor, start(program))
+        return Rank(rank, processor, start(spec))
     except OSError as error:
         reason = f"cannot start: fork: {error.strerror}"
         return Rank(rank, processor, 0, status=NOT_USABLE << 8, end_reason=reason)
 
 
-def not_started(request: Request, reason: str) -> dict[int, Rank]:
+def ranks_not_started(request: StartRequest, reason: str) -> dict[int, Rank]:
     """Return the ranks of a world that came too late to be started: all have ended at once."""
     status = NOT_USABLE << 8
     return {
@@ -122,24 +130,24 @@ def exit_of(rank: Rank, failed: Mapping[int, tuple[int, str]], memory: MemoryKil
     """Return how a rank has ended.
 
     Args:
-        rank: one whose process is gone.
+        rank: one whose process is ended.
         failed: code and reason of launches that failed, by process id.
         memory: whether the kernel has ended some for want of it.
     """
     assert rank.status is not None
     number = os.WTERMSIG(rank.status) if os.WIFSIGNALED(rank.status) else 0
     code = os.WEXITSTATUS(rank.status) if not number else 0
-    reason = rank.end_reason or (rank.last_words if rank.status else "")
+    reason = rank.end_reason or (rank.failure_text if rank.status else "")
     if rank.pid in failed:
         code, reason = failed[rank.pid]
     elif rank.abort_code is not None and rank.status:
         code, number = rank.abort_code, 0
-    elif number == signal.SIGKILL and not rank.asked:
+    elif number == signal.SIGKILL and not rank.end_requested:
         reason = memory.reason()
     return Exit(rank.rank, rank.processor, code, number, reason, time.time(), rank.cut_off)
 
 
-def mpi_variables(request: Request, rank: int, local: int, handle: int) -> dict[str, str]:
+def mpi_variables(request: StartRequest, rank: int, local: int, handle: int) -> dict[str, str]:
     """Return what tells an MPI library who it is."""
     return {
         "PMI_FD": str(handle),
@@ -151,7 +159,7 @@ def mpi_variables(request: Request, rank: int, local: int, handle: int) -> dict[
     }
 
 
-def _of(rank: int, on_line: OnLine) -> Callable[[bytes], None]:
+def _for_rank(rank: int, on_line: OnLine) -> Callable[[bytes], None]:
     return lambda line: on_line(rank, line)
 
 
@@ -164,18 +172,17 @@ def ask_to_end(rank: Rank) -> None:
 
 def kill(rank: Rank) -> None:
     """End a rank and all below it."""
-    for pid in frozen(lambda: [*procfs.descendants(rank.pid), rank.pid]):
-        send_signal(pid, signal.SIGKILL)
+    kill_all(stop_all(lambda: [*procfs.descendants(rank.pid), rank.pid]))
 
 
-def frozen(find: Callable[[], Iterable[int]]) -> set[int]:
+def stop_all(find: Callable[[], Iterable[int]]) -> set[int]:
     """Stop processes until none of them can start another; return all.
 
     Who kills one after the other may never be done with those that fork meanwhile. Stopped ones
     fork no more, so each look finds fewer that run, or the kernel has no more ids to give.
     """
     found: set[int] = set()
-    for _ in range(_LOOKS):
+    for _ in range(_MAX_ROUNDS):
         fresh = set(find()) - found
         if not fresh:
             break
@@ -185,14 +192,27 @@ def frozen(find: Callable[[], Iterable[int]]) -> set[int]:
     return found
 
 
-def frozen_leftovers(ranks: Iterable[Rank], gone: Rank) -> set[int]:
+def stop_leftovers(ranks: Iterable[Rank], ended: Rank) -> set[int]:
     """Stop what a rank has left behind; return it."""
     every = list(ranks)
-    return frozen(lambda: leftovers(every, gone))
+    return stop_all(lambda: leftovers(every, ended))
+
+
+def ask_all_to_end(pids: Iterable[int]) -> None:
+    """Send SIGTERM to processes, and SIGCONT so that stopped ones receive it."""
+    for pid in pids:
+        send_signal(pid, signal.SIGTERM)
+        send_signal(pid, signal.SIGCONT)
+
+
+def kill_all(pids: Iterable[int]) -> None:
+    """Kill processes that may have ended."""
+    for pid in pids:
+        send_signal(pid, signal.SIGKILL)
 
 
 def send_signal(pid: int, number: int) -> bool:
-    """Signal a process that may be gone."""
+    """Signal a process that may be ended."""
     try:
         os.kill(pid, number)
     except (ProcessLookupError, PermissionError):
@@ -209,7 +229,7 @@ def signal_group(pid: int, number: int) -> bool:
     return True
 
 
-def leftovers(ranks: Iterable[Rank], gone: Rank) -> list[int]:
+def leftovers(ranks: Iterable[Rank], ended: Rank) -> list[int]:
     """Return what a rank has left behind; all that is there, when it was the last one.
 
     Whatever lost its parent is a child of this process. Which rank it belongs to shows in its
@@ -219,11 +239,11 @@ def leftovers(ranks: Iterable[Rank], gone: Rank) -> list[int]:
     stats = _running_orphans(live)
     if not live:
         return list(stats)
-    mark = f"PLIANT_PROCESSOR={gone.processor}".encode()
+    mark = f"PLIANT_PROCESSOR={ended.processor}".encode()
     return [
         pid
         for pid, stat in stats.items()
-        if stat.session == gone.pid or mark in procfs.environment(pid)
+        if stat.session == ended.pid or mark in procfs.environment(pid)
     ]
 
 

@@ -20,57 +20,52 @@ from typing import Any
 
 from pliant.faults import failpoint, identify, message
 from pliant.nodectl.host import cgroup, procfs, shared_memory
-from pliant.nodectl.host.oom import MemoryKills
-from pliant.nodectl.host.stderr_log import complain
 from pliant.nodectl.shim import ranks as rank_processes
-from pliant.nodectl.shim.event_loop import Channel, Lines, Loop, Timer, connect_unix, open_directory
-from pliant.nodectl.shim.exec import become_subreaper, read_failures, show_as
+from pliant.nodectl.shim.event_loop import (
+    EventLoop,
+    LineSplitter,
+    SocketChannel,
+    Timer,
+    connect_unix,
+    open_directory,
+)
+from pliant.nodectl.shim.exec import become_subreaper, set_process_name
+from pliant.nodectl.shim.exits import ExitCallbacks, ExitTracker
 from pliant.nodectl.shim.lease import Lease
 from pliant.nodectl.shim.pmi import Abort, Barrier, Effect, Finalized, PmiServer, Reply
 from pliant.nodectl.shim.ranks import Rank
-from pliant.nodectl.spool import Exit, Request, Spool
+from pliant.nodectl.spool import Exit, Spool, StartRequest
 
 #: The controller's socket, in the state folder of the node.
 SOCKET_NAME = "node.sock"
 
-_FIRST_RETRY_S, _LAST_RETRY_S = 0.05, 2.0
-
-#: How long what a rank left behind may take to end after SIGTERM, at most.
-_LEFTOVER_GRACE_S = 2.0
+_MIN_RETRY_S, _MAX_RETRY_S = 0.05, 2.0
 
 #: How long a shim that has nothing else to do waits for a controller that does not read.
-_GOODBYE_S = 1.0
-
-#: Ends that cannot be written down, as on a full disk, are tried again this often.
-SAVE_RETRY_S = 1.0
+_FLUSH_TIMEOUT_S = 1.0
 
 #: How a shim that waits for a world is called, in the kernel.
-SPARE = b"spare shim"
+IDLE_NAME = b"idle shim"
 
-_LONGEST_PATH = 1 << 16
+_MAX_PATH = 1 << 16
 
 
 class Shim:
     """One world on this node."""
 
-    def __init__(self, spool: Spool, request: Request, node: int) -> None:
+    def __init__(self, spool: Spool, request: StartRequest, node: int) -> None:
         self._spool = spool
         self._request = request
         self._node = node  # the open state folder of the node
-        self._loop = Loop()
-        self._memory = MemoryKills()
+        self._loop = EventLoop()
         self._lease = Lease(self._loop, request, self._on_cut_off)
         self._ranks: dict[int, Rank] = {}
-        self._exits: dict[int, Exit] = {}
-        self._leaving: dict[int, Timer | None] = {}  # ended ranks whose leftovers are not gone
-        self._unsaved: list[Exit] = []  # ends that are not in the spool yet
-        self._saving: Timer | None = None
-        self._failed: dict[int, tuple[int, str]] = {}  # launches, by process id
-        self._failures, self._failure_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        calls = ExitCallbacks(self._remove_shared, self._send_exits, self._loop.stop)
+        self._tracker = ExitTracker(self._loop, spool, request, calls)
         self._segments: set[shared_memory.Segment] = set()
         self._fence: dict[str, Any] | None = None
-        self._controller: Channel | None = None
-        self._retry_s = _FIRST_RETRY_S
+        self._controller: SocketChannel | None = None
+        self._retry_s = _MIN_RETRY_S
         self._retry: Timer | None = None
         local = [rank for rank, _ in request.ranks]
         self._pmi = PmiServer(request.world, request.size, local, request.mapping)
@@ -81,27 +76,29 @@ class Shim:
             {
                 signal.SIGCHLD: self._reap,
                 signal.SIGUSR1: self._attach,
-                signal.SIGTERM: lambda: self._kill((), self._request.grace_s, rank_processes.TOLD),
+                signal.SIGTERM: lambda: self._kill(
+                    (), self._request.grace_s, rank_processes.TERMINATED
+                ),
                 signal.SIGINT: lambda: None,
                 signal.SIGHUP: lambda: None,
             }
         )
         failpoint("shim.claimed")
-        if late := self._lease.over():
-            self._ranks = rank_processes.not_started(self._request, late)
+        if late := self._lease.expired():
+            self._ranks = rank_processes.ranks_not_started(self._request, late)
         else:
             lines = (self._on_pmi, self._on_control)
             self._ranks = rank_processes.start_ranks(
-                self._loop, self._spool, self._request, self._failure_end, lines
+                self._loop, self._spool, self._request, self._tracker.failure_pipe, lines
             )
         self._lease.watch()
-        self._leaving |= {rank.rank: None for rank in self._ranks.values() if not rank.live}
+        self._tracker.watch(self._ranks)
         failpoint("shim.started")
         self._attach()
-        self._report_ends()
+        self._tracker.update()
         self._loop.run()
         self._collect()  # what has ended since: whoever waits for a world has no zombies
-        self._leave()
+        self._close()
 
     # ------------------------------------------------------------------ ranks
 
@@ -128,12 +125,12 @@ class Shim:
         The code of all that is the one of the rank that asked, whoever ends first.
         """
         for other in self._ranks.values():
-            if other.live and not other.asked:
+            if other.live and not other.end_requested:
                 other.abort_code = code or 1
         asks = self._ranks[rank]
         if asks.control is not None:
             asks.control.drain()  # what it said there first
-        message = asks.last_words or message
+        message = asks.failure_text or message
         text = f" ({message})" if message not in {"", "abort"} else ""
         self._kill((), self._request.grace_s, f"rank {rank} aborted with code {code}{text}")
 
@@ -142,7 +139,7 @@ class Shim:
         failpoint("shim.barrier")
         if self._request.spans_nodes:
             self._fence = {"op": "fence", "sequence": sequence, "pairs": pairs}
-            self._tell(self._fence)
+            self._send(self._fence)
         else:
             self._apply(self._pmi.release({}))
 
@@ -152,14 +149,14 @@ class Shim:
         except ValueError:
             return  # a program that writes there does harm to itself only
         if isinstance(message, dict) and message.get("op") == "failed":
-            self._ranks[rank].last_words = rank_processes.in_a_line(message.get("text"))
+            self._ranks[rank].failure_text = rank_processes.one_line(message.get("text"))
         if not isinstance(message, dict) or message.get("op") != "ready":
             return
         self._ranks[rank].ready = True
         if self._ready():
             self._scan_segments()
             failpoint("shim.ready")
-            self._tell({"op": "ready"})
+            self._send({"op": "ready"})
 
     def _ready(self) -> bool:
         """Whether the ranks of a first start were started, or all newcomers wait to join."""
@@ -170,13 +167,13 @@ class Shim:
         for rank in self._ranks.values():
             if rank.live:
                 for pid in (rank.pid, *procfs.descendants(rank.pid)):
-                    self._segments |= shared_memory.mapped(pid)
+                    self._segments |= shared_memory.mapped_segments(pid)
 
     # ------------------------------------------------------------------ ends
 
     def _reap(self) -> None:
         self._collect()
-        self._report_ends()
+        self._tracker.update()
 
     def _collect(self) -> None:
         by_pid = {rank.pid: rank for rank in self._ranks.values() if rank.live}
@@ -196,73 +193,7 @@ class Shim:
                 channel.drain()  # its last words, such as the reason for an abort
         rank.status = status
         rank.close()
-        self._leaving[rank.rank] = None
-
-    def _report_ends(self) -> None:
-        """Report the ended ranks of which nothing is left; go after what is left of the others."""
-        done = []
-        for number in list(self._leaving):
-            left = rank_processes.leftovers(self._ranks.values(), self._ranks[number])
-            if not left:
-                timer = self._leaving.pop(number)
-                if timer is not None:
-                    timer.cancel()
-                self._failed |= read_failures(self._failures)
-                done.append(rank_processes.exit_of(self._ranks[number], self._failed, self._memory))
-            elif self._leaving[number] is None:
-                self._end_leftovers(number, left)
-        if len(self._exits) + len(done) == len(self._ranks):
-            self._clean()
-        if done:
-            failpoint("shim.exits.before_save")
-            self._unsaved += done
-            self._save()
-            failpoint("shim.exits.saved")
-            self._exits |= {end.rank: end for end in done}
-            self._tell({"op": "exits", "exits": [end.to_record() for end in done]})
-        self._stop_if_done()
-
-    def _save(self) -> None:
-        """Note ends in the spool; while that is not possible, this process keeps them."""
-        if not self._unsaved:
-            return
-        try:
-            self._spool.note_exits(self._unsaved)
-        except FileNotFoundError:
-            pass  # the server has acknowledged all of them, and the folder was removed
-        except OSError as error:
-            if self._saving is None:
-                world = self._request.world
-                complain(f"{world}: cannot note ends, trying on: {error}")
-            else:
-                self._saving.cancel()
-            self._saving = self._loop.after(SAVE_RETRY_S, self._save_again)
-            return
-        self._unsaved, self._saving = [], None
-
-    def _save_again(self) -> None:
-        self._save()
-        self._stop_if_done()
-
-    def _stop_if_done(self) -> None:
-        if len(self._exits) == len(self._ranks) and not self._unsaved:
-            self._loop.stop()
-
-    def _end_leftovers(self, number: int, left: list[int]) -> None:
-        for pid in left:
-            rank_processes.send_signal(pid, signal.SIGTERM)
-            rank_processes.send_signal(pid, signal.SIGCONT)
-        grace = min(self._request.grace_s, _LEFTOVER_GRACE_S)
-        self._leaving[number] = self._loop.after(grace, lambda: self._kill_leftovers(number))
-
-    def _kill_leftovers(self, number: int) -> None:
-        """Kill until nothing is left: what they start meanwhile is found in the next round."""
-        left = rank_processes.frozen_leftovers(self._ranks.values(), self._ranks[number])
-        for pid in left:
-            rank_processes.send_signal(pid, signal.SIGKILL)
-        if left:
-            self._leaving[number] = self._loop.after(0.1, lambda: self._kill_leftovers(number))
-        self._report_ends()
+        self._tracker.add_ended(rank)
 
     def _kill(self, processors: Iterable[int], grace_s: float, reason: str = "") -> None:
         """End ranks: ask, and after a grace time kill."""
@@ -271,7 +202,7 @@ class Shim:
         for rank in self._ranks.values():
             if not rank.live or (wanted and rank.processor not in wanted):
                 continue
-            rank.asked = True
+            rank.end_requested = True
             rank.end_reason = rank.end_reason or reason
             if grace_s <= 0:
                 rank_processes.kill(rank)
@@ -285,7 +216,7 @@ class Shim:
 
     def _on_cut_off(self, reason: str) -> None:
         for rank in self._ranks.values():
-            rank.cut_off |= rank.live and not rank.asked
+            rank.cut_off |= rank.live and not rank.end_requested
         self._kill((), self._request.grace_s, reason)
 
     def _kill_now(self, rank: Rank) -> None:
@@ -305,27 +236,32 @@ class Shim:
             sock = connect_unix(self._node, SOCKET_NAME)
         except OSError:
             self._retry = self._loop.after(self._retry_s, self._attach)
-            self._retry_s = min(2 * self._retry_s, _LAST_RETRY_S)
+            self._retry_s = min(2 * self._retry_s, _MAX_RETRY_S)
             return
-        self._retry_s = _FIRST_RETRY_S
-        self._controller = Channel(self._loop, sock, Lines(self._on_order), self._on_lost)
-        self._tell(
+        self._retry_s = _MIN_RETRY_S
+        self._controller = SocketChannel(
+            self._loop, sock, LineSplitter(self._on_order), self._on_lost
+        )
+        self._send(
             {
                 "op": "hello",
                 "world": self._request.world,
                 "pid": os.getpid(),
                 "ready": self._ready(),
                 "fence": self._fence,
-                "exits": [end.to_record() for end in self._exits.values()],
+                "exits": [end.to_record() for end in self._tracker.exits.values()],
             }
         )
 
     def _on_lost(self) -> None:
         self._retry = self._loop.after(self._retry_s, self._attach)
 
-    def _tell(self, message: dict[str, Any]) -> None:
+    def _send(self, message: dict[str, Any]) -> None:
         if self._controller is not None:
             self._controller.send(json.dumps(message).encode() + b"\n")
+
+    def _send_exits(self, exits: list[Exit]) -> None:
+        self._send({"op": "exits", "exits": [end.to_record() for end in exits]})
 
     def _on_order(self, line: bytes) -> None:
         order = json.loads(line)
@@ -349,21 +285,20 @@ class Shim:
             if rank is not None and rank.control is not None:
                 rank.control.send(message.encode() + b"\n")
 
-    def _clean(self) -> None:
+    def _remove_shared(self) -> None:
         """Remove what only living ranks need."""
         request = self._request
         if request.is_mpi:
             rank = request.ranks[0][0]
-            named = shared_memory.named(request.world, request.mapping, rank)
+            named = shared_memory.world_segments(request.world, request.mapping, rank)
             shared_memory.unlink(self._segments | named)
         self._spool.remove_secrets()
 
-    def _leave(self) -> None:
+    def _close(self) -> None:
         if self._controller is not None:
-            self._controller.finish(_GOODBYE_S)
+            self._controller.finish(_FLUSH_TIMEOUT_S)
         self._loop.close()
-        os.close(self._failures)
-        os.close(self._failure_end)
+        self._tracker.close()
 
 
 def main(orders: socket.socket) -> None:
@@ -376,17 +311,17 @@ def main(orders: socket.socket) -> None:
     identity = procfs.Identity.of(os.getpid())
     assert identity is not None
     try:
-        while directory := orders.recv(_LONGEST_PATH):
-            show_as(b"shim")
-            _keep(Spool(Path(os.fsdecode(directory))), identity)
-            show_as(SPARE)
+        while directory := orders.recv(_MAX_PATH):
+            set_process_name(b"shim")
+            _run_world(Spool(Path(os.fsdecode(directory))), identity)
+            set_process_name(IDLE_NAME)
             orders.send(b"done")
     except ConnectionError:
         pass
     cgroup.leave()  # the launcher is not there to do it
 
 
-def _keep(spool: Spool, identity: procfs.Identity) -> None:
+def _run_world(spool: Spool, identity: procfs.Identity) -> None:
     if not spool.claim(identity):
         return  # an order that was sent again
     node = open_directory(spool.directory.parent.parent)
@@ -395,12 +330,12 @@ def _keep(spool: Spool, identity: procfs.Identity) -> None:
         if request.max_tasks:
             cgroup.limit_tasks(identity, request.max_tasks)
         identify(job=request.job, role="join" if request.resize else "start")
-        Shim(_of_open_node(spool, node), request, node).run()
+        Shim(_relative_to_node(spool, node), request, node).run()
     finally:
         os.close(node)
 
 
-def _of_open_node(spool: Spool, node: int) -> Spool:
+def _relative_to_node(spool: Spool, node: int) -> Spool:
     """Return the folder of a world by way of the open folder of its node.
 
     The state folder may be moved while ranks run. With its old path the shim could no longer note

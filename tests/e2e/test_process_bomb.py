@@ -69,11 +69,11 @@ def processes(job: int, state: Path) -> list[int]:
 
 def kernel_limits() -> bool:
     """Return whether the pids controller can be used here."""
-    return bool(process_limit.home()) or _v2_has_pids()
+    return bool(process_limit.base_folder()) or _v2_has_pids()
 
 
 def _v2_has_pids() -> bool:
-    home = cgroup.home()
+    home = cgroup.base_folder()
     return bool(home) and "pids" in Path(home, "cgroup.controllers").read_text().split()
 
 

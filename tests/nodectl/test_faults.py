@@ -15,11 +15,11 @@ import pytest
 from nodekit import FakeServer, Node, World
 from pliant.nodectl.controller.controller import SOCKET_NAME
 from pliant.nodectl.host import procfs
-from pliant.nodectl.shim.ranks import TOLD
+from pliant.nodectl.shim.ranks import TERMINATED
 from pliant.nodectl.spool import Spool
 from pliant.protos import node_pb2 as wire
 from testkit import wait_until
-from testkit.leaks import SPARE_SHIM
+from testkit.leaks import IDLE_SHIM
 
 pytestmark = pytest.mark.cluster
 
@@ -273,7 +273,7 @@ def test_a_term_to_the_shim_ends_its_ranks(server: FakeServer, node: Node, tmp_p
     world = start_waiting(server, tmp_path)
     os.kill(node.shim(world).pid, signal.SIGTERM)
     (end,) = world.ends(server)
-    assert (end.signal, end.reason) == (signal.SIGTERM, TOLD)
+    assert (end.signal, end.reason) == (signal.SIGTERM, TERMINATED)
 
 
 def forget_files(tmp_path: Path) -> None:
@@ -281,14 +281,14 @@ def forget_files(tmp_path: Path) -> None:
         (tmp_path / name).unlink()
 
 
-def wait_until_spare(shim: procfs.Identity) -> None:
+def wait_until_idle(shim: procfs.Identity) -> None:
     """Wait until a shim waits for a world: an end may be told before it has said that it is done.
 
     It sleeps when its launcher has been told.
     """
     process = psutil.Process(shim.pid)
     wait_until(
-        lambda: (process.name(), process.status()) == (SPARE_SHIM, psutil.STATUS_SLEEPING),
+        lambda: (process.name(), process.status()) == (IDLE_SHIM, psutil.STATUS_SLEEPING),
         what="the shim to wait for a world",
     )
 
@@ -301,7 +301,7 @@ def run_one(server: FakeServer, node: Node, tmp_path: Path) -> procfs.Identity:
     assert world.ends(server)[0].code == 0
     forget_files(tmp_path)
     wait_until(lambda: node.worlds() == [])
-    wait_until_spare(shim)
+    wait_until_idle(shim)
     return shim
 
 
@@ -341,7 +341,7 @@ def test_a_shim_may_have_another_world_when_a_controller_takes_over(
     let_go(tmp_path, 3)
     assert world.ends(server)[0].code == 3
     forget_files(tmp_path)
-    wait_until_spare(shim)
+    wait_until_idle(shim)
     second = start_waiting(server, tmp_path)
     assert node.shim(second) == shim
     node.kill()

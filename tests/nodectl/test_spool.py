@@ -13,11 +13,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pliant.nodectl.host.procfs import Identity
-from pliant.nodectl.spool import WORLD_NAME, Exit, Request, Spool, spools, to_bytes, to_text
+from pliant.nodectl.spool import (
+    WORLD_NAME,
+    Exit,
+    Spool,
+    StartRequest,
+    all_spools,
+    to_bytes,
+    to_text,
+)
 
 
-def request(world: str = "w1") -> Request:
-    return Request(
+def request(world: str = "w1") -> StartRequest:
+    return StartRequest(
         world=world,
         job=1,
         run=2,
@@ -58,8 +66,8 @@ def test_a_world_has_one_shim(spool: Spool) -> None:
 
 def test_ends_are_read_back_and_the_first_one_counts(spool: Spool) -> None:
     ends = [Exit(0, 10, 1, 0, "why\nso", 1.5), Exit(1, 11, 0, 9, "", 2.5)]
-    spool.note_exits(ends)
-    spool.note_exits([Exit(0, 10, 0, 0, "", 9.0)])
+    spool.save_exits(ends)
+    spool.save_exits([Exit(0, 10, 0, 0, "", 9.0)])
     assert spool.exits() == {0: ends[0], 1: ends[1]}
 
 
@@ -79,12 +87,12 @@ def test_ends_are_on_the_disk_before_anybody_is_told(
     monkeypatch.setattr(os, "write", spied("write", write))
     monkeypatch.setattr(os, "fdatasync", spied("sync", sync))
     monkeypatch.setattr(os, "close", spied("close", close))
-    spool.note_exits([Exit(0, 10, 1, 0, "", 1.5)])
+    spool.save_exits([Exit(0, 10, 1, 0, "", 1.5)])
     assert done == ["write", "sync", "close"]
 
 
 def test_a_line_that_was_cut_is_no_line(spool: Spool) -> None:
-    spool.note_exits([Exit(0, 10, 1, 0, "", 1.5)])
+    spool.save_exits([Exit(0, 10, 1, 0, "", 1.5)])
     with open(spool.directory / "exits", "a") as file:
         file.write('{"rank": 1, "proc')
     assert list(spool.exits()) == [0]
@@ -92,7 +100,7 @@ def test_a_line_that_was_cut_is_no_line(spool: Spool) -> None:
 
 def test_ranks_are_noted(spool: Spool) -> None:
     assert spool.ranks() == {}
-    spool.note_ranks([(0, Identity("b", 5, 6)), (1, Identity("b", 7, 8))])
+    spool.save_ranks([(0, Identity("b", 5, 6)), (1, Identity("b", 7, 8))])
     assert spool.ranks() == {0: Identity("b", 5, 6), 1: Identity("b", 7, 8)}
 
 
@@ -101,7 +109,7 @@ def test_half_an_order_is_removed(tmp_path: Path) -> None:
     (tmp_path / ".new-w2").mkdir()
     (tmp_path / ".new-w2" / "token").touch()
     (tmp_path / "file").touch()
-    assert [each.directory.name for each in spools(tmp_path)] == ["w1"]
+    assert [each.directory.name for each in all_spools(tmp_path)] == ["w1"]
     assert not (tmp_path / ".new-w2").exists()
 
 

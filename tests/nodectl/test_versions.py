@@ -221,7 +221,7 @@ def test_an_order_that_is_not_known_is_passed_over_and_counted(
 
 def test_both_files_carry_the_number(tmp_path: Path) -> None:
     spool = Spool.create(tmp_path, request(), b"token", b"n1:2\n")
-    spool.note_exits([Exit(0, 10, 1, 0, "", 1.5)])
+    spool.save_exits([Exit(0, 10, 1, 0, "", 1.5)])
     for name in ("request.json", "exits"):
         assert json.loads((spool.directory / name).read_text())["protocol"] == PROTOCOL
 

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from nodekit import FakeServer, Node, World
-from pliant.nodectl.launcher import SPARE
+from pliant.nodectl.launcher import MAX_IDLE
 from pliant.protos import node_pb2 as wire
 from testkit import wait_until
 
@@ -385,6 +385,6 @@ def test_many_short_worlds_end_and_leave_nothing(
     assert node.process is not None
     controller = psutil.Process(node.process.pid)
     (launcher,) = controller.children()
-    wait_until(lambda: len(launcher.children(recursive=True)) <= SPARE, what="no zombies")
+    wait_until(lambda: len(launcher.children(recursive=True)) <= MAX_IDLE, what="no zombies")
     states = {shim.status() for shim in launcher.children()}
     assert states == {psutil.STATUS_SLEEPING}

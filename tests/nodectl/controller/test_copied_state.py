@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from nodekit import FakeServer, Node, World
-from pliant.nodectl.shim.shim import SPARE
+from pliant.nodectl.shim.shim import IDLE_NAME
 from pliant.nodectl.spool import Spool
 from testkit import wait_until
 
@@ -125,7 +125,7 @@ def test_a_shim_that_has_gone_on_from_the_copied_world_is_left_alone(
     there = elsewhere.node(copy(state_dir, state_dir.parent / "copy"))
     assert code_of(first, server, 3) == 3
     comm = Path(f"/proc/{shim.pid}/comm")
-    wait_until(lambda: comm.read_bytes().strip() == SPARE, what="a shim that waits")
+    wait_until(lambda: comm.read_bytes().strip() == IDLE_NAME, what="a shim that waits")
     then = start(server, tmp_path / "then") if busy else None
     assert there.end_jobs() == 0
     assert shim.alive()

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pliant.nodectl import lease_rule
-from pliant.nodectl.controller.lease import Contact, too_late
+from pliant.nodectl.controller.lease import ConfirmedContact, expired_order
 from pliant.nodectl.shim import lease as shim_lease
 from pliant.nodectl.shim.event_loop import Timer
 from pliant.nodectl.shim.lease import Lease
-from pliant.nodectl.spool import Request
+from pliant.nodectl.spool import StartRequest
 from pliant.protos import node_pb2 as wire
 
 
@@ -48,8 +48,8 @@ def loop(monkeypatch: pytest.MonkeyPatch) -> FakeLoop:
     return loop
 
 
-def request(stop_after_s: float | None, at: float) -> Request:
-    return Request(
+def request(stop_after_s: float | None, at: float) -> StartRequest:
+    return StartRequest(
         *("w", 1, 1, 0, "mpi", 1, [(0, 0)], ["true"], {}, "/", ""),
         stop_after_s=stop_after_s,
         lease_s=60.0,
@@ -68,7 +68,7 @@ def lease_of(loop: FakeLoop, stop_after_s: float | None, at: float) -> tuple[Lea
 
 
 def test_contact_began_when_the_sign_of_life_was_sent() -> None:
-    mine = Contact()
+    mine = ConfirmedContact()
     mine.begin(10.0)
     assert mine.at is None
     assert mine.heard(0)
@@ -83,7 +83,7 @@ def test_contact_began_when_the_sign_of_life_was_sent() -> None:
 
 
 def test_a_new_stream_does_not_confirm_what_was_sent_on_the_last_one() -> None:
-    mine = Contact()
+    mine = ConfirmedContact()
     mine.begin(10.0)
     mine.heard(0)
     mine.sent(1, 12.0)
@@ -96,7 +96,7 @@ def test_a_new_stream_does_not_confirm_what_was_sent_on_the_last_one() -> None:
 
 
 def test_a_number_that_was_never_sent_confirms_nothing() -> None:
-    mine = Contact()
+    mine = ConfirmedContact()
     mine.begin(10.0)
     assert not mine.heard(7)
     assert mine.at is None
@@ -111,7 +111,7 @@ def test_contact_is_never_younger_than_what_the_server_has_heard(
     steps: list[tuple[bool, float, int]],
 ) -> None:
     """Signs of life and answers are under way for any time, and may be lost."""
-    mine, now, number = Contact(), 0.0, 0
+    mine, now, number = ConfirmedContact(), 0.0, 0
     mine.begin(now)
     under_way, arrived, heard_at = [0], [0], -1.0
     for beats, passes, delay in steps:
@@ -134,11 +134,11 @@ def test_contact_is_never_younger_than_what_the_server_has_heard(
 
 def test_an_order_is_carried_out_while_the_lease_lasts(loop: FakeLoop) -> None:
     order = wire.StartWorld(stop_after_s=30.0, lease_s=60.0)
-    assert too_late(order, loop.now - 89.0) == ""
-    late = too_late(order, loop.now - 90.0)
+    assert expired_order(order, loop.now - 89.0) == ""
+    late = expired_order(order, loop.now - 90.0)
     assert late == "cut off from the server for 90 s (stop-after=30)"
-    assert "has not confirmed any contact" in too_late(order, None)
-    assert too_late(wire.StartWorld(lease_s=60.0), None) == ""
+    assert "has not confirmed any contact" in expired_order(order, None)
+    assert expired_order(wire.StartWorld(lease_s=60.0), None) == ""
 
 
 # ------------------------------------------------------------------ the shim
@@ -150,7 +150,7 @@ def test_a_lease_is_over_when_it_was_not_renewed(loop: FakeLoop) -> None:
     lease.renew(loop.now - 1.0)
     loop.wait(88.9)
     assert said == []
-    assert lease.over() == ""
+    assert lease.expired() == ""
     loop.wait(0.2)
     assert said == ["cut off from the server for 90 s (stop-after=30)"]
     loop.wait(1000.0)
@@ -167,11 +167,11 @@ def test_a_contact_of_long_ago_renews_nothing(loop: FakeLoop) -> None:
 
 def test_a_lease_that_was_over_before_the_start_is_noticed_at_once(loop: FakeLoop) -> None:
     lease, said = lease_of(loop, 5.0, loop.now - 65.0)
-    assert lease.over()
+    assert lease.expired()
     assert len(said) == 1
 
 
 def test_who_keeps_its_processes_never_ends_them(loop: FakeLoop) -> None:
     lease, said = lease_of(loop, None, 0.0)
     loop.wait(1e9)
-    assert (said, lease.over(), loop.timers) == ([], "", [])
+    assert (said, lease.expired(), loop.timers) == ([], "", [])

@@ -15,19 +15,20 @@ from pathlib import Path
 import pytest
 
 from pliant.nodectl.controller import adoption
-from pliant.nodectl.controller.adoption import SHIM_KILLED, end_orphans
+from pliant.nodectl.controller.adoption import SHIM_KILLED, kill_orphans
 from pliant.nodectl.controller.controller import Controller
-from pliant.nodectl.controller.world import World, note_missing
+from pliant.nodectl.controller.world import World, add_missing_exits
 from pliant.nodectl.host.oom import MemoryKills
 from pliant.nodectl.host.procfs import Identity
 from pliant.nodectl.launcher import Launcher
 from pliant.nodectl.settings import Settings
+from pliant.nodectl.shim import exits
 from pliant.nodectl.shim import ranks as rank_processes
-from pliant.nodectl.shim import shim
-from pliant.nodectl.shim.event_loop import Loop, open_directory
+from pliant.nodectl.shim.event_loop import EventLoop, open_directory
+from pliant.nodectl.shim.exits import ExitCallbacks, ExitTracker
 from pliant.nodectl.shim.ranks import Rank, start_ranks
 from pliant.nodectl.shim.shim import Shim
-from pliant.nodectl.spool import Exit, Request, Spool
+from pliant.nodectl.spool import Exit, Spool, StartRequest
 
 
 def fail(number: int) -> Callable[..., None]:
@@ -40,7 +41,7 @@ def fail(number: int) -> Callable[..., None]:
 @pytest.fixture
 def spool(tmp_path: Path) -> Spool:
     (tmp_path / "spool").mkdir()
-    request = Request(
+    request = StartRequest(
         world="w1",
         job=1,
         run=1,
@@ -68,22 +69,45 @@ def controller(tmp_path: Path, world: World) -> Controller:
     return made
 
 
+class Tracked:
+    """The exits of two ranks that have no processes, followed in an event loop of their own."""
+
+    def __init__(self, spool: Spool) -> None:
+        self.loop = EventLoop()
+        calls = ExitCallbacks(lambda: None, lambda _: None, self.loop.stop)
+        self.tracker = ExitTracker(self.loop, spool, spool.request(), calls)
+        self.ranks = {number: Rank(number, 10 + number, 0) for number in (0, 1)}
+        self.tracker.watch(self.ranks)
+
+    def end(self, *ranks: int, status: int = 0) -> None:
+        """Have ranks ended, with a status of waitpid."""
+        for number in ranks:
+            self.ranks[number].status = status
+            self.tracker.add_ended(self.ranks[number])
+        self.tracker.update()
+
+    def close(self) -> None:
+        self.tracker.close()
+        self.loop.close()
+
+
+@pytest.fixture
+def tracked(spool: Spool, monkeypatch: pytest.MonkeyPatch) -> Iterator[Tracked]:
+    monkeypatch.setattr(rank_processes, "leftovers", lambda *_: [])
+    monkeypatch.setattr(exits, "SAVE_RETRY_S", 0.01)
+    made = Tracked(spool)
+    yield made
+    made.close()
+
+
 @pytest.fixture
 def keeper(spool: Spool, tmp_path: Path) -> Iterator[Shim]:
     node = open_directory(tmp_path)
     made = Shim(spool, spool.request(), node)
     made._ranks = {number: Rank(number, 10 + number, 0) for number in (0, 1)}
     yield made
-    made._leave()
+    made._close()
     os.close(node)
-
-
-def end(made: Shim, *ranks: int, status: int = 0) -> None:
-    """Have ranks of a shim ended."""
-    for number in ranks:
-        made._ranks[number].status = status
-        made._leaving[number] = None
-    made._report_ends()
 
 
 def me() -> Identity:
@@ -102,11 +126,11 @@ def test_a_shim_that_gives_way_does_not_bury_the_world_of_another(
 
     async def second_one_is_gone() -> None:
         controller._on_gone(str(world.spool.directory))
-        assert world.watch is not None
-        world.watch.cancel()
+        assert world.shim_watch is not None
+        world.shim_watch.cancel()
 
     asyncio.run(second_one_is_gone())
-    assert (world.shim, world.burying, world.exits) == (me(), False, {})
+    assert (world.shim, world.cleaning_up, world.exits) == (me(), False, {})
 
 
 def test_a_world_without_a_shim_ends_with_the_reason(controller: Controller, world: World) -> None:
@@ -121,7 +145,7 @@ def test_a_world_without_a_shim_ends_with_the_reason(controller: Controller, wor
 def test_what_nobody_can_end_is_given_up(
     world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(adoption, "orphans_of", lambda *_: [os.getpid()])
+    monkeypatch.setattr(adoption, "find_orphans", lambda *_: [os.getpid()])
     monkeypatch.setattr(os, "kill", fail(errno.EPERM))
     turns = 0
 
@@ -133,7 +157,7 @@ def test_what_nobody_can_end_is_given_up(
 
     async def scene() -> list[int]:
         other = asyncio.create_task(others_have_turns())
-        left = await end_orphans(world.spool, world.shim, 0.1)
+        left = await kill_orphans(world.spool, world.shim, 0.1)
         other.cancel()
         return left
 
@@ -148,28 +172,28 @@ def test_what_goes_slowly_is_killed_again_and_waited_for(
     looks, killed = itertools.count(1), list[tuple[int, int]]()
     # Nobody has this number: it is never handed out.
     found, number = [1 << 30], 1 << 30
-    monkeypatch.setattr(adoption, "_runs", lambda _: True)
-    monkeypatch.setattr(adoption, "orphans_of", lambda *_: found if next(looks) <= 3 else [])
+    monkeypatch.setattr(adoption, "_is_running", lambda _: True)
+    monkeypatch.setattr(adoption, "find_orphans", lambda *_: found if next(looks) <= 3 else [])
     monkeypatch.setattr(os, "kill", lambda *told: killed.append(told))
-    assert asyncio.run(end_orphans(world.spool, world.shim)) == []
+    assert asyncio.run(kill_orphans(world.spool, world.shim)) == []
     assert killed == [(number, signal.SIGKILL)] * 3
     assert next(looks) == 5
 
 
 def test_a_world_that_is_being_buried_takes_no_shim(world: World) -> None:
-    assert world.takes(7)
-    world.burying = True
-    assert not world.takes(7), "what it has started may be overlooked"
+    assert world.accepts_shim(7)
+    world.cleaning_up = True
+    assert not world.accepts_shim(7), "what it has started may be overlooked"
     world.shim = me()
-    assert [world.takes(pid) for pid in (me().pid, 7)] == [True, False]
+    assert [world.accepts_shim(pid) for pid in (me().pid, 7)] == [True, False]
 
 
 def test_ends_are_reported_when_they_cannot_be_noted(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Spool, "note_exits", fail(errno.ENOSPC))
-    assert [each.rank for each in note_missing(world, SHIM_KILLED)] == [0, 1]
-    assert world.complete
+    monkeypatch.setattr(Spool, "save_exits", fail(errno.ENOSPC))
+    assert [each.rank for each in add_missing_exits(world, SHIM_KILLED)] == [0, 1]
+    assert world.all_ended
 
 
 # ------------------------------------------------------------------ the launcher
@@ -202,7 +226,7 @@ def test_ranks_that_cannot_be_forked_have_ended(
     spool: Spool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "fork", fail(errno.ENOMEM))
-    loop = Loop()
+    loop = EventLoop()
     ranks = start_ranks(loop, spool, spool.request(), 0, (fail(0), fail(0)))
     loop.selector.close()
     assert [rank.live for rank in ranks.values()] == [False, False]
@@ -210,10 +234,8 @@ def test_ranks_that_cannot_be_forked_have_ended(
 
 
 def test_a_shim_keeps_ends_until_the_disk_has_room(
-    keeper: Shim, spool: Spool, monkeypatch: pytest.MonkeyPatch
+    tracked: Tracked, spool: Spool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rank_processes, "leftovers", lambda *_: [])
-    monkeypatch.setattr(shim, "SAVE_RETRY_S", 0.01)
     write, calls = os.write, itertools.count()
 
     def full(handle: int, data: bytes) -> int:
@@ -224,18 +246,16 @@ def test_a_shim_keeps_ends_until_the_disk_has_room(
         return write(handle, data[:10] if call < 6 else data)
 
     monkeypatch.setattr(os, "write", full)
-    end(keeper, 0)
+    tracked.end(0)
     assert spool.exits() == {}
-    end(keeper, 1, status=256)
-    keeper._loop.run()
+    tracked.end(1, status=256)
+    tracked.loop.run()
     assert {rank: e.code for rank, e in spool.exits().items()} == {0: 0, 1: 1}
 
 
 def test_a_shim_lives_on_where_not_even_its_complaint_finds_room(
-    keeper: Shim, spool: Spool, monkeypatch: pytest.MonkeyPatch
+    tracked: Tracked, spool: Spool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rank_processes, "leftovers", lambda *_: [])
-    monkeypatch.setattr(shim, "SAVE_RETRY_S", 0.01)
     write, left = os.write, itertools.count(-4)
     said: list[int] = []
 
@@ -246,19 +266,18 @@ def test_a_shim_lives_on_where_not_even_its_complaint_finds_room(
         return write(handle, data)
 
     monkeypatch.setattr(os, "write", full)
-    end(keeper, 0, 1, status=256)
-    keeper._loop.run()
+    tracked.end(0, 1, status=256)
+    tracked.loop.run()
     assert 2 in said
     assert {rank: e.code for rank, e in spool.exits().items()} == {0: 1, 1: 1}
 
 
 def test_a_shim_whose_world_is_forgotten_need_not_note_its_ends(
-    keeper: Shim, spool: Spool, monkeypatch: pytest.MonkeyPatch
+    tracked: Tracked, spool: Spool
 ) -> None:
-    monkeypatch.setattr(rank_processes, "leftovers", lambda *_: [])
     spool.remove()
-    end(keeper, 0, 1)
-    keeper._loop.run()
+    tracked.end(0, 1)
+    tracked.loop.run()
 
 
 def test_the_code_of_an_abort_is_that_of_all_who_end_for_it(
@@ -281,7 +300,7 @@ def test_the_code_of_an_abort_is_that_of_all_who_end_for_it(
 def test_what_follows_a_line_that_a_crash_has_cut_is_read(spool: Spool) -> None:
     with open(spool.directory / "exits", "w") as file:
         file.write('{"rank": 1, "proc')
-    spool.note_exits([Exit(0, 10, 1, 0, "", 1.5)])
+    spool.save_exits([Exit(0, 10, 1, 0, "", 1.5)])
     assert list(spool.exits()) == [0]
 
 

@@ -43,7 +43,7 @@ def test_each_failure_doubles_the_time_to_the_test(
         start, count = now[0], len(passed)
         while now[0] - start < limit_s and len(passed) == count:
             now[0] += 1.0
-            tests.look()
+            tests.test_if_due()
             if tests._task is not None:
                 await tests._task
         return now[0] - start
@@ -52,12 +52,12 @@ def test_each_failure_doubles_the_time_to_the_test(
         assert await first_test_at(10) == 1.0  # at the start of the controller
         waits = []
         for _ in range(10):
-            tests.failed()
+            tests.start_failed()
             assert not tests.is_able
             waits.append(await first_test_at(1000))
             assert tests.is_able
         now[0] += self_test.FORGET_S
-        tests.failed()
+        tests.start_failed()
         return [*waits, await first_test_at(1000)]
 
     waits = asyncio.run(run())

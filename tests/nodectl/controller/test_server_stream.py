@@ -10,7 +10,7 @@ import grpc
 import pytest
 
 from pliant.nodectl.controller import server_stream
-from pliant.nodectl.controller.server_stream import Link, read_secret, server_finder
+from pliant.nodectl.controller.server_stream import ServerStream, read_secret, server_finder
 from pliant.protos import node_pb2 as wire
 from pliant.protos.handshake import begin
 
@@ -43,16 +43,16 @@ class _Node:
     def registration(self) -> wire.Register:
         return wire.Register(name="n1")
 
-    def welcomed(self, welcome: wire.Welcome) -> list[wire.NodeReport]:
+    def on_welcome(self, welcome: wire.Welcome) -> list[wire.NodeReport]:
         return []
 
-    def obey(self, order: wire.NodeOrder) -> None:
+    def carry_out(self, order: wire.NodeOrder) -> None:
         raise AssertionError(order)
 
     def needs_contact(self) -> bool:
         return False
 
-    def in_contact(self, at: float) -> None:
+    def on_contact(self, at: float) -> None:
         pass
 
     def usage(self) -> list[wire.JobUsage]:
@@ -102,7 +102,7 @@ class _Obeying(_Node):
     def __init__(self) -> None:
         self.ended: list[int] = []
 
-    def obey(self, order: wire.NodeOrder) -> None:
+    def carry_out(self, order: wire.NodeOrder) -> None:
         self.ended.append(order.kill.job)
 
 
@@ -141,7 +141,7 @@ def test_an_order_that_is_dropped_does_not_count_as_carried_out(
     path = secret_in(tmp_path)
 
     async def run() -> None:
-        link = asyncio.create_task(Link(node, lambda: "nowhere:1", path).run())
+        link = asyncio.create_task(ServerStream(node, lambda: "nowhere:1", path).run())
         async with asyncio.timeout(60):
             while not (node.ended and node.ended[-1] == 2):
                 await asyncio.sleep(0.01)
@@ -164,7 +164,7 @@ def test_a_link_that_is_cancelled_while_it_is_welcomed_ends(
     path = secret_in(tmp_path)
 
     async def run() -> None:
-        link = Link(_Node(), lambda: "nowhere:1", path)
+        link = ServerStream(_Node(), lambda: "nowhere:1", path)
         server.link = running = asyncio.create_task(link.run())
         done, _ = await asyncio.wait([running], timeout=60)
         assert done
@@ -221,7 +221,7 @@ def test_a_server_that_moves_is_found_while_another_holds_the_stream(
     monkeypatch.setattr(grpc.aio, "insecure_channel", dial)
 
     async def run() -> None:
-        link = asyncio.create_task(Link(_Node(), server_finder("", address), path).run())
+        link = asyncio.create_task(ServerStream(_Node(), server_finder("", address), path).run())
         async with asyncio.timeout(60):
             while not impostor.opened:
                 await asyncio.sleep(0.01)

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from nodekit import FakeServer, Node, World
-from pliant.nodectl.host.oom import COUNTED, PERHAPS, counter_of
+from pliant.nodectl.host.oom import OUT_OF_MEMORY, UNKNOWN_KILLER, counter_of
 from testkit import wait_until
 
 MEBIBYTE = 1 << 20
@@ -48,14 +48,14 @@ def test_case_47_a_job_that_is_killed_for_want_of_memory_is_told_so(
     hog = World([sys.executable, "-c", HOG], tmp_path / "out", type="uni")
     hog.start(server)
     (end,) = hog.ends(server)
-    assert (end.signal, end.reason) == (9, COUNTED)
+    assert (end.signal, end.reason) == (9, OUT_OF_MEMORY)
     assert (tmp_path / "out").read_text() == ""
     assert node.process.poll() is None
 
 
 def test_a_kill_that_nobody_counted_names_all_who_may_have_sent_it() -> None:
     # A script that runs `kill -9 $$` was told that it was killed from outside.
-    assert "by itself or by another process, or by the system" in PERHAPS
+    assert "by itself or by another process, or by the system" in UNKNOWN_KILLER
 
 
 MOUNTS = [

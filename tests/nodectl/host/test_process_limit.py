@@ -46,15 +46,15 @@ print(len(pids))
 #: The same for a rank of an account with a limit.
 RANK = """
 import resource
-from pliant.nodectl.host.process_limit import leave_some_processes
+from pliant.nodectl.host.process_limit import reserve_processes
 resource.setrlimit(resource.RLIMIT_NPROC, ({soft}, {hard}))
-leave_some_processes()
+reserve_processes()
 print(*resource.getrlimit(resource.RLIMIT_NPROC))
 """
 
 
 def groups() -> list[str]:
-    homes = [home for home in (cgroup.home(), process_limit.home()) if home]
+    homes = [home for home in (cgroup.base_folder(), process_limit.base_folder()) if home]
     return [name for home in homes for name in os.listdir(home) if name.startswith("pliant-shim-")]
 
 
@@ -69,7 +69,9 @@ def test_a_shim_and_its_ranks_have_no_more_tasks_than_they_may() -> None:
 
 
 @pytest.mark.cluster
-@pytest.mark.skipif(not process_limit.home(), reason="no hierarchy of the pids controller here")
+@pytest.mark.skipif(
+    not process_limit.base_folder(), reason="no hierarchy of the pids controller here"
+)
 @pytest.mark.parametrize("node", [("--most-processes", "60")], indirect=True)
 def test_the_ranks_of_a_job_are_where_the_limit_is(
     server: FakeServer, node: Node, tmp_path: Path
@@ -90,8 +92,8 @@ def test_in_a_delegated_v2_hierarchy_the_limit_is_in_the_group_of_the_shim(
     """A tree of plain files: the kernel's has the pids controller in one hierarchy only."""
     shim = Identity.of(os.getpid())
     assert shim is not None
-    monkeypatch.setattr(cgroup, "home", lambda: str(tmp_path))
-    monkeypatch.setattr(process_limit, "home", lambda: "")
+    monkeypatch.setattr(cgroup, "base_folder", lambda: str(tmp_path))
+    monkeypatch.setattr(process_limit, "base_folder", lambda: "")
     assert cgroup.enter()
     assert (tmp_path / "cgroup.subtree_control").read_text() == "+pids"
     group = tmp_path / f"pliant-shim-{shim.pid}-{shim.start}"

@@ -74,7 +74,7 @@ def test_case_47_who_has_no_descriptor_takes_nobody_for_dead() -> None:
     try:
         alive, of, unknown = another.alive(), Identity.of(me.pid), None
         try:
-            Identity.of(me.pid, sure=True)
+            Identity.of(me.pid, strict=True)
         except OSError as error:
             unknown = error
     finally:

@@ -24,11 +24,13 @@ def segment() -> Iterator[Path]:
 
 def test_what_is_mapped_is_found_and_removed(segment: Path) -> None:
     with open(segment, "r+b") as file, mmap.mmap(file.fileno(), 0):
-        found = {each for each in shared_memory.mapped(os.getpid()) if each.path == str(segment)}
+        found = {
+            each for each in shared_memory.mapped_segments(os.getpid()) if each.path == str(segment)
+        }
         assert found == {Segment(str(segment), segment.stat().st_ino)}
         shared_memory.unlink(found)
         assert not segment.exists()
-        assert not {e for e in shared_memory.mapped(os.getpid()) if e.path == str(segment)}
+        assert not {e for e in shared_memory.mapped_segments(os.getpid()) if e.path == str(segment)}
     shared_memory.unlink(found)
 
 
@@ -42,23 +44,24 @@ def test_what_users_share_is_none_of_our_business() -> None:
     path.write_bytes(b"x" * mmap.PAGESIZE)
     try:
         with open(path, "r+b") as file, mmap.mmap(file.fileno(), 0):
-            found = shared_memory.mapped(os.getpid())
+            found = shared_memory.mapped_segments(os.getpid())
         assert str(path) not in {each.path for each in found}
     finally:
         path.unlink()
-    assert shared_memory.mapped(2**22 + 1) == set()
+    assert shared_memory.mapped_segments(2**22 + 1) == set()
 
 
 def test_the_name_that_mpich_gives() -> None:
     # Seen in a trace: the world of this name had the segment with this hash.
     path = Path("/dev/shm/mpich_shm_1fbb8e7d_7")
     path.touch()
+    world = "w4d2ed1ff9b53450d955ff8de1f3c996d", "(vector,(7,1,1))", 0
     try:
-        found = shared_memory.named("w4d2ed1ff9b53450d955ff8de1f3c996d", "(vector,(7,1,1))", 0)
+        found = shared_memory.world_segments(*world)
         assert {each.path for each in found} == {str(path)}
     finally:
         path.unlink()
-    assert shared_memory.named("w4d2ed1ff9b53450d955ff8de1f3c996d", "(vector,(7,1,1))", 0) == set()
+    assert shared_memory.world_segments(*world) == set()
 
 
 @pytest.mark.parametrize(

@@ -13,19 +13,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pliant.nodectl.shim.event_loop import Channel, Lines, Loop, connect_unix, open_directory
+from pliant.nodectl.shim.event_loop import (
+    EventLoop,
+    LineSplitter,
+    SocketChannel,
+    connect_unix,
+    open_directory,
+)
 
 
 @pytest.fixture
-def loop() -> Iterator[Loop]:
+def loop() -> Iterator[EventLoop]:
     before = signal.getsignal(signal.SIGUSR2)
-    loop = Loop()
+    loop = EventLoop()
     yield loop
     loop.close()
     signal.signal(signal.SIGUSR2, before)
 
 
-def test_timers_go_off_in_order_unless_cancelled(loop: Loop) -> None:
+def test_timers_go_off_in_order_unless_cancelled(loop: EventLoop) -> None:
     seen: list[str] = []
     loop.after(0.02, lambda: seen.append("second"))
     loop.after(0.0, lambda: seen.append("first"))
@@ -35,13 +41,13 @@ def test_timers_go_off_in_order_unless_cancelled(loop: Loop) -> None:
     assert seen == ["first", "second"]
 
 
-def test_signals_become_calls(loop: Loop) -> None:
+def test_signals_become_calls(loop: EventLoop) -> None:
     loop.on_signals({signal.SIGUSR2: loop.stop})
     os.kill(os.getpid(), signal.SIGUSR2)
     loop.run()
 
 
-def test_a_channel_carries_more_than_fits_at_once(loop: Loop) -> None:
+def test_a_channel_carries_more_than_fits_at_once(loop: EventLoop) -> None:
     here, there = socket.socketpair()
     size = 5_000_000
     received = bytearray()
@@ -51,7 +57,7 @@ def test_a_channel_carries_more_than_fits_at_once(loop: Loop) -> None:
             received.extend(there.recv(1 << 16))
         there.close()
 
-    channel = Channel(loop, here, lambda _: None, loop.stop)
+    channel = SocketChannel(loop, here, lambda _: None, loop.stop)
     reader = threading.Thread(target=read)
     channel.send(b"x" * size)
     reader.start()
@@ -62,11 +68,11 @@ def test_a_channel_carries_more_than_fits_at_once(loop: Loop) -> None:
     channel.send(b"into the void")
 
 
-def test_what_has_arrived_can_be_drained(loop: Loop) -> None:
+def test_what_has_arrived_can_be_drained(loop: EventLoop) -> None:
     here, there = socket.socketpair()
     lines: list[bytes] = []
     ended: list[bool] = []
-    channel = Channel(loop, here, Lines(lines.append), lambda: ended.append(True))
+    channel = SocketChannel(loop, here, LineSplitter(lines.append), lambda: ended.append(True))
     there.sendall(b"one\ntwo\nthr")
     channel.drain()
     assert (lines, ended) == ([b"one", b"two"], [])
@@ -76,9 +82,9 @@ def test_what_has_arrived_can_be_drained(loop: Loop) -> None:
     assert (lines, ended) == ([b"one", b"two", b"three"], [True])
 
 
-def test_the_rest_is_sent_before_closing(loop: Loop) -> None:
+def test_the_rest_is_sent_before_closing(loop: EventLoop) -> None:
     here, there = socket.socketpair()
-    channel = Channel(loop, here, lambda _: None)
+    channel = SocketChannel(loop, here, lambda _: None)
     channel.send(b"bye")
     channel.finish(1.0)
     assert there.recv(10) == b"bye"
@@ -91,7 +97,7 @@ def test_lines_are_put_together_again(lines: list[bytes], step: int) -> None:
     lines = [line.replace(b"\n", b"") for line in lines]
     data = b"".join(line + b"\n" for line in lines)
     seen: list[bytes] = []
-    cut = Lines(seen.append)
+    cut = LineSplitter(seen.append)
     for start in range(0, len(data), step):
         cut(data[start : start + step])
     assert seen == lines

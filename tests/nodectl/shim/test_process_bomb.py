@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nodekit import FakeServer, Node, World
-from pliant.nodectl.controller.usage import too_many
+from pliant.nodectl.controller.usage import over_process_limit
 from pliant.nodectl.host import procfs
 from pliant.protos import node_pb2 as wire
 from testkit import wait_until
@@ -70,10 +70,10 @@ def test_case_43_a_bomb_is_ended_with_all_that_came_of_it(
 
 def test_case_43_who_keeps_to_the_limit_is_let_alone() -> None:
     used = [wire.JobUsage(job=1, processes=8), wire.JobUsage(job=2, processes=9)]
-    assert [job for job, _ in too_many(used, 8)] == [2]
+    assert [job for job, _ in over_process_limit(used, 8)] == [2]
 
 
 def test_case_43_without_a_limit_a_job_may_have_half_of_what_the_kernel_gives() -> None:
     ids = int(Path("/proc/sys/kernel/pid_max").read_text())
     used = [wire.JobUsage(job=1, processes=ids // 2), wire.JobUsage(job=2, processes=ids // 2 + 1)]
-    assert [job for job, _ in too_many(used, 0)] == [2]
+    assert [job for job, _ in over_process_limit(used, 0)] == [2]

@@ -19,7 +19,7 @@ SHARED: set[str] = set()
 _DAEMONS = ("pliant.server", "pliant.nodectl")
 
 #: It has no world and belongs to its launcher, with which it ends.
-SPARE_SHIM = "spare shim"
+IDLE_SHIM = "idle shim"
 
 
 #: What an MPI program that was killed leaves behind, unless it ran under Pliant, and how old that
@@ -52,7 +52,7 @@ def session_processes() -> set[psutil.Process]:
     found = set()
     for process in psutil.process_iter():
         try:
-            if process.name() == SPARE_SHIM:
+            if process.name() == IDLE_SHIM:
                 continue
             if process.environ().get(MARK) == mark and process.pid != os.getpid():
                 found.add(process)

@@ -10,12 +10,12 @@ import pytest
 from nodekit import FakeServer, Node, World
 from testkit import wait_until
 from testkit.cluster import zombies_below
-from testkit.leaks import SPARE_SHIM
+from testkit.leaks import IDLE_SHIM
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
 
 
-def test_a_controller_that_has_stopped_has_left_no_spare_shim(
+def test_a_controller_that_has_stopped_has_left_no_idle_shim(
     server: FakeServer, node: Node, tmp_path: Path
 ) -> None:
     worlds = [World(["true"], tmp_path / "out", type="uni") for _ in range(4)]
@@ -25,7 +25,7 @@ def test_a_controller_that_has_stopped_has_left_no_spare_shim(
     assert node.process is not None
     (launcher,) = psutil.Process(node.process.pid).children()
     shims = launcher.children()
-    wait_until(lambda: {shim.name() for shim in shims} == {SPARE_SHIM})
+    wait_until(lambda: {shim.name() for shim in shims} == {IDLE_SHIM})
     node.stop()
     assert not any(shim.is_running() for shim in shims)
 
@@ -42,5 +42,5 @@ def test_what_a_rank_left_behind_is_collected_before_a_shim_waits(
     assert node.process is not None
     controller = psutil.Process(node.process.pid)
     (launcher,) = controller.children()
-    wait_until(lambda: {shim.name() for shim in launcher.children()} == {SPARE_SHIM})
+    wait_until(lambda: {shim.name() for shim in launcher.children()} == {IDLE_SHIM})
     assert zombies_below([controller]) == []

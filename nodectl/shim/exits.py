@@ -1,0 +1,147 @@
+"""What happens after a rank has ended: its leftovers are ended, and its exit is saved and reported.
+
+Leftovers are processes that a rank started and that are still running. The exit of a rank is
+reported only when it has no leftovers, because its processor counts as free from then on.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from pliant.faults import failpoint
+from pliant.nodectl.host.oom import MemoryKills
+from pliant.nodectl.host.stderr_log import write_line
+from pliant.nodectl.shim import ranks as rank_processes
+from pliant.nodectl.shim.event_loop import EventLoop, Timer
+from pliant.nodectl.shim.exec import read_failures
+from pliant.nodectl.shim.ranks import Rank
+from pliant.nodectl.spool import Exit, Spool, StartRequest
+
+#: Seconds that leftovers get to end after SIGTERM, at most.
+_LEFTOVER_GRACE_S = 2.0
+
+#: Seconds between two rounds of killing leftovers that do not go.
+_KILL_INTERVAL_S = 0.1
+
+#: Seconds until exits that could not be saved, as on a full disk, are tried again.
+SAVE_RETRY_S = 1.0
+
+
+class ExitCallbacks(NamedTuple):
+    """What an `ExitTracker` calls."""
+
+    #: All ranks have ended without leftovers; the last exits are not saved yet.
+    on_all_gone: Callable[[], None]
+    #: These exits are in the spool, or are kept here until the disk has room.
+    on_exits: Callable[[list[Exit]], None]
+    #: All exits are saved.
+    on_done: Callable[[], None]
+
+
+class ExitTracker:
+    """Follows the ranks of a world from their end to the saved exit."""
+
+    def __init__(
+        self, loop: EventLoop, spool: Spool, request: StartRequest, callbacks: ExitCallbacks
+    ) -> None:
+        self._loop = loop
+        self._spool = spool
+        self._request = request
+        self._callbacks = callbacks
+        self._memory = MemoryKills()
+        self._ranks: dict[int, Rank] = {}
+        #: Ended ranks that have leftovers, with the timer of the next kill.
+        self._leaving: dict[int, Timer | None] = {}
+        self._failed: dict[int, tuple[int, str]] = {}  # failed launches, by process id
+        self._unsaved: list[Exit] = []
+        self._saving: Timer | None = None
+        #: The exits that were passed on, by rank.
+        self.exits: dict[int, Exit] = {}
+        #: The pipe into which ranks write why they could not be launched.
+        self._failures, self.failure_pipe = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+
+    def watch(self, ranks: dict[int, Rank]) -> None:
+        """Take over the ranks of the world; some may not have been started at all."""
+        self._ranks = ranks
+        for rank in ranks.values():
+            if not rank.live:
+                self.add_ended(rank)
+
+    def add_ended(self, rank: Rank) -> None:
+        """Note that the process of a rank has ended; call `update` afterwards."""
+        self._leaving[rank.rank] = None
+
+    def update(self) -> None:
+        """Pass on the exits of ended ranks without leftovers, and end the leftovers of others."""
+        done = []
+        for number in list(self._leaving):
+            left = rank_processes.leftovers(self._ranks.values(), self._ranks[number])
+            if not left:
+                timer = self._leaving.pop(number)
+                if timer is not None:
+                    timer.cancel()
+                self._failed |= read_failures(self._failures)
+                done.append(rank_processes.exit_of(self._ranks[number], self._failed, self._memory))
+            elif self._leaving[number] is None:
+                self._end_leftovers(number, left)
+        if len(self.exits) + len(done) == len(self._ranks):
+            self._callbacks.on_all_gone()
+        if done:
+            failpoint("shim.exits.before_save")
+            self._unsaved += done
+            self._save()
+            failpoint("shim.exits.saved")
+            self.exits |= {end.rank: end for end in done}
+            self._callbacks.on_exits(done)
+        self._call_if_done()
+
+    def close(self) -> None:
+        """Close the pipe of failed launches."""
+        os.close(self._failures)
+        os.close(self.failure_pipe)
+
+    def _save(self) -> None:
+        """Save exits in the spool; if that is not possible, keep them and try again later."""
+        if not self._unsaved:
+            return
+        try:
+            self._spool.save_exits(self._unsaved)
+        except FileNotFoundError:
+            pass  # the server has acknowledged all of them, and the folder was removed
+        except OSError as error:
+            if self._saving is None:
+                world = self._request.world
+                write_line(f"{world}: cannot note ends, trying on: {error}")
+            else:
+                self._saving.cancel()
+            self._saving = self._loop.after(SAVE_RETRY_S, self._save_again)
+            return
+        self._unsaved, self._saving = [], None
+
+    def _save_again(self) -> None:
+        self._save()
+        self._call_if_done()
+
+    def _call_if_done(self) -> None:
+        if len(self.exits) == len(self._ranks) and not self._unsaved:
+            self._callbacks.on_done()
+
+    def _end_leftovers(self, number: int, left: Iterable[int]) -> None:
+        """Ask the leftovers of a rank to end, and kill them after a grace time."""
+        rank_processes.ask_all_to_end(left)
+        grace = min(self._request.grace_s, _LEFTOVER_GRACE_S)
+        self._leaving[number] = self._loop.after(grace, lambda: self._kill_leftovers(number))
+
+    def _kill_leftovers(self, number: int) -> None:
+        """Kill the leftovers of a rank, again until none is left.
+
+        A process that was started during one round is found in the next.
+        """
+        left = rank_processes.stop_leftovers(self._ranks.values(), self._ranks[number])
+        rank_processes.kill_all(left)
+        if left:
+            again = self._loop.after(_KILL_INTERVAL_S, lambda: self._kill_leftovers(number))
+            self._leaving[number] = again
+        self.update()
