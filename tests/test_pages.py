@@ -57,7 +57,7 @@ def test_every_key_of_the_server_has_its_row_and_default() -> None:
 def test_every_key_of_the_policy_has_its_row_and_default() -> None:
     names = NegotiationPolicy.__dataclass_fields__
     expected = {name: shown(getattr(NegotiationPolicy(), name)) for name in names}
-    assert rows(section("configuration.md", "How talks converge")) == expected
+    assert rows(section("configuration.md", "Negotiation")) == expected
 
 
 def test_every_key_of_a_controller_has_its_row_and_default() -> None:
@@ -112,3 +112,16 @@ def test_the_pages_are_linked() -> None:
     for path in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS.rglob("*.md")]:
         for link in re.findall(r"\]\(([^)#:]+)[)#]", path.read_text()):
             assert (path.parent / link).exists(), f"{path.name}: {link}"
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors that GitHub gives to the headings of a page."""
+    titles = re.findall(r"^#+ (.*)$", page.read_text(), re.M)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def test_links_to_sections_have_their_headings() -> None:
+    for path in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS.rglob("*.md")]:
+        for link, anchor in re.findall(r"\]\(([^)#:]*)#([^)]+)\)", path.read_text()):
+            page = path.parent / link if link else path
+            assert anchor in anchors(page), f"{path.name}: {link}#{anchor}"
