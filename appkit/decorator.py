@@ -141,8 +141,8 @@ class _Run:
                 error.add_note(_JOINED_LATER)
             self._crash(error)
             raise
-        if self._runtime.returner is not None:
-            raise self._runtime.returner.stray()
+        if self._runtime.restorer is not None:
+            raise self._runtime.restorer.never_reached()
         if self._member.phase is Phase.JOINING:
             end_now(1, "a newcomer came to the end of main() without a loop to join in")
         self._finish(orderly=True)

@@ -145,14 +145,14 @@ class Job(Catalogue):
         """
         self._check_early("once")
         if self.joining:
-            data = self._runtime.earlier_result()
-            self._runtime.once.append(data)  # this process may be the coordinator one day
+            data = self._runtime.stored_once_result()
+            self._runtime.once_results.append(data)  # this process may be the coordinator one day
             received: T = decode(data)[0]
             return received
         with self._member.lend():
             result = function()
-        if self._runtime.watches:
-            self._runtime.once.append(encode([result]))
+        if self._runtime.is_active:
+            self._runtime.once_results.append(encode([result]))
         return result
 
     # ---------------------------------------------------------------- hooks
@@ -170,7 +170,7 @@ class Job(Catalogue):
             TypeError: it cannot be called.
         """
         check_callable("job.before_resize", hook)
-        self._runtime.before.append(hook)
+        self._runtime.before_hooks.append(hook)
         return hook
 
     def after_resize(self, hook: HookT) -> HookT:
@@ -187,7 +187,7 @@ class Job(Catalogue):
             TypeError: it cannot be called.
         """
         check_callable("job.after_resize", hook)
-        self._runtime.after.append(hook)
+        self._runtime.after_hooks.append(hook)
         return hook
 
     def on_offer(self, hook: OnOfferT) -> OnOfferT:
@@ -366,7 +366,9 @@ class Job(Catalogue):
         if member.size == 1:
             return
         with waiting_for_others(loops.iteration):
-            if self._runtime.watches:  # the others may be at a safe point, where rank 0 tells them
+            if (
+                self._runtime.is_active
+            ):  # the others may be at a safe point, where rank 0 tells them
                 self._flag[0] = _LEFT
                 raw.Bcast(self._spec, 0)
                 if self._flag[0] != _LEFT:
@@ -399,10 +401,10 @@ class Job(Catalogue):
         self._data.freeze()
         loops.passed()
         runtime.performance.timer.end_interval(loops.iteration, member.size)
-        if not runtime.watches:
+        if not runtime.is_active:
             return
-        if runtime.lingers_for:
-            runtime.linger()
+        if runtime.awaited_check_resizes:
+            runtime.wait_for_check_resize()
         message = runtime.proposed() if runtime.ready else None
         if member.size > 1:
             message = self._spread(message)

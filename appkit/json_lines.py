@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 
-class Signer(Protocol):
+class LineSigner(Protocol):
     """Signs the lines of one connection and checks those that arrive (see `joining.proof`)."""
 
     lock: threading.Lock
@@ -22,7 +22,7 @@ class Signer(Protocol):
         """Return the line in what has arrived, or raise ValueError."""
 
 
-class Lines:
+class JsonLines:
     """A stream socket that carries JSON lines."""
 
     def __init__(self, sock: socket.socket, limit: int | None = None) -> None:
@@ -36,7 +36,7 @@ class Lines:
         self.sock = sock
         self.limit = limit
         #: Signs and checks all lines from now on; None: they are sent as they are.
-        self.seal: Signer | None = None
+        self.signer: LineSigner | None = None
         self._buffer = bytearray()
 
     def send(self, **message: Any) -> None:
@@ -46,11 +46,11 @@ class Lines:
             OSError: the other side is gone.
         """
         line = json.dumps(message).encode()
-        if self.seal is None:
+        if self.signer is None:
             self.sock.sendall(line + b"\n")
             return
-        with self.seal.lock:
-            self.sock.sendall(self.seal.sign(line) + b"\n")
+        with self.signer.lock:
+            self.sock.sendall(self.signer.sign(line) + b"\n")
 
     def take(self) -> dict[str, Any] | None:
         """The next object that has arrived completely, or None; reads nothing.
@@ -67,7 +67,7 @@ class Lines:
             return None
         line = bytes(self._buffer[:end])
         del self._buffer[: end + 1]
-        return _parse(line if self.seal is None else self.seal.check(line))
+        return _parse(line if self.signer is None else self.signer.check(line))
 
     def read(self) -> bool:
         """Read what is there, waiting for something; False: the other side is gone."""
@@ -105,13 +105,13 @@ def _parse(line: bytes) -> dict[str, Any]:
     return message
 
 
-def open_control(descriptor: int) -> Lines:
+def open_control(descriptor: int) -> JsonLines:
     """Take over the inherited descriptor; programs that this process starts do not get it."""
     os.set_inheritable(descriptor, False)
-    return Lines(socket.socket(fileno=descriptor))
+    return JsonLines(socket.socket(fileno=descriptor))
 
 
-def serve(control: Lines, handle: Callable[[dict[str, Any]], None]) -> threading.Thread:
+def serve(control: JsonLines, handle: Callable[[dict[str, Any]], None]) -> threading.Thread:
     """Handle orders in a daemon thread that sleeps in a read until the shim is gone.
 
     An order that fails is told on stderr, and the next one is handled.

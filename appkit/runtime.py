@@ -2,7 +2,7 @@
 
 Observing and deciding are the coordinator's and its session's, planning and executing the
 executor's. Here is who has which role when: the first coordinator, the standby that will be the
-next, the newcomer that becomes a member.
+next, the joiner that becomes a member.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from pliant.appkit.checkpoint.restore import Returner, find_returner
+from pliant.appkit.checkpoint.restore import Restorer, find_restorer
 from pliant.appkit.checkpoint.save import Checkpoints
 from pliant.appkit.coordinator.coordinator import Coordinator, ProgramInfo
 from pliant.appkit.coordinator.messages import (
@@ -40,15 +40,15 @@ from pliant.appkit.performance.timing import ResizeTiming
 from pliant.appkit.resize.broadcast import JoinState, SafePointMessage
 from pliant.appkit.resize.executor import Executor
 from pliant.appkit.resize.hooks import ResizeInfo, call, format_error
-from pliant.appkit.resize.joiner import Newcomer
+from pliant.appkit.resize.joiner import Joiner
 from pliant.appkit.resize.plain_messages import from_plain, to_plain
 from pliant.appkit.resize.preallocate import PreallocateOrder
 from pliant.appkit.resize.prefetch import Prefetcher, PrefetchOrder
 from pliant.core.values.sizes import Sizes
 from pliant.faults import failpoint, message
 
-#: How long the coordinator waits for a newcomer to say why it failed, seconds.
-_COMPLAINT_WAIT_S = 0.5
+#: How long the coordinator waits for a joiner to say why it failed, seconds.
+_ERROR_WAIT_S = 0.5
 #: How long a safe point waits for a resize of ``pliant check``, seconds.
 LINGER_S = 60.0
 
@@ -72,13 +72,13 @@ class Runtime:
         """
         self.managed = environment is not None
         self.checkpoints = checkpoints
-        self.once: list[bytes] = []
-        self.before: list[Any] = []
-        self.after: list[Any] = []
+        self.once_results: list[bytes] = []
+        self.before_hooks: list[Any] = []
+        self.after_hooks: list[Any] = []
         self.on_offer: OnOffer | None = None
         self._environment = environment
         #: Resizes of ``pliant check`` that the first safe points wait for.
-        self.lingers_for = environment.check_resizes if environment is not None else 0
+        self.awaited_check_resizes = environment.check_resizes if environment is not None else 0
         self._first_epoch = environment.epoch if environment is not None else 0
         self._member = data.membership
         self._loops = loops
@@ -87,30 +87,30 @@ class Runtime:
         #: What the program asks for itself.
         self.requests = Requests(self._member, sizes, self._send_request if self.managed else None)
         self._executor = Executor(data, self.report_fatal)
-        self._prefetcher = Prefetcher(data, checkpoints.shelf)
+        self._prefetcher = Prefetcher(data, checkpoints.store)
         self._timing = ResizeTiming()  # of the resize that began last; rank 0 sends it
         self._coordinator: Coordinator | None = None
         self._standby: Coordinator | None = None
         self._lock = threading.Lock()
-        self._newcomer: Newcomer | None = None
+        self._joiner: Joiner | None = None
         #: While this start goes on from a checkpoint and has not come to its loop.
-        shelf = None if environment is not None and environment.run <= 1 else checkpoints.shelf
-        self.returner = find_returner(shelf, data)
+        store = None if environment is not None and environment.run <= 1 else checkpoints.store
+        self.restorer = find_restorer(store, data)
         if environment is not None:
             self._control = open_control(environment.control_fd)
             if environment.joins:
                 acquaint(MPI.COMM_WORLD)
                 failpoint("appkit.newcomer.start")
-                self._newcomer = Newcomer(environment, self._control, MPI.COMM_WORLD.rank)
+                self._joiner = Joiner(environment, self._control, MPI.COMM_WORLD.rank)
             else:
-                serve(self._control, self._order)
+                serve(self._control, self._on_control_order)
                 if self._member.rank == 0:
                     self._coordinator = self._open_coordinator()
 
     @property
-    def watches(self) -> bool:
+    def is_active(self) -> bool:
         """Whether something may happen at a safe point; alike on all processes."""
-        return self.managed or self.checkpoints.active
+        return self.managed or self.checkpoints.is_enabled
 
     @property
     def ready(self) -> bool:
@@ -124,13 +124,13 @@ class Runtime:
             or self._prefetcher.has_work(coordinator.current_id)
         ):
             return True
-        return self.checkpoints.due and self._member.rank == 0
+        return self.checkpoints.is_requested and self._member.rank == 0
 
-    def linger(self) -> None:
+    def wait_for_check_resize(self) -> None:
         """Wait for the next resize of ``pliant check``, at a safe point; on rank 0 only."""
         resized = self._member.allocation[0] - self._first_epoch
-        if self._coordinator is None or resized >= self.lingers_for:
-            self.lingers_for = 0
+        if self._coordinator is None or resized >= self.awaited_check_resizes:
+            self.awaited_check_resizes = 0
             return
         deadline = time.monotonic() + LINGER_S
         while not self.ready and time.monotonic() < deadline:
@@ -155,13 +155,15 @@ class Runtime:
             found = coordinator.suspension.next_order() or self._prefetcher.next_order(coordinator)
             if found is not None:
                 return found
-        return CheckpointOrder() if self.checkpoints.due and self._member.rank == 0 else None
+        return (
+            CheckpointOrder() if self.checkpoints.is_requested and self._member.rank == 0 else None
+        )
 
-    def earlier_result(self) -> bytes:
+    def stored_once_result(self) -> bytes:
         """The next result of ``job.once``, for a process that did not run it."""
-        source = self.returner or self._newcomer
+        source = self.restorer or self._joiner
         assert source is not None
-        return source.once()
+        return source.next_once_result()
 
     def handle(self, message: SafePointMessage, position: Position) -> None:
         """Do what rank 0 tells; collective over the job.
@@ -175,11 +177,11 @@ class Runtime:
         if message.order is not None:
             self.performance.timer.discard_interval()
         if isinstance(message.order, CheckpointOrder):
-            self.save(message.order, position)
+            self.checkpoint(message.order, position)
         elif isinstance(message.order, PrefetchOrder | PreallocateOrder):
             self._prefetcher.execute(message.order, self._coordinator)
         elif message.order is not None:
-            self.adapt(message.order, position)
+            self.resize(message.order, position)
 
     def enter_loop(self, number: int) -> None:
         """A loop begins."""
@@ -195,41 +197,45 @@ class Runtime:
 
     def join(self, loop: int) -> Position | None:
         """Wait at a loop and join there; None: the job is past this loop."""
-        if self.returner is not None:
-            return self._return(self.returner, loop)
-        newcomer = self._newcomer
-        assert newcomer is not None
-        self._prefetcher.preallocate(*newcomer.place())
-        port = newcomer.arrive(loop, self._prefetcher.read_files)
+        if self.restorer is not None:
+            return self._restore(self.restorer, loop)
+        joiner = self._joiner
+        assert joiner is not None
+        self._prefetcher.preallocate(*joiner.size_and_rank())
+        port = joiner.wait_at_loop(loop, self._prefetcher.read_files)
         if port is None:
             return None
         with patience():
-            header = self._executor.join(port, newcomer.report_refusal)
-        newcomer.close()
+            header = self._executor.join(port, joiner.report_refusal)
+        joiner.close()
         self._prefetcher.resolve(header.ahead)
         self._member.opened = True
-        serve(self._control, self._order)
+        serve(self._control, self._on_control_order)
         state: JoinState = from_plain(header.position)
         self.requests.adopt(state.asked)
         self.performance.adopt(state.known)
         change = ResizeInfo(header.resize, header.before, self._member.size, False, True)
-        call("after_resize", self.after, change)
+        call("after_resize", self.after_hooks, change)
         return state.position
 
-    def _return(self, returner: Returner, loop: int) -> Position | None:
+    def _restore(self, restorer: Restorer, loop: int) -> Position | None:
         """Go on from a checkpoint, if it was taken in this loop."""
-        position = returner.arrive(loop)
+        position = restorer.restore_at_loop(loop)
         if position is not None:
-            self.returner = None
+            self.restorer = None
             self.requests.adopt(None)
             self.enter_loop(loop)
-            before = returner.manifest.size
-            call("after_resize", self.after, ResizeInfo(0, before, self._member.size, False, True))
+            before = restorer.manifest.size
+            call(
+                "after_resize",
+                self.after_hooks,
+                ResizeInfo(0, before, self._member.size, False, True),
+            )
         return position
 
     # ---------------------------------------------------------------- checkpoints
 
-    def save(self, order: CheckpointOrder, position: Position) -> None:
+    def checkpoint(self, order: CheckpointOrder, position: Position) -> None:
         """Take a checkpoint, if it is still wanted; collective over the job.
 
         To hooks it is a resize that is not carried out.
@@ -238,20 +244,20 @@ class Runtime:
             JobLeave: the job is suspended.
         """
         size = self._member.size
-        call("before_resize", self.before, ResizeInfo(order.number, size, size, order.leaves))
-        desk = self._coordinator.suspension if self._coordinator is not None else None
+        call("before_resize", self.before_hooks, ResizeInfo(order.number, size, size, order.leaves))
+        suspension = self._coordinator.suspension if self._coordinator is not None else None
         with patience():
-            leaves = self.checkpoints.carry_out(order, position, self.once, desk)
+            leaves = self.checkpoints.execute(order, position, self.once_results, suspension)
             if leaves:
                 self._executor.leave()
         if leaves:
             self.close()
             raise JobLeave
-        call("after_resize", self.after, ResizeInfo(order.number, size, size))
+        call("after_resize", self.after_hooks, ResizeInfo(order.number, size, size))
 
     # ---------------------------------------------------------------- resizing
 
-    def adapt(self, decision: Decision, position: Position) -> None:
+    def resize(self, decision: Decision, position: Position) -> None:
         """PrefetchOrder a decision out, if it is not withdrawn meanwhile; collective over the job.
 
         Raises:
@@ -261,14 +267,18 @@ class Runtime:
         before = member.size
         after = before + len(decision.joining) - len(decision.leaving)
         leaving = member.rank in decision.leaving
-        call("before_resize", self.before, ResizeInfo(decision.resize, before, after, leaving))
+        call(
+            "before_resize", self.before_hooks, ResizeInfo(decision.resize, before, after, leaving)
+        )
         with patience():
             if self._begin(decision):
                 self._execute(decision, position)
         self._prefetcher.reset()
         committed = member.allocation[0] == decision.epoch
         call(
-            "after_resize", self.after, ResizeInfo(decision.resize, before, after, False, committed)
+            "after_resize",
+            self.after_hooks,
+            ResizeInfo(decision.resize, before, after, False, committed),
         )
 
     def _begin(self, decision: Decision) -> bool:
@@ -280,10 +290,10 @@ class Runtime:
         assert raw is not None
         well = np.array([self._prefetcher.is_ready(decision.resize)], dtype=np.int64)
         if coordinator is not None:
-            well &= coordinator.rendezvous.provided()
+            well &= coordinator.rendezvous.all_prefetched()
         raw.Allreduce(MPI.IN_PLACE, well, op=MPI.MIN)
-        self._executor.ahead = bool(well[0])
-        self._prefetcher.resolve(self._executor.ahead)
+        self._executor.prefetched = bool(well[0])
+        self._prefetcher.resolve(self._executor.prefetched)
         failpoint("appkit.resize.decided")
         self._timing = ResizeTiming()
         begun = np.zeros(1, dtype=np.int64)
@@ -292,9 +302,9 @@ class Runtime:
             failpoint("appkit.resize.begun")
             try:
                 if decision.grows:
-                    self._executor.invite(coordinator.rendezvous.announce)
+                    self._executor.open_port(coordinator.rendezvous.send_port)
             except ResizeFailed as failure:
-                self._failed(decision, failure)
+                self._on_failed(decision, failure)
                 begun[0] = 0
         raw.Bcast(begun, root=0)
         return bool(begun[0])
@@ -311,14 +321,14 @@ class Runtime:
             else:
                 self._executor.shrink(decision, self._timing)
         except ResizeFailed as failure:
-            self._failed(decision, failure)
+            self._on_failed(decision, failure)
         except JobLeave:
             self.close()
             raise
         else:
-            self._committed(decision)
+            self._on_committed(decision)
 
-    def _committed(self, decision: Decision) -> None:
+    def _on_committed(self, decision: Decision) -> None:
         self.performance.record_resize(decision.grows, self._timing)
         if self._member.rank != 0:
             return
@@ -337,13 +347,13 @@ class Runtime:
         )
         failpoint("appkit.outcome.sent")
 
-    def _failed(self, decision: Decision, failure: ResizeFailed) -> None:
+    def _on_failed(self, decision: Decision, failure: ResizeFailed) -> None:
         coordinator = self._coordinator
         if coordinator is None:
             return
         reason = failure.reason
         if not reason and decision.grows:
-            reason = coordinator.rendezvous.complaint(_COMPLAINT_WAIT_S)
+            reason = coordinator.rendezvous.wait_for_error(_ERROR_WAIT_S)
         epoch, processors = self._member.allocation
         coordinator.finish(
             Outcome(decision.resize, False, epoch, processors, failure.stage, reason)
@@ -351,7 +361,7 @@ class Runtime:
 
     # ---------------------------------------------------------------- roles
 
-    def _order(self, order: dict[str, Any]) -> None:
+    def _on_control_order(self, order: dict[str, Any]) -> None:
         """An order on the control socket, in the control thread."""
         if order.get("op") == "standby":
             for _ in message("appkit.standby.order"):
@@ -391,7 +401,7 @@ class Runtime:
             preferred=(self._sizes.preferred or 0) if self._sizes is not None else 0,
             answer_offer=self._answer_offer,
             progress=self.performance.progress,
-            once=lambda: list(self.once),
+            once=lambda: list(self.once_results),
             asked=lambda: self.requests.asked,
             on_request=self._evolving,
         )

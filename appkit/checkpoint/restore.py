@@ -9,7 +9,7 @@ from typing import Any
 
 from mpi4py import MPI
 
-from pliant.appkit.checkpoint.store import Manifest, Shelf, compare
+from pliant.appkit.checkpoint.store import CheckpointStore, Manifest, registration_difference
 from pliant.appkit.errors import CheckpointError
 from pliant.appkit.kinds.job_data import JobData
 from pliant.appkit.kinds.state import unpack
@@ -18,7 +18,7 @@ from pliant.appkit.mpi.membership import Phase
 from pliant.appkit.storage.chunks import PieceReader
 
 
-def find_returner(shelf: Shelf | None, data: JobData) -> "Returner | None":
+def find_restorer(store: CheckpointStore | None, data: JobData) -> "Restorer | None":
     """The part of a process whose start goes on from a checkpoint; None: it is an ordinary start.
 
     Collective over the first processes.
@@ -27,19 +27,19 @@ def find_returner(shelf: Shelf | None, data: JobData) -> "Returner | None":
         CheckpointError: there is a checkpoint that is of no use.
     """
     raw = data.membership.raw
-    if shelf is None or raw is None:
+    if store is None or raw is None:
         return None
-    manifest = _find(raw, shelf)
-    return Returner(manifest, shelf, data) if manifest is not None else None
+    manifest = _find(raw, store)
+    return Restorer(manifest, store, data) if manifest is not None else None
 
 
-def _find(comm: MPI.Intracomm, shelf: Shelf) -> Manifest | None:
+def _find(comm: MPI.Intracomm, store: CheckpointStore) -> Manifest | None:
     """The published checkpoint, the same on all."""
     told: dict[str, Any] | str | None = None  # plain data: others may be of another version
     if comm.rank == 0:
         try:
-            shelf.claim()
-            found = shelf.read()
+            store.claim()
+            found = store.read()
             told = found.to_json() if found is not None else None
         except CheckpointError as error:
             told = str(error)
@@ -49,17 +49,17 @@ def _find(comm: MPI.Intracomm, shelf: Shelf) -> Manifest | None:
     return Manifest.from_json(told) if told is not None else None
 
 
-class Returner:
+class Restorer:
     """One process of a start that goes on from a checkpoint."""
 
-    def __init__(self, manifest: Manifest, shelf: Shelf, data: JobData) -> None:
+    def __init__(self, manifest: Manifest, store: CheckpointStore, data: JobData) -> None:
         """Be in the part of a newcomer until the loop comes in which it was taken."""
         self.manifest = manifest
-        self._shelf, self._data = shelf, data
+        self._store, self._data = store, data
         self._asked = 0
         data.membership.phase = Phase.JOINING
 
-    def once(self) -> bytes:
+    def next_once_result(self) -> bytes:
         """The next result of ``job.once``.
 
         Raises:
@@ -67,10 +67,10 @@ class Returner:
         """
         self._asked += 1
         if self._asked > len(self.manifest.once):
-            raise self._shelf.unusable("the program had not come to this call of job.once")
+            raise self._store.unusable("the program had not come to this call of job.once")
         return self.manifest.once[self._asked - 1]
 
-    def arrive(self, loop: int) -> Position | None:
+    def restore_at_loop(self, loop: int) -> Position | None:
         """Get the data, if this is the loop; None: the loop was over. Collective.
 
         Raises:
@@ -83,15 +83,15 @@ class Returner:
         assert member.raw is not None
         faults = [text for text in member.raw.allgather(self._load()) if text]
         if faults:
-            raise self._shelf.unusable(faults[0])
+            raise self._store.unusable(faults[0])
         member.phase, member.opened = Phase.MEMBER, True
         for derived in self._data.derived:
             derived.rebuild()
         return position
 
-    def stray(self) -> CheckpointError:
+    def never_reached(self) -> CheckpointError:
         """The error of a program that does not come to the loop."""
-        return self._shelf.unusable(
+        return self._store.unusable(
             f"it was taken in loop {self.manifest.position.loop}, "
             "and main() ended before it came there"
         )
@@ -99,11 +99,11 @@ class Returner:
     def _load(self) -> str:
         """Fill what is registered; what is wrong with that."""
         manifest, member = self.manifest, self._data.membership
-        difference = compare(manifest.registry, self._data.description())
+        difference = registration_difference(manifest.registry, self._data.description())
         if difference:
             return difference
         try:
-            with self._shelf.open_data(manifest.number) as folder:
+            with self._store.open_data(manifest.number) as folder:
                 for entry, pieces in zip(self._data.registry, manifest.pieces, strict=True):
                     source = PieceReader(folder, pieces, manifest.size)
                     entry.restore(source, member.rank, member.size)

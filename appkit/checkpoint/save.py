@@ -6,7 +6,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from pliant.appkit.checkpoint.store import Manifest, Shelf
+from pliant.appkit.checkpoint.store import CheckpointStore, Manifest
 from pliant.appkit.coordinator.messages import CheckpointOrder, CheckpointReport
 from pliant.appkit.coordinator.suspension import SuspensionHandler
 from pliant.appkit.environment import Environment
@@ -29,29 +29,29 @@ class Checkpoints:
         """Save into ``folder``; None: never."""
         self._run = environment.run if environment else 0
         key = key_source(environment.checkpoint_key_file if environment else "")
-        self.shelf = Shelf(folder, self._run, key) if folder is not None else None
+        self.store = CheckpointStore(folder, self._run, key) if folder is not None else None
         #: The program wants one at its next safe point.
-        self.due = False
+        self.is_requested = False
         self._data = data
         self._member = data.membership
         self._job = environment.job if environment else 0
         self._warned = False
 
     @property
-    def active(self) -> bool:
+    def is_enabled(self) -> bool:
         """Whether checkpoints can be taken."""
-        return self.shelf is not None
+        return self.store is not None
 
     def request(self) -> None:
         """Take one at the next safe point."""
-        self.due = self.active
+        self.is_requested = self.is_enabled
 
-    def carry_out(
+    def execute(
         self,
         order: CheckpointOrder,
         position: Position,
         once: list[bytes],
-        desk: SuspensionHandler | None,
+        suspension: SuspensionHandler | None,
     ) -> bool:
         """Save, if it is still wanted; collective over the job.
 
@@ -59,7 +59,7 @@ class Checkpoints:
             order: the same on all.
             position: of the loop.
             once: results of ``job.once``.
-            desk: the coordinator's; None elsewhere.
+            suspension: the coordinator's; None elsewhere.
 
         Returns:
             Whether the job leaves now: everything is saved and the server knows.
@@ -68,24 +68,24 @@ class Checkpoints:
         assert raw is not None
         raw.Barrier()
         begins = not order.leaves
-        if desk is not None and order.leaves:
-            begins = desk.begin(order.number)
+        if suspension is not None and order.leaves:
+            begins = suspension.begin(order.number)
         if not raw.bcast(begins, root=0):
             return False
-        report = self.take(order, position, once)
-        if desk is not None:
-            desk.finish(report)
+        report = self.save(order, position, once)
+        if suspension is not None:
+            suspension.finish(report)
         if report.word is SaveWord.FAILED:
             if self._member.rank == 0:
                 self._warn(report)
             return False
         if order.leaves:
-            if desk is not None:
-                desk.wait_for_leave()
+            if suspension is not None:
+                suspension.wait_for_leave()
             raw.Barrier()
         return order.leaves
 
-    def take(
+    def save(
         self, order: CheckpointOrder, position: Position, once: list[bytes]
     ) -> CheckpointReport:
         """Save everything; collective over the job.
@@ -93,19 +93,19 @@ class Checkpoints:
         Returns:
             SAVED or FAILED; the reason of a failure is told to rank 0 alone.
         """
-        self.due = False
+        self.is_requested = False
         begin = time.perf_counter()
-        raw, shelf = self._member.raw, self.shelf
+        raw, store = self._member.raw, self.store
         assert raw is not None
-        if shelf is None:
+        if store is None:
             return CheckpointReport(
                 order.number, SaveWord.FAILED, "it has no folder for checkpoints"
             )
         error, size = "", 0
-        number, error = raw.bcast(_begin(shelf) if raw.rank == 0 else None, root=0)
+        number, error = raw.bcast(_begin(store) if raw.rank == 0 else None, root=0)
         written: _Written = []
         if not error:
-            written, error = self._write(shelf, number)
+            written, error = self._write(store, number)
         everything = raw.gather(([_plain(own) for own in written], error), root=0)
         if everything is not None:
             error = next((fault for _, fault in everything if fault), "")
@@ -113,7 +113,7 @@ class Checkpoints:
                 parts = [[_pieces(own) for own in each] for each, _ in everything]
                 size, error = self._publish(number, parts, position, once)
             if error and number:
-                shelf.drop(number)
+                store.drop(number)
         saved = raw.bcast(not error, root=0)
         seconds = time.perf_counter() - begin
         word = SaveWord.SAVED if saved else SaveWord.FAILED
@@ -125,10 +125,10 @@ class Checkpoints:
             self._warned = True
             print(f"pliant: no checkpoint was taken: {report.reason}", file=sys.stderr, flush=True)
 
-    def _write(self, shelf: Shelf, number: int) -> tuple[_Written, str]:
+    def _write(self, store: CheckpointStore, number: int) -> tuple[_Written, str]:
         """Write this process's part."""
         try:
-            with shelf.open_data(number) as folder:
+            with store.open_data(number) as folder:
                 return self._write_into(folder), ""
         except Exception as error:  # a kind's own code may raise anything
             return [], f"rank {self._member.rank}: {type(error).__name__}: {error}"
@@ -149,7 +149,7 @@ class Checkpoints:
         self, number: int, written: list[_Written], position: Position, once: list[bytes]
     ) -> tuple[int, str]:
         """Bytes of the arrays, and what went wrong."""
-        assert self.shelf is not None
+        assert self.store is not None
         try:
             manifest = Manifest(
                 number=number,
@@ -164,7 +164,7 @@ class Checkpoints:
                 once=tuple(once),
                 pieces=tuple(tuple(chain(*own)) for own in zip(*written, strict=True)),
             )
-            self.shelf.publish(manifest)
+            self.store.publish(manifest)
         except Exception as error:  # a value's own code may raise anything when it is pickled
             return 0, f"{type(error).__name__}: {error}"
         return manifest.data_bytes, ""
@@ -179,8 +179,8 @@ def _pieces(told: list[Any]) -> list[Piece]:
     return [Piece.from_json(each) for each in told]
 
 
-def _begin(shelf: Shelf) -> tuple[int, str]:
+def _begin(store: CheckpointStore) -> tuple[int, str]:
     try:
-        return shelf.begin(), ""
+        return store.begin(), ""
     except OSError as error:
         return 0, str(error)

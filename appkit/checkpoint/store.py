@@ -99,7 +99,7 @@ class Manifest:
         return sum(piece.bytes for own in self.pieces for piece in own)
 
 
-class Shelf:
+class CheckpointStore:
     """The folder of one job's checkpoints.
 
     A run on a node that is cut off may not know that a later run has continued from the last
@@ -187,7 +187,7 @@ class Shelf:
     def drop(self, number: int) -> None:
         """Remove the files of a checkpoint that failed."""
         with suppress(OSError), self.open() as folder:
-            if not self._lost_to(folder):  # else the later run has one of that number, perhaps
+            if not self._later_run(folder):  # else the later run has one of that number, perhaps
                 folder.remove(data_name(number))
 
     def read(self) -> Manifest | None:
@@ -238,7 +238,7 @@ class Shelf:
             "remove that folder"
         )
 
-    def _lost_to(self, folder: PrivateFolder) -> int:
+    def _later_run(self, folder: PrivateFolder) -> int:
         """Return the later run whose folder this is; 0 if it is ours."""
         try:
             with folder.read(CLAIM) as file:
@@ -248,7 +248,7 @@ class Shelf:
         return last if last > self._run else 0
 
     def _check(self, folder: PrivateFolder) -> None:
-        if later := self._lost_to(folder):
+        if later := self._later_run(folder):
             raise OSError(f"run {later} of the job has gone on from its last checkpoint")
 
     def _published(self, folder: PrivateFolder) -> int:
@@ -276,7 +276,7 @@ def data_name(number: int) -> str:
     return f"{_DATA}{number}"
 
 
-def compare(theirs: Sequence[Description], mine: Sequence[Description]) -> str:
+def registration_difference(theirs: Sequence[Description], mine: Sequence[Description]) -> str:
     """The first difference between what was saved and what is registered; empty: there is none."""
     for place, (there, here) in enumerate(zip(theirs, mine, strict=False), start=1):
         if there != here and _as_now(there) != here:

@@ -103,7 +103,7 @@ class Coordinator:
             lambda: self.size,
             program.once,
         )
-        self.rendezvous.enter(loop)
+        self.rendezvous.set_loop(loop)
 
     @property
     def size(self) -> int:
@@ -255,7 +255,7 @@ class Coordinator:
             decision = self._decision
             if decision is None or decision.resize != resize or not self.ready:
                 return None
-            if decision.grows and not self.rendezvous.alive():
+            if decision.grows and not self.rendezvous.all_connected():
                 self._fail(decision.resize, "join", f"a newcomer {ENDED}")
                 return None
             self._begun, self.ready = True, False
@@ -281,7 +281,7 @@ class Coordinator:
         """A loop has begun: newcomers may join in it."""
         with self._lock:
             self._between_loops = False
-            self.rendezvous.enter(number)
+            self.rendezvous.set_loop(number)
             self._update_ready()
 
     def leave_loop(self) -> None:
@@ -332,7 +332,7 @@ class Coordinator:
     def _update_ready(self) -> None:
         """See whether a growth can begin: newcomers come, and the application goes on."""
         if self._decision is not None and self._decision.grows and not self._begun:
-            self.ready = self.rendezvous.complete()
+            self.ready = self.rendezvous.is_complete()
 
     def _decision_error(self, decision: Decision) -> str:
         size = self._program.membership.size
@@ -364,7 +364,7 @@ class Coordinator:
     def _clear_decision(self) -> None:
         self._decision, self._begun, self.ready = None, False, False
         self._lost_reason = ""
-        self.rendezvous.dismiss()
+        self.rendezvous.abort()
 
     def _send(self, report: CoordinatorReport) -> None:
         if self._channel is not None and not self._closed:

@@ -13,15 +13,15 @@ from typing import Any
 
 from pliant.appkit.joining.proof import RunningSide, read_nonce
 from pliant.appkit.joining.protocol import MAX_UNPROVEN_BYTES, NUMBERS, join_mismatch
-from pliant.appkit.json_lines import Lines
+from pliant.appkit.json_lines import JsonLines
 
-#: Of those who are admitted: a complaint may be a long list.
+#: Longest message of an admitted peer, in bytes: an error text may be a long list.
 MESSAGE_BYTES = 1 << 20
 _SEND_TIMEOUT_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Greeting:
+class JoinRequest:
     """How a newcomer introduces itself."""
 
     resize: int
@@ -32,8 +32,8 @@ class Greeting:
     mismatch: str = ""
 
     @classmethod
-    def read(cls, message: dict[str, Any]) -> "Greeting":
-        """The greeting in a message.
+    def read(cls, message: dict[str, Any]) -> "JoinRequest":
+        """The request in a message.
 
         Raises:
             ValueError: it is none.
@@ -45,8 +45,8 @@ class Greeting:
         return cls(resize, rank, nonce, mismatch)
 
 
-class Guest:
-    """One connection: a stranger until it is admitted, a newcomer of the gathering afterwards."""
+class Peer:
+    """A connection of a process that may be a joining rank; anybody until it is admitted."""
 
     def __init__(self, sock: socket.socket) -> None:
         """Take a connection over.
@@ -56,25 +56,25 @@ class Guest:
         """
         sock.settimeout(_SEND_TIMEOUT_S)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.lines = Lines(sock, MAX_UNPROVEN_BYTES)
-        self.since = time.monotonic()
-        self.greeting: Greeting | None = None
+        self.lines = JsonLines(sock, MAX_UNPROVEN_BYTES)
+        self.connected_at = time.monotonic()
+        self.request: JoinRequest | None = None
         #: The application's side of the proofs; None: it is not known yet which secret counts.
-        self._proving: RunningSide | None = None
+        self._handshake: RunningSide | None = None
         #: Whether it has proved that it knows the secret of its resize.
-        self.proven = False
-        self.admitted = False
+        self.is_proven = False
+        self.is_admitted = False
         #: The loop at which it waits; 0: on its way.
         self.loop = 0
         #: Whether it was told of constant data, and has them; None: it has not answered.
-        self.told = False
-        self.fetched: bool | None = None
+        self.prefetch_sent = False
+        self.has_fetched: bool | None = None
         #: Whether it has all its data, and closes the connection because of that.
-        self.joined = False
+        self.has_joined = False
         #: What it has against the resize.
-        self.complaint = ""
+        self.error = ""
 
-    def hear(self) -> bool:
+    def receive(self) -> bool:
         """Read what has come; False: it is gone.
 
         Raises:
@@ -82,42 +82,42 @@ class Guest:
         """
         alive = self.lines.read()
         while (message := self.lines.take()) is not None:
-            self._understand(message)
+            self._handle(message)
         return alive
 
     @property
-    def challenged(self) -> bool:
+    def is_challenged(self) -> bool:
         """Whether the application has proved itself, and waits for the proof of the other side."""
-        return self._proving is not None and not self.proven
+        return self._handshake is not None and not self.is_proven
 
     def challenge(self, secret: str) -> None:
         """Prove that the application knows the secret of a resize, and ask for the same."""
-        if self._proving is None and self.greeting is not None:
-            greeting = self.greeting
-            self._proving = RunningSide(secret, greeting.resize, greeting.rank, greeting.nonce)
-            self.tell(**self._proving.challenge)
+        if self._handshake is None and self.request is not None:
+            request = self.request
+            self._handshake = RunningSide(secret, request.resize, request.rank, request.nonce)
+            self.send(**self._handshake.challenge)
 
-    def admit(self, size: int, once: list[bytes]) -> None:
+    def welcome(self, size: int, once: list[bytes]) -> None:
         """Welcome a newcomer to ``size`` processes with the results of ``job.once``."""
         self.lines.limit = MESSAGE_BYTES
         results = [base64.b64encode(data).decode() for data in once]
-        self.tell(**NUMBERS, size=size, once=results)
+        self.send(**NUMBERS, size=size, once=results)
 
-    def tell(self, **message: Any) -> None:
+    def send(self, **message: Any) -> None:
         """Send; who is gone is noticed by the next read."""
         try:
             self.lines.send(**message)
         except OSError:
             pass
 
-    def hang_up(self) -> None:
+    def shutdown(self) -> None:
         """End the connection; the next read finds its end."""
         try:
             self.lines.sock.shutdown(socket.SHUT_RDWR)
         except OSError:
             pass  # it is gone already
 
-    def stands(self) -> bool:
+    def is_connected(self) -> bool:
         """Whether the other side has not closed; nothing is read and nothing waits."""
         sock, poll = self.lines.sock, select.poll()
         try:
@@ -126,21 +126,21 @@ class Guest:
         except (OSError, ValueError):  # ValueError: this side has closed it
             return False
 
-    def _understand(self, message: dict[str, Any]) -> None:
-        if self.greeting is None:
-            self.greeting = Greeting.read(message)
-        elif self.challenged:
+    def _handle(self, message: dict[str, Any]) -> None:
+        if self.request is None:
+            self.request = JoinRequest.read(message)
+        elif self.is_challenged:
             self._check_proof(message)
-        elif not self.admitted:
+        elif not self.is_admitted:
             raise ValueError("a newcomer waits for its welcome")
         elif "loop" in message:
             self.loop = _number(message, "loop")
         elif "fetched" in message:
-            self.fetched = message["fetched"] is True
+            self.has_fetched = message["fetched"] is True
         elif "joined" in message:
-            self.joined = True
+            self.has_joined = True
         elif "error" in message:
-            self.complaint = str(message["error"])
+            self.error = str(message["error"])
 
     def _check_proof(self, message: dict[str, Any]) -> None:
         """Take the other side's proof; from here on it signs what it sends, and this side does.
@@ -148,10 +148,10 @@ class Guest:
         Raises:
             ValueError: it does not know the secret.
         """
-        if self._proving is None or not self._proving.verifies(message):
+        if self._handshake is None or not self._handshake.verifies(message):
             raise ValueError("no proof of the secret")
-        self.proven = True
-        self.lines.seal = self._proving.seal()
+        self.is_proven = True
+        self.lines.signer = self._handshake.signer()
 
 
 def _number(message: dict[str, Any], name: str) -> int:

@@ -25,7 +25,7 @@ from pliant.protos.handshake import (
 _JOINING, _RUNNING = b"joining", b"running"
 
 
-class Seal:
+class ConnectionSigner:
     """Signs the lines that one side of a connection sends, and checks those of the other side."""
 
     def __init__(self, key: bytes, own: bytes, other: bytes) -> None:
@@ -79,9 +79,9 @@ class JoiningSide:
         metadata = ((NONCE, _received(challenge, "nonce")), (PROOF, _received(challenge, "proof")))
         return {"proof": _sent(self._handshake.proof(metadata))}
 
-    def seal(self) -> Seal:
+    def signer(self) -> ConnectionSigner:
         """Return what signs the lines after the proofs."""
-        return Seal(self._handshake.session_key, _JOINING, _RUNNING)
+        return ConnectionSigner(self._handshake.session_key, _JOINING, _RUNNING)
 
 
 class RunningSide:
@@ -102,9 +102,9 @@ class RunningSide:
         """Return whether the rank knows the secret."""
         return self._handshake.verifies(_received(answer, "proof"))
 
-    def seal(self) -> Seal:
+    def signer(self) -> ConnectionSigner:
         """Return what signs the lines after the proofs."""
-        return Seal(self._handshake.session_key, _RUNNING, _JOINING)
+        return ConnectionSigner(self._handshake.session_key, _RUNNING, _JOINING)
 
 
 def read_nonce(message: dict[str, Any]) -> bytes:

@@ -17,53 +17,53 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from pliant.appkit.joining.listener import Door
-from pliant.appkit.joining.peer import Guest
+from pliant.appkit.joining.listener import Listener
+from pliant.appkit.joining.peer import Peer
 
 #: Of a newcomer; its own words, a traceback for instance, are where all the job's are.
 ENDED = "ended before it joined: see what it said in the job's output file"
 
 
 @dataclass
-class _Gathering:
+class _JoinGroup:
     resize: int
     secret: str
     count: int
     #: On the monotonic clock; None: nobody is missing any more, so nobody can come too late.
     deadline: float | None
     #: By rank.
-    members: dict[int, Guest] = field(default_factory=dict)
+    peers: dict[int, Peer] = field(default_factory=dict)
     #: What was last told about it.
-    told: bool = False
+    was_complete: bool = False
     #: What newcomers are to be told of constant data; None: nothing.
-    constant: dict[str, Any] | None = None
+    prefetch: dict[str, Any] | None = None
 
-    def missing(self) -> list[int]:
-        return sorted(set(range(self.count)) - set(self.members))
+    def missing_ranks(self) -> list[int]:
+        return sorted(set(range(self.count)) - set(self.peers))
 
-    def waits_at(self, loop: int) -> bool:
-        return len(self.members) == self.count and all(
-            guest.loop == loop > 0 and (self.constant is None or guest.fetched is not None)
-            for guest in self.members.values()
+    def is_waiting_at(self, loop: int) -> bool:
+        return len(self.peers) == self.count and all(
+            peer.loop == loop > 0 and (self.prefetch is None or peer.has_fetched is not None)
+            for peer in self.peers.values()
         )
 
-    def forget(self, guest: Guest) -> int | None:
-        """Its rank, None: it is no member."""
-        for rank, member in self.members.items():
-            if member is guest:
-                del self.members[rank]
+    def remove(self, peer: Peer) -> int | None:
+        """Its rank, None: it is no each."""
+        for rank, each in self.peers.items():
+            if each is peer:
+                del self.peers[rank]
                 return rank
         return None
 
 
 class Rendezvous:
-    """The listener and its thread. One gathering at a time."""
+    """The listener and its thread. One group at a time."""
 
     def __init__(
         self,
         host: str,
-        gathered: Callable[[], None],
-        lost: Callable[[int, str], None],
+        on_change: Callable[[], None],
+        on_failure: Callable[[int, str], None],
         size: Callable[[], int],
         once: Callable[[], list[bytes]],
     ) -> None:
@@ -71,25 +71,25 @@ class Rendezvous:
 
         Args:
             host: where the nodes of the job reach this process.
-            gathered: called when ``complete`` has changed.
-            lost: called with the resize and a reason when it cannot be: a newcomer is gone, time
-                is up, or this thread has failed.
+            on_change: called when ``complete`` has changed.
+            on_failure: called with the resize and a reason if it cannot happen: a joining rank has
+                ended or is late, or this thread has failed.
             size: processes of the job now.
             once: stored results of ``job.once`` so far.
 
         Raises:
             OSError: the host is not an address of this machine.
         """
-        self._door = Door(host)
-        self.address = self._door.address
-        self._gathered, self._lost = gathered, lost
+        self._listener = Listener(host)
+        self.address = self._listener.address
+        self._on_change, self._on_failure = on_change, on_failure
         self._size, self._once = size, once
         self._lock = threading.RLock()
-        self._gathering: _Gathering | None = None
+        self._group: _JoinGroup | None = None
         self._loop = 0
-        self._complaint = ""
-        self._complained = threading.Event()
-        self._over = ""  # why the thread ends
+        self._error = ""
+        self._has_error = threading.Event()
+        self._end_reason = ""  # why the thread ends
         self._thread = threading.Thread(target=self._run, name="pliant-rendezvous", daemon=True)
         self._thread.start()
 
@@ -102,182 +102,182 @@ class Rendezvous:
             OSError: nobody listens any more.
         """
         with self._lock:
-            if self._over:
-                raise OSError(self._over)
-            self._complaint = ""
-            self._complained.clear()
-            self._gathering = _Gathering(resize, secret, count, time.monotonic() + timeout)
-        self._door.wake()
+            if self._end_reason:
+                raise OSError(self._end_reason)
+            self._error = ""
+            self._has_error.clear()
+            self._group = _JoinGroup(resize, secret, count, time.monotonic() + timeout)
+        self._listener.wake()
 
-    def enter(self, loop: int) -> None:
+    def set_loop(self, loop: int) -> None:
         """The application is in its loop number ``loop`` now."""
         with self._lock:
             self._loop = loop
-        self._door.wake()
+        self._listener.wake()
 
-    def complete(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether all newcomers wait at the active loop."""
         with self._lock:
-            return self._gathering is not None and self._gathering.waits_at(self._loop)
+            return self._group is not None and self._group.is_waiting_at(self._loop)
 
-    def alive(self) -> bool:
+    def all_connected(self) -> bool:
         """Whether all newcomers wait at the active loop and their connections stand."""
         with self._lock:
-            return self.complete() and all(guest.stands() for guest in self._members())
+            return self.is_complete() and all(peer.is_connected() for peer in self._peers())
 
     def send_prefetch(self, resize: int, constant: dict[str, Any]) -> None:
         """Have the newcomers of a resize fetch constant data; until then nothing is complete."""
         with self._lock:
-            gathering = self._gathering
-            if gathering is not None and gathering.resize == resize:
-                gathering.constant, gathering.told = constant, False
-        self._door.wake()
+            group = self._group
+            if group is not None and group.resize == resize:
+                group.prefetch, group.was_complete = constant, False
+        self._listener.wake()
 
-    def provided(self) -> bool:
+    def all_prefetched(self) -> bool:
         """Whether all newcomers have what they were told to fetch."""
         with self._lock:
-            gathering = self._gathering
-            if gathering is None or gathering.constant is None:
+            group = self._group
+            if group is None or group.prefetch is None:
                 return True
-            return all(guest.fetched for guest in gathering.members.values())
+            return all(peer.has_fetched for peer in group.peers.values())
 
-    def announce(self, port: str) -> None:
+    def send_port(self, port: str) -> None:
         """Send the MPI port to all newcomers.
 
         Raises:
             OSError: one of them is gone.
         """
         with self._lock:
-            for guest in self._members():
-                guest.lines.send(port=port)
+            for peer in self._peers():
+                peer.lines.send(port=port)
 
-    def complaint(self, timeout: float) -> str:
+    def wait_for_error(self, timeout: float) -> str:
         """What a newcomer said against the resize, empty: nothing within ``timeout`` seconds."""
-        self._complained.wait(timeout)
-        return self._complaint
+        self._has_error.wait(timeout)
+        return self._error
 
-    def dismiss(self) -> None:
-        """End the gathering: close the newcomers' connections."""
+    def abort(self) -> None:
+        """End the group: close the newcomers' connections."""
         with self._lock:
-            for guest in self._members():
-                guest.hang_up()
-            self._gathering = None
-        self._door.wake()
+            for peer in self._peers():
+                peer.shutdown()
+            self._group = None
+        self._listener.wake()
 
     def close(self) -> None:
         """Stop listening and end the thread."""
         with self._lock:
-            self._over = self._over or "the rendezvous is closed"
-        self._door.wake()
+            self._end_reason = self._end_reason or "the rendezvous is closed"
+        self._listener.wake()
         self._thread.join(5.0)
 
-    def _members(self) -> list[Guest]:
-        return list(self._gathering.members.values()) if self._gathering is not None else []
+    def _peers(self) -> list[Peer]:
+        return list(self._group.peers.values()) if self._group is not None else []
 
     # ---------------------------------------------------------------- the thread
 
     def _run(self) -> None:
         fault = ""
         try:
-            while not self._over:
+            while not self._end_reason:
                 self._serve()
         except BaseException as error:  # a silent end would let newcomers sleep for ever
             fault = f"the rendezvous failed: {type(error).__name__}: {error}"
         with self._lock:
-            self._over = self._over or fault
-            gathering, self._gathering = self._gathering, None
-        self._door.close()
-        if fault and gathering is not None:
-            self._lost(gathering.resize, fault)
+            self._end_reason = self._end_reason or fault
+            group, self._group = self._group, None
+        self._listener.close()
+        if fault and group is not None:
+            self._on_failure(group.resize, fault)
 
     def _serve(self) -> None:
         """Hear whoever says something; admit, send on and tell."""
         with self._lock:
-            gathering = self._gathering
-        self._door.awaited = gathering.resize if gathering is not None else None
-        for guest in self._door.wait(gathering.deadline if gathering is not None else None):
-            self._hear(guest)
-        for guest in self._door.overdue():
-            self._drop(guest)
+            group = self._group
+        self._listener.awaited_resize = group.resize if group is not None else None
+        for peer in self._listener.poll(group.deadline if group is not None else None):
+            self._receive(peer)
+        for peer in self._listener.expired():
+            self._remove(peer)
         with self._lock:
-            gathering, active = self._gathering, self._loop
-        if gathering is not None:
-            self._settle(gathering, active)
+            group, active = self._group, self._loop
+        if group is not None:
+            self._advance(group, active)
 
-    def _hear(self, guest: Guest) -> None:
+    def _receive(self, peer: Peer) -> None:
         try:
-            alive = guest.hear()
+            alive = peer.receive()
         except Exception:  # whatever it has sent, it is not one of ours
             alive = False
         with self._lock:
-            if guest.complaint and guest in self._members():
-                self._complaint = guest.complaint
-                self._complained.set()
+            if peer.error and peer in self._peers():
+                self._error = peer.error
+                self._has_error.set()
         if not alive:
-            self._drop(guest)
+            self._remove(peer)
 
-    def _drop(self, guest: Guest) -> None:
+    def _remove(self, peer: Peer) -> None:
         with self._lock:
-            gathering = self._gathering
-            rank = gathering.forget(guest) if gathering is not None else None
-        self._door.see_off(guest)
-        if gathering is not None and rank is not None and not guest.joined:
-            reason = guest.complaint or f"newcomer {rank} {ENDED}"
-            self._lost(gathering.resize, reason)
+            group = self._group
+            rank = group.remove(peer) if group is not None else None
+        self._listener.close_peer(peer)
+        if group is not None and rank is not None and not peer.has_joined:
+            reason = peer.error or f"newcomer {rank} {ENDED}"
+            self._on_failure(group.resize, reason)
 
-    def _settle(self, gathering: _Gathering, active: int) -> None:
-        """Admit who belongs to the gathering, send on who waits at an old loop, tell the rest."""
-        for guest in self._door.strangers():
-            if not self._admit(gathering, guest):
-                self._drop(guest)
-        for guest in list(gathering.members.values()):
-            if 0 < guest.loop < active:
-                guest.loop = 0
-                guest.tell(skip=True)
-            elif guest.loop == active > 0 and gathering.constant is not None and not guest.told:
-                guest.told = True
-                guest.tell(constant=gathering.constant)
-        self._tell(gathering)
+    def _advance(self, group: _JoinGroup, active: int) -> None:
+        """Admit who belongs to the group, send on who waits at an old loop, tell the rest."""
+        for peer in self._listener.unauthenticated():
+            if not self._admit(group, peer):
+                self._remove(peer)
+        for peer in list(group.peers.values()):
+            if 0 < peer.loop < active:
+                peer.loop = 0
+                peer.send(skip=True)
+            elif peer.loop == active > 0 and group.prefetch is not None and not peer.prefetch_sent:
+                peer.prefetch_sent = True
+                peer.send(constant=group.prefetch)
+        self._report(group)
 
-    def _admit(self, gathering: _Gathering, guest: Guest) -> bool:
+    def _admit(self, group: _JoinGroup, peer: Peer) -> bool:
         """Admit a newcomer that belongs here and proves it; False: it never will."""
-        greeting = guest.greeting
-        if greeting is None or greeting.resize > gathering.resize:
+        request = peer.request
+        if request is None or request.resize > group.resize:
             return True  # it has said nothing, or the GO of its resize is still under way
-        if greeting.resize < gathering.resize or greeting.rank >= gathering.count:
+        if request.resize < group.resize or request.rank >= group.count:
             return False
-        if not greeting.nonce:  # it cannot prove anything, so it is told why, and nothing else
-            guest.tell(refused=greeting.mismatch)
+        if not request.nonce:  # it cannot prove anything, so it is told why, and nothing else
+            peer.send(refused=request.mismatch)
             return False
-        if not guest.proven:
-            guest.challenge(gathering.secret)
+        if not peer.is_proven:
+            peer.challenge(group.secret)
             return True
-        if greeting.mismatch:
-            guest.tell(refused=greeting.mismatch)
-            self._lost(gathering.resize, greeting.mismatch)
+        if request.mismatch:
+            peer.send(refused=request.mismatch)
+            self._on_failure(group.resize, request.mismatch)
             return False
         with self._lock:
-            if self._gathering is not gathering:
+            if self._group is not group:
                 return True  # dismissed meanwhile
-            if greeting.rank in gathering.members:
+            if request.rank in group.peers:
                 return False
-            gathering.members[greeting.rank] = guest
-            guest.admitted = True
-        guest.admit(self._size(), self._once())
+            group.peers[request.rank] = peer
+            peer.is_admitted = True
+        peer.welcome(self._size(), self._once())
         return True
 
-    def _tell(self, gathering: _Gathering) -> None:
+    def _report(self, group: _JoinGroup) -> None:
         """Tell what has changed, once."""
         with self._lock:
-            if self._gathering is not gathering:
+            if self._group is not group:
                 return
-            missing, deadline = gathering.missing(), gathering.deadline
+            missing, deadline = group.missing_ranks(), group.deadline
             late = bool(missing) and deadline is not None and time.monotonic() >= deadline
             if late or not missing:
-                gathering.deadline = None
-            complete = gathering.waits_at(self._loop)
-            changed, gathering.told = complete != gathering.told, complete
+                group.deadline = None
+            complete = group.is_waiting_at(self._loop)
+            changed, group.was_complete = complete != group.was_complete, complete
         if late:
-            self._lost(gathering.resize, f"newcomers {missing} did not come in time")
+            self._on_failure(group.resize, f"newcomers {missing} did not come in time")
         elif changed:
-            self._gathered()
+            self._on_change()

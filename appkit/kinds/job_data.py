@@ -31,7 +31,7 @@ class JobData:
         states: list[Description] = [["state", *entry.names()] for entry in self.states]
         return [*self.registry.description(), *states]
 
-    def agreed(self) -> list[Description]:
+    def resize_description(self) -> list[Description]:
         """What must be the same on every process of a resize.
 
         Communicators are made anew after it, collectively: who made another one, or one less, would

@@ -11,7 +11,7 @@ from pliant.appkit.errors import RegistrationMismatch, ResizeFailed
 from pliant.appkit.mpi import death_watch
 
 
-def agree(
+def vote(
     stage: str,
     error: str,
     comm: MPI.Intracomm,
@@ -39,7 +39,7 @@ def agree(
     if home is comm:
         comm.Allreduce(MPI.IN_PLACE, well, op=MPI.MIN)
     else:
-        well, error = _over_joined(comm, well, error)
+        well, error = _reduce_over_joined(comm, well, error)
     if home is not None and home is not comm:
         death_watch.meet_at_home(home)
         home.Allreduce(MPI.IN_PLACE, well, op=MPI.MIN)
@@ -53,7 +53,7 @@ def agree(
     raise ResizeFailed(stage, error)
 
 
-def _over_joined(
+def _reduce_over_joined(
     comm: MPI.Intracomm, mine: NDArray[np.int64], error: str
 ) -> tuple[NDArray[np.int64], str]:
     """The least of all values, or this process's own with an error, if others cannot be reached."""
@@ -64,7 +64,7 @@ def _over_joined(
         return mine, error or str(fault)
 
 
-def compare(mine: list[Description], theirs: list[Description]) -> None:
+def compare_registrations(mine: list[Description], theirs: list[Description]) -> None:
     """Check a newcomer's registrations.
 
     Raises:

@@ -25,7 +25,7 @@ from pliant.appkit.performance.timing import ResizeTiming
 from pliant.appkit.process import end_now
 from pliant.appkit.redistribution.messages import NOT_ALIKE
 from pliant.appkit.redistribution.plan import Crossing, Volume
-from pliant.appkit.resize.agreement import agree, compare
+from pliant.appkit.resize.agreement import compare_registrations, vote
 from pliant.faults import failpoint
 
 #: Marks are reduced with their negatives, so that no bit may be lost.
@@ -50,15 +50,15 @@ class Header:
     ahead: bool
 
 
-def write_header(header: Header | str | None) -> dict[str, Any] | str | None:
+def header_to_plain(header: Header | str | None) -> dict[str, Any] | str | None:
     """Return a header as plain data; a text, or nothing, stays as it is."""
     if not isinstance(header, Header):
         return header
     return {each.name: getattr(header, each.name) for each in fields(header)}
 
 
-def read_header(told: dict[str, Any] | str | None) -> Header | str:
-    """Return the header that `write_header` made plain; unknown keys are ignored.
+def header_from_plain(told: dict[str, Any] | str | None) -> Header | str:
+    """Return the header that `header_to_plain` made plain; unknown keys are ignored.
 
     Returns:
         A text if there is none.
@@ -80,13 +80,13 @@ class Executor:
         self._data, self._report_fatal = data, report_fatal
         self._member = data.membership
         #: The new parts of constants are there on all processes; on rank 0.
-        self.ahead = False
+        self.prefetched = False
         self._port = ""  # where newcomers are expected, on rank 0
-        self._values: list[dict[str, Any]] = []  # of the states, to be taken over by the commit
+        self._new_states: list[dict[str, Any]] = []  # of the states, to be taken over by the commit
         self._plans: list[Volume] = []  # for each entry, how it moves in this resize
 
-    def invite(self, announce: Callable[[str], None]) -> None:
-        """Open the port that `grow` accepts at and announce it; on rank 0 only, before `grow`.
+    def open_port(self, send_port: Callable[[str], None]) -> None:
+        """Open the port that `grow` accepts at and send_port it; on rank 0 only, before `grow`.
 
         Newcomers connect while the job still agrees to grow: that shortens the pause.
 
@@ -95,7 +95,7 @@ class Executor:
         """
         try:
             self._port = MPI.Open_port()
-            announce(self._port)
+            send_port(self._port)
         except (OSError, MPI.Exception) as fault:
             self._close_port()
             raise ResizeFailed("join", str(fault)) from fault
@@ -167,7 +167,7 @@ class Executor:
             failpoint("appkit.newcomer.connect")
             merged = self._connect(port)
             failpoint("appkit.newcomer.joined")
-            header = read_header(death_watch.bcast(merged, None))
+            header = header_from_plain(death_watch.bcast(merged, None))
             before = header.before if isinstance(header, Header) else 1
             crossing = Crossing.growth(before, merged.size)
             self._transfer(merged, None, crossing, header, ResizeTiming(), report_refusal)
@@ -199,7 +199,7 @@ class Executor:
             # would go to the receive of this Accept, which ucx leaves behind: it would fail, too.
             error, self._port = f"newcomers did not connect: {fault}", ""
         self._close_port()
-        agree("join", error, old, old)
+        vote("join", error, old, old)
         assert isinstance(merged, MPI.Intracomm)
         return merged
 
@@ -226,11 +226,11 @@ class Executor:
             decision.epoch,
             processors,
             self._member.size,
-            self._data.agreed(),
+            self._data.resize_description(),
             states,
             position,
             self._data.registry.rounds,
-            self.ahead,
+            self.prefetched,
         )
 
     def _transfer(
@@ -242,7 +242,7 @@ class Executor:
         timing: ResizeTiming,
         report_refusal: Callable[[str], None] | None = None,
     ) -> None:
-        """Check, allocate, move, agree; leaves the new parts uncommitted beside the old ones.
+        """Check, allocate, move, vote; leaves the new parts uncommitted beside the old ones.
 
         Raises:
             ResizeFailed: the new parts are dropped.
@@ -251,7 +251,7 @@ class Executor:
         try:
             error = ""
             if not joins:
-                header, error = self._told(comm, header)
+                header, error = self._broadcast_header(comm, header)
             error = header if isinstance(header, str) else error
             if isinstance(header, Header):
                 error = self._prepare(header, crossing, comm)
@@ -265,17 +265,17 @@ class Executor:
                 report_refusal(error)
             timing.end_step("move")
             failpoint("appkit.move.moved")
-            agree("move", error, comm, home)
+            vote("move", error, comm, home)
         except ResizeFailed:
-            self._forget()
+            self._roll_back()
             raise
 
-    def _told(
+    def _broadcast_header(
         self, comm: MPI.Intracomm, header: Header | str | None
     ) -> tuple[Header | str | None, str]:
         """What rank 0 tells all, and why it cannot be heard."""
         try:
-            return read_header(death_watch.bcast(comm, write_header(header))), ""
+            return header_from_plain(death_watch.bcast(comm, header_to_plain(header))), ""
         except death_watch.JoiningRankLost as fault:
             return None, str(fault)
 
@@ -294,26 +294,26 @@ class Executor:
         entries = list(self._data.registry)
         description = header.description if isinstance(header, Header) else []
         if header is None:  # this process has given up before the header came
-            description = self._data.agreed()
+            description = self._data.resize_description()
         marks = [0] * len(description)
         if not error:
             plans = zip(entries, self._plans, strict=True)
             marks[: len(entries)] = [entry.mark(plan) & _MARK for entry, plan in plans]
-        differing = [entries[place].name for place in agree("check", error, comm, home, marks)]
+        differing = [entries[place].name for place in vote("check", error, comm, home, marks)]
         if differing:
             raise ResizeFailed("check", f"{', '.join(differing)}: {NOT_ALIKE}")
 
-    def _forget(self) -> None:
+    def _roll_back(self) -> None:
         for entry in self._data.registry:
             entry.rollback()
 
     def _prepare(self, header: Header, crossing: Crossing, comm: MPI.Intracomm) -> str:
-        self._values, self._plans, registry, error = [], [], self._data.registry, ""
+        self._new_states, self._plans, registry, error = [], [], self._data.registry, ""
         for constant in self._data.constants:
             constant.ahead = header.ahead
         try:
             if self._member.raw is None:
-                compare(self._data.agreed(), header.description)
+                compare_registrations(self._data.resize_description(), header.description)
         except RegistrationMismatch as mismatch:
             error = f"RegistrationMismatch: {mismatch}"
         known, error = survey(list(registry), crossing, comm, header.rounds, error)
@@ -328,7 +328,7 @@ class Executor:
             return in_words(fault)
         try:
             if comm.rank != 0:
-                self._values = unpack(header.states)
+                self._new_states = unpack(header.states)
         except Exception as fault:  # whatever the values' own code raises
             return f"a value of job.state cannot be unpickled: {type(fault).__name__}: {fault}"
         return ""
@@ -349,7 +349,7 @@ class Executor:
         comm.Set_errhandler(MPI.ERRORS_RETURN)
         for entry in self._data.registry:
             entry.commit()
-        for state, values in zip(self._data.states, self._values, strict=False):
+        for state, values in zip(self._data.states, self._new_states, strict=False):
             state.replace(values)
         self._free_derived()
         self._member.become(comm, epoch, processors)

@@ -14,7 +14,7 @@ from typing import Any
 from pliant.appkit.environment import Environment
 from pliant.appkit.joining.proof import JoiningSide
 from pliant.appkit.joining.protocol import MAX_UNPROVEN_BYTES, NUMBERS, join_mismatch
-from pliant.appkit.json_lines import Lines
+from pliant.appkit.json_lines import JsonLines
 from pliant.appkit.process import end_now
 from pliant.faults import failpoint, message
 from pliant.protos.handshake import UnprovenServerError
@@ -22,52 +22,52 @@ from pliant.protos.handshake import UnprovenServerError
 _CONNECT_TIMEOUT_S = 20.0
 
 
-class Newcomer:
+class Joiner:
     """The connections of a process that is to join a running application."""
 
-    def __init__(self, environment: Environment, control: Lines, rank: int) -> None:
+    def __init__(self, environment: Environment, control: JsonLines, rank: int) -> None:
         """Describe the newcomer; ``rank`` is that in its own world."""
         self._environment = environment
         self._control = control
         self._rank = rank
-        self._coordinator: Lines | None = None
+        self._coordinator: JsonLines | None = None
         self._results: list[bytes] = []
-        self._before = 0
-        self._asked = 0
+        self._old_size = 0
+        self._once_calls = 0
 
-    def once(self) -> bytes:
+    def next_once_result(self) -> bytes:
         """The next result of ``job.once``, pickled by the application."""
-        self._meet()
-        self._asked += 1
-        if self._asked > len(self._results):
+        self._connection()
+        self._once_calls += 1
+        if self._once_calls > len(self._results):
             end_now(1, "job.once: the running application has not come to this call")
-        return self._results[self._asked - 1]
+        return self._results[self._once_calls - 1]
 
-    def place(self) -> tuple[int, int]:
+    def size_and_rank(self) -> tuple[int, int]:
         """How many processes the job will have, and which rank this one."""
-        self._meet()
-        return self._before + len(self._environment.processors), self._before + self._rank
+        self._connection()
+        return self._old_size + len(self._environment.processors), self._old_size + self._rank
 
-    def arrive(self, loop: int, fetch: Callable[[dict[str, Any]], bool]) -> str | None:
+    def wait_at_loop(self, loop: int, fetch: Callable[[dict[str, Any]], bool]) -> str | None:
         """Wait at a loop: the MPI port to connect to, or None if the loop is over.
 
         Args:
             loop: its number.
             fetch: gets what is told of constant data, fetches them and returns whether it has them.
         """
-        coordinator = self._meet()
-        self._tell(coordinator, loop=loop)
+        coordinator = self._connection()
+        self._send(coordinator, loop=loop)
         failpoint("appkit.newcomer.arrived")
-        message = self._hear(coordinator)
+        message = self._receive(coordinator)
         if "constant" in message:
-            self._tell(coordinator, fetched=fetch(message["constant"]))
-            message = self._hear(coordinator)
+            self._send(coordinator, fetched=fetch(message["constant"]))
+            message = self._receive(coordinator)
         return None if message.get("skip") else str(message["port"])
 
     def report_refusal(self, reason: str) -> None:
         """Tell the coordinator why this resize cannot be."""
         if self._coordinator is not None:
-            self._tell(self._coordinator, error=reason)
+            self._send(self._coordinator, error=reason)
 
     def close(self) -> None:
         """The newcomer has joined: close the connection to the coordinator."""
@@ -76,21 +76,21 @@ class Newcomer:
                 self._coordinator.send(joined=True)
             self._coordinator.close()
 
-    def _meet(self) -> Lines:
+    def _connection(self) -> JsonLines:
         if self._coordinator is None:
             for _ in message("appkit.newcomer.ready"):
-                self._tell(self._control, op="ready")
+                self._send(self._control, op="ready")
             order = self._await_go()
             failpoint("appkit.newcomer.go")
             self._coordinator = self._connect(str(order["address"]))
             self._prove(self._coordinator, order)
-            welcome = self._hear(self._coordinator)
-            self._check(welcome)
-            self._before = int(welcome["size"])
+            welcome = self._receive(self._coordinator)
+            self._check_version(welcome)
+            self._old_size = int(welcome["size"])
             self._results = [base64.b64decode(text) for text in welcome["once"]]
         return self._coordinator
 
-    def _prove(self, coordinator: Lines, order: dict[str, Any]) -> None:
+    def _prove(self, coordinator: JsonLines, order: dict[str, Any]) -> None:
         """Have both sides prove that they know the secret of the resize; end this process if not.
 
         The secret is not sent, and nothing that comes before the proof is used.
@@ -98,8 +98,8 @@ class Newcomer:
         side = JoiningSide(order["secret"], order["resize"], self._rank)
         for _ in message("appkit.newcomer.hello"):
             opening = {"resize": order["resize"], "rank": self._rank, **side.opening}
-            self._tell(coordinator, **NUMBERS, **opening)
-        challenge = self._hear(coordinator)
+            self._send(coordinator, **NUMBERS, **opening)
+        challenge = self._receive(coordinator)
         try:
             answer = side.answer(challenge)
         except UnprovenServerError:
@@ -109,10 +109,10 @@ class Newcomer:
                 "application: the secret of the resize was not sent to it",
             )
             raise
-        self._tell(coordinator, **answer)
-        coordinator.seal, coordinator.limit = side.seal(), None
+        self._send(coordinator, **answer)
+        coordinator.signer, coordinator.limit = side.signer(), None
 
-    def _check(self, welcome: dict[str, Any]) -> None:
+    def _check_version(self, welcome: dict[str, Any]) -> None:
         """End this process unless both sides understand each other."""
         if "refused" in welcome:
             end_now(1, str(welcome["refused"]))
@@ -130,7 +130,7 @@ class Newcomer:
             elif order.get("op") == "join" and order.get("resize") == self._environment.resize:
                 return order
 
-    def _connect(self, address: str) -> Lines:
+    def _connect(self, address: str) -> JsonLines:
         host, _, port = address.rpartition(":")
         try:
             sock = socket.create_connection((host.strip("[]"), int(port)), _CONNECT_TIMEOUT_S)
@@ -139,15 +139,15 @@ class Newcomer:
             raise
         sock.settimeout(None)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return Lines(sock, MAX_UNPROVEN_BYTES)
+        return JsonLines(sock, MAX_UNPROVEN_BYTES)
 
-    def _tell(self, lines: Lines, **message: Any) -> None:
+    def _send(self, lines: JsonLines, **message: Any) -> None:
         try:
             lines.send(**message)
         except OSError:
             end_now(0)
 
-    def _hear(self, coordinator: Lines) -> dict[str, Any]:
+    def _receive(self, coordinator: JsonLines) -> dict[str, Any]:
         """The coordinator's next message; ends the process when it or the shim is gone."""
         poll = select.poll()
         poll.register(coordinator.fileno(), select.POLLIN)

@@ -27,7 +27,7 @@ from typing import Any
 
 from mpi4py import MPI
 
-from pliant.appkit.checkpoint.store import Shelf
+from pliant.appkit.checkpoint.store import CheckpointStore
 from pliant.appkit.coordinator.coordinator import Coordinator
 from pliant.appkit.coordinator.messages import Decision
 from pliant.appkit.data.constant import Written
@@ -135,10 +135,10 @@ class BackgroundTask:
 class Prefetcher:
     """The part of one process."""
 
-    def __init__(self, data: JobData, shelf: Shelf | None) -> None:
-        """Go through files on ``shelf``, if constants can go early."""
+    def __init__(self, data: JobData, store: CheckpointStore | None) -> None:
+        """Go through files on ``store``, if constants can go early."""
         self._constants, self._member = data.constants, data.membership
-        self._shelf = shelf if data.early else None
+        self._store = store if data.early else None
         self._files: PrefetchFiles | None = None
         self._draft: PrefetchFiles | None = None  # is being written
         self._order_in_hand: PrefetchOrder | None = None  # what was told last
@@ -151,7 +151,7 @@ class Prefetcher:
     @property
     def active(self) -> bool:
         """Whether there is something to move."""
-        return self._shelf is not None and bool(self._constants)
+        return self._store is not None and bool(self._constants)
 
     # ---------------------------------------------------------------- rank 0
 
@@ -285,12 +285,12 @@ class Prefetcher:
     def _write(self, order: PrefetchOrder, comm: MPI.Intracomm) -> None:
         """Begin to write; the parts are those of now, whatever the program does meanwhile."""
         handles, name = [constant.handle.twin({}) for constant in self._constants], order.folder
-        rank, shelf = comm.rank, self._shelf
-        assert shelf is not None
+        rank, store = comm.rank, self._store
+        assert store is not None
 
         def work() -> list[tuple[Piece, ...]]:
             failpoint("appkit.ahead.write")
-            with shelf.open(create=True) as base:
+            with store.open(create=True) as base:
                 if rank == 0:
                     _clear(base, name)
                 with base.child(name, create=True) as folder:
@@ -343,8 +343,8 @@ class Prefetcher:
     def _fetch(self, files: PrefetchFiles, rank: int, size: int) -> Fetched:
         fetched: Fetched = []
         twins: dict[int, Handle] = {}
-        assert self._shelf is not None
-        with self._shelf.open() as base:
+        assert self._store is not None
+        with self._store.open() as base:
             folder = base.child(files.folder)
         for constant, pieces in zip(self._constants, files.pieces, strict=True):
             source = PieceReader(folder, pieces, files.size)

@@ -21,7 +21,7 @@ from rankkit import member
 
 @pytest.fixture
 def job() -> Any:
-    runtime: Any = SimpleNamespace(before=[], after=[], on_offer=None)
+    runtime: Any = SimpleNamespace(before_hooks=[], after_hooks=[], on_offer=None)
     return Job(JobData(member(1, 3)), Loops(), runtime)
 
 
@@ -90,7 +90,12 @@ def test_a_hook_can_be_called(job: Job, kind: str, hook: Any) -> None:
     with pytest.raises(TypeError, match=rf"job\.{kind}: .* is no function"):
         getattr(job, kind)(hook)
     kept = job._runtime
-    assert (kept.before, kept.after, kept.on_offer, job._data.derived) == ([], [], None, [])
+    assert (kept.before_hooks, kept.after_hooks, kept.on_offer, job._data.derived) == (
+        [],
+        [],
+        None,
+        [],
+    )
 
 
 def test_any_other_name_is_one_of_a_state(job: Job) -> None:

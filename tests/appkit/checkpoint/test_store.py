@@ -15,7 +15,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pliant.appkit.checkpoint.store import MANIFEST, Manifest, Shelf, compare
+from pliant.appkit.checkpoint.store import (
+    MANIFEST,
+    CheckpointStore,
+    Manifest,
+    registration_difference,
+)
 from pliant.appkit.data.entry import Entry
 from pliant.appkit.errors import CheckpointError
 from pliant.appkit.kinds.block import BlockArray
@@ -171,11 +176,11 @@ def test_what_is_missing_is_named(tmp_path: Path) -> None:
         entries[0].restore(PieceReader(tmp_path, written[1], 3), 0, 1)
 
 
-# ------------------------------------------------------------------ the shelf
+# ------------------------------------------------------------------ the store
 
 
-def manifest(shelf: Shelf, number: int) -> Manifest:
-    own = tuple(map(tuple, write(shelf.data(number), 2)))
+def manifest(store: CheckpointStore, number: int) -> Manifest:
+    own = tuple(map(tuple, write(store.data(number), 2)))
     described = [entry.describe() for entry in kinds(member(0, 2))]
     return Manifest(
         number, 7, 1, 3, 2, 12.5, Position(2, 40), described, b"\x80s", (b"a", b"b"), own
@@ -183,32 +188,32 @@ def manifest(shelf: Shelf, number: int) -> Manifest:
 
 
 def test_a_manifest_comes_back_as_it_was(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path / "deep" / "job")
-    assert shelf.read() is None
-    made = manifest(shelf, shelf.begin())
-    shelf.publish(made)
-    assert shelf.read() == made
+    store = CheckpointStore(tmp_path / "deep" / "job")
+    assert store.read() is None
+    made = manifest(store, store.begin())
+    store.publish(made)
+    assert store.read() == made
     for place, mode in (("", 0o700), ("save-1", 0o700), (MANIFEST, 0o600)):
-        assert (shelf.folder / place).stat().st_mode & 0o777 == mode
+        assert (store.folder / place).stat().st_mode & 0o777 == mode
 
 
 def test_the_former_one_counts_until_the_next_is_published(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path)
-    shelf.publish(manifest(shelf, shelf.begin()))
+    store = CheckpointStore(tmp_path)
+    store.publish(manifest(store, store.begin()))
     for _ in range(2):  # interrupted, and tried again
-        number = shelf.begin()
+        number = store.begin()
         assert number == 2
-        (shelf.data(number) / "0-0").write_text("half")
-        found = shelf.read()
+        (store.data(number) / "0-0").write_text("half")
+        found = store.read()
         assert found is not None
         assert found.number == 1
-        check(shelf.data(1), [list(own) for own in found.pieces], 2, 3)
-    shelf.publish(manifest(shelf, shelf.begin()))
+        check(store.data(1), [list(own) for own in found.pieces], 2, 3)
+    store.publish(manifest(store, store.begin()))
     assert sorted(path.name for path in tmp_path.iterdir()) == [MANIFEST, "save-2"]
 
 
 def test_a_run_that_another_has_replaced_touches_nothing(tmp_path: Path) -> None:
-    old, new, third = (Shelf(tmp_path / "job", run) for run in (1, 2, 3))
+    old, new, third = (CheckpointStore(tmp_path / "job", run) for run in (1, 2, 3))
     old.publish(manifest(old, old.begin()))
     half = old.begin()
     stale = manifest(old, half)
@@ -233,26 +238,26 @@ def test_a_run_that_another_has_replaced_touches_nothing(tmp_path: Path) -> None
 
 
 def test_a_run_claims_a_folder_that_is_not_there_yet(tmp_path: Path) -> None:
-    Shelf(tmp_path / "job", 2).claim()
+    CheckpointStore(tmp_path / "job", 2).claim()
     with pytest.raises(OSError, match="run 2"):
-        Shelf(tmp_path / "job", 1).begin()
+        CheckpointStore(tmp_path / "job", 1).begin()
     (tmp_path / "file").touch()
-    Shelf(tmp_path / "file" / "job", 2).claim()  # nobody can save itself here
+    CheckpointStore(tmp_path / "file" / "job", 2).claim()  # nobody can save itself here
 
 
 def test_a_checkpoint_of_no_use_says_what_helps(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path)
-    shelf.publish(manifest(shelf, shelf.begin()))
+    store = CheckpointStore(tmp_path)
+    store.publish(manifest(store, store.begin()))
     file = tmp_path / MANIFEST
     whole_text = file.read_bytes()
     for text in (whole_text[:-1], b"", whole_text.replace(b'"job":7', b'"job":8')):
         file.write_bytes(text)
         with pytest.raises(CheckpointError, match=r"is damaged.*remove that folder"):
-            shelf.read()
-    number = shelf.begin()  # a new one takes its place
+            store.read()
+    number = store.begin()  # a new one takes its place
     assert number == 2
-    shelf.publish(manifest(shelf, number))
-    found = shelf.read()
+    store.publish(manifest(store, number))
+    found = store.read()
     assert found is not None
     assert found.number == 2
 
@@ -260,8 +265,8 @@ def test_a_checkpoint_of_no_use_says_what_helps(tmp_path: Path) -> None:
 def test_the_data_and_the_manifest_are_on_the_disk_before_it_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shelf = Shelf(tmp_path)
-    shelf.publish(manifest(shelf, shelf.begin()))
+    store = CheckpointStore(tmp_path)
+    store.publish(manifest(store, store.begin()))
     synced: set[int] = set()
     at_rename: list[set[int]] = []
 
@@ -278,21 +283,21 @@ def test_the_data_and_the_manifest_are_on_the_disk_before_it_counts(
         monkeypatch.setattr(os, name, functools.partial(sync, real=getattr(os, name)))
     for name in ("rename", "replace"):
         monkeypatch.setattr(os, name, functools.partial(rename, real=getattr(os, name)))
-    made = manifest(shelf, shelf.begin())
-    shelf.publish(made)
+    made = manifest(store, store.begin())
+    store.publish(made)
     needed = [tmp_path / MANIFEST, tmp_path / "save-2", *(tmp_path / "save-2").iterdir()]
     assert {path.stat().st_ino for path in needed} <= at_rename[-1], "before the rename"
     assert tmp_path.stat().st_ino in synced, "the new name itself"
-    assert shelf.read() == made
+    assert store.read() == made
 
 
 def test_another_jobs_checkpoint_is_refused(tmp_path: Path) -> None:
-    theirs = Shelf(tmp_path / "one", key=lambda: b"1" * 32)
+    theirs = CheckpointStore(tmp_path / "one", key=lambda: b"1" * 32)
     theirs.publish(manifest(theirs, theirs.begin()))
     theirs.folder.rename(tmp_path / "two")
     with pytest.raises(CheckpointError, match="signature"):
-        Shelf(tmp_path / "two", 2, key=lambda: b"2" * 32).read()
-    assert Shelf(tmp_path / "two", 2, key=lambda: b"1" * 32).read() is not None
+        CheckpointStore(tmp_path / "two", 2, key=lambda: b"2" * 32).read()
+    assert CheckpointStore(tmp_path / "two", 2, key=lambda: b"1" * 32).read() is not None
 
 
 def test_the_format_before_signatures_is_refused_by_number(tmp_path: Path) -> None:
@@ -303,7 +308,7 @@ def test_the_format_before_signatures_is_refused_by_number(tmp_path: Path) -> No
     ):
         (tmp_path / MANIFEST).write_bytes(text)
         with pytest.raises(CheckpointError, match=rf"format {number}.*reads format 2"):
-            Shelf(tmp_path, 2).read()
+            CheckpointStore(tmp_path, 2).read()
 
 
 class Boom:
@@ -317,11 +322,11 @@ def test_nothing_is_unpickled_that_is_not_signed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    forger = Shelf(tmp_path / "job", key=lambda: b"f" * 32)
+    forger = CheckpointStore(tmp_path / "job", key=lambda: b"f" * 32)
     forged = replace(manifest(forger, forger.begin()), states=encode([["s"], Boom()]))
     forger.publish(forged)
     with pytest.raises(CheckpointError, match="signature"):
-        Shelf(tmp_path / "job", 2, key=lambda: b"k" * 32).read()
+        CheckpointStore(tmp_path / "job", 2, key=lambda: b"k" * 32).read()
     assert not (tmp_path / "executed").exists()
     unpack(encode([[["s"]], Boom()]))
     assert (tmp_path / "executed").exists(), "else the test shows nothing"
@@ -333,21 +338,21 @@ def test_a_folder_that_others_can_write_or_a_link_is_refused(tmp_path: Path) -> 
     folder.chmod(0o777)
     (tmp_path / "link").symlink_to(folder)
     for path, text in ((folder, "can be written by other accounts"), (tmp_path / "link", "a link")):
-        shelf = Shelf(path, 2)
+        store = CheckpointStore(path, 2)
         with pytest.raises(CheckpointError, match=text):
-            shelf.read()
+            store.read()
         with pytest.raises(OSError, match=text):
-            shelf.begin()
+            store.begin()
     folder.chmod(0o755)
-    shelf = Shelf(folder)
-    number = shelf.begin()
-    (folder / "save-2").symlink_to(shelf.data(number))
-    shelf.publish(manifest(shelf, number))
+    store = CheckpointStore(folder)
+    number = store.begin()
+    (folder / "save-2").symlink_to(store.data(number))
+    store.publish(manifest(store, number))
     assert sorted(path.name for path in folder.iterdir()) == [MANIFEST, "save-1"]
     (folder / MANIFEST).rename(folder / "elsewhere")
     (folder / MANIFEST).symlink_to("elsewhere")
     with pytest.raises(CheckpointError, match="is a link"):
-        shelf.read()
+        store.read()
 
 
 def test_the_own_key_is_made_once_and_for_its_owner_only(
@@ -366,12 +371,19 @@ def test_the_own_key_is_made_once_and_for_its_owner_only(
 
 def test_another_programs_checkpoint_is_told_by_the_first_difference() -> None:
     mine = [entry.describe() for entry in kinds(member(0, 2))]
-    assert compare(mine, mine) == ""
-    assert "registration 2: the checkpoint has" in compare(mine, [mine[0], *mine[:4]])
-    assert compare(mine, mine[:4]) == "the checkpoint has 5 registrations, the program 4"
+    assert registration_difference(mine, mine) == ""
+    assert "registration 2: the checkpoint has" in registration_difference(
+        mine, [mine[0], *mine[:4]]
+    )
+    assert (
+        registration_difference(mine, mine[:4])
+        == "the checkpoint has 5 registrations, the program 4"
+    )
 
 
 def test_sizes_are_all_that_may_differ() -> None:
     for before, after in itertools.product(range(1, 10), repeat=2):
         there = [entry.describe() for entry in kinds(member(0, before))]
-        assert not compare(there, [entry.describe() for entry in kinds(member(0, after))])
+        assert not registration_difference(
+            there, [entry.describe() for entry in kinds(member(0, after))]
+        )

@@ -25,7 +25,7 @@ from pliant.appkit.coordinator.messages import (
     Withdrawn,
 )
 from pliant.appkit.coordinator.server_stream import ServerStream
-from pliant.appkit.json_lines import Lines, serve
+from pliant.appkit.json_lines import JsonLines, serve
 from pliant.core.model.checkpoint import SaveWord
 from pliant.core.model.negotiation import Template, Verb
 from pliant.core.values.sizes import parse_sizes
@@ -298,7 +298,7 @@ def test_an_order_of_the_controller_that_fails_does_not_end_the_thread(
     def handle(message: dict[str, int]) -> None:
         handled.append(10 // message["number"])
 
-    thread = serve(Lines(ours), handle)
+    thread = serve(JsonLines(ours), handle)
     theirs.sendall(b'{"number": 0}\n[]\n{"number": 5}\n')
     wait_until(lambda: handled == [2])
     theirs.close()

@@ -168,10 +168,10 @@ def test_types_of_one_length_are_told_apart(kind: str) -> None:
     for one, here in enumerate(descriptions):
         for other, there in enumerate(descriptions):
             assert (here == there) == (one == other)
-            assert (store.compare([there], [here]) == "") == (one == other)
+            assert (store.registration_difference([there], [here]) == "") == (one == other)
             if one != other:
                 with pytest.raises(RegistrationMismatch, match="registration 1"):
-                    agreement.compare([here], [there])
+                    agreement.compare_registrations([here], [there])
 
 
 def test_a_length_at_the_end_of_a_structure_counts() -> None:
@@ -189,5 +189,5 @@ def test_plain_types_are_described_as_ever(dtype: str) -> None:
 def test_items_of_an_old_checkpoint_are_the_same(dtype: Any) -> None:
     now = KINDS["items"](member(0, 1), dtype).describe()
     old: list[object] = ["items", "a", [], str(np.dtype(dtype)), "even"]
-    assert store.compare([old], [now]) == ""
-    assert "registration 1" in store.compare([old], [[*now[:3], "<f4", "even"]])
+    assert store.registration_difference([old], [now]) == ""
+    assert "registration 1" in store.registration_difference([old], [[*now[:3], "<f4", "even"]])

@@ -16,7 +16,7 @@ from pliant.appkit.joining import listener
 from pliant.appkit.joining.proof import JoiningSide
 from pliant.appkit.joining.protocol import MAX_UNPROVEN_BYTES, NUMBERS
 from pliant.appkit.joining.rendezvous import ENDED, Rendezvous
-from pliant.appkit.json_lines import Lines
+from pliant.appkit.json_lines import JsonLines
 from pliant.protos.handshake import UnprovenServerError
 from testkit import wait_until
 
@@ -31,7 +31,7 @@ class Desk:
         self.lost: list[tuple[int, str]] = []
         self.fault: Exception | None = None
         self.place = Rendezvous("127.0.0.1", self._gathered, self._lost, lambda: 4, self._once)
-        self.place.enter(1)
+        self.place.set_loop(1)
 
     def _gathered(self) -> None:
         self.gathered += 1
@@ -57,15 +57,15 @@ class Desk:
         say(sock, **(numbers or NUMBERS), resize=resize, rank=rank, nonce=NONCE)
         return sock
 
-    def newcomer(self, rank: int, resize: int = 1, **numbers: object) -> Lines:
+    def newcomer(self, rank: int, resize: int = 1, **numbers: object) -> JsonLines:
         """Connect and prove that it belongs to a resize."""
-        lines, side = Lines(self.connect()), JoiningSide(SECRET, resize, rank)
+        lines, side = JsonLines(self.connect()), JoiningSide(SECRET, resize, rank)
         lines.send(**(numbers or NUMBERS), resize=resize, rank=rank, **side.opening)
         lines.send(**side.answer(hear(lines)))
-        lines.seal = side.seal()
+        lines.signer = side.signer()
         return lines
 
-    def arrive(self, rank: int, loop: int = 1) -> Lines:
+    def arrive(self, rank: int, loop: int = 1) -> JsonLines:
         lines = self.newcomer(rank)
         assert "once" in hear(lines)
         lines.send(loop=loop)
@@ -84,14 +84,14 @@ def say(sock: socket.socket, **message: object) -> None:
     sock.sendall(json.dumps(message).encode() + b"\n")
 
 
-def hear(lines: Lines) -> dict[str, Any]:
+def hear(lines: JsonLines) -> dict[str, Any]:
     while (message := lines.take()) is None:
         assert lines.read(), "the connection has ended"
     return message
 
 
-def is_closed(where: socket.socket | Lines) -> bool:
-    sock = where.sock if isinstance(where, Lines) else where
+def is_closed(where: socket.socket | JsonLines) -> bool:
+    sock = where.sock if isinstance(where, JsonLines) else where
     try:
         return sock.recv(1) == b""
     except ConnectionError:
@@ -126,7 +126,7 @@ def test_strangers_are_sent_away_and_newcomers_still_join(desk: Desk, line: byte
     with desk.connect() as stranger, closing(desk.arrive(0)), closing(desk.arrive(1)):
         stranger.sendall(line + b"\n")
         assert is_closed(stranger)
-        wait_until(desk.place.alive)
+        wait_until(desk.place.all_connected)
     assert all(not reason.startswith("the rendezvous") for _, reason in desk.lost)
 
 
@@ -149,27 +149,30 @@ WITHOUT_PROOF: dict[str, dict[str, Any] | None] = {
 @pytest.mark.parametrize("answer", WITHOUT_PROOF.values(), ids=WITHOUT_PROOF.keys())
 def test_who_proves_nothing_changes_nothing(desk: Desk, answer: dict[str, Any] | None) -> None:
     desk.place.expect(1, SECRET, 1, 60)
-    with closing(Lines(desk.greet())) as stranger:
+    with closing(JsonLines(desk.greet())) as stranger:
         challenge = hear(stranger)
         assert SECRET not in str(challenge)
         stranger.send(**(challenge if answer is None else answer))
         assert is_closed(stranger)
-    assert not desk.place.complaint(0)
+    assert not desk.place.wait_for_error(0)
     with closing(desk.arrive(0)):
-        wait_until(desk.place.alive)
+        wait_until(desk.place.all_connected)
         assert desk.lost == []
 
 
 def test_a_proof_counts_for_one_connection_one_rank_and_one_resize(desk: Desk) -> None:
     desk.place.expect(1, SECRET, 2, 60)
-    with closing(Lines(desk.greet(rank=1))) as stranger, closing(Lines(desk.connect())) as other:
+    with (
+        closing(JsonLines(desk.greet(rank=1))) as stranger,
+        closing(JsonLines(desk.connect())) as other,
+    ):
         side = JoiningSide(SECRET, 1, 0)
         other.send(**NUMBERS, resize=1, rank=0, **side.opening)
         hear(stranger)
         stranger.send(**side.answer(hear(other)))  # of another connection
         assert is_closed(stranger)
     side = JoiningSide(SECRET, 1, 0)
-    with closing(Lines(desk.connect())) as stranger:
+    with closing(JsonLines(desk.connect())) as stranger:
         stranger.send(**NUMBERS, resize=1, rank=1, **side.opening)
         with pytest.raises(UnprovenServerError):
             side.answer(hear(stranger))
@@ -186,12 +189,12 @@ def test_a_proof_counts_for_one_connection_one_rank_and_one_resize(desk: Desk) -
 def test_what_somebody_on_the_way_changes_is_not_acted_on(
     desk: Desk, change: Callable[[bytes], bytes]
 ) -> None:
-    desk.place.enter(2)
+    desk.place.set_loop(2)
     desk.place.expect(1, SECRET, 1, 60)
     with closing(desk.newcomer(0)) as newcomer:
         assert "once" in hear(newcomer)
-        assert newcomer.seal is not None
-        sealed = newcomer.seal.sign(b'{"loop": 1}') + b"\n"
+        assert newcomer.signer is not None
+        sealed = newcomer.signer.sign(b'{"loop": 1}') + b"\n"
         newcomer.sock.sendall(change(sealed))
         wait_until(desk.heard_of(1))
     assert desk.lost == [(1, f"newcomer 0 {ENDED}")]
@@ -212,16 +215,16 @@ def test_nonsense_of_a_newcomer_fails_its_resize_only(desk: Desk) -> None:
             assert is_closed(newcomer)
         wait_until(desk.heard_of(resize))
         assert desk.lost[-1] == (resize, f"newcomer 0 {ENDED}")
-        desk.place.dismiss()
+        desk.place.abort()
 
 
 def test_who_comes_before_the_go_is_admitted_with_it(desk: Desk) -> None:
     side = JoiningSide(SECRET, 1, 0)
-    with closing(Lines(desk.connect())) as early:
+    with closing(JsonLines(desk.connect())) as early:
         early.send(**NUMBERS, resize=1, rank=0, **side.opening)
         desk.place.expect(1, SECRET, 1, 60)
         early.send(**side.answer(hear(early)))
-        early.seal = side.seal()
+        early.signer = side.signer()
         assert hear(early) == {**NUMBERS, "size": 4, "once": ["cmVzdWx0"]}
 
 
@@ -254,7 +257,7 @@ def test_a_version_that_cannot_prove_itself_is_told_its_number(
     desk: Desk, numbers: dict[str, object], words: str
 ) -> None:
     desk.place.expect(1, SECRET, 1, 60)
-    with closing(Lines(desk.connect())) as newcomer:
+    with closing(JsonLines(desk.connect())) as newcomer:
         newcomer.send(**numbers, resize=1, rank=0, secret=SECRET)
         assert words in str(hear(newcomer)["refused"])
         assert is_closed(newcomer)
@@ -266,14 +269,14 @@ def test_a_newer_protocol_that_this_version_reads_is_taken(desk: Desk) -> None:
     with closing(desk.newcomer(0, protocol=9, oldest_reader=2, new="x")) as newcomer:
         assert hear(newcomer)["size"] == 4
         newcomer.send(loop=1, unknown=[1])
-        wait_until(desk.place.alive)
+        wait_until(desk.place.all_connected)
 
 
 def test_a_rank_is_taken_once(desk: Desk) -> None:
     desk.place.expect(1, SECRET, 2, 60)
     with closing(desk.arrive(0)) as first, closing(desk.newcomer(0)) as second:
         assert is_closed(second)
-        desk.place.announce("port")
+        desk.place.send_port("port")
         assert hear(first) == {"port": "port"}
     wait_until(lambda: desk.lost)
 
@@ -283,7 +286,7 @@ def test_strangers_do_not_crowd_out_newcomers(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, words: dict[str, int]
 ) -> None:
     """Neither silent ones, nor those of another resize, nor those that prove nothing."""
-    monkeypatch.setattr(listener, "MOST_STRANGERS", 4)
+    monkeypatch.setattr(listener, "MAX_UNPROVEN", 4)
     desk.place.expect(1, SECRET, 2, 60)
     strangers = []
     for _ in range(6):
@@ -291,20 +294,20 @@ def test_strangers_do_not_crowd_out_newcomers(
         if words == {"resize": 1}:
             assert select.select([strangers[-1]], [], [], 30)[0], "no proof of the application"
     with closing(desk.arrive(0)), closing(desk.arrive(1)):
-        wait_until(desk.place.alive)
+        wait_until(desk.place.all_connected)
         assert desk.lost == []
     for sock in strangers:
         sock.close()
 
 
 def test_a_full_house_opens_again(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listener, "MOST_STRANGERS", 2)
-    monkeypatch.setattr(listener, "PATIENCE_S", 1.0)
+    monkeypatch.setattr(listener, "MAX_UNPROVEN", 2)
+    monkeypatch.setattr(listener, "MAX_UNPROVEN_S", 1.0)
     early = [desk.greet(resize=9) for _ in range(3)]  # none is idle: nobody knows the resize
     assert all(is_closed(sock) for sock in early)
     desk.place.expect(1, SECRET, 1, 60)
     with closing(desk.arrive(0)):
-        wait_until(desk.place.alive)
+        wait_until(desk.place.all_connected)
     for sock in early:
         sock.close()
 
@@ -313,7 +316,7 @@ def test_time_runs_only_while_somebody_is_missing(desk: Desk) -> None:
     desk.place.expect(1, SECRET, 2, 0.5)
     with closing(desk.arrive(0)), closing(desk.arrive(1)):
         wait_until(lambda: desk.gathered)
-        assert desk.place.complete()
+        assert desk.place.is_complete()
         used, since = time.process_time(), time.monotonic()
         wait_until(lambda: time.monotonic() > since + 1.5, every=0.1)
         assert time.process_time() - used < 0.5
@@ -324,21 +327,21 @@ def test_who_does_not_come_in_time_is_named_once(desk: Desk) -> None:
     desk.place.expect(1, SECRET, 3, 0.1)
     with closing(desk.arrive(1)):
         wait_until(lambda: desk.lost)
-        desk.place.enter(2)
-        desk.place.enter(3)
+        desk.place.set_loop(2)
+        desk.place.set_loop(3)
         assert desk.lost == [(1, "newcomers [0, 2] did not come in time")]
 
 
 def test_newcomers_at_an_old_loop_are_sent_on(desk: Desk) -> None:
     desk.place.expect(1, SECRET, 1, 60)
     with closing(desk.arrive(0)) as newcomer:
-        wait_until(desk.place.complete)
-        desk.place.enter(2)
-        assert not desk.place.complete()
+        wait_until(desk.place.is_complete)
+        desk.place.set_loop(2)
+        assert not desk.place.is_complete()
         assert hear(newcomer) == {"skip": True}
         wait_until(lambda: desk.gathered == 2)
         newcomer.send(loop=2)
-        wait_until(desk.place.alive)
+        wait_until(desk.place.all_connected)
 
 
 def test_a_newcomer_that_is_gone_is_noticed_by_both_threads(desk: Desk) -> None:
@@ -347,11 +350,11 @@ def test_a_newcomer_that_is_gone_is_noticed_by_both_threads(desk: Desk) -> None:
         newcomer = desk.newcomer(0, resize=resize)
         hear(newcomer)
         newcomer.send(loop=1)
-        wait_until(desk.place.alive, every=0.0001)
+        wait_until(desk.place.all_connected, every=0.0001)
         newcomer.close()
-        wait_until(lambda: not desk.place.alive(), every=0.0001)
+        wait_until(lambda: not desk.place.all_connected(), every=0.0001)
         wait_until(desk.heard_of(resize))
-        desk.place.dismiss()
+        desk.place.abort()
 
 
 def test_a_fault_of_the_thread_is_a_reason_to_fail_now_and_later(desk: Desk) -> None:
@@ -365,5 +368,5 @@ def test_a_fault_of_the_thread_is_a_reason_to_fail_now_and_later(desk: Desk) -> 
         desk.place.expect(2, SECRET, 1, 60)
     with pytest.raises(ConnectionRefusedError):
         desk.connect()
-    desk.place.enter(2)
-    desk.place.dismiss()
+    desk.place.set_loop(2)
+    desk.place.abort()

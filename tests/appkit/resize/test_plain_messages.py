@@ -17,7 +17,7 @@ from pliant.appkit.performance.cost_model import ResizeRecord
 from pliant.appkit.performance.monitor import PerformanceHistory
 from pliant.appkit.performance.timing import Samples
 from pliant.appkit.resize.broadcast import JoinState, SafePointMessage
-from pliant.appkit.resize.executor import Header, read_header, write_header
+from pliant.appkit.resize.executor import Header, header_from_plain, header_to_plain
 from pliant.appkit.resize.plain_messages import from_plain, pack_message, to_plain, unpack_message
 from pliant.appkit.resize.preallocate import PreallocateOrder
 from pliant.appkit.resize.prefetch import PrefetchOrder, Step
@@ -60,11 +60,11 @@ def test_unknown_fields_are_ignored_and_unknown_classes_are_an_error() -> None:
 
 def test_a_header_is_plain_and_takes_unknown_keys() -> None:
     header = Header(1, 2, (0, 1), 1, [["block", "u"]], b"", None, 0, False)
-    told = write_header(header)
+    told = header_to_plain(header)
     assert isinstance(told, dict)
-    assert read_header({**told, "new": 1}) == header
-    assert "another version" in str(read_header({"resize": 1}))
-    assert read_header("a reason") == "a reason"
+    assert header_from_plain({**told, "new": 1}) == header
+    assert "another version" in str(header_from_plain({"resize": 1}))
+    assert header_from_plain("a reason") == "a reason"
 
 
 def test_other_classes_are_not_told() -> None:
