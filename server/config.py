@@ -23,7 +23,7 @@ from pliant.server.support.rate_limit import MESSAGES_AT_ONCE, MESSAGES_PER_S
 
 _DEFAULT = Limits()
 #: Half a minute becomes a year.
-MOST_DOUBLINGS = 20
+MAX_QUIET_DOUBLINGS = 20
 DEFAULT_STATE_DIR = "~/.local/state/pliant"
 
 
@@ -239,8 +239,8 @@ def _check_values(config: Config) -> None:
     for name, value in config.strategy_options.items():
         if not isinstance(value, str | int | float | None):
             raise ConfigError(f"strategy_options: {name}: expected one value, got {value}")
-    if not 0 <= config.quiet_doublings <= MOST_DOUBLINGS:
-        raise ConfigError(f"quiet_doublings: expected 0 to {MOST_DOUBLINGS}")
+    if not 0 <= config.quiet_doublings <= MAX_QUIET_DOUBLINGS:
+        raise ConfigError(f"quiet_doublings: expected 0 to {MAX_QUIET_DOUBLINGS}")
     for key in ("session_rate", "session_burst"):
         if not 1 <= getattr(config, key) < math.inf:
             raise ConfigError(f"{key}: expected a number of messages >= 1")

@@ -18,7 +18,7 @@ from pliant.core.support.command_line import CommandParser
 from pliant.protos.daemons.files import of_no_use, write_whole
 from pliant.protos.daemons.private_paths import open_private
 from pliant.server.locks import AlreadyRunningError, RunLock, ServerLock, started_ticks
-from pliant.server.shutdown import End
+from pliant.server.shutdown import ShutdownPipe
 from pliant.server.support.log_setup import log_to_stderr
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ def run(
                 lock.acquire()
                 held.callback(lock.release)
         except (AlreadyRunningError, OSError) as error:
-            why = _why_not(config, error) if isinstance(error, OSError) else error
+            why = _startup_error_message(config, error) if isinstance(error, OSError) else error
             print(f"pliant server: {why}", file=sys.stderr)
             return 1
         return work(config)
@@ -152,7 +152,7 @@ def _recover(config: Config) -> int:
     import sqlite3
 
     from pliant.core.state.records import NewerRecordError
-    from pliant.server.database.engine import DatabaseUnusableError, unusable
+    from pliant.server.database.engine import DatabaseUnusableError, unusable_error
     from pliant.server.database.salvage import is_whole, recover
 
     path = config.state / "pliant.db"
@@ -162,7 +162,7 @@ def _recover(config: Config) -> int:
             return 0
         kept, found, told = recover(path)
     except NewerRecordError as error:
-        print(f"pliant server: {unusable(path, error)}", file=sys.stderr)
+        print(f"pliant server: {unusable_error(path, error)}", file=sys.stderr)
         return 1
     except (DatabaseUnusableError, OSError, sqlite3.Error) as error:
         print(f"pliant server: {path} cannot be recovered: {error}", file=sys.stderr)
@@ -176,57 +176,57 @@ def _recover(config: Config) -> int:
 
 def _serve(config: Config, *, read: Callable[[], Config], file: LogFile) -> int:
     """Serve until a signal comes or a thread breaks; on SIGHUP read the configuration again."""
-    end = End()
-    end.on(signal.SIGTERM, signal.SIGINT)
-    end.on_hangup(lambda: None)
+    shutdown = ShutdownPipe()
+    shutdown.stop_on(signal.SIGTERM, signal.SIGINT)
+    shutdown.on_hangup(lambda: None)
     # A fork beside gRPC can hang both sides; nothing here forks, and gRPC must not try to help.
     os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
     # Threads hand work to each other all the time: 5 ms, the default, would be felt at every hop.
     sys.setswitchinterval(0.00001)
     _raise_descriptor_limit()
     from pliant.server.reload import Reload
-    from pliant.server.server import House
+    from pliant.server.server import Server
 
     try:
-        house = House(config, end.stop, end.broke)
-        house.start()
+        server = Server(config, shutdown.stop, shutdown.fail)
+        server.start()
         pid_file = config.run / "server.pid"
         write_whole(pid_file, f"{os.getpid()} {started_ticks()}\n")
     except Exception as error:
-        if (why := _why_not(config, error)) is None:
+        if (why := _startup_error_message(config, error)) is None:
             raise
         print(f"pliant server: {why}", file=sys.stderr)
         return 1
-    reload = Reload(config, read, house.reload)
-    end.on_hangup(lambda: reload.handle(file))
-    _say_ready(config, house.address)
-    end.wait()
-    if end.fault:
+    reload = Reload(config, read, server.reload)
+    shutdown.on_hangup(lambda: reload.handle(file))
+    _log_ready(config, server.address)
+    shutdown.wait()
+    if shutdown.fault:
         # A thread is gone and the state in memory cannot be trusted; the database can.
-        log.critical("thread %s broke: the server ends, jobs go on", end.fault)
+        log.critical("thread %s broke: the server ends, jobs go on", shutdown.fault)
         os._exit(1)
     log.info("stopping; jobs go on")
-    house.stop()
+    server.stop()
     pid_file.unlink(missing_ok=True)
     return 0
 
 
-def _why_not(config: Config, error: Exception) -> object:
+def _startup_error_message(config: Config, error: Exception) -> object:
     """What to tell of a start that failed; None: a fault of ours."""
     import sqlite3
 
     from sqlalchemy.exc import SQLAlchemyError
 
     from pliant.core.state.records import NewerRecordError
-    from pliant.server.database.db_errors import has_room, is_no_room
-    from pliant.server.database.engine import DatabaseUnusableError, no_room, unusable
+    from pliant.server.database.db_errors import has_free_space, is_disk_full
+    from pliant.server.database.engine import DatabaseUnusableError, no_space_error, unusable_error
     from pliant.server.database.row_codecs import UnreadableRowError
 
     match error:
         case SQLAlchemyError() | sqlite3.Error() | UnreadableRowError() | NewerRecordError():
-            return unusable(config.state / "pliant.db", error)
-        case OSError() if is_no_room(error, config.state):
-            return no_room(config.state if not has_room(config.state) else config.run)
+            return unusable_error(config.state / "pliant.db", error)
+        case OSError() if is_disk_full(error, config.state):
+            return no_space_error(config.state if not has_free_space(config.state) else config.run)
         case OSError():
             return of_no_use(error)
         case DatabaseUnusableError():
@@ -243,7 +243,7 @@ def _raise_descriptor_limit() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def _say_ready(config: Config, address: str) -> None:
+def _log_ready(config: Config, address: str) -> None:
     if os.geteuid() != 0:
         log.info("single-user mode: all jobs run as this user")
     else:

@@ -7,7 +7,7 @@ import signal
 from collections.abc import Callable
 
 
-class End:
+class ShutdownPipe:
     """A pipe that the main thread reads: the only wait that no signal can miss.
 
     A handler in Python runs when the main thread next executes Python. A signal that comes just
@@ -27,7 +27,7 @@ class End:
         self._on_hangup = call
         signal.signal(signal.SIGHUP, lambda *_: None)
 
-    def on(self, *signals: signal.Signals) -> None:
+    def stop_on(self, *signals: signal.Signals) -> None:
         """End in order when one of these comes; for the main thread alone."""
         signal.set_wakeup_fd(self._writes, warn_on_full_buffer=False)
         for number in signals:
@@ -40,7 +40,7 @@ class End:
         except BlockingIOError:
             pass  # full of reasons to end
 
-    def broke(self, thread: str) -> None:
+    def fail(self, thread: str) -> None:
         """End at once; from any thread."""
         self.fault = thread
         self.stop()

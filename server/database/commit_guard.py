@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection
 
-from pliant.server.database.meta_keys import COMMITS, MOST_CHANGES, TOLD_MOST, whole
-from pliant.server.support.threads import ToldError
+from pliant.server.database.meta_keys import COMMITS, MAX_COMMITS, MAX_ID_IN_FILE, parse_bounded_int
+from pliant.server.support.threads import ReportedError
 
 FILE_NAME = "server.commits"
 #: The single value in the database.
@@ -25,11 +25,11 @@ _RECORD = 63
 _COUNT = f"UPDATE meta SET value = ? WHERE key = '{KEY}' AND value = ?"
 
 
-class ReplacedError(ToldError):
+class ReplacedError(ReportedError):
     """Nothing more can be stored: what this server would write to is not its database any more."""
 
 
-class Count(NamedTuple):
+class CommitCount(NamedTuple):
     """Which transaction: the later one is greater."""
 
     generation: int
@@ -39,34 +39,36 @@ class Count(NamedTuple):
         """As the database has it."""
         return f"{self.generation} {self.number}"
 
-    def next(self) -> Count:
+    def next(self) -> CommitCount:
         """The one after it."""
         return self._replace(number=self.number + 1)
 
 
-class Seen(NamedTuple):
+class LastSeen(NamedTuple):
     """The last transaction that a server has seen durable here, and the last job's number then."""
 
-    at: Count = Count(0)
+    at: CommitCount = CommitCount(0)
     last_job: int = 0
 
 
-def stored_count(meta: Mapping[str, str]) -> Count:
+def stored_count(meta: Mapping[str, str]) -> CommitCount:
     """Return the count of a database."""
-    return Count(*map(int, meta.get(KEY, "0").split()))
+    return CommitCount(*map(int, meta.get(KEY, "0").split()))
 
 
-def read_seen(path: Path) -> Seen:
+def read_last_seen(path: Path) -> LastSeen:
     """Return what is in the file; one that is missing or damaged tells nothing."""
     try:
         generation, number, last_job = path.read_text(encoding="ascii").split()
-        count = Count(whole(generation, TOLD_MOST), whole(number, MOST_CHANGES))
-        return Seen(count, whole(last_job, TOLD_MOST))
+        count = CommitCount(
+            parse_bounded_int(generation, MAX_ID_IN_FILE), parse_bounded_int(number, MAX_COMMITS)
+        )
+        return LastSeen(count, parse_bounded_int(last_job, MAX_ID_IN_FILE))
     except (OSError, ValueError):
-        return Seen()
+        return LastSeen()
 
 
-class Guard:
+class CommitGuard:
     """Asked in each transaction of the one writer, told of each that is durable."""
 
     def __init__(self, database: Path, generation: int, last_job: Callable[[], int]) -> None:
@@ -77,12 +79,12 @@ class Guard:
         """
         self._database, self._last_job = database, last_job
         self._opened = _identity(database)
-        self._count = Count(generation)
+        self._count = CommitCount(generation)
         flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
         self._file = os.open(database.with_name(FILE_NAME), flags, 0o600)
 
     def check(self, connection: Connection) -> None:
-        """Count this transaction.
+        """CommitCount this transaction.
 
         Raises:
             ReplacedError: it must not be committed.
@@ -96,7 +98,7 @@ class Guard:
                 "was put back while it was in use"
             )
 
-    def durable(self) -> None:
+    def record_durable(self) -> None:
         """The transaction is: note it, for a start after this process was killed.
 
         It does not wait for the disk: after a power failure the file may be behind, and then says

@@ -27,7 +27,7 @@ _PERHAPS_NO_ROOM = frozenset({sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN})
 _ROOM_BYTES = 1 << 18
 
 
-def full_disk() -> sqlite3.OperationalError:
+def disk_full_error() -> sqlite3.OperationalError:
     """What SQLite raises when there is no room."""
     error = sqlite3.OperationalError("database or disk is full")
     error.sqlite_errorcode, error.sqlite_errorname = sqlite3.SQLITE_FULL, "SQLITE_FULL"
@@ -39,21 +39,21 @@ def is_locked(error: BaseException) -> bool:
     return _kind(error) in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 
 
-def is_no_room(error: BaseException, folder: Path) -> bool:
+def is_disk_full(error: BaseException, folder: Path) -> bool:
     """Whether there was no room on the device of a folder."""
     if isinstance(error, OSError):
         return error.errno in (errno.ENOSPC, errno.EDQUOT)
     kind = _kind(error)
-    return kind == sqlite3.SQLITE_FULL or (kind in _PERHAPS_NO_ROOM and not has_room(folder))
+    return kind == sqlite3.SQLITE_FULL or (kind in _PERHAPS_NO_ROOM and not has_free_space(folder))
 
 
-def has_room(folder: Path) -> bool:
+def has_free_space(folder: Path) -> bool:
     """Whether a server can write there; a quota is asked, too."""
     try:
         with tempfile.TemporaryFile(dir=folder) as file:
             os.posix_fallocate(file.fileno(), 0, _ROOM_BYTES)
     except OSError as error:
-        return not is_no_room(error, folder)
+        return not is_disk_full(error, folder)
     return True
 
 
@@ -68,7 +68,7 @@ def words(error: BaseException) -> str:
     return str(error.orig if isinstance(error, DBAPIError) else error)
 
 
-def is_passing(error: BaseException) -> bool:
+def is_transient(error: BaseException) -> bool:
     """Whether the same change may be taken later."""
     cause = error.orig if isinstance(error, DBAPIError) else error
     code = getattr(cause, "sqlite_errorcode", None)

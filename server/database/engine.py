@@ -16,13 +16,13 @@ from pliant.core.state.records import NewerRecordError
 from pliant.core.support.errors import PliantError
 from pliant.faults import active, writing
 from pliant.protos.daemons.files import of_no_use
-from pliant.server.database.db_errors import full_disk, is_locked, is_no_room, words
+from pliant.server.database.db_errors import disk_full_error, is_disk_full, is_locked, words
 from pliant.server.database.meta_keys import unreadable
 from pliant.server.database.row_codecs import UnreadableRowError
 from pliant.server.database.tables import HEAD
 
 #: A change waits this long while another process has the database locked.
-LOCKED_S = 10.0
+LOCK_TIMEOUT_S = 10.0
 
 
 _CHANGES = ("INSERT", "UPDATE", "DELETE")
@@ -32,7 +32,7 @@ class DatabaseUnusableError(PliantError):
     """The server must not start on this file; the message says why and what to do."""
 
 
-def open_database(path: Path, *, locked_s: float = LOCKED_S, known: bool = False) -> Engine:
+def open_database(path: Path, *, locked_s: float = LOCK_TIMEOUT_S, known: bool = False) -> Engine:
     """Open or create the database for its one writer.
 
     Args:
@@ -54,7 +54,7 @@ def open_database(path: Path, *, locked_s: float = LOCKED_S, known: bool = False
         _bring_up_to_date(engine, path, known=known)
     except DatabaseError as error:
         engine.dispose()
-        raise unusable(path, error) from error
+        raise unusable_error(path, error) from error
     except DatabaseUnusableError:
         engine.dispose()
         raise
@@ -73,7 +73,7 @@ def check_values(path: Path, meta: Mapping[str, str]) -> None:
         )
 
 
-def unusable(path: Path, error: BaseException) -> DatabaseUnusableError:
+def unusable_error(path: Path, error: BaseException) -> DatabaseUnusableError:
     """Say why a server cannot start on a database, and what helps.
 
     Args:
@@ -90,12 +90,12 @@ def unusable(path: Path, error: BaseException) -> DatabaseUnusableError:
         return DatabaseUnusableError(
             f"{path}: another process has it locked; end that one (fuser {path})"
         )
-    if is_no_room(error, path.parent):
-        return no_room(path.parent)
+    if is_disk_full(error, path.parent):
+        return no_space_error(path.parent)
     return DatabaseUnusableError(f"{path}: {words(error)}; {_recovery(path)}")
 
 
-def no_room(folder: Path) -> DatabaseUnusableError:
+def no_space_error(folder: Path) -> DatabaseUnusableError:
     """Say that a start needs more room than there is."""
     return DatabaseUnusableError(
         f"no room on the device of {folder}: make room there, then start again"
@@ -113,7 +113,7 @@ def checkpoint(engine: Engine) -> None:
 
 def open_reader(path: Path) -> Engine:
     """Return an engine whose connections cannot write and never wait for the writer."""
-    engine = _engine(path, "BEGIN", LOCKED_S)
+    engine = _engine(path, "BEGIN", LOCK_TIMEOUT_S)
 
     @event.listens_for(engine, "connect")
     def _read_only(connection: sqlite3.Connection, _: ConnectionPoolEntry) -> None:
@@ -160,7 +160,7 @@ def _writing(_cursor: object, statement: str, *_others: object) -> None:
         try:
             writing()
         except OSError as error:
-            raise full_disk() from error
+            raise disk_full_error() from error
 
 
 def _check(connection: Connection, path: Path) -> None:

@@ -11,27 +11,26 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pliant.protos.daemons.files import write_whole
-from pliant.server.database.commit_guard import KEY, Count, Seen, stored_count
+from pliant.server.database.commit_guard import KEY, CommitCount, LastSeen, stored_count
 from pliant.server.database.meta_keys import (
     GENERATION,
-    LAST_NUMBER,
+    LAST_JOB_ID,
+    MAX_ID_IN_FILE,
     NEXT_RESIZE,
     RUNS_FROM,
-    TOLD_MOST,
-    whole,
+    parse_bounded_int,
 )
-from pliant.server.registry.job_ids import MOST_LOST
+from pliant.server.registry.job_ids import MAX_LOST_IDS
 
 log = logging.getLogger(__name__)
 
 FILE_NAME = "server.generation"
-GIVEN_KEY = LAST_NUMBER
 #: Runs that a job may have had in one generation; the messages between daemons have 32 bits.
 _RUNS, _MOST_RUNS = 1000, 1 << 32
 
 
 def next_generation(
-    meta: Mapping[str, str], path: Path, last_job: int, seen: Seen
+    meta: Mapping[str, str], path: Path, last_job: int, seen: LastSeen
 ) -> Mapping[str, str]:
     """Return single values to store for this start: its generation, and numbers to leave out.
 
@@ -46,14 +45,14 @@ def next_generation(
     """
     stored, used = int(meta.get(GENERATION, "0")), max(read_used(path), seen.at.generation)
     generation = max(stored, used) + 1
-    fresh = {GENERATION: str(generation), KEY: Count(generation).to_text()}
+    fresh = {GENERATION: str(generation), KEY: CommitCount(generation).to_text()}
     if not stored and not last_job:  # one that was begun anew has names of its own
         return fresh
-    last = max(last_job, int(meta.get(GIVEN_KEY, "0")))
+    last = max(last_job, int(meta.get(LAST_JOB_ID, "0")))
     if used > stored:
-        fresh |= _not_again(meta, generation, last_job)
-        last = max(last + MOST_LOST, seen.last_job)
-        fresh[GIVEN_KEY] = str(last)
+        fresh |= _skip_lost_ids(meta, generation, last_job)
+        last = max(last + MAX_LOST_IDS, seen.last_job)
+        fresh[LAST_JOB_ID] = str(last)
         log.error(
             "the job database has generation %d, but this server has had generation %d: it is an "
             "older copy; jobs submitted since that copy are lost, new ones are numbered from %d",
@@ -62,9 +61,9 @@ def next_generation(
             last + 1,
         )
     elif seen.at > (count := stored_count(meta)):
-        fresh |= _not_again(meta, generation, last_job)
+        fresh |= _skip_lost_ids(meta, generation, last_job)
         last = max(last, seen.last_job)
-        fresh[GIVEN_KEY] = str(last)
+        fresh[LAST_JOB_ID] = str(last)
         log.error(
             "the job database is at change %d of generation %d, but this server has stored change "
             "%d: it is an older copy, or its log (pliant.db-wal) was removed; jobs submitted since "
@@ -77,12 +76,12 @@ def next_generation(
     return fresh
 
 
-def _not_again(meta: Mapping[str, str], generation: int, last_job: int) -> dict[str, str]:
+def _skip_lost_ids(meta: Mapping[str, str], generation: int, last_job: int) -> dict[str, str]:
     """Return what leaves out the numbers of runs and resizes that an older copy does not know."""
     run = generation * _RUNS % (_MOST_RUNS - _RUNS)
     return {
         RUNS_FROM: f"{last_job} {run}",
-        NEXT_RESIZE: str(int(meta.get(NEXT_RESIZE, "1")) + MOST_LOST),
+        NEXT_RESIZE: str(int(meta.get(NEXT_RESIZE, "1")) + MAX_LOST_IDS),
     }
 
 
@@ -93,7 +92,7 @@ def read_used(path: Path) -> int:
         OSError: it cannot be read, or is damaged.
     """
     try:
-        return whole(path.read_text(encoding="ascii").strip(), TOLD_MOST)
+        return parse_bounded_int(path.read_text(encoding="ascii").strip(), MAX_ID_IN_FILE)
     except FileNotFoundError:
         return 0
     except ValueError:

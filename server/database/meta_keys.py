@@ -16,21 +16,21 @@ GENERATION = "generation"
 #: The last transaction.
 COMMITS = "commits"
 #: The last number of a job that may have been given, where jobs of the database do not say so.
-LAST_NUMBER = "last_number"
+LAST_JOB_ID = "last_number"
 #: Of an older copy: which jobs may have had more runs than it knows, and the first one that none
 #: of them has had, ``JOB RUN``.
 RUNS_FROM = "runs_from"
 #: The number of the next resize.
 NEXT_RESIZE = "next_resize"
 #: Generations, jobs and resizes.
-MOST = 1 << 39
+MAX_ID = 1 << 39
 #: The same in a file beside the database: what follows it can be stored.
-TOLD_MOST = MOST >> 1
+MAX_ID_IN_FILE = MAX_ID >> 1
 #: Transactions of one generation.
-MOST_CHANGES = 1 << 60
+MAX_COMMITS = 1 << 60
 
 
-def whole(text: str, most: int) -> int:
+def parse_bounded_int(text: str, most: int) -> int:
     """Read a number as servers write it, from 0.
 
     Raises:
@@ -58,26 +58,26 @@ def _is_readable(key: str, value: object) -> bool:
 
 def _count(text: str) -> None:
     generation, number = text.split()
-    whole(generation, MOST)
-    whole(number, MOST_CHANGES)
+    parse_bounded_int(generation, MAX_ID)
+    parse_bounded_int(number, MAX_COMMITS)
 
 
-def two_numbers(text: str) -> tuple[int, int]:
+def parse_two_ids(text: str) -> tuple[int, int]:
     """Read two numbers as servers write them.
 
     Raises:
         ValueError: it is something else.
     """
     one, other = text.split()
-    return whole(one, MOST), whole(other, MOST)
+    return parse_bounded_int(one, MAX_ID), parse_bounded_int(other, MAX_ID)
 
 
 def _number(text: str) -> None:
-    whole(text, MOST)
+    parse_bounded_int(text, MAX_ID)
 
 
 def _port(text: str) -> None:
-    whole(text, 0xFFFF)
+    parse_bounded_int(text, 0xFFFF)
 
 
 def _clock(text: str) -> None:
@@ -89,10 +89,10 @@ def _clock(text: str) -> None:
 _READ: Mapping[str, Callable[[str], object]] = {
     GENERATION: _number,
     COMMITS: _count,
-    LAST_NUMBER: _number,
+    LAST_JOB_ID: _number,
     CLOCK_KEY: _clock,
     NEXT_RESIZE: _number,
-    RUNS_FROM: two_numbers,
+    RUNS_FROM: parse_two_ids,
     "port": _port,
     "memory": json.loads,
     "key": bytes.fromhex,

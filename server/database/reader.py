@@ -22,7 +22,7 @@ from pliant.server.registry.program import Program, Summary
 T = TypeVar("T")
 
 #: Lines of history in one answer.
-HISTORY_MOST = 20_000
+MAX_HISTORY_LINES = 20_000
 _FINAL = [state.value for state in FINAL_STATES]
 
 
@@ -161,7 +161,7 @@ class Reader:
         """
         table = tables.job_event
         newest = not after and limit is None
-        most = HISTORY_MOST if limit is None else min(limit, HISTORY_MOST)
+        most = MAX_HISTORY_LINES if limit is None else min(limit, MAX_HISTORY_LINES)
         order = table.c.seq.desc() if newest else table.c.seq
         query = select(table).where(table.c.seq > after).order_by(order).limit(most)
         if job is not None:

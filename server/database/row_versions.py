@@ -10,27 +10,27 @@ from __future__ import annotations
 from pliant.core.model.jobs import Job, JobSpec
 from pliant.core.model.lifecycle import JobState
 from pliant.core.values.ids import JobId
-from pliant.server.database.statements import Change, Row, update_job
+from pliant.server.database.statements import Row, Write, update_job
 
 
-class Standing:
+class RowVersions:
     """What the database says of each job that has not ended, or will say when all is written."""
 
     def __init__(self) -> None:
         self._rows: dict[JobId, Row] = {}
 
-    def read(self, job: Job) -> None:
+    def remember(self, job: Job) -> None:
         """A job as it was read, before anything is done with it."""
         self._rows[job.id] = Row.of(job)
 
-    def submitted(self, spec: JobSpec, *, held: bool) -> None:
+    def remember_submitted(self, spec: JobSpec, *, held: bool) -> None:
         """A job that was stored when it was accepted."""
-        self.read(Job(spec, JobState.HELD if held else JobState.PENDING))
+        self.remember(Job(spec, JobState.HELD if held else JobState.PENDING))
 
-    def update(self, job: Job) -> Change:
+    def compare_and_set(self, job: Job) -> Write:
         """Return the change that makes the row say what the job is now."""
         was = self._rows[job.id]
-        self.read(job)
+        self.remember(job)
         return update_job(job, was)
 
     def forget(self, job: JobId) -> None:

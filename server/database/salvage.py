@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from pliant.server.database import row_codecs as texts
 from pliant.server.database.engine import open_database
-from pliant.server.database.meta_keys import LAST_NUMBER, MOST, unreadable
+from pliant.server.database.meta_keys import LAST_JOB_ID, MAX_ID, unreadable
 from pliant.server.database.tables import metadata
 
 #: No row has a number of more bits.
@@ -227,10 +227,10 @@ def _forget_strays(target: sqlite3.Connection) -> None:
 
 def _give_not_again(target: sqlite3.Connection, jobs: Sequence[int]) -> None:
     """Jobs that were set aside have a history here, and perhaps processes."""
-    known = dict(target.execute("SELECT key, value FROM meta WHERE key = ?", [LAST_NUMBER]))
-    if given := [number for number in jobs if number <= MOST]:
-        last = max(*given, int(known.get(LAST_NUMBER, "0")))
-        target.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (LAST_NUMBER, str(last)))
+    known = dict(target.execute("SELECT key, value FROM meta WHERE key = ?", [LAST_JOB_ID]))
+    if given := [number for number in jobs if number <= MAX_ID]:
+        last = max(*given, int(known.get(LAST_JOB_ID, "0")))
+        target.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (LAST_JOB_ID, str(last)))
 
 
 def _exchange(path: Path, fresh: Path) -> Path:

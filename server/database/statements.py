@@ -19,10 +19,10 @@ from pliant.core.values.processors import count
 from pliant.server.database import tables
 from pliant.server.registry.program import Program
 from pliant.server.registry.worlds import World
-from pliant.server.support.log_setup import printable
+from pliant.server.support.log_setup import escape_control
 
 
-class Change(NamedTuple):
+class Write(NamedTuple):
     """One row to write."""
 
     statement: Executable
@@ -115,15 +115,15 @@ def _job_values(job: Job) -> dict[str, Any]:
     }
 
 
-def insert_job(job: Job, program: Program, key: str | None) -> Change:
+def insert_job(job: Job, program: Program, key: str | None) -> Write:
     """A job that was just accepted."""
     spec = job.spec
-    return Change(
+    return Write(
         _INSERT_JOB,
         {
             "id": spec.id,
             # Text in the database is UTF-8; the exact name is in the record.
-            "name": printable(spec.name),
+            "name": escape_control(spec.name),
             "user": spec.user,
             "uid": spec.uid,
             "submit": spec.submit,
@@ -135,16 +135,16 @@ def insert_job(job: Job, program: Program, key: str | None) -> Change:
     )
 
 
-def update_job(job: Job, was: Row) -> Change:
+def update_job(job: Job, was: Row) -> Write:
     """A job as it stands now, if its row is as it was."""
     values = {f"new_{name}": value for name, value in _job_values(job).items()}
     before = {f"was_{name}": value for name, value in was._asdict().items()}
-    return Change(_UPDATE_JOB, {"which": job.id, **before, **values})
+    return Write(_UPDATE_JOB, {"which": job.id, **before, **values})
 
 
-def put_node(node: Node) -> Change:
+def put_node(node: Node) -> Write:
     """A node as it stands now."""
-    return Change(
+    return Write(
         _PUT_NODE,
         {
             "name": node.name,
@@ -157,38 +157,38 @@ def put_node(node: Node) -> Change:
     )
 
 
-def drop_node(name: str) -> Change:
+def drop_node(name: str) -> Write:
     """A node that was removed."""
-    return Change(_DROP_NODE, {"which": name})
+    return Write(_DROP_NODE, {"which": name})
 
 
-def put_meta(key: str, value: str) -> Change:
+def put_meta(key: str, value: str) -> Write:
     """A single value."""
-    return Change(_PUT_META, {"key": key, "value": value})
+    return Write(_PUT_META, {"key": key, "value": value})
 
 
-def add_note(note: Note) -> Change:
+def add_note(note: Note) -> Write:
     """A line of history."""
-    return Change(
+    return Write(
         _INSERT_NOTE,
         {
             "time": note.time,
             "job": note.job,
             "kind": note.kind,
-            "text": printable(note.text),
+            "text": escape_control(note.text),
             "data": json.dumps(dict(note.data), default=_plain),
         },
     )
 
 
-def drop_refusals(kept: int) -> Change:
+def drop_refusals(kept: int) -> Write:
     """All but the newest refusals."""
-    return Change(_DROP_REFUSALS, {"refused": REFUSED, "one": 1, "kept": kept})
+    return Write(_DROP_REFUSALS, {"refused": REFUSED, "one": 1, "kept": kept})
 
 
-def add_world(world: World) -> Change:
+def add_world(world: World) -> Write:
     """A world that is about to be launched."""
-    return Change(
+    return Write(
         _ADD_WORLD,
         {
             "name": world.name,
@@ -201,10 +201,10 @@ def add_world(world: World) -> Change:
     )
 
 
-def add_exit(world: str, rank: int, end: tuple[int, int, int, str, float]) -> Change:
+def add_exit(world: str, rank: int, end: tuple[int, int, int, str, float]) -> Write:
     """The end of a process: processor, code, signal, reason, time."""
     processor, code, signal, reason, at = end
-    return Change(
+    return Write(
         _ADD_EXIT,
         {
             "world": world,
@@ -212,22 +212,22 @@ def add_exit(world: str, rank: int, end: tuple[int, int, int, str, float]) -> Ch
             "processor": processor,
             "code": code,
             "signal": signal,
-            "reason": printable(reason),
+            "reason": escape_control(reason),
             "at": at,
         },
     )
 
 
-def add_fence(world: str, sequence: int, pairs: Mapping[str, str]) -> Change:
+def add_fence(world: str, sequence: int, pairs: Mapping[str, str]) -> Write:
     """A barrier that all nodes of a world have reached."""
-    return Change(
+    return Write(
         _ADD_FENCE, {"world": world, "sequence": sequence, "pairs": json.dumps(dict(pairs))}
     )
 
 
-def drop_fences(worlds: Sequence[World]) -> list[Change]:
+def drop_fences(worlds: Sequence[World]) -> list[Write]:
     """The barriers of worlds that have ended."""
-    return [Change(_DROP_FENCES, {"which": world.name}) for world in worlds if world.spans_nodes]
+    return [Write(_DROP_FENCES, {"which": world.name}) for world in worlds if world.spans_nodes]
 
 
 def _plain(value: object) -> object:

@@ -16,11 +16,11 @@ from sqlalchemy import ClauseElement, Connection, Dialect, Engine
 from sqlalchemy.sql.base import Executable
 from sqlalchemy.sql.compiler import SQLCompiler
 
-from pliant.server.database.commit_guard import Guard, ReplacedError
+from pliant.server.database.commit_guard import CommitGuard, ReplacedError
 from pliant.server.database.db_errors import is_locked, words
-from pliant.server.database.statements import COMPARING, Change
-from pliant.server.support.log_setup import Seldom
-from pliant.server.support.threads import promise, start_thread
+from pliant.server.database.statements import COMPARING, Write
+from pliant.server.support.log_setup import RateLimitedLog
+from pliant.server.support.threads import start_thread, uncancellable_future
 
 log = logging.getLogger(__name__)
 
@@ -37,16 +37,16 @@ class ChangedElsewhereError(Exception):
 
 
 class _Item(NamedTuple):
-    changes: Sequence[Change]
+    changes: Sequence[Write]
     future: Future[None]
 
 
 class Writer:
     """Takes changes from any thread; a commit is atomic, and durable when its future is done."""
 
-    def __init__(self, engine: Engine, guard: Guard | None = None) -> None:
+    def __init__(self, engine: Engine, guard: CommitGuard | None = None) -> None:
         self._engine, self._guard = engine, guard
-        self._refusals = Seldom(log.warning)
+        self._warnings = RateLimitedLog(log.warning)
         self._queue: queue.SimpleQueue[_Item | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._stopped = False
@@ -56,9 +56,9 @@ class Writer:
         """Start the thread."""
         self._thread = start_thread("writer", self._run, on_fault)
 
-    def commit(self, changes: Sequence[Change]) -> Future[None]:
+    def commit(self, changes: Sequence[Write]) -> Future[None]:
         """Write these changes in one transaction; the future fails when that is impossible."""
-        future: Future[None] = promise()
+        future: Future[None] = uncancellable_future()
         with self._lock:
             if self._stopped:
                 future.set_exception(WriterStoppedError("the server stops"))
@@ -102,24 +102,26 @@ class Writer:
             with connection.begin():
                 if self._guard is not None:
                     self._guard.check(connection)
-                apply_changes(connection, [c for item in group for c in item.changes])
+                apply_writes(connection, [c for item in group for c in item.changes])
         except ReplacedError as error:
             log.critical("nothing more can be stored: %s", error)
             for item in group:
                 item.future.set_exception(error)
             raise
         except Exception as error:
-            self._write_apart(connection, group, error)
+            self._write_separately(connection, group, error)
         else:
             if self._guard is not None:
-                self._guard.durable()
+                self._guard.record_durable()
             for item in group:
                 item.future.set_result(None)
 
-    def _write_apart(self, connection: Connection, group: list[_Item], error: Exception) -> None:
+    def _write_separately(
+        self, connection: Connection, group: list[_Item], error: Exception
+    ) -> None:
         """One bad item must not take the others with it."""
         if len(group) == 1 or is_locked(error):  # each by itself would wait as long again
-            self._refusals.say("the job database refused a change: %s", words(error))
+            self._warnings.log("the job database refused a change: %s", words(error))
             for item in group:
                 item.future.set_exception(error)
             return
@@ -127,7 +129,7 @@ class Writer:
             self._write(connection, [item])
 
 
-def apply_changes(connection: Connection, changes: Sequence[Change]) -> None:
+def apply_writes(connection: Connection, changes: Sequence[Write]) -> None:
     """Execute changes in order; neighbours with the same statement go to the driver together.
 
     Raises:

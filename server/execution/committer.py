@@ -1,7 +1,7 @@
-"""How the execute thread makes things durable: with waiting, or behind its back.
+"""How the execute thread makes things durable: with waiting, or pending its back.
 
 What binds nobody outside - a proposal, an answer to one, a reason - need not hold up the next
-round: it is written behind. The one writer keeps the order, and nothing that does bind leaves
+round: it is written pending. The one writer keeps the order, and nothing that does bind leaves
 before all that was decided earlier is durable, too.
 """
 
@@ -13,28 +13,28 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 
-from pliant.server.database.db_errors import is_passing, words
-from pliant.server.database.statements import Change
+from pliant.server.database.db_errors import is_transient, words
+from pliant.server.database.statements import Write
 from pliant.server.database.writer import Writer, WriterStoppedError
-from pliant.server.support.log_setup import Seldom
-from pliant.server.support.threads import ToldError
+from pliant.server.support.log_setup import RateLimitedLog
+from pliant.server.support.threads import ReportedError
 
 log = logging.getLogger(__name__)
 
 #: Between tries to write when the disk is full or the database is locked.
 RETRY_S = 0.5
 #: A user whose request cannot be stored is told after this time.
-PATIENCE_S = 2.0
+REPORT_AFTER_S = 2.0
 
 
-class StateLostError(ToldError):
+class StateLostError(ReportedError):
     """What the core decided cannot be made durable."""
 
 
-class _Behind:
+class _PendingCommit:
     """A commit that nobody waits for yet."""
 
-    def __init__(self, rows: Sequence[Change], then: Callable[[], object]) -> None:
+    def __init__(self, rows: Sequence[Write], then: Callable[[], object]) -> None:
         self.rows, self.then = rows, then
         self.durable = False
         self._over = threading.Event()
@@ -54,7 +54,7 @@ class _Behind:
         return self.durable
 
 
-class Durable:
+class Committer:
     """The execute thread's way to the writer."""
 
     def __init__(
@@ -71,68 +71,68 @@ class Durable:
             delayed: told why, again and again, while that takes longer than users should wait.
         """
         self._writer, self._stopping, self._delayed = writer, stopping, delayed
-        self._refusals = Seldom(log.error)
-        self._behind: _Behind | None = None
+        self._warnings = RateLimitedLog(log.error)
+        self._pending: _PendingCommit | None = None
 
-    def write(self, rows: Sequence[Change]) -> bool:
+    def commit(self, rows: Sequence[Write]) -> bool:
         """Commit, and try again while that may help; False: the server stops, it is not durable.
 
         Raises:
             StateLostError: the database will never take it. What is in memory is ahead of it for
                 good, so the server must end; the next one goes on from what is durable.
         """
-        return self.settle() and self._write(rows)
+        return self.wait_pending() and self._commit(rows)
 
-    def write_behind(self, rows: Sequence[Change], then: Callable[[], object]) -> bool:
-        """Commit without waiting, when what was left behind before is durable.
+    def commit_later(self, rows: Sequence[Write], then: Callable[[], object]) -> bool:
+        """Commit without waiting, when what was left pending before is durable.
 
         Args:
             rows: what to write.
             then: called when it is durable, by the writer's thread or by one that waits for it.
 
         Raises:
-            StateLostError: as ``write``, for what was left behind before.
+            StateLostError: as ``write``, for what was left pending before.
         """
-        if not self.settle():
+        if not self.wait_pending():
             return False
-        self._behind = _Behind(rows, then)
-        self._writer.commit(rows).add_done_callback(self._behind.ended)
+        self._pending = _PendingCommit(rows, then)
+        self._writer.commit(rows).add_done_callback(self._pending.ended)
         return True
 
-    def settle(self) -> bool:
-        """Wait for what was left behind; False: the server stops, it is not durable.
+    def wait_pending(self) -> bool:
+        """Wait for what was left pending; False: the server stops, it is not durable.
 
         Raises:
             StateLostError: as ``write``.
         """
-        behind, self._behind = self._behind, None
-        if behind is None or behind.wait():
+        pending, self._pending = self._pending, None
+        if pending is None or pending.wait():
             return True
         # Nothing was written after it: the same again, with patience.
-        if not self._write(behind.rows):
+        if not self._commit(pending.rows):
             return False
-        behind.then()
+        pending.then()
         return True
 
-    def _write(self, rows: Sequence[Change]) -> bool:
+    def _commit(self, rows: Sequence[Write]) -> bool:
         begin = time.monotonic()
         while rows:
             try:
                 self._writer.commit(rows).result()
-                self._refusals.over()
+                self._warnings.reset()
                 return True
             except WriterStoppedError:
                 return False
-            except ToldError as error:
+            except ReportedError as error:
                 raise StateLostError(str(error)) from error
             except Exception as error:
-                if not is_passing(error):
+                if not is_transient(error):
                     log.critical("the database refuses the state, the server ends: %s", error)
                     raise StateLostError(str(error)) from error
-                self._refusals.say("cannot store the state, trying again: %s", words(error))
+                self._warnings.log("cannot store the state, trying again: %s", words(error))
                 if self._stopping():
                     return False
-                if time.monotonic() - begin >= PATIENCE_S:
+                if time.monotonic() - begin >= REPORT_AFTER_S:
                     self._delayed(words(error))
                 time.sleep(RETRY_S)
         return True

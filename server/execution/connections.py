@@ -32,7 +32,7 @@ class Stream(Generic[M]):
         #: Messages that were queued so far.
         self.sent = 0
         #: The number of the last sign of life that its peer gave on it.
-        self.heard = 0
+        self.last_beat = 0
 
     def send(self, message: M) -> None:
         """Queue a message, from any thread."""
@@ -83,7 +83,7 @@ class AppSession:
     measured: Mapping[int, float] = field(default_factory=dict)
 
 
-class Hub:
+class Connections:
     """The streams that are open; every method may be called from any thread.
 
     The accept, execute, remove and nodelist threads and the gRPC loop all attach, detach and
@@ -123,7 +123,7 @@ class Hub:
         if stream is not None:
             stream.close()
 
-    def order(self, name: NodeName, order: node_pb2.NodeOrder) -> bool:
+    def send_to_node(self, name: NodeName, order: node_pb2.NodeOrder) -> bool:
         """Send an order; False if the node is not connected and must be told when it registers."""
         with self._lock:
             stream = self._nodes.get(name)
@@ -170,7 +170,7 @@ class Hub:
         for session in sessions:
             session.stream.close()
 
-    def tell(self, job: JobId, run: int, order: app_pb2.AppOrder) -> bool:
+    def send_to_coordinator(self, job: JobId, run: int, order: app_pb2.AppOrder) -> bool:
         """Send to a job's coordinator; False if it is not connected."""
         with self._lock:
             session = self._coordinators.get((job, run))

@@ -16,21 +16,21 @@ from pliant.protos.codec import answer_to_proto, template_to_proto
 from pliant.protos.codec_saves import suspend_step_to_proto
 from pliant.protos.texts import words
 from pliant.server.database.reader import Reader
-from pliant.server.database.statements import Change, add_world
-from pliant.server.execution.connections import Hub
-from pliant.server.execution.start_orders import Surroundings, end_when_cut_off, start_orders
+from pliant.server.database.statements import Write, add_world
+from pliant.server.execution.connections import Connections
+from pliant.server.execution.start_orders import LaunchSettings, end_when_cut_off, start_orders
 from pliant.server.registry.program import Program
-from pliant.server.registry.status_cache import Board
-from pliant.server.registry.worlds import World, WorldBook
-from pliant.server.security.app_tokens import Keyring
+from pliant.server.registry.status_cache import StatusCache
+from pliant.server.registry.worlds import World, WorldRegistry
+from pliant.server.security.app_tokens import AppTokens
 
 log = logging.getLogger(__name__)
 
 #: Programs kept in memory between submission and start; the others are read again.
-PROGRAMS_KEPT = 512
+MAX_CACHED_PROGRAMS = 512
 
 
-class Programs:
+class ProgramCache:
     """What jobs run, from memory or from the database."""
 
     def __init__(self, reader: Reader) -> None:
@@ -40,7 +40,7 @@ class Programs:
     def keep(self, job: JobId, program: Program) -> None:
         """Remember a program that will soon be started."""
         self._kept[job] = program
-        while len(self._kept) > PROGRAMS_KEPT:
+        while len(self._kept) > MAX_CACHED_PROGRAMS:
             self._kept.popitem(last=False)
 
     def get(self, job: JobId) -> Program:
@@ -51,15 +51,20 @@ class Programs:
         return program
 
 
-class Effects:
+class CommandDispatcher:
     """Turns commands into messages. Runs in the execute thread."""
 
     def __init__(
-        self, hub: Hub, book: WorldBook, board: Board, programs: Programs, keyring: Keyring
+        self,
+        connections: Connections,
+        worlds: WorldRegistry,
+        status: StatusCache,
+        programs: ProgramCache,
+        tokens: AppTokens,
     ) -> None:
-        self._hub, self._book, self._board = hub, book, board
-        self._programs, self._keyring = programs, keyring
-        self.around = Surroundings("", "", 0.0)
+        self._connections, self._worlds, self._status = connections, worlds, status
+        self._programs, self._tokens = programs, tokens
+        self.settings = LaunchSettings("", "", 0.0)
         self._carry = {
             commands.Launch: self._launch,
             commands.SendOffer: self._offer,
@@ -71,13 +76,13 @@ class Effects:
             commands.Kill: self._kill,
         }
 
-    def prepare(self, command: commands.Command) -> Sequence[Change]:
+    def prepare(self, command: commands.Command) -> Sequence[Write]:
         """What must be durable, besides the core's own state, before the command leaves."""
         if not isinstance(command, commands.Launch):
             return ()
         return [add_world(self._world(command))]
 
-    def carry_out(self, command: commands.Command) -> None:
+    def dispatch(self, command: commands.Command) -> None:
         """Do it; whoever is not connected is told when it comes back."""
         action = self._carry.get(type(command))
         if action is not None:
@@ -86,9 +91,9 @@ class Effects:
     # ---------------------------------------------------------------- to nodes
 
     def _world(self, command: commands.Launch) -> World:
-        nodes = self._board.node_map
+        nodes = self._status.node_map
         return World(
-            name=self._book.name(command.job, command.run, command.resize),
+            name=self._worlds.name(command.job, command.run, command.resize),
             job=command.job,
             run=command.run,
             resize=command.resize,
@@ -98,44 +103,44 @@ class Effects:
         )
 
     def _launch(self, command: commands.Launch) -> None:
-        entry = self._board.entry(command.job)
+        entry = self._status.entry(command.job)
         if entry is None:
             raise KeyError(f"job {command.job} is not on the board")
         world = self._world(command)
-        self._book.add(world)
+        self._worlds.add(world)
         orders = start_orders(
             world,
             entry.info["type"],
             self._programs.get(command.job),
-            self._board.node_map,
-            self._keyring.token(command.job, command.run),
-            self.around,
+            self._status.node_map,
+            self._tokens.token(command.job, command.run),
+            self.settings,
             may_grow=entry.info["class"] != "rigid",
         )
         stop_after_s = parse_when_cut_off(entry.info["when_cut_off"])
-        end_when_cut_off(orders.values(), stop_after_s, self.around)
-        key = self._keyring.checkpoint_key(command.job)
+        end_when_cut_off(orders.values(), stop_after_s, self.settings)
+        key = self._tokens.checkpoint_key(command.job)
         for node, order in orders.items():
             order.checkpoint_key = key
             if command.only in (None, node):
-                self._hub.order(node, node_pb2.NodeOrder(start_world=order))
+                self._connections.send_to_node(node, node_pb2.NodeOrder(start_world=order))
 
     def _kill(self, command: commands.Kill) -> None:
         parts: list[tuple[NodeName, list[int]]]
         if command.processors:
-            split = self._board.node_map.split(command.processors)
+            split = self._status.node_map.split(command.processors)
             parts = [(node, list(indices(part))) for node, part in split]
         else:
-            parts = [(node, []) for node in self._book.nodes(command.job, command.run)]
+            parts = [(node, []) for node in self._worlds.nodes(command.job, command.run)]
         for node, processors in parts:
             order = node_pb2.Kill(
                 job=command.job, run=command.run, processors=processors, grace_s=command.grace_s
             )
-            self._hub.order(node, node_pb2.NodeOrder(kill=order))
+            self._connections.send_to_node(node, node_pb2.NodeOrder(kill=order))
 
     def _control(self, world: World, message: dict[str, object], rank: int | None = None) -> None:
         """Say something to one rank of a world, or to all."""
-        nodes = self._board.node_map
+        nodes = self._status.node_map
         node_names = world.nodes if rank is None else {nodes.host(world.processors[rank]).name}
         order = node_pb2.Control(
             world=world.name,
@@ -143,25 +148,27 @@ class Effects:
             message=json.dumps(message).encode("ascii"),
         )
         for node in node_names:
-            self._hub.order(node, node_pb2.NodeOrder(control=order))
+            self._connections.send_to_node(node, node_pb2.NodeOrder(control=order))
 
     # ---------------------------------------------------------------- to applications
 
     def _offer(self, command: commands.SendOffer) -> None:
-        self._hub.tell(
+        self._connections.send_to_coordinator(
             command.job, command.run, app_pb2.AppOrder(offer=template_to_proto(command.template))
         )
 
     def _answer(self, command: commands.AnswerRequest) -> None:
         order = app_pb2.AppOrder(request_answer=answer_to_proto(command))
-        self._hub.tell(command.job, command.run, order)
+        self._connections.send_to_coordinator(command.job, command.run, order)
 
     def _withdraw(self, command: commands.SendWithdraw) -> None:
         order = app_pb2.Withdraw(resize=command.resize, reason=words(command.reason))
-        self._hub.tell(command.job, command.run, app_pb2.AppOrder(withdraw=order))
+        self._connections.send_to_coordinator(
+            command.job, command.run, app_pb2.AppOrder(withdraw=order)
+        )
 
     def _standby(self, command: commands.OpenStandby) -> None:
-        place = self._book.latest(command.job, command.run, command.processor)
+        place = self._worlds.latest(command.job, command.run, command.processor)
         if place is None:
             log.error("job %d: no world on processor %d", command.job, command.processor)
             return
@@ -171,13 +178,15 @@ class Effects:
     def _suspend(self, command: commands.SendSuspend) -> None:
         step = suspend_step_to_proto(command.step)
         order = app_pb2.Suspend(number=command.number, step=step)
-        self._hub.tell(command.job, command.run, app_pb2.AppOrder(suspend=order))
+        self._connections.send_to_coordinator(
+            command.job, command.run, app_pb2.AppOrder(suspend=order)
+        )
 
     def _go(self, command: commands.SendGo) -> None:
-        secret = self._keyring.join_secret(command.job, command.run, command.resize)
-        address = self._hub.rendezvous(command.job, command.run)
+        secret = self._tokens.join_secret(command.job, command.run, command.resize)
+        address = self._connections.rendezvous(command.job, command.run)
         if command.joining_processors:
-            world = self._book.get(self._book.name(command.job, command.run, command.resize))
+            world = self._worlds.get(self._worlds.name(command.job, command.run, command.resize))
             if world is not None:
                 join = {
                     "op": "join",
@@ -193,4 +202,4 @@ class Effects:
             joining_processors=command.joining_processors,
             secret=secret,
         )
-        self._hub.tell(command.job, command.run, app_pb2.AppOrder(go=order))
+        self._connections.send_to_coordinator(command.job, command.run, app_pb2.AppOrder(go=order))

@@ -20,30 +20,30 @@ from pliant.core.events import Event, JobSubmitted, TimerFired
 from pliant.core.machine import Core
 from pliant.core.values.ids import JobId
 from pliant.faults import active
-from pliant.server.database.row_versions import Standing
-from pliant.server.database.statements import Change
+from pliant.server.database.row_versions import RowVersions
+from pliant.server.database.statements import Write
 from pliant.server.database.writer import Writer
 from pliant.server.execution import failpoints
 from pliant.server.execution.batch import Batch
-from pliant.server.execution.committer import Durable
-from pliant.server.execution.dispatch import Effects
-from pliant.server.execution.pending_requests import Asked, UserEvent
+from pliant.server.execution.committer import Committer
+from pliant.server.execution.dispatch import CommandDispatcher
+from pliant.server.execution.pending_requests import PendingRequests, UserEvent
 from pliant.server.execution.planner import Planner
 from pliant.server.execution.timers import Timers
-from pliant.server.registry.status_cache import Board
+from pliant.server.registry.status_cache import StatusCache
 from pliant.server.support.clock import HybridClock
-from pliant.server.support.stall_detection import oversleep
-from pliant.server.support.threads import promise, start_thread
+from pliant.server.support.stall_detection import wait_measuring_stall
+from pliant.server.support.threads import start_thread, uncancellable_future
 
 log = logging.getLogger(__name__)
 
 #: Plans made in one batch at most; then others get their turn.
 PLANS_PER_BATCH = 4
 #: What binds nobody is stored when it is this old, with all that has come since.
-HELD_S = 0.01
+MAX_DEFER_S = 0.01
 #: A round of submissions that took this long is followed by a pause as long as itself.
 LONG_BATCH_S = 0.005
-LONGEST_PAUSE_S = 0.05
+MAX_PAUSE_S = 0.05
 
 
 @dataclass(slots=True)
@@ -51,17 +51,17 @@ class Entry:
     """Something for the core, and who waits for it."""
 
     event: Event | None
-    changes: Sequence[Change] = ()
+    changes: Sequence[Write] = ()
     #: Asked after the event was handled; its result is the future's.
     read: Callable[[Core], Any] | None = None
     future: Future[Any] | None = None
     #: A user looks: when the state cannot be stored, at what it is in memory.
-    look: bool = False
+    uncommitted_ok: bool = False
     result: Any = None
     error: BaseException | None = None
 
 
-class Execute:
+class CoreLoop:
     """The core's only caller."""
 
     def __init__(
@@ -70,14 +70,14 @@ class Execute:
         planner: Planner,
         writer: Writer,
         clock: HybridClock,
-        effects: Effects,
-        board: Board,
+        dispatcher: CommandDispatcher,
+        status: StatusCache,
         *,
         debug: bool = False,
     ) -> None:
         self._core, self._planner = core, planner
-        self._durable = Durable(writer, lambda: self._stopping, self._delayed)
-        self._clock, self._effects, self._board = clock, effects, board
+        self._committer = Committer(writer, lambda: self._stopping, self._delayed)
+        self._clock, self._dispatcher, self._status = clock, dispatcher, status
         self._debug = debug
         self._timers = Timers()
         self._flag = threading.Condition()
@@ -85,12 +85,12 @@ class Execute:
         self._entries: list[Entry] = []  # of this round
         self._stopping = False
         self._pending_plan: RunStrategy | None = None
-        self._held: Batch | None = None  # what binds nobody and is not stored yet
-        self._held_until = 0.0
+        self._deferred: Batch | None = None  # what binds nobody and is not stored yet
+        self._deferred_until = 0.0
         #: What the database says of the jobs.
-        self.standing = Standing()
+        self.row_versions = RowVersions()
         self._stored_resize = -1  # the number of the next resize in the database
-        self._asked = Asked()
+        self._pending_requests = PendingRequests()
         self._thread: threading.Thread | None = None
         #: Called with the numbers of jobs whose end has just become durable.
         self.on_ended: Callable[[Sequence[JobId]], None] = lambda _: None
@@ -104,24 +104,24 @@ class Execute:
     def commit(
         self,
         event: Event,
-        changes: Sequence[Change] = (),
+        changes: Sequence[Write] = (),
         read: Callable[[Core], Any] | None = None,
     ) -> Future[Any]:
         """Hand over an event; the future is done when its consequences are durable."""
-        future: Future[Any] = promise()
+        future: Future[Any] = uncancellable_future()
         self._put(Entry(event, changes, read, future))
         return future
 
-    def call(self, read: Callable[[Core], Any], *, look: bool = False) -> Future[Any]:
+    def call(self, read: Callable[[Core], Any], *, uncommitted_ok: bool = False) -> Future[Any]:
         """Ask the core something between two events; ``look``: durable or not."""
-        future: Future[Any] = promise()
-        self._put(Entry(None, (), read, future, look))
+        future: Future[Any] = uncancellable_future()
+        self._put(Entry(None, (), read, future, uncommitted_ok))
         return future
 
     def ask(self, event: UserEvent) -> Future[Answer]:
         """Hand over a user's request; the future holds the core's answer, or DelayedError."""
         with self._flag:  # a request that waits and is not in the inbox is with the core
-            request, future = self._asked.new()
+            request, future = self._pending_requests.new()
             self._put(Entry(replace(event, request=request)))
         return future
 
@@ -137,7 +137,7 @@ class Execute:
 
         def run() -> None:
             batch = self._new_batch()
-            self._take(commands, batch)
+            self._sort_commands(commands, batch)
             self._finish(batch, [])
             self._work()
 
@@ -158,14 +158,14 @@ class Execute:
             batch = self._new_batch()
             self._handle(entries, batch)
             self._finish(batch, entries)
-            self._breathe(entries, time.thread_time() - begin)
-        self._durable.settle()
+            self._throttle_submissions(entries, time.thread_time() - begin)
+        self._committer.wait_pending()
 
     @staticmethod
-    def _breathe(entries: list[Entry], spent: float) -> None:
+    def _throttle_submissions(entries: list[Entry], spent: float) -> None:
         """In a flood of submissions let them gather: each round plans the whole queue anew."""
         if spent > LONG_BATCH_S and all(isinstance(e.event, JobSubmitted) for e in entries):
-            time.sleep(min(spent, LONGEST_PAUSE_S))
+            time.sleep(min(spent, MAX_PAUSE_S))
 
     def _gather(self) -> list[Entry] | None:
         """Sleep until something arrived or a timer is due; None: the end."""
@@ -173,7 +173,9 @@ class Execute:
             while True:
                 now = self._clock.now()
                 due = self._timers.due(now)
-                stale = self._held is not None and (self._stopping or now >= self._held_until)
+                stale = self._deferred is not None and (
+                    self._stopping or now >= self._deferred_until
+                )
                 if self._inbox or due or self._pending_plan or stale:
                     entries = [*self._inbox, *(Entry(TimerFired(timer)) for timer in due)]
                     self._inbox.clear()
@@ -182,14 +184,14 @@ class Execute:
                     return None
                 at = self._next_time()
                 for_s = None if at is None else max(0.0, at - self._clock.now())
-                if late := oversleep(self._flag, for_s):
-                    self._timers.forgive(late, self._clock.now())
+                if late := wait_measuring_stall(self._flag, for_s):
+                    self._timers.extend(late, self._clock.now())
 
     def _next_time(self) -> float | None:
         at = self._timers.next_time()
-        if self._held is None:
+        if self._deferred is None:
             return at
-        return self._held_until if at is None else min(at, self._held_until)
+        return self._deferred_until if at is None else min(at, self._deferred_until)
 
     # ---------------------------------------------------------------- one batch
 
@@ -206,11 +208,11 @@ class Execute:
             if entry.event is not None:
                 run.append(entry)
             if isinstance(entry.event, JobSubmitted):
-                self.standing.submitted(entry.event.spec, held=entry.event.held)
+                self.row_versions.remember_submitted(entry.event.spec, held=entry.event.held)
             if entry.read is not None or self._debug:
                 self._handle_run(run, batch)
                 run = []
-                self._read(entry)
+                self._run_query(entry)
         self._handle_run(run, batch)
 
     def _handle_run(self, run: list[Entry], batch: Batch) -> None:
@@ -226,29 +228,29 @@ class Execute:
 
         while run:
             try:
-                self._take(self._core.handle_all(events(), self._clock.now()), batch)
+                self._sort_commands(self._core.handle_all(events(), self._clock.now()), batch)
                 break
             except Exception as error:
                 log.exception("the core could not handle %s", current and current[0].event)
                 if not current:
                     raise
-                self._fault(current[0], error)
+                self._fail(current[0], error)
                 current.clear()
         if run and self._debug:
             self._core.check_invariants()
 
-    def _fault(self, entry: Entry, error: Exception) -> None:
+    def _fail(self, entry: Entry, error: Exception) -> None:
         entry.error = error
-        self._asked.fail(_request(entry), error)
+        self._pending_requests.fail(_request(entry), error)
 
-    def _read(self, entry: Entry) -> None:
+    def _run_query(self, entry: Entry) -> None:
         if entry.read is not None and entry.error is None:
             try:
                 entry.result = entry.read(self._core)
             except Exception as error:
                 entry.error = error
 
-    def _take(self, commands: Sequence[Command], batch: Batch) -> None:
+    def _sort_commands(self, commands: Sequence[Command], batch: Batch) -> None:
         """Sort the core's wishes."""
         for command in commands:
             match command:
@@ -259,7 +261,7 @@ class Execute:
                 case SetTimer():
                     self._timers.set(command.timer, command.at)
                 case _:
-                    batch.effects.append(command)
+                    batch.commands.append(command)
 
     def _plan(self, batch: Batch) -> None:
         for _ in range(PLANS_PER_BATCH):
@@ -270,11 +272,11 @@ class Execute:
             self._handle_run([entry], batch)
             if entry.error is not None:
                 fault = f"its plan could not be carried out: {entry.error!r}"
-                self._handle_run([Entry(self._planner.blame(order.cycle, fault))], batch)
+                self._handle_run([Entry(self._planner.reject_plan(order.cycle, fault))], batch)
             if (text := self._planner.fall_back()) is not None:
                 self._core.strategy = self._planner.name
                 batch.notes.append(Note(self._clock.now(), "strategy.replaced", text))
-                self._take(self._core.handle_all((), self._clock.now()), batch)
+                self._sort_commands(self._core.handle_all((), self._clock.now()), batch)
         self._pending_plan = batch.plan
 
     def _finish(self, batch: Batch, entries: list[Entry]) -> None:
@@ -288,35 +290,35 @@ class Execute:
         self._plan(batch)
         failpoints.before_commit(batch)
         for proposal in batch.proposals():
-            self._act(proposal)
+            self._dispatch(proposal)
         failpoints.proposed(batch)
-        if self._hold(batch, entries):
+        if self._defer_commit(batch, entries):
             return
         jobs = [self._core.jobs[job] for job in sorted(batch.jobs) if job in self._core.jobs]
         if batch.nodes:  # first: a launch in this batch asks the board who has which processor
             known = self._core.nodes
-            self._board.put_nodes(
+            self._status.publish_nodes(
                 [known[name] for name in batch.nodes if name in known], batch.nodes - known.keys()
             )
         next_resize = self._core.next_resize
-        rows = batch.rows(self._core, self.standing, self._stored_resize)
-        for command in batch.effects:
-            rows += self._effects.prepare(command)
-        if rows and not _binds(batch, entries):
+        rows = batch.rows(self._core, self.row_versions, self._stored_resize)
+        for command in batch.commands:
+            rows += self._dispatcher.prepare(command)
+        if rows and not _must_commit_first(batch, entries):
             self._stored_resize = next_resize
-            show = partial(self._board.put, self._board.draw(jobs))  # as they stand now
-            if self._durable.write_behind(rows, show) and active():
-                self._durable.settle()
+            show = partial(self._status.publish, self._status.snapshot(jobs))  # as they stand now
+            if self._committer.commit_later(rows, show) and active():
+                self._committer.wait_pending()
                 failpoints.after_commit(batch)
             return
-        if not self._durable.write(rows):
+        if not self._committer.commit(rows):
             return
         failpoints.after_commit(batch)
         self._stored_resize = next_resize
-        self._board.strategy = self._core.strategy
-        ended = self._board.put_jobs(jobs)
-        for command in batch.effects:
-            self._act(command)
+        self._status.strategy = self._core.strategy
+        ended = self._status.publish_jobs(jobs)
+        for command in batch.commands:
+            self._dispatch(command)
         failpoints.sent(batch)
         for entry in entries:
             self._resolve(entry)
@@ -324,42 +326,42 @@ class Execute:
             for job in ended:
                 self._timers.drop(job, self._core.jobs[job].run)
                 self._core.forget(job)
-                self.standing.forget(job)
+                self.row_versions.forget(job)
             self.on_ended(ended)
 
-    def _hold(self, batch: Batch, entries: list[Entry]) -> bool:
+    def _defer_commit(self, batch: Batch, entries: list[Entry]) -> bool:
         """Have a batch that binds nobody wait for others; one that does takes it along."""
-        held, self._held = self._held, None
-        if held is not None:
-            batch.follow(held)
+        deferred, self._deferred = self._deferred, None
+        if deferred is not None:
+            batch.absorb(deferred)
         now = self._clock.now()
-        if _binds(batch, entries) or active() or not (batch.jobs or batch.notes):
+        if _must_commit_first(batch, entries) or active() or not (batch.jobs or batch.notes):
             return False
-        if held is None:
-            self._held_until = now + HELD_S
-        if self._stopping or now >= self._held_until:
+        if deferred is None:
+            self._deferred_until = now + MAX_DEFER_S
+        if self._stopping or now >= self._deferred_until:
             return False
-        self._held = batch
+        self._deferred = batch
         return True
 
     def _delayed(self, why: str) -> None:
         """The state cannot be stored for now: nobody waits for that without being told."""
         with self._flag:
             withdrawn = {_request(entry) for entry in self._inbox}
-            looks = [entry for entry in self._inbox if entry.look]
-            self._inbox = [e for e in self._inbox if not (e.look or _request(e))]
-            self._asked.delay(withdrawn, why)
+            looks = [entry for entry in self._inbox if entry.uncommitted_ok]
+            self._inbox = [e for e in self._inbox if not (e.uncommitted_ok or _request(e))]
+            self._pending_requests.delay(withdrawn, why)
         for entry in looks:
-            self._read(entry)
-        for entry in (*looks, *(entry for entry in self._entries if entry.look)):
+            self._run_query(entry)
+        for entry in (*looks, *(entry for entry in self._entries if entry.uncommitted_ok)):
             self._resolve(entry)
 
-    def _act(self, command: Command) -> None:
+    def _dispatch(self, command: Command) -> None:
         if isinstance(command, Answer):
-            self._asked.answer(command)
+            self._pending_requests.answer(command)
             return
         try:
-            self._effects.carry_out(command)
+            self._dispatcher.dispatch(command)
         except Exception:
             log.exception("could not carry out %s", type(command).__name__)
 
@@ -379,5 +381,5 @@ def _request(entry: Entry) -> int:
     return number
 
 
-def _binds(batch: Batch, entries: list[Entry]) -> bool:
-    return batch.binds or any(entry.future is not None for entry in entries)
+def _must_commit_first(batch: Batch, entries: list[Entry]) -> bool:
+    return batch.must_commit_first or any(entry.future is not None for entry in entries)

@@ -74,7 +74,7 @@ def _steps(batch: Batch) -> Iterator[str]:
     for note in batch.notes:
         if note.kind in _NOTES:
             yield _NOTES[note.kind]
-    for command in batch.effects:
+    for command in batch.commands:
         if step := _step_of(command):
             yield step
 

@@ -20,7 +20,7 @@ from pliant.core.events import (
     PriorityChanged,
     ResizeRequested,
 )
-from pliant.server.support.threads import promise
+from pliant.server.support.threads import uncancellable_future
 
 UserEvent = (
     JobCancelled
@@ -37,7 +37,7 @@ UserEvent = (
 )
 
 
-class DelayedError(Exception):
+class StorageDelayedError(Exception):
     """What a request wants cannot be stored yet; the message says why."""
 
     def __init__(self, why: str, *, taken: bool) -> None:
@@ -46,7 +46,7 @@ class DelayedError(Exception):
         self.taken = taken
 
 
-class Asked:
+class PendingRequests:
     """The requests, by number; safe from any thread."""
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ class Asked:
 
     def new(self) -> tuple[int, Future[Answer]]:
         """Number a request; return who waits for it, too."""
-        future: Future[Answer] = promise()
+        future: Future[Answer] = uncancellable_future()
         with self._lock:
             self._last += 1
             self._waiting[self._last] = future
@@ -81,4 +81,4 @@ class Asked:
         with self._lock:
             waiting, self._waiting = self._waiting, {}
         for request, future in waiting.items():
-            future.set_exception(DelayedError(why, taken=request not in withdrawn))
+            future.set_exception(StorageDelayedError(why, taken=request not in withdrawn))

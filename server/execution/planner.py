@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 FALLBACK = "fcfs"
 FAULTS_ALLOWED = 3
 #: A plan that took longer counts as a fault: nobody else is served meanwhile.
-BUDGET_S = 5.0
+DEADLINE_S = 5.0
 
 
 class Planner:
@@ -39,7 +39,7 @@ class Planner:
         self,
         name: str,
         options: Mapping[str, object] | None = None,
-        deadline_s: float = BUDGET_S,
+        deadline_s: float = DEADLINE_S,
     ) -> None:
         self.name, self.options = name, options
         self._deadline_s = deadline_s
@@ -70,7 +70,7 @@ class Planner:
             return PlanReady(order.cycle, plan)
         return self._failed(order.cycle, str(fault))
 
-    def blame(self, cycle: CycleId, fault: str) -> PlanFailed:
+    def reject_plan(self, cycle: CycleId, fault: str) -> PlanFailed:
         """The last plan looked good, but could not be carried out."""
         self._faults = self._faults_before
         return self._failed(cycle, fault)

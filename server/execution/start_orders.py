@@ -11,7 +11,7 @@ from itertools import groupby
 
 from pliant.core.values.ids import NodeName
 from pliant.protos import node_pb2
-from pliant.server.registry.checkpoint_dirs import CheckpointFolders
+from pliant.server.registry.checkpoint_dirs import CheckpointDirs
 from pliant.server.registry.node_map import Host, NodeMap
 from pliant.server.registry.program import Program
 from pliant.server.registry.worlds import World
@@ -48,7 +48,7 @@ FILE_TIME_GRANULARITY_S = 0.01
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class LaunchSettings:
     """What every start needs to know about this server."""
 
     application_address: str
@@ -58,7 +58,7 @@ class Surroundings:
     transport: str = ""
     interface: str = ""
     #: Where jobs save themselves; None: nowhere.
-    checkpoints: CheckpointFolders | None = None
+    checkpoints: CheckpointDirs | None = None
 
 
 def start_orders(
@@ -67,21 +67,21 @@ def start_orders(
     program: Program,
     nodes: NodeMap,
     token: bytes,
-    around: Surroundings,
+    settings: LaunchSettings,
     *,
     may_grow: bool,
 ) -> Mapping[NodeName, node_pb2.StartWorld]:
     """Build the order for each node of a world."""
-    settings = {
-        "MPIR_CVAR_CH4_NETMOD": around.transport,
-        "FI_TCP_IFACE": around.interface,
+    variables = {
+        "MPIR_CVAR_CH4_NETMOD": settings.transport,
+        "FI_TCP_IFACE": settings.interface,
         **PACKED_DATATYPES,
         **(JOINED_WORLDS if may_grow else {}),
     }
     hosts = [nodes.host(processor) for processor in world.processors]
     # Made once: what is as long as there are nodes would take the square of them in all.
-    common = _common(world, job_type, program, hosts, token, around)
-    common.environment.extend(program.environment(**settings))
+    common = _common(world, job_type, program, hosts, token, settings)
+    common.environment.extend(program.environment(**variables))
     orders: dict[NodeName, node_pb2.StartWorld] = {}
     for rank, (host, processor) in enumerate(zip(hosts, world.processors, strict=True)):
         order = orders.get(host.name)
@@ -106,12 +106,12 @@ def _truncate_before(world: World) -> float:
 
 
 def end_when_cut_off(
-    orders: Iterable[node_pb2.StartWorld], stop_after_s: float | None, around: Surroundings
+    orders: Iterable[node_pb2.StartWorld], stop_after_s: float | None, settings: LaunchSettings
 ) -> None:
     """Have nodes end what they start when they are cut off for so long; None: it goes on."""
     if stop_after_s is not None:
         for order in orders:
-            order.stop_after_s, order.lease_s = stop_after_s, around.lease_s
+            order.stop_after_s, order.lease_s = stop_after_s, settings.lease_s
 
 
 def _common(
@@ -120,7 +120,7 @@ def _common(
     program: Program,
     hosts: Sequence[Host],
     token: bytes,
-    around: Surroundings,
+    settings: LaunchSettings,
 ) -> node_pb2.StartWorld:
     return node_pb2.StartWorld(
         world=world.name,
@@ -140,11 +140,13 @@ def _common(
         stderr=os.fsencode(program.stderr),
         umask=program.umask,
         token=token,
-        application_address=around.application_address,
-        address_file=os.fsencode(around.address_file),
+        application_address=settings.application_address,
+        address_file=os.fsencode(settings.address_file),
         node_list=node_list(hosts),
-        kill_grace_s=around.kill_grace_s,
-        checkpoint=os.fsencode(around.checkpoints.of(world.job)) if around.checkpoints else b"",
+        kill_grace_s=settings.kill_grace_s,
+        checkpoint=os.fsencode(settings.checkpoints.path_of(world.job))
+        if settings.checkpoints
+        else b"",
     )
 
 

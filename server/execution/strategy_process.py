@@ -29,9 +29,9 @@ log = logging.getLogger(__name__)
 T = TypeVar("T", Plan, Availability)
 
 #: A strategy may take this long to be loaded when the server is told of it.
-LOADING_S = 30.0
+LOAD_TIMEOUT_S = 30.0
 #: A larger answer is no plan.
-MOST_BYTES = 1 << 26
+MAX_ANSWER_BYTES = 1 << 26
 #: Seconds to wait for a child that was killed or has closed its pipes. A process takes long to
 #: end on a busy machine; one that takes longer is collected later.
 _COLLECT_S = 2.0
@@ -81,7 +81,7 @@ class StrategyProcess:
 
     # ---------------------------------------------------------------- asking
 
-    def check(self, within_s: float = LOADING_S) -> None:
+    def check(self, within_s: float = LOAD_TIMEOUT_S) -> None:
         """Wait until the strategy is loaded.
 
         Raises:
@@ -152,9 +152,9 @@ class StrategyProcess:
             return exchange(time.monotonic() + within_s)
         except StrategyRefusedError:
             raise
-        except _TooLateError:
+        except _DeadlinePassedError:
             why = f"no answer within {within_s:g} s"
-        except _GoneError:
+        except _PipeClosedError:
             why = f"its process {self._how_it_ended()}"
         except Exception as error:  # bytes that are no message
             why = f"answered with something that is no message ({type(error).__name__})"
@@ -200,14 +200,14 @@ class StrategyProcess:
             except BlockingIOError:
                 continue
             except BrokenPipeError:
-                raise _GoneError from None
+                raise _PipeClosedError from None
 
     def _receive(self, deadline: float) -> Any:
         """The next message, made of plain data only."""
         length = int.from_bytes(self._take(LENGTH_BYTES, deadline))
-        if length > MOST_BYTES:
+        if length > MAX_ANSWER_BYTES:
             raise ValueError("too long")
-        return _Plain(io.BytesIO(self._take(length, deadline))).load()
+        return _PlainDataUnpickler(io.BytesIO(self._take(length, deadline))).load()
 
     def _take(self, number: int, deadline: float) -> bytes:
         pipe = _number(self._child.stdout)
@@ -219,7 +219,7 @@ class StrategyProcess:
             except BlockingIOError:
                 continue
             if not part:
-                raise _GoneError
+                raise _PipeClosedError
             parts.append(part)
             held += len(part)
         whole = b"".join(parts)
@@ -249,15 +249,15 @@ class StrategyProcess:
         return f"ended with signal {-code}" if code < 0 else f"ended with exit code {code}"
 
 
-class _TooLateError(Exception):
+class _DeadlinePassedError(Exception):
     """The deadline has passed."""
 
 
-class _GoneError(Exception):
+class _PipeClosedError(Exception):
     """The other end of a pipe is closed."""
 
 
-class _Plain(pickle.Unpickler):
+class _PlainDataUnpickler(pickle.Unpickler):
     """Reads numbers, texts and containers; no object of any class."""
 
     def find_class(self, module: str, name: str) -> Any:
@@ -275,7 +275,7 @@ def _wait(pipe: int, what: int, deadline: float) -> None:
     poll.register(pipe, what)
     left = deadline - time.monotonic()
     if left <= 0 or not poll.poll(left * 1000):
-        raise _TooLateError
+        raise _DeadlinePassedError
 
 
 def _number(pipe: Any) -> int:

@@ -7,10 +7,10 @@ from itertools import count
 
 from pliant.core.model.timers import Timer, TimerKind
 from pliant.core.values.ids import JobId
-from pliant.server.support.stall_detection import HEARD_S
+from pliant.server.support.stall_detection import CATCH_UP_S
 
 #: What ends when somebody's word, or the end of a process, is not heard in time.
-ANSWERS = frozenset(
+WAITS_FOR_PEER = frozenset(
     {
         TimerKind.OFFER,
         TimerKind.PREPARE,
@@ -26,7 +26,7 @@ ANSWERS = frozenset(
     }
 )
 #: Entries that may be void, besides as many as are in force.
-SPARE = 1000
+MAX_STALE_ENTRIES = 1000
 
 
 class Timers:
@@ -41,17 +41,17 @@ class Timers:
         """Have the timer fire at a time."""
         self._times[timer] = at
         heapq.heappush(self._heap, (at, next(self._order), timer))
-        if len(self._heap) > 2 * len(self._times) + SPARE:
+        if len(self._heap) > 2 * len(self._times) + MAX_STALE_ENTRIES:
             self._heap = [entry for entry in self._heap if self._times.get(entry[2]) == entry[0]]
             heapq.heapify(self._heap)
 
-    def forgive(self, seconds: float, now: float) -> None:
+    def extend(self, seconds: float, now: float) -> None:
         """Nobody has listened for so long: answers have that much more time.
 
         Nothing else fires before what has arrived meanwhile can have been read, either.
         """
         for timer, at in list(self._times.items()):
-            later = max(at + seconds if timer.kind in ANSWERS else at, now + HEARD_S)
+            later = max(at + seconds if timer.kind in WAITS_FOR_PEER else at, now + CATCH_UP_S)
             if later > at:
                 self.set(timer, later)
 

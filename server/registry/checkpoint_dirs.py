@@ -17,21 +17,21 @@ from pliant.core.values.ids import JobId
 log = logging.getLogger(__name__)
 
 
-class CheckpointFolders:
+class CheckpointDirs:
     """The folders of one cluster's jobs; other clusters may keep theirs beside them."""
 
     def __init__(self, base: Path, cluster: str) -> None:
         """Use ``base``, which need not exist; ``cluster`` is the name of this one."""
         self._base, self._cluster = base, cluster
 
-    def of(self, job: int) -> Path:
+    def path_of(self, job: int) -> Path:
         """The folder of a job."""
         return self._base / f"{self._cluster}.j{job}"
 
-    def closed(self, jobs: Sequence[int], _: object = ()) -> None:
+    def on_jobs_closed(self, jobs: Sequence[int], _: object = ()) -> None:
         """These jobs have ended: remove what they saved."""
         for job in jobs:
-            self._remove(self.of(job))
+            self._remove(self.path_of(job))
 
     def sweep(self, open_jobs: Collection[JobId]) -> None:
         """Remove what jobs left behind that ended while the server could not clean up."""

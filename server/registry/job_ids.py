@@ -10,17 +10,17 @@ from pliant.core.events import NodeRegistered
 log = logging.getLogger(__name__)
 
 #: Numbers that may have been lost in one life of a server.
-MOST_LOST = 1_000_000
+MAX_LOST_IDS = 1_000_000
 
 
-class Numbers:
+class JobIdAllocator:
     """Counts on from the last one; safe from any thread."""
 
     def __init__(self, stored: int, last: int = 0) -> None:
         """``stored``: the last in the database; ``last``: the last that may have been given."""
         self._last = max(stored, last)
         #: Nodes may move it so far in all, not so far again and again.
-        self._limit = self._last + MOST_LOST
+        self._limit = self._last + MAX_LOST_IDS
         #: Of these some may have been given in an earlier life, and none is known or given here.
         self._skipped = [range(stored + 1, self._last + 1)]
         self._told: set[int] = set()
@@ -36,10 +36,10 @@ class Numbers:
             self._last += 1
             return self._last
 
-    def registered(self, event: NodeRegistered) -> None:
+    def on_node_registered(self, event: NodeRegistered) -> None:
         """See whether a node knows jobs that the database has lost; they were acknowledged."""
         for world in event.worlds:
-            if self.lost(world.job):
+            if self.adopt_unknown(world.job):
                 log.error(
                     "node %s has processes of job %d, which the job database does not know: what "
                     "was acknowledged in the last life of the server is lost; they are ended",
@@ -47,7 +47,7 @@ class Numbers:
                     world.job,
                 )
 
-    def lost(self, number: int) -> bool:
+    def adopt_unknown(self, number: int) -> bool:
         """Take a number for given; whether it was not known here, the first time it is named.
 
         One that is much higher than the last at the start was never given: the node is wrong.

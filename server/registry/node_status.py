@@ -20,7 +20,7 @@ from pliant.server.registry.node_map import Host, NodeMap
 _Row = Mapping[str, Any]
 
 
-class NodeBoard:
+class NodeStatusCache:
     """Nodes as they were after the last commit; safe from any thread."""
 
     def __init__(self) -> None:
@@ -31,15 +31,15 @@ class NodeBoard:
         self._map: NodeMap | None = NodeMap()
         self._processors = self._up = 0
 
-    def put(self, nodes: Iterable[Node], gone: Iterable[NodeName] = ()) -> None:
+    def publish(self, nodes: Iterable[Node], gone: Iterable[NodeName] = ()) -> None:
         """Show nodes as they stand now, and no longer those that are gone."""
         with self._lock:
             for name in gone:
                 self._forget(name)
             for node in nodes:
-                self._put(node)
+                self._publish(node)
 
-    def _put(self, node: Node) -> None:
+    def _publish(self, node: Node) -> None:
         host = Host(node.name, node.first, node.slots, node.address)
         moved = self._hosts.get(node.name) != host
         self._count(self._rows.get(node.name), -1)

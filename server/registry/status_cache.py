@@ -21,11 +21,11 @@ from pliant.core.values.ids import JobId, NodeName
 from pliant.core.values.isolation import when_cut_off
 from pliant.core.values.processors import ProcessorMap, block, count
 from pliant.server.registry.node_map import Host, NodeMap
-from pliant.server.registry.node_status import NodeBoard
+from pliant.server.registry.node_status import NodeStatusCache
 from pliant.server.registry.program import Summary
 
 #: Ended jobs stay on the board this long; older ones are read from the database.
-KEPT_S = 3600.0
+ENDED_JOBS_KEPT_S = 3600.0
 
 Info = Mapping[str, Any]
 
@@ -55,7 +55,7 @@ class Usage:
     major_faults: int
 
 
-class Board:
+class StatusCache:
     """Jobs and nodes as they were after the last commit."""
 
     def __init__(self) -> None:
@@ -66,7 +66,7 @@ class Board:
         #: Those that have, by the time of their end.
         self._ended: list[tuple[float, JobId]] = []
         self._summaries: dict[JobId, Summary] = {}
-        self._nodes = NodeBoard()
+        self._nodes = NodeStatusCache()
         self._progress: dict[JobId, tuple[Mapping[str, Any], float]] = {}
         self._usage: dict[NodeName, Mapping[JobId, Usage]] = {}
         self._idle_memory: dict[NodeName, int] = {}
@@ -76,27 +76,27 @@ class Board:
 
     # ---------------------------------------------------------------- put up
 
-    def put_summary(self, job: JobId, summary: Summary) -> None:
+    def publish_summary(self, job: JobId, summary: Summary) -> None:
         """Remember paths and command of a job before it is put up."""
         with self._lock:
             self._summaries[job] = summary
 
-    def put_nodes(self, nodes: Iterable[Node], gone: Iterable[NodeName] = ()) -> None:
+    def publish_nodes(self, nodes: Iterable[Node], gone: Iterable[NodeName] = ()) -> None:
         """Put up nodes as they stand, and take down those that are gone."""
-        self._nodes.put(nodes, gone)
+        self._nodes.publish(nodes, gone)
 
-    def put_jobs(self, jobs: Iterable[Job]) -> list[JobId]:
+    def publish_jobs(self, jobs: Iterable[Job]) -> list[JobId]:
         """Put up jobs as they stand; return those that have just ended."""
-        return self.put(self.draw(jobs))
+        return self.publish(self.snapshot(jobs))
 
-    def draw(self, jobs: Iterable[Job]) -> dict[JobId, JobEntry]:
+    def snapshot(self, jobs: Iterable[Job]) -> dict[JobId, JobEntry]:
         """Jobs as they stand, to be put up later."""
         return {job.id: self._entry(job) for job in jobs}
 
-    def put(self, drawn: Mapping[JobId, JobEntry]) -> list[JobId]:
-        """Put up what was drawn; return the jobs that have just ended."""
+    def publish(self, snapshots: Mapping[JobId, JobEntry]) -> list[JobId]:
+        """Put up what was snapshots; return the jobs that have just ended."""
         ended = []
-        for job, entry in drawn.items():
+        for job, entry in snapshots.items():
             with self._lock:
                 before = self._jobs.get(job)
                 self._jobs[job] = entry
@@ -110,12 +110,12 @@ class Board:
                     ended.append(job)
         return ended
 
-    def put_progress(self, job: JobId, progress: Mapping[str, Any]) -> None:
+    def publish_progress(self, job: JobId, progress: Mapping[str, Any]) -> None:
         """Remember what an application last said of itself."""
         with self._lock:
             self._progress[job] = (progress, time.monotonic())
 
-    def put_usage(self, node: NodeName, idle: int, usage: Mapping[JobId, Usage]) -> None:
+    def publish_usage(self, node: NodeName, idle: int, usage: Mapping[JobId, Usage]) -> None:
         """Remember what a node last said of its jobs."""
         with self._lock:
             self._idle_memory[node] = idle
@@ -124,7 +124,7 @@ class Board:
     def drop_old(self, now: float) -> None:
         """Take down jobs that ended long ago."""
         with self._lock:
-            while self._ended and self._ended[0][0] < now - KEPT_S:
+            while self._ended and self._ended[0][0] < now - ENDED_JOBS_KEPT_S:
                 _, job = heapq.heappop(self._ended)
                 self._jobs.pop(job, None)
                 self._summaries.pop(job, None)
@@ -150,7 +150,7 @@ class Board:
         """What never changes about a node while it is known."""
         return self._nodes.host(name)
 
-    def in_use(self, name: NodeName) -> bool:
+    def node_in_use(self, name: NodeName) -> bool:
         """Whether jobs hold processors of a node."""
         host = self.host(name)
         if host is None:
@@ -163,7 +163,7 @@ class Board:
         """A job, if it is on the board."""
         return self._jobs.get(job)
 
-    def alive(self, job: JobId, run: int) -> bool:
+    def is_open(self, job: JobId, run: int) -> bool:
         """Whether this run of a job may still speak."""
         entry = self._jobs.get(job)
         return entry is not None and not entry.final and entry.run == run
@@ -236,7 +236,7 @@ class Board:
             for name, total in self.resources.items()
         }
 
-    def show(self, job: Job, summary: Summary) -> Info:
+    def describe_stored(self, job: Job, summary: Summary) -> Info:
         """A job that is not on the board as the users' socket shows it."""
         return {
             **_info(job, summary, self._where(job)),

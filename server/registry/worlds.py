@@ -33,7 +33,7 @@ class World:
         return len(self.nodes) > 1
 
 
-class WorldBook:
+class WorldRegistry:
     """The worlds of all jobs that have not ended, as long as they have ranks."""
 
     def __init__(self, cluster: str) -> None:

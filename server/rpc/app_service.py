@@ -34,21 +34,21 @@ from pliant.protos.codec import (
 from pliant.protos.codec_saves import save_from_proto, suspension_from_proto
 from pliant.protos.handshake import read_application, subject_of
 from pliant.protos.texts import words
-from pliant.server.execution.connections import AppSession, Hub, Stream
-from pliant.server.execution.execute import Execute
-from pliant.server.registry.status_cache import Board
-from pliant.server.rpc.clock_skew import in_our_time
+from pliant.server.execution.connections import AppSession, Connections, Stream
+from pliant.server.execution.execute import CoreLoop
+from pliant.server.registry.status_cache import StatusCache
+from pliant.server.rpc.clock_skew import to_server_time
 from pliant.server.rpc.node_service import HELLO_TIMEOUT_S
 from pliant.server.rpc.unauthenticated_peers import (
-    LimitedLog,
-    Strangers,
-    TooManyStrangersError,
+    PeerWarnings,
+    TooManyUnauthenticatedPeersError,
+    UnauthenticatedPeers,
     readable,
 )
-from pliant.server.security.app_tokens import Keyring
-from pliant.server.security.authentication import proves
+from pliant.server.security.app_tokens import AppTokens
+from pliant.server.security.authentication import verify_peer
 from pliant.server.support.clock import HybridClock
-from pliant.server.support.rate_limit import Rates
+from pliant.server.support.rate_limit import RateLimiter
 
 log = logging.getLogger(__name__)
 
@@ -60,40 +60,40 @@ class AppService(app_pb2_grpc.AppServiceServicer):
 
     def __init__(
         self,
-        execute: Execute,
-        hub: Hub,
-        board: Board,
-        keyring: Keyring,
+        core_loop: CoreLoop,
+        connections: Connections,
+        status: StatusCache,
+        tokens: AppTokens,
         clock: HybridClock,
         *,
         generation: int,
-        rates: Rates | None = None,
+        rate_limiter: RateLimiter | None = None,
     ) -> None:
-        self._execute, self._hub, self._board = execute, hub, board
-        self._rates = rates or Rates()
-        self._strangers, self._limited = Strangers(), LimitedLog(log)
-        self._keyring, self._clock, self._generation = keyring, clock, generation
+        self._core_loop, self._connections, self._status = core_loop, connections, status
+        self._rate_limiter = rate_limiter or RateLimiter()
+        self._unauthenticated, self._warnings = UnauthenticatedPeers(), PeerWarnings(log)
+        self._tokens, self._clock, self._generation = tokens, clock, generation
 
     async def Session(self, request_iterator: Any, context: Any) -> AsyncIterator[Any]:
         """Serve one coordinator (or the one that will be) until either side ends the stream."""
         reports = readable(aiter(request_iterator))
         try:
             async with asyncio.timeout(HELLO_TIMEOUT_S):
-                with self._strangers.one_more():
+                with self._unauthenticated.admit():
                     first = await self._hello(context, reports)
         except (TimeoutError, StopAsyncIteration):
             return
         except CodecError as error:
-            self._limited.warning("a session was refused: %s", error)
+            self._warnings.warning("a session was refused: %s", error)
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
             return
-        except TooManyStrangersError as error:
-            self._limited.warning("a session was refused: %s", error)
+        except TooManyUnauthenticatedPeersError as error:
+            self._warnings.warning("a session was refused: %s", error)
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error))
             return
         if first is None:
             # Perhaps it looks for the server that had this address before: it is to look again.
-            self._limited.warning(
+            self._warnings.warning(
                 "a session does not prove that it belongs to a job of this cluster"
             )
             await context.abort(grpc.StatusCode.UNAUTHENTICATED, WRONG_TOKEN)
@@ -101,10 +101,10 @@ class AppService(app_pb2_grpc.AppServiceServicer):
         reason = self._refusal(first)
         if reason is not None:
             job = first.hello.job
-            self._limited.warning("session for job %d refused: %s", job, reason, kind=f"{job}")
+            self._warnings.warning("session for job %d refused: %s", job, reason, kind=f"{job}")
             yield app_pb2.AppOrder(refused=app_pb2.AppRefused(reason=words(reason)))
             return
-        hello = in_our_time(first, self._clock.now()).hello
+        hello = to_server_time(first, self._clock.now()).hello
         loop = asyncio.get_running_loop()
         session = AppSession(
             JobId(hello.job), hello.run, Stream(loop, f"job {hello.job}"), hello.rendezvous
@@ -118,8 +118,8 @@ class AppService(app_pb2_grpc.AppServiceServicer):
                 await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, excess)
         finally:
             reader.cancel()
-            if self._hub.detach_coordinator(session):
-                self._execute.post(ApplicationLeft(session.job, session.run))
+            if self._connections.detach_coordinator(session):
+                self._core_loop.post(ApplicationLeft(session.job, session.run))
 
     async def _hello(self, context: Any, reports: Any) -> app_pb2.AppReport | None:
         """Return the first message of an application that knows its token, None if it does not."""
@@ -127,11 +127,11 @@ class AppService(app_pb2_grpc.AppServiceServicer):
         if not subject:  # of an older version: it shows its token
             first: app_pb2.AppReport = await anext(reports)
             hello = first.hello
-            return first if self._keyring.verify(hello.token, hello.job, hello.run) else None
+            return first if self._tokens.verify(hello.token, hello.job, hello.run) else None
         named = read_application(subject)
         if named is None:
             return None
-        if not await proves(context, reports, self._keyring.token(*named)):
+        if not await verify_peer(context, reports, self._tokens.token(*named)):
             return None
         first = await anext(reports)
         own = first.WhichOneof("body") != "hello" or (first.hello.job, first.hello.run) == named
@@ -142,7 +142,7 @@ class AppService(app_pb2_grpc.AppServiceServicer):
         if first.WhichOneof("body") != "hello":
             return "the first message must be Hello"
         hello = first.hello
-        if not self._board.alive(JobId(hello.job), hello.run):
+        if not self._status.is_open(JobId(hello.job), hello.run):
             return f"run {hello.run} of job {hello.job} is over"
         try:
             registration_from_proto(hello)
@@ -158,9 +158,9 @@ class AppService(app_pb2_grpc.AppServiceServicer):
             async for report in reports:
                 if excess := self._excess(session):
                     return excess
-                self._take(session, in_our_time(report, self._clock.now()))
+                self._take(session, to_server_time(report, self._clock.now()))
         except CodecError as error:
-            self._limited.warning(
+            self._warnings.warning(
                 "job %d sent nonsense, session closed: %s",
                 session.job,
                 error,
@@ -172,7 +172,7 @@ class AppService(app_pb2_grpc.AppServiceServicer):
 
     def _excess(self, session: AppSession) -> str:
         now = asyncio.get_running_loop().time()
-        excess = self._rates.exceeded(session.job, session.run, now)
+        excess = self._rate_limiter.exceeded(session.job, session.run, now)
         if excess:
             log.warning("%s: session closed", excess)
         return excess
@@ -185,22 +185,22 @@ class AppService(app_pb2_grpc.AppServiceServicer):
                     self._answer(session, report.answer)
             case "begun":
                 begun = ResizeBegun(job, run, ResizeId(report.begun.resize))
-                self._execute.post(*(begun for _ in message("server.begun.in")))
+                self._core_loop.post(*(begun for _ in message("server.begun.in")))
             case "outcome":
                 for _ in message("server.outcome.in"):
                     # Whoever reports is the coordinator now: the role may have moved.
-                    self._hub.attach_coordinator(session)
-                    self._execute.post(decision_from_proto(job, run, report.outcome))
+                    self._connections.attach_coordinator(session)
+                    self._core_loop.post(decision_from_proto(job, run, report.outcome))
             case "progress":
                 self._progress(session, report.progress)
             case "withdrawn":
-                self._execute.post(ResizeWithdrawn(job, run, ResizeId(report.withdrawn.resize)))
+                self._core_loop.post(ResizeWithdrawn(job, run, ResizeId(report.withdrawn.resize)))
             case "request":
-                self._execute.post(request_from_proto(job, run, report.request))
+                self._core_loop.post(request_from_proto(job, run, report.request))
             case "cancel":
-                self._execute.post(RequestCancelled(job, run, report.cancel.number))
+                self._core_loop.post(RequestCancelled(job, run, report.cancel.number))
             case "save":
-                self._execute.post(save_from_proto(job, run, report.save))
+                self._core_loop.post(save_from_proto(job, run, report.save))
             case "hello":
                 self._take_hello(session, report.hello)
             case None:
@@ -212,32 +212,32 @@ class AppService(app_pb2_grpc.AppServiceServicer):
         session.rendezvous = hello.rendezvous or session.rendezvous
         if hello.role == app_pb2.ROLE_STANDBY:
             resize = ResizeId(hello.pending_resize)
-            self._execute.post(StandbyReady(session.job, session.run, resize))
+            self._core_loop.post(StandbyReady(session.job, session.run, resize))
             return
         if not self._is_former(hello):
-            self._hub.attach_coordinator(session)
+            self._connections.attach_coordinator(session)
         said = (registration_from_proto(hello), begun_from_proto(hello), asked_from_proto(hello))
-        self._execute.post(*[event for event in said if event is not None])
-        self._execute.post(suspension_from_proto(hello))
+        self._core_loop.post(*[event for event in said if event is not None])
+        self._core_loop.post(suspension_from_proto(hello))
 
     def _is_former(self, hello: app_pb2.Hello) -> bool:
         """Whether it speaks of a time before the last resize: another is the coordinator now."""
-        entry = self._board.entry(JobId(hello.job))
+        entry = self._status.entry(JobId(hello.job))
         return entry is not None and hello.epoch < entry.info["epoch"]
 
     def _answer(self, session: AppSession, message: app_pb2.Template) -> None:
         template = template_from_proto(message)
         if template.job != session.job:
             raise CodecError("answer: another job than this session's")
-        self._execute.post(OfferAnswered(session.job, session.run, template))
+        self._core_loop.post(OfferAnswered(session.job, session.run, template))
 
     def _progress(self, session: AppSession, message: app_pb2.Progress) -> None:
         speeds = speeds_from_proto(session.job, session.run, message)
         seconds = speeds.seconds if speeds is not None else {}
         if speeds is not None and differ(session.measured, seconds):
             session.measured = seconds
-            self._execute.post(speeds)
-        self._board.put_progress(
+            self._core_loop.post(speeds)
+        self._status.publish_progress(
             session.job,
             {
                 "iteration": message.iteration,

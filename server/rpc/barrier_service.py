@@ -9,13 +9,13 @@ from collections.abc import Sequence
 
 from pliant.core.values.ids import NodeName
 from pliant.protos import node_pb2
-from pliant.server.database.db_errors import is_passing, words
+from pliant.server.database.db_errors import is_transient, words
 from pliant.server.database.statements import add_fence
 from pliant.server.database.writer import Writer, WriterStoppedError
-from pliant.server.execution.connections import Hub
-from pliant.server.registry.worlds import World, WorldBook
-from pliant.server.rpc.barriers import Fences, Merged
-from pliant.server.support.log_setup import Seldom
+from pliant.server.execution.connections import Connections
+from pliant.server.registry.worlds import World, WorldRegistry
+from pliant.server.rpc.barriers import BarrierTable, Merged
+from pliant.server.support.log_setup import RateLimitedLog
 
 log = logging.getLogger(__name__)
 
@@ -23,26 +23,37 @@ log = logging.getLogger(__name__)
 RETRY_S = 0.5
 
 
-class FenceRelay:
+class BarrierService:
     """Merges and answers; runs in the gRPC loop, except where it says otherwise."""
 
-    def __init__(self, hub: Hub, book: WorldBook, fences: Fences, writer: Writer) -> None:
-        self._hub, self._book, self._fences, self._writer = hub, book, fences, writer
+    def __init__(
+        self,
+        connections: Connections,
+        worlds: WorldRegistry,
+        barriers: BarrierTable,
+        writer: Writer,
+    ) -> None:
+        self._connections, self._worlds, self._barriers, self._writer = (
+            connections,
+            worlds,
+            barriers,
+            writer,
+        )
         self._lock = threading.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
         #: Barriers that are complete and not durable yet.
         self._storing: set[tuple[str, int]] = set()
         self._retry_s = RETRY_S
-        self._refusals = Seldom(log.warning)
+        self._warnings = RateLimitedLog(log.warning)
 
     def take(self, node: NodeName, message: node_pb2.Fence) -> None:
         """Note that a node reached a barrier; answer when all have."""
-        world = self._book.get(message.world)
+        world = self._worlds.get(message.world)
         if world is None or node not in world.nodes:
             log.warning("node %s: barrier of unknown world %s", node, message.world)
             return
         with self._lock:
-            merged = self._fences.arrive(
+            merged = self._barriers.arrive(
                 world.name, world.nodes, node, message.sequence, dict(message.pairs)
             )
         if merged is not None:
@@ -66,7 +77,7 @@ class FenceRelay:
             world=merged.world, sequence=merged.sequence, pairs=dict(merged.pairs)
         )
         for node in merged.tell:
-            self._hub.order(node, node_pb2.NodeOrder(fence_done=done))
+            self._connections.send_to_node(node, node_pb2.NodeOrder(fence_done=done))
 
     async def _store(self, merged: Merged) -> bool:
         """Make a barrier durable; False: the server stops, and the nodes will ask the next one."""
@@ -78,14 +89,14 @@ class FenceRelay:
             except WriterStoppedError:
                 return False
             except Exception as error:
-                if not is_passing(error):
+                if not is_transient(error):
                     # It is in memory, and ranks wait: only a crash just now would lose it.
                     log.error("barrier of %s is not stored: %s", merged.world, error)
                     return True
-                self._refusals.say("barriers are not stored yet: %s", words(error))
+                self._warnings.log("barriers are not stored yet: %s", words(error))
             await asyncio.sleep(self._retry_s)
 
     def forget(self, jobs: Sequence[int], worlds: Sequence[World]) -> None:
         """Drop the barriers of worlds that have ended, from any thread."""
         with self._lock:
-            self._fences.forget(world.name for world in worlds if world.spans_nodes)
+            self._barriers.forget(world.name for world in worlds if world.spans_nodes)

@@ -26,7 +26,7 @@ class Merged:
     again: bool = False
 
 
-class Fences:
+class BarrierTable:
     """Merges the pairs of a world's nodes. A node that asks again is answered again."""
 
     def __init__(self, done: Mapping[tuple[str, int], Mapping[str, str]] | None = None) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pliant.protos import app_pb2
 
 
-def in_our_time(report: app_pb2.AppReport, now: float) -> app_pb2.AppReport:
+def to_server_time(report: app_pb2.AppReport, now: float) -> app_pb2.AppReport:
     """Shift what a report names, in place, by the difference between both clocks; the report.
 
     Args:

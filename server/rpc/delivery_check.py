@@ -17,7 +17,7 @@ from pliant.protos import node_pb2
 UNDER_WAY_S, UNDER_WAY_BEATS = 5.0, 2
 
 
-class Tally:
+class DeliveryCheck:
     """The counts of one stream."""
 
     def __init__(self) -> None:

@@ -52,7 +52,7 @@ _LARGEST_BOUND = (1 << 31) - 2
 STOP_GRACE_S = 0.5
 
 
-class RpcServer:
+class GrpcServer:
     """Holds the listening socket and all streams."""
 
     def __init__(self) -> None:

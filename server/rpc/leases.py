@@ -25,7 +25,7 @@ class _Lease:
     health: Health = Health.GOOD
 
 
-class Leases:
+class HeartbeatLeases:
     """The beats of all nodes. Times are monotonic seconds that the caller gives."""
 
     def __init__(self, beat_interval_s: float, lease_s: float) -> None:
@@ -47,7 +47,7 @@ class Leases:
             lease.heard, lease.health = now, Health.GOOD
         return before
 
-    def forgive(self, seconds: float, now: float) -> None:
+    def extend(self, seconds: float, now: float) -> None:
         """Hold no silence against anybody that fell into a time when nobody listened."""
         for lease in self._leases.values():
             lease.heard = min(lease.heard + seconds, now)

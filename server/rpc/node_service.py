@@ -18,20 +18,20 @@ from pliant.protos.codec import CodecError, exits_from_proto, node_from_proto, r
 from pliant.protos.handshake import NODE, subject_of
 from pliant.protos.parts import join
 from pliant.protos.texts import words
-from pliant.server.execution.connections import Hub, NodeStream, Stream
-from pliant.server.execution.execute import Execute
-from pliant.server.rpc.barrier_service import FenceRelay
-from pliant.server.rpc.delivery_check import Tally
+from pliant.server.execution.connections import Connections, NodeStream, Stream
+from pliant.server.execution.execute import CoreLoop
+from pliant.server.rpc.barrier_service import BarrierService
+from pliant.server.rpc.delivery_check import DeliveryCheck
 from pliant.server.rpc.nodelist import NodeList, stale
-from pliant.server.rpc.remove import EndReport, Remove
-from pliant.server.rpc.report_validation import Credence
+from pliant.server.rpc.remove import EndReport, ExitCollector
+from pliant.server.rpc.report_validation import ReportValidator
 from pliant.server.rpc.unauthenticated_peers import (
-    LimitedLog,
-    Strangers,
-    TooManyStrangersError,
+    PeerWarnings,
+    TooManyUnauthenticatedPeersError,
+    UnauthenticatedPeers,
     readable,
 )
-from pliant.server.security.authentication import proves
+from pliant.server.security.authentication import verify_peer
 from pliant.server.security.cluster_secret import FILE_NAME
 
 log = logging.getLogger(__name__)
@@ -53,13 +53,13 @@ _ARRIVED = {
 
 
 @dataclass(frozen=True, slots=True)
-class Greeting:
+class ServerIdentity:
     """What a controller must know, and is told when it may stay."""
 
     secret: str = field(repr=False)
     generation: int
     #: Of this start: a server on a copy of the database may have the same generation.
-    life: str
+    instance_id: str
     beat_interval_s: float
 
 
@@ -68,18 +68,18 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
 
     def __init__(
         self,
-        execute: Execute,
-        hub: Hub,
+        core_loop: CoreLoop,
+        connections: Connections,
         nodelist: NodeList,
-        remove: Remove,
-        relay: FenceRelay,
-        credence: Credence,
-        greeting: Greeting,
+        remove: ExitCollector,
+        barriers: BarrierService,
+        validator: ReportValidator,
+        identity: ServerIdentity,
     ) -> None:
-        self._execute, self._hub, self._nodelist = execute, hub, nodelist
-        self._remove, self._relay, self._credence = remove, relay, credence
-        self._greeting = greeting
-        self._strangers, self._limited = Strangers(), LimitedLog(log)
+        self._core_loop, self._connections, self._nodelist = core_loop, connections, nodelist
+        self._remove, self._barriers, self._validator = remove, barriers, validator
+        self._identity = identity
+        self._unauthenticated, self._warnings = UnauthenticatedPeers(), PeerWarnings(log)
         #: Called with each node that comes, before anything of it is taken over.
         self.on_registered: list[Callable[[NodeRegistered], None]] = []
 
@@ -88,9 +88,9 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
         reports = readable(aiter(request_iterator))
         try:
             async with asyncio.timeout(HELLO_TIMEOUT_S):
-                with self._strangers.one_more():
+                with self._unauthenticated.admit():
                     if not await self._knows_secret(context, reports):
-                        self._limited.warning("a stream does not prove itself: %s", context.peer())
+                        self._warnings.warning("a stream does not prove itself: %s", context.peer())
                         await context.abort(grpc.StatusCode.UNAUTHENTICATED, NEEDS_SECRET)
                 reports = join(reports)
                 first = await anext(reports)
@@ -100,15 +100,15 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
             event = node_from_proto(first.register)
         except (TimeoutError, StopAsyncIteration):
             return
-        except TooManyStrangersError as error:
-            self._limited.warning("a stream was refused: %s", error)
+        except TooManyUnauthenticatedPeersError as error:
+            self._warnings.warning("a stream was refused: %s", error)
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error))
             return
         except CodecError as error:
-            self._limited.warning("a registration was refused: %s", error)
+            self._warnings.warning("a registration was refused: %s", error)
             yield _refused(str(error))
             return
-        taken = self._nodelist.taken(event.name)
+        taken = self._nodelist.name_conflict(event.name)
         reason = taken or self._nodelist.refusal(event, self._stale(first.register))
         if reason is not None:
             log.warning("node %s refused: %s", event.name, reason)
@@ -118,120 +118,122 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
             call(event)
         stream: NodeStream = Stream(asyncio.get_running_loop(), f"node {event.name}")
         # Attached before the core knows: the orders that follow from the registration wait here.
-        self._hub.attach_node(event.name, stream)
-        self._nodelist.registered(event.name)
+        self._connections.attach_node(event.name, stream)
+        self._nodelist.watch(event.name)
         reader = None
         try:
             name = event.name
-            future = self._execute.commit(event, (), lambda core: core.nodes[name].first)
+            future = self._core_loop.commit(event, (), lambda core: core.nodes[name].first)
             yield self._welcome(await asyncio.wrap_future(future))
             log.info("node %s connected with %d slots", name, event.slots)
             reader = asyncio.create_task(self._read(name, reports, stream))
             async for order in stream.messages():
                 if order.HasField("start_world"):
-                    order.start_world.heard = stream.heard
+                    order.start_world.heard = stream.last_beat
                 yield order
         finally:
             if reader is not None:
                 reader.cancel()
-            self._hub.detach_node(event.name, stream)
+            self._connections.detach_node(event.name, stream)
             log.info("node %s: stream closed", event.name)
 
     async def _knows_secret(self, context: Any, reports: AsyncIterator[Any]) -> bool:
         if subject_of(context.invocation_metadata()) != NODE:
             return False
-        return await proves(context, reports, self._greeting.secret.encode("ascii"))
+        return await verify_peer(context, reports, self._identity.secret.encode("ascii"))
 
     def _stale(self, register: node_pb2.Register) -> str | None:
-        greeting = self._greeting
-        return stale((greeting.generation, greeting.life), (register.generation, register.life))
+        identity = self._identity
+        return stale(
+            (identity.generation, identity.instance_id), (register.generation, register.life)
+        )
 
     def _welcome(self, first_processor: int) -> node_pb2.NodeOrder:
         return node_pb2.NodeOrder(
             welcome=node_pb2.Welcome(
-                generation=self._greeting.generation,
-                beat_interval_s=self._greeting.beat_interval_s,
+                generation=self._identity.generation,
+                beat_interval_s=self._identity.beat_interval_s,
                 first_processor=first_processor,
-                life=self._greeting.life,
+                life=self._identity.instance_id,
                 **versions.numbers(),
             )
         )
 
     async def _read(self, node: NodeName, reports: Any, stream: NodeStream) -> None:
         """Take reports until the controller ends the stream or says something impossible."""
-        tally = Tally()
+        delivery = DeliveryCheck()
         try:
             async for report in reports:
                 if not report.HasField("beat"):
-                    self._take(node, report, tally)
+                    self._take(node, report, delivery)
                     continue
                 if self._nodelist.beat(node, report.beat):
                     _heard(report.beat, stream)
-                if lost := _lost(report.beat, tally, stream):
+                if lost := _lost(report.beat, delivery, stream):
                     log.warning("node %s: %s: it is to register anew", node, lost)
                     return
         except CodecError as error:
             text = "node %s sent nonsense, stream closed: %s"
-            self._limited.warning(text, node, error, kind=node)
+            self._warnings.warning(text, node, error, kind=node)
         finally:
             stream.close()
 
-    def _take(self, node: NodeName, report: node_pb2.NodeReport, tally: Tally) -> None:
+    def _take(self, node: NodeName, report: node_pb2.NodeReport, delivery: DeliveryCheck) -> None:
         kind = report.WhichOneof("body")
         if kind is None:  # of a later version, which knows that this one passes over it
-            tally.reports += 1
+            delivery.reports += 1
             return
         if kind == "able":
-            tally.reports += 1
-            self._execute.post(NodeAble(node))
+            delivery.reports += 1
+            self._core_loop.post(NodeAble(node))
             return
         if kind not in _ARRIVED:
             raise CodecError(f"{kind} is not expected here")
         times = message(_ARRIVED[kind])
         for _ in times:
             self._hear(node, report)
-        tally.reports += bool(times)
+        delivery.reports += bool(times)
 
     def _hear(self, node: NodeName, report: node_pb2.NodeReport) -> None:
         match report.WhichOneof("body"):
             case "world_ready":
                 self._ready(node, report.world_ready)
             case "fence":
-                self._relay.take(node, report.fence)
+                self._barriers.take(node, report.fence)
             case "ranks_exited":
                 self._exits(node, report.ranks_exited)
 
     def _ready(self, node: NodeName, message: node_pb2.WorldReady) -> None:
         event = ready_from_proto(node, message)
-        wrong = self._credence.against_ready(node, message)
+        wrong = self._validator.reject_ready(node, message)
         if wrong is not None:
             log.warning("node %s calls world %s ready: %s", node, message.world, wrong)
             return
-        self._execute.post(event)
+        self._core_loop.post(event)
 
     def _exits(self, node: NodeName, message: node_pb2.RanksExited) -> None:
         event = exits_from_proto(message)
         ranks = tuple(end.rank for end in message.exits)
         times = tuple(end.at for end in message.exits)
         report = EndReport(node, message.world, ranks, times, event)
-        wrong = self._credence.against_exits(node, message)
+        wrong = self._validator.reject_exits(node, message)
         if wrong is not None:
             log.warning("node %s reports ends in world %s: %s", node, message.world, wrong)
-            self._execute.post(self._remove.emptied(report))
+            self._core_loop.post(self._remove.processors_emptied(report))
             return
         self._remove.report(report)
 
 
 def _heard(beat: node_pb2.Beat, stream: NodeStream) -> None:
     """Let the node know since when its lease runs, if anything there depends on it."""
-    stream.heard = beat.sequence
+    stream.last_beat = beat.sequence
     if beat.confirm:
         heard = node_pb2.BeatHeard(sequence=beat.sequence)
         stream.send(node_pb2.NodeOrder(beat_heard=heard))
 
 
-def _lost(beat: node_pb2.Beat, tally: Tally, stream: NodeStream) -> str:
-    return tally.missing(beat, stream.sent, asyncio.get_running_loop().time())
+def _lost(beat: node_pb2.Beat, delivery: DeliveryCheck, stream: NodeStream) -> str:
+    return delivery.missing(beat, stream.sent, asyncio.get_running_loop().time())
 
 
 def _wrong_version(register: node_pb2.Register) -> node_pb2.NodeOrder | None:

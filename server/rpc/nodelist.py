@@ -14,11 +14,11 @@ from pliant.core.model.nodes import Node, NodeState
 from pliant.core.support.plural import many
 from pliant.core.values.ids import JobId, NodeName
 from pliant.protos import node_pb2
-from pliant.server.execution.connections import Hub
-from pliant.server.execution.execute import Execute
-from pliant.server.registry.status_cache import Board, Usage
-from pliant.server.rpc.leases import Health, Leases
-from pliant.server.support.stall_detection import HEARD_S, oversleep
+from pliant.server.execution.connections import Connections
+from pliant.server.execution.execute import CoreLoop
+from pliant.server.registry.status_cache import StatusCache, Usage
+from pliant.server.rpc.leases import Health, HeartbeatLeases
+from pliant.server.support.stall_detection import CATCH_UP_S, wait_measuring_stall
 from pliant.server.support.threads import start_thread
 
 log = logging.getLogger(__name__)
@@ -50,11 +50,16 @@ class NodeList:
     """Leases of all nodes. A stream that closes is no sign of death; silence is."""
 
     def __init__(
-        self, execute: Execute, hub: Hub, board: Board, beat_interval_s: float, lease_s: float
+        self,
+        core_loop: CoreLoop,
+        connections: Connections,
+        status: StatusCache,
+        beat_interval_s: float,
+        lease_s: float,
     ) -> None:
-        self._execute, self._hub, self._board = execute, hub, board
+        self._core_loop, self._connections, self._status = core_loop, connections, status
         self._lease_s = lease_s
-        self._leases = Leases(beat_interval_s, lease_s)
+        self._leases = HeartbeatLeases(beat_interval_s, lease_s)
         self._flag = threading.Condition()
         self._stopping = False
         #: Whether the thread watches no lease and has to be told of the first one.
@@ -73,25 +78,25 @@ class NodeList:
             return f"{event.name!r} is no name for a node"
         if stale is not None:
             return stale
-        host = self._board.host(event.name)
+        host = self._status.host(event.name)
         if host is None or host.slots == event.slots:
             return None
-        if any(world.live for world in event.worlds) or self._board.in_use(event.name):
+        if any(world.live for world in event.worlds) or self._status.node_in_use(event.name):
             return (
                 f"node {event.name} has {many(host.slots, 'slot')} here, not {event.slots}, and "
                 f"processes of jobs: start it with --slots {host.slots}, or end its jobs first"
             )
         return None
 
-    def taken(self, name: NodeName) -> str | None:
+    def name_conflict(self, name: NodeName) -> str | None:
         """Why a controller may not have this name now; None: it may."""
         with self._flag:
             silent = self._leases.silent(name, time.monotonic())
-        if self._hub.node_connected(name) and not silent:
+        if self._connections.node_connected(name) and not silent:
             return f"a node named {name} is connected already"
         return None
 
-    def registered(self, node: NodeName) -> None:
+    def watch(self, node: NodeName) -> None:
         """Watch a node from now on."""
         with self._flag:
             self._leases.open(node, time.monotonic())
@@ -105,12 +110,12 @@ class NodeList:
         with self._flag:
             before = self._leases.beat(node, time.monotonic())
         if before is Health.SUSPECT:
-            self._execute.post(NodeRecovered(node))
+            self._core_loop.post(NodeRecovered(node))
         elif before is Health.LOST:
             # Its jobs were given up: both sides must compare what they know.
-            self._hub.close_node(node)
+            self._connections.close_node(node)
         usage = {JobId(j.job): Usage(j.resident_bytes, j.major_faults) for j in beat.jobs}
-        self._board.put_usage(node, beat.idle_memory_bytes, usage)
+        self._status.publish_usage(node, beat.idle_memory_bytes, usage)
         return before in (Health.GOOD, Health.SUSPECT)
 
     def start(self, on_fault: Callable[[str], None]) -> None:
@@ -132,9 +137,9 @@ class NodeList:
                     return
                 pause_s = self._sleep()
                 self._sleeps_unlimited = pause_s is None
-                if late := oversleep(self._flag, pause_s):
+                if late := wait_measuring_stall(self._flag, pause_s):
                     log.warning("this server stood still for %d s, which no node must pay", late)
-                    self._leases.forgive(late + HEARD_S, time.monotonic())
+                    self._leases.extend(late + CATCH_UP_S, time.monotonic())
             self.look()
 
     def look(self) -> None:
@@ -142,9 +147,9 @@ class NodeList:
         with self._flag:
             overdue = self._leases.overdue(time.monotonic())
         for node, health in overdue:
-            self._execute.post(self._event(node, health))
+            self._core_loop.post(self._event(node, health))
             if health is Health.LOST:
-                self._hub.close_node(node)
+                self._connections.close_node(node)
 
     def _sleep(self) -> float | None:
         deadline = self._leases.next_deadline()

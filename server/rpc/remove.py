@@ -16,13 +16,13 @@ from typing import Any
 from pliant.core.events import ProcessesExited
 from pliant.core.values.ids import JobId, NodeName
 from pliant.protos import node_pb2
-from pliant.server.database.statements import Change, add_exit, drop_fences
+from pliant.server.database.statements import Write, add_exit, drop_fences
 from pliant.server.database.writer import Writer
-from pliant.server.execution.connections import Hub
-from pliant.server.execution.execute import Execute
-from pliant.server.registry.status_cache import Board
-from pliant.server.registry.worlds import World, WorldBook
-from pliant.server.rpc.report_validation import Credence
+from pliant.server.execution.connections import Connections
+from pliant.server.execution.execute import CoreLoop
+from pliant.server.registry.status_cache import StatusCache
+from pliant.server.registry.worlds import World, WorldRegistry
+from pliant.server.rpc.report_validation import ReportValidator
 from pliant.server.support.threads import start_thread
 
 log = logging.getLogger(__name__)
@@ -59,20 +59,20 @@ class _Ended:
     jobs: Sequence[int]
 
 
-class Remove:
+class ExitCollector:
     """Takes end reports from the streams and ended jobs from the execute thread."""
 
     def __init__(
         self,
-        execute: Execute,
-        hub: Hub,
-        book: WorldBook,
-        board: Board,
+        core_loop: CoreLoop,
+        connections: Connections,
+        worlds: WorldRegistry,
+        status: StatusCache,
         writer: Writer,
-        credence: Credence,
+        validator: ReportValidator,
     ) -> None:
-        self._execute, self._hub, self._book = execute, hub, book
-        self._board, self._writer, self._credence = board, writer, credence
+        self._core_loop, self._connections, self._worlds = core_loop, connections, worlds
+        self._status, self._writer, self._validator = status, writer, validator
         self._queue: queue.SimpleQueue[EndReport | _Durable | _Ended | None] = queue.SimpleQueue()
         #: Ranks by world whose end is durable, of jobs whose books are open.
         self._seen: dict[JobId, dict[str, set[int]]] = {}
@@ -90,7 +90,7 @@ class Remove:
         """Take a report, from any thread."""
         self._queue.put(report)
 
-    def ended(self, jobs: Sequence[int]) -> None:
+    def on_jobs_ended(self, jobs: Sequence[int]) -> None:
         """Take jobs whose end is durable, from any thread."""
         self._queue.put(_Ended(jobs))
 
@@ -116,12 +116,12 @@ class Remove:
 
     def _take(self, report: EndReport) -> None:
         job = report.event.job
-        world = self._book.get(report.world)
+        world = self._worlds.get(report.world)
         known_there = world is not None and report.node in world.nodes
-        if not (known_there and self._board.alive(job, report.event.run)):
+        if not (known_there and self._status.is_open(job, report.event.run)):
             # Its end is durable; or nobody here has begun it there: an older copy of the database
             # was put back. There is nothing new to be stored.
-            self._hand_over(report, self.emptied(report), (), late=True)
+            self._hand_over(report, self.processors_emptied(report), (), late=True)
             return
         seen = _ranks(self._seen, job, report.world)
         under_way = _ranks(self._under_way, job, report.world)
@@ -131,9 +131,13 @@ class Remove:
         event = replace(report.event, exits=tuple(report.event.exits[i] for i in fresh))
         self._hand_over(report, event, fresh, late=False)
 
-    def emptied(self, report: EndReport) -> ProcessesExited:
+    def processors_emptied(self, report: EndReport) -> ProcessesExited:
         """Return what the core must hear in any case: processors of this node are empty."""
-        own = [e for e in report.event.exits if self._credence.is_on(report.node, e.processor)]
+        own = [
+            e
+            for e in report.event.exits
+            if self._validator.owns_processor(report.node, e.processor)
+        ]
         return replace(report.event, run=NO_RUN, exits=tuple(own))
 
     def _hand_over(
@@ -147,12 +151,12 @@ class Remove:
 
         if event.exits:
             rows = [self._row(report, i) for i in fresh]
-            self._execute.commit(event, rows).add_done_callback(durable)
+            self._core_loop.commit(event, rows).add_done_callback(durable)
         else:
-            self._execute.call(lambda _: None).add_done_callback(durable)
+            self._core_loop.call(lambda _: None).add_done_callback(durable)
 
     @staticmethod
-    def _row(report: EndReport, place: int) -> Change:
+    def _row(report: EndReport, place: int) -> Write:
         end = report.event.exits[place]
         return add_exit(
             report.world,
@@ -169,22 +173,22 @@ class Remove:
             log.error("the end of ranks of %s is not acknowledged: %s", report.world, item.fault)
             return
         ranks: Sequence[int] = report.ranks
-        if not item.late and job in self._seen and self._book.get(report.world) is not None:
+        if not item.late and job in self._seen and self._worlds.get(report.world) is not None:
             seen = _ranks(self._seen, job, report.world)
             seen.update(item.fresh)
             ranks = [rank for rank in ranks if rank in seen]
         if ranks:
             ack = node_pb2.ExitAck(world=report.world, ranks=ranks)
-            self._hub.order(report.node, node_pb2.NodeOrder(exit_ack=ack))
+            self._connections.send_to_node(report.node, node_pb2.NodeOrder(exit_ack=ack))
         self._prune(job, report.event.run, report.world)
 
     def _prune(self, job: JobId, run: int, name: str) -> None:
         """Forget a world whose last end is durable while its job goes on."""
-        world = self._book.get(name)
-        if world is None or not self._board.alive(job, run):
+        world = self._worlds.get(name)
+        if world is None or not self._status.is_open(job, run):
             return
         if len(_ranks(self._seen, job, name)) == len(world.processors):
-            self._book.drop(world)
+            self._worlds.drop(world)
             for known in (self._seen, self._under_way):
                 known.get(job, {}).pop(name, None)
             self._over((), [world])
@@ -194,8 +198,8 @@ class Remove:
         worlds: list[World] = []
         for number in jobs:
             job = JobId(number)
-            self._hub.close_job(job)
-            worlds += self._book.forget(job)
+            self._connections.close_job(job)
+            worlds += self._worlds.forget(job)
             self._seen.pop(job, None)
             self._under_way.pop(job, None)
         self._over(jobs, worlds)

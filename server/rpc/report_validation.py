@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from pliant.core.values.ids import NodeName
 from pliant.protos import node_pb2
-from pliant.server.registry.status_cache import Board
-from pliant.server.registry.worlds import World, WorldBook
+from pliant.server.registry.status_cache import StatusCache
+from pliant.server.registry.worlds import World, WorldRegistry
 
 
-class Credence:
+class ReportValidator:
     """Compares reports with the books: a node that is wrong, or lies, harms itself alone."""
 
-    def __init__(self, book: WorldBook, board: Board) -> None:
-        self._book, self._board = book, board
+    def __init__(self, worlds: WorldRegistry, status: StatusCache) -> None:
+        self._worlds, self._status = worlds, status
 
-    def against_ready(self, node: NodeName, message: node_pb2.WorldReady) -> str | None:
+    def reject_ready(self, node: NodeName, message: node_pb2.WorldReady) -> str | None:
         """Why a world may not be called ready; None: it may."""
-        world = self._book.get(message.world)
+        world = self._worlds.get(message.world)
         if world is None:
             return "nobody knows this world"
         return _foreign(node, world, (message.job, message.run, message.resize))
 
-    def against_exits(self, node: NodeName, message: node_pb2.RanksExited) -> str | None:
+    def reject_exits(self, node: NodeName, message: node_pb2.RanksExited) -> str | None:
         """Why ends are not believed; None: they are."""
-        world = self._book.get(message.world)
+        world = self._worlds.get(message.world)
         if world is None or node not in world.nodes:
             # Its books are closed, or it began elsewhere: the core is only told that processors of
             # this node are empty.
@@ -35,14 +35,14 @@ class Credence:
             placed = end.rank < len(world.processors)
             if not placed or world.processors[end.rank] != end.processor:
                 return f"rank {end.rank} is not on processor {end.processor}"
-            if not self.is_on(node, end.processor):
+            if not self.owns_processor(node, end.processor):
                 return f"rank {end.rank} is on another node"
         return None
 
-    def is_on(self, node: NodeName, processor: int) -> bool:
+    def owns_processor(self, node: NodeName, processor: int) -> bool:
         """Whether a processor belongs to a node."""
         try:
-            return self._board.node_map.host(processor).name == node
+            return self._status.node_map.host(processor).name == node
         except KeyError:
             return False
 

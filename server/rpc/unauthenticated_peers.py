@@ -12,7 +12,7 @@ from typing import Any
 from pliant.protos.codec import CodecError
 
 #: Streams that have not proved themselves, at a time. Each may have one message in memory.
-MAX_UNPROVEN_STREAMS = 256
+MAX_UNAUTHENTICATED_STREAMS = 256
 #: A line of one kind is written once in so many seconds.
 LOG_INTERVAL_S = 10.0
 _MAX_KINDS = 1024
@@ -34,25 +34,25 @@ async def readable(messages: AsyncIterator[Any]) -> AsyncIterator[Any]:
         yield each
 
 
-class TooManyStrangersError(Exception):
+class TooManyUnauthenticatedPeersError(Exception):
     """No more streams are taken until some have proved themselves, or have ended."""
 
 
-class Strangers:
+class UnauthenticatedPeers:
     """Counts the streams that have not proved themselves. For one thread."""
 
-    def __init__(self, limit: int = MAX_UNPROVEN_STREAMS) -> None:
+    def __init__(self, limit: int = MAX_UNAUTHENTICATED_STREAMS) -> None:
         self._limit, self._count = limit, 0
 
     @contextmanager
-    def one_more(self) -> Iterator[None]:
+    def admit(self) -> Iterator[None]:
         """Count a stream until it has proved itself.
 
         Raises:
             TooManyStrangersError: there are as many as may be.
         """
         if self._count >= self._limit:
-            raise TooManyStrangersError(
+            raise TooManyUnauthenticatedPeersError(
                 f"more than {self._limit} streams have not proved themselves"
             )
         self._count += 1
@@ -62,7 +62,7 @@ class Strangers:
             self._count -= 1
 
 
-class LimitedLog:
+class PeerWarnings:
     """Writes warnings that others can cause at will: one line of a kind in some seconds."""
 
     def __init__(self, logger: logging.Logger, clock: Callable[[], float] = time.monotonic) -> None:

@@ -10,7 +10,7 @@ import hashlib
 import hmac
 
 
-class Keyring:
+class AppTokens:
     """Makes and checks tokens."""
 
     def __init__(self, key: bytes) -> None:

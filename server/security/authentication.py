@@ -8,7 +8,7 @@ from typing import Any
 from pliant.protos import handshake
 
 
-async def proves(context: Any, reports: AsyncIterator[Any], key: bytes) -> bool:
+async def verify_peer(context: Any, reports: AsyncIterator[Any], key: bytes) -> bool:
     """Prove that this server knows a key, and return whether the client does.
 
     The server proves itself first. So a client never sends anything that an impostor could use.

@@ -40,7 +40,7 @@ class HybridClock:
         return f"{boot} {self._offset!r}"
 
 
-def resumed(meta: Mapping[str, str], boot: str, last: float | None) -> HybridClock:
+def resume_clock(meta: Mapping[str, str], boot: str, last: float | None) -> HybridClock:
     """Make the clock of a server that starts.
 
     Args:

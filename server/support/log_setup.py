@@ -10,7 +10,7 @@ from pliant.protos.daemons.log_files import LogFile
 from pliant.protos.daemons.log_handlers import LogHandler
 
 #: A line that comes again and again is shown once in this time.
-SELDOM_S = 60.0
+LOG_INTERVAL_S = 60.0
 
 
 class OneLineFormatter(logging.Formatter):
@@ -18,10 +18,10 @@ class OneLineFormatter(logging.Formatter):
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         """Return the line without tracebacks, escaped."""
-        return printable(super().formatMessage(record))
+        return escape_control(super().formatMessage(record))
 
 
-def printable(text: str) -> str:
+def escape_control(text: str) -> str:
     """Return the text with every control character and undecodable byte as an escape."""
     if text.isprintable():
         return text
@@ -31,26 +31,26 @@ def printable(text: str) -> str:
     )
 
 
-class Seldom:
+class RateLimitedLog:
     """Lets a line through at once, and then one a minute that says how many there were."""
 
-    def __init__(self, say: Callable[..., None]) -> None:
+    def __init__(self, write: Callable[..., None]) -> None:
         """``say``: a method of a logger."""
-        self._say = say
+        self._write = write
         self._shown: dict[str, float] = {}
         self._left_out: dict[str, int] = {}
 
-    def say(self, text: str, cause: str) -> None:
+    def log(self, text: str, cause: str) -> None:
         """Show a text with its cause in it, unless the same cause was shown just now."""
         now = time.monotonic()
-        if now - self._shown.get(cause, -SELDOM_S) < SELDOM_S:
+        if now - self._shown.get(cause, -LOG_INTERVAL_S) < LOG_INTERVAL_S:
             self._left_out[cause] = self._left_out.get(cause, 0) + 1
             return
         self._shown[cause] = now
         more = self._left_out.pop(cause, 0)
-        self._say(text, f"{cause} ({more} more times since the last line)" if more else cause)
+        self._write(text, f"{cause} ({more} more times since the last line)" if more else cause)
 
-    def over(self) -> None:
+    def reset(self) -> None:
         """It has passed: the next time is told at once."""
         self._shown.clear()
         self._left_out.clear()

@@ -15,15 +15,15 @@ MESSAGES_AT_ONCE = 2000.0
 
 
 @dataclass(slots=True)
-class Bucket:
+class TokenBucket:
     """Tokens that come back with time, up to a limit."""
 
     tokens: float
     at: float
 
-    def take(self, rate: float, most: float, now: float) -> bool:
+    def take(self, rate: float, burst: float, now: float) -> bool:
         """Take one token; False: there is none."""
-        self.tokens = min(most, self.tokens + rate * max(0.0, now - self.at))
+        self.tokens = min(burst, self.tokens + rate * max(0.0, now - self.at))
         self.at = now
         if self.tokens < 1.0:
             return False
@@ -31,17 +31,17 @@ class Bucket:
         return True
 
 
-class Rates:
+class RateLimiter:
     """The buckets of all runs. Used by the gRPC loop alone, but for ``forget``."""
 
-    def __init__(self, rate: float = MESSAGES_PER_S, most: float = MESSAGES_AT_ONCE) -> None:
-        """Allow ``rate`` messages a second, and ``most`` at a time."""
-        self._rate, self._most = rate, most
-        self._buckets: dict[tuple[int, int], Bucket] = {}
+    def __init__(self, rate: float = MESSAGES_PER_S, burst: float = MESSAGES_AT_ONCE) -> None:
+        """Allow ``rate`` messages a second, and ``burst`` at a time."""
+        self._rate, self._most = rate, burst
+        self._buckets: dict[tuple[int, int], TokenBucket] = {}
 
-    def change(self, rate: float, most: float) -> None:
+    def configure(self, rate: float, burst: float) -> None:
         """Allow another number of messages from now on."""
-        self._rate, self._most = rate, most
+        self._rate, self._most = rate, burst
 
     def exceeded(self, job: int, run: int, now: float) -> str:
         """Why one message more is too much; empty: it is not.
@@ -51,7 +51,7 @@ class Rates:
             run: of that job.
             now: seconds on a monotonic clock.
         """
-        bucket = self._buckets.setdefault((job, run), Bucket(self._most, now))
+        bucket = self._buckets.setdefault((job, run), TokenBucket(self._most, now))
         if bucket.take(self._rate, self._most, now):
             return ""
         return (

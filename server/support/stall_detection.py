@@ -10,12 +10,12 @@ import threading
 import time
 
 #: A wait that takes so much longer than it was to take is no matter of load, seconds.
-STOOD_STILL_S = 1.0
+STALL_S = 1.0
 #: What has arrived is read in this time, seconds.
-HEARD_S = 2.0
+CATCH_UP_S = 2.0
 
 
-def oversleep(flag: threading.Condition, seconds: float | None) -> float:
+def wait_measuring_stall(flag: threading.Condition, seconds: float | None) -> float:
     """Wait until told, or for so long; by how much it was too long, seconds; 0: as it should be."""
     if seconds is None:
         flag.wait()
@@ -23,4 +23,4 @@ def oversleep(flag: threading.Condition, seconds: float | None) -> float:
     end = time.monotonic() + seconds
     flag.wait(seconds)
     late = time.monotonic() - end
-    return late if late >= STOOD_STILL_S else 0.0
+    return late if late >= STALL_S else 0.0

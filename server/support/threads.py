@@ -14,11 +14,11 @@ from pliant.core.support.errors import PliantError
 log = logging.getLogger(__name__)
 
 
-class ToldError(PliantError, code="reported"):
+class ReportedError(PliantError, code="reported"):
     """Ends a thread; what it means has been logged where it was found."""
 
 
-def promise() -> Future[Any]:
+def uncancellable_future() -> Future[Any]:
     """A future that cannot be cancelled.
 
     A loop that ends under one who waits would cancel it, and break the thread that keeps it.
@@ -37,7 +37,7 @@ def start_thread(
         _name_in_kernel(name)
         try:
             work()
-        except ToldError:
+        except ReportedError:
             on_fault(name)
         except BaseException:
             log.critical("thread %s ended by an error", name, exc_info=True)

@@ -24,8 +24,8 @@ from pliant.server.database.row_codecs import UnreadableRowError
 from pliant.server.support.threads import start_thread
 from pliant.server.users.answers import pieces
 from pliant.server.users.authorisation import Peer
-from pliant.server.users.operations import Actions
-from pliant.server.users.submission_schema import RequestError
+from pliant.server.users.operations import Operations
+from pliant.server.users.submission_schema import UserRequestError
 
 log = logging.getLogger(__name__)
 
@@ -36,10 +36,10 @@ STOP_GRACE_S = 2.0
 BACKLOG = 512
 
 
-class Accept:
+class UserSocketServer:
     """Listens on ``server.sock`` until stopped."""
 
-    def __init__(self, path: Path, actions: Actions) -> None:
+    def __init__(self, path: Path, actions: Operations) -> None:
         self._path, self._actions = path, actions
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
@@ -64,11 +64,11 @@ class Accept:
                 pass  # it has ended by itself
             self._thread.join()
 
-    def closed(self, jobs: Sequence[int], _: object) -> None:
+    def on_jobs_closed(self, jobs: Sequence[int], _: object) -> None:
         """Release who waits for these jobs, from any thread."""
         if self._loop is not None:
             try:
-                self._loop.call_soon_threadsafe(self._actions.ended, jobs)
+                self._loop.call_soon_threadsafe(self._actions.on_jobs_ended, jobs)
             except RuntimeError:
                 pass  # the server stops
 
@@ -117,17 +117,17 @@ class Accept:
 
     async def _answer(self, line: bytes, peer: Peer) -> Mapping[str, Any]:
         try:
-            answer = await self._actions.act(_request(line), peer)
-        except RequestError as error:
+            answer = await self._actions.handle(_request(line), peer)
+        except UserRequestError as error:
             answer = error.answer()
         except UnreadableRowError as error:
             log.error("the job database is damaged: %s; stop the server and recover it", error)
-            answer = RequestError(
+            answer = UserRequestError(
                 "the job database is damaged: the server's log says where", kind="internal"
             ).answer()
         except Exception:
             log.exception("a request failed")
-            answer = RequestError(
+            answer = UserRequestError(
                 "an internal error; see the server's log", kind="internal"
             ).answer()
         return answer
@@ -138,7 +138,7 @@ async def _line(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> b
     try:
         line = await reader.readline()
     except ValueError:  # the rest of an endless line is not worth reading
-        answer = RequestError(f"a request is longer than {LINE_BYTES} bytes").answer()
+        answer = UserRequestError(f"a request is longer than {LINE_BYTES} bytes").answer()
         writer.write(json.dumps(answer).encode("ascii") + b"\n")
         await writer.drain()
         return None
@@ -149,9 +149,9 @@ def _request(line: bytes) -> Mapping[str, Any]:
     try:
         request = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise RequestError(f"the request is not JSON: {error}") from None
+        raise UserRequestError(f"the request is not JSON: {error}") from None
     if not isinstance(request, dict):
-        raise RequestError("the request is not a JSON object")
+        raise UserRequestError("the request is not a JSON object")
     return request
 
 

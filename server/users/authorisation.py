@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
-from pliant.server.users.submission_schema import RequestError
+from pliant.server.users.submission_schema import UserRequestError
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Role(IntEnum):
 
 
 #: The lowest role that may carry out each operation on the users' socket.
-NEEDED: Mapping[str, Role] = {
+REQUIRED_ROLE: Mapping[str, Role] = {
     "submit": Role.ADMINISTRATOR,  # because each job runs as the server's user
     "query": Role.USER,
     "jobs": Role.USER,  # of the jobs of others, what `without_private` leaves
@@ -74,7 +74,7 @@ ONE_USER = (
 
 
 @dataclass(frozen=True, slots=True)
-class Authority:
+class AccessControl:
     """The roles of the users of this server."""
 
     #: The user that the server runs as.
@@ -91,7 +91,7 @@ class Authority:
 
     def allows(self, operation: str, peer: Peer, owner: int | None = None) -> bool:
         """Return whether a peer may carry an operation out; one that is not known, nobody may."""
-        needed = NEEDED.get(operation)
+        needed = REQUIRED_ROLE.get(operation)
         return needed is not None and self.role(peer, owner) >= needed
 
     def check(self, operation: str, peer: Peer, owner: int | None = None, whose: str = "") -> None:
@@ -109,12 +109,12 @@ class Authority:
         if self.allows(operation, peer, owner):
             return
         if operation == "submit":
-            raise RequestError(ONE_USER, kind="refused")
-        needed = NEEDED.get(operation, Role.ADMINISTRATOR)
+            raise UserRequestError(ONE_USER, kind="refused")
+        needed = REQUIRED_ROLE.get(operation, Role.ADMINISTRATOR)
         if needed is Role.OWNER and whose:
-            raise RequestError(whose, kind="refused")
+            raise UserRequestError(whose, kind="refused")
         who = "an operator" if needed is Role.OPERATOR else "an administrator"
-        raise RequestError(f"only {who} may do this", kind="refused")
+        raise UserRequestError(f"only {who} may do this", kind="refused")
 
 
 def without_private(info: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pliant.server.users.answers import Objects
-from pliant.server.users.submission_schema import RequestError
+from pliant.server.users.submission_schema import UserRequestError
 
 #: Values that one request may name.
 MAX_FIELDS = 64
@@ -30,7 +30,7 @@ def shown_fields(request: Mapping[str, Any]) -> tuple[str, ...] | None:
         or not 2 <= len(fields) <= MAX_FIELDS
         or not all(isinstance(name, str) for name in fields)
     ):
-        raise RequestError(
+        raise UserRequestError(
             f"fields: expected 2 to {MAX_FIELDS} names of values, got {fields!r:.40}",
             field="fields",
         )

@@ -14,28 +14,34 @@ from pliant.core.state import contract_status
 from pliant.core.values.ids import JobId, NodeName
 from pliant.core.values.processors import NONE, ProcessorMap, block
 from pliant.server.database.reader import Reader
-from pliant.server.execution.connections import Hub
-from pliant.server.execution.execute import Execute
-from pliant.server.execution.pending_requests import DelayedError, UserEvent
-from pliant.server.registry.status_cache import KEPT_S, Board, Info
+from pliant.server.execution.connections import Connections
+from pliant.server.execution.execute import CoreLoop
+from pliant.server.execution.pending_requests import StorageDelayedError, UserEvent
+from pliant.server.registry.status_cache import ENDED_JOBS_KEPT_S, Info, StatusCache
 from pliant.server.support.clock import HybridClock
 from pliant.server.users import listing
 from pliant.server.users.answers import Objects
-from pliant.server.users.authorisation import NEEDED, Authority, Peer, Role, without_private
+from pliant.server.users.authorisation import (
+    REQUIRED_ROLE,
+    AccessControl,
+    Peer,
+    Role,
+    without_private,
+)
 from pliant.server.users.queries import Queries
-from pliant.server.users.refused_requests import Refusals
-from pliant.server.users.submission_schema import RequestError, check_priority
+from pliant.server.users.refused_requests import RefusedRequests
+from pliant.server.users.submission_schema import UserRequestError, check_priority
 from pliant.server.users.submissions import Submissions
 
 Answer = dict[str, Any]
 Request = Mapping[str, Any]
 
 #: Jobs that one request may name.
-MOST_IDS = 10_000
+MAX_IDS = 10_000
 
 
 @dataclass(frozen=True)
-class Identity:
+class ServerInfo:
     """What this server says of itself."""
 
     pid: int
@@ -45,26 +51,26 @@ class Identity:
     version: str
 
 
-class Actions:
+class Operations:
     """One method per operation."""
 
     def __init__(  # noqa: PLR0913 - what users may ask for concerns many parts
         self,
-        execute: Execute,
-        board: Board,
+        core_loop: CoreLoop,
+        status: StatusCache,
         reader: Reader,
         submissions: Submissions,
         clock: HybridClock,
-        identity: Identity,
+        identity: ServerInfo,
         *,
         stop: Callable[[], None],
-        hub: Hub,
+        connections: Connections,
         queries: Queries,
-        refusals: Refusals,
-        authority: Authority,
+        refusals: RefusedRequests,
+        access: AccessControl,
     ) -> None:
-        self._hub, self._authority = hub, authority
-        self._execute, self._board, self._reader = execute, board, reader
+        self._connections, self._access = connections, access
+        self._core_loop, self._status, self._reader = core_loop, status, reader
         self._submissions, self._clock, self._identity = submissions, clock, identity
         self._queries, self._refusals, self._stop = queries, refusals, stop
         self._waiters: dict[int, list[asyncio.Future[None]]] = {}
@@ -92,19 +98,19 @@ class Actions:
             "remove": self._remove,
         }
 
-    async def act(self, request: Request, peer: Peer) -> Answer:
+    async def handle(self, request: Request, peer: Peer) -> Answer:
         """Carry a request out, or raise RequestError."""
         name = request.get("op")
         operation = self._operations.get(name) if isinstance(name, str) else None
         if operation is None:
-            raise RequestError(
+            raise UserRequestError(
                 f"op: {name!r} is unknown; known: {', '.join(self._operations)}", field="op"
             )
         try:
-            if NEEDED.get(str(name)) is not Role.OWNER:  # else it depends on the job
-                self._authority.check(str(name), peer)
+            if REQUIRED_ROLE.get(str(name)) is not Role.OWNER:  # else it depends on the job
+                self._access.check(str(name), peer)
             return {"ok": True, **await operation(request, peer)}
-        except RequestError as error:
+        except UserRequestError as error:
             self._refusals.record(request, peer.user, peer.uid, error)
             raise
 
@@ -121,10 +127,10 @@ class Actions:
         shown = listing.shown_fields(request)
         answer: Answer = {"missing": [], "now": self._clock.now()}
         if request.get("ids") is None:
-            since = self._clock.now() - KEPT_S if request.get("all") else None
-            entries = self._board.entries(ended_since=since)
+            since = self._clock.now() - ENDED_JOBS_KEPT_S if request.get("all") else None
+            entries = self._status.entries(ended_since=since)
             infos = (
-                self._visible(self._board.info(entry, shown), entry.uid, peer) for entry in entries
+                self._visible(self._status.info(entry, shown), entry.uid, peer) for entry in entries
             )
         else:
             wanted = _numbers(request, "ids")
@@ -135,21 +141,21 @@ class Actions:
 
     def _visible(self, info: Info, owner: int, peer: Peer) -> Info:
         """Return of a job what a peer may see."""
-        may_see = self._authority.allows("private values", peer, owner)
+        may_see = self._access.allows("private values", peer, owner)
         return info if may_see else without_private(info)
 
     async def _find(self, ids: Sequence[int], peer: Peer) -> dict[int, Info]:
         """Jobs from the board, older ones from the database, as a peer may see them."""
         found: dict[int, Info] = {}
         for number in ids:
-            entry = self._board.entry(JobId(number))
+            entry = self._status.entry(JobId(number))
             if entry is not None:
-                info = self._board.info(entry)
+                info = self._status.info(entry)
                 found[number] = self._visible(info, entry.uid, peer)
         rest = [number for number in ids if number not in found]
         if rest:
             for job, summary in await self._reader.in_thread(lambda reader: reader.jobs(rest)):
-                info = self._board.show(job, summary)
+                info = self._status.describe_stored(job, summary)
                 found[job.id] = self._visible(info, job.spec.uid, peer)
         return found
 
@@ -163,11 +169,11 @@ class Actions:
         }
         return {
             "nodes": [
-                {**node, "connected": self._hub.node_connected(node["name"])}
-                for node in self._board.nodes()
+                {**node, "connected": self._connections.node_connected(node["name"])}
+                for node in self._status.nodes()
             ],
-            "strategy": self._board.strategy,
-            "resources": self._board.resource_use(),
+            "strategy": self._status.strategy,
+            "resources": self._status.resource_use(),
             "server": server,
             "now": self._clock.now(),
         }
@@ -178,17 +184,19 @@ class Actions:
             "pid": identity.pid,
             "generation": identity.generation,
             "version": identity.version,
-            "nodes": self._board.nodes_up,
+            "nodes": self._status.nodes_up,
         }
 
     async def _why(self, request: Request, peer: Peer) -> Answer:
         job = JobId(_number(request, "id"))
         await self._check_owner("why", job, peer)
         info = (await self._find([job], peer))[job]
-        now, progress = self._clock.now(), self._board.progress(job)
+        now, progress = self._clock.now(), self._status.progress(job)
         try:
             text = await asyncio.wrap_future(
-                self._execute.call(lambda core: explain(core, job, now, progress), look=True)
+                self._core_loop.call(
+                    lambda core: explain(core, job, now, progress), uncommitted_ok=True
+                )
             )
         except KeyError:  # its books are closed
             last = (await self._reader.in_thread(lambda reader: reader.history(job)))[-3:]
@@ -205,7 +213,7 @@ class Actions:
         limit = None if request.get("limit") is None else _number(request, "limit")
         if job is not None:
             await self._check_owner("history of a job", JobId(job), peer)
-        every = job is not None or self._authority.allows("history of all jobs", peer)
+        every = job is not None or self._access.allows("history of all jobs", peer)
         owner = None if every else peer.uid
         lines = await self._reader.in_thread(
             lambda reader: reader.history(job, after, limit, owner)
@@ -214,7 +222,7 @@ class Actions:
 
     async def _refused(self, request: Request, peer: Peer) -> Answer:
         """Refused requests: a user's own, all of them for an operator."""
-        every = self._authority.allows("refusals of all users", peer)
+        every = self._access.allows("refusals of all users", peer)
         uid = None if every else peer.uid
         return {"events": await self._reader.in_thread(lambda reader: reader.refusals(uid))}
 
@@ -225,7 +233,7 @@ class Actions:
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters.setdefault(job, []).append(waiter)  # before the look: no end slips through
         try:
-            entry = self._board.entry(JobId(job))
+            entry = self._status.entry(JobId(job))
             if entry is not None and not entry.final:
                 await waiter
             found = (await self._find([job], peer)).get(job)
@@ -242,20 +250,20 @@ class Actions:
         if not others:
             self._waiters.pop(job, None)
 
-    def ended(self, jobs: Sequence[int]) -> None:
+    def on_jobs_ended(self, jobs: Sequence[int]) -> None:
         """Release who waits for these jobs."""
         for job in jobs:
             for waiter in self._waiters.pop(job, []):
                 if not waiter.done():
                     waiter.set_result(None)
-        self._board.drop_old(self._clock.now())
+        self._status.drop_old(self._clock.now())
 
     def release_waiters(self) -> None:
         """The server stops: tell everybody who waits."""
         for waiters in self._waiters.values():
             for waiter in waiters:
                 if not waiter.done():
-                    waiter.set_exception(RequestError("the server stops", kind="unavailable"))
+                    waiter.set_exception(UserRequestError("the server stops", kind="unavailable"))
 
     # ---------------------------------------------------------------- act
 
@@ -268,7 +276,7 @@ class Actions:
         try:
             await self._authorise("cancel", job, peer)
             await self._ask_of("cancel", job, peer, events.JobCancelled(job, peer.user))
-        except RequestError as error:
+        except UserRequestError as error:
             return {"id": job, "ok": False, "error": str(error)}
         return {"id": job, "ok": True}
 
@@ -284,9 +292,9 @@ class Actions:
         job = await self._authorise("priority", JobId(_number(request, "id")), peer)
         priority = request.get("priority")
         if type(priority) is not int:
-            raise RequestError("priority: expected a whole number", field="priority")
+            raise UserRequestError("priority: expected a whole number", field="priority")
         check_priority(priority)
-        may_raise = self._authority.allows("raise a priority", peer)
+        may_raise = self._access.allows("raise a priority", peer)
         event = events.PriorityChanged(job, priority, peer.user, may_raise=may_raise)
         return await self._ask_of("priority", job, peer, event)
 
@@ -319,12 +327,12 @@ class Actions:
 
     async def _remove(self, request: Request, peer: Peer) -> Answer:
         node = _node(request)
-        if self._hub.node_connected(node):
-            raise RequestError(
+        if self._connections.node_connected(node):
+            raise UserRequestError(
                 f"node {node} is connected: stop its controller first", kind="refused", field="node"
             )
         answer = await self._ask(events.NodeRemoved(node))
-        self._hub.close_node(node)  # it came meanwhile: as a new node it may come again
+        self._connections.close_node(node)  # it came meanwhile: as a new node it may come again
         return answer
 
     async def _stop_server(self, request: Request, peer: Peer) -> Answer:
@@ -335,28 +343,28 @@ class Actions:
 
     async def _ask(self, event: UserEvent) -> Answer:
         try:
-            answer = await asyncio.wrap_future(self._execute.ask(event))
-        except DelayedError as error:
+            answer = await asyncio.wrap_future(self._core_loop.ask(event))
+        except StorageDelayedError as error:
             if error.taken:
-                raise RequestError(
+                raise UserRequestError(
                     f"the job database cannot be written ({error}): the server goes on trying to "
                     "store what came of the request, which is lost if it ends before",
                     kind="unavailable",
                 ) from None
-            raise RequestError(
+            raise UserRequestError(
                 f"the job database cannot be written ({error}): nothing was changed, try again "
                 "later",
                 kind="unavailable",
             ) from None
         if answer.refusal:
-            raise RequestError(answer.refusal, kind="refused")
+            raise UserRequestError(answer.refusal, kind="refused")
         return {"message": answer.message}
 
     async def _ask_of(self, operation: str, job: JobId, peer: Peer, event: UserEvent) -> Answer:
         """Ask about a job; one that has ended since it was looked up is told as such."""
         try:
             return await self._ask(event)
-        except RequestError:
+        except UserRequestError:
             await self._authorise(operation, job, peer)
             raise
 
@@ -365,7 +373,9 @@ class Actions:
         state = await self._check_owner(operation, job, peer)
         if state in FINAL_STATES:
             # The core has closed its books and would say that there is no such job.
-            raise RequestError(f"job {job} has already ended ({state})", kind="refused", field="id")
+            raise UserRequestError(
+                f"job {job} has already ended ({state})", kind="refused", field="id"
+            )
         return job
 
     async def _check_owner(self, operation: str, job: JobId, peer: Peer) -> str:
@@ -373,7 +383,7 @@ class Actions:
 
         A job may be in the database and not on the status board: it ended long ago.
         """
-        entry = self._board.entry(job)
+        entry = self._status.entry(job)
         if entry is not None:
             owner, user, state = entry.uid, entry.info["user"], str(entry.info["state"])
         elif found := await self._reader.in_thread(lambda reader: reader.jobs([job])):
@@ -381,50 +391,50 @@ class Actions:
             owner, user, state = spec.uid, spec.user, found[0][0].state.value
         else:
             raise _not_found(job)
-        self._authority.check(operation, peer, owner, f"job {job} belongs to {user}")
+        self._access.check(operation, peer, owner, f"job {job} belongs to {user}")
         return state
 
     def _places(self, places: Any) -> ProcessorMap:
         """``["n2", "n1/0"]`` as processors."""
         if not isinstance(places, list):
-            raise RequestError("release: expected a list of nodes", field="release")
+            raise UserRequestError("release: expected a list of nodes", field="release")
         result = NONE
         for place in places:
             name, slash, slot = str(place).partition("/")
-            host = self._board.host(NodeName(name))
+            host = self._status.host(NodeName(name))
             if host is None:
-                raise RequestError(f"release: there is no node {name}", field="release")
+                raise UserRequestError(f"release: there is no node {name}", field="release")
             if not slash:
                 result |= block(host.first, host.slots)
             elif slot.isdecimal() and int(slot) < host.slots:
                 result |= 1 << (host.first + int(slot))
             else:
-                raise RequestError(
+                raise UserRequestError(
                     f"release: node {name} has the slots 0 to {host.slots - 1}", field="release"
                 )
         return result
 
 
-def _not_found(job: int) -> RequestError:
-    return RequestError(f"there is no job {job}", kind="not_found", field="id")
+def _not_found(job: int) -> UserRequestError:
+    return UserRequestError(f"there is no job {job}", kind="not_found", field="id")
 
 
 def _number(request: Request, field: str, default: int | None = None) -> int:
     value = request.get(field, default)
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 62:
-        raise RequestError(f"{field}: expected a number, got {value!r:.40}", field=field)
+        raise UserRequestError(f"{field}: expected a number, got {value!r:.40}", field=field)
     return value
 
 
 def _numbers(request: Request, field: str) -> list[int]:
     values = request.get(field)
-    if not isinstance(values, list) or len(values) > MOST_IDS:
-        raise RequestError(f"{field}: expected at most {MOST_IDS} numbers", field=field)
+    if not isinstance(values, list) or len(values) > MAX_IDS:
+        raise UserRequestError(f"{field}: expected at most {MAX_IDS} numbers", field=field)
     return [_number({field: value}, field) for value in values]
 
 
 def _node(request: Request) -> NodeName:
     name = request.get("node")
     if not isinstance(name, str) or not name:
-        raise RequestError("node: expected the name of a node", field="node")
+        raise UserRequestError("node: expected the name of a node", field="node")
     return NodeName(name)

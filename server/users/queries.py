@@ -20,16 +20,16 @@ from typing import Any
 from pliant.core.model.scheduling import Availability, View, WaitingJob
 from pliant.core.state import views
 from pliant.core.values.ids import JobId
-from pliant.server.execution.execute import Execute
-from pliant.server.execution.planner import BUDGET_S, Planner
+from pliant.server.execution.execute import CoreLoop
+from pliant.server.execution.planner import DEADLINE_S, Planner
 from pliant.server.execution.strategy_process import (
     StrategyFaultError,
     StrategyProcess,
     StrategyRefusedError,
 )
 from pliant.server.support.clock import HybridClock
-from pliant.server.support.threads import promise, start_thread
-from pliant.server.users.submission_schema import RequestError
+from pliant.server.support.threads import start_thread, uncancellable_future
+from pliant.server.users.submission_schema import UserRequestError
 from pliant.server.users.submissions import Submissions
 from pliant.strategies import Strategy, is_own, load_strategy
 
@@ -58,7 +58,7 @@ class Queries:
     """Answers queries by the strategy in force.
 
     Args:
-        execute: owns the state.
+        core_loop: owns the state.
         submissions: checks jobs.
         planner: knows the strategy in force.
         clock: of the server.
@@ -67,13 +67,13 @@ class Queries:
 
     def __init__(
         self,
-        execute: Execute,
+        core_loop: CoreLoop,
         submissions: Submissions,
         planner: Planner,
         clock: HybridClock,
-        deadline_s: float = BUDGET_S,
+        deadline_s: float = DEADLINE_S,
     ) -> None:
-        self._execute, self._submissions, self._planner = execute, submissions, planner
+        self._core_loop, self._submissions, self._planner = core_loop, submissions, planner
         self._clock, self._deadline_s = clock, deadline_s
         self._waiting: queue.Queue[_Question | None] = queue.Queue(MAX_WAITING)
         self._strategy: Strategy | StrategyProcess | None = None
@@ -92,7 +92,7 @@ class Queries:
         name = self._planner.name
         try:
             found = await self._ask(raw, user, uid)
-        except RequestError as error:
+        except UserRequestError as error:
             if error.kind != "refused":
                 raise
             found = Availability(False, None, 0, str(error))
@@ -103,16 +103,18 @@ class Queries:
         now = self._clock.now()
         spec = submission.spec(ASKED, user, uid, now)
         job, view = await asyncio.wrap_future(
-            self._execute.call(lambda core: views.question(core.state, spec, now), look=True)
+            self._core_loop.call(
+                lambda core: views.question(core.state, spec, now), uncommitted_ok=True
+            )
         )
         if job is None:
             reason = f"it waits for nodes: {view.total} processors can be used at present"
             return Availability(True, None, 0, reason)
-        question = _Question(job, view, time.monotonic() + self._deadline_s, promise())
+        question = _Question(job, view, time.monotonic() + self._deadline_s, uncancellable_future())
         try:
             self._waiting.put_nowait(question)
         except queue.Full:
-            raise RequestError(
+            raise UserRequestError(
                 f"{MAX_WAITING} queries wait already: try again later", kind="unavailable"
             ) from None
         done, _ = await asyncio.wait(

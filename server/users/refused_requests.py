@@ -15,8 +15,8 @@ from pliant.core.commands import Note
 from pliant.server.database.statements import REFUSED, add_note, drop_refusals
 from pliant.server.database.writer import Writer
 from pliant.server.support.clock import HybridClock
-from pliant.server.support.rate_limit import Bucket
-from pliant.server.users.submission_schema import RequestError
+from pliant.server.support.rate_limit import TokenBucket
+from pliant.server.users.submission_schema import UserRequestError
 
 log = logging.getLogger(__name__)
 
@@ -32,16 +32,18 @@ _MAX_USERS = 1000
 _LONGEST = 200
 
 
-class Refusals:
+class RefusedRequests:
     """Records refusals. Used by the accept thread alone."""
 
     def __init__(self, writer: Writer, clock: HybridClock) -> None:
         self._writer, self._clock = writer, clock
-        self._buckets: dict[int, Bucket] = {}
+        self._buckets: dict[int, TokenBucket] = {}
         self._missing: dict[int, int] = {}
         self._until_sweep = 0
 
-    def record(self, request: Mapping[str, Any], user: str, uid: int, why: RequestError) -> None:
+    def record(
+        self, request: Mapping[str, Any], user: str, uid: int, why: UserRequestError
+    ) -> None:
         """Store a refusal soon; whoever was refused does not wait for that."""
         operation = request.get("op")
         if why.kind != "refused" and (operation, why.kind) != ("submit", "invalid"):
@@ -50,7 +52,7 @@ class Refusals:
         if len(self._buckets) >= _MAX_USERS:
             self._buckets.clear()
             self._missing.clear()
-        bucket = self._buckets.setdefault(uid, Bucket(AT_ONCE, now))
+        bucket = self._buckets.setdefault(uid, TokenBucket(AT_ONCE, now))
         if not bucket.take(RATE, AT_ONCE, now):
             self._missing[uid] = self._missing.get(uid, 0) + 1
             return

@@ -24,16 +24,16 @@ from pliant.core.values.speedup import LINEAR, Speedup, SpeedupError, parse_spee
 from pliant.server.registry.program import Program, expand
 
 #: What execve accepts: one string, and all strings together with some room for our own variables.
-LONGEST_STRING = 131_071
-LONGEST_TOTAL = 2_000_000
-LONGEST_NAME = 4096
-LONGEST_SPEEDUP = 4096
+MAX_STRING_BYTES = 131_071
+MAX_TOTAL_BYTES = 2_000_000
+MAX_NAME_LENGTH = 4096
+MAX_SPEEDUP_LENGTH = 4096
 #: Named resources that one job may need.
 MAX_RESOURCES = 16
-LONGEST_S = 10 * 365 * 86400.0
+MAX_DURATION_S = 10 * 365 * 86400.0
 
 
-class RequestError(PliantError, code="user-request"):
+class UserRequestError(PliantError, code="user-request"):
     """A request that is answered with an error."""
 
     def __init__(self, message: str, *, kind: str = "invalid", field: str = "") -> None:
@@ -152,7 +152,7 @@ def check_submission(
         raise _from_msgspec(str(error)) from None
     except UnicodeEncodeError:  # it cannot even say what is wrong with such a text
         field = _with_half_a_character(raw)
-        raise RequestError(f"{field}: it has half of a character", field=field) from None
+        raise UserRequestError(f"{field}: it has half of a character", field=field) from None
     _check_program(request)
     _check_times(request)
     _check_policy(request)
@@ -164,14 +164,14 @@ def check_submission(
     return Submission(request, sizes, contract, speedup, needs)
 
 
-def _from_msgspec(text: str) -> RequestError:
+def _from_msgspec(text: str) -> UserRequestError:
     """``Expected `int`, got `str` - at `$.umask` `` with its field named."""
     message, _, place = text.partition(" - at `$")
     field = place.strip("`.").partition("[")[0]
     if not field and (match := re.search(r"field `(\w+)`", message)):
         field = match[1]
     message = message.replace("`", "")
-    return RequestError(f"{field}: {message}" if field else message, field=field)
+    return UserRequestError(f"{field}: {message}" if field else message, field=field)
 
 
 def _with_half_a_character(raw: object) -> str:
@@ -185,18 +185,18 @@ def _with_half_a_character(raw: object) -> str:
 
 def _check_program(request: JobRequest) -> None:
     if not request.argv or not request.argv[0]:
-        raise RequestError("argv: a job needs a program", field="argv")
-    if len(request.name) > LONGEST_NAME:
-        raise RequestError(f"name: longer than {LONGEST_NAME} characters", field="name")
+        raise UserRequestError("argv: a job needs a program", field="argv")
+    if len(request.name) > MAX_NAME_LENGTH:
+        raise UserRequestError(f"name: longer than {MAX_NAME_LENGTH} characters", field="name")
     if not os.path.isabs(request.cwd):
-        raise RequestError("cwd: expected an absolute path", field="cwd")
+        raise UserRequestError("cwd: expected an absolute path", field="cwd")
     if request.key and not request.key.isprintable():
-        raise RequestError("key: it has characters that cannot be printed", field="key")
+        raise UserRequestError("key: it has characters that cannot be printed", field="key")
     if not 0 <= request.umask <= 0o777:
-        raise RequestError("umask: expected 0 to 0777", field="umask")
+        raise UserRequestError("umask: expected 0 to 0777", field="umask")
     for name in request.env:
         if not name or "=" in name:
-            raise RequestError(f"env: {name!r} is no name for a variable", field="env")
+            raise UserRequestError(f"env: {name!r} is no name for a variable", field="env")
     texts = {
         "argv": request.argv,
         "env": [f"{name}={value}" for name, value in request.env.items()],
@@ -207,9 +207,9 @@ def _check_program(request: JobRequest) -> None:
         "stderr": [request.stderr],
     }
     total = sum(_check_texts(field, strings) for field, strings in texts.items())
-    if total > LONGEST_TOTAL:
-        raise RequestError(
-            f"argv and env: {total} bytes together, the limit is {LONGEST_TOTAL}", field="argv"
+    if total > MAX_TOTAL_BYTES:
+        raise UserRequestError(
+            f"argv and env: {total} bytes together, the limit is {MAX_TOTAL_BYTES}", field="argv"
         )
 
 
@@ -217,14 +217,16 @@ def _check_texts(field: str, strings: list[str]) -> int:
     total = 0
     for text in strings:
         if "\0" in text:
-            raise RequestError(f"{field}: a zero byte cannot be passed on", field=field)
+            raise UserRequestError(f"{field}: a zero byte cannot be passed on", field=field)
         try:
             length = len(text) if text.isascii() else len(os.fsencode(text))
         except UnicodeEncodeError:
-            raise RequestError(f"{field}: not a byte string of this host", field=field) from None
-        if length > LONGEST_STRING:
-            raise RequestError(
-                f"{field}: a string of {length} bytes, the limit is {LONGEST_STRING}", field=field
+            raise UserRequestError(
+                f"{field}: not a byte string of this host", field=field
+            ) from None
+        if length > MAX_STRING_BYTES:
+            raise UserRequestError(
+                f"{field}: a string of {length} bytes, the limit is {MAX_STRING_BYTES}", field=field
             )
         total += length + 9  # its end and its pointer
     return total
@@ -233,9 +235,10 @@ def _check_texts(field: str, strings: list[str]) -> int:
 def _check_times(request: JobRequest) -> None:
     for field in ("time_limit_s", "estimate_s"):
         value = getattr(request, field)
-        if value is not None and not (math.isfinite(value) and 0 < value <= LONGEST_S):
-            raise RequestError(
-                f"{field}: expected more than 0 and at most {LONGEST_S:g} seconds, got {value}",
+        if value is not None and not (math.isfinite(value) and 0 < value <= MAX_DURATION_S):
+            raise UserRequestError(
+                f"{field}: expected more than 0 and at most {MAX_DURATION_S:g} seconds, "
+                f"got {value}",
                 field=field,
             )
 
@@ -243,40 +246,40 @@ def _check_times(request: JobRequest) -> None:
 def _check_contract(request: JobRequest, wall: float) -> Contract | None:
     """Return the deadline and what the end is worth; None: the job has no deadline."""
     if request.deadline_s is not None and request.deadline_at is not None:
-        raise RequestError("deadline_s and deadline_at: give one of them", field="deadline_s")
+        raise UserRequestError("deadline_s and deadline_at: give one of them", field="deadline_s")
     deadline_s = request.deadline_s
     if request.deadline_at is not None:
         deadline_s = request.deadline_at - wall
     if deadline_s is None:
         if request.profit:
-            raise RequestError(
+            raise UserRequestError(
                 f"profit: {request.profit!r:.60} needs a deadline (--deadline)", field="profit"
             )
         return None
-    if not (math.isfinite(deadline_s) and deadline_s <= LONGEST_S):
-        raise RequestError(
-            f"deadline: expected at most {LONGEST_S:g} seconds from now, got {deadline_s:g}",
+    if not (math.isfinite(deadline_s) and deadline_s <= MAX_DURATION_S):
+        raise UserRequestError(
+            f"deadline: expected at most {MAX_DURATION_S:g} seconds from now, got {deadline_s:g}",
             field="deadline",
         )
     if deadline_s <= 0:
-        raise RequestError(f"deadline: passed {-deadline_s:.0f} s ago", field="deadline")
+        raise UserRequestError(f"deadline: passed {-deadline_s:.0f} s ago", field="deadline")
     try:
         return parse_profit(request.profit, deadline_s)
     except ValueError as error:
-        raise RequestError(f"profit: {error}", field="profit") from None
+        raise UserRequestError(f"profit: {error}", field="profit") from None
 
 
 def _check_policy(request: JobRequest) -> None:
     try:
         parse_when_cut_off(request.when_cut_off)
     except ValueError as error:
-        raise RequestError(f"when_cut_off: {error}", field="when_cut_off") from None
+        raise UserRequestError(f"when_cut_off: {error}", field="when_cut_off") from None
 
 
 def check_priority(priority: int) -> None:
     """Raise RequestError unless a priority is within its bounds."""
     if not MIN_PRIORITY <= priority <= MAX_PRIORITY:
-        raise RequestError(
+        raise UserRequestError(
             f"priority: expected {MIN_PRIORITY} to {MAX_PRIORITY}, got {priority}", field="priority"
         )
 
@@ -285,24 +288,24 @@ def _check_speedup(request: JobRequest) -> Speedup:
     if request.speedup == "linear":
         return LINEAR
     try:
-        if len(request.speedup) > LONGEST_SPEEDUP:
-            raise SpeedupError(f"speedup: longer than {LONGEST_SPEEDUP} characters")
+        if len(request.speedup) > MAX_SPEEDUP_LENGTH:
+            raise SpeedupError(f"speedup: longer than {MAX_SPEEDUP_LENGTH} characters")
         return parse_speedup(request.speedup)
     except SpeedupError as error:
-        raise RequestError(str(error), field="speedup") from None
+        raise UserRequestError(str(error), field="speedup") from None
 
 
 def _check_resources(
     request: JobRequest, sizes: Sizes, amounts: Mapping[str, int]
 ) -> tuple[Need, ...]:
     if len(request.resources) > MAX_RESOURCES:
-        raise RequestError(f"resource: at most {MAX_RESOURCES} can be named", field="resources")
+        raise UserRequestError(f"resource: at most {MAX_RESOURCES} can be named", field="resources")
     try:
         needs = parse_needs(request.resources)
     except ValueError as error:
-        raise RequestError(f"resource: {error}", field="resources") from None
+        raise UserRequestError(f"resource: {error}", field="resources") from None
     if wrong := impossible(needs, sizes.lo, amounts):
-        raise RequestError(f"resource: {wrong}", kind="refused", field="resources")
+        raise UserRequestError(f"resource: {wrong}", kind="refused", field="resources")
     return needs
 
 
@@ -310,20 +313,20 @@ def _check_sizes(request: JobRequest, processors: int) -> Sizes:
     try:
         sizes = parse_sizes(request.sizes)
     except SizesError as error:
-        raise RequestError(str(error), field="sizes") from None
+        raise UserRequestError(str(error), field="sizes") from None
     if request.prefer is not None:
         try:
             sizes = sizes.prefer(request.prefer)
         except SizesError as error:
-            raise RequestError(str(error), field="prefer") from None
+            raise UserRequestError(str(error), field="prefer") from None
     if request.type != "mpi" and (sizes.lo, sizes.hi) != (1, 1):
-        raise RequestError(
+        raise UserRequestError(
             f"sizes {sizes}: a job of type {request.type} has one processor", field="sizes"
         )
     if not processors:
-        raise RequestError("no node has registered yet: try again later", kind="unavailable")
+        raise UserRequestError("no node has registered yet: try again later", kind="unavailable")
     if sizes.lo > processors:
-        raise RequestError(
+        raise UserRequestError(
             f"sizes {sizes} can never be satisfied: the cluster has "
             f"{many(processors, 'processor')}",
             kind="refused",

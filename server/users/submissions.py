@@ -16,15 +16,15 @@ from pliant.core.values.ids import JobId
 from pliant.faults import failpoint
 from pliant.server.database.db_errors import is_locked, words
 from pliant.server.database.reader import Reader
-from pliant.server.database.statements import Change, insert_job
+from pliant.server.database.statements import Write, insert_job
 from pliant.server.database.writer import Writer
-from pliant.server.execution.dispatch import Programs
-from pliant.server.execution.execute import Execute
-from pliant.server.registry.job_ids import Numbers
+from pliant.server.execution.dispatch import ProgramCache
+from pliant.server.execution.execute import CoreLoop
+from pliant.server.registry.job_ids import JobIdAllocator
 from pliant.server.registry.program import Program
-from pliant.server.registry.status_cache import Board
+from pliant.server.registry.status_cache import StatusCache
 from pliant.server.support.clock import HybridClock
-from pliant.server.users.submission_schema import RequestError, Submission, check_submission
+from pliant.server.users.submission_schema import Submission, UserRequestError, check_submission
 
 #: Submissions stored together at most.
 TOGETHER = 256
@@ -36,7 +36,7 @@ class _New:
 
     job: Job
     program: Program
-    change: Change
+    change: Write
     event: JobSubmitted
     stored: asyncio.Future[None]
 
@@ -46,29 +46,29 @@ class Submissions:
 
     def __init__(
         self,
-        execute: Execute,
-        board: Board,
+        core_loop: CoreLoop,
+        status: StatusCache,
         writer: Writer,
         reader: Reader,
-        programs: Programs,
+        programs: ProgramCache,
         clock: HybridClock,
-        numbers: Numbers,
+        job_ids: JobIdAllocator,
     ) -> None:
-        self._execute, self._board, self._writer = execute, board, writer
+        self._core_loop, self._status, self._writer = core_loop, status, writer
         self._reader, self._programs, self._clock = reader, programs, clock
-        self._numbers = numbers
+        self._job_ids = job_ids
         self._waiting: list[_New] = []
         self._storing: asyncio.Task[None] | None = None
 
     def check(self, raw: Any) -> Submission:
         """Check a job, or raise RequestError."""
-        return check_submission(raw, self._board.processors, time.time(), self._board.resources)
+        return check_submission(raw, self._status.processors, time.time(), self._status.resources)
 
     async def submit(self, raw: Any, user: str, uid: int) -> int:
         """Take a job; when this returns, it survives whatever happens to the server."""
         submission = self.check(raw)
         request = submission.request
-        spec = submission.spec(JobId(self._numbers.next()), user, uid, self._clock.now())
+        spec = submission.spec(JobId(self._job_ids.next()), user, uid, self._clock.now())
         program = submission.program(spec)
         job = new_job(Job(spec, JobState.HELD if request.hold else JobState.PENDING))
         stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -85,7 +85,7 @@ class Submissions:
                 raise
             return known
         except Exception as error:
-            raise RequestError(
+            raise UserRequestError(
                 f"the job database cannot be written ({words(error)}): try again later",
                 kind="unavailable",
             ) from error
@@ -124,10 +124,10 @@ class Submissions:
         """Tell the core first, so that no request about a job overtakes the job."""
         for new in together:
             self._programs.keep(new.job.id, new.program)
-            self._board.put_summary(new.job.id, new.program.summary())
+            self._status.publish_summary(new.job.id, new.program.summary())
         # The core may be busy; whoever has a number finds the job in every list.
-        self._board.put_jobs(new.job for new in together)
-        self._execute.post(*(new.event for new in together))
+        self._status.publish_jobs(new.job for new in together)
+        self._core_loop.post(*(new.event for new in together))
         for new in together:
             if not new.stored.done():
                 new.stored.set_result(None)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pliant.server.shutdown import End
+from pliant.server.shutdown import ShutdownPipe
 from serverkit import Server
 
 
@@ -25,15 +25,15 @@ def test_a_signal_that_another_thread_gets_ends_the_server(server: Server, threa
 
 
 def test_an_end_before_anybody_waits() -> None:
-    end = End()
+    end = ShutdownPipe()
     end.stop()
     end.wait()
     assert end.fault == ""
 
 
 def test_a_thread_that_breaks_wakes_who_waits() -> None:
-    end = End()
-    breaks = threading.Timer(0.05, end.broke, ["writer"])
+    end = ShutdownPipe()
+    breaks = threading.Timer(0.05, end.fail, ["writer"])
     breaks.start()
     end.wait()
     breaks.join()
@@ -41,7 +41,7 @@ def test_a_thread_that_breaks_wakes_who_waits() -> None:
 
 
 def test_reasons_to_end_never_block() -> None:
-    end = End()
+    end = ShutdownPipe()
     for _ in range(100_000):
         end.stop()
     end.wait()

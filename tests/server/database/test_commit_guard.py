@@ -13,17 +13,17 @@ from sqlalchemy import Engine
 from pliant.server.database.commit_guard import (
     FILE_NAME,
     KEY,
-    Count,
-    Guard,
+    CommitCount,
+    CommitGuard,
+    LastSeen,
     ReplacedError,
-    Seen,
-    read_seen,
+    read_last_seen,
     stored_count,
 )
 from pliant.server.database.engine import open_database
 from pliant.server.database.statements import put_meta
-from pliant.server.database.writer import Writer, apply_changes
-from pliant.server.support.log_setup import Seldom
+from pliant.server.database.writer import Writer, apply_writes
+from pliant.server.support.log_setup import RateLimitedLog
 
 
 class Life:
@@ -32,8 +32,8 @@ class Life:
     def __init__(self, path: Path, generation: int) -> None:
         self.engine: Engine = open_database(path)
         with self.engine.begin() as connection:
-            apply_changes(connection, [put_meta(KEY, Count(generation).to_text())])
-        self.guard = Guard(path, generation, lambda: 7)
+            apply_writes(connection, [put_meta(KEY, CommitCount(generation).to_text())])
+        self.guard = CommitGuard(path, generation, lambda: 7)
         self.writer = Writer(self.engine, self.guard)
         self.broken = threading.Event()
         self.writer.start(lambda _: self.broken.set())
@@ -85,7 +85,7 @@ def test_each_transaction_is_counted_once(live: Callable[[int], Life], path: Pat
         life.writer.commit([put_meta("bad", None)]).result(30)  # type: ignore[arg-type]
     life.put("c")
     assert stored_count(life.meta()) == (3, 3)
-    assert read_seen(path.with_name(FILE_NAME)) == Seen(Count(3, 3), 7)
+    assert read_last_seen(path.with_name(FILE_NAME)) == LastSeen(CommitCount(3, 3), 7)
 
 
 def test_case_13_of_two_that_no_lock_keeps_apart_the_first_ends(
@@ -135,19 +135,19 @@ POISON = [b" ".join(each) for each in ((HUGE, b"1", b"5"), (b"1", HUGE, b"5"), (
 def test_a_file_that_tells_nothing(path: Path, content: bytes | None) -> None:
     if content is not None:
         path.write_bytes(content)
-    assert read_seen(path) == Seen()
+    assert read_last_seen(path) == LastSeen()
 
 
 def test_a_line_that_comes_often_is_shown_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
     now, said = [100.0], []
     monkeypatch.setattr("pliant.server.support.log_setup.time.monotonic", lambda: now[0])
-    seldom = Seldom(lambda text, cause: said.append(text % cause))
+    seldom = RateLimitedLog(lambda text, cause: said.append(text % cause))
     for _ in range(121):
-        seldom.say("no: %s", "full")
+        seldom.log("no: %s", "full")
         now[0] += 0.5
-    seldom.say("no: %s", "locked")
-    seldom.over()
-    seldom.say("no: %s", "full")
+    seldom.log("no: %s", "locked")
+    seldom.reset()
+    seldom.log("no: %s", "full")
     assert said == [
         "no: full",
         "no: full (119 more times since the last line)",

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from pliant.server.database.commit_guard import FILE_NAME as COMMITS_FILE
-from pliant.server.database.commit_guard import KEY, Count, Seen
-from pliant.server.database.generation import GIVEN_KEY, next_generation, read_used, write_used
-from pliant.server.database.meta_keys import TOLD_MOST, unreadable
-from pliant.server.registry.job_ids import MOST_LOST
+from pliant.server.database.commit_guard import KEY, CommitCount, LastSeen
+from pliant.server.database.generation import next_generation, read_used, write_used
+from pliant.server.database.meta_keys import LAST_JOB_ID, MAX_ID_IN_FILE, unreadable
+from pliant.server.registry.job_ids import MAX_LOST_IDS
 from pliant.server.rpc.nodelist import stale
 from serverkit import Controller, Server
 
@@ -29,7 +29,7 @@ def following(
     meta: Mapping[str, str],
     path: Path,
     last_job: int,
-    seen: Seen = Seen(),  # noqa: B008 - a value
+    seen: LastSeen = LastSeen(),  # noqa: B008 - a value
 ) -> dict[str, str]:
     """What is stored for the next start, but for the count of changes, which begins anew."""
     fresh = dict(next_generation(meta, path, last_job, seen))
@@ -41,7 +41,7 @@ def left_out(last_job: int, generation: int, resizes: int = 1) -> dict[str, str]
     """The numbers of runs and resizes that are left out over an older copy."""
     return {
         "runs_from": f"{last_job} {1000 * generation}",
-        "next_resize": str(resizes + MOST_LOST),
+        "next_resize": str(resizes + MAX_LOST_IDS),
     }
 
 
@@ -59,20 +59,20 @@ def test_case_31_a_copy_of_the_same_generation_is_told_and_no_number_given_again
 ) -> None:
     write_used(path, "5")
     meta = {"generation": "5", KEY: "5 90"}
-    level, ahead = Seen(Count(5, 90), 8), Seen(Count(5, 100), 9)
-    assert following(meta, path, 7, Seen(Count(4, 200), 9)) == {"generation": "6"}
+    level, ahead = LastSeen(CommitCount(5, 90), 8), LastSeen(CommitCount(5, 100), 9)
+    assert following(meta, path, 7, LastSeen(CommitCount(4, 200), 9)) == {"generation": "6"}
     assert following(meta, path, 7, level) == {"generation": "6"}
     assert caplog.text == ""
-    assert following(meta, path, 7, ahead) == {"generation": "6", GIVEN_KEY: "9"} | left_out(7, 6)
+    assert following(meta, path, 7, ahead) == {"generation": "6", LAST_JOB_ID: "9"} | left_out(7, 6)
     assert "at change 90 of generation 5, but this server has stored change 100" in caplog.text
     assert "numbered from 10" in caplog.text
-    given = {**meta, GIVEN_KEY: "50"}
-    assert following(given, path, 7, ahead)[GIVEN_KEY] == "50"
+    given = {**meta, LAST_JOB_ID: "50"}
+    assert following(given, path, 7, ahead)[LAST_JOB_ID] == "50"
 
 
 def test_the_count_of_changes_stands_in_for_a_file_that_is_missing(path: Path) -> None:
     meta = {"generation": "3", KEY: "3 90"}
-    assert following(meta, path, 7, Seen(Count(5, 1), 9))["generation"] == "6"
+    assert following(meta, path, 7, LastSeen(CommitCount(5, 1), 9))["generation"] == "6"
 
 
 def test_case_31_an_older_copy_is_told_and_leaves_numbers_out(
@@ -80,13 +80,13 @@ def test_case_31_an_older_copy_is_told_and_leaves_numbers_out(
 ) -> None:
     write_used(path, "5")
     fresh = following({"generation": "3"}, path, 7)
-    assert fresh == {"generation": "6", GIVEN_KEY: str(7 + MOST_LOST)} | left_out(7, 6)
+    assert fresh == {"generation": "6", LAST_JOB_ID: str(7 + MAX_LOST_IDS)} | left_out(7, 6)
     assert "has generation 3, but this server has had generation 5" in caplog.text
-    assert f"numbered from {8 + MOST_LOST}" in caplog.text
+    assert f"numbered from {8 + MAX_LOST_IDS}" in caplog.text
     write_used(path, "8")
     again = following(fresh, path, 7)
-    given = {"generation": "9", GIVEN_KEY: str(7 + 2 * MOST_LOST)}
-    assert again == given | left_out(7, 9, 1 + MOST_LOST)
+    given = {"generation": "9", LAST_JOB_ID: str(7 + 2 * MAX_LOST_IDS)}
+    assert again == given | left_out(7, 9, 1 + MAX_LOST_IDS)
 
 
 def test_case_31_runs_of_many_generations_fit_into_messages(path: Path) -> None:
@@ -99,7 +99,7 @@ def test_a_database_that_was_begun_anew_counts_on(
     path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     write_used(path, "5")
-    assert following({}, path, 0, Seen(Count(5, 100), 9)) == {"generation": "6"}
+    assert following({}, path, 0, LastSeen(CommitCount(5, 100), 9)) == {"generation": "6"}
     assert caplog.text == ""
 
 
@@ -169,8 +169,8 @@ def test_a_number_that_was_never_counted_does_not_get_into_the_database(
 
 
 def test_the_greatest_number_of_a_file_can_be_counted_on(path: Path) -> None:
-    write_used(path, str(TOLD_MOST))
-    fresh = following({"generation": "3"}, path, 7, Seen(Count(5, 1), TOLD_MOST))
+    write_used(path, str(MAX_ID_IN_FILE))
+    fresh = following({"generation": "3"}, path, 7, LastSeen(CommitCount(5, 1), MAX_ID_IN_FILE))
     assert unreadable(fresh) == []
 
 
@@ -213,7 +213,7 @@ def test_case_31_numbers_are_not_given_again_on_an_older_copy(server: Server) ->
     node = server.controller(generation=2, life="of the second start").welcome()
     with server.user() as user:
         number = user.submit()
-        assert number == first + MOST_LOST + 1
+        assert number == first + MAX_LOST_IDS + 1
         assert end(node) == number
         assert user.job(number)["state"] == "COMPLETED"
     node.close()

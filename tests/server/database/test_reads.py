@@ -14,7 +14,7 @@ from pliant.core.events import NodeRegistered
 from pliant.core.values.ids import NodeName
 from pliant.core.values.limits import Limits
 from pliant.server.users.authorisation import Peer
-from pliant.server.users.operations import Actions
+from pliant.server.users.operations import Operations
 from serverkit.scripted import Shell
 
 ANN = Peer(1000, "ann")
@@ -40,12 +40,12 @@ class Gate:
         return self._method(*args)
 
 
-async def others_are_served(gate: Gate, actions: Actions, slow: asyncio.Task[Any]) -> None:
+async def others_are_served(gate: Gate, actions: Operations, slow: asyncio.Task[Any]) -> None:
     """Check that a ping is answered while the slow request waits for the database."""
     while not gate.entered.is_set():
         await asyncio.sleep(0.01)
     assert not slow.done()
-    assert (await actions.act({"op": "ping"}, ANN))["ok"]
+    assert (await actions.handle({"op": "ping"}, ANN))["ok"]
     gate.opened.set()
 
 
@@ -57,7 +57,7 @@ def test_looking_up_a_job_that_has_left_the_status_board(
     actions = shell.actions()
 
     async def scenario() -> dict[str, Any]:
-        slow = asyncio.ensure_future(actions.act({"op": "cancel", "ids": [5]}, ANN))
+        slow = asyncio.ensure_future(actions.handle({"op": "cancel", "ids": [5]}, ANN))
         await others_are_served(gate, actions, slow)
         return await slow
 
@@ -76,7 +76,7 @@ def test_looking_up_a_submission_that_was_sent_twice(
     job = {"argv": ["true"], "cwd": "/tmp", "key": "once"}
 
     async def scenario() -> dict[str, Any]:
-        slow = asyncio.ensure_future(actions.act({"op": "submit", "job": job}, ANN))
+        slow = asyncio.ensure_future(actions.handle({"op": "submit", "job": job}, ANN))
         await others_are_served(gate, actions, slow)
         return await slow
 

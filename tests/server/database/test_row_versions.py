@@ -14,7 +14,7 @@ from pliant.core.values.ids import JobId
 from pliant.core.values.sizes import Sizes
 from pliant.server.database.engine import open_database, open_reader
 from pliant.server.database.reader import Reader
-from pliant.server.database.row_versions import Standing
+from pliant.server.database.row_versions import RowVersions
 from pliant.server.database.statements import insert_job, put_meta
 from pliant.server.database.writer import ChangedElsewhereError, Writer
 from pliant.server.registry.program import Program
@@ -44,12 +44,12 @@ def new_job(number: int, uid: int = 0) -> Job:
 PROGRAM = Program(("true",), {}, "/", "", "", "", 0o022)
 
 
-def stored(writer: Writer, standing: Standing, *numbers: int) -> list[Job]:
+def stored(writer: Writer, standing: RowVersions, *numbers: int) -> list[Job]:
     """Jobs as they are when they have been accepted."""
     jobs = [new_job(number) for number in numbers]
     writer.commit([insert_job(job, PROGRAM, None) for job in jobs]).result(30)
     for job in jobs:
-        standing.submitted(job.spec, held=False)
+        standing.remember_submitted(job.spec, held=False)
     return jobs
 
 
@@ -69,11 +69,11 @@ def test_each_user_has_keys_of_its_own(writer: Writer, tmp_path: Path) -> None:
 
 
 def test_a_job_goes_from_state_to_state(writer: Writer, tmp_path: Path) -> None:
-    standing = Standing()
+    standing = RowVersions()
     (job,) = stored(writer, standing, 1)
     for state, epoch in ((JobState.STARTING, 1), (JobState.RUNNING, 1), (JobState.RUNNING, 2)):
         job.state, job.epoch = state, epoch
-        writer.commit([standing.update(job)]).result(30)
+        writer.commit([standing.compare_and_set(job)]).result(30)
         assert states(tmp_path / "pliant.db") == [state.value]
 
 
@@ -81,14 +81,14 @@ def test_a_job_goes_from_state_to_state(writer: Writer, tmp_path: Path) -> None:
 def test_what_was_changed_elsewhere_is_not_overwritten(
     writer: Writer, tmp_path: Path, by_hand: str
 ) -> None:
-    standing, path = Standing(), tmp_path / "pliant.db"
+    standing, path = RowVersions(), tmp_path / "pliant.db"
     jobs = stored(writer, standing, 1, 2, 3)
     with sqlite3.connect(path) as base:
         base.execute(f"UPDATE job SET {by_hand} WHERE id = 2")
     before = states(path)
     for job in jobs:
         job.state = JobState.CANCELLED
-    changes = [put_meta("with", "them"), *map(standing.update, jobs)]
+    changes = [put_meta("with", "them"), *map(standing.compare_and_set, jobs)]
     with pytest.raises(ChangedElsewhereError, match=r"left them: 1, 2, 3; does something else"):
         writer.commit(changes).result(30)
     assert states(path) == before  # all or nothing

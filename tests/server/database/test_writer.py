@@ -18,7 +18,7 @@ from sqlalchemy import Connection, Engine, event
 
 from pliant.core.commands import Note
 from pliant.core.values.ids import JobId
-from pliant.server.database.db_errors import is_passing
+from pliant.server.database.db_errors import is_transient
 from pliant.server.database.engine import DatabaseUnusableError, open_database, open_reader
 from pliant.server.database.reader import Reader
 from pliant.server.database.statements import add_note, put_meta
@@ -240,15 +240,15 @@ def test_faults_that_pass_are_known(engine: Engine, writer: Writer, tmp_path: Pa
         for statement, passes in (("SELECT * FROM nowhere", False), ("SELECT 1/", False)):
             with pytest.raises(Exception, match="OperationalError") as error:
                 connection.exec_driver_sql(statement)
-            assert is_passing(error.value) is passes
+            assert is_transient(error.value) is passes
     with pytest.raises(Exception, match="NOT NULL") as refused:
         writer.commit([put_meta("bad", None)]).result(30)  # type: ignore[arg-type]
-    assert not is_passing(refused.value)
+    assert not is_transient(refused.value)
     one, other = (sqlite3.connect(tmp_path / "pliant.db", timeout=0) for _ in range(2))
     one.execute("BEGIN IMMEDIATE")
     with pytest.raises(sqlite3.OperationalError, match="locked") as locked:
         other.execute("BEGIN IMMEDIATE")
-    assert is_passing(locked.value)
+    assert is_transient(locked.value)
     one.close()
     other.close()
 
@@ -258,7 +258,7 @@ def test_history_is_read_in_pieces(
 ) -> None:
     lines = [add_note(Note(0.0, "test", str(n), JobId(n % 2))) for n in range(1, 9)]
     writer.commit(lines).result(30)
-    monkeypatch.setattr("pliant.server.database.reader.HISTORY_MOST", 3)
+    monkeypatch.setattr("pliant.server.database.reader.MAX_HISTORY_LINES", 3)
     engine = open_reader(tmp_path / "pliant.db")
     reader = Reader(engine)
 

@@ -22,30 +22,30 @@ def test_only_proposals_leave_early(verb: Verb) -> None:
         Kill(JobId(3), 1),
     ]
     word = say(1, verb)
-    batch = Batch(effects=[others[0], word, others[1]])
+    batch = Batch(commands=[others[0], word, others[1]])
     early = batch.proposals()
     assert early == ([word] if verb in PROPOSALS else [])
-    assert batch.effects == (others if early else [others[0], word, others[1]])
+    assert batch.commands == (others if early else [others[0], word, others[1]])
 
 
 def test_a_proposal_does_not_overtake_the_end_of_the_talk_before() -> None:
     withdrawal = SendWithdraw(JobId(1), 1, ResizeId(4), "nobody waits")
-    batch = Batch(effects=[withdrawal, say(1, Verb.OFFER), say(2, Verb.OFFER)])
+    batch = Batch(commands=[withdrawal, say(1, Verb.OFFER), say(2, Verb.OFFER)])
     assert batch.proposals() == [say(2, Verb.OFFER)]
-    assert batch.effects == [withdrawal, say(1, Verb.OFFER)]
+    assert batch.commands == [withdrawal, say(1, Verb.OFFER)]
 
 
 @pytest.mark.parametrize(
     ("batch", "binds"),
     [
-        (Batch(effects=[Ended(JobId(1))]), True),
-        (Batch(effects=[Kill(JobId(1), 1)]), True),
+        (Batch(commands=[Ended(JobId(1))]), True),
+        (Batch(commands=[Kill(JobId(1), 1)]), True),
         (Batch(changes=[put_meta("key", "1")]), True),
         (Batch(), False),
     ],
 )
 def test_what_is_done_or_asked_for_outside_binds(batch: Batch, binds: bool) -> None:
-    assert batch.binds == binds
+    assert batch.must_commit_first == binds
 
 
 @pytest.mark.parametrize(
@@ -61,4 +61,4 @@ def test_nodes_and_the_memory_of_a_strategy_bind_and_reasons_do_not(
 ) -> None:
     batch = Batch()
     batch.store(stored)
-    assert batch.binds == binds
+    assert batch.must_commit_first == binds

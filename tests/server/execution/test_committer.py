@@ -9,10 +9,10 @@ from typing import cast
 
 import pytest
 
-from pliant.server.database.statements import Change, put_meta
+from pliant.server.database.statements import Write, put_meta
 from pliant.server.database.writer import Writer, WriterStoppedError
 from pliant.server.execution import committer
-from pliant.server.execution.committer import Durable, StateLostError
+from pliant.server.execution.committer import Committer, StateLostError
 
 
 class Disk:
@@ -23,7 +23,7 @@ class Disk:
         self.begun: list[str] = []
         self.answers: list[Exception | None] = []
 
-    def commit(self, changes: Sequence[Change]) -> Future[None]:
+    def commit(self, changes: Sequence[Write]) -> Future[None]:
         future: Future[None] = Future()
         name = str(changes[0].values["key"])
         self.begun.append(name)
@@ -46,14 +46,14 @@ class Scene:
         self.disk = Disk()
         self.log: list[str] = []
         self.stopping = False
-        self.durable = Durable(cast(Writer, self.disk), lambda: self.stopping)
+        self.durable = Committer(cast(Writer, self.disk), lambda: self.stopping)
 
     def behind(self, name: str) -> bool:
         shown = lambda: self.log.append(f"{name} shown")  # noqa: E731
-        return self.durable.write_behind([put_meta(name, "1")], shown)
+        return self.durable.commit_later([put_meta(name, "1")], shown)
 
     def write(self, name: str) -> bool:
-        return self.durable.write([put_meta(name, "1")])
+        return self.durable.commit([put_meta(name, "1")])
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def test_nobody_waits_for_what_is_written_behind(scene: Scene) -> None:
     assert scene.log == []
     scene.disk.end(scene.disk.open[0][1])
     assert scene.log == ["a shown"]
-    assert scene.durable.settle()
+    assert scene.durable.wait_pending()
     assert scene.log == ["a shown"]
 
 

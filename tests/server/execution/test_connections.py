@@ -16,7 +16,7 @@ import pytest
 from pliant.core.values.ids import JobId, NodeName
 from pliant.protos import app_pb2, node_pb2
 from pliant.server.execution import connections
-from pliant.server.execution.connections import AppSession, Hub, Stream
+from pliant.server.execution.connections import AppSession, Connections, Stream
 
 NODE, JOB = NodeName("n1"), JobId(7)
 
@@ -67,11 +67,11 @@ def lines_of(act: Callable[[], object]) -> range:
     return range(1, lines[0] + 1)
 
 
-def node_rivals(loop: asyncio.AbstractEventLoop) -> dict[str, Callable[[Hub], object]]:
+def node_rivals(loop: asyncio.AbstractEventLoop) -> dict[str, Callable[[Connections], object]]:
     other: Stream[node_pb2.NodeOrder] = Stream(loop, "another")
     return {
-        "close": lambda hub: hub.close_node(NODE),
-        "attach": lambda hub: hub.attach_node(NODE, other),
+        "close": lambda connections: connections.close_node(NODE),
+        "attach": lambda connections: connections.attach_node(NODE, other),
     }
 
 
@@ -82,13 +82,13 @@ def test_a_node_may_be_closed_at_any_moment_of_its_detachment(
     act = node_rivals(loop)[rival]
     stream = Stream[node_pb2.NodeOrder](loop, "node")
 
-    def fresh() -> Hub:
-        hub = Hub()
-        hub.attach_node(NODE, stream)
-        return hub
+    def fresh() -> Connections:
+        connections = Connections()
+        connections.attach_node(NODE, stream)
+        return connections
 
-    hub = fresh()
-    for number in lines_of(lambda: hub.detach_node(NODE, stream)):
+    connections = fresh()
+    for number in lines_of(lambda: connections.detach_node(NODE, stream)):
         disturbed = fresh()
         with interrupted_before_line(number, partial(act, disturbed)):
             disturbed.detach_node(NODE, stream)
@@ -100,13 +100,13 @@ def test_a_job_may_be_closed_at_any_moment_of_its_detachment(
 ) -> None:
     session = AppSession(JOB, 1, Stream[app_pb2.AppOrder](loop, "job"))
 
-    def fresh() -> Hub:
-        hub = Hub()
-        hub.attach_coordinator(session)
-        return hub
+    def fresh() -> Connections:
+        connections = Connections()
+        connections.attach_coordinator(session)
+        return connections
 
-    hub = fresh()
-    for number in lines_of(lambda: hub.detach_coordinator(session)):
+    connections = fresh()
+    for number in lines_of(lambda: connections.detach_coordinator(session)):
         disturbed = fresh()
         with interrupted_before_line(number, partial(disturbed.close_job, JOB)):
             disturbed.detach_coordinator(session)

@@ -22,14 +22,14 @@ from pliant.core.model.scheduling import Plan, Start, View
 from pliant.core.state.state import State
 from pliant.core.values.ids import FIRST_START, JobId, NodeName
 from pliant.core.values.sizes import Sizes
-from pliant.server.database.statements import Change
+from pliant.server.database.statements import Write
 from pliant.server.database.writer import Writer
 from pliant.server.execution import committer, execute
-from pliant.server.execution.dispatch import Effects
-from pliant.server.execution.execute import Execute
-from pliant.server.execution.pending_requests import DelayedError
+from pliant.server.execution.dispatch import CommandDispatcher
+from pliant.server.execution.execute import CoreLoop
+from pliant.server.execution.pending_requests import StorageDelayedError
 from pliant.server.execution.planner import FALLBACK, Planner
-from pliant.server.registry.status_cache import Board
+from pliant.server.registry.status_cache import StatusCache
 from pliant.server.support.clock import HybridClock
 from testkit import wait_until
 
@@ -41,13 +41,13 @@ class Outside:
         self.faults: list[Exception] = []
         #: Each commit fails so.
         self.always: Exception | None = None
-        self.rows: list[Change] = []
+        self.rows: list[Write] = []
         self.tries = 0
         #: Commits that end when the test says so; None: they end at once.
-        self.held: list[tuple[Sequence[Change], Future[None]]] | None = None
+        self.held: list[tuple[Sequence[Write], Future[None]]] | None = None
         self.done: list[Command] = []
 
-    def commit(self, rows: Sequence[Change]) -> Future[None]:
+    def commit(self, rows: Sequence[Write]) -> Future[None]:
         self.tries += 1
         future: Future[None] = Future()
         if self.held is not None:
@@ -60,7 +60,7 @@ class Outside:
             self._write(rows, future)
         return future
 
-    def _write(self, rows: Sequence[Change], future: Future[None]) -> None:
+    def _write(self, rows: Sequence[Write], future: Future[None]) -> None:
         self.rows += rows
         future.set_result(None)
 
@@ -70,10 +70,10 @@ class Outside:
         for rows, future in held:
             self._write(rows, future)
 
-    def prepare(self, _: Command) -> Sequence[Change]:
+    def prepare(self, _: Command) -> Sequence[Write]:
         return ()
 
-    def carry_out(self, command: Command) -> None:
+    def dispatch(self, command: Command) -> None:
         self.done.append(command)
 
     def notes(self, kind: str) -> list[str]:
@@ -87,15 +87,15 @@ class Server:
         self.outside, self.planner = Outside(), Planner("equipartition")
         self.core = Core("equipartition")
         self.broken = threading.Event()
-        self.board = Board()
+        self.status = StatusCache()
         self.ended: list[JobId] = []
-        self.execute = Execute(
+        self.execute = CoreLoop(
             self.core,
             self.planner,
             cast(Writer, self.outside),
             HybridClock(),
-            cast(Effects, self.outside),
-            self.board,
+            cast(CommandDispatcher, self.outside),
+            self.status,
         )
         self.execute.on_ended = self.ended.extend
         self.execute.start((), lambda _: self.broken.set())
@@ -109,7 +109,7 @@ class Server:
         sizes = Sizes((size,))
         return JobSpec(JobId(number), "job", "ann", JobType.MPI, sizes, float(number))
 
-    def hold(self) -> list[tuple[Sequence[Change], Future[None]]]:
+    def hold(self) -> list[tuple[Sequence[Write], Future[None]]]:
         """Let commits wait for ``flush``."""
         self.outside.held = []
         return self.outside.held
@@ -199,7 +199,7 @@ def test_what_may_pass_is_tried_again(server: Server, code: int) -> None:
 
 def delayed(future: Future[Answer]) -> bool:
     """Whether the core had taken a request that is told to wait."""
-    with pytest.raises(DelayedError, match="said the test") as told:
+    with pytest.raises(StorageDelayedError, match="said the test") as told:
         future.result(30)
     return told.value.taken
 
@@ -207,7 +207,7 @@ def delayed(future: Future[Answer]) -> bool:
 def test_case_16_who_asks_while_nothing_can_be_stored_is_told_what_became_of_it(
     server: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(committer, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(committer, "REPORT_AFTER_S", 0.0)
     for number in (1, 2):
         server.execute.commit(JobSubmitted(server.spec(number, size=9))).result(30)
     server.outside.always = fault(sqlite3.SQLITE_FULL)
@@ -218,7 +218,7 @@ def test_case_16_who_asks_while_nothing_can_be_stored_is_told_what_became_of_it(
     # Who only looks is answered, who relies on what is durable is not.
     states = lambda core: [core.jobs[JobId(n)].state for n in (1, 2)]  # noqa: E731
     durable_only = server.execute.call(states)
-    assert server.execute.call(states, look=True).result(30) == ["HELD", "PENDING"]
+    assert server.execute.call(states, uncommitted_ok=True).result(30) == ["HELD", "PENDING"]
     assert not durable_only.done()
     assert caplog.text.count("cannot store the state, trying again: said the test") == 1
     server.outside.always = None
@@ -231,11 +231,11 @@ def test_case_16_who_asks_while_nothing_can_be_stored_is_told_what_became_of_it(
 def test_case_16_a_look_that_came_with_what_cannot_be_stored_is_answered(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(committer, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(committer, "REPORT_AFTER_S", 0.0)
     server.outside.always = fault(sqlite3.SQLITE_FULL)
     with server.execute._flag:  # both are in one round
         end = server.submit(1)
-        look = server.execute.call(lambda core: len(core.jobs), look=True)
+        look = server.execute.call(lambda core: len(core.jobs), uncommitted_ok=True)
     assert look.result(30) == 1
     assert not end.done()
     server.outside.always = None
@@ -264,13 +264,13 @@ def test_what_binds_nobody_is_shown_when_it_is_durable(server: Server) -> None:
     held = server.hold()
     server.execute.post(JobSubmitted(server.spec(1, size=9)))  # it cannot start
     wait_until(lambda: held)
-    assert server.board.entry(JobId(1)) is None
+    assert server.status.entry(JobId(1)) is None
     # The round is over: nobody waits for the disk yet, and the next one can be handled.
     server.execute.post(JobSubmitted(server.spec(2, size=9)))
     wait_until(lambda: JobId(2) in server.core.jobs)
     server.outside.flush()
-    wait_until(lambda: server.board.entry(JobId(2)))
-    assert server.board.entry(JobId(1)) is not None
+    wait_until(lambda: server.status.entry(JobId(2)))
+    assert server.status.entry(JobId(1)) is not None
 
 
 def test_what_was_written_behind_last_is_not_lost_when_the_server_stops(server: Server) -> None:
@@ -285,7 +285,7 @@ def test_what_was_written_behind_last_is_not_lost_when_the_server_stops(server: 
 def test_what_binds_nobody_is_stored_with_what_does(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(execute, "HELD_S", 600.0)
+    monkeypatch.setattr(execute, "MAX_DEFER_S", 600.0)
     tries = server.outside.tries
     for number in (1, 2):
         server.execute.post(JobSubmitted(server.spec(number, size=9)))
@@ -318,12 +318,12 @@ def test_the_end_of_a_job_is_known_when_it_is_durable(server: Server) -> None:
     ends = (Exit(processor, 0, 0),)
     server.execute.post(ProcessesExited(JobId(1), 1, FIRST_START, ends))
     wait_until(lambda: held)
-    entry = server.board.entry(JobId(1))
+    entry = server.status.entry(JobId(1))
     assert entry is not None
     assert (entry.final, server.ended) == (False, [])
     server.outside.flush()
     wait_until(lambda: server.ended)
-    entry = server.board.entry(JobId(1))
+    entry = server.status.entry(JobId(1))
     assert entry is not None
     assert (entry.final, server.ended) == (True, [1])
     known = server.execute.call(lambda core: JobId(1) in core.jobs).result(30)

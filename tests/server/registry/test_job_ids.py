@@ -9,7 +9,7 @@ import pytest
 from pliant.core.events import LiveWorld, NodeRegistered
 from pliant.core.values.ids import JobId, NodeName, ResizeId
 from pliant.core.values.processors import of
-from pliant.server.registry.job_ids import MOST_LOST, Numbers
+from pliant.server.registry.job_ids import MAX_LOST_IDS, JobIdAllocator
 
 
 def node(*jobs: int) -> NodeRegistered:
@@ -20,8 +20,8 @@ def node(*jobs: int) -> NodeRegistered:
 def test_case_18_a_number_that_a_node_knows_is_not_given_again(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    numbers = Numbers(5)
-    numbers.registered(node(5, 8, 7))
+    numbers = JobIdAllocator(5)
+    numbers.on_node_registered(node(5, 8, 7))
     assert numbers.next() == 9
     assert "processes of job 8, which the job database does not know" in caplog.text
     assert caplog.text.count("is lost") == 2
@@ -31,46 +31,46 @@ def test_case_18_a_number_that_a_node_knows_is_not_given_again(
 def test_case_18_each_lost_job_is_told_once_in_any_order(
     order: tuple[int, ...], caplog: pytest.LogCaptureFixture
 ) -> None:
-    numbers = Numbers(5)
+    numbers = JobIdAllocator(5)
     for job in (*order, *order):
-        numbers.registered(node(job))
+        numbers.on_node_registered(node(job))
     assert re.findall(r"job (\d+), which", caplog.text) == [str(job) for job in order]
     assert numbers.next() == 9
 
 
 def test_case_18_numbers_that_were_given_here_are_no_loss(caplog: pytest.LogCaptureFixture) -> None:
-    numbers = Numbers(5)
+    numbers = JobIdAllocator(5)
     given = numbers.next()
-    numbers.registered(node(given + 2))
+    numbers.on_node_registered(node(given + 2))
     caplog.clear()
-    numbers.registered(node(given, numbers.next()))
+    numbers.on_node_registered(node(given, numbers.next()))
     assert caplog.text == ""
 
 
 def test_case_31_after_an_old_copy_the_jobs_since_then_are_lost_and_not_given_again(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    numbers = Numbers(1, 1 + MOST_LOST)
-    numbers.registered(node(1, 2))
+    numbers = JobIdAllocator(1, 1 + MAX_LOST_IDS)
+    numbers.on_node_registered(node(1, 2))
     assert "processes of job 2," in caplog.text
     assert caplog.text.count("is lost") == 1
-    assert numbers.next() == 2 + MOST_LOST
+    assert numbers.next() == 2 + MAX_LOST_IDS
 
 
 def test_case_18_what_is_known_is_no_loss(caplog: pytest.LogCaptureFixture) -> None:
-    numbers = Numbers(5)
-    numbers.registered(node(1, 5))
+    numbers = JobIdAllocator(5)
+    numbers.on_node_registered(node(1, 5))
     assert (numbers.next(), caplog.text) == (6, "")
 
 
 def test_case_18_a_number_that_cannot_have_been_given_is_not_believed() -> None:
-    numbers = Numbers(5)
-    numbers.registered(node(5 + MOST_LOST + 1, 2**63))
+    numbers = JobIdAllocator(5)
+    numbers.on_node_registered(node(5 + MAX_LOST_IDS + 1, 2**63))
     assert numbers.next() == 6
 
 
 def test_nodes_cannot_move_the_numbers_again_and_again() -> None:
-    numbers = Numbers(5)
+    numbers = JobIdAllocator(5)
     for step in range(1, 5):
-        numbers.registered(node(5 + step * MOST_LOST))
-    assert numbers.next() == 6 + MOST_LOST
+        numbers.on_node_registered(node(5 + step * MAX_LOST_IDS))
+    assert numbers.next() == 6 + MAX_LOST_IDS

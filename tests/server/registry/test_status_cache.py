@@ -1,4 +1,4 @@
-"""The board forgets jobs that ended long ago, and looks only at those that it must."""
+"""The status forgets jobs that ended long ago, and looks only at those that it must."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pliant.core.values.processors import of
 from pliant.core.values.resources import parse_needs
 from pliant.core.values.sizes import Sizes
 from pliant.server.registry.program import Summary
-from pliant.server.registry.status_cache import KEPT_S, Board
+from pliant.server.registry.status_cache import ENDED_JOBS_KEPT_S, StatusCache
 
 
 class Counted(dict[JobId, object]):
@@ -32,29 +32,29 @@ def job(number: int, end: float | None = None) -> Job:
     return Job(spec, JobState.COMPLETED, end=end)
 
 
-def numbers(board: Board, since: float | None = None) -> list[int]:
-    return [info["id"] for info in board.jobs(ended_since=since)]
+def numbers(status: StatusCache, since: float | None = None) -> list[int]:
+    return [info["id"] for info in status.jobs(ended_since=since)]
 
 
 def test_jobs_are_taken_down_in_the_order_of_their_ends() -> None:
-    board = Board()
+    status = StatusCache()
     for number, end in enumerate((30.0, 10.0, 20.0), 1):
-        board.put_summary(JobId(number), Summary("", "", ""))
-        assert board.put_jobs([job(number, end)]) == [number]
-    board.drop_old(KEPT_S + 15.0)
-    assert numbers(board, 0.0) == [1, 3]
-    board.drop_old(KEPT_S + 30.0)
-    assert numbers(board, 0.0) == [1]
-    assert list(board._summaries) == [1]
+        status.publish_summary(JobId(number), Summary("", "", ""))
+        assert status.publish_jobs([job(number, end)]) == [number]
+    status.drop_old(ENDED_JOBS_KEPT_S + 15.0)
+    assert numbers(status, 0.0) == [1, 3]
+    status.drop_old(ENDED_JOBS_KEPT_S + 30.0)
+    assert numbers(status, 0.0) == [1]
+    assert list(status._summaries) == [1]
 
 
 def test_a_job_ends_once() -> None:
-    board = Board()
-    assert board.put_jobs([job(1)]) == []
-    assert board.put_jobs([job(1, 5.0), job(1, 5.0)]) == [1]
-    board.drop_old(KEPT_S + 6.0)
-    board.drop_old(KEPT_S + 6.0)
-    assert board.entry(JobId(1)) is None
+    status = StatusCache()
+    assert status.publish_jobs([job(1)]) == []
+    assert status.publish_jobs([job(1, 5.0), job(1, 5.0)]) == [1]
+    status.drop_old(ENDED_JOBS_KEPT_S + 6.0)
+    status.drop_old(ENDED_JOBS_KEPT_S + 6.0)
+    assert status.entry(JobId(1)) is None
 
 
 @pytest.mark.parametrize(
@@ -70,39 +70,39 @@ def test_a_job_ends_once() -> None:
 def test_what_a_job_runs_on_is_not_all_that_it_holds(
     ranks: tuple[int, ...], held: tuple[int, ...], shown: tuple[int, int]
 ) -> None:
-    board, mine = Board(), job(1)
+    status, mine = StatusCache(), job(1)
     mine.ranks, mine.occupied = ranks, of(held)
-    board.put_jobs([mine])
-    info = board.job(JobId(1))
+    status.publish_jobs([mine])
+    info = status.job(JobId(1))
     assert info is not None
     assert (info["processors"], info["held"]) == shown
 
 
 def test_ended_jobs_cost_nothing() -> None:
-    board = Board()
-    board._jobs = counted = Counted()  # type: ignore[assignment]
-    board.put_nodes([Node(NodeName("n1"), 0, 4)])
-    board.put_jobs([job(1, 1.0), job(2, 2.0), job(3)])
-    board.drop_old(KEPT_S + 1.5)
-    assert numbers(board) == [3]
-    assert board.nodes()[0]["jobs"] == [3]
+    status = StatusCache()
+    status._jobs = counted = Counted()  # type: ignore[assignment]
+    status.publish_nodes([Node(NodeName("n1"), 0, 4)])
+    status.publish_jobs([job(1, 1.0), job(2, 2.0), job(3)])
+    status.drop_old(ENDED_JOBS_KEPT_S + 1.5)
+    assert numbers(status) == [3]
+    assert status.nodes()[0]["jobs"] == [3]
     assert counted.looks == 0
 
 
 def test_use_of_named_resources_follows_from_what_jobs_hold() -> None:
-    board = Board()
-    board.resources = {"lic": 8, "tok": 1}
+    status = StatusCache()
+    status.resources = {"lic": 8, "tok": 1}
     needs = parse_needs(["lic=2/proc", "tok=1"])
     spec = JobSpec(JobId(1), "job", "ann", JobType.MPI, Sizes((2,)), 0.0, resources=needs)
-    board.put_jobs([Job(spec, JobState.PENDING)])
-    assert board.resource_use()["lic"] == {"total": 8, "used": 0, "free": 8}
-    board.put_jobs([Job(spec, JobState.PENDING, reserved=of([0, 1]))])
-    assert board.resource_use()["lic"]["free"] == 4, "promised to a job, so that no other gets it"
-    board.put_jobs([Job(spec, JobState.RUNNING, ranks=(0, 1), occupied=of([0, 1, 2]))])
-    assert board.resource_use() == {
+    status.publish_jobs([Job(spec, JobState.PENDING)])
+    assert status.resource_use()["lic"] == {"total": 8, "used": 0, "free": 8}
+    status.publish_jobs([Job(spec, JobState.PENDING, reserved=of([0, 1]))])
+    assert status.resource_use()["lic"]["free"] == 4, "promised to a job, so that no other gets it"
+    status.publish_jobs([Job(spec, JobState.RUNNING, ranks=(0, 1), occupied=of([0, 1, 2]))])
+    assert status.resource_use() == {
         "lic": {"total": 8, "used": 6, "free": 2},
         "tok": {"total": 1, "used": 1, "free": 0},
     }
-    info = board.job(JobId(1))
+    info = status.job(JobId(1))
     assert info is not None
     assert info["resources"] == ["lic=2/proc", "tok=1"]

@@ -12,12 +12,12 @@ import pytest
 
 from pliant.core.values.ids import FIRST_START, JobId, NodeName
 from pliant.protos import node_pb2
-from pliant.server.database.statements import Change
+from pliant.server.database.statements import Write
 from pliant.server.database.writer import Writer, WriterStoppedError
-from pliant.server.execution.connections import Hub
-from pliant.server.registry.worlds import World, WorldBook
-from pliant.server.rpc.barrier_service import FenceRelay
-from pliant.server.rpc.barriers import Fences
+from pliant.server.execution.connections import Connections
+from pliant.server.registry.worlds import World, WorldRegistry
+from pliant.server.rpc.barrier_service import BarrierService
+from pliant.server.rpc.barriers import BarrierTable
 
 A, B = NodeName("a"), NodeName("b")
 NAME = "c.j1.r1.w0"
@@ -34,12 +34,14 @@ class Stand:
 
     def __init__(self, *faults: Exception) -> None:
         self.faults, self.told = list(faults), list[str]()
-        book = WorldBook("c")
-        book.add(World(NAME, JobId(1), 1, FIRST_START, 1, (0, 1), frozenset({A, B})))
-        self.relay = FenceRelay(cast(Hub, self), book, Fences(), cast(Writer, self))
+        worlds = WorldRegistry("c")
+        worlds.add(World(NAME, JobId(1), 1, FIRST_START, 1, (0, 1), frozenset({A, B})))
+        self.relay = BarrierService(
+            cast(Connections, self), worlds, BarrierTable(), cast(Writer, self)
+        )
         self.relay._retry_s = 0.0
 
-    def commit(self, _: Sequence[Change]) -> Future[None]:
+    def commit(self, _: Sequence[Write]) -> Future[None]:
         future: Future[None] = Future()
         if self.faults:
             future.set_exception(self.faults.pop(0))
@@ -47,7 +49,7 @@ class Stand:
             future.set_result(None)
         return future
 
-    def order(self, name: NodeName, order: node_pb2.NodeOrder) -> bool:
+    def send_to_node(self, name: NodeName, order: node_pb2.NodeOrder) -> bool:
         self.told.append(f"{name}{order.fence_done.sequence}")
         return True
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pliant.protos import app_pb2
-from pliant.server.rpc.clock_skew import in_our_time
+from pliant.server.rpc.clock_skew import to_server_time
 
 NOW = 1_700_000_000.0
 
@@ -18,10 +18,10 @@ def test_case_35_what_is_named_keeps_its_distance(ahead: float) -> None:
     said = app_pb2.AppReport(clock=theirs, answer=app_pb2.Template(items=[item]))
     asked = app_pb2.AppReport(clock=theirs, request=wanted)
     hello = app_pb2.AppReport(clock=theirs, hello=app_pb2.Hello(request=wanted))
-    (found,) = in_our_time(said, NOW).answer.items
+    (found,) = to_server_time(said, NOW).answer.items
     assert (found.not_before_s, found.valid_until_s) == (NOW + 5, NOW + 9)
-    assert in_our_time(asked, NOW).request.deadline_s == NOW + 30
-    assert in_our_time(hello, NOW).hello.request.deadline_s == NOW + 30
+    assert to_server_time(asked, NOW).request.deadline_s == NOW + 30
+    assert to_server_time(hello, NOW).hello.request.deadline_s == NOW + 30
 
 
 def test_case_35_what_is_not_named_is_not_there_afterwards() -> None:
@@ -33,9 +33,9 @@ def test_case_35_what_is_not_named_is_not_there_afterwards() -> None:
     ]
     for report in reports:
         before = report.SerializeToString()
-        assert in_our_time(report, NOW).SerializeToString() == before
+        assert to_server_time(report, NOW).SerializeToString() == before
 
 
 def test_case_35_who_does_not_say_its_time_is_taken_at_its_word() -> None:
     report = app_pb2.AppReport(request=app_pb2.RequestSizes(number=1, deadline_s=7.0))
-    assert in_our_time(report, NOW).request.deadline_s == 7.0
+    assert to_server_time(report, NOW).request.deadline_s == 7.0

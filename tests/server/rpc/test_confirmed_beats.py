@@ -11,9 +11,9 @@ import pytest
 from pliant.core.events import NodeLost
 from pliant.core.values.ids import NodeName
 from pliant.protos import node_pb2
-from pliant.server.execution.connections import Hub
-from pliant.server.execution.execute import Execute
-from pliant.server.registry.status_cache import Board
+from pliant.server.execution.connections import Connections
+from pliant.server.execution.execute import CoreLoop
+from pliant.server.registry.status_cache import StatusCache
 from pliant.server.rpc.nodelist import NodeList
 from serverkit import Server
 
@@ -48,11 +48,11 @@ def test_a_beat_counts_only_while_there_is_a_lease(monkeypatch: pytest.MonkeyPat
     now = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     events: list[object] = []
-    execute = cast(Execute, SimpleNamespace(post=events.append))
-    nodes = NodeList(execute, Hub(), Board(), beat_interval_s=1.0, lease_s=10.0)
+    execute = cast(CoreLoop, SimpleNamespace(post=events.append))
+    nodes = NodeList(execute, Connections(), StatusCache(), beat_interval_s=1.0, lease_s=10.0)
     name, beat = NodeName("n1"), node_pb2.Beat()
     assert not nodes.beat(name, beat)
-    nodes.registered(name)
+    nodes.watch(name)
     assert nodes.beat(name, beat)
     now[0] += 9.0
     assert nodes.beat(name, beat)
@@ -60,5 +60,5 @@ def test_a_beat_counts_only_while_there_is_a_lease(monkeypatch: pytest.MonkeyPat
     nodes.look()
     assert events == [NodeLost(name, "nothing heard for 10 s")]
     assert not nodes.beat(name, beat)
-    nodes.registered(name)
+    nodes.watch(name)
     assert nodes.beat(name, beat)

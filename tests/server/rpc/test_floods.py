@@ -18,9 +18,9 @@ from pliant.protos.codec import CodecError
 from pliant.protos.parts import MAX_MESSAGE_BYTES, MAX_REPORT_BYTES, join, split
 from pliant.server.rpc.unauthenticated_peers import (
     LOG_INTERVAL_S,
-    LimitedLog,
-    Strangers,
-    TooManyStrangersError,
+    PeerWarnings,
+    TooManyUnauthenticatedPeersError,
+    UnauthenticatedPeers,
 )
 from serverkit import Server
 
@@ -132,16 +132,20 @@ def test_parts_have_an_end() -> None:
 
 
 def test_streams_that_have_proved_nothing_are_counted() -> None:
-    strangers = Strangers(limit=1)
-    with strangers.one_more(), pytest.raises(TooManyStrangersError), strangers.one_more():
+    unauthenticated = UnauthenticatedPeers(limit=1)
+    with (
+        unauthenticated.admit(),
+        pytest.raises(TooManyUnauthenticatedPeersError),
+        unauthenticated.admit(),
+    ):
         pass
-    with strangers.one_more():
+    with unauthenticated.admit():
         pass
 
 
 def test_a_line_of_a_kind_is_written_once_in_a_while(caplog: pytest.LogCaptureFixture) -> None:
     now = [0.0]
-    limited = LimitedLog(logging.getLogger("test"), lambda: now[0])
+    limited = PeerWarnings(logging.getLogger("test"), lambda: now[0])
     for number in range(5):
         limited.warning("stranger %d", number)
     limited.warning("job %d", 7, kind="7")

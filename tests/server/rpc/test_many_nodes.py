@@ -49,16 +49,18 @@ def lines_of(act: Callable[[], object]) -> int:
 
 
 def test_a_registration_costs_the_same_however_many_nodes_there_are(shell: Shell) -> None:
-    nodes = NodeList(shell.execute, shell.hub, shell.board, beat_interval_s=1.0, lease_s=10.0)
+    nodes = NodeList(
+        shell.execute, shell.connections, shell.status, beat_interval_s=1.0, lease_s=10.0
+    )
     known = 0
 
     def register() -> None:
         nonlocal known
         known += 1
         event = NodeRegistered(NodeName(f"n{known}"), 4)
-        assert nodes.taken(event.name) is None
+        assert nodes.name_conflict(event.name) is None
         assert nodes.refusal(event, None) is None
-        nodes.registered(event.name)
+        nodes.watch(event.name)
         shell.execute.post(event)
         shell._batches(99)
 
@@ -68,9 +70,9 @@ def test_a_registration_costs_the_same_however_many_nodes_there_are(shell: Shell
         register()
     many = min(lines_of(register) for _ in range(5))
     assert many < few + 100, "a loop over all nodes"
-    assert shell.board.processors == 4 * known
-    assert shell.board.nodes_up == known
-    assert [host.first for host in shell.board.node_map.hosts] == list(range(0, 4 * known, 4))
+    assert shell.status.processors == 4 * known
+    assert shell.status.nodes_up == known
+    assert [host.first for host in shell.status.node_map.hosts] == list(range(0, 4 * known, 4))
 
 
 def test_processors_are_split_without_a_look_at_every_node() -> None:

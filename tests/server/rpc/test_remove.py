@@ -16,14 +16,14 @@ from pliant.core.model.nodes import Node
 from pliant.core.values.ids import FIRST_START, JobId, NodeName
 from pliant.core.values.sizes import Sizes
 from pliant.protos import node_pb2
-from pliant.server.database.statements import Change
+from pliant.server.database.statements import Write
 from pliant.server.database.writer import Writer
-from pliant.server.execution.connections import Hub
-from pliant.server.execution.execute import Execute
-from pliant.server.registry.status_cache import Board
-from pliant.server.registry.worlds import World, WorldBook
-from pliant.server.rpc.remove import NO_RUN, EndReport, Remove
-from pliant.server.rpc.report_validation import Credence
+from pliant.server.execution.connections import Connections
+from pliant.server.execution.execute import CoreLoop
+from pliant.server.registry.status_cache import StatusCache
+from pliant.server.registry.worlds import World, WorldRegistry
+from pliant.server.rpc.remove import NO_RUN, EndReport, ExitCollector
+from pliant.server.rpc.report_validation import ReportValidator
 
 A, B = NodeName("a"), NodeName("b")
 ONE = JobId(1)
@@ -34,10 +34,10 @@ class Around:
 
     def __init__(self) -> None:
         self.given: list[tuple[ProcessesExited | None, Future[Any]]] = []
-        self.rows: list[Change] = []
+        self.rows: list[Write] = []
         self.acks: list[list[int]] = []
 
-    def commit(self, event: ProcessesExited, rows: Sequence[Change]) -> Future[Any]:
+    def commit(self, event: ProcessesExited, rows: Sequence[Write]) -> Future[Any]:
         self.rows += rows
         self.given.append((event, Future()))
         return self.given[-1][1]
@@ -46,7 +46,7 @@ class Around:
         self.given.append((None, Future()))
         return self.given[-1][1]
 
-    def order(self, _: NodeName, order: node_pb2.NodeOrder) -> bool:
+    def send_to_node(self, _: NodeName, order: node_pb2.NodeOrder) -> bool:
         self.acks.append(list(order.exit_ack.ranks))
         return True
 
@@ -58,26 +58,26 @@ class Desk:
     """The remove thread's work, done by the test, on a job of three ranks on two nodes."""
 
     def __init__(self) -> None:
-        self.around, self.board, self.book = Around(), Board(), WorldBook("c")
-        self.board.put_nodes([Node(A, 0, 2), Node(B, 2, 2)])
+        self.around, self.status, self.worlds = Around(), StatusCache(), WorldRegistry("c")
+        self.status.publish_nodes([Node(A, 0, 2), Node(B, 2, 2)])
         self.put(JobState.RUNNING)
-        name = self.book.name(ONE, 1, FIRST_START)
+        name = self.worlds.name(ONE, 1, FIRST_START)
         self.world = World(name, ONE, 1, FIRST_START, 1, (0, 1, 2), frozenset({A, B}))
-        self.book.add(self.world)
+        self.worlds.add(self.world)
         self.dropped: list[str] = []
-        self.remove = Remove(
-            cast(Execute, self.around),
-            cast(Hub, self.around),
-            self.book,
-            self.board,
+        self.remove = ExitCollector(
+            cast(CoreLoop, self.around),
+            cast(Connections, self.around),
+            self.worlds,
+            self.status,
             cast(Writer, Dropped()),
-            Credence(self.book, self.board),
+            ReportValidator(self.worlds, self.status),
         )
         self.remove.on_closed.append(lambda _, worlds: self.dropped.extend(w.name for w in worlds))
 
     def put(self, state: JobState) -> None:
         spec = JobSpec(ONE, "job", "ann", JobType.MPI, Sizes((3,)), 0.0)
-        self.board.put_jobs([Job(spec, state)])
+        self.status.publish_jobs([Job(spec, state)])
 
     def report(self, *ranks: int, node: NodeName = A, processor: int | None = None) -> None:
         places = [rank if processor is None else processor for rank in ranks]
@@ -101,7 +101,7 @@ class Desk:
 class Dropped:
     """A writer that takes everything."""
 
-    def commit(self, _: Sequence[Change]) -> Future[None]:
+    def commit(self, _: Sequence[Write]) -> Future[None]:
         return Future()
 
 
@@ -143,9 +143,9 @@ def test_a_world_is_forgotten_when_its_last_end_is_durable(desk: Desk) -> None:
     desk.report(0, 1)
     desk.report(2, node=B)
     desk.resolve(0)
-    assert desk.book.get(desk.world.name) is desk.world
+    assert desk.worlds.get(desk.world.name) is desk.world
     desk.resolve(1)
-    assert desk.book.get(desk.world.name) is None
+    assert desk.worlds.get(desk.world.name) is None
     assert desk.dropped == [desk.world.name]
     desk.report(2, node=B)  # its acknowledgement was lost
     event = desk.resolve(2)
@@ -162,7 +162,7 @@ def test_after_a_restart_what_was_durable_counts(desk: Desk) -> None:
     assert event is not None
     assert [end.processor for end in event.exits] == [2]
     assert desk.around.acks == [[1, 2]]
-    assert desk.book.get(desk.world.name) is None
+    assert desk.worlds.get(desk.world.name) is None
 
 
 def test_of_an_ended_job_a_node_empties_only_its_own_processors(desk: Desk) -> None:
@@ -179,7 +179,7 @@ def test_of_an_ended_job_a_node_empties_only_its_own_processors(desk: Desk) -> N
 def test_case_31_of_a_world_that_nobody_here_began_processors_are_emptied(desk: Desk) -> None:
     """The job waits in the older copy of the database that was put back; it ran since."""
     desk.put(JobState.PENDING)
-    desk.book.forget(ONE)
+    desk.worlds.forget(ONE)
     desk.report(0, 1)
     event = desk.resolve(0)
     assert event is not None
@@ -189,8 +189,8 @@ def test_case_31_of_a_world_that_nobody_here_began_processors_are_emptied(desk: 
 
 def test_case_31_of_a_world_that_began_elsewhere_processors_are_emptied(desk: Desk) -> None:
     """As above, and the job was started again before its earlier processes were gone."""
-    desk.book.forget(ONE)
-    desk.book.add(replace(desk.world, processors=(2,), nodes=frozenset({B})))
+    desk.worlds.forget(ONE)
+    desk.worlds.add(replace(desk.world, processors=(2,), nodes=frozenset({B})))
     desk.report(0, processor=1)
     event = desk.resolve(0)
     assert event is not None

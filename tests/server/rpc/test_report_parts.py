@@ -18,16 +18,16 @@ from pliant.core.values.ids import CycleId, JobId, NodeName, ResizeId
 from pliant.core.values.processors import of
 from pliant.server.execution.planner import FALLBACK, FAULTS_ALLOWED, Planner
 from pliant.server.execution.start_orders import node_list, process_mapping
-from pliant.server.execution.timers import SPARE, Timers
+from pliant.server.execution.timers import MAX_STALE_ENTRIES, Timers
 from pliant.server.registry.node_map import NodeMap
 from pliant.server.registry.program import Program, expand
-from pliant.server.registry.worlds import World, WorldBook
-from pliant.server.rpc.barriers import Fences
-from pliant.server.rpc.leases import Health, Leases
-from pliant.server.security.app_tokens import Keyring
-from pliant.server.support.log_setup import printable
-from pliant.server.support.stall_detection import HEARD_S, oversleep
-from pliant.server.users.submission_schema import RequestError, check_submission
+from pliant.server.registry.worlds import World, WorldRegistry
+from pliant.server.rpc.barriers import BarrierTable
+from pliant.server.rpc.leases import Health, HeartbeatLeases
+from pliant.server.security.app_tokens import AppTokens
+from pliant.server.support.log_setup import escape_control
+from pliant.server.support.stall_detection import CATCH_UP_S, wait_measuring_stall
+from pliant.server.users.submission_schema import UserRequestError, check_submission
 from pliant.strategies import Strategy
 
 A, B = NodeName("a"), NodeName("b")
@@ -38,7 +38,7 @@ BOTH = frozenset({A, B})
 
 
 def test_a_barrier_opens_when_all_nodes_are_there() -> None:
-    fences = Fences()
+    fences = BarrierTable()
     assert fences.arrive("w", BOTH, A, 1, {"x": "1"}) is None
     assert fences.arrive("w", BOTH, A, 1, {"x": "1"}) is None  # sent again
     merged = fences.arrive("w", BOTH, B, 1, {"y": "2"})
@@ -47,14 +47,14 @@ def test_a_barrier_opens_when_all_nodes_are_there() -> None:
 
 
 def test_who_asks_again_is_answered_alone() -> None:
-    fences = Fences({("w", 1): {"x": "1"}})
+    fences = BarrierTable({("w", 1): {"x": "1"}})
     merged = fences.arrive("w", BOTH, B, 1, {})
     assert merged is not None
     assert (merged.tell, merged.again) == (frozenset({B}), True)
 
 
 def test_a_barrier_that_all_have_left_behind_is_forgotten() -> None:
-    fences = Fences({("w", 1): {"x": "1"}})
+    fences = BarrierTable({("w", 1): {"x": "1"}})
     for node in (A, B):
         fences.arrive("w", BOTH, node, 2, {})
     assert fences.arrive("w", BOTH, A, 2, {}) is not None
@@ -62,7 +62,7 @@ def test_a_barrier_that_all_have_left_behind_is_forgotten() -> None:
 
 
 def test_barriers_and_worlds_are_kept_apart() -> None:
-    fences = Fences()
+    fences = BarrierTable()
     fences.arrive("w", BOTH, A, 1, {})
     assert fences.arrive("w", BOTH, B, 2, {}) is None
     assert fences.arrive("v", BOTH, B, 1, {}) is None
@@ -112,24 +112,24 @@ def test_processors_have_their_nodes() -> None:
 
 
 def test_the_book_knows_the_last_world_on_a_processor() -> None:
-    book = WorldBook("c")
+    worlds = WorldRegistry("c")
     job = JobId(1)
     for resize, processors in ((0, (0, 1, 2)), (4, (2, 5))):
-        name = book.name(job, 1, ResizeId(resize))
-        book.add(World(name, job, 1, ResizeId(resize), 1, processors, frozenset({A})))
-    assert book.name(job, 1, ResizeId(4)) == "c.j1.r1.w4"
-    world, rank = book.latest(job, 1, 2) or (None, None)
+        name = worlds.name(job, 1, ResizeId(resize))
+        worlds.add(World(name, job, 1, ResizeId(resize), 1, processors, frozenset({A})))
+    assert worlds.name(job, 1, ResizeId(4)) == "c.j1.r1.w4"
+    world, rank = worlds.latest(job, 1, 2) or (None, None)
     assert world is not None
     assert (world.resize, rank) == (4, 0)
-    assert book.latest(job, 1, 9) is None
-    first = book.get("c.j1.r1.w0")
+    assert worlds.latest(job, 1, 9) is None
+    first = worlds.get("c.j1.r1.w0")
     assert first is not None
-    book.drop(first)
-    assert book.get(first.name) is None
-    assert book.nodes(job, 1) == {A}
-    assert [world.resize for world in book.forget(job)] == [4]
-    book.drop(first)
-    assert book.nodes(job, 1) == set()
+    worlds.drop(first)
+    assert worlds.get(first.name) is None
+    assert worlds.nodes(job, 1) == {A}
+    assert [world.resize for world in worlds.forget(job)] == [4]
+    worlds.drop(first)
+    assert worlds.nodes(job, 1) == set()
 
 
 @given(st.text(), st.text())
@@ -165,12 +165,12 @@ def test_the_jobs_own_variables_go_first() -> None:
 
 
 def test_tokens_belong_to_one_run() -> None:
-    keys = Keyring(b"k")
+    keys = AppTokens(b"k")
     token = keys.token(1, 1)
     assert keys.verify(token, 1, 1)
     assert not keys.verify(token, 1, 2)
     assert not keys.verify(token, 11, 1)
-    assert not Keyring(b"other").verify(token, 1, 1)
+    assert not AppTokens(b"other").verify(token, 1, 1)
     assert not keys.verify(b"\xff", 1, 1)
     assert keys.join_secret(1, 1, 2) != keys.join_secret(1, 1, 3)
 
@@ -198,7 +198,7 @@ def test_jobs_that_ended_leave_no_timers() -> None:
         for kind in (TimerKind.START, TimerKind.LIMIT):
             timers.set(Timer(kind, JobId(number), 1), 1000 + number)
         timers.drop(JobId(number), 1)
-    assert len(timers._heap) < 2 * SPARE
+    assert len(timers._heap) < 2 * MAX_STALE_ENTRIES
     assert timers.due(1e6) == []
     assert timers.next_time() == 1e9
 
@@ -211,21 +211,21 @@ def test_answers_have_the_time_in_which_nobody_listened() -> None:
     )
     for timer, at in ((answer, 10), (limit, 10), (later, 90)):
         timers.set(timer, at)
-    timers.forgive(20, 30)
-    assert timers.due(30 + HEARD_S - 0.1) == []
-    assert set(timers.due(30 + HEARD_S)) == {answer, limit}
+    timers.extend(20, 30)
+    assert timers.due(30 + CATCH_UP_S - 0.1) == []
+    assert set(timers.due(30 + CATCH_UP_S)) == {answer, limit}
     timers.set(answer, 20)
-    timers.forgive(50, 60)
+    timers.extend(50, 60)
     assert timers.due(69) == []
     assert timers.due(70) == [answer]
     assert timers.due(90) == [later]
 
 
 def test_nodes_are_not_blamed_for_the_time_in_which_nobody_listened() -> None:
-    leases = Leases(beat_interval_s=2, lease_s=60)
+    leases = HeartbeatLeases(beat_interval_s=2, lease_s=60)
     leases.open(A, 0)
     leases.open(B, 70)
-    leases.forgive(40, 71)
+    leases.extend(40, 71)
     assert leases.overdue(71) == [(A, Health.SUSPECT)]
     assert leases.beat(A, 72) is Health.SUSPECT
     assert leases.overdue(76.9) == []
@@ -239,12 +239,12 @@ def test_a_wait_that_was_much_too_long_is_told(slept: float, late: bool) -> None
             time.sleep((timeout or 0.0) + slept)
             return False
 
-    assert (oversleep(Slow(), 0.01) > 0) == late
-    assert oversleep(Slow(), None) == 0
+    assert (wait_measuring_stall(Slow(), 0.01) > 0) == late
+    assert wait_measuring_stall(Slow(), None) == 0
 
 
 def test_leases_judge_by_silence() -> None:
-    leases = Leases(beat_interval_s=2, lease_s=60)
+    leases = HeartbeatLeases(beat_interval_s=2, lease_s=60)
     assert leases.next_deadline() is None
     leases.open(A, 0)
     assert leases.overdue(5.9) == []
@@ -323,18 +323,18 @@ def test_a_strategy_that_keeps_failing_is_replaced() -> None:
     ],
 )
 def test_bad_submissions_are_named(change: dict[str, object], field: str, message: str) -> None:
-    with pytest.raises(RequestError) as error:
+    with pytest.raises(UserRequestError) as error:
         check_submission({"argv": ["true"], "cwd": "/", **change}, 8, amounts={"lic": 3})
     assert error.value.field == field
     assert message in str(error.value)
 
 
 def test_without_nodes_users_are_told_to_come_again() -> None:
-    with pytest.raises(RequestError) as error:
+    with pytest.raises(UserRequestError) as error:
         check_submission({"argv": ["true"], "cwd": "/"}, 0)
     assert error.value.kind == "unavailable"
 
 
 def test_one_event_is_one_line() -> None:
-    assert printable("a\r\n\x1b[31mb\udcff") == r"a\r\n\x1b[31mb\udcff"
-    assert printable("é plain") == "é plain"
+    assert escape_control("a\r\n\x1b[31mb\udcff") == r"a\r\n\x1b[31mb\udcff"
+    assert escape_control("é plain") == "é plain"

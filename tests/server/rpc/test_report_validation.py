@@ -7,21 +7,21 @@ import pytest
 from pliant.core.model.nodes import Node
 from pliant.core.values.ids import JobId, NodeName, ResizeId
 from pliant.protos import node_pb2
-from pliant.server.registry.status_cache import Board
-from pliant.server.registry.worlds import World, WorldBook
-from pliant.server.rpc.report_validation import Credence
+from pliant.server.registry.status_cache import StatusCache
+from pliant.server.registry.worlds import World, WorldRegistry
+from pliant.server.rpc.report_validation import ReportValidator
 
 A, B, C = NodeName("a"), NodeName("b"), NodeName("c")
 NAME = "c.j1.r1.w0"
 
 
 @pytest.fixture
-def credence() -> Credence:
+def validator() -> ReportValidator:
     """Ranks 0 and 1 are on a, rank 2 is on b; c has nothing."""
-    board, book = Board(), WorldBook("c")
-    board.put_nodes([Node(A, 0, 2), Node(B, 2, 2), Node(C, 4, 2)])
-    book.add(World(NAME, JobId(1), 1, ResizeId(0), 1, (0, 1, 2), frozenset({A, B})))
-    return Credence(book, board)
+    status, worlds = StatusCache(), WorldRegistry("c")
+    status.publish_nodes([Node(A, 0, 2), Node(B, 2, 2), Node(C, 4, 2)])
+    worlds.add(World(NAME, JobId(1), 1, ResizeId(0), 1, (0, 1, 2), frozenset({A, B})))
+    return ReportValidator(worlds, status)
 
 
 def exits(rank: int, processor: int, **fields: object) -> node_pb2.RanksExited:
@@ -35,10 +35,10 @@ def ready(**fields: object) -> node_pb2.WorldReady:
     return node_pb2.WorldReady(**named)  # type: ignore[arg-type]
 
 
-def test_nodes_are_believed_about_their_own_ranks(credence: Credence) -> None:
-    assert credence.against_exits(A, exits(1, 1)) is None
-    assert credence.against_exits(B, exits(2, 2)) is None
-    assert credence.against_ready(B, ready()) is None
+def test_nodes_are_believed_about_their_own_ranks(validator: ReportValidator) -> None:
+    assert validator.reject_exits(A, exits(1, 1)) is None
+    assert validator.reject_exits(B, exits(2, 2)) is None
+    assert validator.reject_ready(B, ready()) is None
 
 
 @pytest.mark.parametrize(
@@ -53,9 +53,9 @@ def test_nodes_are_believed_about_their_own_ranks(credence: Credence) -> None:
     ],
 )
 def test_ends_of_others_are_not_believed(
-    credence: Credence, node: NodeName, message: node_pb2.RanksExited, text: str
+    validator: ReportValidator, node: NodeName, message: node_pb2.RanksExited, text: str
 ) -> None:
-    assert credence.against_exits(node, message) == text
+    assert validator.reject_exits(node, message) == text
 
 
 @pytest.mark.parametrize(
@@ -67,12 +67,19 @@ def test_ends_of_others_are_not_believed(
     ],
 )
 def test_worlds_of_others_are_not_ready(
-    credence: Credence, node: NodeName, message: node_pb2.WorldReady, text: str
+    validator: ReportValidator, node: NodeName, message: node_pb2.WorldReady, text: str
 ) -> None:
-    assert credence.against_ready(node, message) == text
+    assert validator.reject_ready(node, message) == text
 
 
-def test_of_a_world_nobody_knows_only_the_nodes_own_processors_count(credence: Credence) -> None:
-    assert credence.against_exits(A, exits(1, 3, world="old")) is None
-    assert credence.against_exits(C, exits(1, 1)) is None  # begun elsewhere under the same name
-    assert [credence.is_on(A, processor) for processor in (0, 1, 2, 99)] == [True, True, 0, 0]
+def test_of_a_world_nobody_knows_only_the_nodes_own_processors_count(
+    validator: ReportValidator,
+) -> None:
+    assert validator.reject_exits(A, exits(1, 3, world="old")) is None
+    assert validator.reject_exits(C, exits(1, 1)) is None  # begun elsewhere under the same name
+    assert [validator.owns_processor(A, processor) for processor in (0, 1, 2, 99)] == [
+        True,
+        True,
+        0,
+        0,
+    ]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pliant.server.support import clock as module
-from pliant.server.support.clock import CLOCK_KEY, HybridClock, resumed
+from pliant.server.support.clock import CLOCK_KEY, HybridClock, resume_clock
 
 NOON = 1_700_000_000.0
 
@@ -45,7 +45,7 @@ def put_into(machine: Machine, patch: pytest.MonkeyPatch) -> Machine:
 
 def again(clock: HybridClock, machine: Machine, last: float | None) -> HybridClock:
     """Start another server after one with this clock."""
-    return resumed({CLOCK_KEY: clock.record(machine.boot)}, machine.boot, last)
+    return resume_clock({CLOCK_KEY: clock.record(machine.boot)}, machine.boot, last)
 
 
 JUMPS = [3600.0, -3600.0, -NOON]
@@ -84,13 +84,13 @@ def test_case_35_after_a_boot_only_the_wall_clock_knows_how_long_it_took(machine
     meta = {CLOCK_KEY: clock.record(machine.boot)}
     machine.reboots()
     machine.wall += 300
-    assert resumed(meta, machine.boot, last=NOON).now() == NOON + 300
+    assert resume_clock(meta, machine.boot, last=NOON).now() == NOON + 300
     machine.wall = 0.0
-    assert resumed(meta, machine.boot, last=NOON + 7).now() == NOON + 7
+    assert resume_clock(meta, machine.boot, last=NOON + 7).now() == NOON + 7
 
 
 def test_case_35_a_database_without_a_clock(machine: Machine) -> None:
-    assert resumed({}, machine.boot, last=NOON - 60).now() == NOON
+    assert resume_clock({}, machine.boot, last=NOON - 60).now() == NOON
 
 
 STEPS = st.lists(
@@ -122,7 +122,7 @@ def test_case_35_time_never_runs_backwards_while_jobs_are_open(
             else:
                 meta = {CLOCK_KEY: clock.record(machine.boot)}
                 machine.reboots()
-                clock = resumed(meta, machine.boot, last)
+                clock = resume_clock(meta, machine.boot, last)
             # Sums of floats of this size are exact to a microsecond.
             assert clock.now() >= last - 1e-5
             last = clock.now()

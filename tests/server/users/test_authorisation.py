@@ -17,9 +17,9 @@ from pliant.core.values.ids import JobId, NodeName
 from pliant.core.values.limits import Limits
 from pliant.server.config import ConfigError, check_config
 from pliant.server.users.answers import pieces
-from pliant.server.users.authorisation import NEEDED, Authority, Peer, Role
-from pliant.server.users.operations import Actions
-from pliant.server.users.submission_schema import RequestError
+from pliant.server.users.authorisation import REQUIRED_ROLE, AccessControl, Peer, Role
+from pliant.server.users.operations import Operations
+from pliant.server.users.submission_schema import UserRequestError
 from serverkit.scripted import Shell
 from testkit import wait_until
 
@@ -71,25 +71,25 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
 
 
 @pytest.fixture(params=["on the status board", "in the database only"])
-def actions(shell: Shell, request: pytest.FixtureRequest) -> Actions:
+def actions(shell: Shell, request: pytest.FixtureRequest) -> Operations:
     if request.param == "in the database only":
-        shell.board._jobs.pop(JobId(1))
-        shell.board._open.pop(JobId(1))
+        shell.status._jobs.pop(JobId(1))
+        shell.status._open.pop(JobId(1))
     return shell.actions(operators=[3000])
 
 
-def refused(actions: Actions, operation: str, fields: Mapping[str, Any], peer: Peer) -> bool:
+def refused(actions: Operations, operation: str, fields: Mapping[str, Any], peer: Peer) -> bool:
     """Return whether a request is refused because of who makes it."""
 
     async def ask() -> dict[str, Any]:
         # What passes the check is handed to the core, which does not run here.
-        return await asyncio.wait_for(actions.act({"op": operation, **fields}, peer), 0.2)
+        return await asyncio.wait_for(actions.handle({"op": operation, **fields}, peer), 0.2)
 
     try:
         answer = asyncio.run(ask())
     except TimeoutError:
         return False
-    except RequestError as error:
+    except UserRequestError as error:
         return "belongs to" in str(error) or "may do this" in str(error)
     return any("belongs to" in result.get("error", "") for result in answer.get("results", ()))
 
@@ -97,28 +97,28 @@ def refused(actions: Actions, operation: str, fields: Mapping[str, Any], peer: P
 def test_each_operation_has_a_role_and_a_test(shell: Shell) -> None:
     operations = set(shell.actions()._operations)
     assert operations == set(REQUESTS)
-    assert operations <= set(NEEDED)
+    assert operations <= set(REQUIRED_ROLE)
 
 
 @pytest.mark.parametrize("role", Role, ids=lambda role: role.name.lower())
 @pytest.mark.parametrize("operation", REQUESTS)
-def test_an_operation_in_a_role(actions: Actions, operation: str, role: Role) -> None:
+def test_an_operation_in_a_role(actions: Operations, operation: str, role: Role) -> None:
     fields, lowest = REQUESTS[operation]
     assert refused(actions, operation, fields, PEERS[role]) == (role < lowest)
 
 
 def test_nobody_may_do_what_is_not_in_the_table() -> None:
     for peer in PEERS.values():
-        assert not Authority(999).allows("fly", peer, owner=peer.uid)
+        assert not AccessControl(999).allows("fly", peer, owner=peer.uid)
 
 
 def test_root_is_an_administrator_and_nobody_owns_a_job_without_owner() -> None:
-    assert Authority(999).role(Peer(0, "root")) is Role.ADMINISTRATOR
-    assert Authority(999).role(Peer(1000, "ann"), owner=None) is Role.USER
+    assert AccessControl(999).role(Peer(0, "root")) is Role.ADMINISTRATOR
+    assert AccessControl(999).role(Peer(1000, "ann"), owner=None) is Role.USER
 
 
-def answer(actions: Actions, peer: Peer, **request: Any) -> dict[str, Any]:
-    made = asyncio.run(actions.act(request, peer))
+def answer(actions: Operations, peer: Peer, **request: Any) -> dict[str, Any]:
+    made = asyncio.run(actions.handle(request, peer))
     result: dict[str, Any] = json.loads(b"".join(pieces(made)))
     return result
 
@@ -160,7 +160,7 @@ def test_history_shows_the_own_jobs_and_nodes(shell: Shell) -> None:
 def test_others_do_not_see_what_was_refused(shell: Shell) -> None:
     actions = shell.actions(operators=[3000])
     job = {"argv": ["/bin/true"], "cwd": SECRET, "sizes": "999"}
-    with pytest.raises(RequestError):
+    with pytest.raises(UserRequestError):
         answer(actions, PEERS[Role.OWNER], op="submit", job=job)
     wait_until(lambda: bool(shell.reader.refusals(None)), what="the record of the refusal")
     for operation in ("refusals", "history"):
@@ -189,9 +189,9 @@ def test_an_owner_may_only_lower_a_priority(shell: Shell, role: Role) -> None:
             return answer
 
     actions = shell.actions(operators=[3000])
-    actions._execute = Told()  # type: ignore[assignment]
-    asyncio.run(actions.act({"op": "priority", "id": 1, "priority": 5}, PEERS[role]))
+    actions._core_loop = Told()  # type: ignore[assignment]
+    asyncio.run(actions.handle({"op": "priority", "id": 1, "priority": 5}, PEERS[role]))
     assert [event.may_raise for event in asked] == [role is not Role.OWNER]
     for wrong in (1_000_001, "5", True, None):
-        with pytest.raises(RequestError, match=r"^priority: expected"):
-            asyncio.run(actions.act({"op": "priority", "id": 1, "priority": wrong}, PEERS[role]))
+        with pytest.raises(UserRequestError, match=r"^priority: expected"):
+            asyncio.run(actions.handle({"op": "priority", "id": 1, "priority": wrong}, PEERS[role]))

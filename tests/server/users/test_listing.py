@@ -12,8 +12,8 @@ import pytest
 
 from pliant.core.values.limits import Limits
 from pliant.server.registry.program import Summary
-from pliant.server.registry.status_cache import Board
-from pliant.server.users.accept import Accept
+from pliant.server.registry.status_cache import StatusCache
+from pliant.server.users.accept import UserSocketServer
 from pliant.server.users.answers import OBJECTS_AT_ONCE, Objects, pieces
 from pliant.server.users.authorisation import Peer
 from serverkit.scripted import Shell
@@ -30,16 +30,16 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
     shell.close()
 
 
-def fill(board: Board, jobs: int) -> None:
+def fill(status: StatusCache, jobs: int) -> None:
     for number in range(1, jobs + 1):
         made = job(number)
-        board.put_summary(made.id, Summary("out", "/", "true"))
-        board.put_jobs([made])
+        status.publish_summary(made.id, Summary("out", "/", "true"))
+        status.publish_jobs([made])
 
 
 def ask(shell: Shell, **request: Any) -> dict[str, Any]:
     answer: dict[str, Any] = json.loads(
-        b"".join(pieces(asyncio.run(shell.actions().act(request, ANN))))
+        b"".join(pieces(asyncio.run(shell.actions().handle(request, ANN))))
     )
     return answer
 
@@ -55,7 +55,7 @@ def test_an_answer_in_pieces_is_the_same_answer() -> None:
 
 
 def test_rows_hold_the_values_that_were_named(shell: Shell) -> None:
-    fill(shell.board, 3)
+    fill(shell.status, 3)
     full = ask(shell, op="jobs")["jobs"]
     for fields in (["id", "state", "name"], ["id", "progress", "memory_bytes"], ["id", "unknown"]):
         answer = ask(shell, op="jobs", fields=fields)
@@ -65,15 +65,15 @@ def test_rows_hold_the_values_that_were_named(shell: Shell) -> None:
 
 @pytest.mark.parametrize("fields", ["id", [], ["id"], [1, 2], ["id"] * 65])
 def test_fields_must_be_names(shell: Shell, fields: Any) -> None:
-    from pliant.server.users.submission_schema import RequestError
+    from pliant.server.users.submission_schema import UserRequestError
 
-    with pytest.raises(RequestError, match="fields: expected 2 to 64 names"):
+    with pytest.raises(UserRequestError, match="fields: expected 2 to 64 names"):
         ask(shell, op="jobs", fields=fields)
 
 
 def test_others_are_served_while_a_long_list_is_sent(shell: Shell, tmp_path: Path) -> None:
-    fill(shell.board, 20 * OBJECTS_AT_ONCE)
-    accept = Accept(tmp_path / "server.sock", shell.actions())
+    fill(shell.status, 20 * OBJECTS_AT_ONCE)
+    accept = UserSocketServer(tmp_path / "server.sock", shell.actions())
 
     class Writer:
         """Counts what is written to it."""

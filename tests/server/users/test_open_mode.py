@@ -9,11 +9,11 @@ import pytest
 
 from pliant.core.model.nodes import Node
 from pliant.core.values.ids import FIRST_START, JobId, NodeName, ResizeId
-from pliant.server.execution.start_orders import Surroundings, start_orders
+from pliant.server.execution.start_orders import LaunchSettings, start_orders
 from pliant.server.registry.node_map import NodeMap
 from pliant.server.registry.program import Program
 from pliant.server.registry.worlds import World
-from pliant.server.users.submission_schema import RequestError, check_submission
+from pliant.server.users.submission_schema import UserRequestError, check_submission
 
 A, B = NodeName("a"), NodeName("b")
 NODES = NodeMap([Node(A, 0, 2, address="ha"), Node(B, 2, 2, address="hb")])
@@ -26,7 +26,7 @@ def limits(
     program = Program(("true",), {}, "/", "", "/out", "", 0o022, mode)
     nodes = frozenset(NODES.host(processor).name for processor in processors)
     world = World("w", JobId(1), run, ResizeId(resize), 1, processors, nodes)
-    around = Surroundings("", "", 0.0)
+    around = LaunchSettings("", "", 0.0)
     orders = start_orders(world, "mpi", program, NODES, b"", around, may_grow=False)
     return {name: order.truncate_before for name, order in orders.items()}
 
@@ -45,6 +45,6 @@ def test_every_node_empties_them_but_for_what_this_start_has_written() -> None:
 
 
 def test_an_unknown_mode_is_refused_with_its_field() -> None:
-    with pytest.raises(RequestError, match="open_mode") as refused:
+    with pytest.raises(UserRequestError, match="open_mode") as refused:
         check_submission({"argv": ["true"], "cwd": "/", "open_mode": "clobber"}, 4)
     assert refused.value.field == "open_mode"

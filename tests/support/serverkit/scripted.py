@@ -23,24 +23,24 @@ from pliant.server.database.engine import open_database, open_reader
 from pliant.server.database.reader import Reader
 from pliant.server.database.writer import Writer
 from pliant.server.execution import execute
-from pliant.server.execution.connections import AppSession, Hub, Stream
-from pliant.server.execution.dispatch import Effects, Programs
-from pliant.server.execution.execute import Execute
+from pliant.server.execution.connections import AppSession, Connections, Stream
+from pliant.server.execution.dispatch import CommandDispatcher, ProgramCache
+from pliant.server.execution.execute import CoreLoop
 from pliant.server.execution.planner import Planner
-from pliant.server.execution.start_orders import Surroundings
-from pliant.server.registry.job_ids import Numbers
-from pliant.server.registry.status_cache import Board
-from pliant.server.registry.worlds import WorldBook
+from pliant.server.execution.start_orders import LaunchSettings
+from pliant.server.registry.job_ids import JobIdAllocator
+from pliant.server.registry.status_cache import StatusCache
+from pliant.server.registry.worlds import WorldRegistry
 from pliant.server.rpc.app_service import AppService
-from pliant.server.rpc.delivery_check import Tally
-from pliant.server.rpc.node_service import Greeting, NodeService
-from pliant.server.rpc.remove import Remove
-from pliant.server.rpc.report_validation import Credence
-from pliant.server.security.app_tokens import Keyring
+from pliant.server.rpc.delivery_check import DeliveryCheck
+from pliant.server.rpc.node_service import NodeService, ServerIdentity
+from pliant.server.rpc.remove import ExitCollector
+from pliant.server.rpc.report_validation import ReportValidator
+from pliant.server.security.app_tokens import AppTokens
 from pliant.server.support.clock import HybridClock
-from pliant.server.users.authorisation import Authority
-from pliant.server.users.operations import Actions, Identity
-from pliant.server.users.refused_requests import Refusals
+from pliant.server.users.authorisation import AccessControl
+from pliant.server.users.operations import Operations, ServerInfo
+from pliant.server.users.refused_requests import RefusedRequests
 from pliant.server.users.submissions import Submissions
 
 
@@ -94,7 +94,7 @@ class NoQueries:
 
 
 class Shell:
-    """The server's parts, wired as ``House`` wires them."""
+    """The server's parts, wired as `Server` wires them."""
 
     def __init__(
         self,
@@ -108,7 +108,12 @@ class Shell:
         self.patient = patient
         #: Whether a plan was made in the last turn.
         self.busy = False
-        self.clock, self.board, self.hub, self.book = Clock(), Board(), Hub(), WorldBook("test")
+        self.clock, self.status, self.connections, self.worlds = (
+            Clock(),
+            StatusCache(),
+            Connections(),
+            WorldRegistry("test"),
+        )
         self.outbox: list[tuple[Any, Any]] = []
         self._engine = open_database(base / "pliant.db")
         self.reader = Reader(open_reader(base / "pliant.db"))
@@ -116,25 +121,35 @@ class Shell:
         self._writer.start(self._broke)
         self.core = Core(strategy, limits)
         self.planner = RecordingPlanner(strategy, options)
-        self.keyring, programs = Keyring(b"a key"), Programs(self.reader)
-        effects = Effects(self.hub, self.book, self.board, programs, self.keyring)
-        effects.around = Surroundings("nowhere", "/nowhere", limits.kill_grace_s)
-        self.execute = Execute(
-            self.core, self.planner, self._writer, self.clock, effects, self.board
+        self.tokens, programs = AppTokens(b"a key"), ProgramCache(self.reader)
+        effects = CommandDispatcher(
+            self.connections, self.worlds, self.status, programs, self.tokens
         )
-        credence = Credence(self.book, self.board)
-        self.remove = Remove(self.execute, self.hub, self.book, self.board, self._writer, credence)
-        self.execute.on_ended = self.remove.ended
+        effects.settings = LaunchSettings("nowhere", "/nowhere", limits.kill_grace_s)
+        self.execute = CoreLoop(
+            self.core, self.planner, self._writer, self.clock, effects, self.status
+        )
+        validator = ReportValidator(self.worlds, self.status)
+        self.remove = ExitCollector(
+            self.execute, self.connections, self.worlds, self.status, self._writer, validator
+        )
+        self.execute.on_ended = self.remove.on_jobs_ended
         self._submissions = Submissions(
-            self.execute, self.board, self._writer, self.reader, programs, self.clock, Numbers(0)
+            self.execute,
+            self.status,
+            self._writer,
+            self.reader,
+            programs,
+            self.clock,
+            JobIdAllocator(0),
         )
         unused = cast(Any, None)  # beats and barriers, which nobody sends here
-        greeting = Greeting("", 1, "", 1.0)
+        greeting = ServerIdentity("", 1, "", 1.0)
         self.nodes = NodeService(
-            self.execute, self.hub, unused, self.remove, unused, credence, greeting
+            self.execute, self.connections, unused, self.remove, unused, validator, greeting
         )
         self.apps = AppService(
-            self.execute, self.hub, self.board, self.keyring, self.clock, generation=1
+            self.execute, self.connections, self.status, self.tokens, self.clock, generation=1
         )
         self.execute.stop()  # from now on its loop ends when it has handled what arrived
 
@@ -199,7 +214,7 @@ class Shell:
         """Open the streams of nodes."""
         for node in nodes:
             channel = cast(Stream[node_pb2.NodeOrder], Channel(self.outbox, node.name))
-            self.hub.attach_node(node.name, channel)
+            self.connections.attach_node(node.name, channel)
             self.execute.post(node)
         self.turn()
 
@@ -208,20 +223,20 @@ class Shell:
         raw = {"argv": ["true"], "cwd": "/tmp", **request}
         return asyncio.run(self._submissions.submit(raw, "ann", 1000))
 
-    def actions(self, *, operators: Iterable[int] = (), own_uid: int = 999) -> Actions:
+    def actions(self, *, operators: Iterable[int] = (), own_uid: int = 999) -> Operations:
         """What users may ask for, of a server that runs as the user ``own_uid``."""
-        return Actions(
+        return Operations(
             self.execute,
-            self.board,
+            self.status,
             self.reader,
             self._submissions,
             self.clock,
-            Identity(pid=1, generation=1, started=0.0, address="", version=""),
+            ServerInfo(pid=1, generation=1, started=0.0, address="", version=""),
             stop=lambda: None,
-            hub=self.hub,
+            connections=self.connections,
             queries=cast(Any, NoQueries()),
-            refusals=Refusals(self._writer, self.clock),
-            authority=Authority(own_uid, frozenset(operators)),
+            refusals=RefusedRequests(self._writer, self.clock),
+            access=AccessControl(own_uid, frozenset(operators)),
         )
 
     def session(self, job: int, run: int) -> AppSession:
@@ -231,7 +246,7 @@ class Shell:
 
     def hear_node(self, node: str, **report: Any) -> None:
         """Take what a node says."""
-        self.nodes._take(NodeName(node), node_pb2.NodeReport(**report), Tally())
+        self.nodes._take(NodeName(node), node_pb2.NodeReport(**report), DeliveryCheck())
 
     def hear_app(self, session: AppSession, **report: Any) -> None:
         """Take what an application says, beginning with its Hello."""
