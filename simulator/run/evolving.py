@@ -9,11 +9,8 @@ who asks whom, and leaves these times open; without an end to the standing still
 for each other's processors for ever.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, MutableMapping
 from itertools import accumulate
-from typing import TYPE_CHECKING
 
 from pliant.core.commands import AnswerRequest
 from pliant.core.events import Event, RequestCancelled, SizesRequested
@@ -22,9 +19,6 @@ from pliant.core.values.ids import JobId
 from pliant.core.values.sizes import Sizes
 from pliant.simulator.inputs.workload import Phase, SimJob
 from pliant.simulator.run.progress import Run
-
-if TYPE_CHECKING:
-    from collections.abc import MutableMapping
 
 #: What answers are counted as.
 COUNTED = {
@@ -122,15 +116,14 @@ class Phases:
         until = None if gives else self._until(run, now)
         return (SizesRequested(job, run.number, run.asked, sizes, reason, until),)
 
-    def over(self, about: tuple[EvolvingRun, int], now: float) -> Iterable[Event]:
-        """The work of a phase may be done."""
-        run, version = about
+    def end_phase(self, run: EvolvingRun, version: int, now: float) -> Iterable[Event]:
+        """Begin the next phase, unless the run has changed since ``version``."""
         if run.over or run.version != version:
             return ()
         run.next_phase(now)
         return self.begin(run, now)
 
-    def answered(self, run: EvolvingRun, answer: AnswerRequest, now: float) -> None:
+    def take_answer(self, run: EvolvingRun, answer: AnswerRequest, now: float) -> None:
         """The resource manager has said what becomes of a request."""
         gives = run.open.pop(answer.number, None)
         if gives is False:
@@ -141,13 +134,13 @@ class Phases:
                 run.stand(False, now)
                 self._schedule(run)
 
-    def resized(self, run: EvolvingRun, now: float) -> None:
+    def adjust_to_size(self, run: EvolvingRun, now: float) -> None:
         """It has another size."""
         if len(run.ranks) >= run.phase.minimum:
             run.stand(False, now)
         self._schedule(run)
 
-    def ended(self, run: EvolvingRun) -> None:
+    def cancel_requests(self, run: EvolvingRun) -> None:
         """It asks for nothing any more."""
         asked = sum(not gives for gives in run.open.values())
         run.open.clear()

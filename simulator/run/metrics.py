@@ -95,6 +95,9 @@ class Metrics:
         self._states: Counter[JobState] = Counter()
         #: Processor-seconds that checkpoints and restarts of suspended jobs took.
         self.suspension_cost_s = 0.0
+        #: Submissions, starts, resizes, suspensions and ends so far. The engine stops a simulation
+        #: in which this number no longer rises.
+        self.changes = 0
         self._sums = dict.fromkeys(_SUMS, 0.0)
         #: What is counted as it happens.
         self.counts = dict.fromkeys(COUNTED, 0)

@@ -27,8 +27,8 @@ class Run:
         "first_size",
         "first_start",
         "job",
+        "joining",
         "left",
-        "newcomers",
         "number",
         "over",
         "ranks",
@@ -52,7 +52,7 @@ class Run:
         #: The allocation in rank order.
         self.ranks = ranks
         #: Processors of processes that wait to join.
-        self.newcomers: tuple[int, ...] = ()
+        self.joining: tuple[int, ...] = ()
         #: Of this run; the first one of the job began at ``first_start``.
         self.start = self.first_start = now
         self.first_size = len(ranks)

@@ -44,8 +44,8 @@ def simulate(
         _check_clusters(ordered, settings, engine.strategy_name)
     with _rare_collections():
         engine.run(progress)
-    effects = engine.effects
-    return Result(engine.metrics.summary(engine.core.memory), effects.records, effects.spans)
+    metrics = engine.metrics.summary(engine.core.memory)
+    return Result(metrics, engine.jobs.records, engine.jobs.spans)
 
 
 @contextmanager

@@ -1,100 +1,114 @@
-"""Suspensions of simulated jobs: saved at a safe point, gone, and on from there in another run.
+"""Suspensions of simulated jobs: a job saves a checkpoint, leaves, and resumes in another run.
 
 At its next safe point a job stops and writes a checkpoint, which takes ``checkpoint_cost`` on all
-its processors; then its processes leave. When it is started again it reads the checkpoint for
-``restart_cost`` on all processors of its new allocation, and goes on with the work that was left.
-No work is lost. A job that loses a node after a suspension goes on from its last checkpoint, too,
-and does the work since then again.
+its processors; then its processes exit. When the job is started again, it reads the checkpoint for
+``restart_cost`` on all processors of its new allocation and resumes with the work that was left.
+No work is lost. A job that loses a node after a suspension also resumes from its last checkpoint,
+and repeats the work that it has done since.
 """
 
-from __future__ import annotations
-
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from random import Random
-from typing import TYPE_CHECKING
 
 from pliant.core.commands import SendSuspend
 from pliant.core.events import Event, ProcessesExited, SaveReported
 from pliant.core.model.checkpoint import SaveStep, SaveWord
 from pliant.core.values.ids import FIRST_START
-from pliant.simulator.run.evolving import EvolvingRun
+from pliant.simulator.inputs.settings import Settings
+from pliant.simulator.run.event_queue import EventQueue
+from pliant.simulator.run.evolving import EvolvingRun, Phases
+from pliant.simulator.run.machine import Machine
+from pliant.simulator.run.metrics import Metrics
 from pliant.simulator.run.progress import Run, next_safe_point
 
-if TYPE_CHECKING:
-    from pliant.simulator.run.effects import Effects
-    from pliant.simulator.run.engine import Engine
 
-
-class Suspending:
-    """Carries out what the core asks of jobs that are to be suspended.
+class Suspensions:
+    """Executes the core's orders to suspend jobs.
 
     Args:
-        engine: has the clock and the future.
-        effects: has the runs.
+        settings: the costs, and the interval between safe points.
+        machine: tells how processes exit.
+        queue: the clock; safe points and ends of saves are scheduled in it.
+        runs: the jobs that hold processors, by number.
+        phases: cancels the open requests of evolving jobs that leave.
+        metrics: counts suspensions and their cost.
     """
 
-    def __init__(self, engine: Engine, effects: Effects) -> None:
-        self._engine, self._effects = engine, effects
-        self._settings = engine.settings
-        self._chance = Random(f"{self._settings.seed}:checkpoints")
-        #: Orders whose safe point is still to come.
-        self._ordered: dict[int, SendSuspend] = {}
+    def __init__(
+        self,
+        settings: Settings,
+        machine: Machine,
+        queue: EventQueue,
+        runs: Mapping[int, Run],
+        phases: Phases,
+        metrics: Metrics,
+    ) -> None:
+        self._settings = settings
+        self._machine = machine
+        self._queue = queue
+        self._runs = runs
+        self._phases = phases
+        self._metrics = metrics
+        self._rng = Random(f"{settings.seed}:checkpoints")
+        #: Orders to save whose safe point has not been reached, by job.
+        self._pending: dict[int, SendSuspend] = {}
 
-    def order(self, command: SendSuspend) -> None:
-        """Do the next step of a suspension."""
-        run, now = self._effects.runs[command.job], self._engine.now
+    def execute(self, command: SendSuspend, run: Run) -> Sequence[Event]:
+        """Execute the next step of a suspension. Return the events that follow at once."""
         if command.step is SaveStep.LEAVE:
-            self._effects.follow += self._leave(command, run)
-        elif command.step is SaveStep.SAVE:
-            self._ordered[command.job] = command
+            return self._leave(command, run)
+        if command.step is SaveStep.SAVE:
+            self._pending[command.job] = command
+            now = self._queue.now
             at = next_safe_point(run.start, now, self._settings.safe_point_interval)
             if at <= now:
-                self._effects.follow += self._save(command)
-            else:
-                self._engine.schedule(at, self._save, command)
-        elif self._ordered.pop(command.job, None) is not None:
-            self._effects.follow.append(_said(command, SaveWord.DECLINED))
+                return self._save(command)
+            self._queue.schedule(at, self._save, command)
+        elif self._pending.pop(command.job, None) is not None:
+            return (_report(command, SaveWord.DECLINED),)
+        return ()
 
-    def go_on(self, run: Run, earlier: Run) -> None:
-        """Start another run of a job where its last checkpoint ends."""
-        cost = self._settings.restart_cost.draw(self._chance)
-        self._effects.metrics.suspension_cost_s += cost * len(run.ranks)
+    def restore(self, run: Run, earlier: Run) -> None:
+        """Let another run of a job begin with what its last checkpoint holds."""
+        cost = self._settings.restart_cost.draw(self._rng)
+        self._metrics.suspension_cost_s += cost * len(run.ranks)
         run.go_on_from(earlier, cost)
 
     def _save(self, command: SendSuspend) -> Sequence[Event]:
-        """The safe point: the job stops and writes, unless it has ended by now."""
-        if self._ordered.get(command.job) is not command:
+        """At the safe point: stop the job and write, unless it has ended by now."""
+        if self._pending.get(command.job) is not command:
             return ()
-        del self._ordered[command.job]
-        run, now = self._effects.runs.get(command.job), self._engine.now
+        del self._pending[command.job]
+        run, now = self._runs.get(command.job), self._queue.now
         if run is None or run.over or run.number != command.run or run.end <= now:
             return ()
         run.save(now)
-        self._effects.steps += 1
-        cost = self._settings.checkpoint_cost.draw(self._chance)
-        self._effects.metrics.suspension_cost_s += cost * len(run.ranks)
-        begun, saved = _said(command, SaveWord.BEGUN), _said(command, SaveWord.SAVED, cost)
+        self._metrics.changes += 1
+        cost = self._settings.checkpoint_cost.draw(self._rng)
+        self._metrics.suspension_cost_s += cost * len(run.ranks)
+        begun = _report(command, SaveWord.BEGUN)
+        saved = _report(command, SaveWord.SAVED, cost)
         if not cost:
             return (begun, saved)
-        self._engine.schedule(now + cost, self._saved, (run, saved))
+        self._queue.schedule(now + cost, self._saved, (run, saved))
         return (begun,)
 
     @staticmethod
-    def _saved(about: tuple[Run, SaveReported]) -> Sequence[Event]:
-        run, saved = about
+    def _saved(argument: tuple[Run, SaveReported]) -> Sequence[Event]:
+        run, saved = argument
         return () if run.over else (saved,)
 
     def _leave(self, command: SendSuspend, run: Run) -> Sequence[Event]:
         if run.over or run.number != command.run:
             return ()
-        run.finish(self._engine.now)
+        run.finish(self._queue.now)
         if isinstance(run, EvolvingRun):
-            self._effects.phases.ended(run)
-        self._effects.metrics.counts["suspensions"] += 1
-        self._effects.steps += 1
-        exits = self._engine.machine.exits(run.ranks)
+            self._phases.cancel_requests(run)
+        self._metrics.counts["suspensions"] += 1
+        self._metrics.changes += 1
+        exits = self._machine.exits(run.ranks)
         return (ProcessesExited(command.job, command.run, FIRST_START, exits),)
 
 
-def _said(command: SendSuspend, word: SaveWord, seconds: float = 0.0) -> SaveReported:
-    return SaveReported(command.job, command.run, command.number, word, seconds=seconds)
+def _report(command: SendSuspend, status: SaveWord, seconds: float = 0.0) -> SaveReported:
+    return SaveReported(command.job, command.run, command.number, status, seconds=seconds)

@@ -1,0 +1,56 @@
+"""The simulated clock, and the queue of everything that is scheduled to happen later."""
+
+from collections.abc import Callable, Iterable
+from heapq import heappop, heappush
+from itertools import count
+
+from pliant.core.events import Event
+
+#: Kinds of entries. Entries of one instant are handled in this order: ends of jobs, submissions,
+#: everything else, ends of phases of evolving jobs.
+END, ARRIVAL, OTHER, PHASE = range(4)
+
+
+class EventQueue:
+    """Entries ordered by time, and the clock that advances over them. Times in seconds."""
+
+    __slots__ = ("_heap", "_serial", "moment", "now")
+
+    def __init__(self) -> None:
+        #: The simulated time.
+        self.now = 0.0
+        #: The time of the entry that is being handled. It is earlier than ``now`` for entries that
+        #: became due while negotiations took time.
+        self.moment = 0.0
+        #: The serial number keeps entries of one time and kind in the order of scheduling.
+        self._heap: list[tuple[float, int, int, Callable[..., Iterable[Event]], object]] = []
+        self._serial = count()
+
+    def schedule(
+        self, at: float, make: Callable[..., Iterable[Event]], argument: object, kind: int = OTHER
+    ) -> None:
+        """Schedule a call of ``make(argument)``, which returns the events of that time.
+
+        An entry cannot be removed. ``make`` returns no events if its entry no longer applies.
+        """
+        heappush(self._heap, (at, kind, next(self._serial), make, argument))
+
+    def advance_to_next(self) -> bool:
+        """Set the clock to the earliest entry. Return False if the queue is empty."""
+        if not self._heap:
+            return False
+        self.now = self._heap[0][0]
+        return True
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass without handling the entries that become due."""
+        self.now += seconds
+
+    def collect_due(self, batch: list[Event]) -> None:
+        """Remove all entries that are due and append their events to ``batch``."""
+        heap, now = self._heap, self.now
+        while heap and heap[0][0] <= now:
+            at, _, _, make, argument = heappop(heap)
+            self.moment = at
+            batch += make(argument)
+        self.moment = now
