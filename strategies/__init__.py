@@ -13,7 +13,7 @@ from pliant.core.support.lazy_imports import lazy_names
 if TYPE_CHECKING:
     from pliant.strategies.interface.base import Strategy
     from pliant.strategies.interface.options import OptionError, StrategyOption, UnknownOptionError
-    from pliant.strategies.policies.with_size_requests import served
+    from pliant.strategies.policies.with_size_requests import served, with_size_requests
     from pliant.strategies.registry import (
         UnknownStrategyError,
         is_own,
@@ -33,6 +33,7 @@ __all__ = [
     "load_strategy",
     "served",
     "strategy_options",
+    "with_size_requests",
 ]
 
 __getattr__ = lazy_names(
@@ -47,6 +48,7 @@ __getattr__ = lazy_names(
         "known_strategies": "registry",
         "load_strategy": "registry",
         "served": "policies.with_size_requests",
+        "with_size_requests": "policies.with_size_requests",
         "strategy_options": "registry",
     },
 )

@@ -18,7 +18,7 @@ from pliant.strategies.policies.backfill import WALKS, Backfill, plan, preferred
 from pliant.strategies.policies.placement import Placer
 from pliant.strategies.policies.preemption import Preempted, Preemption
 from pliant.strategies.policies.profile import Profile, releases
-from pliant.strategies.policies.queue_order import Dynp, DynpMemory, Policy, in_order
+from pliant.strategies.policies.queue_order import Dynp, DynpMemory, QueueOrder, in_order
 
 #: Why everybody but the first waits.
 BEHIND = WaitReason(WaitCode.QUEUE)
@@ -54,7 +54,7 @@ class Composed(Strategy):
 
     def __init__(
         self,
-        order: Policy | Dynp = "fcfs",
+        order: QueueOrder | Dynp = "fcfs",
         backfill: Backfill = "none",
         resizing: Resizing | None = None,
         preemption: Preemption | None = None,
@@ -130,13 +130,13 @@ class Composed(Strategy):
                 after = start
         raise AssertionError("the job is in the queue")
 
-    def _policy(self, view: View) -> tuple[DynpMemory | None, Policy]:
+    def _policy(self, view: View) -> tuple[DynpMemory | None, QueueOrder]:
         if not isinstance(self._order, Dynp):
             return None, self._order
         memory = self._order.decide(view)
         return memory, memory.policy if memory else "fcfs"
 
-    def _under(self, policy: Policy) -> str:
+    def _under(self, policy: QueueOrder) -> str:
         return f" (under the present policy, {policy})" if isinstance(self._order, Dynp) else ""
 
 

@@ -13,8 +13,8 @@ from pliant.core.values.ids import JobId
 from pliant.core.values.processors import count
 from pliant.strategies.interface.base import Strategy
 from pliant.strategies.policies.availability import too_few, too_wide
-from pliant.strategies.policies.growth_policy import Egs, Fpsma, Policy
-from pliant.strategies.policies.placement import cluster_of, clusters
+from pliant.strategies.policies.growth_policy import Egs, Fpsma, GrowthPolicy
+from pliant.strategies.policies.placement import cluster_of, processors_by_cluster
 from pliant.strategies.policies.precedence import Initial, Precedence, Round
 
 
@@ -36,7 +36,7 @@ class Koala(Strategy):
 
     def __init__(
         self,
-        policy: Policy,
+        policy: GrowthPolicy,
         precedence: Precedence = "pra",
         *,
         initial: Initial = "lo",
@@ -59,7 +59,7 @@ class Koala(Strategy):
 
     def is_available(self, job: WaitingJob, view: View) -> Availability:
         """Now, if this round would start it or shrink others for it; else by estimated ends."""
-        largest = max(map(count, clusters(view.nodes).values()), default=0)
+        largest = max(map(count, processors_by_cluster(view.nodes).values()), default=0)
         if job.sizes.lo > largest:
             return Availability(False, None, 0, too_wide(job, largest, "largest cluster"))
         line = sorted([*view.waiting, job], key=lambda each: (each.arrival, each.id))
@@ -106,7 +106,7 @@ def _tries(memory: object) -> dict[JobId, int]:
 def _later(job: WaitingJob, view: View) -> Availability:
     """When the running jobs of some cluster have given enough by their estimates."""
     found: list[tuple[float, int]] = []
-    for name, part in clusters(view.nodes).items():
+    for name, part in processors_by_cluster(view.nodes).items():
         reach = count(part & view.free)
         own = (run for run in view.running if cluster_of(run, view) == name)
         for end, run in sorted(((_end(run), run) for run in own), key=lambda each: each[0]):

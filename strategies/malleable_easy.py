@@ -25,12 +25,12 @@ from pliant.core.model.scheduling import Availability, RunningJob, View, Waiting
 from pliant.core.values.ids import JobId
 from pliant.core.values.processors import count
 from pliant.strategies.composed import Composed, Resizing
-from pliant.strategies.policies.agreements import Agreement, honour
-from pliant.strategies.policies.donors import Floors, Ledger, donors_of
+from pliant.strategies.policies.agreements import Agreement, start_promised
+from pliant.strategies.policies.donors import DonorLimits, Ledger, donors_of
 from pliant.strategies.policies.placement import Placer
 
 
-class Family(Resizing):
+class MalleableEasyPolicy(Resizing):
     """What the three have in common."""
 
     def __init__(self, agreement: Agreement) -> None:
@@ -43,11 +43,11 @@ class Family(Resizing):
     def before(self, view: View, placer: Placer) -> None:
         """Jobs with an agreement start; under ``direct`` the core does it."""
         if self._agreement != "direct":
-            honour(view, placer, self._agreement)
+            start_promised(view, placer, self._agreement)
 
     def after(self, view: View, placer: Placer) -> None:
         """Shrink for those that wait, then let the others grow."""
-        ledger = Ledger(view, placer.usable, self._wealth)
+        ledger = Ledger(view, placer.usable, self._surplus)
         if ledger.donors:
             self._shrink(view, placer, ledger)
             self._grow(ledger, placer)
@@ -59,7 +59,7 @@ class Family(Resizing):
         for job in view.waiting:
             if job.id in started or job.sizes.lo <= idle:
                 continue
-            size = self._pay(job, idle, ledger)
+            size = self._lower_donors(job, idle, ledger)
             if size:
                 now = first_fit(free, min(size, idle))
                 later = first_fit(ledger.spare, size - count(now))
@@ -70,28 +70,28 @@ class Family(Resizing):
         for job_id, processors in agreed:
             placer.start_on(job_id, processors)
 
-    def _pay(self, job: WaitingJob, free: int, ledger: Ledger) -> int:
+    def _lower_donors(self, job: WaitingJob, free: int, ledger: Ledger) -> int:
         """Lower donors until the job has what it needs; its size, or 0 and nothing is changed."""
-        for need, floors in self._rules(job, ledger):
-            if free + count(ledger.spare) + floors.above(ledger.sizes) < need:
+        for need, limits in self._rules(job, ledger):
+            if free + count(ledger.spare) + limits.above(ledger.sizes) < need:
                 continue
             sizes, spare = dict(ledger.sizes), ledger.spare
             while (short := need - free - count(ledger.spare)) > 0:
-                donor = floors.richest(ledger.sizes)
+                donor = limits.next_donor(ledger.sizes)
                 if donor is None:
                     break
-                self._take(ledger, donor, short, floors.least[donor.id])
+                self._take(ledger, donor, short, limits.min_sizes[donor.id])
             else:
                 return need
             ledger.undo(sizes, spare)
         return 0
 
-    def _rules(self, job: WaitingJob, ledger: Ledger) -> Iterator[tuple[int, Floors]]:
+    def _rules(self, job: WaitingJob, ledger: Ledger) -> Iterator[tuple[int, DonorLimits]]:
         """What the job needs and how far donors go down for it, best rule first."""
         yield job.sizes.lo, ledger.minima
 
     @abstractmethod
-    def _wealth(self, job: RunningJob, size: int) -> float:
+    def _surplus(self, job: RunningJob, size: int) -> float:
         """The one with most of it gives first."""
 
     def _take(self, ledger: Ledger, donor: RunningJob, short: int, floor: int) -> None:
@@ -103,37 +103,37 @@ class Family(Resizing):
         """Give what is free to running jobs."""
 
 
-def _keepers(ledger: Ledger) -> list[RunningJob]:
+def _may_grow(ledger: Ledger) -> list[RunningJob]:
     """Jobs that may grow: none both gives and gets in one cycle."""
     return [
         job for job in ledger.donors if ledger.sizes[job.id] == job.size and job.size < job.sizes.hi
     ]
 
 
-class Minimum(Family):
+class Minimum(MalleableEasyPolicy):
     """Most above the minimum gives first, down to it; least above it grows first."""
 
-    def _wealth(self, job: RunningJob, size: int) -> float:
+    def _surplus(self, job: RunningJob, size: int) -> float:
         return size - job.sizes.lo
 
     def _grow(self, ledger: Ledger, placer: Placer) -> None:
         # Sorting is stable: equals stay in order of start.
-        for job in sorted(_keepers(ledger), key=lambda job: job.size - job.sizes.lo):
+        for job in sorted(_may_grow(ledger), key=lambda job: job.size - job.sizes.lo):
             if placer.free:
                 placer.grow(job, job.sizes.hi)
 
 
-class Average(Family):
+class Average(MalleableEasyPolicy):
     """One step at a time: the fullest gives, the emptiest gets."""
 
-    def _wealth(self, job: RunningJob, size: int) -> float:
+    def _surplus(self, job: RunningJob, size: int) -> float:
         return fill(job, size)
 
     def _take(self, ledger: Ledger, donor: RunningJob, short: int, floor: int) -> None:
         ledger.lower(donor, donor.sizes.down(ledger.sizes[donor.id] - 1))
 
     def _grow(self, ledger: Ledger, placer: Placer) -> None:
-        jobs = _keepers(ledger)
+        jobs = _may_grow(ledger)
         free, sizes = count(placer.free), [job.size for job in jobs]
         heap = [(fill(job, job.size), place) for place, job in enumerate(jobs)]
         heapify(heap)
@@ -152,23 +152,23 @@ class Average(Family):
                 placer.grow(job, size)
 
 
-class Preference(Family):
+class Preference(MalleableEasyPolicy):
     """Jobs are kept at their preferred size where that is possible."""
 
     def wanted(self, job: WaitingJob) -> int:
         """Its preferred size."""
         return job.sizes.wanted
 
-    def _rules(self, job: WaitingJob, ledger: Ledger) -> Iterator[tuple[int, Floors]]:
+    def _rules(self, job: WaitingJob, ledger: Ledger) -> Iterator[tuple[int, DonorLimits]]:
         yield job.sizes.wanted, ledger.preferred
         yield job.sizes.lo, ledger.preferred
         yield job.sizes.lo, ledger.minima
 
-    def _wealth(self, job: RunningJob, size: int) -> float:
+    def _surplus(self, job: RunningJob, size: int) -> float:
         return size - job.sizes.wanted
 
     def _grow(self, ledger: Ledger, placer: Placer) -> None:
-        jobs = _keepers(ledger)
+        jobs = _may_grow(ledger)
         free, sizes = count(placer.free), {job.id: job.size for job in jobs}
         below = [job for job in jobs if job.size < job.sizes.wanted]
         for job in sorted(below, key=lambda job: job.size - job.sizes.wanted):

@@ -23,7 +23,7 @@ from pliant.strategies.composed import BEHIND, Composed
 from pliant.strategies.interface.base import Strategy
 from pliant.strategies.policies.availability import too_few, with_job
 from pliant.strategies.policies.donors import donors_of
-from pliant.strategies.policies.placement import Placer, usable
+from pliant.strategies.policies.placement import Placer, usable_processors
 
 DonorOrder = Literal["earliest", "latest", "most-first", "longest-running", "shortest-running"]
 
@@ -50,7 +50,7 @@ class _Donors:
         #: In order of start.
         self.jobs = donors_of(view)
         self._order = sorted(self.jobs, key=_KEYS[order])
-        self._usable = usable(view.nodes)
+        self._usable = usable_processors(view.nodes)
 
     def most(self) -> int:
         """Processors above all minima; what a drained node gives back nobody may have."""

@@ -37,7 +37,7 @@ from pliant.core.values.processors import NONE, count, of
 from pliant.strategies.interface.base import Strategy
 from pliant.strategies.policies.availability import too_few, too_wide, with_job
 from pliant.strategies.policies.placement import Placer, place
-from pliant.strategies.policies.valuation import Book, Claim, claim_of
+from pliant.strategies.policies.valuation import JobValue, Valuation, value_of
 
 #: Why a job is rejected, for people.
 TOO_LATE = "deadline cannot be met"
@@ -48,7 +48,7 @@ _COSTS_PROFIT = WaitReason(WaitCode.PROFIT)
 
 
 class Cycle:
-    """One pass: the book, and what was decided until now.
+    """One pass: the valuation, and what was decided until now.
 
     Args:
         view: the cluster.
@@ -57,9 +57,9 @@ class Cycle:
 
     def __init__(self, view: View, grace: float) -> None:
         self.view = view
-        self.book = Book(view)
+        self.valuation = Valuation(view)
         #: In this pass, in the order in which they were admitted.
-        self.started: list[tuple[WaitingJob, Claim]] = []
+        self.started: list[tuple[WaitingJob, JobValue]] = []
         self.rejects: list[Rejection] = []
         self.accepts: list[Acceptance] = []
         self.reasons: dict[JobId, WaitReason] = {}
@@ -78,46 +78,46 @@ class Cycle:
     def _rescue(self) -> None:
         """Give running jobs that would miss their deadlines as they are what they need."""
         movable = {job.id for job in self.view.running if job.resizable}
-        late = [claim for claim in self.book.claims if claim.size < claim.least]
-        for claim in sorted(late, key=lambda claim: (claim.deadline, claim.id)):
-            if claim.id in movable and self.book.rescue(claim):
-                self.at_risk.add(claim.id)
+        late = [value for value in self.valuation.jobs if value.size < value.minpe]
+        for value in sorted(late, key=lambda value: (value.deadline, value.id)):
+            if value.id in movable and self.valuation.meet_deadline(value):
+                self.at_risk.add(value.id)
 
     def run(self) -> None:
         """Decide about everybody who waits: first those with a promise, then by arrival."""
         for job in self.view.waiting:
             if job.accepted:
-                self.force(job, claim_of(job, self.view))
+                self.force(job, value_of(job, self.view))
         for job in self.view.waiting:
             if not job.accepted:
-                claim = claim_of(job, self.view)
-                why = self.bid(job, claim)
+                value = value_of(job, self.view)
+                why = self.bid(job, value)
                 if why:
                     self.refuse(job, why)
                 else:
                     self.accept(job, self.view.now)
 
-    def bid(self, job: WaitingJob, claim: Claim) -> str:
+    def bid(self, job: WaitingJob, value: JobValue) -> str:
         """Rule 3.2.4 for one job: empty if it starts, else why it does not."""
-        if job.contract is not None and claim.work is None:
+        if job.contract is not None and value.work is None:
             return NO_ESTIMATE
-        least = claim.minimum(self.view.now)
-        if not least or least > self.book.room():
+        least = value.min_size_at(self.view.now)
+        if not least or least > self.valuation.obtainable():
             return TOO_LATE
-        if not self.book.admit(claim, least, for_profit=True):
+        if not self.valuation.admit(value, least, for_profit=True):
             return NOT_WORTH_IT
-        self.book.raise_while_profitable(claim)
-        self.started.append((job, claim))
+        self.valuation.grow_while_profitable(value)
+        self.started.append((job, value))
         return ""
 
-    def force(self, job: WaitingJob, claim: Claim) -> bool:
+    def force(self, job: WaitingJob, value: JobValue) -> bool:
         """Start a job that must run, without a look at profit (``forceAllocate``)."""
-        room = self.book.room()
-        least = claim.minimum(self.view.now) or claim.sizes.down(room)
-        if not least or least > room or not self.book.admit(claim, least, for_profit=False):
+        room = self.valuation.obtainable()
+        least = value.min_size_at(self.view.now) or value.sizes.down(room)
+        if not least or least > room or not self.valuation.admit(value, least, for_profit=False):
             self.reasons[job.id] = too_few(max(0, room))
             return False
-        self.started.append((job, claim))
+        self.started.append((job, value))
         self.at_risk.add(job.id)
         return True
 
@@ -142,11 +142,11 @@ class Cycle:
 
     def plan(self, memory: object = None) -> Plan:
         """Hand out what is idle and place everybody."""
-        book, view = self.book, self.view
-        book.hand_out()
+        valuation, view = self.valuation, self.view
+        valuation.share_idle()
         running = {job.id for job in view.running if job.resizable}
-        targets = {claim.id: claim.size for claim in book.claims if claim.id in running}
-        starts = [(job, claim.size) for job, claim in self.started]
+        targets = {value.id: value.size for value in valuation.jobs if value.id in running}
+        starts = [(job, value.size) for job, value in self.started]
         placer = place(view, targets, starts, asked_first=self.at_risk)
         placed = {start.job for start in placer.starts}
         for job, _ in self.started:
@@ -198,7 +198,7 @@ def _resizes(job: RunningJob) -> bool:
 
 def _in_time(job: WaitingJob, view: View) -> bool:
     """Whether its deadline could be met if it were given all it can have."""
-    return bool(claim_of(job, view).minimum(view.now))
+    return bool(value_of(job, view).min_size_at(view.now))
 
 
 def _answer(job: WaitingJob, view: View, cycle: Cycle, plan: Plan) -> Availability:
@@ -206,7 +206,9 @@ def _answer(job: WaitingJob, view: View, cycle: Cycle, plan: Plan) -> Availabili
     for start in plan.starts:
         if start.job == job.id:
             size = count(start.processors)
-            (cost,) = (claim.cost for started, claim in cycle.started if started.id == job.id)
+            (cost,) = (
+                value.loss_to_others for started, value in cycle.started if started.id == job.id
+            )
             return Availability(True, view.now, size, "can be started now", cost)
     for rejection in plan.rejects:
         if rejection.job == job.id:
@@ -214,7 +216,7 @@ def _answer(job: WaitingJob, view: View, cycle: Cycle, plan: Plan) -> Availabili
     for acceptance in plan.accepts:
         if acceptance.job == job.id:
             start_at = acceptance.start
-            least = claim_of(job, view).minimum(view.now if start_at is None else start_at)
+            least = value_of(job, view).min_size_at(view.now if start_at is None else start_at)
             return Availability(True, start_at, least, acceptance.reason)
     if job.sizes.lo > view.total:
         return Availability(False, None, 0, too_wide(job, view.total))

@@ -18,7 +18,7 @@ from pliant.core.model.scheduling import View, WaitingJob
 from pliant.core.model.wait_reasons import WaitCode, WaitReason
 from pliant.core.values.ids import JobId
 from pliant.core.values.processors import count
-from pliant.strategies.policies.valuation import Claim, claim_of
+from pliant.strategies.policies.valuation import JobValue, value_of
 from pliant.strategies.profit import Cycle, ProfitDriven
 
 
@@ -36,17 +36,17 @@ class LazyCycle(Cycle):
         accepted = [job for job in view.waiting if job.accepted]
         accepted.sort(key=lambda job: (order.get(job.id, len(order)), job.arrival, job.id))
         #: Accepted, not started, in order of acceptance.
-        self.put_off = {job.id: (job, claim_of(job, view)) for job in accepted}
+        self.put_off = {job.id: (job, value_of(job, view)) for job in accepted}
 
     def run(self) -> None:
         """Renew the lookahead, then those put off, then whoever is new."""
         self._look_ahead()
-        for job, claim in list(self.put_off.values()):
-            self._keep(job, claim)
+        for job, value in list(self.put_off.values()):
+            self._keep(job, value)
         for job in self.view.waiting:
             if not job.accepted:
                 self._look_ahead()
-                self._consider(job, claim_of(job, self.view))
+                self._consider(job, value_of(job, self.view))
         if self.put_off and self.view.now < self.until < math.inf:
             # The lookahead job should have ended by then; a wrong estimate may keep it from that.
             self.wake_at = min(self.until, self.wake_at or math.inf)
@@ -61,8 +61,8 @@ class LazyCycle(Cycle):
     def _look_ahead(self) -> None:
         """Find a new lookahead job if the old one has ended, or should have."""
         now, view = self.view.now, self.view
-        deadlines = {claim.id: claim.deadline for claim in self.book.claims}
-        deadlines |= {job_id: claim.deadline for job_id, (_, claim) in self.put_off.items()}
+        deadlines = {value.id: value.deadline for value in self.valuation.jobs}
+        deadlines |= {job_id: value.deadline for job_id, (_, value) in self.put_off.items()}
         deadlines |= {
             job.id: job.contract.deadline(job.arrival) for job in view.promised if job.contract
         }
@@ -78,10 +78,10 @@ class LazyCycle(Cycle):
 
         Running jobs count with what they need now, those put off with what they will need then.
         """
-        total = sum(claim.least for claim in self.book.claims if claim.id != self.look)
-        for job_id, (_, claim) in self.put_off.items():
+        total = sum(value.minpe for value in self.valuation.jobs if value.id != self.look)
+        for job_id, (_, value) in self.put_off.items():
             if job_id != but:
-                total += claim.minimum(self.until) or claim.minimum(self.view.now)
+                total += value.min_size_at(self.until) or value.min_size_at(self.view.now)
         given = (count(job.processors) for job in self.view.promised if job.id != self.look)
         return total + sum(given)
 
@@ -89,25 +89,25 @@ class LazyCycle(Cycle):
         """Whether a job of this size at the lookahead leaves room for all promises."""
         return self.look is None or self._needed(job_id) + size <= self.view.total
 
-    def _postponable(self, claim: Claim) -> bool:
-        if self.look is None or claim.id == self.look or claim.deadline <= self.until:
+    def _postponable(self, value: JobValue) -> bool:
+        if self.look is None or value.id == self.look or value.deadline <= self.until:
             return False
-        least = claim.minimum(self.until) if claim.contract is not None else 0
-        return bool(least) and self._fits(claim.id, least)
+        least = value.min_size_at(self.until) if value.contract is not None else 0
+        return bool(least) and self._fits(value.id, least)
 
     # ---------------------------------------------------------------- jobs
 
-    def _try(self, job: WaitingJob, claim: Claim) -> str:
+    def _try(self, job: WaitingJob, value: JobValue) -> str:
         """Start it if that pays and breaks no promise; empty if it starts, else why not."""
-        if not self._fits(job.id, claim.minimum(self.view.now)):
+        if not self._fits(job.id, value.min_size_at(self.view.now)):
             return "its start would break a promise"
-        return self.bid(job, claim)
+        return self.bid(job, value)
 
-    def _keep(self, job: WaitingJob, claim: Claim) -> None:
+    def _keep(self, job: WaitingJob, value: JobValue) -> None:
         """Start a job that was put off, if it pays or if it cannot be put off any longer."""
         if job.id not in self.put_off:  # as the lookahead job it was the first
             return
-        if not self._try(job, claim) or (not self._postponable(claim) and self.force(job, claim)):
+        if not self._try(job, value) or (not self._postponable(value) and self.force(job, value)):
             del self.put_off[job.id]
             self.reasons.pop(job.id, None)
         else:
@@ -116,13 +116,13 @@ class LazyCycle(Cycle):
     def _promise(self) -> WaitReason:
         return WaitReason(WaitCode.LOOKAHEAD, (("job", self.look or 0),))
 
-    def _consider(self, job: WaitingJob, claim: Claim) -> None:
+    def _consider(self, job: WaitingJob, value: JobValue) -> None:
         """Start a new job, put it off, or reject it."""
-        why = self._try(job, claim)
+        why = self._try(job, value)
         if not why:
             self.accept(job, self.view.now)
-        elif self._postponable(claim):
-            self.put_off[job.id] = (job, claim)
+        elif self._postponable(value):
+            self.put_off[job.id] = (job, value)
             self.reasons[job.id] = self._promise()
             self.accept(job, self.until, self._promise().sentence(job.sizes.lo))
         else:

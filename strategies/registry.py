@@ -12,11 +12,11 @@ from typing import Any
 from pliant.core.support.errors import PliantError
 from pliant.strategies.interface.base import Strategy
 from pliant.strategies.interface.options import OptionError, StrategyOption, convert, describe
-from pliant.strategies.policies.with_size_requests import Evolving
+from pliant.strategies.policies.with_size_requests import WithSizeRequests
 
 GROUP = "pliant.strategies"
 #: Options that every strategy has, because somebody else takes them.
-_BESIDE = [option for option in describe(Evolving) if option.name == "requests"]
+_COMMON_OPTIONS = [option for option in describe(WithSizeRequests) if option.name == "requests"]
 #: The distribution whose strategies are trusted like the program itself.
 OWN = "pliant"
 
@@ -43,9 +43,9 @@ def load_strategy(name: str, options: Mapping[str, object] | None = None) -> Str
         OptionError: a value does not fit, or two of them do not go together.
     """
     point, make = _factory(name)
-    beside = _beside(make)
-    own = {key: value for key, value in (options or {}).items() if key not in beside}
-    values = convert(name, make, own, beside)
+    common = _common_options(make)
+    own = {key: value for key, value in (options or {}).items() if key not in common}
+    values = convert(name, make, own, common)
     try:
         made = make(**values)
     except ValueError as error:
@@ -56,14 +56,14 @@ def load_strategy(name: str, options: Mapping[str, object] | None = None) -> Str
         ) from error
     if not isinstance(made, Strategy):
         raise UnknownStrategyError(f"strategy {name!r} ({point.value}) is not a pliant Strategy")
-    theirs = {key: value for key, value in (options or {}).items() if key in beside}
-    return Evolving(made, **convert(name, Evolving, theirs))  # type: ignore[arg-type]
+    common_values = {key: value for key, value in (options or {}).items() if key in common}
+    return WithSizeRequests(made, **convert(name, WithSizeRequests, common_values))  # type: ignore[arg-type]
 
 
-def _beside(make: Callable[..., Any]) -> list[str]:
+def _common_options(make: Callable[..., Any]) -> list[str]:
     """Names of options that are not the strategy's own; it may have one of the same name."""
     taken = {option.name for option in describe(make)}
-    return [option.name for option in _BESIDE if option.name not in taken]
+    return [option.name for option in _COMMON_OPTIONS if option.name not in taken]
 
 
 def strategy_options(name: str) -> list[StrategyOption]:
@@ -73,8 +73,8 @@ def strategy_options(name: str) -> list[StrategyOption]:
         UnknownStrategyError: there is no strategy with this name.
     """
     make = _factory(name)[1]
-    beside = _beside(make)
-    return [*describe(make), *(option for option in _BESIDE if option.name in beside)]
+    common = _common_options(make)
+    return [*describe(make), *(option for option in _COMMON_OPTIONS if option.name in common)]
 
 
 def is_own(name: str) -> bool:
@@ -83,7 +83,7 @@ def is_own(name: str) -> bool:
     Raises:
         UnknownStrategyError: there is no strategy with this name.
     """
-    return _is_of_ours(_point(name))
+    return _is_ours(_point(name))
 
 
 def _point(name: str) -> EntryPoint:
@@ -113,9 +113,9 @@ def _factory(name: str) -> tuple[EntryPoint, Callable[..., Any]]:
 
 def _points() -> dict[str, EntryPoint]:
     """All that are installed; nobody takes a name of ours."""
-    found = sorted(entry_points(group=GROUP), key=_is_of_ours)
+    found = sorted(entry_points(group=GROUP), key=_is_ours)
     return {point.name: point for point in found}
 
 
-def _is_of_ours(point: EntryPoint) -> bool:
+def _is_ours(point: EntryPoint) -> bool:
     return point.dist is not None and point.dist.name == OWN

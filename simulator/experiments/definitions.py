@@ -330,7 +330,7 @@ def _among(where: str, names: Any, known: set[str]) -> None:
 
 
 def _check_values(where: str, values: Tree, *, names: bool) -> None:
-    from pliant.simulator.experiments.theory import FORMULAS
+    from pliant.simulator.experiments.queueing_theory import FORMULAS
 
     for key, value in values.items():
         number = isinstance(value, int | float) and not isinstance(value, bool)

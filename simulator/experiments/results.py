@@ -14,7 +14,7 @@ from pliant.simulator.experiments.definitions import (
     Tolerance,
 )
 from pliant.simulator.experiments.pool import Progress, Task, run_all
-from pliant.simulator.experiments.theory import theory_value
+from pliant.simulator.experiments.queueing_theory import theory_value
 from pliant.simulator.inputs import models
 from pliant.simulator.run.metrics import TOTALS
 

@@ -30,7 +30,7 @@ from pliant.simulator.inputs.workload import SimJob
 from pliant.simulator.run.event_queue import ARRIVAL, EventQueue
 from pliant.simulator.run.machine import Machine
 from pliant.simulator.run.simulated_jobs import SimulatedJobs
-from pliant.strategies import Strategy, is_own, load_strategy, served
+from pliant.strategies import Strategy, is_own, load_strategy, with_size_requests
 from pliant.strategies.interface.plan_check import find_fault, find_wrong_kind
 
 _FOREVER = float("inf")
@@ -165,7 +165,7 @@ class Engine:
 
     def _load(self, strategy: str | Strategy) -> Strategy:
         if not isinstance(strategy, str):
-            return served(strategy)
+            return with_size_requests(strategy)
         try:
             return load_strategy(strategy, self.settings.options)
         except (Exception, KeyboardInterrupt):
@@ -193,7 +193,7 @@ class Engine:
         """Count the negotiations with jobs that have ended meanwhile; the core skips these."""
         for offer in (*plan.shrinks, *plan.expands):
             run = self.jobs.runs.get(offer.job)
-            self.metrics.counts["negotiations"] += run is None or run.over
+            self.metrics.counts["negotiations"] += run is None or run.ended
 
     def _negotiation_cost(self, job: JobId) -> float:
         run = self.jobs.runs.get(job)

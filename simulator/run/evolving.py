@@ -57,13 +57,13 @@ class EvolvingRun(Run):
     @property
     def phase_end(self) -> float | None:
         """When this phase is over if nothing changes; None: it is the last, or stands still."""
-        if self.standing or self.saving or self.place == len(self._later) - 1:
+        if self.stalled or self.saving or self.place == len(self._later) - 1:
             return None
-        return self.time_of(self.left - self._later[self.place])
+        return self.time_of(self.work_left - self._later[self.place])
 
-    def go_on_from(self, earlier: Run, restart_s: float) -> None:
+    def resume_from(self, earlier: Run, restart_s: float) -> None:
         """The same in the phase that the earlier run was in."""
-        super().go_on_from(earlier, restart_s)
+        super().resume_from(earlier, restart_s)
         if isinstance(earlier, EvolvingRun):
             self.place, self.asked = earlier.place, earlier.asked
 
@@ -71,15 +71,15 @@ class EvolvingRun(Run):
         """The work of a phase is done."""
         self._account(now)
         # While talks took time it may have gone further than that.
-        self.left = min(self.left, self._later[self.place])
+        self.work_left = min(self.work_left, self._later[self.place])
         self.place += 1
         self._project(now)
 
-    def stand(self, still: bool, now: float) -> None:
+    def set_stalled(self, still: bool, now: float) -> None:
         """Stop for want of processors, or go on."""
-        if still != self.standing:
+        if still != self.stalled:
             self._account(now)
-            self.standing = still
+            self.stalled = still
             self._project(now)
 
 
@@ -101,14 +101,14 @@ class Phases:
         """A phase begins: ask for what it needs, or give back what it does not."""
         phase, size = run.phase, len(run.ranks)
         if size == phase.maximum:
-            run.stand(False, now)
+            run.set_stalled(False, now)
             self._schedule(run)
             return self._take_back(run)
         run.asked += 1
         run.request, gives = run.asked, size > phase.maximum
         run.open[run.asked] = gives
         self._counts["releases" if gives else "requests"] += 1
-        run.stand(size < phase.minimum, now)
+        run.set_stalled(size < phase.minimum, now)
         self._schedule(run)
         sizes = Sizes(range(phase.minimum, phase.maximum + 1))
         reason = f"phase {run.place + 1} of {len(run.job.phases)}"
@@ -118,7 +118,7 @@ class Phases:
 
     def end_phase(self, run: EvolvingRun, version: int, now: float) -> Iterable[Event]:
         """Begin the next phase, unless the run has changed since ``version``."""
-        if run.over or run.version != version:
+        if run.ended or run.version != version:
             return ()
         run.next_phase(now)
         return self.begin(run, now)
@@ -130,14 +130,14 @@ class Phases:
             self._counts[COUNTED[answer.outcome]] += 1
         if run.request == answer.number:
             run.request = 0
-            if run.standing:
-                run.stand(False, now)
+            if run.stalled:
+                run.set_stalled(False, now)
                 self._schedule(run)
 
     def adjust_to_size(self, run: EvolvingRun, now: float) -> None:
         """It has another size."""
         if len(run.ranks) >= run.phase.minimum:
-            run.stand(False, now)
+            run.set_stalled(False, now)
         self._schedule(run)
 
     def cancel_requests(self, run: EvolvingRun) -> None:
@@ -154,7 +154,7 @@ class Phases:
 
     @staticmethod
     def _until(run: EvolvingRun, now: float) -> float:
-        if run.standing:
+        if run.stalled:
             return now + run.phase.work / run.job.speedup(run.phase.minimum)
         return run.end if run.phase_end is None else run.phase_end
 

@@ -35,7 +35,7 @@ def make_record(job: SimJob, state: Job, run: Run | None, now: float) -> JobReco
         profit,
         "" if state.state is JobState.COMPLETED else state.why,
         0 if run is None else len(run.ranks),
-        0 if run is None else run.suspensions + (run.over and run.saving),
+        0 if run is None else run.suspensions + (run.ended and run.saving),
         0.0 if run is None else run.suspended_s,
         job.priority,
     )

@@ -24,22 +24,22 @@ class Run:
         "area",
         "cost",
         "end",
+        "ended",
         "first_size",
         "first_start",
         "job",
         "joining",
-        "left",
         "number",
-        "over",
         "ranks",
         "resizes",
         "saved",
         "saving",
-        "standing",
+        "stalled",
         "start",
         "suspended_s",
         "suspensions",
         "version",
+        "work_left",
     )
 
     def __init__(
@@ -59,7 +59,7 @@ class Run:
         #: Seconds that one changed processor costs.
         self.cost = cost
         #: Work that was left when it last changed size, in seconds on one processor.
-        self.left = job.work
+        self.work_left = job.work
         #: Processor-seconds held until it last changed size.
         self.area = 0.0
         self.resizes = 0
@@ -69,7 +69,7 @@ class Run:
         self._paused = 0.0
         self._since = self._size_since = now
         #: Whether it stands still for want of processors.
-        self.standing = False
+        self.stalled = False
         #: Whether it stands still to write a checkpoint and leave.
         self.saving = False
         #: Its last checkpoint: the work that was left, and what pauses had cost until then.
@@ -78,9 +78,9 @@ class Run:
         self.suspensions = 0
         self.suspended_s = 0.0
         #: When its work is done, if nothing changes.
-        self.end = now + self.left / self._speedup(len(ranks))
+        self.end = now + self.work_left / self._speedup(len(ranks))
         #: Whether its processes are gone.
-        self.over = False
+        self.ended = False
 
     def resize(self, ranks: tuple[int, ...], now: float) -> None:
         """Go on with another allocation, after the pause that the change costs."""
@@ -95,11 +95,11 @@ class Run:
     def save(self, now: float) -> None:
         """Stop for good at a safe point, to write a checkpoint."""
         self._account(now)
-        self.saved = (self.left, self._paused)
+        self.saved = (self.work_left, self._paused)
         self.saving = True
         self._project(now)
 
-    def go_on_from(self, earlier: "Run", restart_s: float) -> None:
+    def resume_from(self, earlier: "Run", restart_s: float) -> None:
         """Take over from an earlier run of the job what its last checkpoint holds.
 
         Args:
@@ -109,7 +109,7 @@ class Run:
         self.first_start, self.first_size = earlier.first_start, earlier.first_size
         self.area, self.resizes = earlier.area, earlier.resizes
         self.saved = earlier.saved
-        self.left, self._paused = earlier.saved
+        self.work_left, self._paused = earlier.saved
         self.suspensions = earlier.suspensions + earlier.saving
         self.suspended_s = earlier.suspended_s + (self.start - earlier.end) * earlier.saving
         self._since = self.start + restart_s
@@ -122,20 +122,20 @@ class Run:
     def _project(self, now: float) -> None:
         """Something changed: tell anew when it ends."""
         self.version += 1
-        if self.standing or self.saving:
+        if self.stalled or self.saving:
             self.end = math.inf
         else:
             self._since = max(self._since, now)
-            self.end = self.time_of(self.left)
+            self.end = self.time_of(self.work_left)
 
     def finish(self, now: float) -> None:
         """Its processes are gone: close its account."""
-        if not self.over:
+        if not self.ended:
             self._account(now)
             if now >= self.end:
-                self.left = 0.0
+                self.work_left = 0.0
             self.end = now
-            self.over = True
+            self.ended = True
             self.version += 1
 
     def estimate_grace(self, now: float) -> float:
@@ -144,14 +144,14 @@ class Run:
         The core counts the time since a resize as computation and does not know of the pause.
         """
         speed = self._speedup(len(self.ranks))
-        if self.standing:
+        if self.stalled:
             self._account(now)
         return self._paused / speed + max(0.0, self._since - now)
 
     @property
     def work_done(self) -> float:
         """Seconds of one processor's work, until it last changed size or ended."""
-        return self.job.work - self.left
+        return self.job.work - self.work_left
 
     def _account(self, now: float) -> None:
         size = len(self.ranks)
@@ -159,8 +159,8 @@ class Run:
         self.area += size * elapsed
         computed = 0.0
         if now > self._since:
-            computed = 0.0 if self.standing or self.saving else now - self._since
-            self.left = max(0.0, self.left - computed * self._speedup(size))
+            computed = 0.0 if self.stalled or self.saving else now - self._since
+            self.work_left = max(0.0, self.work_left - computed * self._speedup(size))
             self._since = now
         self._paused += (elapsed - computed) * self._speedup(size)
         self._size_since = now

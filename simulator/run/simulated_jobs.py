@@ -216,7 +216,7 @@ class SimulatedJobs:
             gone = tuple(p for p in (*run.ranks, *run.joining) if p in killed)
             run.joining = tuple(p for p in run.joining if p not in killed)
         else:
-            gone = (*(() if run.over else run.ranks), *run.joining)
+            gone = (*(() if run.ended else run.ranks), *run.joining)
             run.finish(self._queue.now)
             run.joining = ()
             self.metrics.changes += 1
@@ -263,7 +263,7 @@ class SimulatedJobs:
 
     def _take_answer(self, command: commands.AnswerRequest) -> None:
         run = self.runs.get(command.job)
-        if isinstance(run, EvolvingRun) and not run.over:
+        if isinstance(run, EvolvingRun) and not run.ended:
             self._phases.take_answer(run, command, self._queue.now)
 
     # ---------------------------------------------------------------- resizes
@@ -306,7 +306,7 @@ class SimulatedJobs:
             return ()
         del self._going[go.job]
         run, now = self.runs[go.job], self._queue.now
-        if run.over:
+        if run.ended:
             return ()
         begun = ResizeBegun(go.job, go.run, go.resize)
         if not self._machine.all_up(go.joining_processors):

@@ -72,7 +72,7 @@ class Suspensions:
         """Let another run of a job begin with what its last checkpoint holds."""
         cost = self._settings.restart_cost.draw(self._rng)
         self._metrics.suspension_cost_s += cost * len(run.ranks)
-        run.go_on_from(earlier, cost)
+        run.resume_from(earlier, cost)
 
     def _save(self, command: SendSuspend) -> Sequence[Event]:
         """At the safe point: stop the job and write, unless it has ended by now."""
@@ -80,7 +80,7 @@ class Suspensions:
             return ()
         del self._pending[command.job]
         run, now = self._runs.get(command.job), self._queue.now
-        if run is None or run.over or run.number != command.run or run.end <= now:
+        if run is None or run.ended or run.number != command.run or run.end <= now:
             return ()
         run.save(now)
         self._metrics.changes += 1
@@ -96,10 +96,10 @@ class Suspensions:
     @staticmethod
     def _saved(argument: tuple[Run, SaveReported]) -> Sequence[Event]:
         run, saved = argument
-        return () if run.over else (saved,)
+        return () if run.ended else (saved,)
 
     def _leave(self, command: SendSuspend, run: Run) -> Sequence[Event]:
-        if run.over or run.number != command.run:
+        if run.ended or run.number != command.run:
             return ()
         run.finish(self._queue.now)
         if isinstance(run, EvolvingRun):

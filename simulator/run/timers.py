@@ -68,7 +68,7 @@ class CoreTimers:
                 return ()
         else:
             run = self._runs.get(timer.job)
-            if run is None or run.over or run.number != timer.run:
+            if run is None or run.ended or run.number != timer.run:
                 return ()
         return (TimerFired(timer),)
 
@@ -77,7 +77,7 @@ class CoreTimers:
         timer, run, changes, at = argument
         if not run.job.phases:
             return (TimerFired(timer),) if run.version == changes else ()
-        if run.over or run.resizes != changes:
+        if run.ended or run.resizes != changes:
             return ()
         # An evolving job may have stood still since the timer was set, and that time does not
         # count. If so, the estimate is reached later.

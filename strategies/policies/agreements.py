@@ -12,51 +12,51 @@ from pliant.core.model.placement import first_fit
 from pliant.core.model.scheduling import PromisedJob, View
 from pliant.core.values.ids import JobId
 from pliant.core.values.processors import NONE, ProcessorMap, count, of
-from pliant.strategies.policies.placement import Placer, usable
+from pliant.strategies.policies.placement import Placer, usable_processors
 
 Agreement = Literal["direct", "pool", "steal"]
 
 
-def honour(view: View, placer: Placer, agreement: Agreement) -> None:
+def start_promised(view: View, placer: Placer, agreement: Agreement) -> None:
     """Start whoever can start; jobs whose promise changes are named after them, with the new one.
 
     Choices: own processors first, then free ones, then those of the others, latest first.
     """
     ready = released(view)
     promised = sorted(view.promised, key=lambda job: (job.arrival, job.id))
-    earmarks = {job.id: job.processors for job in promised}
+    reserved = {job.id: job.processors for job in promised}
     started: set[JobId] = set()
     for place, job in enumerate(promised):
         others = promised[place + 1 :] if agreement == "steal" else promised
         lenders = [o.id for o in reversed(others) if o.id not in started and o.id != job.id]
-        taken = _swap(job.id, lenders, earmarks, ready, placer.free)
+        taken = _exchange(job.id, lenders, reserved, ready, placer.free)
         if taken:
             placer.start_on(job.id, taken)
             started.add(job.id)
     for job in promised:
-        if job.id not in started and earmarks[job.id] != job.processors:
-            placer.start_on(job.id, earmarks[job.id])
+        if job.id not in started and reserved[job.id] != job.processors:
+            placer.start_on(job.id, reserved[job.id])
 
 
-def _swap(
+def _exchange(
     job: JobId,
     lenders: list[JobId],
-    earmarks: dict[JobId, ProcessorMap],
+    reserved: dict[JobId, ProcessorMap],
     ready: ProcessorMap,
     free: ProcessorMap,
 ) -> ProcessorMap:
-    """What the job starts on, none if that is not enough; the earmarks of lenders change."""
-    own = earmarks[job] & ready
-    left = earmarks[job] & ~own
+    """What the job starts on, none if that is not enough; the reserved of lenders change."""
+    own = reserved[job] & ready
+    left = reserved[job] & ~own
     missing = count(left)
-    if missing > count(free) + sum(count(earmarks[lender] & ready) for lender in lenders):
+    if missing > count(free) + sum(count(reserved[lender] & ready) for lender in lenders):
         return NONE
     taken = own | first_fit(free, min(missing, count(free)))
     for lender in lenders:
-        lent = earmarks[lender] & ready
-        lent = first_fit(lent, min(count(lent), count(earmarks[job]) - count(taken)))
+        lent = reserved[lender] & ready
+        lent = first_fit(lent, min(count(lent), count(reserved[job]) - count(taken)))
         back = first_fit(left, count(lent))
-        earmarks[lender] = earmarks[lender] & ~lent | back
+        reserved[lender] = reserved[lender] & ~lent | back
         left &= ~back
         taken |= lent
     return taken
@@ -75,7 +75,7 @@ def released(view: View) -> ProcessorMap:
             result |= job.processors
     for running in view.running:
         result &= ~of(running.ranks)
-    return result & usable(view.nodes)
+    return result & usable_processors(view.nodes)
 
 
 def _busy(job: PromisedJob, view: View) -> list[JobId]:

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from pliant.core.model.scheduling import PromisedJob, RunningJob, View
 from pliant.core.values.processors import ProcessorMap, count, of
 from pliant.strategies.policies.growth_policy import by_start
-from pliant.strategies.policies.placement import clusters
+from pliant.strategies.policies.placement import processors_by_cluster
 
 
 @dataclass(slots=True)
-class Site:
+class ClusterState:
     """One cluster at the beginning of a round."""
 
     name: str
@@ -22,7 +22,7 @@ class Site:
     #: Whether a running job may still grow; set by a round of growth.
     growing: bool
     #: Whether a resize of one of its jobs is under way, or is offered in this round.
-    moving: bool = False
+    resizing: bool = False
 
     def gain(self, job: RunningJob, size: int, smaller: int) -> int:
         """Processors that others may have when a job gives its last ranks."""
@@ -34,23 +34,23 @@ class Site:
         return sum(self.gain(job, job.size, job.sizes.lo) for job in self.jobs)
 
 
-def sites(view: View) -> list[Site]:
+def cluster_states(view: View) -> list[ClusterState]:
     """The clusters in order of name; a running job belongs to that of its coordinator."""
-    parts = clusters(view.nodes)
+    parts = processors_by_cluster(view.nodes)
     own: dict[str, list[RunningJob]] = {name: [] for name in parts}
     for job in by_start(view.running):
         first = 1 << job.ranks[0]
         home = next((name for name, part in parts.items() if part & first), None)
         if home is not None and job.malleable:
             own[home].append(job)
-    return [_site(name, part, own[name], view.promised) for name, part in parts.items()]
+    return [_cluster_state(name, part, own[name], view.promised) for name, part in parts.items()]
 
 
-def _site(
+def _cluster_state(
     name: str, part: ProcessorMap, jobs: list[RunningJob], promised: tuple[PromisedJob, ...]
-) -> Site:
+) -> ClusterState:
     moving = [job for job in jobs if job.target != job.size]
-    return Site(
+    return ClusterState(
         name,
         part,
         [job for job in jobs if job.resizable],

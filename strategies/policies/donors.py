@@ -9,7 +9,7 @@ from pliant.core.values.processors import NONE, ProcessorMap, of
 from pliant.strategies.policies.placement import Placer
 
 #: The one with most of it gives first: (job, its size on paper).
-Wealth = Callable[[RunningJob, int], float]
+Surplus = Callable[[RunningJob, int], float]
 
 
 def donors_of(view: View) -> list[RunningJob]:
@@ -17,23 +17,24 @@ def donors_of(view: View) -> list[RunningJob]:
     return [job for job in view.running if job.resizable and not job.sizes.fixed]
 
 
-class Floors:
-    """How far down donors may go for somebody, and who is the richest above that.
+class DonorLimits:
+    """How far down donors may go for somebody, and who is the next_donor above that.
 
     Mostly nobody waits for processors, so donors are counted when somebody asks.
     """
 
     def __init__(
-        self, donors: Sequence[RunningJob], keeps: Callable[[RunningJob], int], wealth: Wealth
+        self, donors: Sequence[RunningJob], keeps: Callable[[RunningJob], int], surplus: Surplus
     ) -> None:
         self._donors = donors
         self._keeps = keeps
-        self._wealth = wealth
+        self._surplus = surplus
         self._places: dict[JobId, int] = {}
         #: By job, the size that it keeps.
-        self.least: dict[JobId, int] = {}
+        self.min_sizes: dict[JobId, int] = {}
         self._above = 0
-        #: (-wealth, place, size): also entries of sizes that are no longer true; None: not counted.
+        #: (-surplus, place, size), with entries of sizes that are out of date; None if the donors
+        #: have not been counted.
         self._heap: list[tuple[float, int, int]] | None = None
 
     def above(self, sizes: dict[JobId, int]) -> int:
@@ -48,27 +49,27 @@ class Floors:
     def _counted(self, sizes: dict[JobId, int]) -> list[tuple[float, int, int]]:
         if not self._places:
             self._places = {job.id: place for place, job in enumerate(self._donors)}
-            self.least = {job.id: self._keeps(job) for job in self._donors}
+            self.min_sizes = {job.id: self._keeps(job) for job in self._donors}
         if self._heap is None:
-            more = [(job, sizes[job.id] - self.least[job.id]) for job in self._donors]
+            more = [(job, sizes[job.id] - self.min_sizes[job.id]) for job in self._donors]
             self._above = sum(number for _, number in more if number > 0)
             self._heap = [self._entry(job, sizes[job.id]) for job, number in more if number > 0]
             heapify(self._heap)
         return self._heap
 
     def _entry(self, job: RunningJob, size: int) -> tuple[float, int, int]:
-        return -self._wealth(job, size), self._places[job.id], size
+        return -self._surplus(job, size), self._places[job.id], size
 
     def lowered(self, job: RunningJob, before: int, size: int) -> None:
         """A donor's size has changed."""
         if self._heap is None:
             return
-        least = self.least[job.id]
+        least = self.min_sizes[job.id]
         self._above += max(0, size - least) - max(0, before - least)
         if size > least:
             heappush(self._heap, self._entry(job, size))
 
-    def richest(self, sizes: dict[JobId, int]) -> RunningJob | None:
+    def next_donor(self, sizes: dict[JobId, int]) -> RunningJob | None:
         """Who gives next, the first started of equals; None: nobody is above its floor."""
         heap = self._counted(sizes)
         while heap:
@@ -83,12 +84,12 @@ class Floors:
 class Ledger:
     """Sizes and processors on paper, until all of it is offered."""
 
-    def __init__(self, view: View, usable: ProcessorMap, wealth: Wealth) -> None:
+    def __init__(self, view: View, usable: ProcessorMap, surplus: Surplus) -> None:
         self._usable = usable
         self.donors = donors_of(view)
         self.sizes = {job.id: job.size for job in self.donors}
-        self.minima = Floors(self.donors, lambda job: job.sizes.lo, wealth)
-        self.preferred = Floors(self.donors, lambda job: job.sizes.wanted, wealth)
+        self.minima = DonorLimits(self.donors, lambda job: job.sizes.lo, surplus)
+        self.preferred = DonorLimits(self.donors, lambda job: job.sizes.wanted, surplus)
         #: Given, not yet promised to anybody.
         self.spare: ProcessorMap = NONE
         self.undo(self.sizes, self.spare)
@@ -97,16 +98,16 @@ class Ledger:
         """Have a donor give its last ranks."""
         before = self.sizes[job.id]
         self.sizes[job.id] = size
-        for floors in (self.minima, self.preferred):
-            floors.lowered(job, before, size)
+        for limits in (self.minima, self.preferred):
+            limits.lowered(job, before, size)
         # What a drained node gives back nobody may have.
         self.spare |= of(job.ranks[size:before]) & self._usable
 
     def undo(self, sizes: dict[JobId, int], spare: ProcessorMap) -> None:
         """Go back to what was on paper before."""
         self.sizes, self.spare = sizes, spare
-        for floors in (self.minima, self.preferred):
-            floors.forget()
+        for limits in (self.minima, self.preferred):
+            limits.forget()
 
     def offer(self, placer: Placer) -> None:
         """Ask every donor for what it shall give."""

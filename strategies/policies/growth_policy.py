@@ -19,7 +19,7 @@ from pliant.core.model.scheduling import RunningJob
 from pliant.core.values.ids import JobId
 
 #: How many processors that others may have a job gives by going from one size to a smaller one.
-Yield = Callable[[RunningJob, int, int], int]
+Gain = Callable[[RunningJob, int, int], int]
 
 
 def takes(job: RunningJob, size: int, offered: int) -> int:
@@ -73,7 +73,7 @@ class Shrinking:
     #: What is still missing, in processors; below 0 if more came than was needed.
     missing: int
     sizes: dict[JobId, int]
-    gain: Yield
+    gain: Gain
 
     def ask(self, job: RunningJob, amount: int) -> bool:
         """Ask a job for so many; whether it gives all of that."""
@@ -84,7 +84,7 @@ class Shrinking:
         return given >= amount
 
 
-class Policy(ABC):
+class GrowthPolicy(ABC):
     """How one cluster's growth or shrinking is shared among its malleable jobs."""
 
     def grow(self, jobs: Sequence[RunningJob], amount: int) -> Growth:
@@ -93,7 +93,7 @@ class Policy(ABC):
         self._grow(by_start(jobs), growth)
         return growth
 
-    def shrink(self, jobs: Sequence[RunningJob], amount: int, gain: Yield) -> Shrinking:
+    def shrink(self, jobs: Sequence[RunningJob], amount: int, gain: Gain) -> Shrinking:
         """Ask jobs that can be resized for ``amount`` processors until they give them or cannot.
 
         The paper leaves what is still missing to the next poll; a job that could be placed would
@@ -114,7 +114,7 @@ class Policy(ABC):
         """Ask, latest started first; who gave all it was asked for, and may be asked again."""
 
 
-class Fpsma(Policy):
+class Fpsma(GrowthPolicy):
     """Favour Previously Started Malleable Applications (KOALA 5.3.1)."""
 
     def _grow(self, jobs: Sequence[RunningJob], growth: Growth) -> None:
@@ -129,7 +129,7 @@ class Fpsma(Policy):
         ]
 
 
-class Egs(Policy):
+class Egs(GrowthPolicy):
     """Equi-Grow and Shrink (KOALA 5.3.2).
 
     All malleable jobs have a share, also those at their maximum, who decline it: without

@@ -21,7 +21,7 @@ from pliant.core.values.processors import NONE, ProcessorMap, count, of
 Rule = Literal["first-fit", "worst-fit"]
 
 
-def usable(nodes: Iterable[NodeView]) -> ProcessorMap:
+def usable_processors(nodes: Iterable[NodeView]) -> ProcessorMap:
     """All processors that new work may have, free or not."""
     result = NONE
     for node in nodes:
@@ -29,7 +29,7 @@ def usable(nodes: Iterable[NodeView]) -> ProcessorMap:
     return result
 
 
-def clusters(nodes: Iterable[NodeView]) -> dict[str, ProcessorMap]:
+def processors_by_cluster(nodes: Iterable[NodeView]) -> dict[str, ProcessorMap]:
     """The usable processors of each cluster, in order of name."""
     result: dict[str, ProcessorMap] = {}
     for node in nodes:
@@ -69,7 +69,7 @@ class Placer:
     def usable(self) -> ProcessorMap:
         """All processors that new work may have, free or not."""
         if self._usable is None:
-            self._usable = usable(self._view.nodes)
+            self._usable = usable_processors(self._view.nodes)
         return self._usable
 
     # ---------------------------------------------------------------- decisions
@@ -194,7 +194,7 @@ class Placer:
 
     def _parts(self) -> dict[str, ProcessorMap]:
         if self._clusters is None:
-            self._clusters = clusters(self._view.nodes)
+            self._clusters = processors_by_cluster(self._view.nodes)
         return self._clusters
 
     def _within(self, size: int, coming: ProcessorMap, cluster: str | None) -> ProcessorMap:

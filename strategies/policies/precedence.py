@@ -22,8 +22,8 @@ from pliant.core.model.scheduling import View, WaitingJob
 from pliant.core.model.wait_reasons import WaitCode, WaitReason
 from pliant.core.values.ids import JobId
 from pliant.core.values.processors import count
-from pliant.strategies.policies.clusters import Site, sites
-from pliant.strategies.policies.growth_policy import Policy
+from pliant.strategies.policies.clusters import ClusterState, cluster_states
+from pliant.strategies.policies.growth_policy import GrowthPolicy
 from pliant.strategies.policies.placement import Placer
 
 Precedence = Literal["pra", "pwa"]
@@ -44,14 +44,14 @@ class Round:
     """
 
     def __init__(
-        self, view: View, policy: Policy, threshold: int = 0, initial: Initial = "lo"
+        self, view: View, policy: GrowthPolicy, threshold: int = 0, initial: Initial = "lo"
     ) -> None:
         self._view = view
         self._policy = policy
         self._threshold = threshold
         self._initial = initial
-        self._sites = sites(view)
-        self._widest = max((count(site.part) for site in self._sites), default=0)
+        self._clusters = cluster_states(view)
+        self._widest = max((count(cluster.part) for cluster in self._clusters), default=0)
         self.placer = Placer(view, "worst-fit")
         #: Why jobs wait that do so for something else than processors.
         self.reasons: dict[JobId, WaitReason] = {}
@@ -65,16 +65,16 @@ class Round:
         else:
             self._waiting_first()
 
-    def idle(self, among: Iterable[Site] | None = None) -> int:
+    def idle(self, among: Iterable[ClusterState] | None = None) -> int:
         """Free processors of the cluster that has most of them."""
-        found = self._sites if among is None else among
-        return max((self._free(site) for site in found), default=0)
+        clusters = self._clusters if among is None else among
+        return max((self._free(cluster) for cluster in clusters), default=0)
 
     # ---------------------------------------------------------------- precedence
 
     def _running_first(self) -> None:
-        for site in self._sites:
-            self._grow(site)
+        for cluster in self._clusters:
+            self._grow(cluster)
         unplaced = self._scan(self._view.waiting)
         # A start may have used up what running jobs could still grow by, and nothing else
         # brings about another round at this time.
@@ -90,11 +90,11 @@ class Round:
         Returns:
             The jobs that were not placed, with the idle processors that were there for them.
         """
-        grown = [site for site in self._sites if not site.growing]
+        grown = [cluster for cluster in self._clusters if not cluster.growing]
         return [
             (job, self.idle())
             for job in queue
-            if not self._place(job, self._sites if job.sizes.fixed else grown)
+            if not self._place(job, self._clusters if job.sizes.fixed else grown)
         ]
 
     def _stop_growth(self) -> bool:
@@ -104,41 +104,41 @@ class Round:
         another round follows when that has come to its end.
         """
         changed = False
-        for site in self._sites:
-            if site.growing and not site.moving and not self._growth(site):
-                site.growing, changed = False, True
+        for cluster in self._clusters:
+            if cluster.growing and not cluster.resizing and not self._growth(cluster):
+                cluster.growing, changed = False, True
         return changed
 
-    def _growth(self, site: Site) -> bool:
+    def _growth(self, cluster: ClusterState) -> bool:
         """Whether a running job of a cluster could still grow by what is free now."""
-        growth = self._policy.grow(site.jobs, self._growth_limit(site))
-        return any(growth.may_grow(job) or growth.sizes[job.id] > job.size for job in site.jobs)
+        growth = self._policy.grow(cluster.jobs, self._growth_limit(cluster))
+        return any(growth.may_grow(job) or growth.sizes[job.id] > job.size for job in cluster.jobs)
 
-    def _growth_limit(self, site: Site) -> int:
+    def _growth_limit(self, cluster: ClusterState) -> int:
         """What growth may use: the cap is the cluster less the threshold, less what is used."""
-        return max(0, self._free(site) - self._threshold)
+        return max(0, self._free(cluster) - self._threshold)
 
     def _waiting_first(self) -> None:
         first = True
         for job in self._view.waiting:
-            if not self._place(job, self._sites):
+            if not self._place(job, self._clusters):
                 if not first or not self._make_room(job):
                     self._wait(job)
                 first = False
-        for site in self._sites:
-            self._grow(site)
+        for cluster in self._clusters:
+            self._grow(cluster)
 
     # ---------------------------------------------------------------- what is done
 
-    def _free(self, site: Site) -> int:
-        return count(self.placer.free & site.part)
+    def _free(self, cluster: ClusterState) -> int:
+        return count(self.placer.free & cluster.part)
 
-    def _place(self, job: WaitingJob, among: Iterable[Site]) -> bool:
+    def _place(self, job: WaitingJob, among: Iterable[ClusterState]) -> bool:
         """Start a job in the cluster with most idle processors, the first by name of equals."""
-        site = max(among, key=self._free, default=None)
-        if site is None or self._free(site) < job.sizes.lo:
+        cluster = max(among, key=self._free, default=None)
+        if cluster is None or self._free(cluster) < job.sizes.lo:
             return False
-        return self.placer.start(job, self._size(job), (), site.name) is not None
+        return self.placer.start(job, self._size(job), (), cluster.name) is not None
 
     def _size(self, job: WaitingJob) -> int:
         if self._initial == "max":
@@ -150,31 +150,31 @@ class Round:
     def _make_room(self, job: WaitingJob) -> bool:
         """Shrink running jobs for a waiting one if that suffices; it gets its minimum."""
         # Sorting is stable: equals stay in order of name.
-        for site in sorted(self._sites, key=self._free, reverse=True):
-            need = job.sizes.lo - self._free(site)
-            if not site.shrinking and site.surplus >= need:
-                self._shrink(site, need)
-                donors = [donor.id for donor in site.jobs]
-                return self.placer.start(job, job.sizes.lo, donors, site.name) is not None
+        for cluster in sorted(self._clusters, key=self._free, reverse=True):
+            need = job.sizes.lo - self._free(cluster)
+            if not cluster.shrinking and cluster.surplus >= need:
+                self._shrink(cluster, need)
+                donors = [donor.id for donor in cluster.jobs]
+                return self.placer.start(job, job.sizes.lo, donors, cluster.name) is not None
         return False
 
-    def _shrink(self, site: Site, need: int) -> None:
-        site.shrinking = True
-        sizes = self._policy.shrink(site.jobs, need, site.gain).sizes
-        for job in site.jobs:
+    def _shrink(self, cluster: ClusterState, need: int) -> None:
+        cluster.shrinking = True
+        sizes = self._policy.shrink(cluster.jobs, need, cluster.gain).sizes
+        for job in cluster.jobs:
             if sizes[job.id] < job.size:
                 self.placer.shrink(job, sizes[job.id])
 
-    def _grow(self, site: Site) -> None:
+    def _grow(self, cluster: ClusterState) -> None:
         """Grow a cluster's jobs, unless a shrink is under way there."""
-        if site.shrinking:
+        if cluster.shrinking:
             return
-        growth = self._policy.grow(site.jobs, self._growth_limit(site))
-        for job in site.jobs:
+        growth = self._policy.grow(cluster.jobs, self._growth_limit(cluster))
+        for job in cluster.jobs:
             if growth.sizes[job.id] > job.size:
                 self.placer.grow(job, growth.sizes[job.id])
-                site.moving = True
-        site.growing = site.growing or any(map(growth.may_grow, site.jobs))
+                cluster.resizing = True
+        cluster.growing = cluster.growing or any(map(growth.may_grow, cluster.jobs))
 
     def _wait(
         self, job: WaitingJob, reason: WaitReason | None = None, *, tried: bool = True

@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from pliant.core.model.scheduling import RunningJob, Suspension, View, WaitingJob
 from pliant.core.values.processors import ProcessorMap, count
 from pliant.strategies.policies.backfill import Wanted, from_head
-from pliant.strategies.policies.placement import usable
+from pliant.strategies.policies.placement import usable_processors
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Preemption:
         if len(chosen) == len(queue):
             return Preempted(view)
         job = queue[len(chosen)]
-        good = usable(view.nodes)
+        good = usable_processors(view.nodes)
         coming = sum(_gives(other, good) for other in view.running if other.leaving)
         need = job.sizes.lo - free - coming
         if need <= 0:

@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections.abc import Iterable
 
 from pliant.core.model.scheduling import View
-from pliant.strategies.policies.placement import usable
+from pliant.strategies.policies.placement import usable_processors
 
 #: (when, how many processors come free).
 Release = tuple[float, int]
@@ -21,7 +21,7 @@ def releases(view: View) -> list[Release]:
     processors certainly become free, and an overdue job may run on. Processors of nodes that are
     not usable never come back, nor do those of jobs without an estimate.
     """
-    good, now = usable(view.nodes), view.now
+    good, now = usable_processors(view.nodes), view.now
     result = []
     for job in view.running:
         end = job.expected_end

@@ -13,13 +13,13 @@ from zlib import crc32
 
 from pliant.core.model.scheduling import View, WaitingJob
 
-Policy = Literal["fcfs", "sjf", "ljf", "priority"]
+QueueOrder = Literal["fcfs", "sjf", "ljf", "priority"]
 
 #: Those that dynP changes between.
-POLICIES: tuple[Policy, ...] = ("fcfs", "sjf", "ljf")
+DYNP_ORDERS: tuple[QueueOrder, ...] = ("fcfs", "sjf", "ljf")
 
 
-def in_order(policy: Policy, waiting: Sequence[WaitingJob]) -> Sequence[WaitingJob]:
+def in_order(policy: QueueOrder, waiting: Sequence[WaitingJob]) -> Sequence[WaitingJob]:
     """The queue in the order of a policy.
 
     Args:
@@ -47,12 +47,12 @@ def estimate(job: WaitingJob) -> float:
 class DynpMemory:
     """The policy in force, and how long each was in force before. Times in seconds."""
 
-    policy: Policy
+    policy: QueueOrder
     #: When this policy came into force.
     since: float
     #: The first submission: shares of time count from here.
     first: float
-    #: Time under each of ``POLICIES`` until ``since``.
+    #: Time under each of ``DYNP_ORDERS`` until ``since``.
     spent: tuple[float, ...] = (0.0, 0.0, 0.0)
     #: What tells a submission or an end from all else: see ``_system``.
     seen: tuple[int, int] = (0, 0)
@@ -80,7 +80,7 @@ class DynpMemory:
                 return cls(policy, since, first, (fcfs, sjf, ljf), (jobs, numbers))
         return None
 
-    def decided(self, policy: Policy, now: float, seen: tuple[int, int]) -> "DynpMemory":
+    def decided(self, policy: QueueOrder, now: float, seen: tuple[int, int]) -> "DynpMemory":
         """After a decision for ``policy`` at ``now``."""
         if policy == self.policy:
             return replace(self, seen=seen)
@@ -90,11 +90,11 @@ class DynpMemory:
         more = until - self.since
         return tuple(
             spent + (more if policy == self.policy else 0.0)
-            for policy, spent in zip(POLICIES, self.spent, strict=True)
+            for policy, spent in zip(DYNP_ORDERS, self.spent, strict=True)
         )
 
 
-def policy_shares(memory: object, end: float) -> dict[Policy, float]:
+def policy_shares(memory: object, end: float) -> dict[QueueOrder, float]:
     """The part of the time from the first submission to ``end`` that each policy was in force.
 
     Args:
@@ -108,7 +108,7 @@ def policy_shares(memory: object, end: float) -> dict[Policy, float]:
     if last is None or end <= last.first:
         return {}
     spent = last._spent(end)
-    return {policy: s / (end - last.first) for policy, s in zip(POLICIES, spent, strict=True)}
+    return {policy: s / (end - last.first) for policy, s in zip(DYNP_ORDERS, spent, strict=True)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +146,7 @@ class Dynp:
         policy = memory.policy if mean is None else self.policy(mean)
         return memory.decided(policy, view.now, seen)
 
-    def policy(self, mean: float) -> Policy:
+    def policy(self, mean: float) -> QueueOrder:
         """The policy for a mean estimate in seconds."""
         return "sjf" if mean <= self.lower else "fcfs" if mean <= self.upper else "ljf"
 

@@ -20,14 +20,14 @@ from pliant.core.values.ids import JobId
 from pliant.core.values.processors import count, of
 from pliant.core.values.sizes import Sizes
 from pliant.core.values.speedup import Corrected, Speedup, Table
-from pliant.strategies.policies.placement import usable
+from pliant.strategies.policies.placement import usable_processors
 
 #: Seconds that rounding may make a job late on paper: clocks count from 1970.
 ROUNDING_S = 5e-7
 
 
 @dataclass(slots=True, eq=False)
-class Claim:
+class JobValue:
     """A job on paper: what it is worth, and the size it would have."""
 
     id: JobId
@@ -42,9 +42,9 @@ class Claim:
     #: Processors it has on paper.
     size: int = 0
     #: The size below which nothing is taken from it: Kumar's minpe.
-    least: int = 0
+    minpe: int = 0
     #: The profit that others lose by its admission.
-    cost: float = 0.0
+    loss_to_others: float = 0.0
     #: Its committed allocation, whose last processors go first.
     ranks: tuple[int, ...] = ()
 
@@ -53,7 +53,7 @@ class Claim:
         """When it must have ended; infinite without a contract."""
         return math.inf if self.contract is None else self.contract.deadline(self.arrival)
 
-    def value(self, size: int, now: float) -> float:
+    def profit(self, size: int, now: float) -> float:
         """V: its profit if it has ``size`` processors from now on."""
         if self.contract is None or self.work is None or not size:
             return 0.0
@@ -63,7 +63,7 @@ class Claim:
             taken = limit
         return self.contract.value(0.0, taken)
 
-    def minimum(self, at: float) -> int:
+    def min_size_at(self, at: float) -> int:
         """The smallest size that meets the deadline from a time on; 0: none does (or who knows)."""
         if self.contract is None:
             return self.sizes.lo
@@ -77,152 +77,152 @@ class Claim:
         return values[place] if place < len(values) else 0
 
 
-def claim_of(job: WaitingJob, view: View) -> Claim:
+def value_of(job: WaitingJob, view: View) -> JobValue:
     """A job that waits, with nothing yet."""
     sizes = job.sizes.up_to(view.total) or job.sizes
-    return Claim(job.id, job.arrival, view.now, sizes, job.speedup, job.contract, job.work)
+    return JobValue(job.id, job.arrival, view.now, sizes, job.speedup, job.contract, job.work)
 
 
-def _running(job: RunningJob, now: float) -> Claim:
-    """A job that runs; one that cannot be offered anything keeps what it holds."""
-    claim = Claim(
+def _running(job: RunningJob, now: float) -> JobValue:
+    """Return a running job on paper. A job that cannot be offered anything keeps what it holds."""
+    value = JobValue(
         job.id, job.arrival, job.started, job.sizes, job.speedup, job.contract, job.remaining(now)
     )
-    claim.size = claim.least = job.size if job.resizable else job.lo
+    value.size = value.minpe = job.size if job.resizable else job.lo
     if job.resizable:
-        claim.least = claim.minimum(now) or claim.size
-    claim.ranks = job.ranks
-    return claim
+        value.minpe = value.min_size_at(now) or value.size
+    value.ranks = job.ranks
+    return value
 
 
-class Book:
-    """Who would have how many processors; moves can be taken back."""
+#: (loss per processor, -start, -id, loss, job): a donor and what its next step down costs.
+_Donor = tuple[float, float, int, float, JobValue]
+
+
+class Valuation:
+    """Who would have how many processors; changes can be taken back."""
 
     def __init__(self, view: View) -> None:
         self.now = view.now
         #: Processors that nobody has.
         self.free = count(view.free)
         #: In order of start; whoever is admitted comes last.
-        self.claims = [_running(job, view.now) for job in view.running]
-        self._usable = usable(view.nodes)
+        self.jobs = [_running(job, view.now) for job in view.running]
+        self._usable = usable_processors(view.nodes)
         self._whole = all(not job.held & ~self._usable for job in view.running)
-        self._moves: list[tuple[Claim, int]] = []
+        self._changes: list[tuple[JobValue, int]] = []
 
-    def room(self) -> int:
+    def obtainable(self) -> int:
         """Processors beyond the minima of all: what a new job could have."""
-        return self.free + sum(self._between(c, c.least, c.size) for c in self.claims)
+        return self.free + sum(self._between(c, c.minpe, c.size) for c in self.jobs)
 
-    def admit(self, new: Claim, size: int, *, for_profit: bool) -> bool:
+    def admit(self, new: JobValue, size: int, *, for_profit: bool) -> bool:
         """Give a new job its first processors, free ones first, then those with the least loss.
 
         Nothing is changed if they are not there, or if the losses exceed what the new job is worth
         on them and ``for_profit`` asks for that.
         """
-        free, moves = self.free, len(self._moves)
+        free, changes = self.free, len(self._changes)
         loss = self._collect(self._donors(), size)
-        if loss is None or (for_profit and new.value(size, self.now) - loss < 0):
-            self._undo(free, moves)
+        if loss is None or (for_profit and new.profit(size, self.now) - loss < 0):
+            self._undo(free, changes)
             return False
         self.free -= size
-        new.size = new.least = size
-        new.cost = loss
-        self.claims.append(new)
+        new.size = new.minpe = size
+        new.loss_to_others = loss
+        self.jobs.append(new)
         return True
 
-    def rescue(self, claim: Claim) -> bool:
+    def meet_deadline(self, job: JobValue) -> bool:
         """Give a running job whose deadline is at risk what its deadline needs, as a whole.
 
         Free processors go first, then those of the jobs with the least loss.
         """
-        free, moves = self.free, len(self._moves)
-        if self._collect(self._donors(claim), claim.least - claim.size) is None:
-            self._undo(free, moves)
+        free, changes = self.free, len(self._changes)
+        if self._collect(self._donors(job), job.minpe - job.size) is None:
+            self._undo(free, changes)
             return False
-        self.free -= claim.least - claim.size
-        claim.size = claim.least
+        self.free -= job.minpe - job.size
+        job.size = job.minpe
         return True
 
-    def raise_while_profitable(self, new: Claim) -> None:
+    def grow_while_profitable(self, new: JobValue) -> None:
         """Give a new job more while that is worth more than it costs others."""
         donors = self._donors(new)
         while (above := new.sizes.up(new.size)) > 0:
-            free, moves = self.free, len(self._moves)
+            free, changes = self.free, len(self._changes)
             loss = self._collect(donors, above - new.size)
-            gain = new.value(above, self.now) - new.value(new.size, self.now)
+            gain = new.profit(above, self.now) - new.profit(new.size, self.now)
             if loss is None or gain - loss <= 0:
-                self._undo(free, moves)
+                self._undo(free, changes)
                 return
             self.free -= above - new.size
             new.size = above
-            new.cost += loss
+            new.loss_to_others += loss
 
-    def hand_out(self) -> None:
+    def share_idle(self) -> None:
         """Give idle processors to those who gain most from them, also if that is nothing."""
-        heap: list[tuple[float, float, JobId, Claim]] = []
-        for claim in self.claims if self.free else ():
-            self._push_gain(heap, claim)
+        heap: list[tuple[float, float, JobId, JobValue]] = []
+        for job in self.jobs if self.free else ():
+            self._push_gain(heap, job)
         while self.free and heap:
-            claim = heappop(heap)[-1]
-            above = claim.sizes.up(claim.size)
-            if above - claim.size <= self.free:
-                self.free -= above - claim.size
-                claim.size = above
-                self._push_gain(heap, claim)
+            job = heappop(heap)[-1]
+            above = job.sizes.up(job.size)
+            if above - job.size <= self.free:
+                self.free -= above - job.size
+                job.size = above
+                self._push_gain(heap, job)
 
     # ---------------------------------------------------------------- helpers
 
-    def _push_gain(self, heap: list[tuple[float, float, JobId, Claim]], claim: Claim) -> None:
-        above = claim.sizes.up(claim.size)
+    def _push_gain(self, heap: list[tuple[float, float, JobId, JobValue]], job: JobValue) -> None:
+        above = job.sizes.up(job.size)
         if above:
-            gain = claim.value(above, self.now) - claim.value(claim.size, self.now)
+            gain = job.profit(above, self.now) - job.profit(job.size, self.now)
             if gain >= 0:
-                heappush(heap, (-gain / (above - claim.size), claim.started, claim.id, claim))
+                heappush(heap, (-gain / (above - job.size), job.started, job.id, job))
 
-    def _donors(self, new: Claim | None = None) -> list[tuple[float, float, int, float, Claim]]:
+    def _donors(self, new: JobValue | None = None) -> list[_Donor]:
         """A heap of those who can give, with what their next step costs."""
         heap = [
-            entry
-            for claim in self.claims
-            if claim is not new and (entry := self._donor(claim)) is not None
+            entry for job in self.jobs if job is not new and (entry := self._donor(job)) is not None
         ]
         heapify(heap)
         return heap
 
-    def _donor(self, claim: Claim) -> tuple[float, float, int, float, Claim] | None:
+    def _donor(self, job: JobValue) -> _Donor | None:
         """Least loss per processor first, then the latest started, then the largest number."""
-        below = claim.sizes.down(claim.size - 1)
-        if not below or below < claim.least:
+        below = job.sizes.down(job.size - 1)
+        if not below or below < job.minpe:
             return None
-        loss = claim.value(claim.size, self.now) - claim.value(below, self.now)
-        return (loss / (claim.size - below), -claim.started, -claim.id, loss, claim)
+        loss = job.profit(job.size, self.now) - job.profit(below, self.now)
+        return (loss / (job.size - below), -job.started, -job.id, loss, job)
 
-    def _collect(
-        self, donors: list[tuple[float, float, int, float, Claim]], number: int
-    ) -> float | None:
+    def _collect(self, donors: list[_Donor], number: int) -> float | None:
         """Have donors give until so many are free; their losses, None: they cannot."""
         total = 0.0
         while self.free < number:
             if not donors:
                 return None
-            *_, loss, claim = heappop(donors)
+            *_, loss, job = heappop(donors)
             total += loss
-            below = claim.sizes.down(claim.size - 1)
-            self._moves.append((claim, claim.size))
-            self.free += self._between(claim, below, claim.size)
-            claim.size = below
-            following = self._donor(claim)
+            below = job.sizes.down(job.size - 1)
+            self._changes.append((job, job.size))
+            self.free += self._between(job, below, job.size)
+            job.size = below
+            following = self._donor(job)
             if following is not None:
                 heappush(donors, following)
         return total
 
-    def _undo(self, free: int, moves: int) -> None:
+    def _undo(self, free: int, changes: int) -> None:
         self.free = free
-        while len(self._moves) > moves:
-            claim, size = self._moves.pop()
-            claim.size = size
+        while len(self._changes) > changes:
+            job, size = self._changes.pop()
+            job.size = size
 
-    def _between(self, claim: Claim, below: int, above: int) -> int:
+    def _between(self, job: JobValue, below: int, above: int) -> int:
         """Processors that come free on the way down; what a drained node gives nobody may have."""
-        if self._whole or not claim.ranks or below > above:
+        if self._whole or not job.ranks or below > above:
             return above - below
-        return count(of(claim.ranks[below:above]) & self._usable)
+        return count(of(job.ranks[below:above]) & self._usable)

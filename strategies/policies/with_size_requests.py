@@ -34,12 +34,12 @@ from pliant.core.values.processors import NONE, ProcessorMap, count, lowest, of
 from pliant.core.values.sizes import Sizes
 from pliant.strategies.interface.base import Strategy
 from pliant.strategies.policies.donors import donors_of
-from pliant.strategies.policies.placement import clusters, usable
+from pliant.strategies.policies.placement import processors_by_cluster, usable_processors
 
 Turn = Literal["first", "last"]
 
 
-class Evolving(Strategy):
+class WithSizeRequests(Strategy):
     """Another strategy, with requests served beside it.
 
     Args:
@@ -50,7 +50,7 @@ class Evolving(Strategy):
     def __init__(self, inner: Strategy, *, requests: Turn = "first") -> None:
         self.inner = inner
         self.spans_clusters = inner.spans_clusters
-        self._serve = _first if requests == "first" else _last
+        self._serve = _serve_first if requests == "first" else _serve_last
 
     def is_available(self, job: WaitingJob, view: View) -> Availability:
         """What the strategy says."""
@@ -69,21 +69,29 @@ class Evolving(Strategy):
         return self._serve(self.inner, view)
 
 
-def served(strategy: Strategy) -> Strategy:
-    """The strategy with requests served beside it, if it is not so already."""
-    return strategy if isinstance(strategy, Evolving) else Evolving(strategy)
+def with_size_requests(strategy: Strategy) -> Strategy:
+    """Return the strategy with size requests served as well, unless it serves them already."""
+    return strategy if isinstance(strategy, WithSizeRequests) else WithSizeRequests(strategy)
 
 
-def _first(inner: Strategy, view: View) -> Plan:
-    desk = _Desk(view)
-    for job, request in _asking(view):
-        desk.serve(job, request)
-    if not desk.changed:
+#: The old name of ``with_size_requests``, kept for one release.
+served = with_size_requests
+
+
+def _serve_first(inner: Strategy, view: View) -> Plan:
+    allocation = _Allocation(view)
+    for job, request in _open_requests(view):
+        allocation.serve(job, request)
+    if not allocation.changed:
         return inner.allocate_processors(view)
-    return _joined(inner.allocate_processors(desk.rest()), desk.shrinks(), desk.expands)
+    return _with_offers(
+        inner.allocate_processors(allocation.remaining_view()),
+        allocation.shrinks(),
+        allocation.expands,
+    )
 
 
-def _last(inner: Strategy, view: View) -> Plan:
+def _serve_last(inner: Strategy, view: View) -> Plan:
     plan = inner.allocate_processors(view)
     offered = {offer.job for offer in (*plan.shrinks, *plan.expands)}
     offered |= {wish.job for wish in plan.suspends}
@@ -93,49 +101,49 @@ def _last(inner: Strategy, view: View) -> Plan:
     for offer in plan.expands:
         free &= ~offer.processors
     expands = []
-    parts = clusters(view.nodes)
-    for job, request in _asking(view):
-        idle = free & _within(job, parts)
+    parts = processors_by_cluster(view.nodes)
+    for job, request in _open_requests(view):
+        idle = free & _growth_area(job, parts)
         size = request.sizes.down(job.size + count(idle))
         if size > job.size and job.id not in offered:
             added = grow(job.ranks, idle, size - job.size, view.nodes)
             free &= ~added
             expands.append(Offer(job.id, of(job.ranks) | added))
-    return _joined(plan, (), expands)
+    return _with_offers(plan, (), expands)
 
 
-def _joined(plan: Plan, shrinks: Sequence[Offer], expands: Sequence[Offer]) -> Plan:
+def _with_offers(plan: Plan, shrinks: Sequence[Offer], expands: Sequence[Offer]) -> Plan:
     """A plan with more offers."""
     return replace(plan, shrinks=(*shrinks, *plan.shrinks), expands=(*expands, *plan.expands))
 
 
-def _asking(view: View) -> list[tuple[RunningJob, OpenRequest]]:
+def _open_requests(view: View) -> list[tuple[RunningJob, OpenRequest]]:
     """Who can be offered what it asks for now, in order of arrival."""
     jobs = {job.id: job for job in view.running}
     found = [(jobs[number], jobs[number].request) for number in view.requests if number in jobs]
     return [(job, request) for job, request in found if request is not None and request.ready]
 
 
-def _within(job: RunningJob, parts: Mapping[str, ProcessorMap]) -> ProcessorMap:
+def _growth_area(job: RunningJob, parts: Mapping[str, ProcessorMap]) -> ProcessorMap:
     """Where a job may grow: in its cluster, if it is within one of several."""
     own = of(job.ranks)
     home = [part for part in parts.values() if part & own]
     return home[0] if len(parts) > 1 and len(home) == 1 and not own & ~home[0] else ~NONE
 
 
-class _Desk:
+class _Allocation:
     """One pass: who gets what, and what is left for the strategy."""
 
     def __init__(self, view: View) -> None:
         self._view = view
-        self._usable = usable(view.nodes)
-        self._parts = clusters(view.nodes)
+        self._usable = usable_processors(view.nodes)
+        self._parts = processors_by_cluster(view.nodes)
         self._free = view.free
         self.expands: list[Offer] = []
         #: What is taken from the free processors for whom.
         self._taken: dict[JobId, ProcessorMap] = {}
         #: Sizes that donors are asked to shrink to.
-        self._asked: dict[JobId, int] = {}
+        self._shrunk: dict[JobId, int] = {}
         asking = set(view.requests)
         self._donors = sorted(
             (job for job in donors_of(view) if job.id not in asking),
@@ -151,45 +159,45 @@ class _Desk:
 
     def serve(self, job: RunningJob, request: OpenRequest) -> None:
         """Offer a job the largest size that can be had, with what others are asked to give."""
-        within = _within(job, self._parts)
-        idle = self._free & within
-        spare = sum(count(self._given(donor, donor.sizes.lo) & within) for donor in self._donors)
+        area = _growth_area(job, self._parts)
+        idle = self._free & area
+        spare = sum(count(self._gain(donor, donor.sizes.lo) & area) for donor in self._donors)
         size = request.sizes.down(job.size + count(idle) + spare)
         need = size - job.size
         if need <= 0:
             return
         added = grow(job.ranks, idle, min(need, count(idle)), self._view.nodes)
-        given = self._gather(need - count(added), within)
+        given = self._collect(need - count(added), area)
         self._free &= ~added
         self._taken[job.id] = added
         self.expands.append(Offer(job.id, of(job.ranks) | added | given))
 
-    def _gather(self, need: int, within: ProcessorMap) -> ProcessorMap:
+    def _collect(self, need: int, area: ProcessorMap) -> ProcessorMap:
         """Ask donors for so many processors; which ones."""
         given = NONE
         for donor in self._donors:
             lacking = need - count(given)
             if lacking <= 0:
                 break
-            part = self._ask(donor, lacking, within)
+            part = self._shrink(donor, lacking, area)
             given |= lowest(part, min(lacking, count(part)))
         return given
 
-    def _ask(self, donor: RunningJob, need: int, within: ProcessorMap) -> ProcessorMap:
+    def _shrink(self, donor: RunningJob, need: int, area: ProcessorMap) -> ProcessorMap:
         """Have a donor give what is needed, or as much as it can; what that is."""
-        before = self._asked.get(donor.id, donor.size)
+        before = self._shrunk.get(donor.id, donor.size)
         size = donor.sizes.down(before - need) or donor.sizes.lo
         # With processors that are of no use among them it takes more to give what is needed.
-        while size > donor.sizes.lo and count(self._given(donor, size) & within) < need:
+        while size > donor.sizes.lo and count(self._gain(donor, size) & area) < need:
             size = donor.sizes.down(size - 1)
-        given = self._given(donor, size) & within
+        given = self._gain(donor, size) & area
         if given:
-            self._asked[donor.id] = size
+            self._shrunk[donor.id] = size
         return given
 
-    def _given(self, donor: RunningJob, size: int) -> ProcessorMap:
+    def _gain(self, donor: RunningJob, size: int) -> ProcessorMap:
         """What a donor gives beyond what it was asked for already; nobody has drained nodes."""
-        before = self._asked.get(donor.id, donor.size)
+        before = self._shrunk.get(donor.id, donor.size)
         return of(donor.ranks[size:before]) & self._usable
 
     # ---------------------------------------------------------------- results
@@ -197,19 +205,19 @@ class _Desk:
     def shrinks(self) -> list[Offer]:
         """What donors are asked for."""
         return [
-            Offer(job.id, keep_first(job.ranks, self._asked[job.id]))
+            Offer(job.id, keep_first(job.ranks, self._shrunk[job.id]))
             for job in self._donors
-            if job.id in self._asked
+            if job.id in self._shrunk
         ]
 
-    def rest(self) -> View:
+    def remaining_view(self) -> View:
         """What the strategy sees: all that was taken is held, and nobody else is asked."""
-        running = tuple(self._shown(job) for job in self._view.running)
+        running = tuple(self._seen_by_strategy(job) for job in self._view.running)
         return replace(self._view, running=running, free=self._free, requests=())
 
-    def _shown(self, job: RunningJob) -> RunningJob:
+    def _seen_by_strategy(self, job: RunningJob) -> RunningJob:
         taken = self._taken.get(job.id)
-        if taken is None and job.id not in self._asked:
+        if taken is None and job.id not in self._shrunk:
             return job
         return replace(
             job,

@@ -23,8 +23,8 @@ from pliant.simulator.experiments.definitions import (
     read_experiment,
 )
 from pliant.simulator.experiments.pool import Task
+from pliant.simulator.experiments.queueing_theory import theory_value
 from pliant.simulator.experiments.tasks import run_task, workload_of
-from pliant.simulator.experiments.theory import theory_value
 from pliant.simulator.inputs.models import parameters
 from pliant.strategies.registry import known_strategies
 

@@ -160,13 +160,13 @@ def test_the_phase_equations() -> None:
     run = Run(job(1, 0, "1-16", 100.0), 1, tuple(range(4)), 10.0, cost=2.0)
     assert run.end == 10 + 100 / 4
     run.resize(tuple(range(8)), 15.0)
-    assert run.left == 100 - 4 * 5
+    assert run.work_left == 100 - 4 * 5
     assert run.end == 15 + 2 * 4 + 80 / 8
     run.resize(tuple(range(6)), 27.0)
-    assert run.left == 80 - 8 * 4
+    assert run.work_left == 80 - 8 * 4
     assert run.end == 27 + 2 * 2 + 48 / 6
     run.finish(run.end)
-    assert (run.left, run.work_done) == (0, 100)
+    assert (run.work_left, run.work_done) == (0, 100)
     assert run.area == 4 * 5 + 8 * 12 + 6 * 12
     # t = (t1 + c1) + (t2 + c2) + t3 (3.15)
     assert run.end - run.start == (5 + 8) + (4 + 4) + 8
@@ -176,7 +176,7 @@ def test_a_change_during_a_pause_waits_for_both() -> None:
     run = Run(job(1, 0, "1-16", 100.0), 1, (0, 1), 0.0, cost=1.0)
     run.resize((0, 1, 2, 3), 10.0)
     run.resize((0, 1), 11.0)
-    assert run.left == 80
+    assert run.work_left == 80
     assert run.end == 14 + 80 / 2
     assert run.estimate_grace(11.0) == pytest.approx(1 * 4 / 2 + 3)
 

@@ -16,7 +16,7 @@ from pliant.core.values.speedup import LINEAR, Amdahl, Table
 from pliant.simulator import Settings, SimJob, simulate
 from pliant.simulator.inputs.costs import Cost
 from pliant.simulator.inputs.models import kumar
-from pliant.strategies.policies.valuation import Claim
+from pliant.strategies.policies.valuation import JobValue
 from pliant.strategies.profit_lazy import LazyCycle
 from testkit.simkit import by_id, job, run
 
@@ -115,8 +115,8 @@ def forced(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, int, bool]]:
     found: list[tuple[float, int, bool]] = []
     force = LazyCycle.force
 
-    def watched(self: LazyCycle, job: WaitingJob, claim: Claim) -> bool:
-        done = force(self, job, claim)
+    def watched(self: LazyCycle, job: WaitingJob, value: JobValue) -> bool:
+        done = force(self, job, value)
         found.append((self.view.now, job.id, done))
         return done
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pliant.core.values.sizes import Sizes
 from pliant.strategies.composed import Composed
 from pliant.strategies.policies.backfill import WALKS, Backfill
-from pliant.strategies.policies.queue_order import Dynp, Policy
+from pliant.strategies.policies.queue_order import Dynp, QueueOrder
 from testkit.replay import Job, Replay
 
 #: Sizes that divide it, so that times on all of them are whole seconds.
@@ -148,7 +148,7 @@ def workloads(draw: st.DrawFn, *, moldable: bool) -> list[Job]:
 def make(order: str, backfill: Backfill) -> Composed:
     if order == "dynp":
         return Composed(Dynp(LOWER, UPPER, THRESHOLD), backfill)
-    policies: dict[str, Policy] = {"fcfs": "fcfs", "sjf": "sjf", "ljf": "ljf"}
+    policies: dict[str, QueueOrder] = {"fcfs": "fcfs", "sjf": "sjf", "ljf": "ljf"}
     return Composed(policies[order], backfill)
 
 

@@ -15,7 +15,11 @@ from pliant.core.values.processors import NONE, count, lowest, of
 from pliant.core.values.sizes import Sizes, parse_sizes
 from pliant.strategies import load_strategy
 from pliant.strategies.interface.plan_check import find_fault
-from pliant.strategies.policies.placement import cluster_of, clusters, usable
+from pliant.strategies.policies.placement import (
+    cluster_of,
+    processors_by_cluster,
+    usable_processors,
+)
 from testkit.views import make_view, running, waiting
 
 NAMES = ["fpsma+pra", "fpsma+pwa", "egs+pra", "egs+pwa"]
@@ -43,7 +47,7 @@ def views(draw: st.DrawFn) -> View:
     view = make_view(first, queue, tuple(active), per_node=3, clusters=parts)
     view = draw(with_promise(view))
     nodes = tuple(node for node in view.nodes if draw(st.integers(0, 5)))
-    return replace(view, nodes=nodes, free=view.free & usable(nodes))
+    return replace(view, nodes=nodes, free=view.free & usable_processors(nodes))
 
 
 @st.composite
@@ -69,7 +73,7 @@ def with_promise(draw: st.DrawFn, view: View) -> View:
 
 
 def cluster(view: View, processors: int) -> list[str]:
-    return [name for name, part in clusters(view.nodes).items() if processors & part]
+    return [name for name, part in processors_by_cluster(view.nodes).items() if processors & part]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -84,7 +88,7 @@ def test_whatever_the_machine_a_plan_fits_it_and_stays_within_clusters(name: str
         assert json.loads(json.dumps(plan.memory))[0] == "tries"
         known = {job.id: job for job in view.running}
         for start in plan.starts:
-            assert not start.processors & ~usable(view.nodes)
+            assert not start.processors & ~usable_processors(view.nodes)
             assert len(cluster(view, start.processors)) == 1
         for offer in plan.expands:
             added = offer.processors & ~of(known[offer.job].ranks)

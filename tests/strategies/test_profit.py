@@ -19,7 +19,7 @@ from pliant.core.values.processors import count
 from pliant.core.values.sizes import parse_sizes
 from pliant.core.values.speedup import LINEAR, Speedup, Table
 from pliant.strategies import OptionError, load_strategy
-from pliant.strategies.policies.valuation import Book, claim_of
+from pliant.strategies.policies.valuation import Valuation, value_of
 from pliant.strategies.profit import ProfitSimple
 from testkit.corekit import Rig
 from testkit.plans import NOW, check, decide, sizes_after, views
@@ -65,27 +65,27 @@ def rejected(plan: Plan) -> dict[int, str]:
 def test_minpe_is_what_memory_and_deadline_need() -> None:
     view = make_view(16)
     for deadline, least in ((1000.0, 2), (40.0, 2), (39.0, 3), (5.0, 16), (4.9, 0)):
-        assert claim_of(new(1, "2-16", 80, deadline), view).minimum(NOW) == least
-    assert claim_of(new(1, "1-16:pow2", 80, 20), view).minimum(NOW) == 4
-    assert claim_of(new(1, "1-16:pow2", 80, 20), view).minimum(NOW + 1) == 8
-    assert claim_of(new(1, "2-16", 80, None), view).minimum(NOW) == 2
+        assert value_of(new(1, "2-16", 80, deadline), view).min_size_at(NOW) == least
+    assert value_of(new(1, "1-16:pow2", 80, 20), view).min_size_at(NOW) == 4
+    assert value_of(new(1, "1-16:pow2", 80, 20), view).min_size_at(NOW + 1) == 8
+    assert value_of(new(1, "2-16", 80, None), view).min_size_at(NOW) == 2
     falling = replace(new(1, "1-16", 80, 20), speedup=Table(((1, 1.0), (4, 4.0), (16, 2.0))))
     falling = replace(falling, estimate_s=40.0)
-    assert claim_of(falling, view).minimum(NOW) == 4
+    assert value_of(falling, view).min_size_at(NOW) == 4
 
 
 def test_value_falls_from_half_of_the_deadline_on() -> None:
-    claim = claim_of(new(1, "1-16", 80, 20), make_view(16))
-    values = [claim.value(size, NOW) for size in (0, 3, 4, 5, 8, 16)]
+    value = value_of(new(1, "1-16", 80, 20), make_view(16))
+    values = [value.profit(size, NOW) for size in (0, 3, 4, 5, 8, 16)]
     assert values == pytest.approx([0, 0, 0, 40, 100, 100])
 
 
 def test_a_running_job_that_cannot_meet_its_deadline_keeps_what_it_has() -> None:
-    book = Book(make_view(8, (), (busy(1, 0, 6, "1-8", 80, 5),)))
-    assert [claim.least for claim in book.claims] == [6]
-    assert book.room() == 2
-    passed = Book(make_view(8, (), (busy(1, 0, 6, "1-8", 80, 15),), now=NOW))
-    assert [claim.least for claim in passed.claims] == [6]
+    valuation = Valuation(make_view(8, (), (busy(1, 0, 6, "1-8", 80, 5),)))
+    assert [value.minpe for value in valuation.jobs] == [6]
+    assert valuation.obtainable() == 2
+    passed = Valuation(make_view(8, (), (busy(1, 0, 6, "1-8", 80, 15),), now=NOW))
+    assert [value.minpe for value in passed.jobs] == [6]
 
 
 # ---------------------------------------------------------------- by hand
@@ -293,24 +293,24 @@ def plain(draw: st.DrawFn) -> View:
 
 def printed(view: View) -> dict[int, int] | str:
     """Kumar's algorithm one processor at a time, as the specification writes it."""
-    book = Book(view)
-    claims, free = {c.id: c for c in book.claims}, book.free
-    job = claim_of(view.waiting[0], view)
-    sizes = {c.id: c.size for c in claims.values()}
+    valuation = Valuation(view)
+    jobs, free = {c.id: c for c in valuation.jobs}, valuation.free
+    job = value_of(view.waiting[0], view)
+    sizes = {c.id: c.size for c in jobs.values()}
 
     def loss(number: JobId) -> float:
-        claim, size = claims[number], sizes[number]
-        return claim.value(size, NOW) - claim.value(size - 1, NOW)
+        value, size = jobs[number], sizes[number]
+        return value.profit(size, NOW) - value.profit(size - 1, NOW)
 
     def donor() -> tuple[JobId | None, float] | None:
         if free:
             return None, 0.0
-        able = [n for n in sizes if sizes[n] > claims[n].least]
-        best = min(able, key=lambda n: (loss(n), -claims[n].started, -n), default=None)
+        able = [n for n in sizes if sizes[n] > jobs[n].minpe]
+        best = min(able, key=lambda n: (loss(n), -jobs[n].started, -n), default=None)
         return None if best is None else (best, loss(best))
 
-    least = job.minimum(NOW)
-    if not least or least > view.total - sum(c.least for c in claims.values()):
+    least = job.min_size_at(NOW)
+    if not least or least > view.total - sum(c.minpe for c in jobs.values()):
         return "deadline cannot be met"
     size, net = 0, 0.0
     while size < job.sizes.hi:
@@ -318,7 +318,7 @@ def printed(view: View) -> dict[int, int] | str:
         if found is None:
             break
         giver, cost = found
-        gain = job.value(size + 1, NOW) - job.value(size, NOW)
+        gain = job.profit(size + 1, NOW) - job.profit(size, NOW)
         if size >= least and gain - cost <= 0:
             break
         net += gain - cost
@@ -329,15 +329,13 @@ def printed(view: View) -> dict[int, int] | str:
             sizes[giver] -= 1
         if size == least and net < -1e-9:
             return "not profitable"
-    claims[job.id], sizes[job.id] = job, size
+    jobs[job.id], sizes[job.id] = job, size
     while free:
-        able = [n for n in sizes if sizes[n] < claims[n].sizes.hi]
+        able = [n for n in sizes if sizes[n] < jobs[n].sizes.hi]
         if not able:
             break
-        gains = {
-            n: claims[n].value(sizes[n] + 1, NOW) - claims[n].value(sizes[n], NOW) for n in able
-        }
-        best = min(able, key=lambda n: (-gains[n], claims[n].started, n))
+        gains = {n: jobs[n].profit(sizes[n] + 1, NOW) - jobs[n].profit(sizes[n], NOW) for n in able}
+        best = min(able, key=lambda n: (-gains[n], jobs[n].started, n))
         sizes[best] += 1
         free -= 1
     return {int(n): size for n, size in sizes.items()}
@@ -346,7 +344,7 @@ def printed(view: View) -> dict[int, int] | str:
 @given(plain())
 def test_it_does_what_is_printed(view: View) -> None:
     # The printed loops know no deadline at risk, for which others give more than they must.
-    assume(all(claim.size >= claim.least for claim in Book(view).claims))
+    assume(all(value.size >= value.minpe for value in Valuation(view).jobs))
     plan = SIMPLE.allocate_processors(view)
     expected = printed(view)
     if isinstance(expected, str):

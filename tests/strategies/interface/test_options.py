@@ -19,7 +19,7 @@ from pliant.strategies import (
 )
 from pliant.strategies.composed import Composed
 from pliant.strategies.interface.options import convert, describe
-from pliant.strategies.policies.with_size_requests import Evolving
+from pliant.strategies.policies.with_size_requests import WithSizeRequests
 
 
 class Example:
@@ -144,7 +144,7 @@ def test_what_the_strategy_refuses_is_an_option_error(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(registry, "_points", lambda: {"picky": Point()})
     made = load_strategy("picky", {"count": "7"})
-    assert isinstance(made, Evolving)
+    assert isinstance(made, WithSizeRequests)
     assert isinstance(made.inner, Picky)
     assert [option.name for option in strategy_options("picky")] == ["count", "requests"]
     with pytest.raises(OptionError, match=r"^strategy picky: count 101 is above 100$"):

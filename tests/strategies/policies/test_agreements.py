@@ -12,7 +12,7 @@ from pliant.core.values.ids import JobId
 from pliant.core.values.processors import NONE, count, of
 from pliant.core.values.sizes import Sizes
 from pliant.strategies import load_strategy
-from pliant.strategies.policies.agreements import Agreement, honour, released
+from pliant.strategies.policies.agreements import Agreement, released, start_promised
 from pliant.strategies.policies.placement import Placer
 from testkit.views import make_view, running
 
@@ -35,7 +35,7 @@ def donor(number: int, first: int, size: int, promised: int) -> RunningJob:
 
 def honoured(view: View, agreement: Agreement) -> dict[int, int]:
     placer = Placer(view)
-    honour(view, placer, agreement)
+    start_promised(view, placer, agreement)
     starts: dict[int, int] = {start.job: start.processors for start in placer.starts}
     assert placer.free == view.free & ~sum(starts.values())
     return starts

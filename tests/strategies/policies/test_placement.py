@@ -9,7 +9,14 @@ from hypothesis import strategies as st
 from pliant.core.model.scheduling import View
 from pliant.core.values.ids import JobId
 from pliant.core.values.processors import NONE, block, count, of
-from pliant.strategies.policies.placement import Placer, Rule, cluster_of, clusters, place, usable
+from pliant.strategies.policies.placement import (
+    Placer,
+    Rule,
+    cluster_of,
+    place,
+    processors_by_cluster,
+    usable_processors,
+)
 from testkit.views import make_view, running, waiting
 
 TWO = {"b": 8, "a": 4}
@@ -111,8 +118,11 @@ def test_a_cluster_may_be_named() -> None:
 def test_clusters_by_name() -> None:
     job = running(1, 6, 3)
     view = make_view(12, (), (job,), clusters=TWO)
-    assert list(clusters(view.nodes).items()) == [("a", block(8, 4)), ("b", block(0, 8))]
-    assert usable(view.nodes) == block(0, 12)
+    assert list(processors_by_cluster(view.nodes).items()) == [
+        ("a", block(8, 4)),
+        ("b", block(0, 8)),
+    ]
+    assert usable_processors(view.nodes) == block(0, 12)
     assert cluster_of(job, view) == "b"
     assert cluster_of(running(1, 12, 1), view) == ""
 
@@ -137,7 +147,7 @@ def test_nothing_is_used_twice(
     given_away, pool = NONE, view.free
     for offer in placer.shrinks:
         pool |= of(active[offer.job - 1].ranks) & ~offer.processors
-    parts = list(clusters(view.nodes).values())
+    parts = list(processors_by_cluster(view.nodes).values())
     for start in placer.starts:
         assert not start.processors & (given_away | ~pool)
         given_away |= start.processors

@@ -12,7 +12,7 @@ from pliant.core.model.scheduling import Plan, RunningJob, View, WaitingJob
 from pliant.core.values.ids import JobId
 from pliant.core.values.processors import count
 from pliant.strategies import OptionError, load_strategy
-from pliant.strategies.policies.placement import usable
+from pliant.strategies.policies.placement import usable_processors
 from testkit.plans import check, views
 from testkit.views import make_view, running, told, waiting
 
@@ -153,7 +153,7 @@ def test_nobody_is_suspended_in_vain_and_nobody_below_stands_in_the_way(
     view: View, name: str
 ) -> None:
     plan = plan_of(view, name)
-    job, good = first_left(view, plan), usable(view.nodes)
+    job, good = first_left(view, plan), usable_processors(view.nodes)
     gone = {wish.job for wish in plan.suspends}
     if job is None:
         assert not gone

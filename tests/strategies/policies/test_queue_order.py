@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from pliant.core.model.scheduling import View, WaitingJob
 from pliant.strategies.policies.queue_order import (
-    POLICIES,
+    DYNP_ORDERS,
     Dynp,
     DynpMemory,
-    Policy,
+    QueueOrder,
     in_order,
     policy_shares,
 )
@@ -29,13 +29,13 @@ def queue_of(*estimates: float | None) -> tuple[WaitingJob, ...]:
     ("policy", "ids"),
     [("fcfs", [1, 2, 3, 4, 5]), ("sjf", [2, 4, 1, 5, 3]), ("ljf", [3, 1, 5, 2, 4])],
 )
-def test_orders(policy: Policy, ids: list[int]) -> None:
+def test_orders(policy: QueueOrder, ids: list[int]) -> None:
     queue = queue_of(20.0, 10.0, None, 10.0, 20.0)
     assert [job.id for job in in_order(policy, queue)] == ids
 
 
-@given(st.lists(st.integers(1, 5), max_size=20), st.sampled_from(POLICIES))
-def test_orders_have_the_keys_of_the_definition(estimates: list[int], policy: Policy) -> None:
+@given(st.lists(st.integers(1, 5), max_size=20), st.sampled_from(DYNP_ORDERS))
+def test_orders_have_the_keys_of_the_definition(estimates: list[int], policy: QueueOrder) -> None:
     queue = queue_of(*map(float, estimates))
     sign = {"fcfs": 0.0, "sjf": 1.0, "ljf": -1.0}[policy]
 
@@ -59,7 +59,7 @@ def test_orders_have_the_keys_of_the_definition(estimates: list[int], policy: Po
         (9000.1, "ljf"),
     ],
 )
-def test_bounds(mean: float, policy: Policy) -> None:
+def test_bounds(mean: float, policy: QueueOrder) -> None:
     assert Dynp().policy(mean) == policy
     decided = Dynp().decide(make_view(8, queue_of(*[mean] * 5)))
     assert decided is not None
@@ -155,7 +155,7 @@ def test_shares_add_up_to_one(steps: list[tuple[float, float]]) -> None:
         memory = after(make_view(8, queue_of(*[estimate] * (4 + place % 3)), now=now), memory)
     assert memory is not None
     shares = policy_shares(json.loads(json.dumps(memory.to_memory())), now + 10.0)
-    assert list(shares) == list(POLICIES)
+    assert list(shares) == list(DYNP_ORDERS)
     assert sum(shares.values()) == pytest.approx(1.0)
     assert all(0.0 <= share <= 1.0 for share in shares.values())
 

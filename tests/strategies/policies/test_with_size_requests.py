@@ -14,7 +14,7 @@ from pliant.core.values.processors import NONE, count, of
 from pliant.core.values.sizes import Sizes, parse_sizes
 from pliant.strategies import OptionError, known_strategies, load_strategy
 from pliant.strategies.interface.plan_check import find_fault
-from pliant.strategies.policies.with_size_requests import Evolving, served
+from pliant.strategies.policies.with_size_requests import WithSizeRequests, with_size_requests
 from testkit.plans import check, decide, sizes_after, views
 from testkit.views import make_view, running, waiting
 
@@ -80,7 +80,7 @@ def test_plans_with_requests_are_valid(name: str, turn: str, view: View) -> None
 @given(view=views())
 def test_without_requests_a_plan_is_the_strategy_s_own(name: str, view: View) -> None:
     strategy = load_strategy(name)
-    assert isinstance(strategy, Evolving)
+    assert isinstance(strategy, WithSizeRequests)
     assert strategy.allocate_processors(view) == strategy.inner.allocate_processors(view)
 
 
@@ -153,6 +153,6 @@ def test_a_donor_that_must_give_more_gives_more() -> None:
 
 def test_whoever_is_served_already_is_not_served_twice() -> None:
     strategy = load_strategy("fcfs")
-    assert served(strategy) is strategy
+    assert with_size_requests(strategy) is strategy
     with pytest.raises(OptionError, match="option requests: 'never' is not one of first, last"):
         load_strategy("fcfs", {"requests": "never"})

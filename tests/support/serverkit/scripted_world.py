@@ -130,7 +130,7 @@ class World:
             job, order.run, tuple(order.processors), shell.clock.time, job.adaptation_cost or 0.0
         )
         if job.id in self._saved:
-            run.go_on_from(self._saved.pop(job.id), SAVE_S)
+            run.resume_from(self._saved.pop(job.id), SAVE_S)
         self._schedule_end(run)
         if job.malleable:
             session = self._sessions[job.id] = shell.session(job.id, order.run)
@@ -242,7 +242,7 @@ class World:
 
     def _save(self, run: Run, number: int) -> None:
         now = self._shell.clock.time
-        if run.over or run.end <= now:
+        if run.ended or run.end <= now:
             return
         run.save(now)
         self.said["SAVED"] += 1
