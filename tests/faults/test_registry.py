@@ -14,6 +14,8 @@ from testkit import PARTS, ROOT, part_files
 NAMES = [point.name for point in POINTS]
 #: What stands in the code at a failpoint.
 CALLS = ("failpoint", "message")
+#: Tables of failpoints by the kind of a message.
+TABLES = {"_ARRIVED", "_FAILPOINTS"}
 #: The parts whose code runs in each kind of process.
 HOME = {
     "server": "server",
@@ -66,7 +68,7 @@ def test_messages_are_where_the_list_says() -> None:
         for node in ast.walk(ast.parse(path.read_bytes())):
             if isinstance(node, ast.Call) and ast.unparse(node.func) in at:
                 at[ast.unparse(node.func)] |= set(constants(node.args[0]))
-            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "_ARRIVED":
+            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in TABLES:
                 at["message"] |= set(constants(node.value)) & set(NAMES)
     doubled = {point.name for point in POINTS if "double" in point.besides}
     assert at["message"] == doubled
