@@ -43,7 +43,10 @@ def points() -> str:
         f"| `{point.name}` | {point.meaning} | {', '.join(f'`{word}`' for word in point.besides)} |"
         for point in POINTS
     ]
-    heading = ["| name | what has happened, or is about to | besides |", "|---|---|---|"]
+    heading = [
+        "| name | what has happened, or is about to | further actions |",
+        "|---|---|---|",
+    ]
     return "\n".join([*heading, *lines]) + "\n"
 
 
