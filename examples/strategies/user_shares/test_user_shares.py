@@ -1,16 +1,25 @@
-"""A view in, a plan out: strategies are tested without a cluster. Then a whole workload."""
+"""Tests of a strategy without a cluster: a view in, a plan out; then a simulated workload."""
 
 import pytest
 
-from pliant.core.model.scheduling import NodeView, Plan, RunningJob, View, WaitingJob
-from pliant.core.values.ids import JobId, NodeName
-from pliant.core.values.processors import block, count
-from pliant.core.values.sizes import parse_sizes
 from pliant.simulator import Settings, SimJob, simulate
-from pliant.strategies import OptionError, load_strategy
-from pliant.strategies.policies.availability import too_few
+from pliant.strategies import (
+    JobId,
+    NodeName,
+    NodeView,
+    OptionError,
+    Plan,
+    RunningJob,
+    View,
+    WaitingJob,
+    block,
+    count,
+    load_strategy,
+    parse_sizes,
+    too_few,
+)
 
-#: By its place: the test does not need it installed.
+#: Module and attribute, so that the test also runs if the strategy is not installed.
 NAME = "user_shares:UserShares"
 
 
@@ -34,7 +43,9 @@ def view(total: int, queue: list[WaitingJob], active: list[RunningJob]) -> View:
 
 def plan(view: View, **options: object) -> Plan:
     made = load_strategy(NAME, options).allocate_processors(view)
-    assert made == load_strategy(NAME, options).allocate_processors(view), "it is a function"
+    assert made == load_strategy(NAME, options).allocate_processors(view), (
+        "the same view gives the same plan"
+    )
     return made
 
 
@@ -52,7 +63,7 @@ def test_running_jobs_grow_with_what_is_left() -> None:
     assert {offer.job: count(offer.processors) for offer in made.expands} == {2: 4, 1: 5}
 
 
-def test_nobody_holds_more_than_the_most() -> None:
+def test_no_user_holds_more_than_the_limit() -> None:
     active = [running(1, "ann", 0, 3, "1-8")]
     made = plan(view(9, [waiting(2, "ann", "2"), waiting(3, "bob", "1")], active), most=4)
     assert [start.job for start in made.starts] == [3]

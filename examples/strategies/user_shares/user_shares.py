@@ -1,25 +1,32 @@
-"""``user-shares``: whoever holds fewest processors comes first.
+"""``user-shares``: the jobs of the user who holds the fewest processors come first.
 
-Jobs start at their smallest size, those of the user with the fewest processors first; then running
-jobs grow, again those of the user with the fewest first. Nobody shrinks.
+Waiting jobs start at their smallest size, those of the user with the fewest processors first. Then
+running jobs grow, again those of the user with the fewest processors first. No job shrinks.
 """
 
 import math
 from collections import Counter
 from dataclasses import replace
 
-from pliant.core.model.scheduling import Availability, Plan, Rejection, View, WaitingJob
-from pliant.core.values.processors import count
-from pliant.strategies import Strategy
-from pliant.strategies.policies.availability import now_or_later, too_few
-from pliant.strategies.policies.placement import Placer
+from pliant.strategies import (
+    Availability,
+    Placer,
+    Plan,
+    Rejection,
+    Strategy,
+    View,
+    WaitingJob,
+    count,
+    now_or_later,
+    too_few,
+)
 
 
 class UserShares(Strategy):
-    """The user who holds fewest processors comes first.
+    """Serve the user who holds the fewest processors first.
 
     Args:
-        most: how many processors the jobs of one user may hold together; none: any number.
+        most: how many processors the jobs of one user may hold together; none for no limit.
     """
 
     def __init__(self, *, most: int | None = None) -> None:
@@ -37,7 +44,7 @@ class UserShares(Strategy):
         never = [job for job in view.waiting if job.sizes.lo > most]
         queue = [job for job in view.waiting if job.sizes.lo <= most]
         while queue:
-            # Every tie is broken by something that two jobs never share: the id.
+            # Two jobs never have the same id, so the last part of the key breaks every tie.
             job = min(queue, key=lambda each: (held[each.user], each.arrival, each.id))
             queue.remove(job)
             room = self._room(job.user, held, count(placer.free))
@@ -55,12 +62,12 @@ class UserShares(Strategy):
         return replace(placer.plan(reasons), rejects=rejects)
 
     def _room(self, user: str, held: Counter[str], free: int) -> int:
-        """Processors that may be given to a user."""
+        """Return how many more processors a user may get."""
         return free if self._most is None else max(0, min(free, self._most - held[user]))
 
 
 def holdings(view: View) -> Counter[str]:
-    """Processors by user, those of a resize under way among them."""
+    """Return the processors that each user holds, including those of open resizes."""
     held: Counter[str] = Counter()
     for job in view.running:
         held[job.user] += count(job.held)
