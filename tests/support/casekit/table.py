@@ -22,7 +22,7 @@ def page(text: str, results: Mapping[str, Result]) -> str:
 
 
 def _table(results: Mapping[str, Result]) -> Iterator[str]:
-    yield "| # | fault | what must come of it | tier | result | tests | not tested yet |"
+    yield "| # | fault | expected | tier | result | tests | not tested yet |"
     yield "|---|---|---|---|---|---|---|"
     for case in CASES:
         told = (str(case.number), case.fault, case.expected, case.tier, of(case, results))
