@@ -22,7 +22,7 @@ from pliant.appkit.mpi.membership import Membership, Phase
 from pliant.appkit.mpi.unsupported import refuse_unsupported
 from pliant.appkit.process import end_now
 from pliant.appkit.runtime import Runtime
-from pliant.core.support.plural import many
+from pliant.core.support.plural import plural
 from pliant.core.values.sizes import Sizes, SizesError, parse_sizes
 
 P = ParamSpec("P")
@@ -89,7 +89,7 @@ def check_start(sizes: Sizes, comm: MPI.Intracomm) -> None:
     """
     if comm.size in sizes:
         return
-    text = f"sizes={str(sizes)!r} does not include {many(comm.size, 'process', 'processes')}"
+    text = f"sizes={str(sizes)!r} does not include {plural(comm.size, 'process', 'processes')}"
     if comm.size > 1:
         raise SizesError(f"malleable: {text}: start the program with one of these sizes")
     print(f"pliant: {text}; it runs all the same", file=sys.stderr, flush=True)

@@ -26,7 +26,7 @@ from pliant.core.model.negotiation import Verb
 from pliant.core.model.placement import first_fit, keep_first
 from pliant.core.model.scheduling import Offer, Plan, Start, View
 from pliant.core.values.ids import FIRST_START, JobId, NodeName
-from pliant.core.values.processors import count, indices, of
+from pliant.core.values.processors import count, from_indices, indices
 from pliant.core.values.sizes import Sizes
 
 REPEATS = 5
@@ -96,9 +96,9 @@ def first_in_line(view: View) -> Plan:
     """Start from the head of the queue while it fits."""
     free, starts = view.free, []
     for job in view.waiting:
-        if job.sizes.lo > count(free):
+        if job.sizes.min > count(free):
             break
-        taken = first_fit(free, job.sizes.lo)
+        taken = first_fit(free, job.sizes.min)
         starts.append(Start(job.id, taken))
         free &= ~taken
     return Plan(starts=tuple(starts), memory=view.memory)
@@ -238,7 +238,7 @@ def _resized(view: View, number: int) -> Plan:
     job = next(job for job in view.running if job.id == number)
     if job.size > 4:
         return Plan(shrinks=(Offer(job.id, keep_first(job.ranks, 4)),))
-    return Plan(expands=(Offer(job.id, of(job.ranks) | first_fit(view.free, 8)),))
+    return Plan(expands=(Offer(job.id, from_indices(job.ranks) | first_fit(view.free, 8)),))
 
 
 def malleable() -> bool:

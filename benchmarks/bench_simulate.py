@@ -24,7 +24,7 @@ from bench_kit import verdict
 
 from pliant.core.model.scheduling import NodeView, RunningJob, View, WaitingJob
 from pliant.core.values.ids import JobId, NodeName
-from pliant.core.values.processors import ProcessorMap, of
+from pliant.core.values.processors import ProcessorMap, from_indices
 from pliant.core.values.sizes import Sizes, parse_sizes
 from pliant.simulator import Settings, simulate
 from pliant.simulator.inputs.models import make_malleable
@@ -119,7 +119,9 @@ def scene(waiting: int, running: int, machine: int) -> View:
     rng = Random(f"{waiting}:{running}:{machine}")
     share = machine * 9 // 10 // running
     nodes = tuple(
-        NodeView(NodeName(f"n{number}"), "main", of(range(number * 100, number * 100 + 100)))
+        NodeView(
+            NodeName(f"n{number}"), "main", from_indices(range(number * 100, number * 100 + 100))
+        )
         for number in range(machine // 100)
     )
     return View(

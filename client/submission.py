@@ -289,13 +289,13 @@ def check_policy(text: str) -> str:
     if text == "keep":
         return text  # the usual case imports nothing
     from pliant.client.terminal.durations import read_span
-    from pliant.core.values.isolation import parse_when_cut_off, when_cut_off
+    from pliant.core.values.isolation import isolation_policy, parse_isolation_policy
 
     name, equals, time = text.partition("=")
     bare = not equals or _BARE.fullmatch(time) or time != time.strip()
     try:
         policy = text if bare else f"{name}={read_span(time):.15g}"
-        return when_cut_off(parse_when_cut_off(policy))
+        return isolation_policy(parse_isolation_policy(policy))
     except ValueError:
         raise UsageError(
             f"when-cut-off: {text!r} is no policy; write keep, or stop-after=TIME, ten years at "

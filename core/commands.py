@@ -13,7 +13,7 @@ from pliant.core.model.negotiation import Template
 from pliant.core.model.scheduling import Outcome, View
 from pliant.core.model.size_request import RequestOutcome
 from pliant.core.model.timers import Timer
-from pliant.core.support.fast_dataclass import quick
+from pliant.core.support.fast_dataclass import fast_init
 from pliant.core.values.ids import CycleId, JobId, NodeName, ResizeId
 from pliant.core.values.processors import NONE, ProcessorMap
 
@@ -52,7 +52,7 @@ class RunStrategy(NamedTuple):
     outcomes: tuple[Outcome, ...] = ()
 
 
-@quick
+@fast_init
 @dataclass(frozen=True, slots=True)
 class SendOffer:
     """Say this to the application."""
@@ -85,7 +85,7 @@ class SendWithdraw:
     reason: str
 
 
-@quick
+@fast_init
 @dataclass(frozen=True, slots=True)
 class OpenStandby:
     """Have the rank on this processor open its session: it will be the coordinator."""
@@ -109,7 +109,7 @@ class Launch(NamedTuple):
     only: NodeName | None = None
 
 
-@quick
+@fast_init
 @dataclass(frozen=True, slots=True)
 class SendGo:
     """Hand the transaction to the application, and tell the newcomers where to meet it."""

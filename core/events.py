@@ -12,7 +12,7 @@ from pliant.core.model.negotiation import Template
 from pliant.core.model.nodes import NodeFault
 from pliant.core.model.scheduling import Plan
 from pliant.core.model.timers import Timer
-from pliant.core.support.fast_dataclass import quick
+from pliant.core.support.fast_dataclass import fast_init
 from pliant.core.values.ids import FIRST_START, CycleId, JobId, NodeName, ResizeId
 from pliant.core.values.processors import NONE, ProcessorMap
 from pliant.core.values.sizes import Sizes
@@ -20,7 +20,7 @@ from pliant.core.values.sizes import Sizes
 # ------------------------------------------------------------------ users
 
 
-@quick
+@fast_init
 @dataclass(frozen=True, slots=True)
 class JobSubmitted:
     """A job was accepted and stored."""
@@ -191,7 +191,7 @@ class NodeRemoved:
     request: int = 0
 
 
-@quick
+@fast_init
 @dataclass(frozen=True, slots=True)
 class WorldReady:
     """All newcomers of a resize on this node sleep and wait to join."""
@@ -202,7 +202,7 @@ class WorldReady:
     node: NodeName
 
 
-@quick
+@fast_init
 @dataclass(frozen=True, slots=True)
 class ProcessesExited:
     """Processes are gone from their processors."""
@@ -216,7 +216,7 @@ class ProcessesExited:
 # ------------------------------------------------------------------ applications
 
 
-@quick
+@fast_init
 @dataclass(frozen=True, slots=True)
 class ApplicationRegistered:
     """A coordinator opened its session (also again, after any of the two restarted)."""
@@ -242,7 +242,7 @@ class ApplicationLeft:
     run: int
 
 
-@quick
+@fast_init
 @dataclass(frozen=True, slots=True)
 class StandbyReady:
     """The next coordinator has its session open."""
@@ -253,7 +253,7 @@ class StandbyReady:
     resize: ResizeId
 
 
-@quick
+@fast_init
 @dataclass(frozen=True, slots=True)
 class OfferAnswered:
     """The application said something in a talk."""
@@ -297,7 +297,7 @@ class RequestCancelled:
     number: int
 
 
-@quick
+@fast_init
 @dataclass(frozen=True, slots=True)
 class ResizeBegun:
     """The application is at its safe point and has begun."""
@@ -307,7 +307,7 @@ class ResizeBegun:
     resize: ResizeId
 
 
-@quick
+@fast_init
 @dataclass(frozen=True, slots=True)
 class ResizeDecided:
     """The application committed or rolled back."""
@@ -362,7 +362,7 @@ class SuspensionHeld:
 # ------------------------------------------------------------------ the shell itself
 
 
-@quick
+@fast_init
 @dataclass(frozen=True, slots=True)
 class PlanReady:
     """The strategy answered ``RunStrategy``."""

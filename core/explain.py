@@ -10,10 +10,10 @@ from pliant.core.model.lifecycle import JobState
 from pliant.core.model.wait_reasons import sentence
 from pliant.core.state import contract_status, resource_gate
 from pliant.core.state.state import State
-from pliant.core.support.plural import many
+from pliant.core.support.plural import plural
 from pliant.core.transitions.proposals import grow_if
 from pliant.core.values.ids import JobId
-from pliant.core.values.isolation import when_cut_off
+from pliant.core.values.isolation import isolation_policy
 from pliant.core.values.negotiation_policy import GrowIf
 from pliant.core.values.processors import count
 
@@ -82,14 +82,14 @@ def _why(state: State, job: Job) -> str:
         return job.reason
     # Of the reason that most jobs share only the plan's own copy has them.
     shared = state.default_wait_reason == job.wait and job.id not in state.explained
-    return sentence(state.default_wait_reason if shared else job.wait, job.sizes.lo, now=True)
+    return sentence(state.default_wait_reason if shared else job.wait, job.sizes.min, now=True)
 
 
 def _waiting(state: State, job: Job, now: float) -> Iterator[str]:
     ahead = sum(1 for other in state.waiting.values() if other.spec.submit < job.spec.submit)
     yield (
-        f"it wants {many(str(job.sizes), 'processor')}; {count(state.free())} of "
-        f"{count(state.usable())} usable ones are free; {many(ahead, 'job')} submitted before it "
+        f"it wants {plural(str(job.sizes), 'processor')}; {count(state.free())} of "
+        f"{count(state.usable())} usable ones are free; {plural(ahead, 'job')} submitted before it "
         f"{'waits' if ahead == 1 else 'wait'}"
     )
     for need in job.spec.resources:
@@ -99,11 +99,11 @@ def _waiting(state: State, job: Job, now: float) -> Iterator[str]:
     if state.plan_fault:
         yield f"the strategy failed ({state.plan_fault}): it is asked again soon"
     if job.size_before_loss:
-        yield f"{many(count(job.reserved), 'processor')} kept for it: it starts when all are free"
+        yield f"{plural(count(job.reserved), 'processor')} kept for it: it starts when all are free"
     elif job.reserved:
         names = ", ".join(map(str, sorted(job.donors)))
         donors = "job" if len(job.donors) == 1 else "jobs"
-        yield f"{many(count(job.reserved), 'processor')} promised to it, from {donors} {names}"
+        yield f"{plural(count(job.reserved), 'processor')} promised to it, from {donors} {names}"
     yield from _asked_in_vain(state, now)
 
 
@@ -125,13 +125,13 @@ def _saved(job: Job, now: float) -> Iterator[str]:
     if checkpoint is not None:
         yield (
             f"its last checkpoint was taken {now - checkpoint.time:.1f} s ago at iteration "
-            f"{checkpoint.iteration} on {many(checkpoint.size, 'processor')}"
+            f"{checkpoint.iteration} on {plural(checkpoint.size, 'processor')}"
         )
 
 
 def _cut_off(job: Job, now: float) -> Iterator[str]:
     """Nodes that were lost under it, where its processes end by themselves."""
-    policy = when_cut_off(job.spec.stop_after_s)
+    policy = isolation_policy(job.spec.stop_after_s)
     for name, entry in job.isolated.items():
         if entry.back:
             yield f"node {name} is back and ends its processes: no other run of it starts before"
@@ -155,7 +155,7 @@ def _time_left(state: State, job: Job, now: float) -> Iterator[str]:
     when = f"in {end - now:.0f} s" if end > now else f"{now - end:.0f} s ago"
     measured = ", corrected by measured iterations" if job.speedup != spec.speedup else ""
     yield (
-        f"its estimate is {spec.estimate_s:g} s on {many(spec.estimated_for, 'processor')}, "
+        f"its estimate is {spec.estimate_s:g} s on {plural(spec.estimated_for, 'processor')}, "
         f"speedup {spec.speedup}{measured}: expected to end {when}"
     )
     if state.ends_at_estimate:
@@ -166,7 +166,7 @@ def _time_left(state: State, job: Job, now: float) -> Iterator[str]:
 
 def _running(state: State, job: Job, now: float) -> Iterator[str]:
     kind = job.job_class
-    yield f"it is {kind} on {many(job.size, 'processor')}, sizes {job.sizes}, epoch {job.epoch}"
+    yield f"it is {kind} on {plural(job.size, 'processor')}, sizes {job.sizes}, epoch {job.epoch}"
     if kind is JobClass.MOLDABLE:
         yield "its program has not registered with pliant.appkit, so it cannot be resized"
     if job.malleable and not job.connected:
@@ -182,12 +182,13 @@ def _running(state: State, job: Job, now: float) -> Iterator[str]:
     yield from _time_left(state, job, now)
     yield from _saved(job, now)
     if job.size_before_loss:
+        before = plural(job.size_before_loss, "processor")
         yield (
-            f"{count(job.reserved)} of its {many(job.size_before_loss, 'processor')} are kept for "
-            "it until its processes have ended: if a node was lost, it goes on there"
+            f"{count(job.reserved)} of its {before} are kept for it until its processes have "
+            "ended: if a node was lost, it goes on there"
         )
     if job.spec.stop_after_s is not None:
-        policy = when_cut_off(job.spec.stop_after_s)
+        policy = isolation_policy(job.spec.stop_after_s)
         yield f"its processes on a node that is cut off from the server end there ({policy})"
     yield from _cut_off(job, now)
     mine = job.saving
@@ -202,12 +203,13 @@ def _running(state: State, job: Job, now: float) -> Iterator[str]:
         why = f" ({request.reason})" if request.reason else ""
         yield (
             f"request {request.number}: its program asked {now - request.since:.1f} s ago for "
-            f"{many(str(request.sizes), 'processor')}{why}: {_waits(job)}{until}"
+            f"{plural(str(request.sizes), 'processor')}{why}: {_waits(job)}{until}"
         )
     resize = job.resize
     if resize is not None:
+        after = plural(len(resize.after), "processor")
         yield (
-            f"resize {resize.id}: {len(resize.before)} -> {many(len(resize.after), 'processor')}, "
+            f"resize {resize.id}: {len(resize.before)} -> {after}, "
             f"asked {now - resize.since:.1f} s ago by {resize.cause}: {_STAGES[resize.stage]}"
             + (f": {resize.reason}" if resize.reason else "")
         )
@@ -236,5 +238,5 @@ def _safe_point(job: Job, progress: Mapping[str, Any] | None) -> Iterator[str]:
     if speeds:
         *others, last = speeds
         told = [f"{speeds[size]:.3g} s on {size}" for size in others]
-        told.append(f"{speeds[last]:.3g} s on {many(last, 'processor')}")
+        told.append(f"{speeds[last]:.3g} s on {plural(last, 'processor')}")
         yield f"an iteration takes {', '.join(told)}, as it has measured"

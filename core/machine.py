@@ -41,46 +41,46 @@ Handler = Callable[[State, Any], None]
 
 #: Timers that concern a job as a whole.
 _JOB_TIMERS: dict[TimerKind, Callable[[State, Job], None]] = {
-    TimerKind.START: stuck_processes.start_over,
-    TimerKind.END: stuck_processes.end_over,
-    TimerKind.STRAGGLERS: stuck_processes.stragglers_over,
-    TimerKind.LEAVERS: leaving_ranks.time_over,
-    TimerKind.REQUEST: size_requests.deadline_over,
+    TimerKind.START: stuck_processes.on_start_timeout,
+    TimerKind.END: stuck_processes.on_end_timeout,
+    TimerKind.STRAGGLERS: stuck_processes.on_stragglers_timeout,
+    TimerKind.LEAVERS: leaving_ranks.on_leavers_timeout,
+    TimerKind.REQUEST: size_requests.on_request_deadline,
 }
 
 #: Which room of the house deals with which event.
 HANDLERS: dict[type, Handler] = {
-    events.JobSubmitted: submission.submitted,
-    events.JobCancelled: submission.cancelled,
-    events.JobHeld: submission.held,
-    events.JobReleased: submission.released,
-    events.PriorityChanged: submission.priority_changed,
-    events.JobSuspended: suspension.requested,
-    events.JobResumed: suspension.resumed,
-    events.JobRequeued: suspension.requeued,
-    events.ResizeRequested: resize_steps.requested,
-    events.NodeRegistered: node_handlers.registered,
-    events.NodeSuspected: node_handlers.suspected,
-    events.NodeRecovered: node_handlers.recovered,
-    events.NodeLost: node_handlers.lost,
-    events.NodeDrained: node_handlers.drained,
-    events.NodeResumed: node_handlers.resumed,
-    events.NodeAble: node_handlers.able,
-    events.NodeRemoved: node_registry.removed,
-    events.WorldReady: node_handlers.started,
-    events.ProcessesExited: failed_starts.exited,
-    events.ApplicationRegistered: applications.registered,
-    events.ApplicationLeft: applications.left,
-    events.StandbyReady: resize_steps.standby_ready,
-    events.OfferAnswered: negotiation.answered,
-    events.SizesRequested: size_requests.requested,
-    events.RequestCancelled: size_requests.cancelled,
-    events.SpeedMeasured: measured_speeds.measured,
-    events.ResizeBegun: resize_steps.begun,
-    events.ResizeDecided: resize_steps.decided,
-    events.ResizeWithdrawn: resize_steps.withdrawn,
-    events.SaveReported: suspension.reported,
-    events.SuspensionHeld: suspension.held,
+    events.JobSubmitted: submission.on_job_submitted,
+    events.JobCancelled: submission.on_job_cancelled,
+    events.JobHeld: submission.on_job_held,
+    events.JobReleased: submission.on_job_released,
+    events.PriorityChanged: submission.on_priority_changed,
+    events.JobSuspended: suspension.on_job_suspended,
+    events.JobResumed: suspension.on_job_resumed,
+    events.JobRequeued: suspension.on_job_requeued,
+    events.ResizeRequested: resize_steps.on_resize_requested,
+    events.NodeRegistered: node_handlers.on_node_registered,
+    events.NodeSuspected: node_handlers.on_node_suspected,
+    events.NodeRecovered: node_handlers.on_node_recovered,
+    events.NodeLost: node_handlers.on_node_lost,
+    events.NodeDrained: node_handlers.on_node_drained,
+    events.NodeResumed: node_handlers.on_node_resumed,
+    events.NodeAble: node_handlers.on_node_able,
+    events.NodeRemoved: node_registry.on_node_removed,
+    events.WorldReady: node_handlers.on_world_ready,
+    events.ProcessesExited: failed_starts.on_processes_exited,
+    events.ApplicationRegistered: applications.on_application_registered,
+    events.ApplicationLeft: applications.on_application_left,
+    events.StandbyReady: resize_steps.on_standby_ready,
+    events.OfferAnswered: negotiation.on_offer_answered,
+    events.SizesRequested: size_requests.on_sizes_requested,
+    events.RequestCancelled: size_requests.on_request_cancelled,
+    events.SpeedMeasured: measured_speeds.on_speed_measured,
+    events.ResizeBegun: resize_steps.on_resize_begun,
+    events.ResizeDecided: resize_steps.on_resize_decided,
+    events.ResizeWithdrawn: resize_steps.on_resize_withdrawn,
+    events.SaveReported: suspension.on_save_reported,
+    events.SuspensionHeld: suspension.on_suspension_held,
 }
 
 
@@ -135,11 +135,11 @@ class Core:
             else:
                 self._own[type(event)](event)
         if state.ledger.draining:
-            node_registry.emptied(state)
-            node_handlers.ended(state)
-            drain.review(state)
+            node_registry.mark_drained(state)
+            node_handlers.give_back_cleared_nodes(state)
+            drain.ask_to_leave_draining(state)
         self._review()
-        if state.plan_due and planning.gives_up(state):
+        if state.plan_due and planning.stop_revising(state):
             self._review()
         commands = state.drain()
         if state.plan_due:
@@ -151,11 +151,11 @@ class Core:
         """See what the events of an instant mean for talks and requests."""
         state = self._state
         if state.isolated:
-            fencing.review(state)
+            fencing.release_fenced(state)
         if state.negotiating or state.donors_to_review:
-            coordination.review(state)
+            coordination.review_coordination(state)
         if state.requests:
-            size_requests.review(state)
+            size_requests.review_size_requests(state)
 
     def _plan_ready(self, event: events.PlanReady) -> None:
         """Commit a plan; one for an older view gives way to the one that is under way."""
@@ -163,17 +163,17 @@ class Core:
             return
         # What the commit itself changes is what the strategy wanted: no new cycle for that.
         due = self._state.plan_due
-        planning.planned(self._state)
+        planning.outcomes_delivered(self._state)
         self._state.plan_fault, self._state.plan_faults = "", 0
         self._state.plan_due = planning.commit(self._state, event.plan) or due
 
     def _plan_failed(self, event: events.PlanFailed) -> None:
-        planning.failed(self._state, event.reason)
+        planning.on_plan_failed(self._state, event.reason)
 
     def _timer_fired(self, event: events.TimerFired) -> None:
         state, timer = self._state, event.timer
         if timer.kind is TimerKind.WAKE:
-            planning.woken(state)
+            planning.on_wake(state)
             return
         job = state.jobs.get(timer.job)
         if job is None or job.run != timer.run:
@@ -181,17 +181,17 @@ class Core:
         if timer.kind in (TimerKind.QUIET, TimerKind.SETTLE):
             state.plan_due = True
         elif timer.kind in (TimerKind.LIMIT, TimerKind.ESTIMATE):
-            job_end.time_over(state, job, timer)
+            job_end.on_time_limit(state, job, timer)
         elif timer.kind in _JOB_TIMERS:
             _JOB_TIMERS[timer.kind](state, job)
         elif timer.kind is TimerKind.CUT_OFF:
             pass  # the review after each instant sees to it
         elif timer.kind is TimerKind.SAVE:
-            suspension.timed_out(state, timer)
+            suspension.on_save_timeout(state, timer)
         elif timer.kind in (TimerKind.OFFER, TimerKind.RELEASE_TIME):
-            negotiation.timed_out(state, timer)
+            negotiation.on_negotiation_timeout(state, timer)
         else:
-            resize_steps.timed_out(state, timer)
+            resize_steps.on_resize_timeout(state, timer)
 
     # ---------------------------------------------------------------- reading it
 
@@ -223,7 +223,7 @@ class Core:
     @strategy.setter
     def strategy(self, name: str) -> None:
         self._state.strategy = name
-        suspension.release_parked(self._state)
+        suspension.requeue_suspended_by_strategy(self._state)
         self._state.plan_due = True
 
     @property
@@ -257,8 +257,10 @@ class Core:
         """After ``restore``: what must be said and armed again."""
         self._state.now = now
         recovery.recover(self._state)
-        size_requests.review(self._state)  # a resize that they waited for may have been taken back
+        size_requests.review_size_requests(
+            self._state
+        )  # a resize that they waited for may have been taken back
         suspension.recover(self._state)
         fencing.recover(self._state)
-        resize_transaction.start_promised(self._state)
+        resize_transaction.start_reserved(self._state)
         return self._state.drain()

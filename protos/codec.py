@@ -14,7 +14,7 @@ from pliant.core.model.jobs import Exit
 from pliant.core.model.size_request import RequestAnswer, RequestOutcome
 from pliant.core.support.errors import PliantError
 from pliant.core.values.ids import JobId, NodeName, ResizeId
-from pliant.core.values.processors import of
+from pliant.core.values.processors import from_indices
 from pliant.core.values.sizes import Sizes, SizesError, parse_sizes
 from pliant.protos import app_pb2, node_pb2
 from pliant.protos.texts import LONGEST_WHY, words
@@ -302,7 +302,7 @@ def _live_world(message: node_pb2.LiveWorld) -> events.LiveWorld:
         job=JobId(message.job),
         run=message.run,
         resize=ResizeId(message.resize),
-        live=of(_processors(message.live_processors)),
+        live=from_indices(_processors(message.live_processors)),
         ready=message.ready,
     )
 

@@ -14,7 +14,7 @@ from sqlalchemy import Engine
 
 from pliant.core.commands import Command, Note
 from pliant.core.machine import Core
-from pliant.core.values.processors import of
+from pliant.core.values.processors import from_indices
 from pliant.protos.address import TcpAddress
 from pliant.protos.daemons.files import write_whole
 from pliant.server.config import Config
@@ -241,7 +241,7 @@ class Server:
         rows = [row for row in rows if len(gone[row.name]) < len(row.processors)]
         for row in rows:
             # The node of a rank that is gone may have been removed since.
-            nodes = frozenset(self._status.node_map.names(of(row.processors)))
+            nodes = frozenset(self._status.node_map.names(from_indices(row.processors)))
             self._worlds.add(
                 World(row.name, row.job, row.run, row.resize, row.epoch, row.processors, nodes)
             )

@@ -6,7 +6,7 @@ Written line by line: a picture of many jobs takes no more memory than its text.
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 
-from pliant.core.values.processors import indices, of
+from pliant.core.values.processors import from_indices, indices
 from pliant.simulator.run.result import Span
 
 _WIDTH, _HEIGHT = 1200, 640
@@ -90,7 +90,7 @@ def _bounds(spans: Sequence[Span]) -> tuple[float, float]:
 def _runs(processors: Iterable[int]) -> Iterator[tuple[int, int]]:
     """(first, count) of each unbroken run."""
     first = following = -1
-    for index in indices(of(processors)):
+    for index in indices(from_indices(processors)):
         if index != following:
             if following > first:
                 yield first, following - first

@@ -103,7 +103,7 @@ class Composed(Strategy):
         may still go ahead of it, so this is no promise; under dynp it holds until the policy
         changes. Suspensions of running jobs are not considered.
         """
-        if job.sizes.lo > view.total:
+        if job.sizes.min > view.total:
             return Availability(False, None, 0, too_wide(job, view.total))
         _, policy = self._policy(view)
         others = [other for other in view.waiting if other.id != job.id]
@@ -112,7 +112,7 @@ class Composed(Strategy):
         present = self._under(policy)
         if start == math.inf:
             reason = f"the jobs before it state no estimates{present}"
-            return Availability(True, None, job.sizes.lo, reason)
+            return Availability(True, None, job.sizes.min, reason)
         reason = "processors are available" if start == view.now else "by the jobs' estimates"
         return Availability(True, start, size, reason + present)
 

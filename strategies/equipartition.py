@@ -42,7 +42,7 @@ class Equipartition(Strategy):
         admitted, reasons = self._admit(view, passed, budget)
         members = [Member(job.id, job.sizes) for job in view.running if job.resizable]
         members += [Member(job.id, _up_to_preferred(job.sizes)) for job in admitted]
-        surplus = budget - sum(job.sizes.lo for job in admitted)
+        surplus = budget - sum(job.sizes.min for job in admitted)
         targets = share(members, surplus)
         placer = place(view, targets, [(job, targets[job.id]) for job in admitted])
         started = {start.job for start in placer.starts}
@@ -66,9 +66,9 @@ class Equipartition(Strategy):
             if closed:
                 reasons[job.id] = _PASSED_OVER
                 continue
-            if job.sizes.lo <= budget:
+            if job.sizes.min <= budget:
                 admitted.append(job)
-                budget -= job.sizes.lo
+                budget -= job.sizes.min
                 if most is not None:
                     for before in left:
                         passed[before] += 1

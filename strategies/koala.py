@@ -60,7 +60,7 @@ class Koala(Strategy):
     def is_available(self, job: WaitingJob, view: View) -> Availability:
         """Now, if this round would start it or shrink others for it; else by estimated ends."""
         largest = max(map(count, processors_by_cluster(view.nodes).values()), default=0)
-        if job.sizes.lo > largest:
+        if job.sizes.min > largest:
             return Availability(False, None, 0, too_wide(job, largest, "largest cluster"))
         line = sorted([*view.waiting, job], key=lambda each: (each.arrival, each.id))
         done = self._round(replace(view, waiting=tuple(line)))
@@ -111,14 +111,14 @@ def _later(job: WaitingJob, view: View) -> Availability:
         own = (run for run in view.running if cluster_of(run, view) == name)
         for end, run in sorted(((_end(run), run) for run in own), key=lambda each: each[0]):
             reach += count(run.held & part)
-            if job.sizes.lo <= reach:
+            if job.sizes.min <= reach:
                 found.append((max(end, view.now), reach))
                 break
     start, reach = min(found, key=lambda each: each[0], default=(_NEVER, 0))
     if start == _NEVER:
         reason = "the running jobs state no estimates"
-        return Availability(True, None, job.sizes.lo, reason)
-    return Availability(True, start, job.sizes.down(reach), "when running jobs end")
+        return Availability(True, None, job.sizes.min, reason)
+    return Availability(True, start, job.sizes.largest_at_most(reach), "when running jobs end")
 
 
 _NEVER = float("inf")

@@ -38,7 +38,7 @@ class MalleableEasyPolicy(Resizing):
 
     def wanted(self, job: WaitingJob) -> int:
         """Its smallest size."""
-        return job.sizes.lo
+        return job.sizes.min
 
     def before(self, view: View, placer: Placer) -> None:
         """Jobs with an agreement start; under ``direct`` the core does it."""
@@ -57,7 +57,7 @@ class MalleableEasyPolicy(Resizing):
         free, agreed = placer.free, []
         idle = count(free)
         for job in view.waiting:
-            if job.id in started or job.sizes.lo <= idle:
+            if job.id in started or job.sizes.min <= idle:
                 continue
             size = self._lower_donors(job, idle, ledger)
             if size:
@@ -88,7 +88,7 @@ class MalleableEasyPolicy(Resizing):
 
     def _rules(self, job: WaitingJob, ledger: Ledger) -> Iterator[tuple[int, DonorLimits]]:
         """What the job needs and how far donors go down for it, best rule first."""
-        yield job.sizes.lo, ledger.minima
+        yield job.sizes.min, ledger.minima
 
     @abstractmethod
     def _surplus(self, job: RunningJob, size: int) -> float:
@@ -96,7 +96,7 @@ class MalleableEasyPolicy(Resizing):
 
     def _take(self, ledger: Ledger, donor: RunningJob, short: int, floor: int) -> None:
         """As much as is needed, or all above the floor."""
-        ledger.lower(donor, max(floor, donor.sizes.down(ledger.sizes[donor.id] - short)))
+        ledger.lower(donor, max(floor, donor.sizes.largest_at_most(ledger.sizes[donor.id] - short)))
 
     @abstractmethod
     def _grow(self, ledger: Ledger, placer: Placer) -> None:
@@ -106,7 +106,9 @@ class MalleableEasyPolicy(Resizing):
 def _may_grow(ledger: Ledger) -> list[RunningJob]:
     """Jobs that may grow: none both gives and gets in one cycle."""
     return [
-        job for job in ledger.donors if ledger.sizes[job.id] == job.size and job.size < job.sizes.hi
+        job
+        for job in ledger.donors
+        if ledger.sizes[job.id] == job.size and job.size < job.sizes.max
     ]
 
 
@@ -114,13 +116,13 @@ class Minimum(MalleableEasyPolicy):
     """Most above the minimum gives first, down to it; least above it grows first."""
 
     def _surplus(self, job: RunningJob, size: int) -> float:
-        return size - job.sizes.lo
+        return size - job.sizes.min
 
     def _grow(self, ledger: Ledger, placer: Placer) -> None:
         # Sorting is stable: equals stay in order of start.
-        for job in sorted(_may_grow(ledger), key=lambda job: job.size - job.sizes.lo):
+        for job in sorted(_may_grow(ledger), key=lambda job: job.size - job.sizes.min):
             if placer.free:
-                placer.grow(job, job.sizes.hi)
+                placer.grow(job, job.sizes.max)
 
 
 class Average(MalleableEasyPolicy):
@@ -130,7 +132,7 @@ class Average(MalleableEasyPolicy):
         return fill(job, size)
 
     def _take(self, ledger: Ledger, donor: RunningJob, short: int, floor: int) -> None:
-        ledger.lower(donor, donor.sizes.down(ledger.sizes[donor.id] - 1))
+        ledger.lower(donor, donor.sizes.largest_at_most(ledger.sizes[donor.id] - 1))
 
     def _grow(self, ledger: Ledger, placer: Placer) -> None:
         jobs = _may_grow(ledger)
@@ -140,7 +142,7 @@ class Average(MalleableEasyPolicy):
         while free and heap:
             place = heap[0][1]
             job = jobs[place]
-            step = job.sizes.up(sizes[place]) - sizes[place]
+            step = job.sizes.smallest_above(sizes[place]) - sizes[place]
             if not 0 < step <= free:
                 heappop(heap)
                 continue
@@ -161,8 +163,8 @@ class Preference(MalleableEasyPolicy):
 
     def _rules(self, job: WaitingJob, ledger: Ledger) -> Iterator[tuple[int, DonorLimits]]:
         yield job.sizes.wanted, ledger.preferred
-        yield job.sizes.lo, ledger.preferred
-        yield job.sizes.lo, ledger.minima
+        yield job.sizes.min, ledger.preferred
+        yield job.sizes.min, ledger.minima
 
     def _surplus(self, job: RunningJob, size: int) -> float:
         return size - job.sizes.wanted
@@ -183,14 +185,14 @@ class Preference(MalleableEasyPolicy):
 
 def _raise(sizes: dict[JobId, int], job: RunningJob, limit: int) -> int:
     """Raise a job's size as far as allowed up to ``limit``; how much that takes."""
-    size = max(sizes[job.id], job.sizes.down(limit))
+    size = max(sizes[job.id], job.sizes.largest_at_most(limit))
     taken, sizes[job.id] = size - sizes[job.id], size
     return taken
 
 
 def fill(job: RunningJob, size: int) -> float:
     """How far ``size`` is from the job's minimum (0) to its maximum (1)."""
-    lo, hi = job.sizes.lo, job.sizes.hi
+    lo, hi = job.sizes.min, job.sizes.max
     return (size - lo) / (hi - lo) if hi > lo else 1.0
 
 
@@ -201,10 +203,10 @@ class MalleableEasy(Composed):
         """Now, if nobody waits and running jobs can make room; else by the estimates."""
         found = super().is_available(job, view)
         donors = donors_of(view)
-        room = count(view.free) + sum(donor.size - donor.sizes.lo for donor in donors)
-        if not found.accepted or found.start == view.now or view.waiting or job.sizes.lo > room:
+        room = count(view.free) + sum(donor.size - donor.sizes.min for donor in donors)
+        if not found.accepted or found.start == view.now or view.waiting or job.sizes.min > room:
             return found
-        return Availability(True, view.now, job.sizes.lo, "running jobs can shrink for it")
+        return Availability(True, view.now, job.sizes.min, "running jobs can shrink for it")
 
 
 def easy_min(*, agreement: Agreement = "direct") -> MalleableEasy:

@@ -18,7 +18,7 @@ from typing import Literal
 from pliant.core.model.scheduling import Availability, Plan, RunningJob, View, WaitingJob
 from pliant.core.model.wait_reasons import WaitReason
 from pliant.core.values.ids import JobId
-from pliant.core.values.processors import ProcessorMap, count, of
+from pliant.core.values.processors import ProcessorMap, count, from_indices
 from pliant.strategies.composed import BEHIND, Composed
 from pliant.strategies.interface.base import Strategy
 from pliant.strategies.policies.availability import too_few, with_job
@@ -37,7 +37,7 @@ def _end(job: RunningJob) -> float:
 _KEYS: dict[str, Callable[[RunningJob], tuple[float, ...]]] = {
     "earliest": lambda job: (job.started, job.id),
     "latest": lambda job: (-job.started, -job.id),
-    "most-first": lambda job: (job.sizes.lo - job.size, job.started, job.id),
+    "most-first": lambda job: (job.sizes.min - job.size, job.started, job.id),
     "longest-running": lambda job: (-_end(job), job.started, job.id),
     "shortest-running": lambda job: (_end(job), job.started, job.id),
 }
@@ -54,24 +54,24 @@ class _Donors:
 
     def most(self) -> int:
         """Processors above all minima; what a drained node gives back nobody may have."""
-        return sum(count(self._given(job, job.sizes.lo)) for job in self.jobs)
+        return sum(count(self._given(job, job.sizes.min)) for job in self.jobs)
 
     def ask(self, placer: Placer, need: int) -> None:
         """Have as few of them as possible give what is needed."""
         for job in self._order:
             if need <= 0:
                 return
-            size = job.sizes.down(job.size - need) or job.sizes.lo
+            size = job.sizes.largest_at_most(job.size - need) or job.sizes.min
             # With processors of drained nodes among them it takes more to give what is needed.
-            while size > job.sizes.lo and count(self._given(job, size)) < need:
-                size = job.sizes.down(size - 1)
+            while size > job.sizes.min and count(self._given(job, size)) < need:
+                size = job.sizes.largest_at_most(size - 1)
             given = self._given(job, size)
             if given:
                 placer.shrink(job, size)
                 need -= count(given)
 
     def _given(self, job: RunningJob, size: int) -> ProcessorMap:
-        return of(job.ranks[size:]) & self._usable
+        return from_indices(job.ranks[size:]) & self._usable
 
 
 class MaxFit(Strategy):
@@ -87,7 +87,7 @@ class MaxFit(Strategy):
 
     def is_available(self, job: WaitingJob, view: View) -> Availability:
         """Now, if it and all before it can start; else by the estimates, as if nobody shrank."""
-        if job.sizes.lo <= view.total:
+        if job.sizes.min <= view.total:
             plan = self.allocate_processors(with_job(view, job))
             for start in plan.starts:
                 if start.job == job.id:
@@ -109,7 +109,7 @@ class MaxFit(Strategy):
         if not placer.shrinks:
             for running in donors.jobs:
                 if placer.free:
-                    placer.grow(running, running.sizes.hi)
+                    placer.grow(running, running.sizes.max)
         return placer.plan(_reasons(view, placer, len(chosen)), behind=BEHIND)
 
 
@@ -118,10 +118,10 @@ def _choose(view: View, give: int) -> tuple[list[WaitingJob], int, int]:
     idle, need = count(view.free), 0
     chosen: list[WaitingJob] = []
     for job in view.waiting:
-        missing = max(0, job.sizes.lo - idle)
+        missing = max(0, job.sizes.min - idle)
         if missing > give:
             break
-        idle = max(0, idle - job.sizes.lo)
+        idle = max(0, idle - job.sizes.min)
         give -= missing
         need += missing
         chosen.append(job)
@@ -132,8 +132,8 @@ def _topped_up(jobs: list[WaitingJob], idle: int) -> list[tuple[WaitingJob, int]
     """Sizes: the smallest, and what is idle to the first."""
     sizes = []
     for job in jobs:
-        size = job.sizes.down(job.sizes.lo + idle)
-        idle -= size - job.sizes.lo
+        size = job.sizes.largest_at_most(job.sizes.min + idle)
+        idle -= size - job.sizes.min
         sizes.append((job, size))
     return sizes
 

@@ -33,7 +33,7 @@ from pliant.core.model.scheduling import (
 )
 from pliant.core.model.wait_reasons import WaitCode, WaitReason, sentence
 from pliant.core.values.ids import JobId
-from pliant.core.values.processors import NONE, count, of
+from pliant.core.values.processors import NONE, count, from_indices
 from pliant.strategies.interface.base import Strategy
 from pliant.strategies.policies.availability import too_few, too_wide, with_job
 from pliant.strategies.policies.placement import Placer, place
@@ -113,7 +113,7 @@ class Cycle:
     def force(self, job: WaitingJob, value: JobValue) -> bool:
         """Start a job that must run, without a look at profit (``forceAllocate``)."""
         room = self.valuation.obtainable()
-        least = value.min_size_at(self.view.now) or value.sizes.down(room)
+        least = value.min_size_at(self.view.now) or value.sizes.largest_at_most(room)
         if not least or least > room or not self.valuation.admit(value, least, for_profit=False):
             self.reasons[job.id] = too_few(max(0, room))
             return False
@@ -170,7 +170,7 @@ class Cycle:
         takers += [(offer.job, offer.processors) for offer in placer.expands]
         for job_id, processors in takers:
             served |= processors if job_id in self.at_risk else NONE
-        ranks = {job.id: of(job.ranks) for job in self.view.running} if served else {}
+        ranks = {job.id: from_indices(job.ranks) for job in self.view.running} if served else {}
         return tuple(
             Offer(offer.job, offer.processors, bool(served & ranks[offer.job] & ~offer.processors))
             if served
@@ -218,10 +218,10 @@ def _answer(job: WaitingJob, view: View, cycle: Cycle, plan: Plan) -> Availabili
             start_at = acceptance.start
             least = value_of(job, view).min_size_at(view.now if start_at is None else start_at)
             return Availability(True, start_at, least, acceptance.reason)
-    if job.sizes.lo > view.total:
+    if job.sizes.min > view.total:
         return Availability(False, None, 0, too_wide(job, view.total))
-    why = sentence(plan.reasons.get(job.id, ""), job.sizes.lo, now=True)
-    return Availability(True, None, job.sizes.lo, why)
+    why = sentence(plan.reasons.get(job.id, ""), job.sizes.min, now=True)
+    return Availability(True, None, job.sizes.min, why)
 
 
 class ProfitDriven(Strategy):

@@ -124,7 +124,7 @@ class LazyCycle(Cycle):
         elif self._postponable(value):
             self.put_off[job.id] = (job, value)
             self.reasons[job.id] = self._promise()
-            self.accept(job, self.until, self._promise().sentence(job.sizes.lo))
+            self.accept(job, self.until, self._promise().sentence(job.sizes.min))
         else:
             self.refuse(job, why)
 

@@ -44,11 +44,11 @@ def ascend(climbers: list[Climber], left: int, min_gain: float = 0.0) -> dict[Jo
         left: processors beyond all minima.
         min_gain: steps that raise the speedup by no more than this per processor are not taken.
     """
-    target = {climber.id: climber.sizes.lo for climber in climbers}
+    target = {climber.id: climber.sizes.min for climber in climbers}
     heap = [
         step
         for place_, climber in enumerate(climbers)
-        if (step := _step(climber, climber.sizes.lo, place_)) is not None
+        if (step := _step(climber, climber.sizes.min, place_)) is not None
     ]
     heapify(heap)
     while left > 0 and heap:
@@ -68,7 +68,7 @@ def ascend(climbers: list[Climber], left: int, min_gain: float = 0.0) -> dict[Jo
 
 def _step(climber: Climber, size: int, place_: int) -> tuple[float, bool, int, int] | None:
     """The next step of a job, the best one first in a heap."""
-    above = climber.sizes.up(size)
+    above = climber.sizes.smallest_above(size)
     if not above:
         return None
     gain = (climber.speedup(above) - climber.speedup(size)) / (above - size)
@@ -100,9 +100,9 @@ class SteepestAscent(Strategy):
         left = beyond_minima(view)
         admitted: list[WaitingJob] = []
         for job in view.waiting:
-            if job.sizes.lo <= left:
+            if job.sizes.min <= left:
                 admitted.append(job)
-                left -= job.sizes.lo
+                left -= job.sizes.min
         running = [
             Climber(job.id, job.sizes, job.measured or job.speedup, job.size)
             for job in view.running

@@ -9,10 +9,10 @@ from pliant.appkit.coordinator.messages import Answer, Offer, RequestRecord, Req
 from pliant.appkit.coordinator.templates import offer_from_template, reply_template
 from pliant.core.model.negotiation import (
     PROPOSALS,
+    Negotiation,
+    NegotiationError,
+    NegotiationState,
     Side,
-    Talk,
-    TalkError,
-    TalkState,
     Template,
     Verb,
 )
@@ -43,7 +43,7 @@ class Negotiations:
         self._lock, self._busy_reason = lock, busy_reason
         self._ask_program, self._size, self._asked = ask_program, size, asked
         #: Open ones, and those that were agreed on and may lead to a GO.
-        self._by_number: dict[int, Talk] = {}
+        self._by_number: dict[int, Negotiation] = {}
         self._newest = 0
 
     def receive(self, template: Template) -> Template | None:
@@ -51,9 +51,9 @@ class Negotiations:
         try:
             with self._lock:
                 talk = self._by_number.get(template.negotiation)
-                if talk is None or talk.table != template:  # else it was sent twice
+                if talk is None or talk.proposal != template:  # else it was sent twice
                     self._store(self._advance(template))
-        except TalkError as error:
+        except NegotiationError as error:
             log.info("negotiation %d: %s", template.negotiation, error)
             if template.verb in PROPOSALS:  # its side waits for an answer
                 return reply_template(template, Answer(Verb.REJECT, str(error)), self._size())
@@ -66,7 +66,7 @@ class Negotiations:
         """
         with self._lock:
             talk = self._by_number.get(template.negotiation)
-        if template.verb not in PROPOSALS or talk is None or talk.table != template:
+        if template.verb not in PROPOSALS or talk is None or talk.proposal != template:
             return None
         if talk.closed:
             return None  # it was answered
@@ -78,7 +78,7 @@ class Negotiations:
         """Whether a negotiation may lead to a GO."""
         with self._lock:
             talk = self._by_number.get(number)
-            return talk is not None and talk.state is TalkState.AGREED
+            return talk is not None and talk.state is NegotiationState.AGREED
 
     def end(self, number: int) -> None:
         """What was said in a negotiation is over: done, or void."""
@@ -96,7 +96,7 @@ class Negotiations:
         """End all talks: those that were agreed on, and withdrawals of what is not answered."""
         with self._lock:
             agreed = [number for number in self._by_number if self.is_agreed(number)]
-            mine = [t.table for t in self._by_number.values() if t.proposer is Side.APPLICATION]
+            mine = [t.proposal for t in self._by_number.values() if t.proposer is Side.APPLICATION]
             proposals = [table for table in mine if table and table.negotiation not in agreed]
             withdrawals = [replace(proposal, verb=Verb.WITHDRAW) for proposal in proposals]
             for withdrawal in withdrawals:
@@ -105,24 +105,28 @@ class Negotiations:
                 self.end(number)
             return agreed, withdrawals
 
-    def _advance(self, template: Template) -> Talk:
+    def _advance(self, template: Template) -> Negotiation:
         """The talk after what the server says.
 
         Raises:
-            TalkError: the machine does not allow it.
+            NegotiationError: the machine does not allow it.
         """
         number = template.negotiation
         talk = self._by_number.get(number)
         if talk is None and number <= self._newest:
-            raise TalkError(f"negotiation {number} is over")
+            raise NegotiationError(f"negotiation {number} is over")
         if talk is None and template.verb is Verb.ACCEPT and self._fulfils_request(template):
             # The server took what a release gives: that release was our side's offer.
             offer = replace(template, verb=Verb.OFFER)
-            return Talk(number).say(Side.APPLICATION, offer).say(Side.SERVER, template)
-        talk = talk or Talk(number)
+            return (
+                Negotiation(number)
+                .apply_message(Side.APPLICATION, offer)
+                .apply_message(Side.SERVER, template)
+            )
+        talk = talk or Negotiation(number)
         if template.verb is Verb.EXPIRE:  # the word of the clock, which the server brings
             return talk.expire()
-        return talk.say(Side.SERVER, template)
+        return talk.apply_message(Side.SERVER, template)
 
     def _fulfils_request(self, template: Template) -> bool:
         """Whether the program's open request gives the processors that a template takes."""
@@ -139,19 +143,19 @@ class Negotiations:
         """Say something to the server.
 
         Raises:
-            TalkError: the machine does not allow it.
+            NegotiationError: the machine does not allow it.
         """
         talk = self._by_number.get(template.negotiation)
         if talk is None:
-            raise TalkError(f"negotiation {template.negotiation} is over")
-        self._store(talk.say(Side.APPLICATION, template))
+            raise NegotiationError(f"negotiation {template.negotiation} is over")
+        self._store(talk.apply_message(Side.APPLICATION, template))
 
-    def _store(self, talk: Talk) -> None:
-        if talk.closed and talk.state is not TalkState.AGREED:
-            self.end(talk.negotiation)
+    def _store(self, talk: Negotiation) -> None:
+        if talk.closed and talk.state is not NegotiationState.AGREED:
+            self.end(talk.id)
         else:
-            self._by_number[talk.negotiation] = talk
-            self._newest = max(self._newest, talk.negotiation)
+            self._by_number[talk.id] = talk
+            self._newest = max(self._newest, talk.id)
 
     def _decide(self, template: Template) -> Answer:
         busy_reason = self._busy_reason()
@@ -170,7 +174,7 @@ class Negotiations:
         try:
             reply = reply_template(template, answer, self._size())
             self._apply(reply)
-        except TalkError as error:
+        except NegotiationError as error:
             if answer.verb is Verb.REJECT:
                 return None  # it is over already
             return self._reply(template, Answer(Verb.REJECT, str(error)))

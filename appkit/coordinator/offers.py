@@ -15,7 +15,7 @@ import numpy as np
 from pliant.appkit import clock
 from pliant.appkit.coordinator.messages import Answer, Offer
 from pliant.core.model.negotiation import Verb
-from pliant.core.support.plural import many
+from pliant.core.support.plural import plural
 from pliant.core.values.sizes import Sizes, parse_sizes
 
 #: Totals that a program may name one by one; more are written as a grammar.
@@ -92,7 +92,7 @@ def answer_offer(
         return Answer(Verb.REJECT, f"{offer.proposed} is not one of the program's sizes {sizes}")
     if offer.proposed == offer.current:
         return Answer(
-            Verb.REJECT, f"the application has {many(offer.current, 'processor')} already"
+            Verb.REJECT, f"the application has {plural(offer.current, 'processor')} already"
         )
     word = on_offer(offer) if on_offer is not None else None
     if word is None:
@@ -130,7 +130,7 @@ def _answer_with_terms(offer: Offer, sizes: Sizes | None, terms: OfferTerms) -> 
     usable = _within(offer, _usable(offer, sizes, wanted), most)
     if offer.final or usable is None:
         price = "" if terms.price is None else f" at a price of {terms.price:g}"
-        text = terms.reason or f"the program wants {many(str(wanted), 'processor')}{price}"
+        text = terms.reason or f"the program wants {plural(str(wanted), 'processor')}{price}"
         return Answer(Verb.REJECT, text)
     return Answer(
         Verb.COUNTER,
@@ -169,7 +169,7 @@ def _is_fair(offer: Offer, terms: OfferTerms) -> bool:
 
 def _usable(offer: Offer, sizes: Sizes | None, wanted: Sizes) -> Sizes | None:
     """The totals that can be countered: in the direction of the offer, or else in the other."""
-    if wanted.lo < 1:
+    if wanted.min < 1:
         return None
     both = wanted if sizes is None else sizes.intersect(wanted)
     if both is None:

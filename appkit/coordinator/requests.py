@@ -17,7 +17,7 @@ from pliant.appkit.coordinator.messages import RequestRecord, RequestState
 from pliant.appkit.errors import RequestError
 from pliant.appkit.mpi.membership import Membership, Phase
 from pliant.core.model.size_request import RequestAnswer
-from pliant.core.support.plural import many
+from pliant.core.support.plural import plural
 from pliant.core.values.sizes import Sizes, parse_sizes
 
 #: Characters of ``why``; the server takes no more.
@@ -128,13 +128,17 @@ class Requests:
         if self._membership.phase is Phase.JOINING:
             return self._make(Sizes((1,)), why, 0.0)
         if target is None:
-            target = size - count if self._sizes is None else self._sizes.down(size - count)
+            target = (
+                size - count if self._sizes is None else self._sizes.largest_at_most(size - count)
+            )
         elif self._sizes is not None and target not in self._sizes:
             raise RequestError(f"{target} is not one of the program's sizes {self._sizes}")
         if not 1 <= target < size:
             allowed = f", its sizes are {self._sizes}" if self._sizes is not None else ""
             what = f"go down to {to}" if to is not None else f"give back {count}"
-            raise RequestError(f"the job has {many(size, 'processor')} and cannot {what}{allowed}")
+            raise RequestError(
+                f"the job has {plural(size, 'processor')} and cannot {what}{allowed}"
+            )
         return self._make(Sizes((target,)), why, 0.0)
 
     def _make(self, sizes: Sizes, why: str, until: float) -> Request:

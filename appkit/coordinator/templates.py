@@ -91,7 +91,7 @@ def _counter(item: Item, answer: Answer, current: int, proposed: int) -> Item:
         return _counter_resource(item, answer, current, proposed)
     if item.kind != "processors" or answer.sizes is None:
         return replace(item, status=ItemStatus.REJECTED)
-    above, below = answer.sizes.up(proposed - 1), answer.sizes.down(proposed)
+    above, below = answer.sizes.smallest_above(proposed - 1), answer.sizes.largest_at_most(proposed)
     near = [size for size in (below, above) if size]
     nearest = min(near, key=lambda size: abs(size - proposed))
     quantity, offered = abs(nearest - current), abs(proposed - current)
@@ -112,10 +112,10 @@ def _counter(item: Item, answer: Answer, current: int, proposed: int) -> Item:
 def _counter_resource(item: Item, answer: Answer, current: int, proposed: int) -> Item:
     """How much would come or go at most; by itself what the totals that would do need."""
     totals = answer.sizes or Sizes((proposed,))
-    change = max(abs(totals.lo - current), abs(totals.hi - current))
+    change = max(abs(totals.min - current), abs(totals.max - current))
     needed = item.quantity * change // abs(proposed - current)
     quantity = answer.resources.get(item.kind.removeprefix(RESOURCE_KIND), needed)
-    nearest = totals.lo if totals.lo > current else totals.hi
+    nearest = totals.min if totals.min > current else totals.max
     direction = Direction.RECEIVE if nearest > current else Direction.RELEASE
     return replace(item, quantity=quantity, direction=direction, valid_until=0.0)
 
@@ -128,6 +128,6 @@ def _total(item: Item, current: int) -> int:
         except SizesError as error:
             raise ValueError(str(error)) from error
         if sizes.fixed:
-            return sizes.lo
+            return sizes.min
     sign = 1 if item.direction is Direction.RECEIVE else -1
     return current + sign * item.quantity

@@ -27,7 +27,7 @@ from pliant.appkit.redistribution.plan import (
 from pliant.appkit.redistribution.ranges import Array, Side, carry_out
 from pliant.appkit.redistribution.splits import EvenSplit, Split
 from pliant.appkit.storage.chunks import PieceReader, PieceWriter
-from pliant.core.support.plural import many
+from pliant.core.support.plural import plural
 
 #: Gets the owned global ranges, one slice per axis, and returns that part.
 Init = Callable[[tuple[slice, ...]], Any]
@@ -173,7 +173,7 @@ class BlockArray(Blocks[_Part]):
         if smallest < self.halo:
             raise DistributionError(
                 f"array {self.name!r}: halo={self.halo} is wider than the smallest block, which "
-                f"has {many(smallest, 'cell')} on {layout.parts} processes: use fewer processes "
+                f"has {plural(smallest, 'cell')} on {layout.parts} processes: use fewer processes "
                 f"(sizes=) or a smaller halo"
             )
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pliant.appkit.coordinator.messages import Measured, Offer
 from pliant.appkit.data.entry import Registry
 from pliant.appkit.redistribution.plan import Crossing, seconds_of
-from pliant.core.support.plural import many
+from pliant.core.support.plural import plural
 from pliant.core.values.speedup import speedup_of
 
 #: Moves that are remembered.
@@ -93,6 +93,6 @@ def cost_benefit_objection(offer: Offer, remaining: int, measured: Sequence[Meas
         return ""
     return (
         f"the {remaining} iterations that are left would take {remaining * then:.3g} s on "
-        f"{many(offer.proposed, 'processor')} instead of {remaining * now:.3g} s, "
+        f"{plural(offer.proposed, 'processor')} instead of {remaining * now:.3g} s, "
         f"moving costs {cost:.3g} s"
     )

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pliant.appkit.redistribution.layout import BlockLayout, Layout
-from pliant.core.support.plural import many
+from pliant.core.support.plural import plural
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Crossing:
         gone = set(leaving)
         if not gone <= set(range(before)) or len(gone) >= before:
             raise ValueError(
-                f"ranks {sorted(gone)} cannot leave {many(before, 'process', 'processes')}"
+                f"ranks {sorted(gone)} cannot leave {plural(before, 'process', 'processes')}"
             )
         return cls(tuple(range(before)), tuple(r for r in range(before) if r not in gone))
 

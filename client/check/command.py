@@ -23,7 +23,7 @@ from pliant.client.errors import UsageError
 from pliant.client.terminal import numbers
 from pliant.client.terminal.interrupts import Interrupted, Interrupts
 from pliant.client.terminal.output import INTERRUPTED, Parser, fail, put, run_command
-from pliant.core.support.plural import many
+from pliant.core.support.plural import plural
 
 PROG = "pliant check"
 _NODES = 2
@@ -140,7 +140,7 @@ def _report(options: argparse.Namespace, runs: list[Run]) -> int:
     if found:
         fail(
             PROG,
-            f"the resized run is not as the undisturbed one ({many(len(found), 'difference')})",
+            f"the resized run is not as the undisturbed one ({plural(len(found), 'difference')})",
         )
         return 1
     put("ok: the same output and exit code with and without resizes")

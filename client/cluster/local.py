@@ -17,7 +17,7 @@ from pliant.client.cluster.daemons import Daemon, describe_code, state_of
 from pliant.client.connection import Connection
 from pliant.client.errors import ClientError, NoServerError, RequestError, UsageError
 from pliant.client.paths import SOCKET, check_directories
-from pliant.core.support.plural import many
+from pliant.core.support.plural import plural
 
 #: How the daemons are started; node controllers get their name and slots with it.
 SERVER = (sys.executable, "-m", "pliant.server")
@@ -117,8 +117,8 @@ class LocalCluster:
             )
         if shape != self.shape and self.running():
             raise ClientError(
-                f"a cluster of {many(self.shape.nodes, 'node')} with "
-                f"{many(self.shape.slots, 'slot')} each runs in {self.state}; to change it, take "
+                f"a cluster of {plural(self.shape.nodes, 'node')} with "
+                f"{plural(self.shape.slots, 'slot')} each runs in {self.state}; to change it, take "
                 "it down first (`pliant down`), then bring it up anew"
             )
         self.shape = shape
@@ -295,7 +295,7 @@ class LocalCluster:
                 daemon.check()
             self._check_stopped()
             server, up = self._look()
-            text = f"server {'up' if server else 'starting'}, {up} of {many(nodes, 'node')} up"
+            text = f"server {'up' if server else 'starting'}, {up} of {plural(nodes, 'node')} up"
             if text != told:
                 report(text)
                 told = text

@@ -17,7 +17,7 @@ from pliant.client.cluster.local import ADDRESS, DOWN_REASON, STOP_TIMEOUT_S, Lo
 from pliant.client.connection import Connection
 from pliant.client.errors import NoServerError, RequestError
 from pliant.client.paths import SOCKET
-from pliant.core.support.plural import many
+from pliant.core.support.plural import plural
 
 _CANCEL_TIMEOUT_S = 30.0
 #: What is asked to end gets this long before it is killed.
@@ -70,7 +70,7 @@ def bury(cluster: LocalCluster, report: Report) -> list[str]:
         The nodes that could not.
     """
     if nodes := unburied(cluster):
-        report(f"ending what is left of jobs on {many(len(nodes), 'node')}")
+        report(f"ending what is left of jobs on {plural(len(nodes), 'node')}")
     for node in nodes:
         with open(cluster.node_file(node, "nodectl.log"), "ab") as log:
             subprocess.run(
@@ -130,7 +130,7 @@ def _stop_server(cluster: LocalCluster, server: Daemon, report: Report) -> None:
 def _end_controllers(controllers: list[Daemon], report: Report) -> None:
     running = [pid for daemon in controllers if (pid := daemon.running())]
     if running:
-        report(f"stopping {many(len(running), 'node controller')}")
+        report(f"stopping {plural(len(running), 'node controller')}")
         process_table.end(running, STOP_TIMEOUT_S)
     for daemon in controllers:
         daemon.end(0.0)
@@ -158,7 +158,7 @@ def _cancel_jobs(cluster: LocalCluster, report: Report) -> bool:
                 if full_since is not None and time.monotonic() > full_since + _FULL_DISK_S:
                     return False
                 if new := [number for number in active if number not in asked]:
-                    report(f"cancelling {many(len(new), 'job')}")
+                    report(f"cancelling {plural(len(new), 'job')}")
                     _try(link, "cancel", ids=new)
                     asked.update(new)
                 time.sleep(0.05)

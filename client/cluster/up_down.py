@@ -24,7 +24,7 @@ from pliant.client.paths import run_dir, state_dir
 from pliant.client.terminal.interrupts import Interrupted, Interrupts
 from pliant.client.terminal.numbers import whole
 from pliant.client.terminal.output import INTERRUPTED, Parser, fail, run_command
-from pliant.core.support.plural import many
+from pliant.core.support.plural import plural
 
 
 def up(argv: Sequence[str] | None = None) -> int:
@@ -182,9 +182,9 @@ def _up(options: argparse.Namespace) -> int:
 
 def _greeting(cluster: LocalCluster, options: argparse.Namespace) -> str:
     shape = cluster.shape
-    spares = f" and {many(shape.spares, 'spare node')}" if shape.spares else ""
+    spares = f" and {plural(shape.spares, 'spare node')}" if shape.spares else ""
     lines = [
-        f"up: {many(shape.nodes, 'node')} with {many(shape.slots, 'processor')} "
+        f"up: {plural(shape.nodes, 'node')} with {plural(shape.slots, 'processor')} "
         f"{'each' if shape.nodes > 1 else 'in all'}{spares}; state and logs in {cluster.state}"
     ]
     if options.state_dir:
@@ -231,7 +231,7 @@ def _say_ended(ended: Ended, state: str) -> None:
     """Name the jobs whose processes were ended, and why that was needed."""
     if not ended.jobs:
         return
-    jobs, listed = many(len(ended.jobs), "job"), _listed(ended.jobs)
+    jobs, listed = plural(len(ended.jobs), "job"), _listed(ended.jobs)
     if ended.disk_full:
         fail(
             "pliant down",
@@ -270,7 +270,7 @@ def _down(options: argparse.Namespace) -> int:
     if jobs:
         goes = "goes" if len(jobs) == 1 else "go"
         print(
-            f"down: {many(len(jobs), 'job')} {goes} on ({_listed(jobs)}); "
+            f"down: {plural(len(jobs), 'job')} {goes} on ({_listed(jobs)}); "
             "the next `pliant up` has them"
         )
     elif code:

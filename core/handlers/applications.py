@@ -5,14 +5,14 @@ from pliant.core.events import ApplicationLeft, ApplicationRegistered, ResizeDec
 from pliant.core.model.jobs import BEFORE_GO, Job, ResizeStage
 from pliant.core.model.lifecycle import JobState
 from pliant.core.state.state import State
-from pliant.core.support.plural import many
+from pliant.core.support.plural import plural
 from pliant.core.transitions import job_end, leaving_ranks, resize_steps, resize_transaction
-from pliant.core.values.processors import of
+from pliant.core.values.processors import from_indices
 
 _LIVE = (JobState.STARTING, JobState.RUNNING, JobState.ADAPTING)
 
 
-def registered(state: State, event: ApplicationRegistered) -> None:
+def on_application_registered(state: State, event: ApplicationRegistered) -> None:
     """A coordinator opened its session."""
     job = state.jobs.get(event.job)
     if job is None or job.run != event.run or job.state not in _LIVE:
@@ -23,7 +23,7 @@ def registered(state: State, event: ApplicationRegistered) -> None:
     job.connected = True
     if job.state is JobState.STARTING:
         job.starting.clear()
-        state.step(job, JobState.RUNNING, f"runs on {many(job.size, 'processor')}")
+        state.step(job, JobState.RUNNING, f"runs on {plural(job.size, 'processor')}")
     _settle_open_resize(state, job, event, again)
     if job.state not in _LIVE or not _same_allocation(state, job, event):
         return
@@ -39,7 +39,9 @@ def _is_leaver(job: Job, event: ApplicationRegistered) -> bool:
     if resize is not None and resize.stage is ResizeStage.RELEASING:
         return (event.epoch, event.processors) == (job.epoch - 1, resize.before)
     # A leaving rank for which the job has stopped waiting.
-    return event.epoch < job.epoch and bool(of(event.processors[:1]) & leaving_ranks.lingering(job))
+    return event.epoch < job.epoch and bool(
+        from_indices(event.processors[:1]) & leaving_ranks.lingering(job)
+    )
 
 
 def _settle_open_resize(state: State, job: Job, event: ApplicationRegistered, again: bool) -> None:
@@ -58,7 +60,7 @@ def _settle_open_resize(state: State, job: Job, event: ApplicationRegistered, ag
         decision = ResizeDecided(
             job.id, job.run, resize.id, True, event.epoch, event.processors, "commit"
         )
-        resize_steps.decided(state, decision)
+        resize_steps.on_resize_decided(state, decision)
     elif event.epoch == job.epoch and event.pending != resize.id:
         resize_steps.roll_back(state, job, "go", "the application does not hold it")
     elif resize.stage is ResizeStage.WITHDRAWING:
@@ -97,7 +99,7 @@ def _first_time(state: State, job: Job, event: ApplicationRegistered) -> None:
     state.note("application.registered", f"sizes {job.sizes}", job, sizes=str(job.sizes))
 
 
-def left(state: State, event: ApplicationLeft) -> None:
+def on_application_left(state: State, event: ApplicationLeft) -> None:
     """The coordinator's session closed; the job goes on, offers to it cannot."""
     job = state.jobs.get(event.job)
     if job is None or job.run != event.run or not job.connected:

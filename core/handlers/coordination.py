@@ -11,23 +11,23 @@ from collections.abc import Iterable, Iterator
 
 from pliant.core.commands import SendOffer
 from pliant.core.model.jobs import BEFORE_GO, Job, Resize, ResizeStage
-from pliant.core.model.negotiation import Side, TalkState, Verb
+from pliant.core.model.negotiation import NegotiationState, Side, Verb
 from pliant.core.model.scheduling import Outcome
 from pliant.core.model.timers import TimerKind
 from pliant.core.state.state import State
-from pliant.core.support.plural import many
+from pliant.core.support.plural import plural
 from pliant.core.transitions import counter_offers, resize_steps, resize_transaction
-from pliant.core.transitions.proposals import own, word
-from pliant.core.transitions.refused_offers import failed
+from pliant.core.transitions.proposals import closing_message, server_proposals
+from pliant.core.transitions.refused_offers import fail_negotiation
 from pliant.core.values.ids import JobId
-from pliant.core.values.processors import NONE, ProcessorMap, count, indices, lowest, of
+from pliant.core.values.processors import NONE, ProcessorMap, count, from_indices, indices, lowest
 
 
-def review(state: State) -> None:
+def review_coordination(state: State) -> None:
     """After the events of an instant: conclude deals, carry them out, let go of what is void."""
     for job in list(state.reserving.values()):
         if job.reserved:
-            _review(state, job)
+            _review_recipient(state, job)
     while state.donors_to_review:
         donors = list(state.donors_to_review)
         state.donors_to_review.clear()
@@ -35,21 +35,21 @@ def review(state: State) -> None:
             _review_donor(state, donor)
 
 
-def _review(state: State, taker: Job) -> None:
+def _review_recipient(state: State, taker: Job) -> None:
     """A job that waits for processors: whether its donors' answers suffice."""
     donors = list(_donors(state, taker))
     if any(_unanswered(donor) for donor in donors):
         return
     growth = taker.resize
     if growth is not None and growth.stage is ResizeStage.NEGOTIATING:
-        if growth.negotiation.state is TalkState.IDLE:
+        if growth.negotiation.state is NegotiationState.IDLE:
             _offer_growth(state, taker, growth)
     elif donors and not _conclude(state, taker, donors):
-        _dissolve(state, taker, donors)
+        _give_up(state, taker, donors)
     elif growth is not None and not taker.reserved & (state.occupied() | ~state.usable()):
         state.occupy(taker, taker.reserved)
         state.drop_reservation(taker)
-        proceed(state, taker, growth)
+        carry_out(state, taker, growth)
 
 
 def _donors(state: State, taker: Job) -> Iterator[Job]:
@@ -61,13 +61,13 @@ def _donors(state: State, taker: Job) -> Iterator[Job]:
             yield donor
 
 
-def _release(donor: Job) -> Resize:
+def _open_resize(donor: Job) -> Resize:
     """The open resize of a job that is known to have one."""
     assert donor.resize is not None
     return donor.resize
 
 
-def _takers(state: State, donor: Job, resize: Resize) -> Iterator[Job]:
+def _recipients(state: State, donor: Job, resize: Resize) -> Iterator[Job]:
     """Who waits for what a job gives, in order of promise."""
     for job in state.reserving.values():
         if donor.id in job.donors and job.reserved & resize.leaving:
@@ -75,19 +75,19 @@ def _takers(state: State, donor: Job, resize: Resize) -> Iterator[Job]:
 
 
 def _unanswered(donor: Job) -> bool:
-    resize = _release(donor)
+    resize = _open_resize(donor)
     return (
         resize.stage is ResizeStage.NEGOTIATING
         and resize.negotiation.proposer is not Side.APPLICATION
     )
 
 
-def need(state: State, donor: Job) -> int:
+def processors_needed(state: State, donor: Job) -> int:
     """How many of a donor's processors are waited for; 0: nobody waits."""
     resize = donor.resize
     if resize is None or not resize.has_recipients:
         return 0
-    return sum(count(job.reserved & resize.leaving) for job in _takers(state, donor, resize))
+    return sum(count(job.reserved & resize.leaving) for job in _recipients(state, donor, resize))
 
 
 # ------------------------------------------------------------------ how a plan makes them
@@ -104,31 +104,31 @@ def await_growth(
     """Have a job grow by what is free and what others give; it is asked after them."""
     state.reserve(job, later, donors)
     after = (*job.ranks, *indices(now), *indices(later))
-    resize_transaction.begin(state, job, after, cause)
+    resize_transaction.open_resize(state, job, after, cause)
     givers = ", ".join(map(str, sorted(donors)))
-    state.note("job.promised", f"may get {many(count(later), 'processor')} of job {givers}", job)
+    state.note("job.promised", f"may get {plural(count(later), 'processor')} of job {givers}", job)
 
 
-def bind(state: State, donors: Iterable[JobId]) -> None:
+def link_donors(state: State, donors: Iterable[JobId]) -> None:
     """After the parts of a plan: who of its donors gives to somebody, and who may begin to."""
     for number in donors:
         donor = state.jobs[number]
         resize = donor.resize
         if resize is None:
             continue
-        resize.has_recipients = any(True for _ in _takers(state, donor, resize))
+        resize.has_recipients = any(True for _ in _recipients(state, donor, resize))
         if resize.has_recipients:
             state.donors_to_review[number] = None  # it may have answered before
         elif resize.counter_sizes:
-            accept(state, donor, resize, resize.counter_sizes[0])
-            proceed(state, donor, resize)
+            accept_counter_offer(state, donor, resize, resize.counter_sizes[0])
+            carry_out(state, donor, resize)
         elif resize.stage is ResizeStage.AGREED:
-            proceed(state, donor, resize)
+            carry_out(state, donor, resize)
 
 
-def use(state: State, donor: Job, kept: ProcessorMap) -> bool:
+def reuse_offer(state: State, donor: Job, kept: ProcessorMap) -> bool:
     """Let a plan use what stands; False: its size is not one that the application named."""
-    resize = _release(donor)
+    resize = _open_resize(donor)
     if count(kept) not in (resize.counter_sizes or (len(resize.after),)):
         return False
     resize.after = tuple(p for p in resize.before if kept >> p & 1)
@@ -144,70 +144,73 @@ def use(state: State, donor: Job, kept: ProcessorMap) -> bool:
 
 def _conclude(state: State, taker: Job, donors: list[Job]) -> bool:
     """Have the donors begin to give if all is given that the job waits for."""
-    if any(_short(donor, taker) for donor in donors):
+    if any(_shortfall(donor, taker) for donor in donors):
         return False
     for donor in donors:
-        resize = _release(donor)
+        resize = _open_resize(donor)
         if resize.counter_sizes:
-            _take_wish(state, donor, resize)
-        proceed(state, donor, resize)
+            _accept_best_size(state, donor, resize)
+        carry_out(state, donor, resize)
     return True
 
 
-def _most(donor: Job, resize: Resize) -> int:
+def _offered(donor: Job, resize: Resize) -> int:
     """How many processors it has agreed, or offers, to give."""
     return donor.size - (min(resize.counter_sizes) if resize.counter_sizes else len(resize.after))
 
 
-def _short(donor: Job, taker: Job) -> int:
+def _shortfall(donor: Job, taker: Job) -> int:
     """How many processors of a job's the donor would rather not give."""
-    resize = _release(donor)
-    return max(0, count(resize.leaving & taker.reserved) - _most(donor, resize))
+    resize = _open_resize(donor)
+    return max(0, count(resize.leaving & taker.reserved) - _offered(donor, resize))
 
 
-def _take_wish(state: State, donor: Job, resize: Resize) -> None:
+def _accept_best_size(state: State, donor: Job, resize: Resize) -> None:
     """Agree to the total of a counter-offer that suits those who wait best."""
-    wanted = _wanted(state, donor, resize, _most(donor, resize))
-    accept(
-        state, donor, resize, counter_offers.covering(donor, resize.counter_sizes, count(wanted))
+    wanted = _needed_part(state, donor, resize, _offered(donor, resize))
+    accept_counter_offer(
+        state,
+        donor,
+        resize,
+        counter_offers.largest_covering(donor, resize.counter_sizes, count(wanted)),
     )
     resize.stage = ResizeStage.AGREED
 
 
-def _wanted(state: State, donor: Job, resize: Resize, most: int) -> ProcessorMap:
+def _needed_part(state: State, donor: Job, resize: Resize, most: int) -> ProcessorMap:
     """What a donor that gives so many gives to those who wait, first come first served."""
     wanted = NONE
-    for job in _takers(state, donor, resize):
+    for job in _recipients(state, donor, resize):
         part = job.reserved & resize.leaving
         if count(wanted | part) <= most:
             wanted |= part
     return wanted
 
 
-def cut(state: State, job: Job, resize: Resize, size: int) -> None:
+def change_target(state: State, job: Job, resize: Resize, size: int) -> None:
     """Let a resize lead to another size; promises that can be kept are."""
     if job.reserved:
-        _choose(state, job, resize, size)
+        _choose_donors(state, job, resize, size)
     else:
-        wanted = NONE if resize.grows else _wanted(state, job, resize, job.size - size)
-        counter_offers.take(state, job, resize, size, wanted)
+        wanted = NONE if resize.grows else _needed_part(state, job, resize, job.size - size)
+        counter_offers.apply_size(state, job, resize, size, wanted)
 
 
-def accept(state: State, job: Job, resize: Resize, size: int) -> None:
+def accept_counter_offer(state: State, job: Job, resize: Resize, size: int) -> None:
     """Say yes to a counter-offer, with one of the totals that it names."""
-    cut(state, job, resize, size)
-    state.emit(SendOffer(job.id, job.run, word(job, resize, Verb.ACCEPT)))
+    change_target(state, job, resize, size)
+    state.emit(SendOffer(job.id, job.run, closing_message(job, resize, Verb.ACCEPT)))
     price = f" for {resize.price:g}" if resize.price else ""
     text = f"its counter-offer of {size}{price} was taken"
     state.note("offer.countered", text, job, resize=resize.id, size=size, price=resize.price)
 
 
-def proceed(state: State, job: Job, resize: Resize) -> None:
+def carry_out(state: State, job: Job, resize: Resize) -> None:
     """Carry out what was agreed on, as soon as the application can give, or take."""
     if resize.not_before > state.now:
         # It is decided, whatever becomes of those who wait.
         resize.has_recipients = False
-        amount = many(abs(len(resize.after) - job.size), "processor")
+        amount = plural(abs(len(resize.after) - job.size), "processor")
         job.reason = f"{'takes' if resize.grows else 'gives'} {amount} later, as it asked"
         state.timer(TimerKind.RELEASE_TIME, job, resize.not_before - state.now)
         state.touch(job)
@@ -220,54 +223,54 @@ def proceed(state: State, job: Job, resize: Resize) -> None:
 
 def _offer_growth(state: State, taker: Job, growth: Resize) -> None:
     """Offer what there is: what was kept, and what donors would give."""
-    there = [growth.added & taker.occupied, _at_hand(state, taker)]
-    there += [part for part, _ in _gifts(state, taker)]
+    there = [growth.added & taker.occupied, _already_available(state, taker)]
+    there += [part for part, _ in _offered_parts(state, taker)]
     sizes = taker.request.sizes if taker.request is not None else taker.sizes
-    size = sizes.down(taker.size + sum(map(count, there)))
+    size = sizes.largest_at_most(taker.size + sum(map(count, there)))
     if size <= taker.size:
         resize_transaction.withdraw(state, taker, "nobody gives the processors")
         return
-    _choose(state, taker, growth, size)
-    resize_transaction.offer(state, taker, growth)
+    _choose_donors(state, taker, growth, size)
+    resize_transaction.send_proposal(state, taker, growth)
 
 
-def _gifts(state: State, taker: Job) -> list[tuple[ProcessorMap, JobId]]:
+def _offered_parts(state: State, taker: Job) -> list[tuple[ProcessorMap, JobId]]:
     """What each donor would give of what is promised to a job, and who it is."""
     gifts = []
     for donor in _donors(state, taker):
-        part = _release(donor).leaving & taker.reserved
-        gifts.append((lowest(part, count(part) - _short(donor, taker)), donor.id))
+        part = _open_resize(donor).leaving & taker.reserved
+        gifts.append((lowest(part, count(part) - _shortfall(donor, taker)), donor.id))
     return gifts
 
 
-def _at_hand(state: State, taker: Job) -> ProcessorMap:
+def _already_available(state: State, taker: Job) -> ProcessorMap:
     """What is promised to a job and hangs on no talk any more."""
     hanging = NONE
     for donor in _donors(state, taker):
-        hanging |= _release(donor).leaving
+        hanging |= _open_resize(donor).leaving
     return taker.reserved & ~hanging
 
 
-def _choose(state: State, taker: Job, growth: Resize, size: int) -> None:
+def _choose_donors(state: State, taker: Job, growth: Resize, size: int) -> None:
     """Let a growth lead to a size, with what was kept and as few donors as will do."""
-    kept = [*indices(growth.added & taker.occupied), *indices(_at_hand(state, taker))]
+    kept = [*indices(growth.added & taker.occupied), *indices(_already_available(state, taker))]
     missing = size - taker.size - len(kept)
     given: list[int] = []
-    for part in _fewest(_gifts(state, taker), missing):
+    for part in _fewest(_offered_parts(state, taker), missing):
         given += indices(part)
     growth.after = (*growth.before, *kept, *given)[:size]
     growth.counter_sizes = ()
-    mine = of(growth.after)
+    mine = from_indices(growth.after)
     resize_transaction.free_processors(state, taker, taker.occupied & ~taker.allocation & ~mine)
     reserved, donors = taker.reserved & mine, taker.donors
     state.drop_reservation(taker)
     if reserved:
-        still = (number for number in donors if _holds(state, number, reserved))
+        still = (number for number in donors if _occupies(state, number, reserved))
         state.reserve(taker, reserved, frozenset(still))
     state.touch(taker)
 
 
-def _holds(state: State, number: JobId, processors: ProcessorMap) -> bool:
+def _occupies(state: State, number: JobId, processors: ProcessorMap) -> bool:
     job = state.active.get(number)
     return job is not None and bool(job.occupied & processors)
 
@@ -289,15 +292,15 @@ def _fewest(parts: list[tuple[ProcessorMap, JobId]], missing: int) -> list[Proce
 # ------------------------------------------------------------------ what does not hold
 
 
-def _dissolve(state: State, taker: Job, donors: list[Job]) -> None:
+def _give_up(state: State, taker: Job, donors: list[Job]) -> None:
     """The answers do not suffice: the job waits in the queue again, and the strategy revises."""
     for donor in donors:
-        resize = _release(donor)
+        resize = _open_resize(donor)
         resize.fell_short = True
         size = min(resize.counter_sizes) if resize.counter_sizes else len(resize.after)
         state.outcomes.append(Outcome(donor.id, size, not resize.counter_sizes))
-    names = ", ".join(str(donor.id) for donor in donors if _short(donor, taker))
-    resize_transaction.drop_promise(state, taker, f"job {names} gives fewer than were needed")
+    names = ", ".join(str(donor.id) for donor in donors if _shortfall(donor, taker))
+    resize_transaction.drop_reservation(state, taker, f"job {names} gives fewer than were needed")
 
 
 def _review_donor(state: State, number: JobId) -> None:
@@ -306,7 +309,7 @@ def _review_donor(state: State, number: JobId) -> None:
     resize = donor.resize if donor is not None else None
     if donor is None or resize is None or not resize.has_recipients or resize.grows:
         return
-    if any(True for _ in _takers(state, donor, resize)):
+    if any(True for _ in _recipients(state, donor, resize)):
         return
     if resize.stage is ResizeStage.AGREED or resize.counter_sizes:
         resize.reusable = True
@@ -317,12 +320,12 @@ def _review_donor(state: State, number: JobId) -> None:
     elif resize.stage in BEFORE_GO:
         resize_transaction.withdraw(state, donor, "nobody waits for its processors any more")
     elif resize.stage is ResizeStage.GO:
-        resize_transaction.ask_back(
+        resize_transaction.request_withdrawal(
             state, donor, resize, "nobody waits for its processors any more"
         )
 
 
-def let_go(state: State) -> None:
+def release_unused(state: State) -> None:
     """After a plan: end what stood and was not used, or insist on what was asked for."""
     for donor in list(state.negotiating.values()):
         resize = donor.resize
@@ -332,24 +335,26 @@ def let_go(state: State) -> None:
         if resize.stage is ResizeStage.AGREED:
             resize_transaction.withdraw(state, donor, "its processors are not needed after all")
         elif not resize.fell_short:
-            _thank(state, donor, resize)
-        elif resize.negotiation.state is TalkState.LAST_WORD or state.policy.last(own(resize)):
+            _decline_politely(state, donor, resize)
+        elif resize.negotiation.state is NegotiationState.FINAL or state.policy.last(
+            server_proposals(resize)
+        ):
             _decline(state, donor, resize, "less than is needed")
         else:
-            resize_transaction.offer(state, donor, resize)
+            resize_transaction.send_proposal(state, donor, resize)
 
 
-def _thank(state: State, donor: Job, resize: Resize) -> None:
+def _decline_politely(state: State, donor: Job, resize: Resize) -> None:
     """Say no to what a donor offered, because nobody needs it: it may be asked again at once."""
     why = "its processors are not needed after all"
-    state.emit(SendOffer(donor.id, donor.run, word(donor, resize, Verb.REJECT, why)))
+    state.emit(SendOffer(donor.id, donor.run, closing_message(donor, resize, Verb.REJECT, why)))
     state.note("offer.declined", why, donor, resize=resize.id)
     resize_transaction.close(state, donor, why)
 
 
 def _decline(state: State, donor: Job, resize: Resize, why: str) -> None:
     """Say no to what a donor offered instead."""
-    state.emit(SendOffer(donor.id, donor.run, word(donor, resize, Verb.REJECT, why)))
+    state.emit(SendOffer(donor.id, donor.run, closing_message(donor, resize, Verb.REJECT, why)))
     text = f"its counter-offer was declined: {why}"
     state.note("offer.declined", text, donor, resize=resize.id)
-    failed(state, donor, resize, text, tell=False)
+    fail_negotiation(state, donor, resize, text, tell=False)

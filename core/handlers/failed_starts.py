@@ -12,10 +12,10 @@ from pliant.core.model.lifecycle import ACTIVE_STATES
 from pliant.core.model.nodes import NodeFault
 from pliant.core.state.state import State
 from pliant.core.transitions import job_end
-from pliant.core.values.processors import of
+from pliant.core.values.processors import from_indices
 
 
-def exited(state: State, event: ProcessesExited) -> None:
+def on_processes_exited(state: State, event: ProcessesExited) -> None:
     """Processes are gone, or never were."""
     job = state.jobs.get(event.job)
     if job is not None and job.run == event.run and job.state in ACTIVE_STATES:
@@ -23,13 +23,13 @@ def exited(state: State, event: ProcessesExited) -> None:
         if faults:
             # Before anybody is given its processors again.
             _drain(state, faults)
-    job_end.exited(state, event)
+    job_end.processes_exited(state, event)
 
 
 def _drain(state: State, faults: list[Exit]) -> None:
-    for node in state.ledger.nodes_of(of([exit.processor for exit in faults])):
+    for node in state.ledger.nodes_of(from_indices([exit.processor for exit in faults])):
         if not node.drained:
             remedy = f"it is tried again, or use `pliant node resume {node.name}`"
             reason = f"{faults[0].reason}; {remedy}"
             state.note("node.warning", f"node {node.name} {faults[0].reason}: it is drained")
-            nodes.drained(state, NodeDrained(node.name, reason, fault=NodeFault.START))
+            nodes.on_node_drained(state, NodeDrained(node.name, reason, fault=NodeFault.START))

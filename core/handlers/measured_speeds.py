@@ -13,10 +13,10 @@ from pliant.core.transitions import time_limits
 TOLERANCE = 0.05
 
 
-def measured(state: State, event: SpeedMeasured) -> None:
+def on_speed_measured(state: State, event: SpeedMeasured) -> None:
     """Take over what an application has measured, if it is news; then there is a new plan."""
     job = state.jobs.get(event.job)
-    if job is None or job.run != event.run or job.final or not differ(job.measured, event.seconds):
+    if job is None or job.run != event.run or job.final or not differs(job.measured, event.seconds):
         return
     before, job.measured = job.speedup, dict(event.seconds)
     time_limits.speedup_changed(state, job, before)
@@ -24,7 +24,7 @@ def measured(state: State, event: SpeedMeasured) -> None:
     state.plan_due |= job.malleable
 
 
-def differ(known: Mapping[int, float], said: Mapping[int, float]) -> bool:
+def differs(known: Mapping[int, float], said: Mapping[int, float]) -> bool:
     """Whether measurements (seconds by size) say something else than those that are known."""
     if known.keys() != said.keys():
         return True

@@ -9,34 +9,36 @@ from pliant.core.commands import SendOffer, SendWithdraw
 from pliant.core.events import OfferAnswered
 from pliant.core.handlers import coordination
 from pliant.core.model.jobs import Job, Resize, ResizeStage
-from pliant.core.model.negotiation import Side, TalkError, TalkState, Template, Verb
+from pliant.core.model.negotiation import NegotiationError, NegotiationState, Side, Template, Verb
 from pliant.core.model.timers import Timer, TimerKind
 from pliant.core.state.state import State
-from pliant.core.support.plural import many
+from pliant.core.support.plural import plural
 from pliant.core.transitions import counter_offers, resize_steps, resize_transaction
-from pliant.core.transitions.proposals import own, word
-from pliant.core.transitions.refused_offers import failed
+from pliant.core.transitions.proposals import closing_message, server_proposals
+from pliant.core.transitions.refused_offers import fail_negotiation
 from pliant.core.values.ids import ResizeId
 from pliant.core.values.negotiation_policy import Take
 
 
-def answered(state: State, event: OfferAnswered) -> None:
+def on_offer_answered(state: State, event: OfferAnswered) -> None:
     """The application said something in a talk."""
     template = event.template
-    found = resize_transaction.find(state, event.job, event.run, ResizeId(template.negotiation))
+    found = resize_transaction.find_resize(
+        state, event.job, event.run, ResizeId(template.negotiation)
+    )
     if found is None:
         return
     job, resize = found
-    if template.verb is Verb.ACCEPT and resize.negotiation.state is TalkState.AGREED:
+    if template.verb is Verb.ACCEPT and resize.negotiation.state is NegotiationState.AGREED:
         return  # said again, or the echo of our own word
     try:
-        resize.negotiation = resize.negotiation.say(Side.APPLICATION, template)
-    except TalkError as error:
+        resize.negotiation = resize.negotiation.apply_message(Side.APPLICATION, template)
+    except NegotiationError as error:
         state.note("offer.ignored", f"answer ignored: {error}", job, resize=resize.id)
         return
     state.note(
         "offer.answered",
-        f"the application answered {template.verb}{counter_offers.told(template)}"
+        f"the application answered {template.verb}{counter_offers.describe_answer(template)}"
         + (f": {template.reason}" if template.reason else ""),
         job,
         resize=resize.id,
@@ -45,13 +47,14 @@ def answered(state: State, event: OfferAnswered) -> None:
         round=template.round,
         seconds=state.now - resize.since,
     )
+    reason = template.reason or "no reason given"
     match resize.negotiation.state:
-        case TalkState.AGREED:
+        case NegotiationState.AGREED:
             _accepted(state, job, resize, template)
-        case TalkState.REFUSED:
-            failed(state, job, resize, f"refused: {template.reason or 'no reason given'}")
-        case TalkState.WITHDRAWN:
-            failed(state, job, resize, f"withdrawn: {template.reason or 'no reason given'}")
+        case NegotiationState.REFUSED:
+            fail_negotiation(state, job, resize, f"refused: {reason}")
+        case NegotiationState.WITHDRAWN:
+            fail_negotiation(state, job, resize, f"withdrawn: {reason}")
         case _:
             _countered(state, job, resize, template)
 
@@ -88,38 +91,46 @@ def _agreed(state: State, job: Job, resize: Resize) -> None:
     if resize.has_recipients:
         _wait_for_others(state, job, resize)
     elif not job.reserved:
-        coordination.proceed(state, job, resize)
+        coordination.carry_out(state, job, resize)
 
 
 def _countered(state: State, job: Job, resize: Resize, template: Template) -> None:
     """The application would rather have another size, price or time."""
     try:
-        wish = counter_offers.read(job, resize, template, state.now)
+        counter_offer = counter_offers.read(job, resize, template, state.now)
     except counter_offers.UnusableCounterError as error:
         _decline(state, job, resize, str(error))
         return
-    if _too_late(state, resize, wish.not_before):
-        _decline(state, job, resize, _when(state, resize, wish.not_before))
+    if _too_late(state, resize, counter_offer.not_before):
+        _decline(state, job, resize, _when(state, resize, counter_offer.not_before))
         return
-    final = resize.negotiation.state is TalkState.LAST_WORD
-    need = coordination.need(state, job) or job.size - len(resize.after)
-    size = max(wish.sizes) if resize.grows else counter_offers.covering(job, wish.sizes, need)
+    final = resize.negotiation.state is NegotiationState.FINAL
+    need = coordination.processors_needed(state, job) or job.size - len(resize.after)
+    size = (
+        max(counter_offer.sizes)
+        if resize.grows
+        else counter_offers.largest_covering(job, counter_offer.sizes, need)
+    )
     enough = size > 0
-    size = size or min(wish.sizes)
+    size = size or min(counter_offer.sizes)
     resize.partial_release = not enough
-    change, number = abs(size - job.size), own(resize) + 1
-    if not state.policy.satisfied(wish.price, number, change, grows=resize.grows):
+    change, number = abs(size - job.size), server_proposals(resize) + 1
+    if not state.policy.satisfied(counter_offer.price, number, change, grows=resize.grows):
         size = size if enough else len(resize.after)
-        _insist(state, job, resize, size, f"the price {wish.price:g} is out of reach", final)
+        _insist(
+            state, job, resize, size, f"the price {counter_offer.price:g} is out of reach", final
+        )
     elif not enough and state.policy.take is Take.COVERS:
-        _insist(state, job, resize, len(resize.after), f"needed: {many(need, 'processor')}", final)
+        _insist(
+            state, job, resize, len(resize.after), f"needed: {plural(need, 'processor')}", final
+        )
     else:
-        resize.not_before, resize.price = wish.not_before, wish.price
+        resize.not_before, resize.price = counter_offer.not_before, counter_offer.price
         if resize.has_recipients:
-            resize.counter_sizes = wish.sizes
-            _wait_for_others(state, job, resize, wish.valid_until)
+            resize.counter_sizes = counter_offer.sizes
+            _wait_for_others(state, job, resize, counter_offer.valid_until)
         else:
-            coordination.accept(state, job, resize, size)
+            coordination.accept_counter_offer(state, job, resize, size)
             _agreed(state, job, resize)
 
 
@@ -136,27 +147,27 @@ def _wait_for_others(state: State, job: Job, resize: Resize, valid_until: float 
 
 def _insist(state: State, job: Job, resize: Resize, size: int, why: str, final: bool) -> None:
     """Propose again, as long as the policy and the machine allow it."""
-    if final or state.policy.last(own(resize)):
+    if final or state.policy.last(server_proposals(resize)):
         _decline(state, job, resize, why)
         return
     if size != len(resize.after):
-        coordination.cut(state, job, resize, size)
-    resize_transaction.offer(state, job, resize)
+        coordination.change_target(state, job, resize, size)
+    resize_transaction.send_proposal(state, job, resize)
 
 
 def _decline(state: State, job: Job, resize: Resize, why: str) -> None:
-    state.emit(SendOffer(job.id, job.run, word(job, resize, Verb.REJECT, why)))
-    failed(state, job, resize, f"its counter-offer was declined: {why}")
+    state.emit(SendOffer(job.id, job.run, closing_message(job, resize, Verb.REJECT, why)))
+    fail_negotiation(state, job, resize, f"its counter-offer was declined: {why}")
 
 
 def _take_back(state: State, job: Job, resize: Resize, why: str) -> None:
     state.emit(SendWithdraw(job.id, job.run, resize.id, why))
-    failed(state, job, resize, why)
+    fail_negotiation(state, job, resize, why)
 
 
-def timed_out(state: State, timer: Timer) -> None:
+def on_negotiation_timeout(state: State, timer: Timer) -> None:
     """The time of a talk, or until the application can give, may be over."""
-    found = resize_transaction.find(state, timer.job, timer.run, timer.resize)
+    found = resize_transaction.find_resize(state, timer.job, timer.run, timer.resize)
     if found is None:
         return
     job, resize = found
@@ -176,4 +187,4 @@ def _expired(state: State, job: Job, resize: Resize) -> None:
     waited = f"no answer within {state.limits.offer_timeout_s:g} s"
     state.emit(SendWithdraw(job.id, job.run, resize.id, waited))
     state.note("offer.expired", waited, job, resize=resize.id)
-    failed(state, job, resize, waited)
+    fail_negotiation(state, job, resize, waited)

@@ -18,7 +18,7 @@ from pliant.core.model.jobs import BEFORE_GO, Job, Resize, ResizeStage
 from pliant.core.model.lifecycle import ACTIVE_STATES, JobState
 from pliant.core.model.nodes import Node, NodeFault, NodeState
 from pliant.core.state.state import State
-from pliant.core.support.plural import many
+from pliant.core.support.plural import plural
 from pliant.core.transitions import (
     fencing,
     job_end,
@@ -36,17 +36,17 @@ from pliant.core.values.processors import NONE, ProcessorMap
 _ALIVE = (NodeState.UP, NodeState.DRAINING, NodeState.DRAINED, NodeState.SPARE)
 
 
-def registered(state: State, event: NodeRegistered) -> None:
+def on_node_registered(state: State, event: NodeRegistered) -> None:
     """A controller connected, for the first time or again: compare what both sides know."""
-    node = node_registry.take_in(state, event)
+    node = node_registry.register(state, event)
     node.address, node.memory_bytes = event.address, event.memory_bytes
     was_silent = node.state in (NodeState.LOST, NodeState.SUSPECT)
     if was_silent or node.spare != event.spare:
         node.spare = event.spare
         node.stands_in = node.stands_in if event.spare else ""
-        node.state, node.reason = node_registry.when_alive(state, node)
+        node.state, node.reason = node_registry.state_when_alive(state, node)
         if node.state is NodeState.SPARE:
-            resize_transaction.drop_promises_on(
+            resize_transaction.drop_reservations_on(
                 state, node.processors, f"node {node.name} is a spare one"
             )
     state.touch_node(node)
@@ -55,7 +55,7 @@ def registered(state: State, event: NodeRegistered) -> None:
     # A node speaks for itself alone.
     own = tuple(replace(world, live=world.live & node.processors) for world in event.worlds)
     _compare(state, node, own)
-    fencing.reported(state, node)
+    fencing.node_reported(state, node)
     _reviewed(state)
 
 
@@ -115,7 +115,7 @@ def _known_to_node(state: State, node: Node, world: LiveWorld) -> None:
     if job.state is JobState.COMPLETING and job.ending is not None:
         state.emit(Kill(job.id, job.run, world.live, state.limits.kill_grace_s))
     elif world.ready:
-        started(state, WorldReady(job.id, job.run, world.resize, node.name))
+        on_world_ready(state, WorldReady(job.id, job.run, world.resize, node.name))
 
 
 def _unknown_to_node(state: State, node: Node, job: Job, known: set[ResizeId]) -> None:
@@ -146,13 +146,13 @@ def _owed(job: Job, node: Node) -> bool:
 def _taken_away(state: State, job: Job, processors: ProcessorMap, reason: str) -> None:
     """Processes that were there are not any more, and no exit will be reported."""
     resize = job.resize
-    if suspend.leaving(job):
-        suspend.gone(state, job, processors)
+    if suspend.is_leaving(job):
+        suspend.processes_gone(state, job, processors)
         return
     if resize:  # who has ended before the application's word on the resize is not missed
         processors &= ~resize.gone
     own = processors & job.allocation & job.occupied
-    if own and job.ending is JobState.FAILED and restart_smaller.goes_again(job):
+    if own and job.ending is JobState.FAILED and restart_smaller.may_run_again(job):
         # Its other ranks noticed first that these were gone.
         job.requeue_at_end, job.reason = True, reason
     if job.ending is None and own:
@@ -172,12 +172,12 @@ def _taken_away(state: State, job: Job, processors: ProcessorMap, reason: str) -
 
 def _reviewed(state: State) -> None:
     """Nodes have changed: see what that means for spare ones, and who waits for processors."""
-    spare_nodes.review(state)
-    restart_smaller.review(state)
+    spare_nodes.assign_spares(state)
+    restart_smaller.refit_restarts(state)
     state.plan_due = True
 
 
-def started(state: State, event: WorldReady) -> None:
+def on_world_ready(state: State, event: WorldReady) -> None:
     """A node's part of a world is up: the first start's processes run, or newcomers are ready."""
     if event.resize:
         world_ready(state, event)
@@ -187,22 +187,22 @@ def started(state: State, event: WorldReady) -> None:
         return
     job.starting.discard(event.node)
     if job.state is JobState.STARTING and not job.starting:
-        state.step(job, JobState.RUNNING, f"runs on {many(job.size, 'processor')}")
+        state.step(job, JobState.RUNNING, f"runs on {plural(job.size, 'processor')}")
         state.note("job.running", "all processes are up", job)
 
 
-def suspected(state: State, event: NodeSuspected) -> None:
+def on_node_suspected(state: State, event: NodeSuspected) -> None:
     """Beats are missing: nothing new is started there."""
     node = state.nodes.get(event.name)
     if node is not None and node.state in _ALIVE:
         _set(state, node, NodeState.SUSPECT, "beats are missing")
 
 
-def recovered(state: State, event: NodeRecovered) -> None:
+def on_node_recovered(state: State, event: NodeRecovered) -> None:
     """Beats arrive again."""
     node = state.nodes.get(event.name)
     if node is not None and node.state is NodeState.SUSPECT:
-        _set(state, node, *node_registry.when_alive(state, node))
+        _set(state, node, *node_registry.state_when_alive(state, node))
 
 
 def _set(state: State, node: Node, to: NodeState, reason: str) -> None:
@@ -212,7 +212,7 @@ def _set(state: State, node: Node, to: NodeState, reason: str) -> None:
     _reviewed(state)
 
 
-def lost(state: State, event: NodeLost) -> None:
+def on_node_lost(state: State, event: NodeLost) -> None:
     """Its lease ran out: jobs with ranks there end as NODE_FAIL."""
     node = state.nodes.get(event.name)
     if node is None or node.state is NodeState.LOST:
@@ -220,15 +220,15 @@ def lost(state: State, event: NodeLost) -> None:
     node.stands_in = ""
     _set(state, node, NodeState.LOST, event.reason)  # and a spare one may take its place
     reason = f"node {node.name} was lost: {event.reason}"
-    fencing.lost(state, node)
+    fencing.node_lost(state, node)
     for job in [j for j in state.active.values() if j.occupied & node.processors]:
         # Nothing is started on a LOST node; what lives there is ended when it comes back.
         _taken_away(state, job, node.processors, reason)
-    resize_transaction.drop_promises_on(state, node.processors, f"node {node.name} was lost")
+    resize_transaction.drop_reservations_on(state, node.processors, f"node {node.name} was lost")
     _reviewed(state)
 
 
-def drained(state: State, event: NodeDrained) -> None:
+def on_node_drained(state: State, event: NodeDrained) -> None:
     """An operator keeps new work off a node; jobs on it go on."""
     node = state.nodes.get(event.name)
     if node is None:
@@ -237,15 +237,15 @@ def drained(state: State, event: NodeDrained) -> None:
     node.drained, node.fault = event.reason or "drained by an operator", event.fault
     state.touch_node(node)
     if node.state in _ALIVE:
-        _set(state, node, *node_registry.when_alive(state, node))
-    resize_transaction.drop_promises_on(state, node.processors, f"node {node.name} was drained")
+        _set(state, node, *node_registry.state_when_alive(state, node))
+    resize_transaction.drop_reservations_on(state, node.processors, f"node {node.name} was drained")
     _reviewed(state)
     jobs = node_registry.jobs_on(state, node)
-    done = f"drains: {node_registry.named(jobs)} still there" if jobs else "drained"
+    done = f"drains: {node_registry.jobs_phrase(jobs)} still there" if jobs else "drained"
     state.emit(Answer(event.request, message=f"node {node.name} {done}"))
 
 
-def resumed(state: State, event: NodeResumed) -> None:
+def on_node_resumed(state: State, event: NodeResumed) -> None:
     """An operator gives a drained node back; a silent one stays out until it reports."""
     node = state.nodes.get(event.name)
     if node is None or not node.drained:
@@ -260,16 +260,16 @@ def resumed(state: State, event: NodeResumed) -> None:
     state.emit(Answer(event.request, message=f"node {node.name} resumed"))
 
 
-def able(state: State, event: NodeAble) -> None:
+def on_node_able(state: State, event: NodeAble) -> None:
     """A node can start processes: give it back if it was drained because it could not."""
     node = state.nodes.get(event.name)
     if node is not None and node.fault is NodeFault.START:
         _lift(state, node, "it can start jobs again")
     elif node is not None and node.fault is NodeFault.END:
-        ended(state)
+        give_back_cleared_nodes(state)
 
 
-def ended(state: State) -> None:
+def give_back_cleared_nodes(state: State) -> None:
     """Give nodes back that were drained for processes that did not end, if those are gone."""
     late = NONE
     for job in state.active.values():
@@ -289,4 +289,4 @@ def _give_back(state: State, node: Node) -> None:
     node.drained, node.fault = "", None
     state.touch_node(node)
     if node.state in _ALIVE:
-        _set(state, node, *node_registry.when_alive(state, node))
+        _set(state, node, *node_registry.state_when_alive(state, node))

@@ -15,7 +15,7 @@ from pliant.core.model.timers import Timer, TimerKind
 from pliant.core.state import resource_gate
 from pliant.core.state.state import PLAN_REFUSED, State
 from pliant.core.state.views import view
-from pliant.core.support.plural import many
+from pliant.core.support.plural import plural
 from pliant.core.transitions import resize_transaction, suspend, time_limits
 from pliant.core.values.ids import CycleId, JobId
 from pliant.core.values.processors import NONE, ProcessorMap, count
@@ -24,11 +24,11 @@ from pliant.core.values.processors import NONE, ProcessorMap, count
 FIRST_RETRY_S, LAST_RETRY_S = 1.0, 60.0
 
 
-def gives_up(state: State) -> bool:
+def stop_revising(state: State) -> bool:
     """Forget a plan that was revised often enough, and let go of what stood for it."""
     if not state.outcomes or state.revisions < state.policy.revisions:
         return False
-    coordination.let_go(state)
+    coordination.release_unused(state)
     state.outcomes.clear()
     return True
 
@@ -40,16 +40,16 @@ def run_strategy(state: State, cycle: CycleId) -> RunStrategy:
     return RunStrategy(cycle, view(state), tuple(state.outcomes))
 
 
-def planned(state: State) -> None:
+def outcomes_delivered(state: State) -> None:
     """The strategy has answered: it knows how the talks ended that it was told about."""
     state.revisions = state.revisions + 1 if state.outcomes_reported else 0
     del state.outcomes[: state.outcomes_reported]
     state.outcomes_reported = 0
 
 
-def failed(state: State, reason: str) -> None:
+def on_plan_failed(state: State, reason: str) -> None:
     """There is no plan: the strategy is asked again in a while, also if nothing else happens."""
-    planned(state)
+    outcomes_delivered(state)
     wait_s = min(FIRST_RETRY_S * 2**state.plan_faults, LAST_RETRY_S)
     state.plan_fault, state.plan_faults = reason, state.plan_faults + 1
     _wake(state, state.now + wait_s)
@@ -73,10 +73,10 @@ def commit(state: State, plan: Plan) -> bool:
             donors[offer.job] = given
             promised |= given & state.usable()
     for wish in plan.suspends:
-        suspension.planned(state, wish)
+        suspension.suspend_as_planned(state, wish)
     for start in plan.starts:
-        _free_promise(state, start)
-        _unpark(state, start)
+        _drop_reservation(state, start)
+        _requeue_suspended(state, start)
     # Before the starts: a promise is kept for a job that starts, too.
     for acceptance in plan.accepts:
         _accept(state, acceptance)
@@ -84,14 +84,14 @@ def commit(state: State, plan: Plan) -> bool:
         lacks |= not _start(state, start, promised, donors)
     for offer in plan.expands:
         lacks |= not _expand(state, offer, promised, donors)
-    coordination.bind(state, donors)
+    coordination.link_donors(state, donors)
     for rejection in plan.rejects:
         job = state.jobs.get(rejection.job)
         if job is not None and job.state is JobState.PENDING:
             submission.close_waiting(state, job, JobState.REJECTED, rejection.reason)
     _wake(state, plan.wake_at)
     _explain(state, plan)
-    coordination.let_go(state)
+    coordination.release_unused(state)
     if plan.memory != state.memory:
         state.memory, state.memory_changed = plan.memory, True
     return lacks
@@ -104,7 +104,7 @@ def _wake(state: State, at: float | None) -> None:
     state.wake_at = at
 
 
-def woken(state: State) -> None:
+def on_wake(state: State) -> None:
     """A wake-up has fired: plan again, unless it is one that a later plan gave up or put off."""
     if state.wake_at is not None and state.now >= state.wake_at:
         state.wake_at, state.plan_due = None, True
@@ -161,12 +161,14 @@ def _shrink(state: State, offer: Offer, plan: Plan) -> ProcessorMap:
         _refuse(state, what, "not a part of its allocation")
         return NONE
     given = job.allocation & ~offer.processors
-    if stands and given and not coordination.use(state, job, offer.processors):
+    if stands and given and not coordination.reuse_offer(state, job, offer.processors):
         _refuse(state, what, f"{count(offer.processors)} is not what it agreed to")
         return NONE
     if given and not stands:
         cause, mandatory = _cause(state, plan, given), offer.mandatory
-        resize_transaction.open_talk(state, job, offer.processors, cause, mandatory=mandatory)
+        resize_transaction.open_negotiation(
+            state, job, offer.processors, cause, mandatory=mandatory
+        )
     return given
 
 
@@ -202,7 +204,7 @@ def _expand(
         givers = frozenset(donor for donor, given in donors.items() if given & later)
         coordination.await_growth(state, job, added & ~later, later, givers, cause)
     else:
-        resize_transaction.open_talk(state, job, offer.processors, cause)
+        resize_transaction.open_negotiation(state, job, offer.processors, cause)
     return True
 
 
@@ -227,18 +229,18 @@ def _asked(job: Job, offer: Offer) -> bool:
     return request is not None and job.size < size and size in request.sizes
 
 
-def _free_promise(state: State, start: Start) -> None:
+def _drop_reservation(state: State, start: Start) -> None:
     """A waiting job that is started on other processors needs those promised to it no more."""
     job = state.jobs.get(start.job)
     if job is not None and job.state is JobState.PENDING and job.reserved:
         state.drop_reservation(job)
 
 
-def _unpark(state: State, start: Start) -> None:
+def _requeue_suspended(state: State, start: Start) -> None:
     """Who suspended a job may start it again."""
     job = state.jobs.get(start.job)
     if job is not None and job.state is JobState.SUSPENDED and job.suspended_by_strategy:
-        suspend.back(state, job, "goes on from its checkpoint")
+        suspend.requeue(state, job, "goes on from its checkpoint")
 
 
 def _accept(state: State, acceptance: Acceptance) -> None:
@@ -271,6 +273,6 @@ def _start(
         givers = (donor for donor, given in donors.items() if given & start.processors)
         state.reserve(job, start.processors, frozenset(givers))
         names = ", ".join(map(str, sorted(job.donors)))
-        state.note("job.promised", f"{many(count(job.reserved), 'processor')} promised", job)
+        state.note("job.promised", f"{plural(count(job.reserved), 'processor')} promised", job)
         state.explain(job, f"waits for processors of job {names}")
     return True

@@ -35,7 +35,7 @@ def restore(
 def recover(state: State) -> None:
     """Tie up what was under way."""
     for job in list(state.active.values()):
-        time_limits.arm(state, job)
+        time_limits.arm_timers(state, job)
         if job.no_offers_until > state.now:
             state.timer(TimerKind.QUIET, job, job.no_offers_until - state.now)
         if job.request is not None and job.request.deadline is not None:

@@ -20,7 +20,7 @@ from pliant.core.model.placement import after_resize, keep_first
 from pliant.core.model.size_request import RequestAnswer, RequestOutcome, SizeRequest
 from pliant.core.model.timers import TimerKind
 from pliant.core.state.state import State
-from pliant.core.support.plural import many
+from pliant.core.support.plural import plural
 from pliant.core.transitions import proposals, resize_steps, resize_transaction
 from pliant.core.values.sizes import Sizes
 
@@ -34,12 +34,12 @@ _KINDS = {
 }
 
 
-def requested(state: State, event: SizesRequested) -> None:
+def on_sizes_requested(state: State, event: SizesRequested) -> None:
     """An application asks for other sizes. What becomes of it is for ``review``."""
     job = state.jobs.get(event.job)
     if job is None or job.run != event.run or job.state not in (JobState.STARTING, *_LIVE):
         return
-    if _known(state, job, event.number):
+    if _is_known(state, job, event.number):
         return
     sizes = event.sizes
     wanted = sizes.wanted
@@ -98,7 +98,7 @@ def _deadline(state: State, event: SizesRequested) -> float | None:
     return state.now + limit
 
 
-def cancelled(state: State, event: RequestCancelled) -> None:
+def on_request_cancelled(state: State, event: RequestCancelled) -> None:
     """An application needs no answer to its request any more."""
     job = state.jobs.get(event.job)
     if job is None or job.run != event.run:
@@ -107,10 +107,10 @@ def cancelled(state: State, event: RequestCancelled) -> None:
         _take_back(state, job, "by the application")
         state.plan_due = True
     else:
-        _known(state, job, event.number)
+        _is_known(state, job, event.number)
 
 
-def deadline_over(state: State, job: Job) -> None:
+def on_request_deadline(state: State, job: Job) -> None:
     """The time of a request may be over; a growth that was agreed on is not stopped by that."""
     request = job.request
     if request is None or request.deadline is None or state.now < request.deadline:
@@ -124,7 +124,7 @@ def deadline_over(state: State, job: Job) -> None:
         resize_transaction.withdraw(state, job, "the time of the request is over")
 
 
-def review(state: State) -> None:
+def review_size_requests(state: State) -> None:
     """See what became of open requests after the events of an instant."""
     for job in list(state.requests.values()):
         request = job.request
@@ -151,9 +151,9 @@ def _review(state: State, job: Job, request: SizeRequest) -> None:
     elif request.overdue:
         _expire(state, job)
     elif request.is_shrink:
-        _release(state, job, request)
-    elif not 0 < request.sizes.up(size) <= state.ledger.all:
-        there = many(state.ledger.all, "processor")
+        _shrink_as_requested(state, job, request)
+    elif not 0 < request.sizes.smallest_above(size) <= state.ledger.all:
+        there = plural(state.ledger.all, "processor")
         reason = f"none of {request.sizes} can be had: the cluster has {there}"
         _close(state, job, RequestOutcome.REFUSED, reason)
 
@@ -161,27 +161,27 @@ def _review(state: State, job: Job, request: SizeRequest) -> None:
 def _met(request: SizeRequest, size: int, base: int) -> RequestOutcome | None:
     """Whether a job on ``size`` processors has what it asked for when it had ``base``."""
     if request.is_shrink:
-        return RequestOutcome.GRANTED if size <= request.sizes.hi else None
+        return RequestOutcome.GRANTED if size <= request.sizes.max else None
     if size >= request.wanted:
         return RequestOutcome.GRANTED
     return RequestOutcome.PARTLY if size > base and size in request.sizes else None
 
 
-def _release(state: State, job: Job, request: SizeRequest) -> None:
+def _shrink_as_requested(state: State, job: Job, request: SizeRequest) -> None:
     """Take what the application gives: its own offer, agreed on as it is made."""
     if not job.connected or state.now < job.no_offers_until:
         return  # it went wrong a moment ago, or nobody would hear of it
-    kept = keep_first(job.ranks, request.sizes.hi)
+    kept = keep_first(job.ranks, request.sizes.max)
     cause = f"request {request.number} of the application"
-    resize = resize_transaction.begin(state, job, after_resize(job.ranks, kept), cause)
-    proposals.propose(state, job, resize, Side.APPLICATION)
-    word = proposals.word(job, resize, Verb.ACCEPT, cause)
+    resize = resize_transaction.open_resize(state, job, after_resize(job.ranks, kept), cause)
+    proposals.next_proposal(state, job, resize, Side.APPLICATION)
+    word = proposals.closing_message(job, resize, Verb.ACCEPT, cause)
     state.emit(SendOffer(job.id, job.run, word))
-    state.note("offer.taken", f"gives {many(job.size - request.sizes.hi, 'processor')}", job)
+    state.note("offer.taken", f"gives {plural(job.size - request.sizes.max, 'processor')}", job)
     resize_steps.prepare(state, job, resize)
 
 
-def _known(state: State, job: Job, number: int) -> bool:
+def _is_known(state: State, job: Job, number: int) -> bool:
     """Whether this request was seen before; if it was the last one answered, it is so again."""
     answer = job.answered
     if answer is not None and answer.number == number:

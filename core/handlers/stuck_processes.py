@@ -17,7 +17,7 @@ from pliant.core.transitions import job_end, restart_smaller
 from pliant.core.values.processors import indices
 
 
-def start_over(state: State, job: Job) -> None:
+def on_start_timeout(state: State, job: Job) -> None:
     """Not every node has reported the start in time: end the job."""
     if job.state is not JobState.STARTING:
         return
@@ -30,7 +30,7 @@ def start_over(state: State, job: Job) -> None:
     job_end.end(state, job, JobState.FAILED, f"no start reported within {limit:g} s by {nodes}")
 
 
-def stragglers_over(state: State, job: Job) -> None:
+def on_stragglers_timeout(state: State, job: Job) -> None:
     """Who was to leave, or never joined, outlives the job: end what is left of it."""
     if (
         job.state is JobState.COMPLETING
@@ -40,12 +40,12 @@ def stragglers_over(state: State, job: Job) -> None:
         job_end.end(state, job, JobState.COMPLETED, job.reason)
 
 
-def end_over(state: State, job: Job) -> None:
+def on_end_timeout(state: State, job: Job) -> None:
     """Processes were killed and are still there: say it again, and drain their nodes."""
     if job.state is not JobState.COMPLETING or job.ending is None:
         return
     if not job.occupied & state.suspect():
-        restart_smaller.drop(state, job)  # it may take for ever, and others wait
+        restart_smaller.drop_kept(state, job)  # it may take for ever, and others wait
     if not job.occupied:
         return
     for node in state.ledger.nodes_of(job.occupied):
@@ -59,4 +59,4 @@ def _drain(state: State, job: Job, node: Node) -> None:
     places = ", ".join(state.slot_name(place) for place in indices(job.occupied & node.processors))
     reason = f"processes of job {job.id} do not end: {places}"
     state.note("job.warning", f"{reason}; node {node.name} is drained", job)
-    node_handlers.drained(state, NodeDrained(node.name, reason, fault=NodeFault.END))
+    node_handlers.on_node_drained(state, NodeDrained(node.name, reason, fault=NodeFault.END))

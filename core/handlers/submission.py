@@ -15,7 +15,7 @@ from pliant.core.transitions import job_end, resize_transaction, restart_smaller
 from pliant.core.values.ids import JobId
 
 
-def submitted(state: State, event: JobSubmitted) -> None:
+def on_job_submitted(state: State, event: JobSubmitted) -> None:
     """Put a stored job into the queue."""
     if event.spec.id in state.jobs:
         return
@@ -29,7 +29,7 @@ def submitted(state: State, event: JobSubmitted) -> None:
     state.plan_due = True
 
 
-def cancelled(state: State, event: JobCancelled) -> None:
+def on_job_cancelled(state: State, event: JobCancelled) -> None:
     """End a job, wherever it stands."""
     job = _find(state, event.job, event.request)
     if job is None:
@@ -38,7 +38,7 @@ def cancelled(state: State, event: JobCancelled) -> None:
         state.emit(Answer(event.request, f"job {job.id} has already ended ({job.state})"))
         return
     by = f"cancelled by {event.actor}" if event.actor else "cancelled"
-    if job.requeue_at_end or (job.ending is JobState.FAILED and restart_smaller.goes_again(job)):
+    if job.requeue_at_end or (job.ending is JobState.FAILED and restart_smaller.may_run_again(job)):
         job.requeue_at_end, job.ending = False, None
     if job.state in ACTIVE_STATES:
         job_end.end(state, job, JobState.CANCELLED, by)
@@ -47,7 +47,7 @@ def cancelled(state: State, event: JobCancelled) -> None:
     state.emit(Answer(event.request, message=f"job {job.id} {by}"))
 
 
-def held(state: State, event: JobHeld) -> None:
+def on_job_held(state: State, event: JobHeld) -> None:
     """Keep a waiting job from starting."""
     job = _find(state, event.job, event.request)
     if job is None:
@@ -55,13 +55,13 @@ def held(state: State, event: JobHeld) -> None:
     if job.state is not JobState.PENDING:
         state.emit(Answer(event.request, f"job {job.id} is {job.state}: only PENDING jobs wait"))
         return
-    resize_transaction.drop_promise(state, job)
+    resize_transaction.drop_reservation(state, job)
     state.step(job, JobState.HELD, f"held by {event.actor or 'its user'}")
     state.note("job.held", job.reason, job)
     state.emit(Answer(event.request, message=f"job {job.id} held"))
 
 
-def released(state: State, event: JobReleased) -> None:
+def on_job_released(state: State, event: JobReleased) -> None:
     """Let a held job into the queue."""
     job = _find(state, event.job, event.request)
     if job is None:
@@ -74,7 +74,7 @@ def released(state: State, event: JobReleased) -> None:
     state.emit(Answer(event.request, message=f"job {job.id} released"))
 
 
-def priority_changed(state: State, event: PriorityChanged) -> None:
+def on_priority_changed(state: State, event: PriorityChanged) -> None:
     """Give a job another priority; one that runs may be suspended for jobs above it."""
     job = _find(state, event.job, event.request)
     if job is None:
@@ -100,7 +100,7 @@ def priority_changed(state: State, event: PriorityChanged) -> None:
 
 def close_waiting(state: State, job: Job, final: JobState, reason: str) -> None:
     """End a job that holds no processors."""
-    resize_transaction.drop_promise(state, job)
+    resize_transaction.drop_reservation(state, job)
     job.end = state.now
     state.step(job, final, reason)
     state.note("job.ended", reason, job, state=final.value, exit_code=None, signal=0)

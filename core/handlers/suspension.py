@@ -28,7 +28,7 @@ _TALK = (ResizeStage.NEGOTIATING, ResizeStage.AGREED)
 # ------------------------------------------------------------------ who wants it
 
 
-def requested(state: State, event: JobSuspended) -> None:
+def on_job_suspended(state: State, event: JobSuspended) -> None:
     """An operator or the job's user wants it out of the way."""
     job = state.jobs.get(event.job)
     refusal = f"there is no job {event.job}" if job is None else _why_not(job)
@@ -37,7 +37,7 @@ def requested(state: State, event: JobSuspended) -> None:
         return
     if job.resize is not None:
         resize_transaction.withdraw(state, job, f"it is suspended by {event.actor or 'its user'}")
-    suspend.order(state, job, f"by {event.actor or 'its user'}")
+    suspend.order_suspension(state, job, f"by {event.actor or 'its user'}")
     message = (
         f"job {job.id} saves itself at its next safe point and ends; "
         f"`jobctl resume {job.id}` lets it go on"
@@ -45,7 +45,7 @@ def requested(state: State, event: JobSuspended) -> None:
     state.emit(Answer(event.request, message=message))
 
 
-def planned(state: State, wish: Suspension) -> None:
+def suspend_as_planned(state: State, wish: Suspension) -> None:
     """A strategy wants a job out of the way."""
     job = state.jobs.get(wish.job)
     refusal = "there is no such job" if job is None else _why_not(job)
@@ -56,7 +56,9 @@ def planned(state: State, wish: Suspension) -> None:
         state.note(PLAN_REFUSED, f"{state.strategy}: suspension of job {wish.job}: {reason}")
         return
     cause = wish.reason or state.strategy
-    suspend.order(state, job, cause, by_strategy=True, returns=wish.requeue, serves=wish.for_job)
+    suspend.order_suspension(
+        state, job, cause, by_strategy=True, returns=wish.requeue, serves=wish.for_job
+    )
 
 
 def _why_not(job: Job) -> str:
@@ -80,14 +82,14 @@ def _why_not(job: Job) -> str:
     return ""
 
 
-def resumed(state: State, event: JobResumed) -> None:
+def on_job_resumed(state: State, event: JobResumed) -> None:
     """A suspended job is to go on."""
     job = state.jobs.get(event.job)
     if job is None or job.state is not JobState.SUSPENDED:
         refusal = f"there is no job {event.job}" if job is None else _why_not_resumed(job)
         state.emit(Answer(event.request, refusal))
         return
-    suspend.back(state, job, "waits its turn, to go on from its checkpoint")
+    suspend.requeue(state, job, "waits its turn, to go on from its checkpoint")
     state.emit(Answer(event.request, message=f"job {job.id} waits its turn, to go on"))
 
 
@@ -97,7 +99,7 @@ def _why_not_resumed(job: Job) -> str:
     return f"job {job.id} is {job.state}: only SUSPENDED jobs can be resumed"
 
 
-def requeued(state: State, event: JobRequeued) -> None:
+def on_job_requeued(state: State, event: JobRequeued) -> None:
     """Somebody wants a job ended and started again, from its last checkpoint if it has one."""
     job = state.jobs.get(event.job)
     by = f"requeued by {event.actor or 'its user'}"
@@ -113,7 +115,7 @@ def requeued(state: State, event: JobRequeued) -> None:
         state.emit(Answer(event.request, refusal))
         return
     if job.state is JobState.SUSPENDED:
-        suspend.back(state, job, by)
+        suspend.requeue(state, job, by)
     else:
         job.requeue_at_end = True
         job_end.end(state, job, JobState.CANCELLED, by)
@@ -123,9 +125,9 @@ def requeued(state: State, event: JobRequeued) -> None:
 # ------------------------------------------------------------------ what the application says
 
 
-def reported(state: State, event: SaveReported) -> None:
+def on_save_reported(state: State, event: SaveReported) -> None:
     """The application began, ended or declined a save."""
-    job = suspend.find(state, event.job, event.run)
+    job = suspend.find_live_job(state, event.job, event.run)
     if job is None:
         return
     if not event.number:
@@ -156,7 +158,7 @@ def _failed(state: State, job: Job, reason: str) -> None:
 
 def _by_itself(state: State, job: Job, event: SaveReported) -> None:
     if event.word is SaveWord.SAVED:
-        suspend.taken(state, job, event, state.now - event.seconds)
+        suspend.checkpoint_taken(state, job, event, state.now - event.seconds)
     elif event.word is SaveWord.FAILED:
         state.note("job.warning", f"it could not be saved: {event.reason}", job)
 
@@ -164,7 +166,7 @@ def _by_itself(state: State, job: Job, event: SaveReported) -> None:
 def _stale(state: State, job: Job, event: SaveReported) -> None:
     """It was said again, or the order to leave was lost."""
     if event.word is SaveWord.SAVED and job.saving is not None:
-        suspend.tell(state, job, SaveStep.LEAVE, event.number)
+        suspend.send_step(state, job, SaveStep.LEAVE, event.number)
 
 
 def _begun(state: State, job: Job) -> None:
@@ -172,7 +174,7 @@ def _begun(state: State, job: Job) -> None:
     if mine is None or mine.begun is not None:
         return
     mine.begun = state.now
-    suspend.enter(state, job, SaveStage.SAVING, state.limits.save_deadline_s)
+    suspend.enter_stage(state, job, SaveStage.SAVING, state.limits.save_deadline_s)
     state.note("suspend.begun", "the application is at its safe point", job, suspension=mine.number)
 
 
@@ -180,30 +182,30 @@ def _saved(state: State, job: Job, event: SaveReported) -> None:
     mine = job.saving
     if mine is None or mine.begun is None:
         return
-    suspend.taken(state, job, event, mine.begun)
-    suspend.enter(state, job, SaveStage.LEAVING, state.limits.resize_deadline_s)
+    suspend.checkpoint_taken(state, job, event, mine.begun)
+    suspend.enter_stage(state, job, SaveStage.LEAVING, state.limits.resize_deadline_s)
     job.reason = f"is suspended ({mine.cause}): saved, its processes are ending"
-    suspend.tell(state, job, SaveStep.LEAVE)
+    suspend.send_step(state, job, SaveStep.LEAVE)
 
 
-def held(state: State, event: SuspensionHeld) -> None:
+def on_suspension_held(state: State, event: SuspensionHeld) -> None:
     """A coordinator has (re)connected: what was said while nobody listened is said again."""
-    job = suspend.find(state, event.job, event.run)
+    job = suspend.find_live_job(state, event.job, event.run)
     if job is None:
         return
     mine = job.saving
     if mine is None or mine.number != event.number:
         if event.number:
-            suspend.tell(state, job, SaveStep.KEEP, event.number)
+            suspend.send_step(state, job, SaveStep.KEEP, event.number)
         if mine is not None and not event.number:
             _not_in_hand(state, job, mine.stage)
     elif mine.stage is SaveStage.WITHDRAWING:
-        suspend.tell(state, job, SaveStep.KEEP)
+        suspend.send_step(state, job, SaveStep.KEEP)
 
 
 def _not_in_hand(state: State, job: Job, stage: SaveStage) -> None:
     if stage is SaveStage.ORDERED:
-        suspend.tell(state, job, SaveStep.SAVE)
+        suspend.send_step(state, job, SaveStep.SAVE)
     elif stage in (SaveStage.SAVING, SaveStage.WITHDRAWING):
         _failed(state, job, "the application does not hold it any more")
 
@@ -211,22 +213,22 @@ def _not_in_hand(state: State, job: Job, stage: SaveStage) -> None:
 # ------------------------------------------------------------------ what does not come
 
 
-def timed_out(state: State, timer: Timer) -> None:
+def on_save_timeout(state: State, timer: Timer) -> None:
     """A stage of a suspension may be overdue."""
-    job = suspend.find(state, timer.job, timer.run)
+    job = suspend.find_live_job(state, timer.job, timer.run)
     mine = job.saving if job is not None else None
     if job is None or mine is None or mine.number != timer.resize or state.now < mine.due:
         return
     limits = state.limits
     if mine.stage is SaveStage.ORDERED:
         mine.reason = f"no safe point within {limits.safe_point_timeout_s:g} s"
-        suspend.enter(state, job, SaveStage.WITHDRAWING, limits.resize_deadline_s)
-        suspend.tell(state, job, SaveStep.KEEP)
+        suspend.enter_stage(state, job, SaveStage.WITHDRAWING, limits.resize_deadline_s)
+        suspend.send_step(state, job, SaveStep.KEEP)
     elif mine.stage is SaveStage.LEAVING:
         if job.occupied:  # else `fencing` waits for those on a lost node
             state.note("job.warning", "processes that stayed after the save are killed", job)
             state.emit(Kill(job.id, job.run, NONE, 0.0))
-        suspend.enter(state, job, SaveStage.LEAVING, limits.resize_deadline_s)
+        suspend.enter_stage(state, job, SaveStage.LEAVING, limits.resize_deadline_s)
     else:
         taken_back = mine.stage is SaveStage.WITHDRAWING
         limit = limits.resize_deadline_s if taken_back else limits.save_deadline_s
@@ -246,11 +248,11 @@ def recover(state: State) -> None:
             SaveStage.ORDERED: limits.safe_point_timeout_s,
             SaveStage.SAVING: limits.save_deadline_s,
         }.get(mine.stage, limits.resize_deadline_s)
-        suspend.enter(state, job, mine.stage, within)
+        suspend.enter_stage(state, job, mine.stage, within)
 
 
-def release_parked(state: State) -> None:
+def requeue_suspended_by_strategy(state: State) -> None:
     """Another strategy takes over, which does not know whom the last one suspended."""
     for job in list(state.suspended.values()):
         if job.suspended_by_strategy:
-            suspend.back(state, job, "waits its turn, to go on from its checkpoint")
+            suspend.requeue(state, job, "waits its turn, to go on from its checkpoint")

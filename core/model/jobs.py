@@ -13,15 +13,15 @@ from pliant.core.model.lifecycle import (
     IllegalStepError,
     JobState,
 )
-from pliant.core.model.negotiation import Talk
+from pliant.core.model.negotiation import Negotiation
 from pliant.core.model.size_request import RequestAnswer, SizeRequest
 from pliant.core.model.wait_reasons import WaitReason
-from pliant.core.support.fast_dataclass import quick
+from pliant.core.support.fast_dataclass import fast_init
 from pliant.core.values.contract import Contract
 from pliant.core.values.ids import JobId, NodeName, ResizeId
 from pliant.core.values.isolation import Isolation
 from pliant.core.values.negotiation_policy import GrowIf
-from pliant.core.values.processors import NONE, ProcessorMap, indices, of
+from pliant.core.values.processors import NONE, ProcessorMap, from_indices, indices
 from pliant.core.values.resources import Need
 from pliant.core.values.sizes import Sizes
 from pliant.core.values.speedup import LINEAR, Speedup, corrected, expected_end
@@ -56,7 +56,7 @@ class JobType(StrEnum):
     SCRIPT = "script"
 
 
-@quick
+@fast_init
 @dataclass(frozen=True, slots=True)
 class JobSpec:
     """What was asked for; never changes. The program itself stays in the database."""
@@ -93,7 +93,7 @@ class JobSpec:
     @property
     def estimated_for(self) -> int:
         """The size that the estimate holds for."""
-        return self.requested or self.sizes.preferred or self.sizes.lo
+        return self.requested or self.sizes.preferred or self.sizes.min
 
 
 class Exit(NamedTuple):
@@ -156,7 +156,7 @@ class Resize:
 
     id: ResizeId
     stage: ResizeStage
-    negotiation: Talk
+    negotiation: Negotiation
     #: Seconds since the epoch, when the offer was made.
     since: float
     #: The allocation before, in rank order.
@@ -198,7 +198,7 @@ class Resize:
 
     def _maps(self) -> tuple[tuple[int, ...], ProcessorMap, ProcessorMap]:
         if self._mapped[0] is not self.after:
-            self._mapped = (self.after, of(self.before), of(self.after))
+            self._mapped = (self.after, from_indices(self.before), from_indices(self.after))
         return self._mapped
 
     @property
@@ -346,7 +346,7 @@ class Job:
     def allocation(self) -> ProcessorMap:
         """The committed allocation as a set."""
         if self._mapped[0] is not self.ranks:
-            self._mapped = (self.ranks, of(self.ranks))
+            self._mapped = (self.ranks, from_indices(self.ranks))
         return self._mapped[1]
 
     @property
@@ -357,7 +357,7 @@ class Job:
     @property
     def why(self) -> str:
         """Why it is where it is, for people."""
-        return self.reason if self.wait is None else self.wait.sentence(self.sizes.lo)
+        return self.reason if self.wait is None else self.wait.sentence(self.sizes.min)
 
     @property
     def job_class(self) -> JobClass:

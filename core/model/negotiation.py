@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from pliant.core.support.fast_dataclass import quick
+from pliant.core.support.fast_dataclass import fast_init
 
 
 class Verb(StrEnum):
@@ -40,7 +40,7 @@ class Side(StrEnum):
         return Side.APPLICATION if self is Side.SERVER else Side.SERVER
 
 
-class TalkState(StrEnum):
+class NegotiationState(StrEnum):
     """Where a talk stands. The *proposer* is the side whose proposal lies on the table."""
 
     #: Nothing was said yet.
@@ -50,7 +50,7 @@ class TalkState(StrEnum):
     #: A counter-offer lies on the table.
     COUNTERED = "COUNTERED"
     #: A last word lies on the table: yes or no.
-    LAST_WORD = "LAST_WORD"
+    FINAL = "FINAL"
     #: Ended: agreed on the standing proposal.
     AGREED = "AGREED"
     #: Ended: refused by the side it was made to.
@@ -62,7 +62,14 @@ class TalkState(StrEnum):
 
 
 #: A talk in one of these is over.
-CLOSED = frozenset({TalkState.AGREED, TalkState.REFUSED, TalkState.WITHDRAWN, TalkState.EXPIRED})
+CLOSED = frozenset(
+    {
+        NegotiationState.AGREED,
+        NegotiationState.REFUSED,
+        NegotiationState.WITHDRAWN,
+        NegotiationState.EXPIRED,
+    }
+)
 
 
 class Speaker(StrEnum):
@@ -78,29 +85,29 @@ class Speaker(StrEnum):
     CLOCK = "clock"
 
 
-def _answers(
-    state: TalkState, *, open_end: bool
-) -> dict[tuple[TalkState, Verb, Speaker], TalkState]:
+def _replies(
+    state: NegotiationState, *, open_end: bool
+) -> dict[tuple[NegotiationState, Verb, Speaker], NegotiationState]:
     """What may follow a proposal; ``open_end``: also another proposal."""
     steps = {
-        (state, Verb.ACCEPT, Speaker.RESPONDER): TalkState.AGREED,
-        (state, Verb.REJECT, Speaker.RESPONDER): TalkState.REFUSED,
-        (state, Verb.WITHDRAW, Speaker.PROPOSER): TalkState.WITHDRAWN,
-        (state, Verb.EXPIRE, Speaker.CLOCK): TalkState.EXPIRED,
+        (state, Verb.ACCEPT, Speaker.RESPONDER): NegotiationState.AGREED,
+        (state, Verb.REJECT, Speaker.RESPONDER): NegotiationState.REFUSED,
+        (state, Verb.WITHDRAW, Speaker.PROPOSER): NegotiationState.WITHDRAWN,
+        (state, Verb.EXPIRE, Speaker.CLOCK): NegotiationState.EXPIRED,
     }
     if open_end:
-        steps[state, Verb.COUNTER, Speaker.RESPONDER] = TalkState.COUNTERED
-        steps[state, Verb.FINAL, Speaker.RESPONDER] = TalkState.LAST_WORD
+        steps[state, Verb.COUNTER, Speaker.RESPONDER] = NegotiationState.COUNTERED
+        steps[state, Verb.FINAL, Speaker.RESPONDER] = NegotiationState.FINAL
     return steps
 
 
 #: The whole machine: (state, verb, who) -> next state. What is not here is refused.
-TRANSITIONS: dict[tuple[TalkState, Verb, Speaker], TalkState] = {
-    (TalkState.IDLE, Verb.OFFER, Speaker.ANYONE): TalkState.OFFERED,
-    (TalkState.IDLE, Verb.FINAL, Speaker.ANYONE): TalkState.LAST_WORD,
-    **_answers(TalkState.OFFERED, open_end=True),
-    **_answers(TalkState.COUNTERED, open_end=True),
-    **_answers(TalkState.LAST_WORD, open_end=False),
+TRANSITIONS: dict[tuple[NegotiationState, Verb, Speaker], NegotiationState] = {
+    (NegotiationState.IDLE, Verb.OFFER, Speaker.ANYONE): NegotiationState.OFFERED,
+    (NegotiationState.IDLE, Verb.FINAL, Speaker.ANYONE): NegotiationState.FINAL,
+    **_replies(NegotiationState.OFFERED, open_end=True),
+    **_replies(NegotiationState.COUNTERED, open_end=True),
+    **_replies(NegotiationState.FINAL, open_end=False),
 }
 
 
@@ -131,7 +138,7 @@ class Overall(StrEnum):
     REJECTED = "REJECTED"
 
 
-@quick
+@fast_init
 @dataclass(frozen=True, slots=True)
 class Item:
     """One resource in a template, with its own terms and status."""
@@ -157,7 +164,7 @@ class Item:
     status: ItemStatus = ItemStatus.PENDING
 
 
-@quick
+@fast_init
 @dataclass(frozen=True, slots=True)
 class Template:
     """One message of a talk: the parties, the verb, the round, the items."""
@@ -176,21 +183,21 @@ class Template:
     skip_gain_test: bool = False
 
 
-class TalkError(Exception):
+class NegotiationError(Exception):
     """A message that the machine does not allow; the talk is unchanged."""
 
 
-@quick
+@fast_init
 @dataclass(frozen=True, slots=True)
-class Talk:
+class Negotiation:
     """A talk between two messages: an immutable value, advanced by ``say``."""
 
-    negotiation: int
-    state: TalkState = TalkState.IDLE
+    id: int
+    state: NegotiationState = NegotiationState.IDLE
     #: Whose proposal lies on the table; None before the first.
     proposer: Side | None = None
     #: The standing proposal, or what ended the talk.
-    table: Template | None = None
+    proposal: Template | None = None
     #: Proposals so far.
     rounds: int = 0
     history: tuple[tuple[Side | None, Verb], ...] = field(default=())
@@ -200,35 +207,37 @@ class Talk:
         """Whether the talk is over."""
         return self.state in CLOSED
 
-    def say(self, side: Side, template: Template) -> "Talk":
+    def apply_message(self, side: Side, template: Template) -> "Negotiation":
         """The talk after ``side`` said ``template``.
 
         Raises:
-            TalkError: the machine does not allow it; nothing changed.
+            NegotiationError: the machine does not allow it; nothing changed.
         """
-        if template.negotiation != self.negotiation:
-            raise TalkError(
-                f"negotiation {template.negotiation} is not this one ({self.negotiation})"
+        if template.negotiation != self.id:
+            raise NegotiationError(
+                f"negotiation {template.negotiation} is not this one ({self.id})"
             )
         return self._step(side, template.verb, template)
 
-    def expire(self) -> "Talk":
+    def expire(self) -> "Negotiation":
         """The talk after its time ran out."""
-        return self._step(None, Verb.EXPIRE, self.table)
+        return self._step(None, Verb.EXPIRE, self.proposal)
 
-    def _step(self, side: Side | None, verb: Verb, template: Template | None) -> "Talk":
+    def _step(self, side: Side | None, verb: Verb, template: Template | None) -> "Negotiation":
         speaker = self._role(side)
         following = TRANSITIONS.get((self.state, verb, speaker))
         if following is None:
-            raise TalkError(f"{verb} by the {speaker} is not allowed in state {self.state}")
+            raise NegotiationError(f"{verb} by the {speaker} is not allowed in state {self.state}")
         due = self.rounds if following in CLOSED else self.rounds + 1
         if side is not None and template is not None and template.round != due:
-            raise TalkError(f"{verb} of round {template.round} comes in round {due}")
+            raise NegotiationError(f"{verb} of round {template.round} comes in round {due}")
         history = (*self.history, (side, verb))
-        number = self.negotiation
+        number = self.id
         if following in CLOSED:
-            return Talk(number, following, self.proposer, self.table, self.rounds, history)
-        return Talk(number, following, side, template, self.rounds + 1, history)
+            return Negotiation(
+                number, following, self.proposer, self.proposal, self.rounds, history
+            )
+        return Negotiation(number, following, side, template, self.rounds + 1, history)
 
     def _role(self, side: Side | None) -> Speaker:
         if side is None:

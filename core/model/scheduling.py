@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pliant.core.model.wait_reasons import Reason
-from pliant.core.support.fast_dataclass import quick
+from pliant.core.support.fast_dataclass import fast_init
 from pliant.core.values.contract import Contract
 from pliant.core.values.ids import JobId, NodeName
 from pliant.core.values.processors import ProcessorMap, count
@@ -21,7 +21,7 @@ class NodeView:
     processors: ProcessorMap
 
 
-@quick
+@fast_init
 @dataclass(frozen=True, slots=True)
 class WaitingJob:
     """A job in the queue, without processors promised to it."""
@@ -87,7 +87,7 @@ class OpenRequest:
     ready: bool
 
 
-@quick
+@fast_init
 @dataclass(frozen=True, slots=True)
 class RunningJob:
     """A job that holds processors."""
@@ -141,7 +141,7 @@ class RunningJob:
         if not self.target:
             object.__setattr__(self, "target", len(self.ranks))
         # Made once: strategies look at them in every pass.
-        object.__setattr__(self, "lo", self.sizes.lo if self.resizable else count(self.held))
+        object.__setattr__(self, "lo", self.sizes.min if self.resizable else count(self.held))
         object.__setattr__(self, "expected_end", self._end())
 
     @property
@@ -165,7 +165,7 @@ class RunningJob:
         )
 
 
-@quick
+@fast_init
 @dataclass(frozen=True, slots=True)
 class View:
     """The cluster at one instant: nodes by processor, waiting by arrival, running by start."""
@@ -187,7 +187,7 @@ class View:
     suspended: tuple[WaitingJob, ...] = ()
 
 
-@quick
+@fast_init
 @dataclass(frozen=True, slots=True)
 class Start:
     """Start a waiting job; processors that are not free now must come from this plan's shrinks.
@@ -210,7 +210,7 @@ class Acceptance:
     start: float | None = None
 
 
-@quick
+@fast_init
 @dataclass(frozen=True, slots=True)
 class Offer:
     """Offer a running job this allocation: more than it has, or less, never a mixture.
@@ -249,7 +249,7 @@ class Suspension:
     for_job: JobId | None = None
 
 
-@quick
+@fast_init
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What a strategy wants done. Carried out in the order shrinks, starts, expansions."""

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from pliant.core.support.plural import many
+from pliant.core.support.plural import plural
 
 
 class WaitCode(StrEnum):
@@ -60,7 +60,7 @@ class WaitReason:
         """
         values = {**dict(self.parameters), **(dict(self.live) if now else {})}
         values.setdefault("reach", "fewer")
-        text = _SENTENCES[self.code].format(needed=many(least, "processor"), **values)
+        text = _SENTENCES[self.code].format(needed=plural(least, "processor"), **values)
         policy = values.get("policy")
         return f"{text} (under the present policy, {policy})" if policy else text
 

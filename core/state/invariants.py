@@ -11,7 +11,7 @@ from pliant.core.model.scheduling import View
 from pliant.core.state.state import State
 from pliant.core.state.views import fresh_view, view
 from pliant.core.support.errors import PliantError
-from pliant.core.values.processors import NONE, ProcessorMap, count, text
+from pliant.core.values.processors import NONE, ProcessorMap, count, format_ranges
 
 #: Talked about, or agreed on and not begun.
 _TALKED = (ResizeStage.NEGOTIATING, ResizeStage.AGREED)
@@ -40,7 +40,7 @@ def _processors_have_one_owner(state: State) -> None:
     seen: ProcessorMap = NONE
     for job in state.active.values():
         if job.occupied & seen:
-            raise InvariantError(f"processors {text(job.occupied & seen)} are held twice")
+            raise InvariantError(f"processors {format_ranges(job.occupied & seen)} are held twice")
         seen |= job.occupied
     everything = NONE
     for node in state.nodes.values():
@@ -48,7 +48,7 @@ def _processors_have_one_owner(state: State) -> None:
             raise InvariantError(f"node {node.name} overlaps another")
         everything |= node.processors
     if seen & ~everything:
-        raise InvariantError(f"processors {text(seen & ~everything)} belong to no node")
+        raise InvariantError(f"processors {format_ranges(seen & ~everything)} belong to no node")
 
 
 def _spares_stand_in_for_lost_nodes(state: State) -> None:
@@ -72,7 +72,9 @@ def _promises_have_one_owner(state: State) -> None:
     seen: ProcessorMap = NONE
     for job in state.reserving.values():
         if job.reserved & seen:
-            raise InvariantError(f"processors {text(job.reserved & seen)} are promised twice")
+            raise InvariantError(
+                f"processors {format_ranges(job.reserved & seen)} are promised twice"
+            )
         seen |= job.reserved
 
 
@@ -125,7 +127,7 @@ def _problems(state: State, job: Job) -> Iterator[str]:
     if (job.id in state.active) != (job.state in ACTIVE_STATES):
         yield "the active index is wrong"
     if job.state not in ACTIVE_STATES and job.occupied:
-        yield f"holds processors {text(job.occupied)}"
+        yield f"holds processors {format_ranges(job.occupied)}"
     if (job.id in state.reserving) != bool(job.reserved):
         yield "the index of promises is wrong"
     if job.reserved and job.state is not JobState.PENDING and not _waits_later(job):
@@ -170,7 +172,7 @@ def _request_problems(state: State, job: Job) -> Iterator[str]:
         return
     if job.state not in (JobState.RUNNING, JobState.ADAPTING) or not job.malleable:
         yield f"asks for {request.sizes}"
-    if any(size not in job.sizes for size in (request.sizes.lo, request.sizes.hi)):
+    if any(size not in job.sizes for size in (request.sizes.min, request.sizes.max)):
         yield f"asks for {request.sizes}, and its sizes are {job.sizes}"
     if answer is not None and answer.number >= request.number:
         yield f"request {request.number} comes after the answer to {answer.number}"

@@ -12,7 +12,7 @@ from pliant.core.model import wait_reasons
 from pliant.core.model.checkpoint import Checkpoint, SaveStage, Saving
 from pliant.core.model.jobs import Job, JobSpec, JobType, Resize, ResizeStage
 from pliant.core.model.lifecycle import JobState
-from pliant.core.model.negotiation import Talk, TalkState
+from pliant.core.model.negotiation import Negotiation, NegotiationState
 from pliant.core.model.nodes import Node, NodeFault, NodeState
 from pliant.core.model.size_request import RequestAnswer, RequestOutcome, SizeRequest
 from pliant.core.support.errors import PliantError
@@ -20,7 +20,7 @@ from pliant.core.values.contract import contract_from_record
 from pliant.core.values.ids import JobId, NodeName, ResizeId
 from pliant.core.values.isolation import Isolation
 from pliant.core.values.negotiation_policy import GrowIf
-from pliant.core.values.processors import indices, of
+from pliant.core.values.processors import from_indices, indices
 from pliant.core.values.resources import parse_needs
 from pliant.core.values.sizes import Sizes, parse_sizes
 from pliant.core.values.speedup import parse_speedup
@@ -147,10 +147,10 @@ def job_from_record(record: Mapping[str, Any]) -> Job:
         run=record["run"],
         epoch=record["epoch"],
         ranks=tuple(record["ranks"]),
-        occupied=of(record["held"]),
+        occupied=from_indices(record["held"]),
         acceptance=record.get("promise", ""),
         promised_start=record.get("promised_start"),
-        reserved=of(record["earmark"]),
+        reserved=from_indices(record["earmark"]),
         donors=frozenset(map(JobId, record["earmark_from"])),
         starting=set(record["starting"]),
         resize=_resize_from_record(record["resize"]) if record["resize"] else None,
@@ -313,14 +313,14 @@ def _resize_from_record(record: Mapping[str, Any]) -> Resize:
     return Resize(
         id=number,
         stage=stage,
-        negotiation=Talk(number, TalkState.AGREED),
+        negotiation=Negotiation(number, NegotiationState.AGREED),
         since=record["since"],
         before=tuple(record["before"]),
         after=tuple(record["after"]),
         cause=record["cause"],
         begun=record.get("begun"),
         preparing=set(record["preparing"]),
-        gone=of(record["gone"]),
+        gone=from_indices(record["gone"]),
         reason=record["reason"],
         has_recipients=record.get("serves", False),
         expires_at=record.get("until", 0.0),

@@ -59,7 +59,7 @@ def limits(state: State) -> dict[JobId, int]:
             found[job.id] = _most(job, left)
         elif _waits(job):
             most = _most(job, rest)
-            if most < job.sizes.lo and not _never(state, job):
+            if most < job.sizes.min and not _never(state, job):
                 awaited.update(_short_of(job, rest))
             if awaited.intersection(need.name for need in job.spec.resources):
                 most = 0
@@ -90,11 +90,11 @@ def reasons(state: State) -> dict[JobId, WaitReason]:
     left = free(state)
     for number, most in limits(state).items():
         job = state.waiting.get(number)
-        if job is None or most >= job.sizes.lo:
+        if job is None or most >= job.sizes.min:
             continue
         short = _short_of(job, left) or [need.name for need in job.spec.resources]
         need = next(need for need in job.spec.resources if need.name in short)
-        values = (("name", need.name), ("amount", need.on(job.sizes.lo)))
+        values = (("name", need.name), ("amount", need.on(job.sizes.min)))
         found[number] = WaitReason(WaitCode.RESOURCE, values)
     return found
 
@@ -112,7 +112,7 @@ def _without(left: dict[str, int], served: dict[JobId, Job]) -> dict[str, int]:
     rest = dict(left)
     for job in served.values():
         for need in job.spec.resources:
-            rest[need.name] = rest.get(need.name, 0) - need.on(job.sizes.lo)
+            rest[need.name] = rest.get(need.name, 0) - need.on(job.sizes.min)
     return rest
 
 
@@ -138,7 +138,7 @@ def _never(state: State, job: Job) -> bool:
 
     Its configuration may have been changed, or nodes were drained or removed since the submission.
     """
-    least = job.sizes.lo
+    least = job.sizes.min
     return least > state.ledger.capacity[1] or bool(
         impossible(job.spec.resources, least, state.resources)
     )
@@ -146,5 +146,5 @@ def _never(state: State, job: Job) -> bool:
 
 def _short_of(job: Job, left: dict[str, int]) -> list[str]:
     """Return the resources of which there is too little for the smallest size of a job."""
-    least = job.sizes.lo
+    least = job.sizes.min
     return [n.name for n in job.spec.resources if n.on(least) > max(0, left.get(n.name, 0))]

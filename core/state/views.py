@@ -188,7 +188,7 @@ def running(job: Job, total: int, earmarked: ProcessorMap, now: float) -> Runnin
         sizes = sizes.up_to(job.size)
     resizable = sizes is not None
     if sizes is None:
-        sizes = own if own.fixed and own.lo == job.size else Sizes((job.size,))
+        sizes = own if own.fixed and own.min == job.size else Sizes((job.size,))
     return RunningJob(
         id=job.id,
         arrival=spec.submit,

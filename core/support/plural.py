@@ -1,7 +1,7 @@
 """Numbers in sentences."""
 
 
-def many(number: int | str, thing: str, things: str = "") -> str:
+def plural(number: int | str, thing: str, things: str = "") -> str:
     """``1 processor``, ``4 processors``, ``2-8 processors``.
 
     Args:

@@ -16,13 +16,13 @@ from pliant.core.model.negotiation import (
     overall,
 )
 from pliant.core.state.state import State
-from pliant.core.support.plural import many
+from pliant.core.support.plural import plural
 from pliant.core.transitions import resize_transaction
-from pliant.core.values.processors import NONE, ProcessorMap, of
+from pliant.core.values.processors import NONE, ProcessorMap, from_indices
 from pliant.core.values.sizes import Sizes, SizesError, parse_sizes
 
 #: Characters of an application's words that are repeated to people.
-LONGEST_TEXT = 80
+MAX_TEXT_LENGTH = 80
 
 
 class UnusableCounterError(Exception):
@@ -94,7 +94,7 @@ def _objection_to_processors(resize: Resize, item: Item | None) -> str:
         return ""
     total, change = str(len(resize.after)), abs(len(resize.after) - len(resize.before))
     if item.sizes not in ("", total):
-        accepted = many(_short(item.sizes), "processor")
+        accepted = plural(_shortened(item.sizes), "processor")
         return f"it accepts {accepted}, proposed: {total}"
     if item.quantity != change:
         return f"it accepts a change by {item.quantity}, proposed was one by {change}"
@@ -109,14 +109,14 @@ def terms(template: Template) -> tuple[float, float]:
     return (item.not_before, item.estimated_cost_s) if item is not None else (0.0, 0.0)
 
 
-def told(template: Template) -> str:
+def describe_answer(template: Template) -> str:
     """What a word of an application names, for people; empty: nothing."""
     item = _processors(template)
     if item is None:
         return ""
     parts = []
     if template.verb in (Verb.COUNTER, Verb.FINAL):
-        parts.append(_short(item.sizes) or str(item.quantity))
+        parts.append(_shortened(item.sizes) or str(item.quantity))
         if item.price:
             parts.append(f"for {item.price:g}")
     if item.not_before:
@@ -124,31 +124,33 @@ def told(template: Template) -> str:
     return f" ({', '.join(parts)})" if parts else ""
 
 
-def covering(job: Job, totals: Sequence[int], need: int) -> int:
+def largest_covering(job: Job, totals: Sequence[int], need: int) -> int:
     """Of the totals of a release the largest that gives what is needed, or 0."""
-    return Sizes(totals).down(job.size - need)
+    return Sizes(totals).largest_at_most(job.size - need)
 
 
-def take(state: State, job: Job, resize: Resize, size: int, wanted: ProcessorMap = NONE) -> None:
+def apply_size(
+    state: State, job: Job, resize: Resize, size: int, needed: ProcessorMap = NONE
+) -> None:
     """Let the resize lead to ``size`` processors.
 
-    Of a growth it takes the first of the offered newcomers. A release gives what is ``wanted``
+    Of a growth it takes the first of the offered newcomers. A release gives what is ``needed``
     first, then what it was asked for, then the last of the ranks: promises that it satisfies stay,
     the others are dropped; what it gives beyond them will be free.
     """
     offered, leaving = resize.after, resize.leaving
     if resize.grows:
         resize.after = offered[:size]
-        resize_transaction.free_processors(state, job, of(offered[size:]) & job.occupied)
+        resize_transaction.free_processors(state, job, from_indices(offered[size:]) & job.occupied)
     else:
         asked = [p for p in resize.before if leaving >> p & 1]
-        first = [p for p in asked if wanted >> p & 1]
-        then = [p for p in reversed(asked) if not wanted >> p & 1]
+        first = [p for p in asked if needed >> p & 1]
+        then = [p for p in reversed(asked) if not needed >> p & 1]
         rest = [p for p in reversed(resize.before) if not leaving >> p & 1]
-        given = of((first + then + rest)[: job.size - size])
+        given = from_indices((first + then + rest)[: job.size - size])
         resize.after = tuple(p for p in resize.before if not given >> p & 1)
         reason = f"job {job.id} gives fewer processors than were promised; waits its turn"
-        resize_transaction.drop_promises_on(state, leaving & ~resize.leaving, reason)
+        resize_transaction.drop_reservations_on(state, leaving & ~resize.leaving, reason)
     resize.counter_sizes = ()
     state.touch(job)
 
@@ -181,20 +183,20 @@ def _fitting(job: Job, resize: Resize, totals: Sizes, most_change: int) -> Sizes
 
 
 def _why_not(job: Job, resize: Resize, totals: Sizes) -> str:
-    if totals.fixed and totals.lo == job.size:
-        return f"it has {many(job.size, 'processor')} already"
-    if totals.fixed and totals.lo not in job.sizes:
+    if totals.fixed and totals.min == job.size:
+        return f"it has {plural(job.size, 'processor')} already"
+    if totals.fixed and totals.min not in job.sizes:
         return f"{totals} is not one of its sizes {job.sizes}"
     if resize.grows:
-        return f"{_short(str(totals))} is no part of the {len(resize.after)} offered"
-    if totals.lo > job.size:
-        return f"it was asked to give processors, and wants {_short(str(totals))}"
-    return f"none of {_short(str(totals))} is a smaller one of its sizes {job.sizes}"
+        return f"{_shortened(str(totals))} is no part of the {len(resize.after)} offered"
+    if totals.min > job.size:
+        return f"it was asked to give processors, and wants {_shortened(str(totals))}"
+    return f"none of {_shortened(str(totals))} is a smaller one of its sizes {job.sizes}"
 
 
-def _short(text: str) -> str:
+def _shortened(text: str) -> str:
     """As much of an application's words as people can read."""
-    return text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}..."
+    return text if len(text) <= MAX_TEXT_LENGTH else f"{text[:MAX_TEXT_LENGTH]}..."
 
 
 def _processors(template: Template) -> Item | None:
@@ -208,4 +210,4 @@ def _totals(job: Job, item: Item) -> Sizes:
     try:
         return parse_sizes(item.sizes)
     except SizesError as error:
-        raise UnusableCounterError(_short(str(error))) from error
+        raise UnusableCounterError(_shortened(str(error))) from error

@@ -18,13 +18,13 @@ from pliant.core.values.isolation import Isolation
 from pliant.core.values.processors import NONE
 
 
-def lost(state: State, node: Node) -> None:
+def node_lost(state: State, node: Node) -> None:
     """A node is given up: note whose processes may live on there, and how long."""
     for job in state.active.values():
         if job.isolation_grace_s and (job.occupied & node.processors or node.name in job.isolated):
             wait_s = isolation.wait_s(job.isolation_grace_s, state.limits.lease_s)
             _wait(state, job, node, Isolation(state.now + wait_s, wait_s))
-            policy = isolation.when_cut_off(job.spec.stop_after_s)
+            policy = isolation.isolation_policy(job.spec.stop_after_s)
             text = f"its processes on node {node.name} end by themselves ({policy})"
             state.note("job.cut_off", f"{text}: surely gone in {wait_s:.0f} s", job)
 
@@ -36,7 +36,7 @@ def _wait(state: State, job: Job, node: Node, entry: Isolation) -> None:
     state.timer_at(TimerKind.CUT_OFF, job, entry.until)
 
 
-def reported(state: State, node: Node) -> None:
+def node_reported(state: State, node: Node) -> None:
     """A node has told what lives there; what should not is being ended."""
     for job in state.isolated.values():
         entry = job.isolated.get(node.name)
@@ -62,7 +62,7 @@ def recover(state: State) -> None:
                 _wait(state, job, node, entry._replace(until=state.now + entry.wait_s))
 
 
-def review(state: State) -> None:
+def release_fenced(state: State) -> None:
     """Let those go on whose processes are gone everywhere."""
     for job in list(state.isolated.values()):
         if job.state in ACTIVE_STATES:
@@ -72,7 +72,7 @@ def review(state: State) -> None:
         if job.state not in ACTIVE_STATES or not job.isolated:
             job.isolated.clear()
             del state.isolated[job.id]
-            _go_on(state, job)
+            _continue(state, job)
 
 
 def _gone(state: State, node: Node | None, entry: Isolation) -> bool:
@@ -82,8 +82,8 @@ def _gone(state: State, node: Node | None, entry: Isolation) -> bool:
     return entry.back and not state.orphaned & node.processors
 
 
-def _go_on(state: State, job: Job) -> None:
+def _continue(state: State, job: Job) -> None:
     if job.state is JobState.COMPLETING:
         job_end.close_if_gone(state, job)
-    elif suspend.leaving(job):
-        suspend.gone(state, job, NONE)
+    elif suspend.is_leaving(job):
+        suspend.processes_gone(state, job, NONE)

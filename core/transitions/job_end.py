@@ -8,7 +8,7 @@ from pliant.core.model.jobs import Exit, Job, Resize, ResizeStage
 from pliant.core.model.lifecycle import ACTIVE_STATES, JobState
 from pliant.core.model.timers import Timer, TimerKind
 from pliant.core.state.state import State
-from pliant.core.support.plural import many
+from pliant.core.support.plural import plural
 from pliant.core.transitions import (
     leaving_ranks,
     resize_transaction,
@@ -16,13 +16,13 @@ from pliant.core.transitions import (
     suspend,
     time_limits,
 )
-from pliant.core.values.processors import NONE, ProcessorMap, count, indices, of
+from pliant.core.values.processors import NONE, ProcessorMap, count, from_indices, indices
 
 #: Ranks that are named where a job ends in part.
-MOST_RANKS = 8
+MAX_NAMED_RANKS = 8
 
 
-def exited(state: State, event: ProcessesExited) -> None:
+def processes_exited(state: State, event: ProcessesExited) -> None:
     """Processes are gone."""
     job = state.jobs.get(event.job)
     gone = _processors(job, event.exits)
@@ -30,10 +30,10 @@ def exited(state: State, event: ProcessesExited) -> None:
         state.ledger.clear(gone)
         state.plan_due = True
     if job is None or job.run != event.run or job.state not in ACTIVE_STATES:
-        resize_transaction.start_promised(state)
+        resize_transaction.start_reserved(state)
         return
-    if suspend.leaving(job):
-        suspend.gone(state, job, gone)
+    if suspend.is_leaving(job):
+        suspend.processes_gone(state, job, gone)
     elif job.state is JobState.COMPLETING:
         mine = job.allocation & job.occupied
         own = [exit for exit in event.exits if mine >> exit.processor & 1]
@@ -42,17 +42,17 @@ def exited(state: State, event: ProcessesExited) -> None:
         _own_exits(state, job, event.exits)
     else:
         _sort_out(state, job, event.exits)
-        leaving_ranks.gone(state, job)
+        leaving_ranks.ranks_gone(state, job)
     if job.state is JobState.COMPLETING:
         resize_transaction.free_processors(state, job, gone)
         close_if_gone(state, job)
-    resize_transaction.start_promised(state)
+    resize_transaction.start_reserved(state)
 
 
 def _processors(job: Job | None, exits: tuple[Exit, ...]) -> ProcessorMap:
     """Where the processes were; mostly all of a job's end at the same time."""
     where = tuple([exit.processor for exit in exits])
-    return job.allocation if job is not None and where == job.ranks else of(where)
+    return job.allocation if job is not None and where == job.ranks else from_indices(where)
 
 
 def end(state: State, job: Job, final: JobState, reason: str) -> None:
@@ -77,11 +77,11 @@ def arm_stragglers(state: State, job: Job) -> None:
         state.timer(TimerKind.STRAGGLERS, job, state.limits.resize_deadline_s)
 
 
-def time_over(state: State, job: Job, timer: Timer) -> None:
+def on_time_limit(state: State, job: Job, timer: Timer) -> None:
     """Its limit or its estimate may have passed: end it, if that is so."""
     # Also one that ends by itself, but not yet whole: its other ranks may wait for ever.
-    if job.state in ACTIVE_STATES and job.ending is None and not suspend.leaving(job):
-        reason = time_limits.verdict(state, job, timer)
+    if job.state in ACTIVE_STATES and job.ending is None and not suspend.is_leaving(job):
+        reason = time_limits.reason_to_end(state, job, timer)
         if reason:
             state.note("job.timeout", f"{reason}: its processes are told to end", job)
             end(state, job, JobState.TIMEOUT, reason)
@@ -105,9 +105,9 @@ def close_if_gone(state: State, job: Job) -> None:
         return
     if job.requeue_at_end:
         if not job.isolated:  # else `fencing` comes back here
-            restart_smaller.next_run(state, job)
+            restart_smaller.start_next_run(state, job)
         return
-    restart_smaller.drop(state, job)
+    restart_smaller.drop_kept(state, job)
     final = job.ending or JobState.COMPLETED
     if job.exit_code is None and final in (JobState.COMPLETED, JobState.FAILED):
         job.exit_code = int(final is JobState.FAILED)
@@ -137,7 +137,7 @@ def _sort_out(state: State, job: Job, exits: tuple[Exit, ...]) -> None:
     own: list[Exit] = []
     back = NONE
     if job.resize:  # all of them first, so that a withdrawal kills only who is still there
-        gone = of([exit.processor for exit in exits])
+        gone = from_indices([exit.processor for exit in exits])
         job.resize.gone |= gone & job.resize.added & ~job.allocation
     for exit in exits:
         bit = 1 << exit.processor
@@ -145,7 +145,7 @@ def _sort_out(state: State, job: Job, exits: tuple[Exit, ...]) -> None:
         if resize and bit & resize.leaving and _leaver_gone(state, job, resize, exit):
             back |= bit if resize.stage is ResizeStage.RELEASING else NONE
         elif resize and bit & resize.added & ~job.allocation:
-            resize_transaction.newcomer_gone(state, job, exit, describe(exit))
+            resize_transaction.joining_rank_ended(state, job, exit, describe(exit))
             if job.resize is None:
                 resize_transaction.free_processors(state, job, bit)
         elif bit & job.allocation:
@@ -199,7 +199,7 @@ def _own_exits(state: State, job: Job, exits: Sequence[Exit]) -> None:
     bad = [exit for exit in exits if exit.code or exit.signal]
     if not bad:
         job.exit_code = job.exit_code or 0
-        reason = _others(job, of([exit.processor for exit in exits]))
+        reason = _others(job, from_indices([exit.processor for exit in exits]))
         if job.state is JobState.COMPLETING:
             job.reason = reason  # stored with the processors that come free
         else:
@@ -211,7 +211,7 @@ def _own_exits(state: State, job: Job, exits: Sequence[Exit]) -> None:
     what = f"{describe(worst)} on {state.slot_name(worst.processor)}{_stage(job)}"
     state.note("job.failed", what, job)
     # The transport may end ranks that talk to one that has died.
-    job.requeue_at_end |= _lost_a_joining_rank(job) and restart_smaller.goes_again(job)
+    job.requeue_at_end |= _lost_a_joining_rank(job) and restart_smaller.may_run_again(job)
     end(state, job, JobState.FAILED, what)
 
 
@@ -221,7 +221,7 @@ def _ended_apart(state: State, job: Job, exit: Exit) -> bool:
 
 
 def _lost_node(state: State, job: Job, what: str) -> bool:
-    if job.ending is JobState.FAILED and restart_smaller.goes_again(job):
+    if job.ending is JobState.FAILED and restart_smaller.may_run_again(job):
         job.requeue_at_end, job.reason = (
             True,
             what,
@@ -240,7 +240,10 @@ def _not_started(state: State, job: Job, exits: Sequence[Exit]) -> bool:
     fault = next(exit for exit in exits if exit.node_fault)
     node = ", ".join(state.node_names(1 << fault.processor))
     what = f"node {node} {describe(fault)}"
-    if job.ending is None and of([e.processor for e in exits if e.node_fault]) == job.allocation:
+    if (
+        job.ending is None
+        and from_indices([e.processor for e in exits if e.node_fault]) == job.allocation
+    ):
         job.requeue_at_end = (
             True  # nothing of it has run: that is no other run that a user may not want
         )
@@ -253,11 +256,11 @@ def _others(job: Job, gone: ProcessorMap) -> str:
     if not left:
         return "its processes have ended"
     ended, ranks = job.size - count(left), ""
-    if count(left) <= MOST_RANKS:
+    if count(left) <= MAX_NAMED_RANKS:
         numbers = sorted(job.ranks.index(processor) for processor in indices(left))
         ranks = f" ({'rank' if len(numbers) == 1 else 'ranks'} {', '.join(map(str, numbers))})"
     has = "has" if ended == 1 else "have"
-    total = many(job.size, "process", "processes")
+    total = plural(job.size, "process", "processes")
     return f"{ended} of {total} {has} ended with code 0, the others still run{ranks}"
 
 
@@ -291,5 +294,5 @@ def _complete(state: State, job: Job, final: JobState | None, reason: str) -> No
     elif job.ending is None and final is not None:
         job.ending, job.reason = final, reason
         state.touch(job)
-    job.requeue_at_end |= job.ending is JobState.NODE_FAIL and restart_smaller.goes_again(job)
-    restart_smaller.keep(state, job)
+    job.requeue_at_end |= job.ending is JobState.NODE_FAIL and restart_smaller.may_run_again(job)
+    restart_smaller.keep_processors(state, job)

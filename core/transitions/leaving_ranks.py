@@ -10,7 +10,7 @@ from pliant.core.model.jobs import Job, ResizeStage
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.timers import TimerKind
 from pliant.core.state.state import State
-from pliant.core.support.plural import many
+from pliant.core.support.plural import plural
 from pliant.core.values.processors import NONE, ProcessorMap, count, indices
 
 #: How the reason ends that names ranks which have not exited.
@@ -37,23 +37,23 @@ def stop_waiting(state: State, job: Job) -> None:
     limits = state.limits
     left_s = max(0.0, limits.resize_deadline_s - limits.release_timeout_s)
     where = ", ".join(state.slot_name(processor) for processor in indices(staying))
-    ranks = many(count(staying), "leaving rank")
+    ranks = plural(count(staying), "leaving rank")
     text = f"{ranks} ({where}) not gone {limits.release_timeout_s:g} s {_AFTER}"
     state.note("job.warning", f"{text}; killed in {left_s:g} s", job, resize=resize.id)
     job.resize = None
-    state.step(job, JobState.RUNNING, f"runs on {many(job.size, 'processor')}; {text}")
+    state.step(job, JobState.RUNNING, f"runs on {plural(job.size, 'processor')}; {text}")
     state.timer(TimerKind.LEAVERS, job, left_s)
     state.plan_due = True
 
 
-def gone(state: State, job: Job) -> None:
+def ranks_gone(state: State, job: Job) -> None:
     """Take back the reason that names leaving ranks, when the last of them has exited."""
     if job.state is JobState.RUNNING and job.reason.endswith(_AFTER) and not lingering(job):
-        job.reason = f"runs on {many(job.size, 'processor')}"
+        job.reason = f"runs on {plural(job.size, 'processor')}"
         state.touch(job)
 
 
-def time_over(state: State, job: Job) -> None:
+def on_leavers_timeout(state: State, job: Job) -> None:
     """Kill the leaving ranks that are still there, and look again: an order may get lost."""
     staying = lingering(job)
     if not staying:  # a Kill of no processors would end the whole job

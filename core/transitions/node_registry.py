@@ -5,11 +5,11 @@ from pliant.core.events import NodeRegistered, NodeRemoved
 from pliant.core.model.jobs import Job
 from pliant.core.model.nodes import Node, NodeState
 from pliant.core.state.state import State
-from pliant.core.support.plural import many
+from pliant.core.support.plural import plural
 from pliant.core.transitions import resize_transaction, restart_smaller, spare_nodes
 
 
-def take_in(state: State, event: NodeRegistered) -> Node:
+def register(state: State, event: NodeRegistered) -> Node:
     """The node that registers: a known one, or one that gets its place now.
 
     A known one may come back with another number of slots when nothing is left on it.
@@ -18,35 +18,35 @@ def take_in(state: State, event: NodeRegistered) -> Node:
     if known is not None and (known.slots == event.slots or in_use(state, known)):
         return known
     if known is not None:
-        _take_off(state, known, f"node {known.name} has {many(event.slots, 'slot')} now")
+        _remove(state, known, f"node {known.name} has {plural(event.slots, 'slot')} now")
     node = Node(event.name, state.ledger.room_for(event.slots), event.slots, event.cluster)
     if known is not None:
         node.drained, node.fault, node.spare = known.drained, known.fault, known.spare
-        node.state, node.reason = when_alive(state, node)
-    state.note("node.registered", f"node {node.name} joined with {many(node.slots, 'slot')}")
+        node.state, node.reason = state_when_alive(state, node)
+    state.note("node.registered", f"node {node.name} joined with {plural(node.slots, 'slot')}")
     return node
 
 
-def removed(state: State, event: NodeRemoved) -> None:
+def on_node_removed(state: State, event: NodeRemoved) -> None:
     """An operator takes a node off the roll for good; it may register again as a new one."""
     node = state.nodes.get(event.name)
     if node is None:
         state.emit(Answer(event.request, f"there is no node {event.name}"))
         return
     if jobs := jobs_on(state, node):
-        text = f"node {node.name} cannot be removed: {named(jobs)} there; cancel, or wait"
+        text = f"node {node.name} cannot be removed: {jobs_phrase(jobs)} there; cancel, or wait"
         state.emit(Answer(event.request, text))
         return
-    _take_off(state, node, f"node {node.name} was removed")
+    _remove(state, node, f"node {node.name} was removed")
     state.note("node.removed", f"node {node.name} was removed")
-    spare_nodes.review(state)
-    restart_smaller.review(state)
+    spare_nodes.assign_spares(state)
+    restart_smaller.refit_restarts(state)
     state.plan_due = True
     state.emit(Answer(event.request, message=f"node {node.name} removed"))
 
 
-def _take_off(state: State, node: Node, reason: str) -> None:
-    resize_transaction.drop_promises_on(state, node.processors, reason)
+def _remove(state: State, node: Node, reason: str) -> None:
+    resize_transaction.drop_reservations_on(state, node.processors, reason)
     state.drop_node(node)
 
 
@@ -60,13 +60,13 @@ def jobs_on(state: State, node: Node) -> list[Job]:
     return [job for job in state.active.values() if job.occupied & node.processors]
 
 
-def named(jobs: list[Job]) -> str:
+def jobs_phrase(jobs: list[Job]) -> str:
     """``job 3 is``, ``jobs 3, 4 are``: for a sentence."""
     numbers = ", ".join(str(job.id) for job in jobs)
     return f"job {numbers} is" if len(jobs) == 1 else f"jobs {numbers} are"
 
 
-def when_alive(state: State, node: Node) -> tuple[NodeState, str]:
+def state_when_alive(state: State, node: Node) -> tuple[NodeState, str]:
     """The state of a node whose beats arrive."""
     if node.wanted:
         return NodeState.UP, f"stands in for {node.stands_in}" if node.stands_in else ""
@@ -75,7 +75,7 @@ def when_alive(state: State, node: Node) -> tuple[NodeState, str]:
     return (NodeState.DRAINING if in_use(state, node) else NodeState.DRAINED), node.drained
 
 
-def emptied(state: State) -> None:
+def mark_drained(state: State) -> None:
     """Look whether nodes that are being drained have become empty."""
     for node in [n for n in state.ledger.nodes if n.state is NodeState.DRAINING]:
         if not in_use(state, node):

@@ -15,19 +15,19 @@ from pliant.core.state.state import State
 from pliant.core.values.negotiation_policy import GrowIf
 
 
-def own(resize: Resize) -> int:
+def server_proposals(resize: Resize) -> int:
     """Proposals that the server has made in this talk."""
     return sum(
         1 for side, verb in resize.negotiation.history if side is Side.SERVER and verb in PROPOSALS
     )
 
 
-def propose(state: State, job: Job, resize: Resize, by: Side = Side.SERVER) -> Template:
+def next_proposal(state: State, job: Job, resize: Resize, by: Side = Side.SERVER) -> Template:
     """The next proposal of one side: that the job has ``resize.after``; the talk goes on with it.
 
     The server's last one, by its policy, is FINAL; an application's own is taken as it is.
     """
-    number, opens = own(resize) + 1, resize.negotiation.proposer is None
+    number, opens = server_proposals(resize) + 1, resize.negotiation.proposer is None
     change = abs(len(resize.after) - len(resize.before))
     if by is Side.SERVER:
         resize.price = state.policy.proposal(number, change, grows=resize.grows)
@@ -54,7 +54,7 @@ def propose(state: State, job: Job, resize: Resize, by: Side = Side.SERVER) -> T
         resize.cause,
         skip_gain_test=job.size_fixed_by_operator or grow_if(state, job) is GrowIf.ALWAYS,
     )
-    resize.negotiation = resize.negotiation.say(by, template)
+    resize.negotiation = resize.negotiation.apply_message(by, template)
     return template
 
 
@@ -63,17 +63,17 @@ def grow_if(state: State, job: Job) -> GrowIf:
     return job.spec.grow_if or state.policy.grow_if
 
 
-def word(job: Job, resize: Resize, verb: Verb, reason: str = "") -> Template:
+def closing_message(job: Job, resize: Resize, verb: Verb, reason: str = "") -> Template:
     """The server's word that ends the talk; the talk has ended with it."""
-    items = agreed(job, resize) if verb is Verb.ACCEPT else ()
+    items = agreed_items(job, resize) if verb is Verb.ACCEPT else ()
     template = Template(
         resize.id, job.id, job.epoch, verb, items, resize.negotiation.rounds, reason
     )
-    resize.negotiation = resize.negotiation.say(Side.SERVER, template)
+    resize.negotiation = resize.negotiation.apply_message(Side.SERVER, template)
     return template
 
 
-def agreed(job: Job, resize: Resize) -> tuple[Item, ...]:
+def agreed_items(job: Job, resize: Resize) -> tuple[Item, ...]:
     """The items that say what was agreed."""
     item = Item(
         "processors",

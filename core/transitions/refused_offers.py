@@ -8,7 +8,9 @@ from pliant.core.transitions import job_end, resize_transaction, suspend
 from pliant.core.values.negotiation_policy import Escalation
 
 
-def failed(state: State, job: Job, resize: Resize, why: str, *, tell: bool = True) -> None:
+def fail_negotiation(
+    state: State, job: Job, resize: Resize, why: str, *, tell: bool = True
+) -> None:
     """Close a talk that came to nothing; ``tell``: the strategy does not know it yet."""
     if tell and not job.size_fixed_by_operator:
         state.outcomes.append(Outcome(job.id, job.size, False))
@@ -22,6 +24,6 @@ def _escalate(state: State, job: Job, why: str) -> None:
     text = f"a mandatory offer failed ({why})"
     state.note("offer.escalated", f"{text}: {escalation}", job, escalation=escalation.value)
     if escalation is Escalation.REQUEUE:
-        suspend.order(state, job, text, requeues=True)
+        suspend.order_suspension(state, job, text, requeues=True)
     elif escalation is Escalation.TERMINATE:
         job_end.end(state, job, JobState.FAILED, text)

@@ -16,7 +16,7 @@ from pliant.core.model.scheduling import NodeView
 from pliant.core.model.timers import Timer, TimerKind
 from pliant.core.state import resource_gate
 from pliant.core.state.state import State
-from pliant.core.support.plural import many
+from pliant.core.support.plural import plural
 from pliant.core.transitions import (
     job_end,
     leaving_ranks,
@@ -31,7 +31,7 @@ _UNDECIDED = (ResizeStage.GO, ResizeStage.BEGUN, ResizeStage.WITHDRAWING)
 
 def prepare(state: State, job: Job, resize: Resize) -> None:
     """Begin what was agreed on: start newcomers, or connect the next coordinator."""
-    state.step(job, JobState.ADAPTING, f"will run on {many(len(resize.after), 'processor')}")
+    state.step(job, JobState.ADAPTING, f"will run on {plural(len(resize.after), 'processor')}")
     resize.stage = ResizeStage.PREPARE
     state.negotiating.pop(job.id, None)
     if resize.grows:
@@ -47,7 +47,7 @@ def prepare(state: State, job: Job, resize: Resize) -> None:
 
 def world_ready(state: State, event: WorldReady) -> None:
     """The newcomers on a node are ready; after the last node the application may join them."""
-    found = resize_transaction.find(state, event.job, event.run, event.resize)
+    found = resize_transaction.find_resize(state, event.job, event.run, event.resize)
     if found is None or found[1].stage is not ResizeStage.PREPARE:
         return
     job, resize = found
@@ -55,7 +55,7 @@ def world_ready(state: State, event: WorldReady) -> None:
     if not resize.preparing:
         state.note(
             "resize.prepared",
-            f"{many(len(resize.joining), 'newcomer')} ready",
+            f"{plural(len(resize.joining), 'newcomer')} ready",
             job,
             resize=resize.id,
             seconds=state.now - resize.since,
@@ -63,9 +63,9 @@ def world_ready(state: State, event: WorldReady) -> None:
         _go(state, job, resize)
 
 
-def standby_ready(state: State, event: StandbyReady) -> None:
+def on_standby_ready(state: State, event: StandbyReady) -> None:
     """The next coordinator is connected."""
-    found = resize_transaction.find(state, event.job, event.run, event.resize)
+    found = resize_transaction.find_resize(state, event.job, event.run, event.resize)
     if found is None:
         return
     job, resize = found
@@ -83,9 +83,9 @@ def _go(state: State, job: Job, resize: Resize) -> None:
     state.note("resize.go", "GO: waits for the next safe point", job, resize=resize.id)
 
 
-def begun(state: State, event: ResizeBegun) -> None:
+def on_resize_begun(state: State, event: ResizeBegun) -> None:
     """The application is at its safe point; from now on the deadline runs."""
-    found = resize_transaction.find(state, event.job, event.run, event.resize)
+    found = resize_transaction.find_resize(state, event.job, event.run, event.resize)
     if found is None or found[1].stage not in (ResizeStage.GO, ResizeStage.WITHDRAWING):
         return
     job, resize = found
@@ -94,9 +94,9 @@ def begun(state: State, event: ResizeBegun) -> None:
     state.note("resize.begun", "the application is at its safe point", job, resize=resize.id)
 
 
-def decided(state: State, event: ResizeDecided) -> None:
+def on_resize_decided(state: State, event: ResizeDecided) -> None:
     """The application committed the resize or rolled it back."""
-    found = resize_transaction.find(state, event.job, event.run, event.resize)
+    found = resize_transaction.find_resize(state, event.job, event.run, event.resize)
     if found is None or found[1].stage not in _UNDECIDED:
         return
     job, resize = found
@@ -136,7 +136,7 @@ def roll_back(state: State, job: Job, stage: str, reason: str) -> None:
     resize_transaction.close(state, job, f"resize rolled back ({stage}: {reason})", quiet=True)
     if left_early:
         job_end.left_early(state, job, left_early)
-    resize_transaction.start_promised(state)
+    resize_transaction.start_reserved(state)
 
 
 def _commit(state: State, job: Job, resize: Resize, event: ResizeDecided) -> None:
@@ -147,7 +147,7 @@ def _commit(state: State, job: Job, resize: Resize, event: ResizeDecided) -> Non
     time_limits.arm_estimate(state, job)
     state.note(
         "job.resized",
-        f"{before} -> {many(job.size, 'processor')}",
+        f"{before} -> {plural(job.size, 'processor')}",
         job,
         resize=resize.id,
         direction="grow" if resize.grows else "shrink",
@@ -161,7 +161,7 @@ def _commit(state: State, job: Job, resize: Resize, event: ResizeDecided) -> Non
     )
     if not resize.leaving:
         job.resize = None
-        state.step(job, JobState.RUNNING, f"runs on {many(job.size, 'processor')}")
+        state.step(job, JobState.RUNNING, f"runs on {plural(job.size, 'processor')}")
         _lost_newcomers(state, job, resize)
         return
     if resize.partial_release:
@@ -170,11 +170,11 @@ def _commit(state: State, job: Job, resize: Resize, event: ResizeDecided) -> Non
         job.no_growth_until = state.now + state.limits.quiet_s
         state.timer(TimerKind.QUIET, job, state.limits.quiet_s)
     resize.stage, resize.reason = ResizeStage.RELEASING, ""
-    job.reason = f"runs on {many(job.size, 'processor')}, {count(resize.leaving)} leaving"
+    job.reason = f"runs on {plural(job.size, 'processor')}, {count(resize.leaving)} leaving"
     state.timer(TimerKind.RELEASE, job, state.limits.release_timeout_s)
     resize_transaction.free_processors(state, job, resize.gone)
     resize_transaction.finish_release(state, job)
-    resize_transaction.start_promised(state)
+    resize_transaction.start_reserved(state)
 
 
 def _lost_newcomers(state: State, job: Job, resize: Resize) -> None:
@@ -185,9 +185,9 @@ def _lost_newcomers(state: State, job: Job, resize: Resize) -> None:
         job_end.end(state, job, JobState.FAILED, reason)
 
 
-def withdrawn(state: State, event: ResizeWithdrawn) -> None:
+def on_resize_withdrawn(state: State, event: ResizeWithdrawn) -> None:
     """The application says that it has not begun and will not."""
-    found = resize_transaction.find(state, event.job, event.run, event.resize)
+    found = resize_transaction.find_resize(state, event.job, event.run, event.resize)
     if found is None:
         return
     job, resize = found
@@ -197,9 +197,9 @@ def withdrawn(state: State, event: ResizeWithdrawn) -> None:
         resize_transaction.withdraw(state, job, "the application withdrew", quiet=True)
 
 
-def timed_out(state: State, timer: Timer) -> None:
+def on_resize_timeout(state: State, timer: Timer) -> None:
     """A timer of a transaction ran out."""
-    found = resize_transaction.find(state, timer.job, timer.run, timer.resize)
+    found = resize_transaction.find_resize(state, timer.job, timer.run, timer.resize)
     if found is None:
         return
     job, resize = found
@@ -210,9 +210,9 @@ def timed_out(state: State, timer: Timer) -> None:
         case TimerKind.SAFE_POINT, ResizeStage.GO:
             waited = f"no safe point within {state.limits.safe_point_timeout_s:g} s"
             state.note("offer.expired", waited, job, resize=resize.id)
-            resize_transaction.ask_back(state, job, resize, waited)
+            resize_transaction.request_withdrawal(state, job, resize, waited)
         case TimerKind.DEADLINE, (ResizeStage.BEGUN | ResizeStage.WITHDRAWING):
-            _no_word(state, job, resize)
+            _no_decision(state, job, resize)
         case TimerKind.RELEASE, ResizeStage.RELEASING:
             leaving_ranks.stop_waiting(state, job)
         case TimerKind.ROLLBACK, ResizeStage.BEGUN:
@@ -221,7 +221,7 @@ def timed_out(state: State, timer: Timer) -> None:
             pass
 
 
-def _no_word(state: State, job: Job, resize: Resize) -> None:
+def _no_decision(state: State, job: Job, resize: Resize) -> None:
     """The application owns the transaction and is silent: nobody can say what it runs on."""
     limit = state.limits.resize_deadline_s
     if resize.begun is not None and state.now < resize.begun + limit:
@@ -237,12 +237,12 @@ def _not_rolled_back(state: State, job: Job, resize: Resize) -> None:
     if not resize.gone & resize.added:
         return
     waited = f"not rolled back within {state.limits.rollback_timeout_s:g} s (stage {resize.stage})"
-    job.requeue_at_end |= restart_smaller.goes_again(job)
+    job.requeue_at_end |= restart_smaller.may_run_again(job)
     text = f"resize {resize.id} failed: {resize.reason}; {waited}"
     job_end.end(state, job, JobState.FAILED, text)
 
 
-def requested(state: State, event: ResizeRequested) -> None:
+def on_resize_requested(state: State, event: ResizeRequested) -> None:
     """An operator wants another size; size 0 gives the job back to the strategy."""
     job = state.jobs.get(event.job)
     refusal = _why_not(state, job, event)
@@ -256,10 +256,10 @@ def requested(state: State, event: ResizeRequested) -> None:
         state.emit(Answer(event.request, message=f"job {job.id} is resized by the strategy again"))
         return
     job.size_fixed_by_operator = True
-    resize_transaction.open_talk(
+    resize_transaction.open_negotiation(
         state, job, _target(state, job, event), f"user {event.actor or 'unknown'}"
     )
-    offered = many(event.size, "processor")
+    offered = plural(event.size, "processor")
     state.emit(Answer(event.request, message=f"job {job.id} was offered {offered}"))
 
 
@@ -299,18 +299,18 @@ def _why_not_this_size(state: State, job: Job, event: ResizeRequested) -> str:
     if event.size not in job.sizes:
         return f"size {event.size} is not one of job {job.id}'s sizes {job.sizes}"
     if event.size == job.size:
-        return f"job {job.id} already has {many(event.size, 'processor')}"
+        return f"job {job.id} already has {plural(event.size, 'processor')}"
     more = event.size - job.size
     if more > 0 and event.release:
         return "release names processors to give back, but the new size is larger"
     if more > count(state.free()):
-        return f"needed: {many(more, 'more processor')}, free: {count(state.free())}"
+        return f"needed: {plural(more, 'more processor')}, free: {count(state.free())}"
     if lack := more > 0 and resource_gate.lacking(state, job, event.size):
         return f"job {job.id} needs more of resource {lack} for that than is free"
     if event.release & ~job.allocation:
         return f"job {job.id} does not have all of the processors named in release"
     if event.release and count(event.release) != -more:
-        named = many(count(event.release), "processor")
+        named = plural(count(event.release), "processor")
         return f"release names {named}, the new size gives back {-more}"
     return ""
 

@@ -6,21 +6,21 @@ Until GO the server may end a transaction alone; from GO on the application deci
 from pliant.core.commands import Kill, Launch, SendOffer, SendWithdraw
 from pliant.core.model.jobs import BEFORE_GO, Exit, Job, Resize, ResizeStage
 from pliant.core.model.lifecycle import JobState
-from pliant.core.model.negotiation import Side, Talk, TalkState, Verb
+from pliant.core.model.negotiation import Negotiation, NegotiationState, Side, Verb
 from pliant.core.model.placement import after_resize
 from pliant.core.model.timers import TimerKind
 from pliant.core.state.state import State
-from pliant.core.support.plural import many
+from pliant.core.support.plural import plural
 from pliant.core.transitions import proposals, time_limits
 from pliant.core.values.ids import JobId, ResizeId
 from pliant.core.values.processors import ProcessorMap, indices
 
 #: Talks with a job that may come to nothing before it is left alone for a while. The parties of a
 #: deal may each have a last word of their own; who is asked again at once could go round for ever.
-MOST_IN_VAIN = 3
+MAX_FAILED_NEGOTIATIONS = 3
 
 
-def begin(
+def open_resize(
     state: State, job: Job, after: tuple[int, ...], cause: str, *, mandatory: bool = False
 ) -> Resize:
     """Open a transaction that leads to an allocation, in rank order; nothing is said yet.
@@ -30,7 +30,7 @@ def begin(
     number = ResizeId(state.next_resize)
     state.next_resize += 1
     job.resize = resize = Resize(
-        number, ResizeStage.NEGOTIATING, Talk(number), state.now, job.ranks, after, cause
+        number, ResizeStage.NEGOTIATING, Negotiation(number), state.now, job.ranks, after, cause
     )
     resize.mandatory = mandatory
     state.negotiating[job.id] = job
@@ -38,18 +38,18 @@ def begin(
     return resize
 
 
-def open_talk(
+def open_negotiation(
     state: State, job: Job, target: ProcessorMap, cause: str, *, mandatory: bool = False
 ) -> None:
     """Offer a running job another allocation."""
     after = after_resize(job.ranks, target)
-    offer(state, job, begin(state, job, after, cause, mandatory=mandatory))
+    send_proposal(state, job, open_resize(state, job, after, cause, mandatory=mandatory))
 
 
-def offer(state: State, job: Job, resize: Resize) -> None:
+def send_proposal(state: State, job: Job, resize: Resize) -> None:
     """Make the server's next proposal."""
     opens = resize.negotiation.proposer is None
-    template = proposals.propose(state, job, resize)
+    template = proposals.next_proposal(state, job, resize)
     item = template.items[0]
     resize.counter_sizes, resize.expires_at = (), item.valid_until
     state.emit(SendOffer(job.id, job.run, template))
@@ -58,7 +58,7 @@ def offer(state: State, job: Job, resize: Resize) -> None:
     last = ", a last word" if template.verb is Verb.FINAL else ""
     state.note(
         "offer.sent" if opens else "offer.repeated",
-        f"offered {many(len(resize.after), 'processor')} instead of {job.size}{price} "
+        f"offered {plural(len(resize.after), 'processor')} instead of {job.size}{price} "
         f"({resize.cause}{last})",
         job,
         resize=resize.id,
@@ -85,9 +85,9 @@ def close(state: State, job: Job, reason: str, *, quiet: bool = False) -> None:
             free_processors(state, job, newcomers)
         else:
             state.emit(Kill(job.id, job.run, newcomers & job.occupied, 0.0))
-    if quiet or _in_vain(job, resize):
-        _be_quiet(state, job, resize)
-    drop_promises_from(state, job)
+    if quiet or _failed_too_often(job, resize):
+        _pause_offers(state, job, resize)
+    drop_reservations_from(state, job)
     if job.state is JobState.ADAPTING:
         state.step(job, JobState.RUNNING, reason)
     elif job.state is JobState.RUNNING:
@@ -96,14 +96,14 @@ def close(state: State, job: Job, reason: str, *, quiet: bool = False) -> None:
     state.plan_due = True
 
 
-def _in_vain(job: Job, resize: Resize) -> bool:
+def _failed_too_often(job: Job, resize: Resize) -> bool:
     """Whether a job was asked in vain so often that nothing would come of the next time either."""
-    if resize.negotiation.state is not TalkState.IDLE:  # else it never heard of it
+    if resize.negotiation.state is not NegotiationState.IDLE:  # else it never heard of it
         job.failed_negotiations += 1
-    return job.failed_negotiations >= MOST_IN_VAIN
+    return job.failed_negotiations >= MAX_FAILED_NEGOTIATIONS
 
 
-def _be_quiet(state: State, job: Job, resize: Resize) -> None:
+def _pause_offers(state: State, job: Job, resize: Resize) -> None:
     """Do not ask again for a while; who will not grow, time after time, is asked less and less.
 
     Others may have to shrink for each offer of growth.
@@ -124,8 +124,8 @@ def withdraw(state: State, job: Job, reason: str, *, quiet: bool = False) -> Non
         return
     talk = resize.negotiation
     if talk.proposer is Side.SERVER and not talk.closed:
-        proposals.word(job, resize, Verb.WITHDRAW, reason)
-    if talk.state is not TalkState.IDLE:  # else the application never heard of it
+        proposals.closing_message(job, resize, Verb.WITHDRAW, reason)
+    if talk.state is not NegotiationState.IDLE:  # else the application never heard of it
         state.emit(SendWithdraw(job.id, job.run, resize.id, reason))
         state.note("offer.withdrawn", reason, job, resize=resize.id)
     close(state, job, reason, quiet=quiet)
@@ -142,7 +142,7 @@ def abandon(state: State, job: Job, reason: str) -> None:
     close(state, job, reason)
 
 
-def newcomer_gone(state: State, job: Job, exit: Exit, what: str) -> None:
+def joining_rank_ended(state: State, job: Job, exit: Exit, what: str) -> None:
     """A newcomer ended before its resize was decided."""
     resize = job.resize
     if resize is None:
@@ -156,7 +156,7 @@ def newcomer_gone(state: State, job: Job, exit: Exit, what: str) -> None:
     if resize.stage is ResizeStage.PREPARE:
         withdraw(state, job, reason, quiet=True)
     elif resize.stage is ResizeStage.GO:
-        ask_back(state, job, resize, reason)
+        request_withdrawal(state, job, resize, reason)
 
 
 def _joining_rank_lost(state: State, job: Job, resize: Resize, exit: Exit, what: str) -> None:
@@ -173,12 +173,12 @@ def _joining_rank_lost(state: State, job: Job, resize: Resize, exit: Exit, what:
     state.timer(TimerKind.ROLLBACK, job, state.limits.rollback_timeout_s)
 
 
-def ask_back(state: State, job: Job, resize: Resize, reason: str) -> None:
+def request_withdrawal(state: State, job: Job, resize: Resize, reason: str) -> None:
     """Ask back what was not begun; only the application's word (or end) closes the transaction."""
     resize.stage, resize.reason = ResizeStage.WITHDRAWING, reason
     state.emit(SendWithdraw(job.id, job.run, resize.id, reason))
     state.timer(TimerKind.DEADLINE, job, state.limits.resize_deadline_s)
-    drop_promises_from(state, job)
+    drop_reservations_from(state, job)
     state.touch(job)
     state.plan_due = True
 
@@ -189,7 +189,7 @@ def finish_release(state: State, job: Job) -> None:
     if resize is None or resize.stage is not ResizeStage.RELEASING or resize.leaving & job.occupied:
         return
     job.resize = None
-    state.step(job, JobState.RUNNING, f"runs on {many(job.size, 'processor')}")
+    state.step(job, JobState.RUNNING, f"runs on {plural(job.size, 'processor')}")
 
 
 def free_processors(state: State, job: Job, gone: ProcessorMap) -> None:
@@ -200,7 +200,7 @@ def free_processors(state: State, job: Job, gone: ProcessorMap) -> None:
     state.give_back(job, released)
     state.note(
         "processors.released",
-        f"{many(released.bit_count(), 'processor')} back",
+        f"{plural(released.bit_count(), 'processor')} back",
         job,
         processors=job.ranks if released == job.allocation else tuple(indices(released)),
     )
@@ -213,7 +213,7 @@ def free_processors(state: State, job: Job, gone: ProcessorMap) -> None:
 # ------------------------------------------------------------------ promises
 
 
-def drop_promise(state: State, job: Job, reason: str = "waits its turn") -> None:
+def drop_reservation(state: State, job: Job, reason: str = "waits its turn") -> None:
     """Forget the processors earmarked for a job that waits for them."""
     if not job.reserved:
         return
@@ -225,24 +225,26 @@ def drop_promise(state: State, job: Job, reason: str = "waits its turn") -> None
     state.plan_due = True
 
 
-def drop_promises_from(state: State, donor: Job) -> None:
+def drop_reservations_from(state: State, donor: Job) -> None:
     """The donor will not deliver: whoever waited for its processors waits in the queue again."""
     for job in list(state.reserving.values()):
         if donor.id in job.donors and job.reserved & donor.occupied:
-            drop_promise(state, job, f"job {donor.id} did not give the processors; waits its turn")
+            drop_reservation(
+                state, job, f"job {donor.id} did not give the processors; waits its turn"
+            )
 
 
-def drop_promises_on(state: State, processors: ProcessorMap, reason: str) -> None:
+def drop_reservations_on(state: State, processors: ProcessorMap, reason: str) -> None:
     """These processors will not come: whoever waited for one of them waits in the queue again.
 
     Not who is to go on at once on what is left to it: that is `survival.review`.
     """
     for job in list(state.reserving.values()):
         if job.reserved & processors and not job.size_before_loss:
-            drop_promise(state, job, reason)
+            drop_reservation(state, job, reason)
 
 
-def start_promised(state: State) -> None:
+def start_reserved(state: State) -> None:
     """Start every job in the queue whose earmarked processors are all free now."""
     if not state.reserving:
         return
@@ -265,20 +267,22 @@ def start(state: State, job: Job, processors: ProcessorMap) -> None:
         job.done, job.used_s = job.checkpoint.done, job.checkpoint.used_s
     job.starting = set(state.node_names(processors))
     job.isolation_grace_s = state.limits.isolation_grace_s(job.spec.stop_after_s)
-    state.step(job, JobState.STARTING, f"starts on {many(job.size, 'processor')}")
+    state.step(job, JobState.STARTING, f"starts on {plural(job.size, 'processor')}")
     state.emit(Launch(job.id, job.run, ResizeId(0), job.epoch, job.ranks))
     state.timer(TimerKind.START, job, state.limits.start_deadline_s)
-    time_limits.arm(state, job)
+    time_limits.arm_timers(state, job)
     state.note(
         "job.started",
-        f"started on {many(job.size, 'processor')}",
+        f"started on {plural(job.size, 'processor')}",
         job,
         processors=job.ranks,
         epoch=job.epoch,
     )
 
 
-def find(state: State, job_id: JobId, run: int, resize_id: ResizeId) -> tuple[Job, Resize] | None:
+def find_resize(
+    state: State, job_id: JobId, run: int, resize_id: ResizeId
+) -> tuple[Job, Resize] | None:
     """The job and its open transaction, if the message is about this one."""
     job = state.jobs.get(job_id)
     if job is None or job.run != run or job.resize is None or job.resize.id != resize_id:

@@ -15,7 +15,7 @@ from pliant.core.model.jobs import Job
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.nodes import Node, NodeState
 from pliant.core.state.state import State
-from pliant.core.support.plural import many
+from pliant.core.support.plural import plural
 from pliant.core.transitions import resize_transaction, spare_nodes, suspend
 from pliant.core.values.ids import NodeName
 from pliant.core.values.processors import NONE, ProcessorMap, count, lowest
@@ -24,29 +24,29 @@ from pliant.core.values.processors import NONE, ProcessorMap, count, lowest
 _ENDS = (JobState.NODE_FAIL, JobState.FAILED)
 
 
-def goes_again(job: Job) -> bool:
+def may_run_again(job: Job) -> bool:
     """Whether there is another run of a job that lost a node."""
     if job.spec.requeue is None:
         return job.checkpoint is not None and not job.sizes.fixed
     return job.spec.requeue
 
 
-def goes_on(job: Job) -> bool:
+def restarts_at_once(job: Job) -> bool:
     """Whether that run starts at once, at another size if need be."""
     other_sizes = not job.sizes.fixed and (job.malleable or job.checkpoint is not None)
-    return other_sizes and goes_again(job)
+    return other_sizes and may_run_again(job)
 
 
-def keep(state: State, job: Job) -> None:
+def keep_processors(state: State, job: Job) -> None:
     """It has been decided how a job ends: keep what is left to it, if it may go on there."""
-    if job.ending in _ENDS and goes_on(job):
+    if job.ending in _ENDS and restarts_at_once(job):
         job.size_before_loss = job.size
-        _earmark(state, job, _left(state, job))
+        _reserve(state, job, _left(state, job))
     else:
-        drop(state, job)
+        drop_kept(state, job)
 
 
-def drop(state: State, job: Job) -> None:
+def drop_kept(state: State, job: Job) -> None:
     """It will not go on at once: nothing is kept for it."""
     if job.size_before_loss:
         state.drop_reservation(job)
@@ -55,38 +55,38 @@ def drop(state: State, job: Job) -> None:
         state.plan_due = True
 
 
-def next_run(state: State, job: Job) -> None:
+def start_next_run(state: State, job: Job) -> None:
     """The last process is gone of a job that is to have another run."""
-    size = job.sizes.down(count(_left(state, job))) if job.size_before_loss else 0
+    size = job.sizes.largest_at_most(count(_left(state, job))) if job.size_before_loss else 0
     if not size:
         why = job.reason + ("; what is left to it is too small" if job.size_before_loss else "")
-        drop(state, job)
-        suspend.back(state, job, f"waits its turn again: {why}")
+        drop_kept(state, job)
+        suspend.requeue(state, job, f"waits its turn again: {why}")
         return
     nodes = _nodes(state, job.allocation)
     lost = [node.name for node in nodes if node.state is NodeState.LOST]
-    _earmark(state, job, _left(state, job))
-    suspend.back(state, job, f"goes on at once: {job.reason}")
+    _reserve(state, job, _left(state, job))
+    suspend.requeue(state, job, f"goes on at once: {job.reason}")
     _fit(state, job)
-    _tell(state, job, lost)
-    resize_transaction.start_promised(state)
+    _note_restart(state, job, lost)
+    resize_transaction.start_reserved(state)
 
 
-def review(state: State) -> None:
+def refit_restarts(state: State) -> None:
     """Nodes have changed: so may have what is left to those who go on; start who can."""
     for job in {**state.active, **state.reserving}.values():
         if not job.size_before_loss:
             continue
         if job.state is JobState.COMPLETING:
-            _earmark(state, job, _left(state, job))
+            _reserve(state, job, _left(state, job))
             continue
         size = count(job.reserved)
         if not _fit(state, job):
-            drop(state, job)
+            drop_kept(state, job)
             state.explain(job, "waits its turn again: what is left to it is too small")
         elif count(job.reserved) != size:
-            _tell(state, job, [])
-    resize_transaction.start_promised(state)
+            _note_restart(state, job, [])
+    resize_transaction.start_reserved(state)
 
 
 def _left(state: State, job: Job) -> ProcessorMap:
@@ -115,7 +115,7 @@ def _nodes(state: State, processors: ProcessorMap) -> list[Node]:
     return [node for node in state.ledger.nodes if node.processors & processors]
 
 
-def _earmark(state: State, job: Job, processors: ProcessorMap) -> None:
+def _reserve(state: State, job: Job, processors: ProcessorMap) -> None:
     if processors == job.reserved:
         return
     had = job.size_before_loss
@@ -129,18 +129,18 @@ def _earmark(state: State, job: Job, processors: ProcessorMap) -> None:
 def _fit(state: State, job: Job) -> bool:
     """Let a job whose processes are gone have the largest of its sizes that is left to it."""
     left = _left(state, job)
-    size = job.sizes.down(count(left))
+    size = job.sizes.largest_at_most(count(left))
     if size:
-        _earmark(state, job, lowest(left, size))
+        _reserve(state, job, lowest(left, size))
     return size > 0
 
 
-def _tell(state: State, job: Job, lost: list[NodeName]) -> None:
+def _note_restart(state: State, job: Job, lost: list[NodeName]) -> None:
     size = count(job.reserved)
     iteration = job.checkpoint.iteration if job.checkpoint else 0
     whence = f"iteration {iteration}" if job.checkpoint else "the start"
     of = (
-        f"{size} of its {many(job.size_before_loss, 'processor')}"
+        f"{size} of its {plural(job.size_before_loss, 'processor')}"
         if size < job.size_before_loss
         else f"all {size}"
     )

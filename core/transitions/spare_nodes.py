@@ -12,7 +12,7 @@ from pliant.core.values.ids import NodeName
 from pliant.core.values.processors import NONE, ProcessorMap
 
 
-def review(state: State) -> None:
+def assign_spares(state: State) -> None:
     """Decide again, after nodes have changed, which spare node stands in for which lost one."""
     if not state.ledger.spares:
         return  # nearly every cluster: a registration must not look at all nodes
@@ -46,7 +46,7 @@ def _retire(state: State, node: Node) -> None:
         node.state, node.reason = NodeState.SPARE, ""
     state.touch_node(node)
     state.note("node.state", f"node {node.name} is {node.state}: {told}", node=node.name)
-    resize_transaction.drop_promises_on(state, node.processors, f"node {node.name} {told}")
+    resize_transaction.drop_reservations_on(state, node.processors, f"node {node.name} {told}")
     state.plan_due = True
 
 

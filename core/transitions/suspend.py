@@ -12,13 +12,13 @@ from pliant.core.model.jobs import Job
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.timers import Timer, TimerKind
 from pliant.core.state.state import State
-from pliant.core.support.plural import many
+from pliant.core.support.plural import plural
 from pliant.core.transitions import resize_transaction, time_limits
 from pliant.core.values.ids import JobId, ResizeId
 from pliant.core.values.processors import ProcessorMap
 
 
-def order(
+def order_suspension(
     state: State,
     job: Job,
     cause: str,
@@ -55,11 +55,11 @@ def order(
     )
     state.step(job, JobState.ADAPTING, f"is suspended ({cause}): saves at its next safe point")
     state.note("suspend.ordered", f"to be suspended ({cause})", job, suspension=number)
-    tell(state, job, SaveStep.SAVE)
-    arm(state, job)
+    send_step(state, job, SaveStep.SAVE)
+    arm_timer(state, job)
 
 
-def tell(state: State, job: Job, step: SaveStep, number: ResizeId | None = None) -> None:
+def send_step(state: State, job: Job, step: SaveStep, number: ResizeId | None = None) -> None:
     """Tell the application what is wanted now."""
     if number is None and job.saving is not None:
         number = job.saving.number
@@ -67,7 +67,7 @@ def tell(state: State, job: Job, step: SaveStep, number: ResizeId | None = None)
         state.emit(SendSuspend(job.id, job.run, number, step))
 
 
-def arm(state: State, job: Job) -> None:
+def arm_timer(state: State, job: Job) -> None:
     """Look after the suspension when its present stage is overdue."""
     saving = job.saving
     if saving is not None:
@@ -75,16 +75,16 @@ def arm(state: State, job: Job) -> None:
         state.emit(SetTimer(timer, max(saving.due, state.now)))
 
 
-def enter(state: State, job: Job, stage: SaveStage, within_s: float) -> None:
+def enter_stage(state: State, job: Job, stage: SaveStage, within_s: float) -> None:
     """Go to the next stage."""
     saving = job.saving
     if saving is not None:
         saving.stage, saving.due = stage, state.now + within_s
         state.touch(job)
-        arm(state, job)
+        arm_timer(state, job)
 
 
-def leaving(job: Job) -> bool:
+def is_leaving(job: Job) -> bool:
     """Whether everything is saved and its processes are on their way out."""
     return job.saving is not None and job.saving.stage is SaveStage.LEAVING
 
@@ -105,14 +105,14 @@ def close(state: State, job: Job, reason: str) -> None:
     state.note("suspend.failed", f"not suspended: {reason}", job, suspension=saving.number)
 
 
-def taken(state: State, job: Job, event: SaveReported, until: float) -> None:
+def checkpoint_taken(state: State, job: Job, event: SaveReported, until: float) -> None:
     """A checkpoint of this job exists; ``until`` is up to when its work is in it."""
     done = job.done + max(0.0, until - job.since) * job.speedup(job.size)
     used_s = job.used_s + max(0.0, until - (job.start or until))
     job.checkpoint = Checkpoint(state.now, event.iteration, job.size, event.bytes, done, used_s)
     state.note(
         "job.saved",
-        f"saved at iteration {event.iteration} on {many(job.size, 'processor')}",
+        f"saved at iteration {event.iteration} on {plural(job.size, 'processor')}",
         job,
         iteration=event.iteration,
         bytes=event.bytes,
@@ -120,7 +120,7 @@ def taken(state: State, job: Job, event: SaveReported, until: float) -> None:
     )
 
 
-def gone(state: State, job: Job, processors: ProcessorMap) -> None:
+def processes_gone(state: State, job: Job, processors: ProcessorMap) -> None:
     """Processes of a job that is saved have ended, it does not matter how."""
     resize_transaction.free_processors(state, job, processors)
     saving = job.saving
@@ -130,10 +130,10 @@ def gone(state: State, job: Job, processors: ProcessorMap) -> None:
     state.step(job, JobState.SUSPENDED, f"suspended ({saving.cause})")
     state.note("job.suspended", job.reason, job, suspension=saving.number)
     if saving.requeues or saving.returns:
-        back(state, job, f"waits its turn again: {saving.cause}")
+        requeue(state, job, f"waits its turn again: {saving.cause}")
 
 
-def back(state: State, job: Job, reason: str) -> None:
+def requeue(state: State, job: Job, reason: str) -> None:
     """Put a job whose processes are gone into the queue again, for another run."""
     job.run = max(job.run + 1, job.runs_from)
     job.epoch, job.ranks = 0, ()
@@ -147,7 +147,7 @@ def back(state: State, job: Job, reason: str) -> None:
     state.note("job.queued", reason, job, run=job.run)
 
 
-def find(state: State, job_id: JobId, run: int) -> Job | None:
+def find_live_job(state: State, job_id: JobId, run: int) -> Job | None:
     """The job, if the message is about its present run and it can still speak."""
     job = state.jobs.get(job_id)
     live = (JobState.STARTING, JobState.RUNNING, JobState.ADAPTING)

@@ -13,7 +13,7 @@ size. A job that has both is ended by whichever comes first.
 from pliant.core.model.jobs import Job, ResizeStage
 from pliant.core.model.timers import Timer, TimerKind
 from pliant.core.state.state import State
-from pliant.core.support.plural import many
+from pliant.core.support.plural import plural
 from pliant.core.values.speedup import Speedup
 
 #: A job that needs exactly its estimate must not be ended for the last bit of a sum of products,
@@ -23,7 +23,7 @@ ROUNDING_S = 1e-6
 SILENCE_S = 1.0
 
 
-def arm(state: State, job: Job) -> None:
+def arm_timers(state: State, job: Job) -> None:
     """Have a job that holds processors ended when its time is over."""
     if job.spec.time_limit_s is not None and job.start is not None:
         left = job.spec.time_limit_s - job.used_s
@@ -60,7 +60,7 @@ def speedup_changed(state: State, job: Job, before: Speedup) -> None:
     arm_estimate(state, job)
 
 
-def verdict(state: State, job: Job, timer: Timer) -> str:
+def reason_to_end(state: State, job: Job, timer: Timer) -> str:
     """Why this timer ends the job, for people; empty: it does not."""
     if timer.kind is TimerKind.ESTIMATE and not _estimate_is_over(state, job):
         return ""
@@ -70,7 +70,7 @@ def verdict(state: State, job: Job, timer: Timer) -> str:
     spec = job.spec
     if timer.kind is TimerKind.LIMIT:
         return f"over its time limit of {spec.time_limit_s:g} s"
-    size = f" on {many(spec.estimated_for, 'processor')}" if _other_size(job) else ""
+    size = f" on {plural(spec.estimated_for, 'processor')}" if _other_size(job) else ""
     return (
         f"over its estimate of {spec.estimate_s:g} s{size}: strategy {state.strategy} promises "
         "starts by estimates"

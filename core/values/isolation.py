@@ -33,7 +33,7 @@ class Isolation(NamedTuple):
     back: bool = False
 
 
-def parse_when_cut_off(text: str) -> float | None:
+def parse_isolation_policy(text: str) -> float | None:
     """The T of ``stop-after=T`` in seconds; None: ``keep``.
 
     Raises:
@@ -53,7 +53,7 @@ def parse_when_cut_off(text: str) -> float | None:
     return seconds
 
 
-def when_cut_off(stop_after_s: float | None) -> str:
+def isolation_policy(stop_after_s: float | None) -> str:
     """The inverse of ``parse_when_cut_off``."""
     return KEEP if stop_after_s is None else f"{_STOP}{stop_after_s:.15g}"
 

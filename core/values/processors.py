@@ -17,7 +17,7 @@ _PART = (1 << _NARROW) - 1
 _FEW = 8
 
 
-def of(indices: Iterable[int]) -> ProcessorMap:
+def from_indices(indices: Iterable[int]) -> ProcessorMap:
     """The map that holds exactly ``indices``."""
     wanted = tuple(indices)  # which is itself, if it is one
     if len(wanted) >= _FEW:
@@ -104,7 +104,7 @@ def lowest(processors: ProcessorMap, number: int) -> ProcessorMap:
     return result
 
 
-def text(processors: ProcessorMap) -> str:
+def format_ranges(processors: ProcessorMap) -> str:
     """For people: ``0-3,8``."""
     parts: list[str] = []
     start = previous = -2
@@ -117,3 +117,8 @@ def text(processors: ProcessorMap) -> str:
     if previous >= 0:
         parts.append(f"{start}-{previous}" if previous > start else str(start))
     return ",".join(parts)
+
+
+# Names of before 2026-11, for strategies of other distributions. To be removed after a release.
+of = from_indices
+text = format_ranges

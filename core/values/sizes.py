@@ -34,19 +34,19 @@ class Sizes:
     preferred: int | None = None
 
     @property
-    def lo(self) -> int:
+    def min(self) -> int:
         """Smallest size."""
         return self.values[0]
 
     @property
-    def hi(self) -> int:
+    def max(self) -> int:
         """Largest size."""
         return self.values[-1]
 
     @property
     def wanted(self) -> int:
         """The preferred size; without one the largest."""
-        return self.preferred or self.hi
+        return self.preferred or self.max
 
     @property
     def fixed(self) -> bool:
@@ -56,19 +56,39 @@ class Sizes:
     def __contains__(self, size: int) -> bool:
         return size in self.values
 
-    def down(self, size: int) -> int:
+    def largest_at_most(self, size: int) -> int:
         """The largest allowed size <= ``size``, or 0."""
         place = bisect_right(self.values, size)
         return self.values[place - 1] if place else 0
 
-    def up(self, size: int) -> int:
+    def smallest_above(self, size: int) -> int:
         """The smallest allowed size > ``size``, or 0."""
         place = bisect_right(self.values, size)
         return self.values[place] if place < len(self.values) else 0
 
+    # Names of before 2026-11, for strategies of other distributions. To be removed after a release.
+
+    @property
+    def lo(self) -> int:
+        """Deprecated name of ``min``."""
+        return self.min
+
+    @property
+    def hi(self) -> int:
+        """Deprecated name of ``max``."""
+        return self.max
+
+    def down(self, size: int) -> int:
+        """Deprecated name of ``largest_at_most``."""
+        return self.largest_at_most(size)
+
+    def up(self, size: int) -> int:
+        """Deprecated name of ``smallest_above``."""
+        return self.smallest_above(size)
+
     def intersect(self, other: "Sizes") -> "Sizes | None":
         """The sizes both allow, or None. The other's preference goes first."""
-        low, high = max(self.lo, other.lo), min(self.hi, other.hi)
+        low, high = max(self.min, other.min), min(self.max, other.max)
         mine, theirs = _within(self.values, low, high), _within(other.values, low, high)
         if _is_dense(mine):
             values = theirs
@@ -85,7 +105,7 @@ class Sizes:
         """The sizes that a machine of ``limit`` processors can give, or None."""
         if self.values[-1] <= limit:
             return self
-        values = _within(self.values, self.lo, limit)
+        values = _within(self.values, self.min, limit)
         if not values:
             return None
         return Sizes(values, self.preferred if self.preferred in values else None)

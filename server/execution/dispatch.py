@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from pliant.core import commands
 from pliant.core.values.ids import JobId, NodeName
-from pliant.core.values.isolation import parse_when_cut_off
+from pliant.core.values.isolation import parse_isolation_policy
 from pliant.core.values.processors import indices
 from pliant.protos import app_pb2, node_pb2
 from pliant.protos.codec import answer_to_proto, template_to_proto
@@ -117,7 +117,7 @@ class CommandDispatcher:
             self.settings,
             may_grow=entry.info["class"] != "rigid",
         )
-        stop_after_s = parse_when_cut_off(entry.info["when_cut_off"])
+        stop_after_s = parse_isolation_policy(entry.info["when_cut_off"])
         end_when_cut_off(orders.values(), stop_after_s, self.settings)
         key = self._tokens.checkpoint_key(command.job)
         for node, order in orders.items():

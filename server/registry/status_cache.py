@@ -18,7 +18,7 @@ from pliant.core.model.jobs import Job
 from pliant.core.model.nodes import Node
 from pliant.core.state import contract_status, resource_gate
 from pliant.core.values.ids import JobId, NodeName
-from pliant.core.values.isolation import when_cut_off
+from pliant.core.values.isolation import isolation_policy
 from pliant.core.values.processors import ProcessorMap, block, count
 from pliant.server.registry.node_map import Host, NodeMap
 from pliant.server.registry.node_status import NodeStatusCache
@@ -264,7 +264,7 @@ def _info(job: Job, summary: Summary, nodes: list[NodeName]) -> Info:
         "user": job.spec.user,
         "class": job.job_class.value,
         "type": job.spec.type.value,
-        "when_cut_off": when_cut_off(job.spec.stop_after_s),
+        "when_cut_off": isolation_policy(job.spec.stop_after_s),
         "state": job.state.value,
         "reason": job.why,
         "reason_code": job.wait.code.value if job.wait else "",

@@ -17,7 +17,7 @@ from pliant.core.events import (
     ResizeWithdrawn,
     StandbyReady,
 )
-from pliant.core.handlers.measured_speeds import differ
+from pliant.core.handlers.measured_speeds import differs
 from pliant.core.values.ids import JobId, ResizeId
 from pliant.faults import message
 from pliant.protos import app_pb2, app_pb2_grpc
@@ -234,7 +234,7 @@ class AppService(app_pb2_grpc.AppServiceServicer):
     def _progress(self, session: AppSession, message: app_pb2.Progress) -> None:
         speeds = speeds_from_proto(session.job, session.run, message)
         seconds = speeds.seconds if speeds is not None else {}
-        if speeds is not None and differ(session.measured, seconds):
+        if speeds is not None and differs(session.measured, seconds):
             session.measured = seconds
             self._core_loop.post(speeds)
         self._status.publish_progress(

@@ -11,7 +11,7 @@ from typing import Any
 
 from pliant.core.events import Event, NodeLost, NodeRecovered, NodeRegistered, NodeSuspected
 from pliant.core.model.nodes import Node, NodeState
-from pliant.core.support.plural import many
+from pliant.core.support.plural import plural
 from pliant.core.values.ids import JobId, NodeName
 from pliant.protos import node_pb2
 from pliant.server.execution.connections import Connections
@@ -83,7 +83,7 @@ class NodeList:
             return None
         if any(world.live for world in event.worlds) or self._status.node_in_use(event.name):
             return (
-                f"node {event.name} has {many(host.slots, 'slot')} here, not {event.slots}, and "
+                f"node {event.name} has {plural(host.slots, 'slot')} here, not {event.slots}, and "
                 f"processes of jobs: start it with --slots {host.slots}, or end its jobs first"
             )
         return None

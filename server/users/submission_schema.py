@@ -13,10 +13,10 @@ import msgspec
 
 from pliant.core.model.jobs import MAX_PRIORITY, MIN_PRIORITY, JobSpec, JobType
 from pliant.core.support.errors import PliantError
-from pliant.core.support.plural import many
+from pliant.core.support.plural import plural
 from pliant.core.values.contract import Contract, parse_profit
 from pliant.core.values.ids import JobId
-from pliant.core.values.isolation import KEEP, parse_when_cut_off
+from pliant.core.values.isolation import KEEP, parse_isolation_policy
 from pliant.core.values.negotiation_policy import GrowIf
 from pliant.core.values.resources import Need, impossible, parse_needs
 from pliant.core.values.sizes import Sizes, SizesError, parse_sizes
@@ -109,7 +109,7 @@ class Submission:
             time_limit_s=request.time_limit_s,
             speedup=self.speedup,
             requeue=request.requeue,
-            stop_after_s=parse_when_cut_off(request.when_cut_off),
+            stop_after_s=parse_isolation_policy(request.when_cut_off),
             contract=self.contract,
             grow_if=GrowIf(request.grow_if) if request.grow_if else None,
             priority=request.priority,
@@ -271,7 +271,7 @@ def _check_contract(request: JobRequest, wall: float) -> Contract | None:
 
 def _check_policy(request: JobRequest) -> None:
     try:
-        parse_when_cut_off(request.when_cut_off)
+        parse_isolation_policy(request.when_cut_off)
     except ValueError as error:
         raise UserRequestError(f"when_cut_off: {error}", field="when_cut_off") from None
 
@@ -304,7 +304,7 @@ def _check_resources(
         needs = parse_needs(request.resources)
     except ValueError as error:
         raise UserRequestError(f"resource: {error}", field="resources") from None
-    if wrong := impossible(needs, sizes.lo, amounts):
+    if wrong := impossible(needs, sizes.min, amounts):
         raise UserRequestError(f"resource: {wrong}", kind="refused", field="resources")
     return needs
 
@@ -319,16 +319,16 @@ def _check_sizes(request: JobRequest, processors: int) -> Sizes:
             sizes = sizes.prefer(request.prefer)
         except SizesError as error:
             raise UserRequestError(str(error), field="prefer") from None
-    if request.type != "mpi" and (sizes.lo, sizes.hi) != (1, 1):
+    if request.type != "mpi" and (sizes.min, sizes.max) != (1, 1):
         raise UserRequestError(
             f"sizes {sizes}: a job of type {request.type} has one processor", field="sizes"
         )
     if not processors:
         raise UserRequestError("no node has registered yet: try again later", kind="unavailable")
-    if sizes.lo > processors:
+    if sizes.min > processors:
         raise UserRequestError(
             f"sizes {sizes} can never be satisfied: the cluster has "
-            f"{many(processors, 'processor')}",
+            f"{plural(processors, 'processor')}",
             kind="refused",
             field="sizes",
         )

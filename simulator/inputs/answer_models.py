@@ -41,8 +41,8 @@ class Bounds:
         if offered in sizes:
             return offered
         if offered > now:
-            return max(now, sizes.down(offered))
-        above = sizes.up(offered)
+            return max(now, sizes.largest_at_most(offered))
+        above = sizes.smallest_above(offered)
         return above if 0 < above < now else now
 
 
@@ -81,9 +81,9 @@ class Countering:
     def __call__(self, now: int, offered: int, sizes: Sizes, chance: Random) -> int:
         """Between the two sizes; the offered one if there is none between."""
         if offered > now:
-            middle = sizes.down(now + (offered - now) // 2)
+            middle = sizes.largest_at_most(now + (offered - now) // 2)
             return middle if middle > now else offered
-        middle = sizes.up(now - (now - offered) // 2 - 1)
+        middle = sizes.smallest_above(now - (now - offered) // 2 - 1)
         return middle if offered < middle < now else offered
 
 

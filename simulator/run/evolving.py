@@ -166,6 +166,6 @@ def bounded(run: Run, offered: int, agreed: int) -> int:
     now, phase = len(run.ranks), run.phase
     sizes = run.job.sizes
     if offered < now:
-        least = phase.minimum if phase.minimum in sizes else sizes.up(phase.minimum)
+        least = phase.minimum if phase.minimum in sizes else sizes.smallest_above(phase.minimum)
         return max(agreed, min(now, least or now))
-    return max(now, min(agreed, sizes.down(phase.maximum)))
+    return max(now, min(agreed, sizes.largest_at_most(phase.maximum)))

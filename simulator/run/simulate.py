@@ -65,9 +65,9 @@ def _check(jobs: Sequence[SimJob], settings: Settings) -> None:
         if job.id in seen:
             raise WorkloadError(f"job {job.id} is there twice: give each job a number of its own")
         seen.add(job.id)
-        if job.sizes.lo > settings.total:
+        if job.sizes.min > settings.total:
             raise WorkloadError(
-                f"job {job.id} needs {job.sizes.lo} processors, the machine has {settings.total}: "
+                f"job {job.id} needs {job.sizes.min} processors, the machine has {settings.total}: "
                 "simulate a larger one (processors), or leave the job out"
             )
         _check_phases(job)
@@ -77,9 +77,9 @@ def _check_clusters(jobs: Sequence[SimJob], settings: Settings, strategy: str) -
     """Refuse jobs that fit into no cluster, for a strategy that keeps each within one."""
     widest = max((cluster.processors for cluster in settings.clusters), default=settings.total)
     for job in jobs:
-        if job.sizes.lo > widest:
+        if job.sizes.min > widest:
             raise WorkloadError(
-                f"job {job.id} needs {job.sizes.lo} processors, the largest cluster has {widest} "
+                f"job {job.id} needs {job.sizes.min} processors, the largest cluster has {widest} "
                 f"and strategy {strategy} keeps a job within one: name a larger cluster (clusters) "
                 "or another strategy, or leave the job out"
             )

@@ -24,7 +24,7 @@ from pliant.core.model.scheduling import (
 )
 from pliant.core.model.wait_reasons import WaitCode, WaitReason, lacking
 from pliant.core.values.ids import JobId
-from pliant.core.values.processors import NONE, ProcessorMap, count, of, text
+from pliant.core.values.processors import NONE, ProcessorMap, count, format_ranges, from_indices
 from pliant.core.values.sizes import Sizes
 
 #: What a plan is made of.
@@ -144,7 +144,7 @@ def _faults(view: View, plan: Plan) -> Iterator[str]:
     yield from _suspension_faults(view, plan)
     given = NONE
     for offer in plan.shrinks:
-        own = of(running[offer.job].ranks)
+        own = from_indices(running[offer.job].ranks)
         if not offer.processors or offer.processors & ~own:
             yield f"shrinks job {offer.job} to processors that it does not have"
         given |= own & ~offer.processors
@@ -153,12 +153,13 @@ def _faults(view: View, plan: Plan) -> Iterator[str]:
     for start in plan.starts:
         free &= ~start.processors
     for offer in plan.expands:
-        own = of(running[offer.job].ranks)
+        own = from_indices(running[offer.job].ranks)
         added = offer.processors & ~own
         if own & ~offer.processors:
             yield f"expands job {offer.job} without processors that it has"
         if added & ~free:
-            yield f"gives job {offer.job} processors that are not free: {text(added & ~free)}"
+            taken = format_ranges(added & ~free)
+            yield f"gives job {offer.job} processors that are not free: {taken}"
         free &= ~added
     yield from _other_faults(view, plan)
 
@@ -243,6 +244,6 @@ def _start_faults(view: View, starts: Sequence[Start], given: ProcessorMap) -> I
         elif start.processors < 0 or count(start.processors) not in sizes[start.job]:
             yield f"starts job {start.job} on a size that is not one of {sizes[start.job]}"
         elif start.processors & ~left:
-            lacking = text(start.processors & ~left)
+            lacking = format_ranges(start.processors & ~left)
             yield f"starts job {start.job} on processors that are not there: {lacking}"
         left &= ~start.processors

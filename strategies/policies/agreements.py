@@ -11,7 +11,7 @@ from typing import Literal
 from pliant.core.model.placement import first_fit
 from pliant.core.model.scheduling import PromisedJob, View
 from pliant.core.values.ids import JobId
-from pliant.core.values.processors import NONE, ProcessorMap, count, of
+from pliant.core.values.processors import NONE, ProcessorMap, count, from_indices
 from pliant.strategies.policies.placement import Placer, usable_processors
 
 Agreement = Literal["direct", "pool", "steal"]
@@ -74,7 +74,7 @@ def released(view: View) -> ProcessorMap:
         if not any(_may_be_leaving(job, donors[donor].ranks) for donor in _busy(job, view)):
             result |= job.processors
     for running in view.running:
-        result &= ~of(running.ranks)
+        result &= ~from_indices(running.ranks)
     return result & usable_processors(view.nodes)
 
 
@@ -83,4 +83,4 @@ def _busy(job: PromisedJob, view: View) -> list[JobId]:
 
 
 def _may_be_leaving(job: PromisedJob, ranks: tuple[int, ...]) -> bool:
-    return not job.processors & of(ranks)
+    return not job.processors & from_indices(ranks)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from pliant.core.model.scheduling import Availability, View, WaitingJob
 from pliant.core.model.wait_reasons import WaitCode, WaitReason
-from pliant.core.support.plural import many
+from pliant.core.support.plural import plural
 from pliant.core.values.processors import count
 
 
@@ -16,25 +16,27 @@ def now_or_later(job: WaitingJob, view: View, within_reach: int) -> Availability
         view: the cluster.
         within_reach: processors that the strategy could give a new job now.
     """
-    if job.sizes.lo > view.total:
+    if job.sizes.min > view.total:
         return Availability(False, None, 0, too_wide(job, view.total))
-    if job.sizes.lo <= within_reach:
+    if job.sizes.min <= within_reach:
         return Availability(
-            True, view.now, job.sizes.down(within_reach), "processors are available"
+            True, view.now, job.sizes.largest_at_most(within_reach), "processors are available"
         )
     reach = within_reach
     ends = [(end, run.id, run.lo) for run in view.running if (end := run.expected_end) is not None]
     for end, _, lo in sorted(ends):
         reach += lo
-        if job.sizes.lo <= reach:
+        if job.sizes.min <= reach:
             start = max(end, view.now)
-            return Availability(True, start, job.sizes.down(reach), "when running jobs end")
-    return Availability(True, None, job.sizes.lo, "the running jobs state no estimates")
+            return Availability(
+                True, start, job.sizes.largest_at_most(reach), "when running jobs end"
+            )
+    return Availability(True, None, job.sizes.min, "the running jobs state no estimates")
 
 
 def too_wide(job: WaitingJob, most: int, whose: str = "cluster") -> str:
     """Why a job can never run, for people: ``whose`` has no more than ``most`` processors."""
-    return f"needs {many(job.sizes.lo, 'processor')}, the {whose} has {most}"
+    return f"needs {plural(job.sizes.min, 'processor')}, the {whose} has {most}"
 
 
 def too_few(reach: int) -> WaitReason:
@@ -44,7 +46,7 @@ def too_few(reach: int) -> WaitReason:
 
 def needs(job: WaitingJob, reach: int) -> str:
     """The same of one job as a text, which is stored whenever the number changes."""
-    return f"needs at least {many(job.sizes.lo, 'processor')}, {reach} can be given to it now"
+    return f"needs at least {plural(job.sizes.min, 'processor')}, {reach} can be given to it now"
 
 
 def promised_total(view: View) -> int:

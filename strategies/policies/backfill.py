@@ -44,7 +44,7 @@ def preferred(job: WaitingJob) -> int:
 
 def smallest(job: WaitingJob) -> int:
     """Its smallest size."""
-    return job.sizes.lo
+    return job.sizes.min
 
 
 def strict(
@@ -62,7 +62,7 @@ def from_head(queue: Sequence[WaitingJob], free: int, wanted: Wanted) -> tuple[l
         values = job.sizes.values
         if values[0] > free:
             break
-        size = values[0] if len(values) == 1 else job.sizes.down(min(wanted(job), free))
+        size = values[0] if len(values) == 1 else job.sizes.largest_at_most(min(wanted(job), free))
         chosen.append((job, size))
         free -= size
     return chosen, free
@@ -97,7 +97,7 @@ def easy(
     rest = [job for job in queue[blocked + 1 :] if job.sizes.values[0] <= free] if free else []
     if not rest:
         return chosen
-    shadow, extra = _shadow(queue[blocked].sizes.lo, free, _coming(view, chosen))
+    shadow, extra = _shadow(queue[blocked].sizes.min, free, _coming(view, chosen))
     if shadow == math.inf:
         return chosen
     now = view.now
@@ -105,9 +105,9 @@ def easy(
         values = job.sizes.values
         if values[0] > free:
             continue
-        size = values[0] if len(values) == 1 else job.sizes.down(min(wanted(job), free))
+        size = values[0] if len(values) == 1 else job.sizes.largest_at_most(min(wanted(job), free))
         if now + _seconds(job, size) > shadow:
-            size = job.sizes.down(extra) if size > extra else size
+            size = job.sizes.largest_at_most(extra) if size > extra else size
             extra -= size
         if size:
             chosen.append((job, size))
@@ -178,7 +178,7 @@ def plan(
     if after <= now and not job.sizes.fixed:
         size = _size_now(profile, job, now, min(wanted(job), free))
     if not size:
-        size = job.sizes.lo
+        size = job.sizes.min
         start = profile.earliest(size, _seconds(job, size), after)
     if start < math.inf:
         profile.reserve(size, start, start + _seconds(job, size))
@@ -187,13 +187,13 @@ def plan(
 
 def _size_now(profile: Profile, job: WaitingJob, now: float, most: int) -> int:
     """The largest size up to ``most`` at which it can run from now to its end; 0: none."""
-    size = job.sizes.down(most)
+    size = job.sizes.largest_at_most(most)
     while size:
         least = profile.least(now, now + _seconds(job, size))
         if least >= size:
             return size
         # On fewer processors it takes no less time, so sizes above `least` do not fit either.
-        size = job.sizes.down(least)
+        size = job.sizes.largest_at_most(least)
     return 0
 
 

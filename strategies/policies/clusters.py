@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from pliant.core.model.scheduling import PromisedJob, RunningJob, View
-from pliant.core.values.processors import ProcessorMap, count, of
+from pliant.core.values.processors import ProcessorMap, count, from_indices
 from pliant.strategies.policies.growth_policy import by_start
 from pliant.strategies.policies.placement import processors_by_cluster
 
@@ -26,12 +26,12 @@ class ClusterState:
 
     def gain(self, job: RunningJob, size: int, smaller: int) -> int:
         """Processors that others may have when a job gives its last ranks."""
-        return count(of(job.ranks[smaller:size]) & self.part)
+        return count(from_indices(job.ranks[smaller:size]) & self.part)
 
     @property
     def surplus(self) -> int:
         """What all jobs together can give."""
-        return sum(self.gain(job, job.size, job.sizes.lo) for job in self.jobs)
+        return sum(self.gain(job, job.size, job.sizes.min) for job in self.jobs)
 
 
 def cluster_states(view: View) -> list[ClusterState]:

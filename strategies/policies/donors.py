@@ -5,7 +5,7 @@ from heapq import heapify, heappop, heappush
 
 from pliant.core.model.scheduling import RunningJob, View
 from pliant.core.values.ids import JobId
-from pliant.core.values.processors import NONE, ProcessorMap, of
+from pliant.core.values.processors import NONE, ProcessorMap, from_indices
 from pliant.strategies.policies.placement import Placer
 
 #: The one with most of it gives first: (job, its size on paper).
@@ -88,7 +88,7 @@ class Ledger:
         self._usable = usable
         self.donors = donors_of(view)
         self.sizes = {job.id: job.size for job in self.donors}
-        self.minima = DonorLimits(self.donors, lambda job: job.sizes.lo, surplus)
+        self.minima = DonorLimits(self.donors, lambda job: job.sizes.min, surplus)
         self.preferred = DonorLimits(self.donors, lambda job: job.sizes.wanted, surplus)
         #: Given, not yet promised to anybody.
         self.spare: ProcessorMap = NONE
@@ -101,7 +101,7 @@ class Ledger:
         for limits in (self.minima, self.preferred):
             limits.lowered(job, before, size)
         # What a drained node gives back nobody may have.
-        self.spare |= of(job.ranks[size:before]) & self._usable
+        self.spare |= from_indices(job.ranks[size:before]) & self._usable
 
     def undo(self, sizes: dict[JobId, int], spare: ProcessorMap) -> None:
         """Go back to what was on paper before."""

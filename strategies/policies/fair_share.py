@@ -18,10 +18,10 @@ def share(members: list[Member], left: int) -> dict[JobId, int]:
 
     Returns the target size of every member: between its minimum and its maximum, in its grammar.
     """
-    target = {member.id: member.sizes.lo for member in members}
+    target = {member.id: member.sizes.min for member in members}
     left = _share_evenly(members, target, left)
     for member in members:
-        allowed = member.sizes.down(target[member.id])
+        allowed = member.sizes.largest_at_most(target[member.id])
         left += target[member.id] - allowed
         target[member.id] = allowed
     _raise_to_next(members, target, left)
@@ -29,7 +29,7 @@ def share(members: list[Member], left: int) -> dict[JobId, int]:
 
 
 def _share_evenly(members: list[Member], target: dict[JobId, int], left: int) -> int:
-    is_open = [member for member in members if target[member.id] < member.sizes.hi]
+    is_open = [member for member in members if target[member.id] < member.sizes.max]
     while left > 0 and is_open:
         each = left // len(is_open)
         if each == 0:
@@ -37,10 +37,10 @@ def _share_evenly(members: list[Member], target: dict[JobId, int], left: int) ->
                 target[member.id] += 1
             return 0
         for member in is_open:
-            given = min(each, member.sizes.hi - target[member.id])
+            given = min(each, member.sizes.max - target[member.id])
             target[member.id] += given
             left -= given
-        is_open = [member for member in is_open if target[member.id] < member.sizes.hi]
+        is_open = [member for member in is_open if target[member.id] < member.sizes.max]
     return left
 
 
@@ -50,7 +50,7 @@ def _raise_to_next(members: list[Member], target: dict[JobId, int], left: int) -
     while changed:
         changed = False
         for member in members:
-            step = member.sizes.up(target[member.id]) - target[member.id]
+            step = member.sizes.smallest_above(target[member.id]) - target[member.id]
             if 0 < step <= left:
                 target[member.id] += step
                 left -= step

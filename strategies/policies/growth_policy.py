@@ -24,7 +24,7 @@ Gain = Callable[[RunningJob, int, int], int]
 
 def takes(job: RunningJob, size: int, offered: int) -> int:
     """What a job on ``size`` processors takes of ``offered`` more."""
-    return max(0, job.sizes.down(min(size + offered, job.sizes.hi)) - size)
+    return max(0, job.sizes.largest_at_most(min(size + offered, job.sizes.max)) - size)
 
 
 def gives(job: RunningJob, size: int, asked: int) -> int:
@@ -32,7 +32,7 @@ def gives(job: RunningJob, size: int, asked: int) -> int:
 
     More where its grammar has no size in between, less where its minimum ends it.
     """
-    return max(0, size - (job.sizes.down(size - asked) or job.sizes.lo))
+    return max(0, size - (job.sizes.largest_at_most(size - asked) or job.sizes.min))
 
 
 def by_start(jobs: Iterable[RunningJob]) -> list[RunningJob]:
@@ -62,7 +62,7 @@ class Growth:
 
     def may_grow(self, job: RunningJob) -> bool:
         """Whether the job has not declined and could take a step with what is left."""
-        step = job.sizes.up(self.sizes[job.id]) - self.sizes[job.id]
+        step = job.sizes.smallest_above(self.sizes[job.id]) - self.sizes[job.id]
         return job.id not in self.declined and 0 < step <= self.left
 
 
@@ -119,7 +119,7 @@ class Fpsma(GrowthPolicy):
 
     def _grow(self, jobs: Sequence[RunningJob], growth: Growth) -> None:
         for job in jobs:
-            if growth.sizes[job.id] < job.sizes.hi:
+            if growth.sizes[job.id] < job.sizes.max:
                 growth.offer(job, growth.left)
 
     def _shrink(self, jobs: Sequence[RunningJob], shrinking: Shrinking) -> list[RunningJob]:

@@ -16,7 +16,7 @@ from pliant.core.model.placement import first_fit, grow, keep_first
 from pliant.core.model.scheduling import NodeView, Offer, Plan, RunningJob, Start, View, WaitingJob
 from pliant.core.model.wait_reasons import Reason
 from pliant.core.values.ids import JobId
-from pliant.core.values.processors import NONE, ProcessorMap, count, of
+from pliant.core.values.processors import NONE, ProcessorMap, count, from_indices
 
 Rule = Literal["first-fit", "worst-fit"]
 
@@ -78,7 +78,7 @@ class Placer:
         """Ask a job to keep its first ``size`` ranks; it becomes a donor."""
         kept = keep_first(job.ranks, size)
         # What a drained node gives back nobody may have.
-        given = of(job.ranks[size:]) & self.usable
+        given = from_indices(job.ranks[size:]) & self.usable
         self._given[job.id] = given
         self._pool |= given
         offer = Offer(job.id, kept)
@@ -106,7 +106,7 @@ class Placer:
         idle = count(free)
         reach = idle + count(coming)
         if size > reach or size not in job.sizes.values:
-            size = job.sizes.down(min(size, reach))
+            size = job.sizes.largest_at_most(min(size, reach))
         if not size:
             return None
         now = min(size, idle)
@@ -144,7 +144,7 @@ class Placer:
             within = self._parts().get(cluster_of(job, self._view), NONE)
             free, coming = free & within, coming & within
         idle = count(free)
-        size = job.sizes.down(min(size, job.size + idle + count(coming)))
+        size = job.sizes.largest_at_most(min(size, job.size + idle + count(coming)))
         if size <= job.size:
             return None
         need = size - job.size
@@ -152,7 +152,7 @@ class Placer:
         if need > idle:
             added |= grow(job.ranks, coming, need - idle, self._view.nodes)
         self._use(added)
-        offer = Offer(job.id, of(job.ranks) | added)
+        offer = Offer(job.id, from_indices(job.ranks) | added)
         self.expands.append(offer)
         return offer
 

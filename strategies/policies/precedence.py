@@ -81,7 +81,7 @@ class Round:
         while self.placer.starts and self._stop_growth():
             unplaced = self._scan([job for job, _ in unplaced])
         for job, idle in unplaced:
-            held = job.sizes.lo <= idle
+            held = job.sizes.min <= idle
             self._wait(job, GROWING if held else None, tried=not held)
 
     def _scan(self, queue: Iterable[WaitingJob]) -> list[tuple[WaitingJob, int]]:
@@ -136,26 +136,26 @@ class Round:
     def _place(self, job: WaitingJob, among: Iterable[ClusterState]) -> bool:
         """Start a job in the cluster with most idle processors, the first by name of equals."""
         cluster = max(among, key=self._free, default=None)
-        if cluster is None or self._free(cluster) < job.sizes.lo:
+        if cluster is None or self._free(cluster) < job.sizes.min:
             return False
         return self.placer.start(job, self._size(job), (), cluster.name) is not None
 
     def _size(self, job: WaitingJob) -> int:
         if self._initial == "max":
-            return job.sizes.hi
+            return job.sizes.max
         if self._initial == "preferred":
             return job.sizes.wanted
-        return job.sizes.lo
+        return job.sizes.min
 
     def _make_room(self, job: WaitingJob) -> bool:
         """Shrink running jobs for a waiting one if that suffices; it gets its minimum."""
         # Sorting is stable: equals stay in order of name.
         for cluster in sorted(self._clusters, key=self._free, reverse=True):
-            need = job.sizes.lo - self._free(cluster)
+            need = job.sizes.min - self._free(cluster)
             if not cluster.shrinking and cluster.surplus >= need:
                 self._shrink(cluster, need)
                 donors = [donor.id for donor in cluster.jobs]
-                return self.placer.start(job, job.sizes.lo, donors, cluster.name) is not None
+                return self.placer.start(job, job.sizes.min, donors, cluster.name) is not None
         return False
 
     def _shrink(self, cluster: ClusterState, need: int) -> None:
@@ -180,7 +180,7 @@ class Round:
         self, job: WaitingJob, reason: WaitReason | None = None, *, tried: bool = True
     ) -> None:
         """Say why a job waits, if not for processors."""
-        if job.sizes.lo > self._widest:
+        if job.sizes.min > self._widest:
             most = (("most", self._widest), ("whose", "largest cluster"))
             reason = WaitReason(WaitCode.TOO_WIDE, most)
         if reason is not None:

@@ -69,7 +69,7 @@ class Preemption:
         job = queue[len(chosen)]
         good = usable_processors(view.nodes)
         coming = sum(_gives(other, good) for other in view.running if other.leaving)
-        need = job.sizes.lo - free - coming
+        need = job.sizes.min - free - coming
         if need <= 0:
             return Preempted(view, suffices=True)
         below = [each for each in view.running if each.suspendable and each.priority < job.priority]

@@ -17,7 +17,7 @@ from heapq import heapify, heappop, heappush
 from pliant.core.model.scheduling import RunningJob, View, WaitingJob
 from pliant.core.values.contract import Contract
 from pliant.core.values.ids import JobId
-from pliant.core.values.processors import count, of
+from pliant.core.values.processors import count, from_indices
 from pliant.core.values.sizes import Sizes
 from pliant.core.values.speedup import Corrected, Speedup, Table
 from pliant.strategies.policies.placement import usable_processors
@@ -66,7 +66,7 @@ class JobValue:
     def min_size_at(self, at: float) -> int:
         """The smallest size that meets the deadline from a time on; 0: none does (or who knows)."""
         if self.contract is None:
-            return self.sizes.lo
+            return self.sizes.min
         if self.work is None:
             return 0
         work, speedup, values = self.work, self.speedup, self.sizes.values
@@ -149,7 +149,7 @@ class Valuation:
     def grow_while_profitable(self, new: JobValue) -> None:
         """Give a new job more while that is worth more than it costs others."""
         donors = self._donors(new)
-        while (above := new.sizes.up(new.size)) > 0:
+        while (above := new.sizes.smallest_above(new.size)) > 0:
             free, changes = self.free, len(self._changes)
             loss = self._collect(donors, above - new.size)
             gain = new.profit(above, self.now) - new.profit(new.size, self.now)
@@ -167,7 +167,7 @@ class Valuation:
             self._push_gain(heap, job)
         while self.free and heap:
             job = heappop(heap)[-1]
-            above = job.sizes.up(job.size)
+            above = job.sizes.smallest_above(job.size)
             if above - job.size <= self.free:
                 self.free -= above - job.size
                 job.size = above
@@ -176,7 +176,7 @@ class Valuation:
     # ---------------------------------------------------------------- helpers
 
     def _push_gain(self, heap: list[tuple[float, float, JobId, JobValue]], job: JobValue) -> None:
-        above = job.sizes.up(job.size)
+        above = job.sizes.smallest_above(job.size)
         if above:
             gain = job.profit(above, self.now) - job.profit(job.size, self.now)
             if gain >= 0:
@@ -192,7 +192,7 @@ class Valuation:
 
     def _donor(self, job: JobValue) -> _Donor | None:
         """Least loss per processor first, then the latest started, then the largest number."""
-        below = job.sizes.down(job.size - 1)
+        below = job.sizes.largest_at_most(job.size - 1)
         if not below or below < job.minpe:
             return None
         loss = job.profit(job.size, self.now) - job.profit(below, self.now)
@@ -206,7 +206,7 @@ class Valuation:
                 return None
             *_, loss, job = heappop(donors)
             total += loss
-            below = job.sizes.down(job.size - 1)
+            below = job.sizes.largest_at_most(job.size - 1)
             self._changes.append((job, job.size))
             self.free += self._between(job, below, job.size)
             job.size = below
@@ -225,4 +225,4 @@ class Valuation:
         """Processors that come free on the way down; what a drained node gives nobody may have."""
         if self._whole or not job.ranks or below > above:
             return above - below
-        return count(of(job.ranks[below:above]) & self._usable)
+        return count(from_indices(job.ranks[below:above]) & self._usable)

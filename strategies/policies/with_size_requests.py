@@ -30,7 +30,7 @@ from pliant.core.model.scheduling import (
     WaitingJob,
 )
 from pliant.core.values.ids import JobId
-from pliant.core.values.processors import NONE, ProcessorMap, count, lowest, of
+from pliant.core.values.processors import NONE, ProcessorMap, count, from_indices, lowest
 from pliant.core.values.sizes import Sizes
 from pliant.strategies.interface.base import Strategy
 from pliant.strategies.policies.donors import donors_of
@@ -104,11 +104,11 @@ def _serve_last(inner: Strategy, view: View) -> Plan:
     parts = processors_by_cluster(view.nodes)
     for job, request in _open_requests(view):
         idle = free & _growth_area(job, parts)
-        size = request.sizes.down(job.size + count(idle))
+        size = request.sizes.largest_at_most(job.size + count(idle))
         if size > job.size and job.id not in offered:
             added = grow(job.ranks, idle, size - job.size, view.nodes)
             free &= ~added
-            expands.append(Offer(job.id, of(job.ranks) | added))
+            expands.append(Offer(job.id, from_indices(job.ranks) | added))
     return _with_offers(plan, (), expands)
 
 
@@ -126,7 +126,7 @@ def _open_requests(view: View) -> list[tuple[RunningJob, OpenRequest]]:
 
 def _growth_area(job: RunningJob, parts: Mapping[str, ProcessorMap]) -> ProcessorMap:
     """Where a job may grow: in its cluster, if it is within one of several."""
-    own = of(job.ranks)
+    own = from_indices(job.ranks)
     home = [part for part in parts.values() if part & own]
     return home[0] if len(parts) > 1 and len(home) == 1 and not own & ~home[0] else ~NONE
 
@@ -161,8 +161,8 @@ class _Allocation:
         """Offer a job the largest size that can be had, with what others are asked to give."""
         area = _growth_area(job, self._parts)
         idle = self._free & area
-        spare = sum(count(self._gain(donor, donor.sizes.lo) & area) for donor in self._donors)
-        size = request.sizes.down(job.size + count(idle) + spare)
+        spare = sum(count(self._gain(donor, donor.sizes.min) & area) for donor in self._donors)
+        size = request.sizes.largest_at_most(job.size + count(idle) + spare)
         need = size - job.size
         if need <= 0:
             return
@@ -170,7 +170,7 @@ class _Allocation:
         given = self._collect(need - count(added), area)
         self._free &= ~added
         self._taken[job.id] = added
-        self.expands.append(Offer(job.id, of(job.ranks) | added | given))
+        self.expands.append(Offer(job.id, from_indices(job.ranks) | added | given))
 
     def _collect(self, need: int, area: ProcessorMap) -> ProcessorMap:
         """Ask donors for so many processors; which ones."""
@@ -186,10 +186,10 @@ class _Allocation:
     def _shrink(self, donor: RunningJob, need: int, area: ProcessorMap) -> ProcessorMap:
         """Have a donor give what is needed, or as much as it can; what that is."""
         before = self._shrunk.get(donor.id, donor.size)
-        size = donor.sizes.down(before - need) or donor.sizes.lo
+        size = donor.sizes.largest_at_most(before - need) or donor.sizes.min
         # With processors that are of no use among them it takes more to give what is needed.
-        while size > donor.sizes.lo and count(self._gain(donor, size) & area) < need:
-            size = donor.sizes.down(size - 1)
+        while size > donor.sizes.min and count(self._gain(donor, size) & area) < need:
+            size = donor.sizes.largest_at_most(size - 1)
         given = self._gain(donor, size) & area
         if given:
             self._shrunk[donor.id] = size
@@ -198,7 +198,7 @@ class _Allocation:
     def _gain(self, donor: RunningJob, size: int) -> ProcessorMap:
         """What a donor gives beyond what it was asked for already; nobody has drained nodes."""
         before = self._shrunk.get(donor.id, donor.size)
-        return of(donor.ranks[size:before]) & self._usable
+        return from_indices(donor.ranks[size:before]) & self._usable
 
     # ---------------------------------------------------------------- results
 

@@ -15,7 +15,7 @@ from pliant.core.model.checkpoint import SaveWord
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.nodes import NodeState
 from pliant.core.values.ids import JobId, NodeName, ResizeId
-from pliant.core.values.processors import NONE, ProcessorMap, count, of
+from pliant.core.values.processors import NONE, ProcessorMap, count, from_indices
 from pliant.core.values.resources import impossible
 from testkit.history import PICK, History
 from testkit.outside import RESOURCES, SLOTS, SPARES
@@ -153,8 +153,8 @@ class AnyHistory(History):
         seen: ProcessorMap = NONE
         for program in self.world.programs.values():
             for live in program.worlds.values():
-                assert not of(live) & seen
-                seen |= of(live)
+                assert not from_indices(live) & seen
+                seen |= from_indices(live)
 
     @invariant()
     def no_more_of_a_resource_is_used_than_there_is(self) -> None:
@@ -193,8 +193,8 @@ class AnyHistory(History):
 
     def fits(self, number: JobId) -> bool:
         job = self.rig.core.jobs[number]
-        possible = not impossible(job.spec.resources, job.sizes.lo, RESOURCES)
-        return possible and job.sizes.lo <= sum(SLOTS.values())
+        possible = not impossible(job.spec.resources, job.sizes.min, RESOURCES)
+        return possible and job.sizes.min <= sum(SLOTS.values())
 
     def drained(self) -> None:
         while self.world.wires:

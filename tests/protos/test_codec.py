@@ -14,7 +14,7 @@ from pliant.core.model.jobs import Exit
 from pliant.core.model.negotiation import Direction, Item, ItemStatus, Template, Verb
 from pliant.core.model.size_request import RequestAnswer, RequestOutcome
 from pliant.core.values.ids import JobId, ResizeId
-from pliant.core.values.processors import of
+from pliant.core.values.processors import from_indices
 from pliant.core.values.sizes import parse_sizes
 from pliant.protos import app_pb2, node_pb2
 from pliant.protos.codec import (
@@ -143,7 +143,7 @@ def test_nodes_and_ends() -> None:
     )
     event = node_from_proto(register)
     assert (event.cluster, event.address) == ("default", "127.0.0.1")
-    assert event.worlds[0].live == of([1, 3])
+    assert event.worlds[0].live == from_indices([1, 3])
     assert not event.spare
     assert node_from_proto(node_pb2.Register(name="n", slots=2, spare=True)).spare
     for wrong in (node_pb2.Register(slots=1), node_pb2.Register(name="n")):

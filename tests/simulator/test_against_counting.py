@@ -47,11 +47,11 @@ def mean_turnaround(jobs: Sequence[SimJob], speedup: Callable[[int], float]) -> 
 
 
 def admit(queue: list[SimJob], running: list[Counted]) -> list[SimJob]:
-    budget, left = PROCESSORS - sum(it.job.sizes.lo for it in running), []
+    budget, left = PROCESSORS - sum(it.job.sizes.min for it in running), []
     for job in queue:
-        if job.sizes.lo <= budget:
+        if job.sizes.min <= budget:
             running.append(Counted(job, job.work))
-            budget -= job.sizes.lo
+            budget -= job.sizes.min
         else:
             left.append(job)
     return left
@@ -59,9 +59,9 @@ def admit(queue: list[SimJob], running: list[Counted]) -> list[SimJob]:
 
 def share_out(running: list[Counted]) -> None:
     for it in running:
-        it.share = it.job.sizes.lo
+        it.share = it.job.sizes.min
     surplus = PROCESSORS - sum(it.share for it in running)
-    while surplus and (below := [it for it in running if it.share < it.job.sizes.hi]):
+    while surplus and (below := [it for it in running if it.share < it.job.sizes.max]):
         # One to each in the order of their start; the last round ends with the surplus.
         for it in below[:surplus]:
             it.share += 1

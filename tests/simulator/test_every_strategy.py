@@ -101,7 +101,7 @@ def test_nobody_is_lost_and_nothing_used_twice_whoever_refuses(name: str) -> Non
     @given(workloads(), how)
     def holds(jobs: list[SimJob], settings: dict[str, Any]) -> None:
         if settings["clusters"]:
-            jobs = [each for each in jobs if each.sizes.lo <= 5]  # what one cluster has
+            jobs = [each for each in jobs if each.sizes.min <= 5]  # what one cluster has
         result = run(jobs, PROCESSORS, strategy=name, **settings)
         assert sorted(record.id for record in result.jobs) == sorted(each.id for each in jobs)
         for record in result.jobs:
@@ -138,11 +138,11 @@ def test_who_needs_the_whole_machine_has_its_turn(name: str) -> None:
         found = by_id(run(jobs, PROCESSORS, strategy=name, answers=answers, check=False))
         (wide,) = (each for each in jobs if each.id == 1)
         before = [each for each in jobs if (each.submit, each.id) < (wide.submit, wide.id)]
-        longest = max(each.work / each.speedup(each.sizes.lo) for each in jobs)
+        longest = max(each.work / each.speedup(each.sizes.min) for each in jobs)
         start = found[1].start
         assert start is not None
         # Those before it one after the other, and one that was let in front of it.
-        assert start <= wide.submit + longest + sum(e.work / e.sizes.lo for e in before)
+        assert start <= wide.submit + longest + sum(e.work / e.sizes.min for e in before)
 
     turn()
 

@@ -270,7 +270,9 @@ def test_both_classes_have_the_same_work_and_adaptive_jobs_are_done_first() -> N
         adaptive, traditional = (workload_of({**each, "jobs": 200}, seed).jobs for each in spec)
         pairs = list(zip(adaptive, traditional, strict=True))
         assert all((a.submit, a.work) == (t.submit, t.work) for a, t in pairs)
-        assert all(a.sizes.lo == t.sizes.lo == t.sizes.hi and a.sizes.hi == 64 for a, t in pairs)
+        assert all(
+            a.sizes.min == t.sizes.min == t.sizes.max and a.sizes.max == 64 for a, t in pairs
+        )
         metrics = ["schedule_span_s", "utilization", "mean_response_s"]
         shared, rigid = (run_task({**each, "jobs": 200}, seed, metrics) for each in spec)
         assert shared["schedule_span_s"] < rigid["schedule_span_s"]

@@ -33,7 +33,7 @@ def priced(
     """A job with a contract and an exact estimate."""
     profit = more.pop("profit", 100.0)
     curve = more.get("speedup", LINEAR)
-    requested = more.get("requested", parse_sizes(sizes).hi)
+    requested = more.get("requested", parse_sizes(sizes).max)
     more["contract"] = Contract(deadline, profit, more.pop("soft", 0.5))
     return job(number, submit, sizes, work, estimate_s=work / curve(requested), **more)
 

@@ -66,8 +66,8 @@ def scenario() -> list[SimJob]:
                 submit,
                 work,
                 sizes,
-                sizes.lo,  # the size that the server takes an estimate to be for
-                estimate_s=2.5 * work / sizes.lo,
+                sizes.min,  # the size that the server takes an estimate to be for
+                estimate_s=2.5 * work / sizes.min,
                 malleable=not rigid,
                 answer=("always", "always", "reluctant", "countering")[number % 4],
             )

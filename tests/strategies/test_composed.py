@@ -121,7 +121,7 @@ class FillUp(Resizing):
     """Gives all that is left to the first job."""
 
     def after(self, view: View, placer: Placer) -> None:
-        placer.grow(view.running[0], view.running[0].sizes.hi)
+        placer.grow(view.running[0], view.running[0].sizes.max)
 
 
 def test_a_resize_policy_gets_what_the_queue_left() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pliant.core.model.placement import after_resize
 from pliant.core.model.scheduling import NodeView, Plan, PromisedJob, RunningJob, View, WaitingJob
 from pliant.core.values.ids import JobId, NodeName
-from pliant.core.values.processors import NONE, ProcessorMap, block, count, of
+from pliant.core.values.processors import NONE, ProcessorMap, block, count, from_indices
 from pliant.core.values.sizes import Sizes, parse_sizes
 from pliant.strategies import OptionError, load_strategy
 from pliant.strategies.equipartition import Equipartition
@@ -40,7 +40,7 @@ def running(
         float(number),
         float(number),
         ranks,
-        of(ranks),
+        from_indices(ranks),
         sizes or Sizes((len(ranks),)),
         sizes is not None,
         estimate,
@@ -137,14 +137,14 @@ def test_a_running_job_makes_room_down_to_its_share() -> None:
 def test_free_processors_go_first() -> None:
     view = make_view(8, (waiting(2, "4"),), (running(1, (0, 1, 2, 3, 4), parse_sizes("1-8")),))
     plan = STRATEGY.allocate_processors(view)
-    assert plan.starts[0].processors == of([4, 5, 6, 7])
-    assert plan.shrinks[0].processors == of([0, 1, 2, 3])
+    assert plan.starts[0].processors == from_indices([4, 5, 6, 7])
+    assert plan.shrinks[0].processors == from_indices([0, 1, 2, 3])
 
 
 def test_growth_stays_near() -> None:
     view = make_view(12, (), (running(1, (4, 5), parse_sizes("1-4")),))
     (offer,) = STRATEGY.allocate_processors(view).expands
-    assert offer.processors == of([4, 5, 6, 7])
+    assert offer.processors == from_indices([4, 5, 6, 7])
 
 
 def test_what_is_promised_is_nobody_elses() -> None:
@@ -185,7 +185,7 @@ def views(draw: st.DrawFn) -> View:
         kind = draw(st.sampled_from(["movable", "fixed", "promised"]))
         if kind == "promised":
             promised.append(
-                PromisedJob(JobId(number), float(number), of(ranks), Sizes((len(ranks),)))
+                PromisedJob(JobId(number), float(number), from_indices(ranks), Sizes((len(ranks),)))
             )
         else:
             known = sizes if kind == "movable" else None
@@ -201,9 +201,9 @@ def check(view: View, plan: Plan) -> None:
     for offer in plan.shrinks:
         job = movable.pop(offer.job)
         assert count(offer.processors) in job.sizes
-        assert not offer.processors & ~of(job.ranks)
+        assert not offer.processors & ~from_indices(job.ranks)
         assert count(offer.processors) < job.size
-        coming |= of(job.ranks) & ~offer.processors
+        coming |= from_indices(job.ranks) & ~offer.processors
     pool = view.free | coming
     queue = {job.id: job for job in view.waiting}
     for start in plan.starts:
@@ -215,9 +215,9 @@ def check(view: View, plan: Plan) -> None:
     for offer in plan.expands:
         job = movable.pop(offer.job)
         assert count(offer.processors) in job.sizes
-        added = offer.processors & ~of(job.ranks)
+        added = offer.processors & ~from_indices(job.ranks)
         assert added
-        assert offer.processors & of(job.ranks) == of(job.ranks)
+        assert offer.processors & from_indices(job.ranks) == from_indices(job.ranks)
         assert not added & ~free
         free &= ~added
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pliant.core.model.scheduling import Plan, PromisedJob, RunningJob, View
 from pliant.core.values.ids import JobId
-from pliant.core.values.processors import NONE, count, lowest, of
+from pliant.core.values.processors import NONE, count, from_indices, lowest
 from pliant.core.values.sizes import Sizes, parse_sizes
 from pliant.strategies import load_strategy
 from pliant.strategies.interface.plan_check import find_fault
@@ -91,7 +91,7 @@ def test_whatever_the_machine_a_plan_fits_it_and_stays_within_clusters(name: str
             assert not start.processors & ~usable_processors(view.nodes)
             assert len(cluster(view, start.processors)) == 1
         for offer in plan.expands:
-            added = offer.processors & ~of(known[offer.job].ranks)
+            added = offer.processors & ~from_indices(known[offer.job].ranks)
             assert cluster(view, added) == [cluster_of(known[offer.job], view)]
         one_direction_for_each_cluster(name, view, plan)
         told = {*plan.reasons, *(start.job for start in plan.starts)}

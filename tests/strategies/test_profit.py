@@ -34,7 +34,7 @@ def new(
     """A job that comes now, with so much work; the deadline counts from now."""
     job = waiting(number, sizes, arrival=NOW)
     deal = None if deadline is None else Contract(deadline, profit)
-    return replace(job, estimate_s=work / job.sizes.hi, contract=deal)
+    return replace(job, estimate_s=work / job.sizes.max, contract=deal)
 
 
 def busy(  # noqa: PLR0917 - what a job is
@@ -313,7 +313,7 @@ def printed(view: View) -> dict[int, int] | str:
     if not least or least > view.total - sum(c.minpe for c in jobs.values()):
         return "deadline cannot be met"
     size, net = 0, 0.0
-    while size < job.sizes.hi:
+    while size < job.sizes.max:
         found = donor()
         if found is None:
             break
@@ -331,7 +331,7 @@ def printed(view: View) -> dict[int, int] | str:
             return "not profitable"
     jobs[job.id], sizes[job.id] = job, size
     while free:
-        able = [n for n in sizes if sizes[n] < jobs[n].sizes.hi]
+        able = [n for n in sizes if sizes[n] < jobs[n].sizes.max]
         if not able:
             break
         gains = {n: jobs[n].profit(sizes[n] + 1, NOW) - jobs[n].profit(sizes[n], NOW) for n in able}

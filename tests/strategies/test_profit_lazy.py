@@ -23,7 +23,7 @@ LAZY = ProfitLazy()
 def new(number: int, sizes: str, work: float, deadline: float, profit: float = 100.0) -> WaitingJob:
     """A job that comes now, with so much work; the deadline counts from now."""
     job = waiting(number, sizes, arrival=NOW)
-    return replace(job, estimate_s=work / job.sizes.hi, contract=Contract(deadline, profit))
+    return replace(job, estimate_s=work / job.sizes.max, contract=Contract(deadline, profit))
 
 
 def busy(

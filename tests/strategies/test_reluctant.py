@@ -8,7 +8,7 @@ import pytest
 
 from pliant.core.model.scheduling import NodeView, RunningJob, View
 from pliant.core.values.ids import JobId, NodeName
-from pliant.core.values.processors import block, count, of
+from pliant.core.values.processors import block, count, from_indices
 from pliant.core.values.sizes import Sizes, parse_sizes
 from pliant.strategies.policies.placement import Placer, Rule, place
 
@@ -16,7 +16,7 @@ from pliant.strategies.policies.placement import Placer, Rule, place
 def job(number: int, first: int, size: int, sizes: str = "1-8") -> RunningJob:
     ranks = tuple(range(first, first + size))
     allowed: Sizes = parse_sizes(sizes)
-    return RunningJob(JobId(number), 0.0, float(number), ranks, of(ranks), allowed, True)
+    return RunningJob(JobId(number), 0.0, float(number), ranks, from_indices(ranks), allowed, True)
 
 
 def view(*jobs: RunningJob, clusters: tuple[str, ...] = ("a", "a")) -> View:
@@ -50,7 +50,7 @@ def test_what_is_free_goes_first() -> None:
     second = replace(job(2, 6, 1), reluctant=True)
     placer = place(view(job(1, 0, 6), second), {JobId(1): 5, JobId(2): 2}, [])
     (offer,) = placer.expands
-    assert offer.processors == of((6, 7))
+    assert offer.processors == from_indices((6, 7))
 
 
 @pytest.mark.parametrize(("sizes", "grown"), [("{1,4}", {}), ("{1,3}", {2: 3})])

@@ -54,10 +54,10 @@ def test_no_neighbour_has_a_larger_sum(drawn: list[tuple[Speedup, int, int]], le
         for n, (curve, low, more) in enumerate(drawn, 1)
     ]
     sizes = ascend(jobs, left)
-    assert sum(sizes.values()) <= sum(job.sizes.lo for job in jobs) + left
+    assert sum(sizes.values()) <= sum(job.sizes.min for job in jobs) + left
     best = total(jobs, sizes)
     for giver, taker in permutations(jobs, 2):
-        if sizes[giver.id] > giver.sizes.lo and sizes[taker.id] < taker.sizes.hi:
+        if sizes[giver.id] > giver.sizes.min and sizes[taker.id] < taker.sizes.max:
             moved = sizes | {giver.id: sizes[giver.id] - 1, taker.id: sizes[taker.id] + 1}
             assert total(jobs, moved) <= best + 1e-9
 

@@ -41,15 +41,15 @@ class UserShares(Strategy):
     def allocate_processors(self, view: View) -> Plan:
         held, placer, reasons = holdings(view), Placer(view), {}
         most = math.inf if self._most is None else self._most
-        never = [job for job in view.waiting if job.sizes.lo > most]
-        queue = [job for job in view.waiting if job.sizes.lo <= most]
+        never = [job for job in view.waiting if job.sizes.min > most]
+        queue = [job for job in view.waiting if job.sizes.min <= most]
         while queue:
             # Two jobs never have the same id, so the last part of the key breaks every tie.
             job = min(queue, key=lambda each: (held[each.user], each.arrival, each.id))
             queue.remove(job)
             room = self._room(job.user, held, count(placer.free))
-            if job.sizes.lo <= room and placer.start(job, job.sizes.lo):
-                held[job.user] += job.sizes.lo
+            if job.sizes.min <= room and placer.start(job, job.sizes.min):
+                held[job.user] += job.sizes.min
             else:
                 reasons[job.id] = too_few(room)
         able = [job for job in view.running if job.resizable]

@@ -61,7 +61,7 @@ def kumar(  # noqa: PLR0913 - the parameters of the model
         sampling.require(name, fits, f"a number from 0 to {LARGEST_S:g}", value)
     sampling.require("soft", 0 <= soft <= 1, "a part between 0 and 1", soft)
     smallest = sampling.sizes("minpe", minpe)
-    sampling.require("minpe", smallest.hi <= processors, f"at most {processors}", minpe)
+    sampling.require("minpe", smallest.max <= processors, f"at most {processors}", minpe)
     curve = curve_of(speedup)
     rng, made, now = Random(seed), [], 0.0
     for number in range(1, jobs + 1):

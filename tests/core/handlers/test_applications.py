@@ -9,7 +9,7 @@ from pliant.core.model.jobs import JobClass, ResizeStage
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.negotiation import Verb
 from pliant.core.values.ids import JobId, ResizeId
-from pliant.core.values.processors import NONE, indices, of
+from pliant.core.values.processors import NONE, from_indices, indices
 from pliant.core.values.sizes import parse_sizes
 from testkit.corekit import Rig
 
@@ -126,7 +126,7 @@ def test_a_session_that_closes_while_newcomers_start(rig: Rig) -> None:
     rig.exit(2)
     rig.answer(1, Verb.ACCEPT)
     left(rig)
-    assert rig.one(commands.Kill).processors == of(range(4))
+    assert rig.one(commands.Kill).processors == from_indices(range(4))
     assert rig.state(1) is JobState.RUNNING
 
 

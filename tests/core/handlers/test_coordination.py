@@ -18,7 +18,7 @@ from pliant.core.model.scheduling import Availability, Offer, Outcome, Plan, Sta
 from pliant.core.model.size_request import RequestOutcome
 from pliant.core.values.ids import JobId
 from pliant.core.values.negotiation_policy import Escalation, NegotiationPolicy, Take
-from pliant.core.values.processors import NONE, count, of
+from pliant.core.values.processors import NONE, count, from_indices
 from pliant.strategies import Strategy
 from testkit.corekit import LIMITS, Rig
 from testkit.talks import agree, counter, item, machine, offers, two_donors
@@ -74,7 +74,7 @@ def test_example_2_only_those_are_taken_whose_processors_are_needed() -> None:
 
 def test_example_3_fifteen_are_offered_and_eight_are_taken() -> None:
     rig = machine("equipartition", {1: ("8-32", 8)}, idle=15)
-    offered = rig.resize(1).negotiation.table
+    offered = rig.resize(1).negotiation.proposal
     assert offered is not None
     assert item(offered).quantity == 15
     rig.counter_to(1, offered, "16")
@@ -84,7 +84,7 @@ def test_example_3_fifteen_are_offered_and_eight_are_taken() -> None:
 def priced(policy: NegotiationPolicy) -> tuple[Rig, Template]:
     """Example 4: four processors are offered at a price."""
     rig = machine("equipartition", {1: ("4-8", 4)}, idle=4, policy=policy)
-    offered = rig.resize(1).negotiation.table
+    offered = rig.resize(1).negotiation.proposal
     assert offered is not None
     return rig, offered
 
@@ -267,7 +267,9 @@ def test_a_plan_is_revised_only_so_often() -> None:
         def revise(self, view: View, outcomes: Sequence[Outcome]) -> Plan:
             told.append(len(outcomes))
             jobs = [job for job in view.running if job.resizable]
-            return Plan(shrinks=tuple(Offer(job.id, of(job.ranks[:1])) for job in jobs[:1]))
+            return Plan(
+                shrinks=tuple(Offer(job.id, from_indices(job.ranks[:1])) for job in jobs[:1])
+            )
 
     sizes = dict.fromkeys(range(1, 8), ("1-2", 2))
     rig = machine("easy-min", sizes, idle=0, policy=NegotiationPolicy(revisions=2))
@@ -331,8 +333,8 @@ def test_a_last_word_in_a_mandatory_talk_has_the_consequences_of_a_refusal() -> 
             donors = [job for job in view.running if job.resizable and 2 in job.sizes]
             if not donors or not view.waiting:
                 return Plan()
-            gives = Offer(donors[0].id, of(donors[0].ranks[:2]), mandatory=True)
-            start = Start(view.waiting[0].id, of(donors[0].ranks[2:8]))
+            gives = Offer(donors[0].id, from_indices(donors[0].ranks[:2]), mandatory=True)
+            start = Start(view.waiting[0].id, from_indices(donors[0].ranks[2:8]))
             return Plan(shrinks=(gives,), starts=(start,))
 
     policy = NegotiationPolicy(escalation=Escalation.TERMINATE)
@@ -434,7 +436,7 @@ def test_a_restart_lets_go_of_what_was_agreed_on() -> None:
 
 def table(rig: Rig) -> Template:
     """What job 1 was offered last."""
-    said = rig.resize(1).negotiation.table
+    said = rig.resize(1).negotiation.proposal
     assert said is not None
     return said
 

@@ -14,11 +14,11 @@ from pliant.core.model.negotiation import (
     PROPOSALS,
     TRANSITIONS,
     Item,
+    Negotiation,
+    NegotiationError,
+    NegotiationState,
     Side,
     Speaker,
-    Talk,
-    TalkError,
-    TalkState,
     Template,
     Verb,
 )
@@ -44,7 +44,7 @@ class Party:
     """One side: its copy of the talk, and the letters that changed it."""
 
     side: Side
-    talk: Talk = field(default_factory=lambda: Talk(5))
+    talk: Negotiation = field(default_factory=lambda: Negotiation(5))
     heard: list[Letter] = field(default_factory=list)
     said: int = 0
 
@@ -55,12 +55,12 @@ class Party:
             verbs = [verb for verb in verbs if verb is not Verb.WITHDRAW]
         if not verbs:
             return None
-        verb, about = verbs[pick % len(verbs)], self.talk.table
+        verb, about = verbs[pick % len(verbs)], self.talk.proposal
         self.said += 1
         item = Item("processors", self.said, D.RELEASE)
         place = self.talk.rounds + (verb in PROPOSALS)
         template = Template(5, 1, 1, verb, (item,), place, f"{self.side} {self.said}")
-        self.talk = self.talk.say(self.side, template)
+        self.talk = self.talk.apply_message(self.side, template)
         return Letter(self.side.other, template, about)
 
     def _allowed(self) -> Iterator[Verb]:
@@ -76,11 +76,11 @@ class Party:
         """Take a letter; if it changes anything it is new, and about what lies on the table."""
         before = self.talk
         try:
-            self.talk = self.talk.say(self.side.other, letter.template)
-        except TalkError:
+            self.talk = self.talk.apply_message(self.side.other, letter.template)
+        except NegotiationError:
             return
         assert letter not in self.heard, "what arrives twice changes nothing"
-        assert letter.about == before.table, "what was said of another proposal changes nothing"
+        assert letter.about == before.proposal, "what was said of another proposal changes nothing"
         self.heard.append(letter)
 
 
@@ -121,10 +121,13 @@ def check(parties: dict[Side, Party]) -> None:
     """Who agreed because the other accepted is right: it did, and to the same proposal."""
     for party in parties.values():
         talk, other = party.talk, parties[party.side.other].talk
-        if talk.state is TalkState.AGREED and talk.history[-1] == (party.side.other, Verb.ACCEPT):
-            assert other.state is TalkState.AGREED
-        if talk.state is other.state is TalkState.AGREED:
-            assert (talk.table, talk.proposer) == (other.table, other.proposer)
+        if talk.state is NegotiationState.AGREED and talk.history[-1] == (
+            party.side.other,
+            Verb.ACCEPT,
+        ):
+            assert other.state is NegotiationState.AGREED
+        if talk.state is other.state is NegotiationState.AGREED:
+            assert (talk.proposal, talk.proposer) == (other.proposal, other.proposer)
 
 
 @settings(max_examples=200)
@@ -171,7 +174,7 @@ class Wire:
 
     def __init__(self) -> None:
         self.rig, asked = two_donors()
-        self.talks: dict[tuple[int, int], Talk] = {}
+        self.talks: dict[tuple[int, int], Negotiation] = {}
         self.newest: dict[int, int] = {}
         self.bus: list[Letter] = []
         self.heard: list[Letter] = []
@@ -182,33 +185,35 @@ class Wire:
     def _server_says(self, template: Template) -> None:
         key = (template.job, template.negotiation)
         self.newest[template.job] = template.negotiation
-        self.talks[key] = self.talks.get(key, Talk(template.negotiation)).say(Side.SERVER, template)
+        self.talks[key] = self.talks.get(key, Negotiation(template.negotiation)).apply_message(
+            Side.SERVER, template
+        )
 
     def answer(self, job: int, pick: int, sizes: str, holds: float) -> None:
         """Have an application answer what lies on its table."""
         key = (job, self.newest[job])
         talk = self.talks[key]
-        if talk.closed or talk.proposer is not Side.SERVER or talk.table is None:
+        if talk.closed or talk.proposer is not Side.SERVER or talk.proposal is None:
             return
         verbs = [Verb.COUNTER] * 4 + [Verb.ACCEPT, Verb.REJECT]
         verb = verbs[pick % len(verbs)]
-        if verb is Verb.COUNTER and talk.state is TalkState.LAST_WORD:
+        if verb is Verb.COUNTER and talk.state is NegotiationState.FINAL:
             verb = Verb.ACCEPT
         self.said += 1
-        items = talk.table.items
+        items = talk.proposal.items
         if verb is Verb.COUNTER:
             wish = replace(items[0], sizes=sizes, valid_until=self.rig.now + holds if holds else 0)
             items = (wish,)
         place = talk.rounds + (verb in PROPOSALS)
-        said = replace(talk.table, verb=verb, items=items, round=place, reason=f"{self.said}")
-        self.bus.append(Letter(Side.SERVER, said, talk.table))
-        self.talks[key] = talk.say(Side.APPLICATION, said)
+        said = replace(talk.proposal, verb=verb, items=items, round=place, reason=f"{self.said}")
+        self.bus.append(Letter(Side.SERVER, said, talk.proposal))
+        self.talks[key] = talk.apply_message(Side.APPLICATION, said)
 
     def deliver(self, letter: Letter) -> None:
         """Bring the server a letter; if that changes the talk, it is new and to the point."""
         job, number = letter.template.job, letter.template.negotiation
         before = self._open(job, number)
-        table = before.negotiation.table if before else None
+        table = before.negotiation.proposal if before else None
         notes = len(self.rig.notes)
         owner = self.rig.job(job)
         self.rig.do(events.OfferAnswered(owner.id, owner.run, letter.template))
@@ -229,11 +234,11 @@ class Wire:
                 self.talks[key] = self.talks[key].expire()
         for go in self.rig.take(commands.SendGo):
             resize, talk = self.rig.resize(go.job), self.talks[go.job, go.resize]
-            assert talk.table == resize.negotiation.table
+            assert talk.proposal == resize.negotiation.proposal
         for sent in self.rig.take(commands.SendOffer):
             key = (sent.job, sent.template.negotiation)
             if sent.template.verb is Verb.ACCEPT:
-                table = self.talks[key].table
+                table = self.talks[key].proposal
                 assert table is not None
                 until = table.items[0].valid_until
                 assert until == 0 or since < until, "it is taken after its time"

@@ -13,7 +13,7 @@ from pliant.core.model.lifecycle import JobState
 from pliant.core.model.negotiation import Verb
 from pliant.core.model.nodes import NodeState
 from pliant.core.values.ids import FIRST_START, JobId, NodeName, ResizeId
-from pliant.core.values.processors import NONE, ProcessorMap, block, count, of
+from pliant.core.values.processors import NONE, ProcessorMap, block, count, from_indices
 from testkit.corekit import Rig
 
 N1, N2 = NodeName("n1"), NodeName("n2")
@@ -71,7 +71,7 @@ def test_a_lost_node_ends_the_jobs_with_ranks_on_it(rig: Rig) -> None:
     rig.do(events.NodeLost(N1, "again"))
     rig.exit(1, 4, 5, signal=15)
     assert (rig.state(1), rig.job(1).exit_code) == (JobState.NODE_FAIL, None)
-    assert rig.free() == of([4, 5])
+    assert rig.free() == from_indices([4, 5])
 
 
 def test_orphans_are_killed_and_their_processors_wait_for_it(rig: Rig) -> None:
@@ -80,9 +80,9 @@ def test_orphans_are_killed_and_their_processors_wait_for_it(rig: Rig) -> None:
     rig.do(events.NodeLost(N1, "gone"))
     assert rig.state(1) is JobState.NODE_FAIL
     rig.take(commands.Kill)
-    back(rig, N1, world(1, of([0, 1, 2])))
-    assert rig.one(commands.Kill) == commands.Kill(JobId(1), 1, of([0, 1, 2]), 0.0)
-    assert rig.free() == of([3, 4, 5, 6, 7])
+    back(rig, N1, world(1, from_indices([0, 1, 2])))
+    assert rig.one(commands.Kill) == commands.Kill(JobId(1), 1, from_indices([0, 1, 2]), 0.0)
+    assert rig.free() == from_indices([3, 4, 5, 6, 7])
     rig.submit(2, "8")
     assert rig.state(2) is JobState.PENDING
     rig.exit(1, 0, 1, signal=9)
@@ -91,7 +91,7 @@ def test_orphans_are_killed_and_their_processors_wait_for_it(rig: Rig) -> None:
 
 
 def test_orphans_of_a_job_nobody_knows(rig: Rig) -> None:
-    back(rig, N1, world(99, of([1])))
+    back(rig, N1, world(99, from_indices([1])))
     assert rig.one(commands.Kill).job == 99
     assert count(rig.free()) == 7
     rig.exit(99, 1)
@@ -102,14 +102,17 @@ def test_a_node_speaks_for_its_own_processors_alone(rig: Rig) -> None:
     rig.submit(1, "4")
     rig.up(1)
     rig.sent.clear()
-    back(rig, N2, world(99, of([0, 1, 5])), world(1, of([2, 6])))
-    assert [kill.processors for kill in rig.take(commands.Kill)] == [of([5]), of([6])]
-    assert rig.free() == of([4, 7])
+    back(rig, N2, world(99, from_indices([0, 1, 5])), world(1, from_indices([2, 6])))
+    assert [kill.processors for kill in rig.take(commands.Kill)] == [
+        from_indices([5]),
+        from_indices([6]),
+    ]
+    assert rig.free() == from_indices([4, 7])
     assert rig.state(1) is JobState.RUNNING
 
 
 def test_orphans_that_die_with_their_node_are_forgotten(rig: Rig) -> None:
-    back(rig, N1, world(99, of([1])))
+    back(rig, N1, world(99, from_indices([1])))
     back(rig, N1)
     assert count(rig.free()) == 8
 
@@ -117,8 +120,8 @@ def test_orphans_that_die_with_their_node_are_forgotten(rig: Rig) -> None:
 def test_strangers_of_a_living_job_are_freed_when_they_are_gone(rig: Rig) -> None:
     rig.submit(1, "2")
     rig.up(1)
-    back(rig, N1, world(1, of([0, 1, 3])))
-    assert rig.one(commands.Kill).processors == of([3])
+    back(rig, N1, world(1, from_indices([0, 1, 3])))
+    assert rig.one(commands.Kill).processors == from_indices([3])
     assert rig.state(1) is JobState.RUNNING
     rig.exit(1, 3, signal=9)
     assert rig.state(1) is JobState.RUNNING
@@ -129,7 +132,7 @@ def test_a_promise_on_an_orphans_processor_is_kept_when_it_is_gone(rig: Rig) -> 
     rig.run(1, "1-6")
     rig.submit(2, "6")
     assert rig.job(2).reserved & block(4, 4)
-    back(rig, N2, world(99, of([7])), world(1, of([4, 5])))
+    back(rig, N2, world(99, from_indices([7])), world(1, from_indices([4, 5])))
     rig.settle()
     assert rig.state(2) is JobState.PENDING
     rig.exit(99, 7, signal=9)
@@ -141,7 +144,7 @@ def test_a_node_that_comes_back_with_its_worlds_changes_nothing(rig: Rig) -> Non
     rig.up(1)
     rig.sent.clear()
     rig.do(events.NodeSuspected(N1))
-    back(rig, N1, world(1, of(range(4))))
+    back(rig, N1, world(1, from_indices(range(4))))
     assert (rig.state(1), rig.sent) == (JobState.RUNNING, [])
 
 
@@ -165,7 +168,7 @@ def test_a_node_that_never_got_the_start_gets_it_again(rig: Rig) -> None:
 def test_a_node_that_has_the_start_does_not_get_it_again(rig: Rig) -> None:
     rig.submit(1, "6")
     rig.take(commands.Launch)
-    back(rig, N1, replace(world(1, of(range(4))), ready=False))
+    back(rig, N1, replace(world(1, from_indices(range(4))), ready=False))
     assert not rig.take(commands.Launch)
     assert (rig.state(1), rig.job(1).starting) == (JobState.STARTING, {N1, N2})
 
@@ -209,8 +212,8 @@ def test_a_node_that_missed_the_kill_gets_it_again(rig: Rig) -> None:
     rig.up(1)
     rig.do(events.JobCancelled(JobId(1)))
     rig.take(commands.Kill)
-    back(rig, N1, world(1, of([0, 1])))
-    assert rig.one(commands.Kill).processors == of([0, 1])
+    back(rig, N1, world(1, from_indices([0, 1])))
+    assert rig.one(commands.Kill).processors == from_indices([0, 1])
     back(rig, N1)
     assert rig.state(1) is JobState.CANCELLED
 
@@ -236,7 +239,7 @@ def test_a_node_lost_under_an_offer_ends_only_the_offer(rig: Rig, accepted: bool
         rig.answer(1, Verb.ACCEPT)
     rig.do(events.NodeLost(N2, "gone"))
     assert (rig.state(1), rig.stage(1)) == (JobState.RUNNING, None)
-    assert rig.job(1).occupied == of(range(4))
+    assert rig.job(1).occupied == from_indices(range(4))
     assert rig.one(commands.SendWithdraw).job == 1
 
 
@@ -249,10 +252,10 @@ def test_newcomers_lost_after_go_wait_for_the_applications_word(rig: Rig, report
     else:
         back(rig, N2)
     assert (rig.state(1), rig.stage(1)) == (JobState.ADAPTING, ResizeStage.GO)
-    assert rig.job(1).occupied == of(range(8)), "it may have joined them"
+    assert rig.job(1).occupied == from_indices(range(8)), "it may have joined them"
     rig.decide(1, committed=False, stage="join")
     assert rig.state(1) is JobState.RUNNING
-    assert rig.job(1).occupied == of(range(4))
+    assert rig.job(1).occupied == from_indices(range(4))
 
 
 @pytest.mark.parametrize("report", ["back", "lost"])
@@ -321,8 +324,8 @@ def test_a_node_that_missed_the_end_of_leavers_that_stayed_is_told_again(rig: Ri
     assert not rig.take(commands.Kill)  # they may still leave by themselves
     rig.wait(rig.limits.resize_deadline_s + 1)
     assert rig.one(commands.Kill).processors == block(4, 4)
-    back(rig, N2, world(1, of([4, 5])))
-    assert rig.one(commands.Kill).processors == of([4, 5])
+    back(rig, N2, world(1, from_indices([4, 5])))
+    assert rig.one(commands.Kill).processors == from_indices([4, 5])
     rig.exit(1, 4, 5, 6, 7, signal=9)
     assert rig.state(2) is JobState.STARTING
 
@@ -333,7 +336,7 @@ def test_newcomers_that_a_node_never_heard_of_are_started_again(rig: Rig) -> Non
     first = rig.one(commands.Launch)
     back(rig, N2)
     assert rig.one(commands.Launch) == first._replace(only=N2)
-    back(rig, N2, world(1, of(range(4, 8)), first.resize))
+    back(rig, N2, world(1, from_indices(range(4, 8)), first.resize))
     assert rig.stage(1) is ResizeStage.GO
 
 
@@ -441,7 +444,7 @@ def test_a_job_that_must_not_stay_on_a_drained_node_gives_others_their_place(rig
     rig.settle()
     rig.up(2)
     assert rig.state(2) is JobState.RUNNING
-    assert not of(rig.job(2).ranks) & block(4, 4)
+    assert not from_indices(rig.job(2).ranks) & block(4, 4)
     assert rig.job(1).reserved == NONE
 
 

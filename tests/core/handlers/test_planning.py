@@ -22,7 +22,7 @@ from pliant.core.model.scheduling import (
 )
 from pliant.core.state.views import view
 from pliant.core.values.ids import CycleId, JobId, NodeName
-from pliant.core.values.processors import NONE, block, count, of
+from pliant.core.values.processors import NONE, block, count, from_indices
 from pliant.strategies import Strategy
 from testkit.corekit import Rig
 
@@ -91,15 +91,15 @@ def test_a_start_on_free_processors(rig: Rig, script: Scripted) -> None:
 
 
 def test_a_start_on_processors_that_a_shrink_gives(rig: Rig, script: Scripted) -> None:
-    what = Plan(shrinks=(Offer(J1, block(0, 1)),), starts=(Start(J2, of([1, 2, 3, 4])),))
+    what = Plan(shrinks=(Offer(J1, block(0, 1)),), starts=(Start(J2, from_indices([1, 2, 3, 4])),))
     assert not plan(rig, script, what)
     job = rig.job(2)
-    assert (job.reserved, set(job.donors)) == (of([1, 2, 3, 4]), {1})
+    assert (job.reserved, set(job.donors)) == (from_indices([1, 2, 3, 4]), {1})
     assert job.reason == "waits for processors of job 1"
-    assert rig.free() == of([5, 6, 7, 8])
+    assert rig.free() == from_indices([5, 6, 7, 8])
     seen = view(rig.core.state)
     assert [promise.id for promise in seen.promised] == [2]
-    assert seen.running[0].held == of([0])
+    assert seen.running[0].held == from_indices([0])
     rig.shrink_to_go(1)
     rig.finish(1)
     assert (rig.state(2), rig.job(2).ranks) == (JobState.STARTING, (1, 2, 3, 4))
@@ -121,7 +121,10 @@ def test_a_start_on_processors_that_a_shrink_gives(rig: Rig, script: Scripted) -
         (Plan(expands=(Offer(J1, block(1, 5)),)), "does not contain its allocation"),
         (Plan(expands=(Offer(J1, block(0, 4)),)), "does not contain its allocation"),
         (Plan(expands=(Offer(J1, block(0, 10)),)), "10 is not one of its sizes 1-8"),
-        (Plan(expands=(Offer(J1, block(0, 4) | of([20])),)), "the processors are not free"),
+        (
+            Plan(expands=(Offer(J1, block(0, 4) | from_indices([20])),)),
+            "the processors are not free",
+        ),
     ],
 )
 def test_a_part_that_does_not_fit_is_refused(
@@ -163,7 +166,7 @@ def test_promised_processors_cannot_be_promised_twice(rig: Rig, script: Scripted
     rig.submit(3, "2")
     what = Plan(
         shrinks=(Offer(J1, block(0, 2)),),
-        starts=(Start(J2, of([2, 3])), Start(J3, of([3, 4]))),
+        starts=(Start(J2, from_indices([2, 3])), Start(J3, from_indices([3, 4]))),
     )
     assert len(plan(rig, script, what)) == 1
     assert count(rig.job(2).reserved) == 2
@@ -171,7 +174,7 @@ def test_promised_processors_cannot_be_promised_twice(rig: Rig, script: Scripted
 
 def test_processors_of_a_drained_node_are_nobodys_promise(rig: Rig, script: Scripted) -> None:
     rig.do(events.NodeDrained(NodeName("n1")))
-    what = Plan(shrinks=(Offer(J1, block(0, 2)),), starts=(Start(J2, of([2, 3])),))
+    what = Plan(shrinks=(Offer(J1, block(0, 2)),), starts=(Start(J2, from_indices([2, 3])),))
     rig.notes.clear()
     script.next = what
     rig.do(events.NodeRegistered(NodeName("n3"), 1))
@@ -212,7 +215,7 @@ def test_who_is_not_named_is_behind(rig: Rig, script: Scripted) -> None:
 
 def test_a_promise_that_is_broken_explains_nothing_any_more(rig: Rig, script: Scripted) -> None:
     rig.submit(3, "2")
-    start = Start(J2, of([3, 4]))
+    start = Start(J2, from_indices([3, 4]))
     plan(rig, script, Plan(shrinks=(Offer(J1, block(0, 3)),), starts=(start,), behind="behind"))
     assert rig.job(2).reason == "waits for processors of job 1"
     rig.answer(1, Verb.REJECT)

@@ -11,7 +11,7 @@ from pliant.core.model.lifecycle import JobState
 from pliant.core.model.negotiation import Verb
 from pliant.core.model.nodes import NodeState
 from pliant.core.values.ids import JobId, NodeName, ResizeId
-from pliant.core.values.processors import NONE, block, count, of
+from pliant.core.values.processors import NONE, block, count, from_indices
 from testkit.corekit import Rig
 
 
@@ -150,7 +150,7 @@ def test_leavers_go_on_leaving(rig: Rig) -> None:
     back(rig)
     assert count(rig.job(2).reserved) == 4
     rig.wait(31)
-    assert rig.one(commands.Kill).processors == of([5, 6, 7])
+    assert rig.one(commands.Kill).processors == from_indices([5, 6, 7])
     rig.exit(1, 5, 6, 7, signal=9)
     assert rig.state(2) is JobState.STARTING
 

@@ -23,7 +23,7 @@ def two_jobs() -> Rig:
 def pair() -> Rig:
     """Two jobs of which the second has refused to grow, for which the first had shrunk."""
     rig = two_jobs()
-    rig.answer(1, Verb.ACCEPT, rig.resize(1).negotiation.table)
+    rig.answer(1, Verb.ACCEPT, rig.resize(1).negotiation.proposal)
     rig.finish(1)
     rig.wait(1)
     rig.answer(2, Verb.REJECT)
@@ -91,7 +91,7 @@ def test_it_may_take_a_part(pair: Rig) -> None:
 
 def test_who_never_refused_is_asked_when_the_processors_are_there() -> None:
     rig = two_jobs()
-    rig.answer(1, Verb.ACCEPT, rig.resize(1).negotiation.table)
+    rig.answer(1, Verb.ACCEPT, rig.resize(1).negotiation.proposal)
     assert (rig.stage(1), rig.stage(2)) == (S.GO, None)
     rig.finish(1)
     rig.wait(1)

@@ -9,7 +9,7 @@ from pliant.core.events import LiveWorld
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.nodes import NodeState
 from pliant.core.values.ids import FIRST_START, JobId, NodeName
-from pliant.core.values.processors import block, of
+from pliant.core.values.processors import block, from_indices
 from testkit.corekit import Rig
 
 N1, N2 = NodeName("n1"), NodeName("n2")
@@ -78,7 +78,7 @@ def test_processes_that_outlive_kill_drain_their_nodes_only(rig: Rig) -> None:
     stuck(rig)
     rig.exit(1, 3, signal=9)
     rig.wait(2)
-    assert rig.one(commands.Kill).processors == of([7])
+    assert rig.one(commands.Kill).processors == from_indices([7])
     n1, n2 = rig.core.nodes[N1], rig.core.nodes[N2]
     assert (n1.drained, n2.drained) == ("", "processes of job 1 do not end: n2/3")
     assert rig.free() == block(0, 4)
@@ -96,7 +96,7 @@ def test_a_node_with_late_processes_is_not_given_back_before_they_are_gone(rig: 
     rig.do(events.NodeAble(N1), events.NodeAble(N2))
     assert {rig.core.nodes[name].state for name in (N1, N2)} == {NodeState.DRAINING}
     rig.restart()
-    live = tuple(LiveWorld(JobId(1), 1, FIRST_START, of([p]), True) for p in (3, 7))
+    live = tuple(LiveWorld(JobId(1), 1, FIRST_START, from_indices([p]), True) for p in (3, 7))
     rig.do(*(events.NodeRegistered(n, 4, worlds=(w,)) for n, w in zip((N1, N2), live, strict=True)))
     rig.do(events.NodeAble(N1), events.NodeAble(N2))
     assert {rig.core.nodes[name].state for name in (N1, N2)} == {NodeState.DRAINING}
@@ -117,7 +117,7 @@ def test_they_are_killed_again_and_the_reason_stays(rig: Rig) -> None:
     rig.wait(2)
     rig.take(commands.Kill)
     rig.wait(61)
-    assert rig.one(commands.Kill).processors == of([3, 7])
+    assert rig.one(commands.Kill).processors == from_indices([3, 7])
     assert rig.kinds(1).count("job.warning") == 2
     rig.exit(1, 3, 7, signal=9)
     rig.wait(1000)
@@ -169,10 +169,10 @@ def test_leavers_are_killed_until_they_are_gone() -> None:
     rig.begin(1)
     rig.decide(1)
     rig.wait(31)
-    assert rig.one(commands.Kill).processors == of([4, 5, 6, 7])
+    assert rig.one(commands.Kill).processors == from_indices([4, 5, 6, 7])
     rig.exit(1, 4, 5, 6, signal=9)
     rig.wait(31)
-    assert rig.one(commands.Kill).processors == of([7])
+    assert rig.one(commands.Kill).processors == from_indices([7])
     assert rig.kinds(1).count("job.warning") == 3  # they stay, and each kill
     rig.exit(1, 7, signal=9)
     rig.wait(100)
@@ -191,9 +191,9 @@ def test_a_leaver_that_outlives_its_job_is_ended(restart: bool) -> None:
     rig.wait(29)
     if restart:
         rig.restart()
-        live = LiveWorld(JobId(1), 1, FIRST_START, of([7]), True)
+        live = LiveWorld(JobId(1), 1, FIRST_START, from_indices([7]), True)
         rig.do(events.NodeRegistered(N1, 4), events.NodeRegistered(N2, 4, worlds=(live,)))
-        assert rig.one(commands.Kill).processors == of([7])
+        assert rig.one(commands.Kill).processors == from_indices([7])
         rig.wait(29)
     assert not rig.take(commands.Kill)
     rig.wait(2)

@@ -14,7 +14,7 @@ from pliant.core.model.lifecycle import JobState
 from pliant.core.model.scheduling import Availability, Plan, Start, Suspension, View, WaitingJob
 from pliant.core.state.records import job_from_record, job_to_record
 from pliant.core.values.ids import CycleId, JobId, NodeName, ResizeId
-from pliant.core.values.processors import count, of
+from pliant.core.values.processors import count, from_indices
 from pliant.strategies import Strategy
 from testkit.corekit import LIMITS, Rig
 
@@ -366,7 +366,7 @@ def test_a_lost_node_requeues_who_asked_for_it(first: int | None) -> None:
     job = rig.job(1)
     assert (job.state, job.run, job.exit_code) == (S.PENDING, 2, None)
     rig.exit(2)
-    assert (rig.state(1), rig.job(1).occupied) == (S.STARTING, of((0, 1, 4, 5)))
+    assert (rig.state(1), rig.job(1).occupied) == (S.STARTING, from_indices((0, 1, 4, 5)))
 
 
 def test_a_lost_node_ends_who_did_not() -> None:
@@ -383,7 +383,7 @@ class Alternating(Strategy):
     """Runs the newest job alone; suspends the one that runs for it, and starts that one later."""
 
     def is_available(self, job: WaitingJob, view: View) -> Availability:
-        return Availability(True, None, job.sizes.lo)
+        return Availability(True, None, job.sizes.min)
 
     def allocate_processors(self, view: View) -> Plan:
         waiting = [*view.waiting, *view.suspended]

@@ -11,7 +11,7 @@ from pliant.core.model.jobs import ResizeStage
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.negotiation import Verb
 from pliant.core.values.ids import JobId, NodeName, ResizeId
-from pliant.core.values.processors import NONE, ProcessorMap, of
+from pliant.core.values.processors import NONE, ProcessorMap, from_indices
 from testkit.corekit import Rig, growing
 
 S = ResizeStage
@@ -87,7 +87,7 @@ def test_a_rank_that_dies_after_go_names_the_stage_in_which_that_began(
     assert reason.endswith(taken_back) == newcomer_first
 
 
-@pytest.mark.parametrize("live", [of([4, 5, 6, 7]), of([5]), NONE])
+@pytest.mark.parametrize("live", [from_indices([4, 5, 6, 7]), from_indices([5]), NONE])
 def test_newcomers_that_missed_their_end_do_not_outlive_their_job(
     rig: Rig, live: ProcessorMap
 ) -> None:
@@ -95,7 +95,7 @@ def test_newcomers_that_missed_their_end_do_not_outlive_their_job(
     rig.answer(1, Verb.ACCEPT)
     number = rig.resize(1).id
     rig.do(events.ResizeWithdrawn(JobId(1), 1, number))
-    assert rig.one(commands.Kill).processors == of([4, 5, 6, 7])
+    assert rig.one(commands.Kill).processors == from_indices([4, 5, 6, 7])
     rig.exit(1, 0, 1, 2, 3)
     worlds = (
         LiveWorld(JobId(1), 1, ResizeId(0), NONE, True),

@@ -14,35 +14,35 @@ from pliant.core.model.negotiation import (
     Direction,
     Item,
     ItemStatus,
+    Negotiation,
+    NegotiationError,
+    NegotiationState,
     Overall,
     Side,
     Speaker,
-    Talk,
-    TalkError,
-    TalkState,
     Template,
     Verb,
     overall,
 )
 
-S, V = TalkState, Verb
-PROPOSALS = {V.OFFER: S.OFFERED, V.COUNTER: S.COUNTERED, V.FINAL: S.LAST_WORD}
+S, V = NegotiationState, Verb
+PROPOSALS = {V.OFFER: S.OFFERED, V.COUNTER: S.COUNTERED, V.FINAL: S.FINAL}
 ENDS = {V.ACCEPT: S.AGREED, V.REJECT: S.REFUSED, V.WITHDRAW: S.WITHDRAWN, V.EXPIRE: S.EXPIRED}
 
 
-def say(talk: Talk, side: Side, verb: Verb) -> Talk:
+def say(talk: Negotiation, side: Side, verb: Verb) -> Negotiation:
     place = talk.rounds + (verb in PROPOSALS)
-    return talk.say(side, Template(talk.negotiation, 1, 1, verb, round=place))
+    return talk.apply_message(side, Template(talk.id, 1, 1, verb, round=place))
 
 
-def reach(state: TalkState, proposer: Side) -> Talk:
+def reach(state: NegotiationState, proposer: Side) -> Negotiation:
     """A talk in this state whose standing (or last) proposal is this side's."""
-    talk = Talk(5)
+    talk = Negotiation(5)
     if state is S.IDLE:
         return talk
     if state is S.COUNTERED:
         return say(say(talk, proposer.other, V.OFFER), proposer, V.COUNTER)
-    if state is S.LAST_WORD:
+    if state is S.FINAL:
         return say(talk, proposer, V.FINAL)
     talk = say(talk, proposer, V.OFFER)
     match state:
@@ -58,7 +58,7 @@ def reach(state: TalkState, proposer: Side) -> Talk:
             return talk
 
 
-def expected(state: TalkState, verb: Verb, *, is_proposer: bool) -> TalkState | None:
+def expected(state: NegotiationState, verb: Verb, *, is_proposer: bool) -> NegotiationState | None:
     """Figure 4.13 in other words than the table's."""
     if state in CLOSED or verb is V.EXPIRE:
         return None
@@ -68,16 +68,16 @@ def expected(state: TalkState, verb: Verb, *, is_proposer: bool) -> TalkState | 
         return S.WITHDRAWN if verb is V.WITHDRAW else None
     if verb in {V.ACCEPT, V.REJECT}:
         return ENDS[verb]
-    if verb in {V.COUNTER, V.FINAL} and state is not S.LAST_WORD:
+    if verb in {V.COUNTER, V.FINAL} and state is not S.FINAL:
         return PROPOSALS[verb]
     return None
 
 
 @pytest.mark.parametrize(
-    ("state", "verb", "side", "proposer"), list(product(TalkState, Verb, Side, Side))
+    ("state", "verb", "side", "proposer"), list(product(NegotiationState, Verb, Side, Side))
 )
 def test_every_state_verb_and_side(
-    state: TalkState, verb: Verb, side: Side, proposer: Side
+    state: NegotiationState, verb: Verb, side: Side, proposer: Side
 ) -> None:
     talk = reach(state, proposer)
     assert talk.state is state
@@ -87,7 +87,9 @@ def test_every_state_verb_and_side(
         role = Speaker.PROPOSER if side is talk.proposer else Speaker.RESPONDER
     assert TRANSITIONS.get((state, verb, role)) == following
     if following is None:
-        with pytest.raises(TalkError, match=f"{verb} by the .* is not allowed in state {state}"):
+        with pytest.raises(
+            NegotiationError, match=f"{verb} by the .* is not allowed in state {state}"
+        ):
             say(talk, side, verb)
         return
     after = say(talk, side, verb)
@@ -97,41 +99,43 @@ def test_every_state_verb_and_side(
     if verb in PROPOSALS:
         assert (after.proposer, after.rounds) == (side, talk.rounds + 1)
     else:
-        assert after.table == talk.table
+        assert after.proposal == talk.proposal
 
 
-@pytest.mark.parametrize("state", list(TalkState))
-def test_the_clock_ends_what_is_open(state: TalkState) -> None:
+@pytest.mark.parametrize("state", list(NegotiationState))
+def test_the_clock_ends_what_is_open(state: NegotiationState) -> None:
     talk = reach(state, Side.SERVER)
     if state in CLOSED or state is S.IDLE:
-        with pytest.raises(TalkError):
+        with pytest.raises(NegotiationError):
             talk.expire()
     else:
         assert talk.expire().state is S.EXPIRED
 
 
 def test_a_message_of_another_negotiation_is_refused() -> None:
-    with pytest.raises(TalkError, match=r"negotiation 6 is not this one \(5\)"):
-        Talk(5).say(Side.SERVER, Template(6, 1, 1, V.OFFER))
+    with pytest.raises(NegotiationError, match=r"negotiation 6 is not this one \(5\)"):
+        Negotiation(5).apply_message(Side.SERVER, Template(6, 1, 1, V.OFFER))
 
 
 @pytest.mark.parametrize("late", [V.COUNTER, V.FINAL, V.ACCEPT, V.REJECT])
 def test_what_is_about_another_round_is_refused(late: Verb) -> None:
-    talk = say(say(Talk(5), Side.SERVER, V.OFFER), Side.APPLICATION, V.COUNTER)
+    talk = say(say(Negotiation(5), Side.SERVER, V.OFFER), Side.APPLICATION, V.COUNTER)
     talk = say(talk, Side.SERVER, V.COUNTER)
     place = 2 if late in PROPOSALS else 1
-    with pytest.raises(TalkError, match=f"{late} of round {place} comes in round {place + 2}"):
-        talk.say(Side.APPLICATION, Template(5, 1, 1, late, round=place))
+    with pytest.raises(
+        NegotiationError, match=f"{late} of round {place} comes in round {place + 2}"
+    ):
+        talk.apply_message(Side.APPLICATION, Template(5, 1, 1, late, round=place))
 
 
 @given(st.lists(st.tuples(st.sampled_from(Side), st.sampled_from(Verb)), max_size=30))
 def test_two_parties_who_say_anything(messages: list[tuple[Side, Verb]]) -> None:
-    talk = Talk(5)
+    talk = Negotiation(5)
     for side, verb in messages:
         before = talk
         try:
             talk = say(talk, side, verb)
-        except TalkError:
+        except NegotiationError:
             assert talk is before
             continue
         assert not before.closed

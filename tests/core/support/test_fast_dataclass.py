@@ -10,10 +10,10 @@ from dataclasses import FrozenInstanceError, dataclass, field, fields, replace
 import pytest
 
 from pliant.core.model.scheduling import Plan
-from pliant.core.support.fast_dataclass import quick
+from pliant.core.support.fast_dataclass import fast_init
 
 
-@quick
+@fast_init
 @dataclass(frozen=True, slots=True)
 class Quick:
     """As most values of the core are."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pliant.core.support.plural import many
+from pliant.core.support.plural import plural
 from pliant.core.values.sizes import parse_sizes
 
 
@@ -20,8 +20,8 @@ from pliant.core.values.sizes import parse_sizes
     ],
 )
 def test_one_is_one_and_all_else_is_many(number: int | str, text: str) -> None:
-    assert many(number, "processor") == text
+    assert plural(number, "processor") == text
 
 
 def test_some_words_have_a_plural_of_their_own() -> None:
-    assert [many(n, "process", "processes") for n in (1, 2)] == ["1 process", "2 processes"]
+    assert [plural(n, "process", "processes") for n in (1, 2)] == ["1 process", "2 processes"]

@@ -9,9 +9,9 @@ import pytest
 from pliant.core import commands, events
 from pliant.core.model.jobs import ResizeStage
 from pliant.core.model.lifecycle import JobState
-from pliant.core.model.negotiation import Direction, ItemStatus, TalkState, Verb
+from pliant.core.model.negotiation import Direction, ItemStatus, NegotiationState, Verb
 from pliant.core.values.ids import JobId
-from pliant.core.values.processors import NONE, count, of
+from pliant.core.values.processors import NONE, count, from_indices
 from testkit.corekit import Rig, growing
 
 S = ResizeStage
@@ -27,8 +27,8 @@ def test_a_smaller_growth_takes_the_first_newcomers_and_frees_the_others(rig: Ri
         ItemStatus.ACCEPTED,
     )
     assert rig.one(commands.Launch).processors == (4, 5)
-    assert (rig.stage(1), rig.free()) == (S.PREPARE, of((6, 7)))
-    assert rig.resize(1).negotiation.state is TalkState.AGREED
+    assert (rig.stage(1), rig.free()) == (S.PREPARE, from_indices((6, 7)))
+    assert rig.resize(1).negotiation.state is NegotiationState.AGREED
     rig.ready(1)
     rig.finish(1)
     assert rig.job(1).ranks == (0, 1, 2, 3, 4, 5)
@@ -40,7 +40,7 @@ def test_what_a_growth_leaves_is_planned_with(rig: Rig) -> None:
     rig.submit(3, "2")
     assert rig.state(3) is JobState.PENDING
     rig.counter(1, "6")
-    assert (rig.state(3), rig.job(3).occupied) == (JobState.STARTING, of((6, 7)))
+    assert (rig.state(3), rig.job(3).occupied) == (JobState.STARTING, from_indices((6, 7)))
 
 
 @pytest.fixture
@@ -50,7 +50,10 @@ def promised(rig: Rig) -> Rig:
     rig.submit(3, "2", held=True)
     rig.do(events.JobReleased(JobId(2)), events.JobReleased(JobId(3)))
     assert rig.resize(1).after == (0, 1, 2, 3)
-    assert (rig.job(2).reserved, rig.job(3).reserved) == (of((4, 5)), of((6, 7)))
+    assert (rig.job(2).reserved, rig.job(3).reserved) == (
+        from_indices((4, 5)),
+        from_indices((6, 7)),
+    )
     return rig
 
 
@@ -58,7 +61,7 @@ def test_a_smaller_release_drops_the_promise_that_it_breaks(promised: Rig) -> No
     rig = promised
     rig.counter(1, "6")
     assert rig.one(commands.SendGo).leaving_ranks == (4, 5)
-    assert (rig.job(2).reserved, rig.job(3).reserved) == (of((4, 5)), NONE)
+    assert (rig.job(2).reserved, rig.job(3).reserved) == (from_indices((4, 5)), NONE)
     assert (rig.state(1), rig.state(3)) == (JobState.ADAPTING, JobState.PENDING)
     rig.finish(1)
     assert rig.state(2) is JobState.STARTING
@@ -72,7 +75,7 @@ def test_who_gave_less_is_not_offered_more_for_a_while(rig: Rig) -> None:
     rig.do(events.JobCancelled(JobId(2)))
     rig.decide(1)
     rig.exit(1, 6, 7)
-    assert (rig.stage(1), rig.free(), rig.job(1).size) == (None, of((6, 7)), 6)
+    assert (rig.stage(1), rig.free(), rig.job(1).size) == (None, from_indices((6, 7)), 6)
     rig.wait(29)
     assert rig.stage(1) is None
     rig.wait(1)
@@ -83,7 +86,10 @@ def test_a_larger_release_keeps_its_promises_and_frees_the_rest(promised: Rig) -
     rig = promised
     rig.counter(1, "2")
     assert rig.one(commands.SendGo).leaving_ranks == (2, 3, 4, 5, 6, 7)
-    assert (rig.job(2).reserved, rig.job(3).reserved) == (of((4, 5)), of((6, 7)))
+    assert (rig.job(2).reserved, rig.job(3).reserved) == (
+        from_indices((4, 5)),
+        from_indices((6, 7)),
+    )
     rig.begin(1)
     rig.decide(1)
     rig.exit(1, *range(2, 8))

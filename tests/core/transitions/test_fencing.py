@@ -14,7 +14,7 @@ from pliant.core.model.jobs import Exit
 from pliant.core.model.lifecycle import JobState
 from pliant.core.values.ids import FIRST_START, JobId, NodeName
 from pliant.core.values.isolation import MARGIN_S
-from pliant.core.values.processors import ProcessorMap, block, of
+from pliant.core.values.processors import ProcessorMap, block, from_indices
 from testkit.corekit import LIMITS, Rig
 
 N1, N2 = NodeName("n1"), NodeName("n2")
@@ -212,5 +212,5 @@ def test_nobody_gets_the_processors_of_a_lost_node_before_it_reports(
     rig.wait(100 * LEAST_S)
     assert rig.job(2).allocation == block(4, 4)
     assert rig.state(3) is JobState.PENDING
-    back(rig, of([2]))
-    assert rig.job(3).allocation == of([0, 1, 3])
+    back(rig, from_indices([2]))
+    assert rig.job(3).allocation == from_indices([0, 1, 3])

@@ -9,7 +9,7 @@ from pliant.core.model.checkpoint import SaveWord
 from pliant.core.model.jobs import ResizeStage
 from pliant.core.model.lifecycle import JobState
 from pliant.core.values.ids import ResizeId
-from pliant.core.values.processors import of
+from pliant.core.values.processors import from_indices
 from testkit.corekit import Rig, growing
 
 NODES = {"n1": 4, "n2": 4}
@@ -32,7 +32,7 @@ def test_a_job_does_not_wait_for_leaving_ranks_that_stay() -> None:
     rig.wait(rig.limits.release_timeout_s + 0.1)
     assert (rig.state(1), rig.stage(1)) == (JobState.RUNNING, None)
     assert "leaving ranks (n2/0, n2/1, n2/2, n2/3) not gone" in rig.job(1).reason
-    assert rig.job(1).occupied == of(range(8))
+    assert rig.job(1).occupied == from_indices(range(8))
     assert not rig.take(commands.Kill)
     assert not rig.ask_for(1, 3).refusal
 
@@ -40,7 +40,7 @@ def test_a_job_does_not_wait_for_leaving_ranks_that_stay() -> None:
 def test_leaving_ranks_that_stay_are_killed_at_last_and_their_processors_used() -> None:
     rig = shrunk()
     rig.wait(rig.limits.resize_deadline_s + 0.1)
-    assert rig.one(commands.Kill).processors == of([4, 5, 6, 7])
+    assert rig.one(commands.Kill).processors == from_indices([4, 5, 6, 7])
     rig.exit(1, 4, 5, signal=9)
     assert "leaving ranks (n2/0" in rig.job(1).reason
     rig.exit(1, 6, 7, signal=9)
@@ -55,7 +55,7 @@ def test_leaving_ranks_that_stay_are_killed_also_after_a_restart() -> None:
     rig.wait(rig.limits.release_timeout_s + 0.1)
     rig.restart()
     rig.wait(rig.limits.resize_deadline_s + 0.1)
-    assert rig.take(commands.Kill)[-1].processors == of([4, 5, 6, 7])
+    assert rig.take(commands.Kill)[-1].processors == from_indices([4, 5, 6, 7])
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def test_a_growth_of_which_a_joining_rank_died_may_be_rolled_back(growth: Rig) -
     assert growth.state(1) is JobState.RUNNING
     assert "joining rank 5 on n2/1 died" in growth.job(1).reason
     assert "signal 9" in growth.job(1).reason
-    assert growth.one(commands.Kill).processors == of([4, 6, 7])
+    assert growth.one(commands.Kill).processors == from_indices([4, 6, 7])
     growth.wait(100)
     assert growth.state(1) is JobState.RUNNING
 

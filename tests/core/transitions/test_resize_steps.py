@@ -7,9 +7,9 @@ import pytest
 from pliant.core import commands, events
 from pliant.core.model.jobs import Exit, ResizeStage
 from pliant.core.model.lifecycle import JobState
-from pliant.core.model.negotiation import Direction, TalkState, Template, Verb
+from pliant.core.model.negotiation import Direction, NegotiationState, Template, Verb
 from pliant.core.values.ids import FIRST_START, JobId, NodeName, ResizeId
-from pliant.core.values.processors import NONE, count, of
+from pliant.core.values.processors import NONE, count, from_indices
 from testkit.corekit import Rig, growing
 
 S = ResizeStage
@@ -41,7 +41,7 @@ def test_a_shrink_step_by_step(rig: Rig) -> None:
 
 def test_a_growth_step_by_step(rig: Rig) -> None:
     growing(rig)
-    assert rig.job(1).occupied == of(range(8))
+    assert rig.job(1).occupied == from_indices(range(8))
     assert rig.free() == NONE
     offer = rig.offer(1)
     assert (offer.items[0].direction, offer.items[0].sizes) == (Direction.RECEIVE, "8")
@@ -121,7 +121,7 @@ def test_a_leaver_may_exit_before_the_outcome_is_reported(rig: Rig) -> None:
     rig.exit(1, 5, 6)
     assert count(rig.job(1).occupied) == 8
     rig.decide(1)
-    assert rig.job(1).occupied == of(range(5))
+    assert rig.job(1).occupied == from_indices(range(5))
     rig.exit(1, 4)
     assert (rig.state(1), rig.state(2)) == (JobState.RUNNING, JobState.STARTING)
 
@@ -191,7 +191,7 @@ def test_leavers_that_stay_are_killed_and_nobody_else(rig: Rig) -> None:
     rig.wait(29)
     assert not rig.take(commands.Kill)
     rig.wait(2)
-    assert rig.one(commands.Kill).processors == of([5, 6, 7])
+    assert rig.one(commands.Kill).processors == from_indices([5, 6, 7])
     rig.exit(1, 5, 6, 7, signal=9)
     assert rig.state(2) is JobState.STARTING
     rig.wait(100)
@@ -213,7 +213,7 @@ def test_a_refusal_gives_quiet_time(rig: Rig) -> None:
 def test_a_refused_growth_frees_its_processors(rig: Rig) -> None:
     growing(rig)
     rig.answer(1, Verb.REJECT)
-    assert rig.free() == of(range(4, 8))
+    assert rig.free() == from_indices(range(4, 8))
     rig.submit(3, "4")
     assert rig.state(3) is JobState.STARTING
 
@@ -235,7 +235,7 @@ def test_what_the_application_may_not_say_is_ignored(rig: Rig, verb: Verb) -> No
     rig.submit(2, "4")
     offer = rig.offer(1)
     rig.answer(1, verb, offer)
-    assert rig.resize(1).negotiation.state is TalkState.OFFERED
+    assert rig.resize(1).negotiation.state is NegotiationState.OFFERED
     assert "offer.ignored" in rig.kinds(1)
     rig.answer(1, Verb.ACCEPT, offer)
     rig.answer(1, Verb.ACCEPT, offer)
@@ -250,11 +250,11 @@ def test_newcomers_that_do_not_come_up_in_time(rig: Rig) -> None:
     rig.do(events.WorldReady(JobId(1), 1, rig.resize(1).id, NodeName("n1")))
     rig.wait(61)
     assert rig.one(commands.SendWithdraw).reason == "not prepared within 60 s"
-    assert rig.one(commands.Kill).processors == of(range(4, 8))
-    assert (rig.state(1), rig.job(1).occupied) == (JobState.RUNNING, of(range(8)))
+    assert rig.one(commands.Kill).processors == from_indices(range(4, 8))
+    assert (rig.state(1), rig.job(1).occupied) == (JobState.RUNNING, from_indices(range(8)))
     rig.exit(1, 4, 5, 6, 7, signal=9)
     assert rig.state(1) is JobState.RUNNING
-    assert rig.free() == of(range(4, 8))
+    assert rig.free() == from_indices(range(4, 8))
 
 
 def test_a_newcomer_that_dies_while_it_prepares(rig: Rig) -> None:
@@ -262,10 +262,10 @@ def test_a_newcomer_that_dies_while_it_prepares(rig: Rig) -> None:
     rig.answer(1, Verb.ACCEPT)
     rig.exit(1, 5, code=1)
     assert rig.one(commands.SendWithdraw).reason == "a newcomer on n2/1 ended: exit code 1"
-    assert rig.one(commands.Kill).processors == of([4, 6, 7])
+    assert rig.one(commands.Kill).processors == from_indices([4, 6, 7])
     assert rig.state(1) is JobState.RUNNING
     rig.exit(1, 4, 6, 7, signal=9)
-    assert rig.free() == of(range(4, 8))
+    assert rig.free() == from_indices(range(4, 8))
     rig.exit(1)
     assert rig.state(1) is JobState.COMPLETED
 
@@ -275,7 +275,7 @@ def test_all_newcomers_die_at_once(rig: Rig) -> None:
     rig.answer(1, Verb.ACCEPT)
     rig.exit(1, 4, 5, 6, 7, code=1)
     assert not rig.take(commands.Kill)
-    assert rig.free() == of(range(4, 8))
+    assert rig.free() == from_indices(range(4, 8))
 
 
 def test_after_a_newcomers_death_past_go_the_application_is_asked_back(rig: Rig) -> None:
@@ -286,9 +286,9 @@ def test_after_a_newcomers_death_past_go_the_application_is_asked_back(rig: Rig)
     assert "n2/1" in rig.one(commands.SendWithdraw).reason
     rig.decide(1, committed=False, stage="join")
     assert rig.state(1) is JobState.RUNNING
-    assert rig.one(commands.Kill).processors == of([4, 6, 7])
+    assert rig.one(commands.Kill).processors == from_indices([4, 6, 7])
     rig.exit(1, 4, 6, 7)
-    assert rig.free() == of(range(4, 8))
+    assert rig.free() == from_indices(range(4, 8))
     assert rig.job(1).epoch == 2
 
 
@@ -359,7 +359,7 @@ def test_the_application_withdraws_what_it_had_accepted(rig: Rig) -> None:
     rig.answer(1, Verb.ACCEPT)
     rig.do(events.ResizeWithdrawn(JobId(1), 1, rig.resize(1).id))
     assert rig.stage(1) is None
-    assert rig.one(commands.Kill).processors == of(range(4, 8))
+    assert rig.one(commands.Kill).processors == from_indices(range(4, 8))
 
 
 def test_late_and_foreign_messages_do_no_harm(rig: Rig) -> None:

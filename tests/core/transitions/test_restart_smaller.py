@@ -14,7 +14,7 @@ from pliant.core.model.jobs import ResizeStage
 from pliant.core.model.lifecycle import JobState as S
 from pliant.core.state.records import job_from_record, job_to_record
 from pliant.core.values.ids import FIRST_START, JobId, NodeName, ResizeId
-from pliant.core.values.processors import NONE, ProcessorMap, block, of
+from pliant.core.values.processors import NONE, ProcessorMap, block, from_indices
 from testkit.corekit import LIMITS, Rig
 
 N1, N2, N3 = NodeName("n1"), NodeName("n2"), NodeName("n3")
@@ -76,7 +76,7 @@ def test_it_goes_on_where_its_processes_were_as_soon_as_they_are_gone(
     assert (rig.state(2), rig.free()) == (S.PENDING, NONE)  # kept
     rig.exit(1, last, signal=15)
     assert standing(rig) == (S.STARTING, 2, size)
-    assert rig.job(1).allocation == of([*most, last])
+    assert rig.job(1).allocation == from_indices([*most, last])
     assert (rig.job(1).size_before_loss, rig.job(1).reserved, rig.state(2)) == (0, NONE, S.PENDING)
     launch = rig.one(commands.Launch)
     assert (launch.run, launch.processors) == (2, tuple(sorted([*most, last])))

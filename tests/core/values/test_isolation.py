@@ -10,9 +10,9 @@ from pliant.core.values.isolation import (
     CLOCK_DRIFT,
     LONGEST_STOP_S,
     grace_s,
-    parse_when_cut_off,
+    isolation_policy,
+    parse_isolation_policy,
     wait_s,
-    when_cut_off,
 )
 
 SECONDS = st.floats(0.0, 1e6)
@@ -23,8 +23,8 @@ DRIFT = st.floats(1 - CLOCK_DRIFT / 2, 1 + CLOCK_DRIFT / 2)
     ("text", "seconds"), [("keep", None), ("stop-after=0", 0.0), ("stop-after=2.5", 2.5)]
 )
 def test_a_policy_is_read_and_written(text: str, seconds: float | None) -> None:
-    assert parse_when_cut_off(text) == seconds
-    assert when_cut_off(seconds) == text
+    assert parse_isolation_policy(text) == seconds
+    assert isolation_policy(seconds) == text
 
 
 @pytest.mark.parametrize(
@@ -45,12 +45,12 @@ def test_a_policy_is_read_and_written(text: str, seconds: float | None) -> None:
 )
 def test_a_policy_that_is_none_is_refused_with_what_to_write(text: str) -> None:
     with pytest.raises(ValueError, match="write keep, or stop-after=SECONDS"):
-        parse_when_cut_off(text)
+        parse_isolation_policy(text)
 
 
 @given(st.floats(0.0, LONGEST_STOP_S))
 def test_what_is_written_is_read_again(seconds: float) -> None:
-    assert parse_when_cut_off(when_cut_off(seconds)) == pytest.approx(seconds, rel=1e-14)
+    assert parse_isolation_policy(isolation_policy(seconds)) == pytest.approx(seconds, rel=1e-14)
 
 
 @given(

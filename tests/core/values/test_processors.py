@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pliant.core.values.processors import NONE, block, count, indices, lowest, of, text
+from pliant.core.values.processors import (
+    NONE,
+    block,
+    count,
+    format_ranges,
+    from_indices,
+    indices,
+    lowest,
+)
 
 SETS = st.one_of(
     st.sets(st.integers(0, 300)),
@@ -19,44 +27,44 @@ SETS = st.one_of(
 
 @given(SETS)
 def test_of_and_indices_are_inverse(numbers: set[int]) -> None:
-    assert list(indices(of(numbers))) == sorted(numbers)
-    assert count(of(numbers)) == len(numbers)
+    assert list(indices(from_indices(numbers))) == sorted(numbers)
+    assert count(from_indices(numbers)) == len(numbers)
 
 
 @given(SETS, SETS)
 def test_the_integers_algebra_is_the_sets(one: set[int], other: set[int]) -> None:
-    assert of(one) | of(other) == of(one | other)
-    assert of(one) & of(other) == of(one & other)
-    assert of(one) & ~of(other) == of(one - other)
+    assert from_indices(one) | from_indices(other) == from_indices(one | other)
+    assert from_indices(one) & from_indices(other) == from_indices(one & other)
+    assert from_indices(one) & ~from_indices(other) == from_indices(one - other)
 
 
 @given(st.integers(0, 900), st.integers(0, 900))
 def test_a_block_is_a_range(first: int, number: int) -> None:
-    assert block(first, number) == of(range(first, first + number))
+    assert block(first, number) == from_indices(range(first, first + number))
 
 
 @given(SETS, st.data())
 def test_lowest_takes_the_lowest(numbers: set[int], data: st.DataObject) -> None:
     number = data.draw(st.integers(0, len(numbers)))
-    assert lowest(of(numbers), number) == of(sorted(numbers)[:number])
+    assert lowest(from_indices(numbers), number) == from_indices(sorted(numbers)[:number])
 
 
 @given(SETS)
 def test_more_than_there_are_cannot_be_taken(numbers: set[int]) -> None:
     with pytest.raises(ValueError, match=f"{len(numbers) + 1} processors asked"):
-        lowest(of(numbers), len(numbers) + 1)
+        lowest(from_indices(numbers), len(numbers) + 1)
 
 
 @given(SETS)
 def test_text_can_be_read_back(numbers: set[int]) -> None:
     read: set[int] = set()
-    for part in filter(None, text(of(numbers)).split(",")):
+    for part in filter(None, format_ranges(from_indices(numbers)).split(",")):
         low, _, high = part.partition("-")
         read |= set(range(int(low), int(high or low) + 1))
     assert read == numbers
 
 
 def test_text_joins_neighbours() -> None:
-    assert text(of([0, 1, 2, 3, 8])) == "0-3,8"
-    assert text(of([5])) == "5"
-    assert text(NONE) == ""
+    assert format_ranges(from_indices([0, 1, 2, 3, 8])) == "0-3,8"
+    assert format_ranges(from_indices([5])) == "5"
+    assert format_ranges(NONE) == ""

@@ -80,7 +80,7 @@ def test_a_preference_must_be_a_size() -> None:
 def test_a_huge_range_costs_nothing() -> None:
     sizes = parse_sizes(f"1-{LARGEST}")
     assert isinstance(sizes.values, range)
-    assert sizes.down(10**9) == LARGEST
+    assert sizes.largest_at_most(10**9) == LARGEST
 
 
 @given(GRAMMAR)
@@ -94,9 +94,9 @@ def test_written_and_read_again_it_is_the_same(text: str) -> None:
 def test_down_and_up_find_the_neighbours(sizes: Sizes, size: int) -> None:
     below = [value for value in sizes.values if value <= size]
     above = [value for value in sizes.values if value > size]
-    assert sizes.down(size) == (max(below) if below else 0)
-    assert sizes.up(size) == (min(above) if above else 0)
-    assert (sizes.lo, sizes.hi) == (min(sizes.values), max(sizes.values))
+    assert sizes.largest_at_most(size) == (max(below) if below else 0)
+    assert sizes.smallest_above(size) == (min(above) if above else 0)
+    assert (sizes.min, sizes.max) == (min(sizes.values), max(sizes.values))
     assert sizes.fixed == (len(set(sizes.values)) == 1)
     assert (size in sizes) == (size in set(sizes.values))
 
@@ -110,9 +110,9 @@ def test_intersection_is_the_sets(one: Sizes, other: Sizes) -> None:
 
 @given(SIZES, st.integers(0, 130))
 def test_up_to_cuts_at_the_machine(sizes: Sizes, limit: int) -> None:
-    cut = sizes.prefer(sizes.hi).up_to(limit)
+    cut = sizes.prefer(sizes.max).up_to(limit)
     assert (list(cut.values) if cut else []) == [value for value in sizes.values if value <= limit]
-    assert cut is None or cut.preferred == (sizes.hi if sizes.hi <= limit else None)
+    assert cut is None or cut.preferred == (sizes.max if sizes.max <= limit else None)
 
 
 def test_the_programs_preference_goes_before_the_users() -> None:

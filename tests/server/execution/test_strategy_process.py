@@ -114,7 +114,7 @@ class Odd(Composed):
         return Plan()
 
     def too_much(self, view):
-        size = view.waiting[0].sizes.hi
+        size = view.waiting[0].sizes.max
         return Plan(starts=tuple(Start(job.id, (1 << size) - 1) for job in view.waiting))
 
     def not_there(self, view):

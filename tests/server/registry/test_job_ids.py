@@ -8,12 +8,12 @@ import pytest
 
 from pliant.core.events import LiveWorld, NodeRegistered
 from pliant.core.values.ids import JobId, NodeName, ResizeId
-from pliant.core.values.processors import of
+from pliant.core.values.processors import from_indices
 from pliant.server.registry.job_ids import MAX_LOST_IDS, JobIdAllocator
 
 
 def node(*jobs: int) -> NodeRegistered:
-    worlds = tuple(LiveWorld(JobId(job), 1, ResizeId(0), of([0]), True) for job in jobs)
+    worlds = tuple(LiveWorld(JobId(job), 1, ResizeId(0), from_indices([0]), True) for job in jobs)
     return NodeRegistered(NodeName("n1"), 4, worlds=worlds)
 
 

@@ -8,7 +8,7 @@ from pliant.core.model.jobs import Job, JobSpec, JobType
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.nodes import Node
 from pliant.core.values.ids import JobId, NodeName
-from pliant.core.values.processors import of
+from pliant.core.values.processors import from_indices
 from pliant.core.values.resources import parse_needs
 from pliant.core.values.sizes import Sizes
 from pliant.server.registry.program import Summary
@@ -28,7 +28,7 @@ class Counted(dict[JobId, object]):
 def job(number: int, end: float | None = None) -> Job:
     spec = JobSpec(JobId(number), f"job{number}", "ann", JobType.MPI, Sizes((1,)), 0.0)
     if end is None:
-        return Job(spec, JobState.RUNNING, ranks=(number,), occupied=of([number]))
+        return Job(spec, JobState.RUNNING, ranks=(number,), occupied=from_indices([number]))
     return Job(spec, JobState.COMPLETED, end=end)
 
 
@@ -71,7 +71,7 @@ def test_what_a_job_runs_on_is_not_all_that_it_holds(
     ranks: tuple[int, ...], held: tuple[int, ...], shown: tuple[int, int]
 ) -> None:
     status, mine = StatusCache(), job(1)
-    mine.ranks, mine.occupied = ranks, of(held)
+    mine.ranks, mine.occupied = ranks, from_indices(held)
     status.publish_jobs([mine])
     info = status.job(JobId(1))
     assert info is not None
@@ -96,9 +96,11 @@ def test_use_of_named_resources_follows_from_what_jobs_hold() -> None:
     spec = JobSpec(JobId(1), "job", "ann", JobType.MPI, Sizes((2,)), 0.0, resources=needs)
     status.publish_jobs([Job(spec, JobState.PENDING)])
     assert status.resource_use()["lic"] == {"total": 8, "used": 0, "free": 8}
-    status.publish_jobs([Job(spec, JobState.PENDING, reserved=of([0, 1]))])
+    status.publish_jobs([Job(spec, JobState.PENDING, reserved=from_indices([0, 1]))])
     assert status.resource_use()["lic"]["free"] == 4, "promised to a job, so that no other gets it"
-    status.publish_jobs([Job(spec, JobState.RUNNING, ranks=(0, 1), occupied=of([0, 1, 2]))])
+    status.publish_jobs(
+        [Job(spec, JobState.RUNNING, ranks=(0, 1), occupied=from_indices([0, 1, 2]))]
+    )
     assert status.resource_use() == {
         "lic": {"total": 8, "used": 6, "free": 2},
         "tok": {"total": 1, "used": 1, "free": 0},

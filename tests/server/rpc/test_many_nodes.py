@@ -16,7 +16,7 @@ from pliant.core.events import NodeRegistered
 from pliant.core.model.nodes import Node
 from pliant.core.values.ids import NodeName
 from pliant.core.values.limits import Limits
-from pliant.core.values.processors import NONE, of
+from pliant.core.values.processors import NONE, from_indices
 from pliant.server.registry.node_map import NodeMap
 from pliant.server.rpc.nodelist import NodeList
 from serverkit.scripted import Shell
@@ -80,7 +80,7 @@ def test_processors_are_split_without_a_look_at_every_node() -> None:
         NodeMap([Node(NodeName(f"n{number}"), 4 * number, 4) for number in range(size)])
         for size in (10, 1000)
     )
-    wanted = of([5, 6, 17])
+    wanted = from_indices([5, 6, 17])
     assert many.split(wanted) == few.split(wanted)
     assert lines_of(lambda: many.split(wanted)) <= lines_of(lambda: few.split(wanted)) + 10
 
@@ -97,6 +97,6 @@ def test_the_parts_of_processors_are_those_of_each_node(
     for gap, slots in shape:
         nodes.append(Node(NodeName(f"n{len(nodes)}"), first + gap, slots))
         first += gap + slots
-    processors = of(sorted(wanted))
+    processors = from_indices(sorted(wanted))
     parts = [(node.name, processors & node.processors) for node in nodes]
     assert NodeMap(nodes).split(processors) == [each for each in parts if each[1] != NONE]

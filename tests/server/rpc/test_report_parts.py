@@ -15,7 +15,7 @@ from pliant.core.model.nodes import Node
 from pliant.core.model.scheduling import Availability, Plan, View, WaitingJob
 from pliant.core.model.timers import Timer, TimerKind
 from pliant.core.values.ids import CycleId, JobId, NodeName, ResizeId
-from pliant.core.values.processors import of
+from pliant.core.values.processors import from_indices
 from pliant.server.execution.planner import FALLBACK, FAULTS_ALLOWED, Planner
 from pliant.server.execution.start_orders import node_list, process_mapping
 from pliant.server.execution.timers import MAX_STALE_ENTRIES, Timers
@@ -107,7 +107,7 @@ def test_processors_have_their_nodes() -> None:
     for nobody in (3, 6, -1):
         with pytest.raises(KeyError):
             nodes.host(nobody)
-    assert nodes.split(of([1, 5])) == [(A, of([1])), (B, of([5]))]
+    assert nodes.split(from_indices([1, 5])) == [(A, from_indices([1])), (B, from_indices([5]))]
     assert node_list([nodes.host(p) for p in (4, 0, 1)]) == b"hb:1\nha:2\n"
 
 

@@ -48,7 +48,7 @@ class TestDowney:
     def test_a_rigid_job_asks_for_its_average_parallelism(self) -> None:
         for job in models.downey(jobs=200, processors=32).jobs:
             assert isinstance(job.speedup, Downey)
-            assert job.requested == min(32, round(job.speedup.average)) == job.sizes.lo
+            assert job.requested == min(32, round(job.speedup.average)) == job.sizes.min
             assert job.estimate_s == job.runtime
 
     def test_malleable_jobs(self) -> None:
@@ -177,7 +177,7 @@ class TestKumar:
         assert len(jobs) == 10_000
         assert statistics.mean(job.work for job in jobs) == pytest.approx(3840, rel=0.03)
         assert statistics.mean(gaps(jobs)) == pytest.approx(60, rel=0.03)
-        assert statistics.mean(job.sizes.lo for job in jobs) == pytest.approx(32.5, rel=0.02)
+        assert statistics.mean(job.sizes.min for job in jobs) == pytest.approx(32.5, rel=0.02)
         deals = [job.contract for job in jobs if job.contract]
         assert statistics.mean(deal.deadline_s for deal in deals) == pytest.approx(3840, rel=0.04)
         assert statistics.mean(deal.profit for deal in deals) == pytest.approx(1000, rel=0.04)
@@ -187,15 +187,15 @@ class TestKumar:
         adaptive = models.kumar(jobs=100, seed=8).jobs
         traditional = models.kumar(jobs=100, seed=8, job_class="traditional").jobs
         for one, other in zip(adaptive, traditional, strict=True):
-            assert (one.submit, one.work, one.sizes.lo) == (
+            assert (one.submit, one.work, one.sizes.min) == (
                 other.submit,
                 other.work,
-                other.sizes.lo,
+                other.sizes.min,
             )
             assert other.sizes.fixed
             assert not other.malleable
-            assert one.sizes.hi == 64
-            assert one.malleable == (one.sizes.lo < 64)
+            assert one.sizes.max == 64
+            assert one.malleable == (one.sizes.min < 64)
 
     def test_shared_streams_tie_the_work_to_the_gap_before(self) -> None:
         jobs = models.kumar(jobs=50, gap=100, streams="shared").jobs

@@ -6,7 +6,7 @@ import pytest
 
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.scheduling import Offer, Plan, Start, View
-from pliant.core.values.processors import lowest, of
+from pliant.core.values.processors import from_indices, lowest
 from pliant.simulator import Cluster, Settings, simulate
 from pliant.simulator.inputs.costs import Cost
 from pliant.simulator.inputs.failures import Failures
@@ -135,14 +135,16 @@ def test_counter_offers_that_give_too_little_are_answered_by_a_last_word() -> No
 def test_the_first_rank_may_leave() -> None:
     def plan(view: View) -> Plan:
         shrinks = tuple(
-            Offer(j.id, of(j.ranks[4:])) for j in view.running if j.resizable and view.waiting
+            Offer(j.id, from_indices(j.ranks[4:]))
+            for j in view.running
+            if j.resizable and view.waiting
         )
         free = view.free
-        given = of(range(4)) if shrinks else 0
+        given = from_indices(range(4)) if shrinks else 0
         starts = []
         for waiting in view.waiting:
-            if (free | given).bit_count() >= waiting.sizes.hi:
-                taken = lowest(free | given, waiting.sizes.hi)
+            if (free | given).bit_count() >= waiting.sizes.max:
+                taken = lowest(free | given, waiting.sizes.max)
                 starts.append(Start(waiting.id, taken))
                 free, given = free & ~taken, given & ~taken
         return Plan(shrinks=shrinks, starts=tuple(starts))
@@ -157,7 +159,7 @@ def test_no_pass_is_made_for_a_wake_up_that_is_wanted_no_more() -> None:
 
     def plan(view: View) -> Plan:
         passes.append(view.now)
-        starts = tuple(Start(each.id, lowest(view.free, each.sizes.lo)) for each in view.waiting)
+        starts = tuple(Start(each.id, lowest(view.free, each.sizes.min)) for each in view.waiting)
         return Plan(starts=starts, wake_at=100.0 if view.now < 10 else None)
 
     run([rigid(1, 0, 1, 200)], strategy=Scripted(plan))

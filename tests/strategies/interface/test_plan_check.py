@@ -113,7 +113,7 @@ def workloads(draw: st.DrawFn) -> list[Job]:
     for number in range(1, draw(st.integers(1, 10)) + 1):
         sizes = parse_sizes(draw(st.sampled_from(["1", "3", "8", "1-8", "2-8:x2", "{1,2,5}"])))
         times = draw(st.integers(0, 60)), draw(st.integers(1, 60)), draw(st.integers(1, 60))
-        jobs.append(Job(number, *times, sizes, sizes.hi, malleable=draw(st.booleans())))
+        jobs.append(Job(number, *times, sizes, sizes.max, malleable=draw(st.booleans())))
     return jobs
 
 

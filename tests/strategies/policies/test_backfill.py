@@ -45,7 +45,7 @@ def test_strict_order() -> None:
 )
 def test_easy(head: str, job: WaitingJob, starts: bool) -> None:
     found = walk("easy", [waiting(8, head, 100.0), job])
-    assert found == ({9: job.sizes.lo} if starts else {})
+    assert found == ({9: job.sizes.min} if starts else {})
 
 
 def test_easy_counts_all_who_end_at_the_shadow() -> None:

@@ -36,7 +36,7 @@ def members(*texts: str) -> list[Member]:
 )
 def test_shares(processors: int, sizes: list[str], shares: list[int]) -> None:
     jobs = members(*sizes)
-    targets = share(jobs, processors - sum(job.sizes.lo for job in jobs))
+    targets = share(jobs, processors - sum(job.sizes.min for job in jobs))
     assert [targets[job.id] for job in jobs] == shares
 
 
@@ -45,12 +45,12 @@ def test_shares_are_sizes_within_the_machine(sizes: list[Sizes], left: int) -> N
     jobs = [Member(JobId(place), size) for place, size in enumerate(sizes)]
     targets = share(jobs, left)
     assert all(targets[job.id] in job.sizes for job in jobs)
-    given_away = sum(targets[job.id] - job.sizes.lo for job in jobs)
+    given_away = sum(targets[job.id] - job.sizes.min for job in jobs)
     assert given_away <= left
     # Nobody could still step up.
     rest = left - given_away
     for job in jobs:
-        step = job.sizes.up(targets[job.id]) - targets[job.id]
+        step = job.sizes.smallest_above(targets[job.id]) - targets[job.id]
         assert step <= 0 or step > rest
     assert share(jobs, left) == targets
 
@@ -59,7 +59,7 @@ def test_shares_are_sizes_within_the_machine(sizes: list[Sizes], left: int) -> N
 def test_without_maxima_the_surplus_differs_by_one(minima: list[int], left: int) -> None:
     jobs = [Member(JobId(i), parse_sizes(f"{lo}-1000")) for i, lo in enumerate(minima)]
     targets = share(jobs, left)
-    surplus = [targets[job.id] - job.sizes.lo for job in jobs]
+    surplus = [targets[job.id] - job.sizes.min for job in jobs]
     assert sum(surplus) == left
     assert max(surplus) - min(surplus) <= 1
     assert surplus == sorted(surplus, reverse=True)

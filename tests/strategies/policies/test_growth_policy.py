@@ -205,7 +205,7 @@ def test_talks_at_the_same_time_come_to_what_talks_in_turn_come_to(
 def test_an_egs_shrink_that_one_poll_satisfies_is_that_poll(
     party: list[RunningJob], luck: int
 ) -> None:
-    amount = 1 + luck % max(1, sum(job.size - job.sizes.lo for job in party) // 2)
+    amount = 1 + luck % max(1, sum(job.size - job.sizes.min for job in party) // 2)
     talked = [Application(job) for job in party]
     egs_shrink(talked, amount)
     assume(sum(job.size for job in party) - sum(each.size for each in talked) >= amount)
@@ -222,7 +222,7 @@ def test_rounds_stay_within_what_there_is(
         total = sum(growth.sizes[job.id] - job.size for job in party)
         assert growth.left == amount - total >= 0
         shrinking = policy.shrink(party, amount, all_usable)
-        most = sum(job.size - job.sizes.lo for job in party)
+        most = sum(job.size - job.sizes.min for job in party)
         assert (shrinking.missing <= 0) == (most >= amount)
         for job in party:
             assert job.size <= growth.sizes[job.id] in job.sizes

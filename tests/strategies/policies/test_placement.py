@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pliant.core.model.scheduling import View
 from pliant.core.values.ids import JobId
-from pliant.core.values.processors import NONE, block, count, of
+from pliant.core.values.processors import NONE, block, count, from_indices
 from pliant.strategies.policies.placement import (
     Placer,
     Rule,
@@ -26,7 +26,7 @@ def test_free_processors_go_first_then_coming_ones() -> None:
     donor = running(1, 0, 6, "2-6")
     placer = place(make_view(8, (), (donor,)), {donor.id: 3}, [(waiting(2, "4"), 4)])
     assert placer.shrinks[0].processors == block(0, 3)
-    assert placer.starts[0].processors == of([3, 4, 6, 7])
+    assert placer.starts[0].processors == from_indices([3, 4, 6, 7])
     assert placer.reach() == 1
 
 
@@ -46,18 +46,18 @@ def test_only_the_donors_that_are_named() -> None:
     placer.shrink(second, 2)
     start = placer.start(waiting(8, "2"), 2, donors=[second.id])
     assert start is not None
-    assert start.processors == of([6, 7])
+    assert start.processors == from_indices([6, 7])
     assert placer.start(waiting(9, "2"), 2, donors=[second.id]) is None
     third = placer.start(waiting(10, "2"), 2, donors=[first.id])
     assert third is not None
-    assert third.processors == of([2, 3])
+    assert third.processors == from_indices([2, 3])
 
 
 def test_what_a_drained_node_gives_back_nobody_gets() -> None:
     view = make_view(8, (), (running(1, 0, 8, "1-8"),))
     drained = View(view.now, view.nodes[:1], (), (), view.running, NONE, 8)
     placer = place(drained, {JobId(1): 2}, [(waiting(2, "1-6"), 6)])
-    assert [start.processors for start in placer.starts] == [of([2, 3])]
+    assert [start.processors for start in placer.starts] == [from_indices([2, 3])]
 
 
 def test_growth_takes_its_own_node_first_and_only_what_is_free() -> None:
@@ -79,9 +79,9 @@ def test_worst_fit_takes_the_cluster_with_most_free() -> None:
     taken = [placer.start(waiting(9, "2"), 2) for _ in range(4)]
     # a has 4, b has 3: a, then b, then equal: a by name... until neither has two.
     assert [start and start.processors for start in taken] == [
-        of([8, 9]),
-        of([5, 6]),
-        of([10, 11]),
+        from_indices([8, 9]),
+        from_indices([5, 6]),
+        from_indices([10, 11]),
         None,
     ]
 
@@ -146,14 +146,14 @@ def test_nothing_is_used_twice(
     placer = place(view, targets, starts, rule)
     given_away, pool = NONE, view.free
     for offer in placer.shrinks:
-        pool |= of(active[offer.job - 1].ranks) & ~offer.processors
+        pool |= from_indices(active[offer.job - 1].ranks) & ~offer.processors
     parts = list(processors_by_cluster(view.nodes).values())
     for start in placer.starts:
         assert not start.processors & (given_away | ~pool)
         given_away |= start.processors
         assert rule == "first-fit" or any(not start.processors & ~part for part in parts)
     for offer in placer.expands:
-        old = of(active[offer.job - 1].ranks)
+        old = from_indices(active[offer.job - 1].ranks)
         assert old & offer.processors == old
         added = offer.processors & ~old
         assert added

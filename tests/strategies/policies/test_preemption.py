@@ -172,19 +172,19 @@ def test_nobody_is_suspended_in_vain_and_nobody_below_stands_in_the_way(
             assert each.priority < job.priority
             assert view.now - each.started >= MIN_S
     if gone:
-        assert free + coming + asked - behind >= job.sizes.lo, "it can start when they are gone"
+        assert free + coming + asked - behind >= job.sizes.min, "it can start when they are gone"
         for number in gone:
-            assert free + coming + asked - gives[number] < job.sizes.lo, "each is needed"
+            assert free + coming + asked - gives[number] < job.sizes.min, "each is needed"
         return
     able = [
         gives[each.id]
         for each in view.running
         if each.suspendable and each.priority < job.priority and view.now - each.started >= MIN_S
     ]
-    enough_is_coming = free + coming >= job.sizes.lo
-    assert enough_is_coming or free + coming + sum(able) < job.sizes.lo
+    enough_is_coming = free + coming >= job.sizes.min
+    assert enough_is_coming or free + coming + sum(able) < job.sizes.min
     if enough_is_coming:
-        assert free + coming - behind >= job.sizes.lo, "what comes is kept for it"
+        assert free + coming - behind >= job.sizes.min, "what comes is kept for it"
 
 
 def test_who_was_suspended_does_not_suspend_in_turn() -> None:

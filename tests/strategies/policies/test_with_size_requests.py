@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pliant.core.model.scheduling import Offer, OpenRequest, Plan, RunningJob, View
 from pliant.core.values.ids import JobId
-from pliant.core.values.processors import NONE, count, of
+from pliant.core.values.processors import NONE, count, from_indices
 from pliant.core.values.sizes import Sizes, parse_sizes
 from pliant.strategies import OptionError, known_strategies, load_strategy
 from pliant.strategies.interface.plan_check import find_fault
@@ -134,7 +134,7 @@ def test_a_job_stays_in_its_cluster() -> None:
     view = make_view(8, (), (asks(running(1, 0, 3), "4-8"),), clusters={"a": 4, "b": 4})
     view = replace(view, requests=(JobId(1),))
     (offer,) = plan_of(view).expands
-    assert offer.processors == of(range(4))
+    assert offer.processors == from_indices(range(4))
 
 
 def test_drained_processors_are_not_counted_on() -> None:

@@ -25,7 +25,7 @@ from pliant.core.state.records import (
 )
 from pliant.core.values.ids import FIRST_START, JobId, NodeName, ResizeId
 from pliant.core.values.negotiation_policy import GrowIf, NegotiationPolicy
-from pliant.core.values.processors import NONE, ProcessorMap, indices, of
+from pliant.core.values.processors import NONE, ProcessorMap, from_indices, indices
 from pliant.core.values.resources import parse_needs
 from pliant.core.values.sizes import Sizes, parse_sizes
 from pliant.core.values.speedup import LINEAR, Speedup
@@ -338,7 +338,7 @@ class Rig:
 
     def ask_for(self, number: int, size: int, release: Iterable[int] = ()) -> commands.Answer:
         """Have an operator ask for another size; return the answer."""
-        self.do(events.ResizeRequested(JobId(number), size, of(release), "root", 7))
+        self.do(events.ResizeRequested(JobId(number), size, from_indices(release), "root", 7))
         return self.one(commands.Answer)
 
     def settle(self) -> None:
@@ -349,7 +349,7 @@ class Rig:
                 return
             for number in open_talks:
                 if self.stage(number) is ResizeStage.NEGOTIATING:
-                    offer = self.resize(number).negotiation.table
+                    offer = self.resize(number).negotiation.proposal
                     assert offer is not None
                     self.answer(number, Verb.ACCEPT, offer)
                 if self.stage(number) is ResizeStage.PREPARE:

@@ -127,7 +127,7 @@ class History(RuleBasedStateMachine):
         ready = [job for job in self.rig.core.jobs.values() if job.connected]
         if ready:
             job = ready[pick % len(ready)]
-            self.rig.do(events.ResizeRequested(job.id, job.sizes.down(size)))
+            self.rig.do(events.ResizeRequested(job.id, job.sizes.largest_at_most(size)))
             self.world.obey()
 
     @rule(pick=PICK)
@@ -208,7 +208,7 @@ class History(RuleBasedStateMachine):
             return
         job = talks[pick % len(talks)]
         assert job.resize is not None
-        table = job.resize.negotiation.table or Template(job.resize.id, job.id, job.epoch, verb)
+        table = job.resize.negotiation.proposal or Template(job.resize.id, job.id, job.epoch, verb)
         until = self.rig.now + later if later else 0.0
         items = tuple(replace(item, price=price, not_before=until) for item in table.items)
         if verb in (Verb.COUNTER, Verb.FINAL):
@@ -278,8 +278,8 @@ class History(RuleBasedStateMachine):
                 self.world.hello(program)
         self.deliver_all()
         for job in [job for job in self.rig.core.jobs.values() if job.resize]:
-            if agree and job.resize is not None and job.resize.negotiation.table:
-                answer = replace(job.resize.negotiation.table, verb=Verb.ACCEPT)
+            if agree and job.resize is not None and job.resize.negotiation.proposal:
+                answer = replace(job.resize.negotiation.proposal, verb=Verb.ACCEPT)
                 self.rig.do(events.OfferAnswered(job.id, job.run, answer))
         self.world.obey()
 

@@ -11,7 +11,7 @@ from pliant.core.model.jobs import Exit
 from pliant.core.model.negotiation import Verb
 from pliant.core.values.ids import FIRST_START, JobId, NodeName, ResizeId
 from pliant.core.values.negotiation_policy import NegotiationPolicy
-from pliant.core.values.processors import ProcessorMap, indices, of
+from pliant.core.values.processors import ProcessorMap, from_indices, indices
 from pliant.core.values.sizes import Sizes, parse_sizes
 from testkit.corekit import Rig
 
@@ -270,7 +270,7 @@ class World:
             if job.occupied & here and job.starting:
                 self.bereaved.add(job.id)
         for program in self.programs.values():
-            if of(program.alive) & here:
+            if from_indices(program.alive) & here:
                 self.bereaved.add(program.job)
         self.bereaved |= {job for job, _, _ in self._unheard(here)}
 
@@ -310,7 +310,7 @@ class World:
         worlds, unheard = [], self._unheard(node.processors)
         for program in self.programs.values():
             for resize, live in program.worlds.items():
-                here = of(live) & node.processors
+                here = from_indices(live) & node.processors
                 if here or (program.job, program.run, resize) in unheard:
                     worlds.append(
                         LiveWorld(JobId(program.job), program.run, ResizeId(resize), here, True)
@@ -329,7 +329,7 @@ class World:
 
 
 def _where(event: events.ProcessesExited) -> ProcessorMap:
-    return of([end.processor for end in event.exits])
+    return from_indices([end.processor for end in event.exits])
 
 
 def _sizes(text: str | None) -> Sizes | None:

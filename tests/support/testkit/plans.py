@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pliant.core.model.scheduling import Plan, PromisedJob, RunningJob, View, WaitingJob
 from pliant.core.values.contract import Contract
 from pliant.core.values.ids import JobId
-from pliant.core.values.processors import NONE, count, of
+from pliant.core.values.processors import NONE, count, from_indices
 from pliant.core.values.sizes import Sizes, parse_sizes
 from pliant.core.values.speedup import LINEAR, Amdahl, Downey, Speedup, Table
 from pliant.strategies import Strategy
@@ -66,7 +66,9 @@ def views(draw: st.DrawFn) -> View:
         ranks, left = _split(left, draw(st.sampled_from(sorted(set(sizes.values)))))
         if draw(st.integers(0, 5)) == 0:
             promised.append(
-                PromisedJob(JobId(number), NOW - 9, of(ranks), sizes, contract=draw(CONTRACTS))
+                PromisedJob(
+                    JobId(number), NOW - 9, from_indices(ranks), sizes, contract=draw(CONTRACTS)
+                )
             )
             continue
         movable = draw(st.booleans())
@@ -77,7 +79,7 @@ def views(draw: st.DrawFn) -> View:
                 started - draw(st.integers(0, 20)),
                 started,
                 ranks,
-                of(ranks),
+                from_indices(ranks),
                 sizes.up_to(total) or sizes if movable else Sizes((len(ranks),)),
                 movable,
                 draw(st.one_of(st.none(), st.integers(1, 300).map(float))),
@@ -131,9 +133,9 @@ def check(view: View, plan: Plan) -> None:
         job = movable.pop(offer.job)
         growing.pop(offer.job)
         assert count(offer.processors) in job.sizes
-        assert not offer.processors & ~of(job.ranks)
+        assert not offer.processors & ~from_indices(job.ranks)
         assert count(offer.processors) < job.size
-        coming |= of(job.ranks) & ~offer.processors & usable
+        coming |= from_indices(job.ranks) & ~offer.processors & usable
     pool = view.free | coming
     queue = {job.id: job for job in view.waiting}
     for start in plan.starts:
@@ -153,9 +155,9 @@ def check(view: View, plan: Plan) -> None:
     for offer in plan.expands:
         job = growing.pop(offer.job)
         assert count(offer.processors) in (job.sizes if job.resizable else asked[job.id])
-        added = offer.processors & ~of(job.ranks)
+        added = offer.processors & ~from_indices(job.ranks)
         assert added
-        assert offer.processors & of(job.ranks) == of(job.ranks)
+        assert offer.processors & from_indices(job.ranks) == from_indices(job.ranks)
         assert not added & ~free
         free &= ~added
 
@@ -163,7 +165,9 @@ def check(view: View, plan: Plan) -> None:
 def sizes_after(view: View, plan: Plan) -> dict[int, int]:
     """What running and started jobs would have if everybody agreed."""
     offers = {offer.job: offer.processors for offer in (*plan.shrinks, *plan.expands)}
-    sizes = {int(job.id): count(offers.get(job.id, of(job.ranks))) for job in view.running}
+    sizes = {
+        int(job.id): count(offers.get(job.id, from_indices(job.ranks))) for job in view.running
+    }
     return sizes | {int(start.job): count(start.processors) for start in plan.starts}
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pliant.core.model.placement import after_resize
 from pliant.core.model.scheduling import NodeView, Offer, Plan, RunningJob, View, WaitingJob
 from pliant.core.values.ids import JobId, NodeName
-from pliant.core.values.processors import block, count, of
+from pliant.core.values.processors import block, count, from_indices
 from pliant.core.values.sizes import Sizes
 from pliant.core.values.speedup import LINEAR, Speedup
 from pliant.strategies import Strategy
@@ -165,7 +165,7 @@ class Replay:
         job = self.active[offer.job]
         assert job.resizable
         assert count(offer.processors) in job.sizes
-        old = of(job.ranks)
+        old = from_indices(job.ranks)
         gone, new = old & ~offer.processors, offer.processors & ~old
         assert (bool(new), bool(gone)) == (grows, not grows)
         assert not new & ~self.free

@@ -15,7 +15,7 @@ def job(number: int, submit: float, sizes: str, work: float, **more: Any) -> Sim
     """A job; one with a range of sizes is malleable unless it says otherwise."""
     allowed = parse_sizes(sizes)
     more.setdefault("malleable", not allowed.fixed)
-    more.setdefault("requested", allowed.hi)
+    more.setdefault("requested", allowed.max)
     return SimJob(number, submit, work, allowed, **more)
 
 
@@ -44,7 +44,7 @@ class Scripted(Strategy):
 
     def is_available(self, job: WaitingJob, view: View) -> Availability:
         """Ever."""
-        return Availability(True, None, job.sizes.lo)
+        return Availability(True, None, job.sizes.min)
 
     def allocate_processors(self, view: View) -> Plan:
         """Ask the function."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pliant.core.model.scheduling import NodeView, Plan, PromisedJob, RunningJob, View, WaitingJob
 from pliant.core.model.wait_reasons import sentence
 from pliant.core.values.ids import JobId, NodeName
-from pliant.core.values.processors import block, of
+from pliant.core.values.processors import block, from_indices
 from pliant.core.values.sizes import Sizes, parse_sizes
 from pliant.core.values.speedup import LINEAR, Speedup
 
@@ -54,7 +54,7 @@ def running(
         float(number),
         float(number),
         ranks,
-        of(ranks),
+        from_indices(ranks),
         parse_sizes(sizes, prefer) if sizes else Sizes((size,)),
         sizes is not None,
         None if end is None else end - number,
@@ -101,7 +101,7 @@ def told(plan: Plan, view: View) -> dict[int, str]:
     """What each job of the queue that the plan neither starts nor rejects is told, by number."""
     gone = {each.job for each in plan.starts} | {each.job for each in plan.rejects}
     return {
-        job.id: sentence(plan.reasons.get(job.id, plan.behind), job.sizes.lo, now=True)
+        job.id: sentence(plan.reasons.get(job.id, plan.behind), job.sizes.min, now=True)
         for job in view.waiting
         if job.id not in gone
     }
