@@ -5,8 +5,9 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from pliant.core.model.checkpoint import SaveStage
-from pliant.core.model.jobs import Job, JobClass, ResizeStage
+from pliant.core.model.jobs import Job, JobClass
 from pliant.core.model.lifecycle import JobState
+from pliant.core.model.resize import ResizeStage
 from pliant.core.model.wait_reasons import sentence
 from pliant.core.state import contract_status, resource_gate
 from pliant.core.state.state import State

@@ -9,9 +9,8 @@ from pliant.core.handlers import (
     applications,
     coordination,
     drain,
-    failed_starts,
-    measured_speeds,
     negotiation,
+    operator_resize,
     planning,
     recovery,
     size_requests,
@@ -22,7 +21,7 @@ from pliant.core.handlers import (
 from pliant.core.handlers import nodes as node_handlers
 from pliant.core.model.jobs import Job
 from pliant.core.model.nodes import Node
-from pliant.core.model.timers import TimerKind
+from pliant.core.model.timers import Timer, TimerKind
 from pliant.core.state.invariants import check
 from pliant.core.state.state import State
 from pliant.core.transitions import (
@@ -39,17 +38,8 @@ from pliant.core.values.negotiation_policy import NegotiationPolicy
 
 Handler = Callable[[State, Any], None]
 
-#: Timers that concern a job as a whole.
-_JOB_TIMERS: dict[TimerKind, Callable[[State, Job], None]] = {
-    TimerKind.START: stuck_processes.on_start_timeout,
-    TimerKind.END: stuck_processes.on_end_timeout,
-    TimerKind.STRAGGLERS: stuck_processes.on_stragglers_timeout,
-    TimerKind.LEAVERS: leaving_ranks.on_leavers_timeout,
-    TimerKind.REQUEST: size_requests.on_request_deadline,
-}
-
-#: Which room of the house deals with which event.
-HANDLERS: dict[type, Handler] = {
+#: The handler of each event. ``Core`` itself handles the three events that are not listed.
+EVENT_HANDLERS: dict[type, Handler] = {
     events.JobSubmitted: submission.on_job_submitted,
     events.JobCancelled: submission.on_job_cancelled,
     events.JobHeld: submission.on_job_held,
@@ -58,7 +48,7 @@ HANDLERS: dict[type, Handler] = {
     events.JobSuspended: suspension.on_job_suspended,
     events.JobResumed: suspension.on_job_resumed,
     events.JobRequeued: suspension.on_job_requeued,
-    events.ResizeRequested: resize_steps.on_resize_requested,
+    events.ResizeRequested: operator_resize.on_resize_requested,
     events.NodeRegistered: node_handlers.on_node_registered,
     events.NodeSuspected: node_handlers.on_node_suspected,
     events.NodeRecovered: node_handlers.on_node_recovered,
@@ -68,19 +58,42 @@ HANDLERS: dict[type, Handler] = {
     events.NodeAble: node_handlers.on_node_able,
     events.NodeRemoved: node_registry.on_node_removed,
     events.WorldReady: node_handlers.on_world_ready,
-    events.ProcessesExited: failed_starts.on_processes_exited,
+    events.ProcessesExited: stuck_processes.on_processes_exited,
     events.ApplicationRegistered: applications.on_application_registered,
     events.ApplicationLeft: applications.on_application_left,
     events.StandbyReady: resize_steps.on_standby_ready,
     events.OfferAnswered: negotiation.on_offer_answered,
     events.SizesRequested: size_requests.on_sizes_requested,
     events.RequestCancelled: size_requests.on_request_cancelled,
-    events.SpeedMeasured: measured_speeds.on_speed_measured,
+    events.SpeedMeasured: applications.on_speed_measured,
     events.ResizeBegun: resize_steps.on_resize_begun,
     events.ResizeDecided: resize_steps.on_resize_decided,
     events.ResizeWithdrawn: resize_steps.on_resize_withdrawn,
     events.SaveReported: suspension.on_save_reported,
     events.SuspensionHeld: suspension.on_suspension_held,
+}
+
+#: The handler of each timer. A handler ignores a timer that is no longer relevant.
+TIMER_HANDLERS: dict[TimerKind, Callable[[State, Timer], None]] = {
+    TimerKind.OFFER: negotiation.on_negotiation_timeout,
+    TimerKind.RELEASE_TIME: negotiation.on_negotiation_timeout,
+    TimerKind.PREPARE: resize_steps.on_resize_timeout,
+    TimerKind.SAFE_POINT: resize_steps.on_resize_timeout,
+    TimerKind.DEADLINE: resize_steps.on_resize_timeout,
+    TimerKind.RELEASE: resize_steps.on_resize_timeout,
+    TimerKind.ROLLBACK: resize_steps.on_resize_timeout,
+    TimerKind.LEAVERS: leaving_ranks.on_leavers_timeout,
+    TimerKind.SAVE: suspension.on_save_timeout,
+    TimerKind.START: stuck_processes.on_start_timeout,
+    TimerKind.END: stuck_processes.on_end_timeout,
+    TimerKind.STRAGGLERS: stuck_processes.on_stragglers_timeout,
+    TimerKind.CUT_OFF: fencing.on_isolation_end,
+    TimerKind.LIMIT: job_end.on_time_limit,
+    TimerKind.ESTIMATE: job_end.on_time_limit,
+    TimerKind.SETTLE: planning.on_plan_due,
+    TimerKind.QUIET: planning.on_plan_due,
+    TimerKind.REQUEST: size_requests.on_request_deadline,
+    TimerKind.WAKE: planning.on_wake,
 }
 
 
@@ -129,7 +142,7 @@ class Core:
         state = self._state
         state.now = now
         for event in batch:
-            handler = HANDLERS.get(type(event))
+            handler = EVENT_HANDLERS.get(type(event))
             if handler is not None:
                 handler(state, event)
             else:
@@ -171,27 +184,7 @@ class Core:
         planning.on_plan_failed(self._state, event.reason)
 
     def _timer_fired(self, event: events.TimerFired) -> None:
-        state, timer = self._state, event.timer
-        if timer.kind is TimerKind.WAKE:
-            planning.on_wake(state)
-            return
-        job = state.jobs.get(timer.job)
-        if job is None or job.run != timer.run:
-            return
-        if timer.kind in (TimerKind.QUIET, TimerKind.SETTLE):
-            state.plan_due = True
-        elif timer.kind in (TimerKind.LIMIT, TimerKind.ESTIMATE):
-            job_end.on_time_limit(state, job, timer)
-        elif timer.kind in _JOB_TIMERS:
-            _JOB_TIMERS[timer.kind](state, job)
-        elif timer.kind is TimerKind.CUT_OFF:
-            pass  # the review after each instant sees to it
-        elif timer.kind is TimerKind.SAVE:
-            suspension.on_save_timeout(state, timer)
-        elif timer.kind in (TimerKind.OFFER, TimerKind.RELEASE_TIME):
-            negotiation.on_negotiation_timeout(state, timer)
-        else:
-            resize_steps.on_resize_timeout(state, timer)
+        TIMER_HANDLERS[event.timer.kind](self._state, event.timer)
 
     # ---------------------------------------------------------------- reading it
 

@@ -1,13 +1,34 @@
-"""Applications register, leave, come back: what their coordinators say of themselves."""
+"""Sessions of applications: coordinators connect, disconnect, and report measured speeds.
+
+Measured speeds are not kept over a restart. A connected application sends them again with its next
+report.
+"""
+
+from collections.abc import Mapping
 
 from pliant.core.commands import SendWithdraw
-from pliant.core.events import ApplicationLeft, ApplicationRegistered, ResizeDecided
-from pliant.core.model.jobs import BEFORE_GO, Job, ResizeStage
+from pliant.core.events import (
+    ApplicationLeft,
+    ApplicationRegistered,
+    ResizeDecided,
+    SpeedMeasured,
+)
+from pliant.core.model.jobs import Job
 from pliant.core.model.lifecycle import JobState
+from pliant.core.model.resize import BEFORE_GO, ResizeStage
 from pliant.core.state.state import State
 from pliant.core.support.plural import plural
-from pliant.core.transitions import job_end, leaving_ranks, resize_steps, resize_transaction
+from pliant.core.transitions import (
+    job_end,
+    leaving_ranks,
+    resize_steps,
+    resize_transaction,
+    time_limits,
+)
 from pliant.core.values.processors import from_indices
+
+#: A measurement that differs by a smaller fraction from the known one is ignored.
+TOLERANCE = 0.05
 
 _LIVE = (JobState.STARTING, JobState.RUNNING, JobState.ADAPTING)
 
@@ -110,3 +131,21 @@ def on_application_left(state: State, event: ApplicationLeft) -> None:
     if resize is not None and resize.stage in BEFORE_GO:
         resize_transaction.withdraw(state, job, "the application's session closed")
     state.plan_due = True
+
+
+def on_speed_measured(state: State, event: SpeedMeasured) -> None:
+    """Take over what an application has measured, if it is news; then there is a new plan."""
+    job = state.jobs.get(event.job)
+    if job is None or job.run != event.run or job.final or not differs(job.measured, event.seconds):
+        return
+    before, job.measured = job.speedup, dict(event.seconds)
+    time_limits.speedup_changed(state, job, before)
+    state.rows.stale[job.id] = None
+    state.plan_due |= job.malleable
+
+
+def differs(known: Mapping[int, float], said: Mapping[int, float]) -> bool:
+    """Whether measurements (seconds by size) say something else than those that are known."""
+    if known.keys() != said.keys():
+        return True
+    return any(abs(said[size] - known[size]) > TOLERANCE * known[size] for size in known)

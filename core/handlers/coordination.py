@@ -10,16 +10,24 @@ a plan may use it, else it is withdrawn (Ghafoor 3.2.2.3: schedule, negotiate, s
 from collections.abc import Iterable, Iterator
 
 from pliant.core.commands import SendOffer
-from pliant.core.model.jobs import BEFORE_GO, Job, Resize, ResizeStage
+from pliant.core.model.jobs import Job
+from pliant.core.model.lifecycle import JobState
 from pliant.core.model.negotiation import NegotiationState, Side, Verb
+from pliant.core.model.resize import BEFORE_GO, Resize, ResizeStage
 from pliant.core.model.scheduling import Outcome
 from pliant.core.model.timers import TimerKind
 from pliant.core.state.state import State
 from pliant.core.support.plural import plural
-from pliant.core.transitions import counter_offers, resize_steps, resize_transaction
+from pliant.core.transitions import (
+    counter_offers,
+    job_end,
+    resize_steps,
+    resize_transaction,
+    suspend,
+)
 from pliant.core.transitions.proposals import closing_message, server_proposals
-from pliant.core.transitions.refused_offers import fail_negotiation
 from pliant.core.values.ids import JobId
+from pliant.core.values.negotiation_policy import Escalation
 from pliant.core.values.processors import NONE, ProcessorMap, count, from_indices, indices, lowest
 
 
@@ -358,3 +366,27 @@ def _decline(state: State, donor: Job, resize: Resize, why: str) -> None:
     text = f"its counter-offer was declined: {why}"
     state.note("offer.declined", text, donor, resize=resize.id)
     fail_negotiation(state, donor, resize, text, tell=False)
+
+
+# ------------------------------------------------------------------ failed negotiations
+
+
+def fail_negotiation(
+    state: State, job: Job, resize: Resize, why: str, *, tell: bool = True
+) -> None:
+    """Close a talk that came to nothing; ``tell``: the strategy does not know it yet."""
+    if tell and not job.size_fixed_by_operator:
+        state.outcomes.append(Outcome(job.id, job.size, False))
+    resize_transaction.close(state, job, why, quiet=True)
+    if resize.mandatory:
+        _escalate(state, job, why)
+
+
+def _escalate(state: State, job: Job, why: str) -> None:
+    escalation = state.policy.escalation
+    text = f"a mandatory offer failed ({why})"
+    state.note("offer.escalated", f"{text}: {escalation}", job, escalation=escalation.value)
+    if escalation is Escalation.REQUEUE:
+        suspend.order_suspension(state, job, text, requeues=True)
+    elif escalation is Escalation.TERMINATE:
+        job_end.end(state, job, JobState.FAILED, text)

@@ -4,7 +4,8 @@ A malleable job with ranks elsewhere is asked to give back those on such a node.
 refuses is ``NegotiationPolicy.escalation``; it is asked again when it may be asked at all.
 """
 
-from pliant.core.model.jobs import BEFORE_GO, Job
+from pliant.core.model.jobs import Job
+from pliant.core.model.resize import BEFORE_GO
 from pliant.core.state.state import State
 from pliant.core.transitions import resize_transaction
 from pliant.core.values.processors import ProcessorMap, from_indices

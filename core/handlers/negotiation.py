@@ -8,14 +8,14 @@ as they can be.
 from pliant.core.commands import SendOffer, SendWithdraw
 from pliant.core.events import OfferAnswered
 from pliant.core.handlers import coordination
-from pliant.core.model.jobs import Job, Resize, ResizeStage
+from pliant.core.model.jobs import Job
 from pliant.core.model.negotiation import NegotiationError, NegotiationState, Side, Template, Verb
+from pliant.core.model.resize import Resize, ResizeStage
 from pliant.core.model.timers import Timer, TimerKind
 from pliant.core.state.state import State
 from pliant.core.support.plural import plural
 from pliant.core.transitions import counter_offers, resize_steps, resize_transaction
 from pliant.core.transitions.proposals import closing_message, server_proposals
-from pliant.core.transitions.refused_offers import fail_negotiation
 from pliant.core.values.ids import ResizeId
 from pliant.core.values.negotiation_policy import Take
 
@@ -52,9 +52,9 @@ def on_offer_answered(state: State, event: OfferAnswered) -> None:
         case NegotiationState.AGREED:
             _accepted(state, job, resize, template)
         case NegotiationState.REFUSED:
-            fail_negotiation(state, job, resize, f"refused: {reason}")
+            coordination.fail_negotiation(state, job, resize, f"refused: {reason}")
         case NegotiationState.WITHDRAWN:
-            fail_negotiation(state, job, resize, f"withdrawn: {reason}")
+            coordination.fail_negotiation(state, job, resize, f"withdrawn: {reason}")
         case _:
             _countered(state, job, resize, template)
 
@@ -157,12 +157,12 @@ def _insist(state: State, job: Job, resize: Resize, size: int, why: str, final: 
 
 def _decline(state: State, job: Job, resize: Resize, why: str) -> None:
     state.emit(SendOffer(job.id, job.run, closing_message(job, resize, Verb.REJECT, why)))
-    fail_negotiation(state, job, resize, f"its counter-offer was declined: {why}")
+    coordination.fail_negotiation(state, job, resize, f"its counter-offer was declined: {why}")
 
 
 def _take_back(state: State, job: Job, resize: Resize, why: str) -> None:
     state.emit(SendWithdraw(job.id, job.run, resize.id, why))
-    fail_negotiation(state, job, resize, why)
+    coordination.fail_negotiation(state, job, resize, why)
 
 
 def on_negotiation_timeout(state: State, timer: Timer) -> None:
@@ -187,4 +187,4 @@ def _expired(state: State, job: Job, resize: Resize) -> None:
     waited = f"no answer within {state.limits.offer_timeout_s:g} s"
     state.emit(SendWithdraw(job.id, job.run, resize.id, waited))
     state.note("offer.expired", waited, job, resize=resize.id)
-    fail_negotiation(state, job, resize, waited)
+    coordination.fail_negotiation(state, job, resize, waited)

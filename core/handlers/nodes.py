@@ -14,9 +14,10 @@ from pliant.core.events import (
     NodeSuspected,
     WorldReady,
 )
-from pliant.core.model.jobs import BEFORE_GO, Job, Resize, ResizeStage
+from pliant.core.model.jobs import Job
 from pliant.core.model.lifecycle import ACTIVE_STATES, JobState
 from pliant.core.model.nodes import Node, NodeFault, NodeState
+from pliant.core.model.resize import BEFORE_GO, Resize, ResizeStage
 from pliant.core.state.state import State
 from pliant.core.support.plural import plural
 from pliant.core.transitions import (

@@ -104,7 +104,13 @@ def _wake(state: State, at: float | None) -> None:
     state.wake_at = at
 
 
-def on_wake(state: State) -> None:
+def on_plan_due(state: State, timer: Timer) -> None:
+    """Plan again: a job may be asked again, or its processors had time to come free together."""
+    if state.job_of(timer) is not None:
+        state.plan_due = True
+
+
+def on_wake(state: State, _timer: Timer) -> None:
     """A wake-up has fired: plan again, unless it is one that a later plan gave up or put off."""
     if state.wake_at is not None and state.now >= state.wake_at:
         state.wake_at, state.plan_due = None, True

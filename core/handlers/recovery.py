@@ -7,9 +7,10 @@ Worlds are compared when the nodes register again, transactions after GO when th
 from collections.abc import Iterable
 
 from pliant.core.commands import Kill
-from pliant.core.model.jobs import BEFORE_GO, Job, ResizeStage
+from pliant.core.model.jobs import Job
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.nodes import Node, NodeState
+from pliant.core.model.resize import BEFORE_GO, ResizeStage
 from pliant.core.model.timers import TimerKind
 from pliant.core.state.state import State
 from pliant.core.transitions import job_end, leaving_ranks, resize_transaction, time_limits

@@ -13,12 +13,13 @@ grow, and a request that was answered is answered again in the same words.
 
 from pliant.core.commands import AnswerRequest, SendOffer
 from pliant.core.events import RequestCancelled, SizesRequested
-from pliant.core.model.jobs import BEFORE_GO, Job, Resize, ResizeStage
+from pliant.core.model.jobs import Job
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.negotiation import Side, Verb
 from pliant.core.model.placement import after_resize, keep_first
+from pliant.core.model.resize import BEFORE_GO, Resize, ResizeStage
 from pliant.core.model.size_request import RequestAnswer, RequestOutcome, SizeRequest
-from pliant.core.model.timers import TimerKind
+from pliant.core.model.timers import Timer, TimerKind
 from pliant.core.state.state import State
 from pliant.core.support.plural import plural
 from pliant.core.transitions import proposals, resize_steps, resize_transaction
@@ -110,10 +111,13 @@ def on_request_cancelled(state: State, event: RequestCancelled) -> None:
         _is_known(state, job, event.number)
 
 
-def on_request_deadline(state: State, job: Job) -> None:
+def on_request_deadline(state: State, timer: Timer) -> None:
     """The time of a request may be over; a growth that was agreed on is not stopped by that."""
-    request = job.request
-    if request is None or request.deadline is None or state.now < request.deadline:
+    job = state.job_of(timer)
+    request = job.request if job is not None else None
+    if job is None or request is None:
+        return
+    if request.deadline is None or state.now < request.deadline:
         return
     request.overdue = True  # if nothing is open, ``review`` sees whether it was met just now
     resize = _resize_for(job)

@@ -6,20 +6,21 @@ no new work, and their processors stay with the job until they are gone.
 """
 
 from pliant.core.commands import Kill
-from pliant.core.events import NodeDrained
+from pliant.core.events import NodeDrained, ProcessesExited
 from pliant.core.handlers import nodes as node_handlers
-from pliant.core.model.jobs import Job
-from pliant.core.model.lifecycle import JobState
+from pliant.core.model.jobs import Exit, Job
+from pliant.core.model.lifecycle import ACTIVE_STATES, JobState
 from pliant.core.model.nodes import Node, NodeFault, NodeState
-from pliant.core.model.timers import TimerKind
+from pliant.core.model.timers import Timer, TimerKind
 from pliant.core.state.state import State
 from pliant.core.transitions import job_end, restart_smaller
-from pliant.core.values.processors import indices
+from pliant.core.values.processors import from_indices, indices
 
 
-def on_start_timeout(state: State, job: Job) -> None:
+def on_start_timeout(state: State, timer: Timer) -> None:
     """Not every node has reported the start in time: end the job."""
-    if job.state is not JobState.STARTING:
+    job = state.job_of(timer)
+    if job is None or job.state is not JobState.STARTING:
         return
     limit = state.limits.start_deadline_s
     if job.occupied & state.suspect():
@@ -30,19 +31,19 @@ def on_start_timeout(state: State, job: Job) -> None:
     job_end.end(state, job, JobState.FAILED, f"no start reported within {limit:g} s by {nodes}")
 
 
-def on_stragglers_timeout(state: State, job: Job) -> None:
+def on_stragglers_timeout(state: State, timer: Timer) -> None:
     """Who was to leave, or never joined, outlives the job: end what is left of it."""
-    if (
-        job.state is JobState.COMPLETING
-        and job.ending is None
-        and not job.occupied & job.allocation
-    ):
+    job = state.job_of(timer)
+    if job is None or job.state is not JobState.COMPLETING or job.ending is not None:
+        return
+    if not job.occupied & job.allocation:
         job_end.end(state, job, JobState.COMPLETED, job.reason)
 
 
-def on_end_timeout(state: State, job: Job) -> None:
+def on_end_timeout(state: State, timer: Timer) -> None:
     """Processes were killed and are still there: say it again, and drain their nodes."""
-    if job.state is not JobState.COMPLETING or job.ending is None:
+    job = state.job_of(timer)
+    if job is None or job.state is not JobState.COMPLETING or job.ending is None:
         return
     if not job.occupied & state.suspect():
         restart_smaller.drop_kept(state, job)  # it may take for ever, and others wait
@@ -60,3 +61,25 @@ def _drain(state: State, job: Job, node: Node) -> None:
     reason = f"processes of job {job.id} do not end: {places}"
     state.note("job.warning", f"{reason}; node {node.name} is drained", job)
     node_handlers.on_node_drained(state, NodeDrained(node.name, reason, fault=NodeFault.END))
+
+
+def on_processes_exited(state: State, event: ProcessesExited) -> None:
+    """Processes are gone, or never were."""
+    job = state.jobs.get(event.job)
+    if job is not None and job.run == event.run and job.state in ACTIVE_STATES:
+        faults = [exit for exit in event.exits if exit.node_fault]
+        if faults:
+            # Before anybody is given its processors again.
+            _drain_faulty(state, faults)
+    job_end.processes_exited(state, event)
+
+
+def _drain_faulty(state: State, faults: list[Exit]) -> None:
+    for node in state.ledger.nodes_of(from_indices([exit.processor for exit in faults])):
+        if not node.drained:
+            remedy = f"it is tried again, or use `pliant node resume {node.name}`"
+            reason = f"{faults[0].reason}; {remedy}"
+            state.note("node.warning", f"node {node.name} {faults[0].reason}: it is drained")
+            node_handlers.on_node_drained(
+                state, NodeDrained(node.name, reason, fault=NodeFault.START)
+            )

@@ -14,8 +14,9 @@ from pliant.core.events import (
     SuspensionHeld,
 )
 from pliant.core.model.checkpoint import SaveStage, SaveStep, SaveWord
-from pliant.core.model.jobs import Job, ResizeStage
+from pliant.core.model.jobs import Job
 from pliant.core.model.lifecycle import JobState
+from pliant.core.model.resize import ResizeStage
 from pliant.core.model.scheduling import Suspension
 from pliant.core.model.timers import Timer
 from pliant.core.state.state import PLAN_REFUSED, State

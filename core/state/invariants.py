@@ -4,9 +4,10 @@ from collections.abc import Iterator
 from dataclasses import fields
 
 from pliant.core.model.checkpoint import SaveStage
-from pliant.core.model.jobs import Job, ResizeStage
+from pliant.core.model.jobs import Job
 from pliant.core.model.lifecycle import ACTIVE_STATES, JobState
 from pliant.core.model.nodes import NodeState
+from pliant.core.model.resize import ResizeStage
 from pliant.core.model.scheduling import View
 from pliant.core.state.state import State
 from pliant.core.state.views import fresh_view, view

@@ -10,10 +10,11 @@ from typing import Any, TypeVar
 
 from pliant.core.model import wait_reasons
 from pliant.core.model.checkpoint import Checkpoint, SaveStage, Saving
-from pliant.core.model.jobs import Job, JobSpec, JobType, Resize, ResizeStage
+from pliant.core.model.jobs import Job, JobSpec, JobType
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.negotiation import Negotiation, NegotiationState
 from pliant.core.model.nodes import Node, NodeFault, NodeState
+from pliant.core.model.resize import Resize, ResizeStage
 from pliant.core.model.size_request import RequestAnswer, RequestOutcome, SizeRequest
 from pliant.core.support.errors import PliantError
 from pliant.core.values.contract import contract_from_record

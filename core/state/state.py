@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from math import inf
 
 from pliant.core.commands import Command, Note, SetTimer, Store
-from pliant.core.model.jobs import BEFORE_GO, Job
+from pliant.core.model.jobs import Job
 from pliant.core.model.lifecycle import ACTIVE_STATES, FINAL_STATES, JobState
 from pliant.core.model.nodes import Node
+from pliant.core.model.resize import BEFORE_GO
 from pliant.core.model.scheduling import Outcome
 from pliant.core.model.size_request import RequestAnswer, SizeRequest
 from pliant.core.model.timers import Timer, TimerKind
@@ -139,6 +140,11 @@ class State:
     def timer_at(self, kind: TimerKind, job: Job, at: float) -> None:
         """Wake the core about this job at a time; at once if it has passed."""
         self.emit(SetTimer(Timer(kind, job.id, job.run), max(at, self.now)))
+
+    def job_of(self, timer: Timer) -> Job | None:
+        """Return the job that a timer is about, or None if that run of the job has ended."""
+        job = self.jobs.get(timer.job)
+        return job if job is not None and job.run == timer.run else None
 
     def drain(self) -> list[Command]:
         """Everything since the last drain, the Store first."""

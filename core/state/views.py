@@ -3,8 +3,9 @@
 from dataclasses import replace
 from sys import maxsize
 
-from pliant.core.model.jobs import Job, JobSpec, ResizeStage
+from pliant.core.model.jobs import Job, JobSpec
 from pliant.core.model.lifecycle import JobState
+from pliant.core.model.resize import ResizeStage
 from pliant.core.model.scheduling import (
     NodeView,
     OpenRequest,

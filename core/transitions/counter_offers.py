@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from sys import maxsize
 
-from pliant.core.model.jobs import Job, Resize
+from pliant.core.model.jobs import Job
 from pliant.core.model.negotiation import (
     RESOURCE_KIND,
     Direction,
@@ -15,6 +15,7 @@ from pliant.core.model.negotiation import (
     Verb,
     overall,
 )
+from pliant.core.model.resize import Resize
 from pliant.core.state.state import State
 from pliant.core.support.plural import plural
 from pliant.core.transitions import resize_transaction

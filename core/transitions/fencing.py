@@ -10,7 +10,7 @@ from math import inf
 from pliant.core.model.jobs import Job
 from pliant.core.model.lifecycle import ACTIVE_STATES, JobState
 from pliant.core.model.nodes import Node, NodeState
-from pliant.core.model.timers import TimerKind
+from pliant.core.model.timers import Timer, TimerKind
 from pliant.core.state.state import State
 from pliant.core.transitions import job_end, suspend
 from pliant.core.values import isolation
@@ -60,6 +60,10 @@ def recover(state: State) -> None:
             node = state.nodes.get(name)
             if node is not None and node.state is NodeState.LOST:
                 _wait(state, job, node, entry._replace(until=state.now + entry.wait_s))
+
+
+def on_isolation_end(_state: State, _timer: Timer) -> None:
+    """Do nothing: ``release_fenced`` runs after the events of every instant."""
 
 
 def release_fenced(state: State) -> None:

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 from pliant.core.commands import Ended, Kill
 from pliant.core.events import ProcessesExited
-from pliant.core.model.jobs import Exit, Job, Resize, ResizeStage
+from pliant.core.model.jobs import Exit, Job
 from pliant.core.model.lifecycle import ACTIVE_STATES, JobState
+from pliant.core.model.resize import Resize, ResizeStage
 from pliant.core.model.timers import Timer, TimerKind
 from pliant.core.state.state import State
 from pliant.core.support.plural import plural
@@ -77,8 +78,11 @@ def arm_stragglers(state: State, job: Job) -> None:
         state.timer(TimerKind.STRAGGLERS, job, state.limits.resize_deadline_s)
 
 
-def on_time_limit(state: State, job: Job, timer: Timer) -> None:
+def on_time_limit(state: State, timer: Timer) -> None:
     """Its limit or its estimate may have passed: end it, if that is so."""
+    job = state.job_of(timer)
+    if job is None:
+        return
     # Also one that ends by itself, but not yet whole: its other ranks may wait for ever.
     if job.state in ACTIVE_STATES and job.ending is None and not suspend.is_leaving(job):
         reason = time_limits.reason_to_end(state, job, timer)

@@ -6,9 +6,10 @@ are killed.
 """
 
 from pliant.core.commands import Kill
-from pliant.core.model.jobs import Job, ResizeStage
+from pliant.core.model.jobs import Job
 from pliant.core.model.lifecycle import JobState
-from pliant.core.model.timers import TimerKind
+from pliant.core.model.resize import ResizeStage
+from pliant.core.model.timers import Timer, TimerKind
 from pliant.core.state.state import State
 from pliant.core.support.plural import plural
 from pliant.core.values.processors import NONE, ProcessorMap, count, indices
@@ -53,10 +54,11 @@ def ranks_gone(state: State, job: Job) -> None:
         state.touch(job)
 
 
-def on_leavers_timeout(state: State, job: Job) -> None:
+def on_leavers_timeout(state: State, timer: Timer) -> None:
     """Kill the leaving ranks that are still there, and look again: an order may get lost."""
-    staying = lingering(job)
-    if not staying:  # a Kill of no processors would end the whole job
+    job = state.job_of(timer)
+    staying = lingering(job) if job is not None else NONE
+    if job is None or not staying:  # a Kill of no processors would end the whole job
         return
     state.note("job.warning", "leaving ranks that did not exit are killed", job)
     state.emit(Kill(job.id, job.run, staying, 0.0))

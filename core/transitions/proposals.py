@@ -1,6 +1,6 @@
 """What the server says in a talk: its proposals, and what was agreed on, as templates."""
 
-from pliant.core.model.jobs import Job, Resize
+from pliant.core.model.jobs import Job
 from pliant.core.model.negotiation import (
     PROPOSALS,
     RESOURCE_KIND,
@@ -11,6 +11,7 @@ from pliant.core.model.negotiation import (
     Template,
     Verb,
 )
+from pliant.core.model.resize import Resize
 from pliant.core.state.state import State
 from pliant.core.values.negotiation_policy import GrowIf
 

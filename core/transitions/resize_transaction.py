@@ -4,10 +4,11 @@ Until GO the server may end a transaction alone; from GO on the application deci
 """
 
 from pliant.core.commands import Kill, Launch, SendOffer, SendWithdraw
-from pliant.core.model.jobs import BEFORE_GO, Exit, Job, Resize, ResizeStage
+from pliant.core.model.jobs import Exit, Job
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.negotiation import Negotiation, NegotiationState, Side, Verb
 from pliant.core.model.placement import after_resize
+from pliant.core.model.resize import BEFORE_GO, Resize, ResizeStage
 from pliant.core.model.timers import TimerKind
 from pliant.core.state.state import State
 from pliant.core.support.plural import plural

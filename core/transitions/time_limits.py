@@ -10,7 +10,8 @@ speedup may be wrong, no job is ended before it has run as long as its estimate 
 size. A job that has both is ended by whichever comes first.
 """
 
-from pliant.core.model.jobs import Job, ResizeStage
+from pliant.core.model.jobs import Job
+from pliant.core.model.resize import ResizeStage
 from pliant.core.model.timers import Timer, TimerKind
 from pliant.core.state.state import State
 from pliant.core.support.plural import plural

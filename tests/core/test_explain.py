@@ -6,7 +6,7 @@ import pytest
 
 from pliant.core import events
 from pliant.core.explain import explain
-from pliant.core.model.jobs import ResizeStage
+from pliant.core.model.resize import ResizeStage
 from pliant.core.values.ids import JobId
 from testkit.corekit import Rig
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from pliant.core import commands, events
-from pliant.core.model.jobs import JobClass, ResizeStage
+from pliant.core.model.jobs import JobClass
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.negotiation import Verb
+from pliant.core.model.resize import ResizeStage
 from pliant.core.values.ids import JobId, ResizeId
 from pliant.core.values.processors import NONE, from_indices, indices
 from pliant.core.values.sizes import parse_sizes

@@ -8,9 +8,9 @@ import pytest
 
 from pliant.core import commands, events
 from pliant.core.model.checkpoint import SaveWord
-from pliant.core.model.jobs import ResizeStage
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.negotiation import Verb
+from pliant.core.model.resize import ResizeStage
 from pliant.core.values.ids import JobId, ResizeId
 from pliant.core.values.processors import count
 from testkit.corekit import Rig

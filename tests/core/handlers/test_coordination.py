@@ -11,9 +11,9 @@ from dataclasses import replace
 import pytest
 
 from pliant.core import commands, events
-from pliant.core.model.jobs import ResizeStage
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.negotiation import Template, Verb
+from pliant.core.model.resize import ResizeStage
 from pliant.core.model.scheduling import Availability, Offer, Outcome, Plan, Start, View, WaitingJob
 from pliant.core.model.size_request import RequestOutcome
 from pliant.core.values.ids import JobId

@@ -8,10 +8,10 @@ import pytest
 
 from pliant.core import commands, events
 from pliant.core.model.checkpoint import SaveStep, SaveWord
-from pliant.core.model.jobs import ResizeStage
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.negotiation import Verb
 from pliant.core.model.nodes import NodeState
+from pliant.core.model.resize import ResizeStage
 from pliant.core.values.ids import NodeName
 from pliant.core.values.negotiation_policy import Escalation, NegotiationPolicy
 from testkit.corekit import LIMITS, Rig

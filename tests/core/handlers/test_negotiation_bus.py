@@ -9,7 +9,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pliant.core import commands, events
-from pliant.core.model.jobs import Resize
 from pliant.core.model.negotiation import (
     PROPOSALS,
     TRANSITIONS,
@@ -23,6 +22,7 @@ from pliant.core.model.negotiation import (
     Verb,
 )
 from pliant.core.model.negotiation import Direction as D
+from pliant.core.model.resize import Resize
 from testkit.talks import two_donors
 
 #: How often each verb is said where it may be: talks are to grow long before they end.

@@ -8,10 +8,11 @@ import pytest
 
 from pliant.core import commands, events
 from pliant.core.events import LiveWorld
-from pliant.core.model.jobs import Exit, ResizeStage
+from pliant.core.model.jobs import Exit
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.negotiation import Verb
 from pliant.core.model.nodes import NodeState
+from pliant.core.model.resize import ResizeStage
 from pliant.core.values.ids import FIRST_START, JobId, NodeName, ResizeId
 from pliant.core.values.processors import NONE, ProcessorMap, block, count, from_indices
 from testkit.corekit import Rig

@@ -8,9 +8,10 @@ import pytest
 
 from pliant.core import Core, commands, events
 from pliant.core.explain import explain
-from pliant.core.model.jobs import JobSpec, ResizeStage
+from pliant.core.model.jobs import JobSpec
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.negotiation import Verb
+from pliant.core.model.resize import ResizeStage
 from pliant.core.model.scheduling import (
     Availability,
     Offer,

@@ -8,9 +8,9 @@ import pytest
 
 from pliant.core import commands, events
 from pliant.core.explain import explain
-from pliant.core.model.jobs import ResizeStage
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.negotiation import Verb
+from pliant.core.model.resize import ResizeStage
 from pliant.core.model.size_request import RequestOutcome
 from pliant.core.model.timers import Timer, TimerKind
 from pliant.core.values.ids import FIRST_START, JobId, NodeName

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from pliant.core import commands
-from pliant.core.model.jobs import ResizeStage
 from pliant.core.model.negotiation import Direction, Item, ItemStatus, Verb
+from pliant.core.model.resize import ResizeStage
 from pliant.core.values.negotiation_policy import NegotiationPolicy
 from testkit.talks import agree, counter, item, machine, offers, two_donors
 

@@ -7,9 +7,9 @@ import pytest
 from pliant.core import commands, events
 from pliant.core.events import LiveWorld
 from pliant.core.explain import explain
-from pliant.core.model.jobs import ResizeStage
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.negotiation import Verb
+from pliant.core.model.resize import ResizeStage
 from pliant.core.values.ids import JobId, NodeName, ResizeId
 from pliant.core.values.processors import NONE, ProcessorMap, from_indices
 from testkit.corekit import Rig, growing

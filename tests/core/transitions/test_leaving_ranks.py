@@ -6,8 +6,8 @@ import pytest
 
 from pliant.core import commands, events
 from pliant.core.model.checkpoint import SaveWord
-from pliant.core.model.jobs import ResizeStage
 from pliant.core.model.lifecycle import JobState
+from pliant.core.model.resize import ResizeStage
 from pliant.core.values.ids import ResizeId
 from pliant.core.values.processors import from_indices
 from testkit.corekit import Rig, growing

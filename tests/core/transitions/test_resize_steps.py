@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from pliant.core import commands, events
-from pliant.core.model.jobs import Exit, ResizeStage
+from pliant.core.model.jobs import Exit
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.negotiation import Direction, NegotiationState, Template, Verb
+from pliant.core.model.resize import ResizeStage
 from pliant.core.values.ids import FIRST_START, JobId, NodeName, ResizeId
 from pliant.core.values.processors import NONE, count, from_indices
 from testkit.corekit import Rig, growing

@@ -8,9 +8,9 @@ import pytest
 
 from pliant.core import events
 from pliant.core.model.checkpoint import SaveWord
-from pliant.core.model.jobs import ResizeStage
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.negotiation import Direction, ItemStatus, Verb
+from pliant.core.model.resize import ResizeStage
 from pliant.core.model.scheduling import Plan, Start, View
 from pliant.core.model.wait_reasons import WaitCode
 from pliant.core.values.ids import JobId, NodeName

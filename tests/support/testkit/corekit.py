@@ -12,9 +12,10 @@ from itertools import count
 from typing import TypeVar
 
 from pliant.core import Core, Limits, commands, events
-from pliant.core.model.jobs import Exit, Job, JobSpec, JobType, Resize, ResizeStage
+from pliant.core.model.jobs import Exit, Job, JobSpec, JobType
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.negotiation import Template, Verb
+from pliant.core.model.resize import Resize, ResizeStage
 from pliant.core.model.scheduling import Plan
 from pliant.core.model.timers import Timer
 from pliant.core.state.records import (

@@ -1,0 +1,97 @@
+"""An operator or user asks for another size of a job: ``jobctl resize``."""
+
+from pliant.core.commands import Answer
+from pliant.core.events import ResizeRequested
+from pliant.core.model.jobs import Job
+from pliant.core.model.lifecycle import JobState
+from pliant.core.model.placement import grow, keep_first
+from pliant.core.model.scheduling import NodeView
+from pliant.core.state import resource_gate
+from pliant.core.state.state import State
+from pliant.core.support.plural import plural
+from pliant.core.transitions import resize_transaction
+from pliant.core.values.processors import ProcessorMap, count
+
+
+def on_resize_requested(state: State, event: ResizeRequested) -> None:
+    """An operator wants another size; size 0 gives the job back to the strategy."""
+    job = state.jobs.get(event.job)
+    refusal = _why_not(state, job, event)
+    if refusal or job is None:
+        state.emit(Answer(event.request, refusal))
+        return
+    if event.size == 0:
+        job.size_fixed_by_operator = False
+        state.touch(job)
+        state.plan_due = True
+        state.emit(Answer(event.request, message=f"job {job.id} is resized by the strategy again"))
+        return
+    job.size_fixed_by_operator = True
+    resize_transaction.open_negotiation(
+        state, job, _target(state, job, event), f"user {event.actor or 'unknown'}"
+    )
+    offered = plural(event.size, "processor")
+    state.emit(Answer(event.request, message=f"job {job.id} was offered {offered}"))
+
+
+def _why_not(state: State, job: Job | None, event: ResizeRequested) -> str:
+    if job is None:
+        return f"there is no job {event.job}"
+    if event.size == 0:
+        return f"job {job.id} has already ended ({job.state})" if job.final else ""
+    return _why_not_now(job) or _why_not_this_size(state, job, event)
+
+
+def _why_not_now(job: Job) -> str:
+    if job.resize is not None and not job.final:
+        size = f"{len(job.resize.before)} -> {len(job.resize.after)}"
+        return (
+            f"job {job.id} is busy with resize {job.resize.id} ({size}, stage {job.resize.stage}): "
+            "try again when that is over"
+        )
+    if job.state is JobState.STARTING:
+        return f"job {job.id} is still starting: try again when it is RUNNING"
+    if job.state is not JobState.RUNNING:
+        return f"job {job.id} is {job.state}: only RUNNING jobs can be resized"
+    if not job.malleable:
+        return (
+            f"job {job.id} cannot be resized: its program has not registered with pliant.appkit, "
+            "or not yet; if it is malleable, try again in a moment"
+        )
+    if not job.connected:
+        return (
+            f"job {job.id} cannot be resized now: its coordinator is not connected; "
+            "try again in a moment"
+        )
+    return ""
+
+
+def _why_not_this_size(state: State, job: Job, event: ResizeRequested) -> str:
+    if event.size not in job.sizes:
+        return f"size {event.size} is not one of job {job.id}'s sizes {job.sizes}"
+    if event.size == job.size:
+        return f"job {job.id} already has {plural(event.size, 'processor')}"
+    more = event.size - job.size
+    if more > 0 and event.release:
+        return "release names processors to give back, but the new size is larger"
+    if more > count(state.free()):
+        return f"needed: {plural(more, 'more processor')}, free: {count(state.free())}"
+    if lack := more > 0 and resource_gate.lacking(state, job, event.size):
+        return f"job {job.id} needs more of resource {lack} for that than is free"
+    if event.release & ~job.allocation:
+        return f"job {job.id} does not have all of the processors named in release"
+    if event.release and count(event.release) != -more:
+        named = plural(count(event.release), "processor")
+        return f"release names {named}, the new size gives back {-more}"
+    return ""
+
+
+def _target(state: State, job: Job, event: ResizeRequested) -> ProcessorMap:
+    if event.release:
+        return job.allocation & ~event.release
+    if event.size < job.size:
+        return keep_first(job.ranks, event.size)
+    nodes = tuple(
+        NodeView(n.name, n.cluster, n.processors) for n in state.nodes.values() if n.usable
+    )
+    return job.allocation | grow(job.ranks, state.free(), event.size - job.size, nodes)
