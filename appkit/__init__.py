@@ -41,10 +41,9 @@ from pliant.appkit.kinds.custom import Custom
 from pliant.appkit.kinds.cyclic import CyclicArray
 from pliant.appkit.kinds.items import Items
 from pliant.appkit.kinds.partition import PartitionedArray
-from pliant.appkit.kinds.replicated import ReplicatedArray
 from pliant.appkit.kinds.rng import RandomStreams
-from pliant.appkit.kinds.root_only import RootArray
 from pliant.appkit.kinds.state import State
+from pliant.appkit.kinds.whole import ReplicatedArray, RootArray
 from pliant.appkit.mpi.derived import DerivedComm
 from pliant.appkit.resize.hooks import ResizeInfo
 from pliant.core.values.sizes import SizesError

@@ -10,16 +10,16 @@ from pliant.appkit.errors import DistributionError
 from pliant.appkit.kinds.block import BlockArray, Init
 from pliant.appkit.kinds.csr import CsrInit, CsrMatrix
 from pliant.appkit.kinds.cyclic import CyclicArray, CyclicInit, Grid
-from pliant.appkit.kinds.item_rules import ByWeight, Evenly, Owner, Rule, ToOwners, Weight
+from pliant.appkit.kinds.item_rules import ByOwner, Even, ItemDistribution, Owner, Weight, Weighted
 from pliant.appkit.kinds.items import ItemInit, Items
 from pliant.appkit.kinds.partition import PartitionedArray, PartitionInit, spread_parts
-from pliant.appkit.kinds.replicated import ReplicatedArray
+from pliant.appkit.kinds.whole import ReplicatedArray
 from pliant.appkit.redistribution.cyclic_layout import square_grid
-from pliant.appkit.redistribution.splits import Lengths, LengthSplit, Split
-from pliant.appkit.registration import Registrar, as_counts, as_shape
+from pliant.appkit.redistribution.splitting import Lengths, LengthSplit, Split
+from pliant.appkit.registration import Registration, as_counts, as_shape
 
 
-class Catalogue(Registrar):
+class Catalogue(Registration):
     """Registers arrays and values. Everything before the first loop, alike on every process.
 
     All of these raise ``DuplicateName`` if the name is taken, ``LateRegistration`` inside a loop,
@@ -153,12 +153,12 @@ class Catalogue(Registrar):
                 f"items {name!r}: constant= goes with even shares, not weight=, owner="
             )
         what = f"items {name!r}"
-        rule: Rule = Evenly(what)
+        distribution: ItemDistribution = Even(what)
         if weight is not None:
-            rule = ByWeight(what, weight)
+            distribution = Weighted(what, weight)
         if owner is not None:
-            rule = ToOwners(what, owner)
-        items = Items(self._member, name, dtype, as_shape(shape), rule)
+            distribution = ByOwner(what, owner)
+        items = Items(self._member, name, dtype, as_shape(shape), distribution)
         return self._register(items, lambda: items.start_with(init), constant=constant)
 
     def csr(

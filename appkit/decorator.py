@@ -17,7 +17,7 @@ from pliant.appkit.errors import AppkitError, JobLeave
 from pliant.appkit.job import Job
 from pliant.appkit.kinds.job_data import JobData
 from pliant.appkit.loops import Loops
-from pliant.appkit.mpi.connect import acquaint
+from pliant.appkit.mpi.connect import warm_up_connections
 from pliant.appkit.mpi.membership import Membership, Phase
 from pliant.appkit.mpi.unsupported import refuse_unsupported
 from pliant.appkit.process import end_now
@@ -181,6 +181,6 @@ def _membership(environment: Environment | None) -> Membership:
     refuse_unsupported()
     if environment.joins:
         return Membership(None, environment.epoch)
-    acquaint(MPI.COMM_WORLD)
+    warm_up_connections(MPI.COMM_WORLD)
     comm = MPI.COMM_WORLD.Dup()
     return Membership(comm, environment.epoch, environment.processors)

@@ -20,7 +20,7 @@ from pliant.appkit.mpi.derived import Derive, DerivedComm
 from pliant.appkit.mpi.membership import Phase
 from pliant.appkit.performance.timing import site_of
 from pliant.appkit.plain_data import decode, encode
-from pliant.appkit.registration import Registrar
+from pliant.appkit.registration import Registration
 from pliant.appkit.resize.broadcast import SafePointMessage
 from pliant.appkit.resize.hooks import ResizeInfo, check_callable
 from pliant.appkit.resize.plain_messages import pack_message, unpack_message
@@ -44,7 +44,7 @@ def _name_as_written(*bases: type) -> None:
                 method.__qualname__ = f"Job.{name}"
 
 
-_name_as_written(Registrar, Catalogue)
+_name_as_written(Registration, Catalogue)
 
 
 class Job(Catalogue):
@@ -97,7 +97,7 @@ class Job(Catalogue):
             if constant.handle is array:
                 constant.thaw()
                 return
-        raise DistributionError(f"{array.what} is not registered with constant=True")
+        raise DistributionError(f"{array.label} is not registered with constant=True")
 
     # ---------------------------------------------------------------- what else follows it
 
@@ -123,7 +123,7 @@ class Job(Catalogue):
         check_callable("job.derive", make)
         derived = DerivedComm(self._member, make, self._data.derived)
         if not self.joining:
-            with self._member.lend():
+            with self._member.allow_communicator():
                 derived.rebuild()
         self._data.derived.append(derived)
         return derived
@@ -149,7 +149,7 @@ class Job(Catalogue):
             self._runtime.once_results.append(data)  # this process may be the coordinator one day
             received: T = decode(data)[0]
             return received
-        with self._member.lend():
+        with self._member.allow_communicator():
             result = function()
         if self._runtime.is_active:
             self._runtime.once_results.append(encode([result]))

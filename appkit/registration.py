@@ -14,8 +14,8 @@ from pliant.appkit.errors import LateRegistration
 from pliant.appkit.kinds.custom import Custom, Pack, Unpack
 from pliant.appkit.kinds.job_data import JobData
 from pliant.appkit.kinds.rng import RandomStreams
-from pliant.appkit.kinds.root_only import RootArray
 from pliant.appkit.kinds.state import State, StateEntry
+from pliant.appkit.kinds.whole import RootArray
 from pliant.appkit.loops import Loops
 from pliant.appkit.mpi.membership import Phase
 
@@ -23,7 +23,7 @@ EntryT = TypeVar("EntryT", bound=Entry)
 V = TypeVar("V")
 
 
-class Registrar:
+class Registration:
     """Registers entries: before the first loop, alike on every process."""
 
     def __init__(self, data: JobData, loops: Loops) -> None:
@@ -149,7 +149,7 @@ class Registrar:
         else:
             self._data.registry.add(entry)
         if not self.joining:
-            with self._member.lend():
+            with self._member.allow_communicator():
                 start()
         return entry
 

@@ -32,8 +32,8 @@ from pliant.appkit.errors import JobLeave, ResizeFailed
 from pliant.appkit.json_lines import open_control, serve
 from pliant.appkit.kinds.job_data import JobData
 from pliant.appkit.loops import Loops, Position
-from pliant.appkit.mpi.blocking_wait import patience
-from pliant.appkit.mpi.connect import acquaint
+from pliant.appkit.mpi.blocking_wait import blocking_waits
+from pliant.appkit.mpi.connect import warm_up_connections
 from pliant.appkit.mpi.membership import Phase
 from pliant.appkit.performance.monitor import PerformanceMonitor
 from pliant.appkit.performance.timing import ResizeTiming
@@ -99,7 +99,7 @@ class Runtime:
         if environment is not None:
             self._control = open_control(environment.control_fd)
             if environment.joins:
-                acquaint(MPI.COMM_WORLD)
+                warm_up_connections(MPI.COMM_WORLD)
                 failpoint("appkit.newcomer.start")
                 self._joiner = Joiner(environment, self._control, MPI.COMM_WORLD.rank)
             else:
@@ -205,7 +205,7 @@ class Runtime:
         port = joiner.wait_at_loop(loop, self._prefetcher.read_files)
         if port is None:
             return None
-        with patience():
+        with blocking_waits():
             header = self._executor.join(port, joiner.report_refusal)
         joiner.close()
         self._prefetcher.resolve(header.ahead)
@@ -246,7 +246,7 @@ class Runtime:
         size = self._member.size
         call("before_resize", self.before_hooks, ResizeInfo(order.number, size, size, order.leaves))
         suspension = self._coordinator.suspension if self._coordinator is not None else None
-        with patience():
+        with blocking_waits():
             leaves = self.checkpoints.execute(order, position, self.once_results, suspension)
             if leaves:
                 self._executor.leave()
@@ -270,7 +270,7 @@ class Runtime:
         call(
             "before_resize", self.before_hooks, ResizeInfo(decision.resize, before, after, leaving)
         )
-        with patience():
+        with blocking_waits():
             if self._begin(decision):
                 self._execute(decision, position)
         self._prefetcher.reset()

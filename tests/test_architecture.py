@@ -76,7 +76,7 @@ ORDER = {
         catalogue resize
         runtime
         job
-        decorator reference
+        decorator
     """,
     "nodectl": """
         settings lease_rule host

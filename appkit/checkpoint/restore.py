@@ -15,7 +15,7 @@ from pliant.appkit.kinds.job_data import JobData
 from pliant.appkit.kinds.state import unpack
 from pliant.appkit.loops import Position
 from pliant.appkit.mpi.membership import Phase
-from pliant.appkit.storage.chunks import PieceReader
+from pliant.appkit.storage.chunks import ArrayReader
 
 
 def find_restorer(store: CheckpointStore | None, data: JobData) -> "Restorer | None":
@@ -105,7 +105,7 @@ class Restorer:
         try:
             with self._store.open_data(manifest.number) as folder:
                 for entry, pieces in zip(self._data.registry, manifest.pieces, strict=True):
-                    source = PieceReader(folder, pieces, manifest.size)
+                    source = ArrayReader(folder, pieces, manifest.size)
                     entry.restore(source, member.rank, member.size)
             values = unpack(manifest.states)
         except CheckpointError as error:

@@ -14,12 +14,12 @@ from pliant.appkit.kinds.job_data import JobData
 from pliant.appkit.kinds.state import pack
 from pliant.appkit.loops import Position
 from pliant.appkit.storage.checkpoint_key import key_source
-from pliant.appkit.storage.chunks import Piece, PieceWriter
+from pliant.appkit.storage.chunks import ArrayWriter, SavedArray
 from pliant.appkit.storage.private_folders import PrivateFolder
 from pliant.core.model.checkpoint import SaveWord
 
 #: What each process wrote of each registered array.
-_Written = list[list[Piece]]
+_Written = list[list[SavedArray]]
 
 
 class Checkpoints:
@@ -136,12 +136,12 @@ class Checkpoints:
     def _write_into(self, folder: PrivateFolder) -> _Written:
         rank, written = self._member.rank, []
         for place, entry in enumerate(self._data.registry):
-            out = PieceWriter(folder, f"rank{rank}-{place}.bin", rank)
+            out = ArrayWriter(folder, f"rank{rank}-{place}.bin", rank)
             try:
                 entry.save(out)
             finally:
                 out.close()
-            written.append(out.pieces)
+            written.append(out.arrays)
         folder.sync()
         return written
 
@@ -170,13 +170,13 @@ class Checkpoints:
         return manifest.data_bytes, ""
 
 
-def _plain(pieces: list[Piece]) -> list[Any]:
+def _plain(pieces: list[SavedArray]) -> list[Any]:
     """Return pieces as plain data: another process may be of another version."""
     return [piece.to_json() for piece in pieces]
 
 
-def _pieces(told: list[Any]) -> list[Piece]:
-    return [Piece.from_json(each) for each in told]
+def _pieces(told: list[Any]) -> list[SavedArray]:
+    return [SavedArray.from_json(each) for each in told]
 
 
 def _begin(store: CheckpointStore) -> tuple[int, str]:

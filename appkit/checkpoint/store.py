@@ -22,7 +22,7 @@ from pliant.appkit.data.entry import Description
 from pliant.appkit.errors import CheckpointError
 from pliant.appkit.loops import Position
 from pliant.appkit.storage.checkpoint_key import KeySource, is_signed, own_key, sign
-from pliant.appkit.storage.chunks import Piece
+from pliant.appkit.storage.chunks import SavedArray
 from pliant.appkit.storage.private_folders import PrivateFolder, UntrustedPathError
 
 MANIFEST = "manifest.json"
@@ -57,7 +57,7 @@ class Manifest:
     states: bytes
     once: tuple[bytes, ...]
     #: For each registered array, in order: what all processes wrote.
-    pieces: tuple[tuple[Piece, ...], ...]
+    pieces: tuple[tuple[SavedArray, ...], ...]
 
     def to_json(self) -> dict[str, Any]:
         """For the file."""
@@ -90,7 +90,7 @@ class Manifest:
             registry=data["registry"],
             states=base64.b64decode(data["states"]),
             once=tuple(base64.b64decode(text) for text in data["once"]),
-            pieces=tuple(tuple(map(Piece.from_json, own)) for own in data["pieces"]),
+            pieces=tuple(tuple(map(SavedArray.from_json, own)) for own in data["pieces"]),
         )
 
     @property

@@ -28,7 +28,7 @@ from pliant.appkit.coordinator.suspension import SuspensionHandler
 from pliant.appkit.environment import Environment
 from pliant.appkit.joining.rendezvous import ENDED, Rendezvous
 from pliant.appkit.mpi.membership import Membership
-from pliant.appkit.redistribution.plan import Crossing
+from pliant.appkit.redistribution.plan import RankMap
 from pliant.core.model.negotiation import Template
 from pliant.core.model.size_request import RequestAnswer
 
@@ -339,7 +339,7 @@ class Coordinator:
         if decision.grows:
             return "a resize goes in one direction" if decision.leaving else ""
         try:
-            Crossing.shrinkage(size, decision.leaving)
+            RankMap.shrink(size, decision.leaving)
         except ValueError as error:
             return str(error)
         return "" if decision.leaving else "nobody joins and nobody leaves"

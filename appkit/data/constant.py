@@ -12,12 +12,16 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from pliant.appkit.data.entry import Description, Entry, Known
+from pliant.appkit.data.entry import Description, Entry, GatheredMetadata
 from pliant.appkit.data.handle import Handle
 from pliant.appkit.errors import DistributionError
-from pliant.appkit.redistribution.plan import Crossing, Plan, Volume
-from pliant.appkit.redistribution.ranges import Array
-from pliant.appkit.storage.chunks import Piece, PieceReader, PieceWriter
+from pliant.appkit.redistribution.exchange import Array
+from pliant.appkit.redistribution.plan import (
+    RankMap,
+    TransferPlan,
+    Transfers,
+)
+from pliant.appkit.storage.chunks import ArrayReader, ArrayWriter, SavedArray
 
 
 class Constant(Entry):
@@ -26,7 +30,7 @@ class Constant(Entry):
     def __init__(self, handle: Handle, early: bool) -> None:
         """Wrap a handle; ``early``: there is a place over which it can move before a resize."""
         self.name = handle.name
-        self.rounds = handle.rounds
+        self.metadata_rounds = handle.metadata_rounds
         self.handle = handle
         #: How often the program has said that it changes it.
         self.version = 0
@@ -41,7 +45,7 @@ class Constant(Entry):
     def freeze(self) -> None:
         """Have numpy refuse to change it."""
         self.handle.constant = True
-        for array in self.handle.storage():
+        for array in self.handle.buffers():
             array.flags.writeable = False
 
     def thaw(self) -> None:
@@ -49,7 +53,7 @@ class Constant(Entry):
         self.version += 1
         self._seen = None
         self.handle.constant = False
-        for array in self.handle.storage():
+        for array in self.handle.buffers():
             array.flags.writeable = True
 
     def note(self, arrays: list[Array]) -> None:
@@ -62,17 +66,17 @@ class Constant(Entry):
         Raises:
             DistributionError: something was.
         """
-        seen, arrays = self._seen, self.handle.storage()
+        seen, arrays = self._seen, self.handle.buffers()
         if seen is None or [id(array) for array in seen[0]] != [id(array) for array in arrays]:
             return  # it was distributed anew since
         if checksum(arrays) != seen[1]:
             raise DistributionError(
-                f"{self.handle.what} is constant, and was changed through a view that is older "
+                f"{self.handle.label} is constant, and was changed through a view that is older "
                 "than the loop: call job.thaw before it is changed"
             )
 
     def fetch(
-        self, source: PieceReader, rank: int, size: int, others: Mapping[int, Handle]
+        self, source: ArrayReader, rank: int, size: int, others: Mapping[int, Handle]
     ) -> tuple[Handle, int] | None:
         """Read the new part of rank ``rank`` of ``size``; in another thread, without MPI.
 
@@ -89,11 +93,11 @@ class Constant(Entry):
             CheckpointError: something is missing or damaged.
             MemoryError: there is no room.
         """
-        if self.handle.complete:
+        if self.handle.has_all_data:
             return None
-        twin = self.handle.twin(others)
-        twin.restore(source, rank, size)
-        return twin, checksum(twin.storage())
+        other = self.handle.clone(others)
+        other.restore(source, rank, size)
+        return other, checksum(other.buffers())
 
     def expect(self, coming: tuple[Handle, int] | None) -> None:
         """Have what was fetched be the new part in the resize that follows."""
@@ -109,33 +113,33 @@ class Constant(Entry):
         """That of the array, and that it is constant."""
         return [*self.handle.describe(), "constant"]
 
-    def census(self, crossing: Crossing, me: int, known: Known) -> Any:
+    def local_metadata(self, rank_map: RankMap, me: int, gathered: GatheredMetadata) -> Any:
         """As the array."""
-        return self.handle.census(crossing, me, known)
+        return self.handle.local_metadata(rank_map, me, gathered)
 
-    def prepare(self, crossing: Crossing, me: int, known: Known) -> None:
+    def prepare(self, rank_map: RankMap, me: int, gathered: GatheredMetadata) -> None:
         """Have the part that was fetched take the place of the room for it.
 
         Room that is not written to takes no memory.
         """
-        self.handle.prepare(crossing, me, known)
-        if not self.ahead or me not in crossing.new or self.handle.complete:
+        self.handle.prepare(rank_map, me, gathered)
+        if not self.ahead or me not in rank_map.new or self.handle.has_all_data:
             return
         if self._coming is None:
-            raise DistributionError(f"{self.handle.what}: its new part was not fetched")
+            raise DistributionError(f"{self.handle.label}: its new part was not fetched")
         self.handle.adopt(self._coming[0])
 
-    def plan(self, crossing: Crossing, known: Known) -> Volume:
+    def plan(self, rank_map: RankMap, gathered: GatheredMetadata) -> TransferPlan:
         """Nothing, if it is there."""
-        return Plan((), 0) if self.ahead else self.handle.plan(crossing, known)
+        return Transfers((), 0) if self.ahead else self.handle.plan(rank_map, gathered)
 
-    def mark(self, plan: Any) -> int:
+    def plan_checksum(self, plan: Any) -> int:
         """That of the array, where it moves with the others."""
-        return hash(plan) if self.ahead else self.handle.mark(plan)
+        return hash(plan) if self.ahead else self.handle.plan_checksum(plan)
 
-    def estimate(self, crossing: Crossing) -> int:
+    def estimate(self, rank_map: RankMap) -> int:
         """What would move in the pause."""
-        return 0 if self._early else self.handle.estimate(crossing)
+        return 0 if self._early else self.handle.estimate(rank_map)
 
     def move(self, plan: Any, comm: MPI.Intracomm, tag: int) -> None:
         """Unless it is there."""
@@ -146,7 +150,7 @@ class Constant(Entry):
         """Use the new part."""
         self.handle.commit()
         if self.ahead and self._coming is not None:
-            self._seen = (self.handle.storage(), self._coming[1])
+            self._seen = (self.handle.buffers(), self._coming[1])
         self.drop()
         self.freeze()
 
@@ -155,11 +159,11 @@ class Constant(Entry):
         self.handle.rollback()
         self.drop()
 
-    def save(self, out: PieceWriter) -> None:
+    def save(self, out: ArrayWriter) -> None:
         """As the array."""
         self.handle.save(out)
 
-    def restore(self, source: PieceReader, rank: int, size: int) -> None:
+    def restore(self, source: ArrayReader, rank: int, size: int) -> None:
         """As the array."""
         self.handle.restore(source, rank, size)
         self.freeze()
@@ -175,4 +179,4 @@ def checksum(arrays: list[Array]) -> int:
 
 
 #: What all processes wrote of each constant, in order of registration.
-Written = tuple[tuple[Piece, ...], ...]
+Written = tuple[tuple[SavedArray, ...], ...]

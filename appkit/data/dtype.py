@@ -7,13 +7,13 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 
-def cell_type(what: str, dtype: DTypeLike, instead: str) -> np.dtype[Any]:
+def cell_type(what: str, dtype: DTypeLike, object_hint: str) -> np.dtype[Any]:
     """What a program gave as the type of an array's cells.
 
     Args:
         what: the array, for errors.
         dtype: of a cell.
-        instead: what to use for Python objects.
+        object_hint: what to use for Python objects.
 
     Raises:
         ValueError: it is none, or none that numpy keeps as it is and whose bytes are all there is.
@@ -26,7 +26,7 @@ def cell_type(what: str, dtype: DTypeLike, instead: str) -> np.dtype[Any]:
             "np.float32"
         ) from None
     if cell.hasobject:
-        raise ValueError(f"{what}: Python objects do not move; use {instead}")
+        raise ValueError(f"{what}: Python objects do not move; use {object_hint}")
     if cell.subdtype is not None:
         base, shape = cell.subdtype
         raise ValueError(

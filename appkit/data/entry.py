@@ -7,15 +7,15 @@ from typing import Any
 from mpi4py import MPI
 
 from pliant.appkit.errors import DuplicateName
-from pliant.appkit.redistribution.plan import Crossing, Volume
-from pliant.appkit.redistribution.ranges import Array
-from pliant.appkit.storage.chunks import PieceReader, PieceWriter
+from pliant.appkit.redistribution.exchange import Array
+from pliant.appkit.redistribution.plan import RankMap, TransferPlan
+from pliant.appkit.storage.chunks import ArrayReader, ArrayWriter
 
 #: Kind, name and terms of one registered thing, in a form that JSON can carry.
 Description = list[object]
 
 #: What was told of one entry: for each round, what each process said, None where it had nothing.
-Known = tuple[tuple[Any, ...], ...]
+GatheredMetadata = tuple[tuple[Any, ...], ...]
 
 
 class Entry(ABC):
@@ -27,15 +27,15 @@ class Entry(ABC):
 
     name: str
     #: Exchanges of local facts before a plan can be made; the same on all processes.
-    rounds: int = 0
+    metadata_rounds: int = 0
 
-    def census(self, crossing: Crossing, me: int, known: Known) -> Any:
+    def local_metadata(self, rank_map: RankMap, me: int, gathered: GatheredMetadata) -> Any:
         """What this process, one of the old ones, tells in the next round: small and picklable.
 
         Args:
-            crossing: between which processes.
+            rank_map: between which processes.
             me: this one.
-            known: what was told in the rounds before.
+            gathered: what was told in the rounds before.
 
         Raises:
             DistributionError: the program's own functions do not say where things belong.
@@ -57,7 +57,7 @@ class Entry(ABC):
         return []
 
     @abstractmethod
-    def prepare(self, crossing: Crossing, me: int, known: Known) -> None:
+    def prepare(self, rank_map: RankMap, me: int, gathered: GatheredMetadata) -> None:
         """Allocate the new part beside the old one.
 
         Raises:
@@ -66,15 +66,15 @@ class Entry(ABC):
         """
 
     @abstractmethod
-    def plan(self, crossing: Crossing, known: Known) -> Volume:
+    def plan(self, rank_map: RankMap, gathered: GatheredMetadata) -> TransferPlan:
         """Who sends what to whom; after prepare."""
 
-    def mark(self, plan: Any) -> int:
+    def plan_checksum(self, plan: Any) -> int:
         """What tells this plan from another: it is compared with that of the other processes."""
         return hash(plan)
 
     @abstractmethod
-    def estimate(self, crossing: Crossing) -> int:
+    def estimate(self, rank_map: RankMap) -> int:
         """Bytes that would probably change their process.
 
         From any thread, and without any exchange.
@@ -99,7 +99,7 @@ class Entry(ABC):
         """Drop the new part."""
 
     @abstractmethod
-    def save(self, out: PieceWriter) -> None:
+    def save(self, out: ArrayWriter) -> None:
         """Write what this process owns; what all have is written by rank 0 alone. No MPI.
 
         Raises:
@@ -107,7 +107,7 @@ class Entry(ABC):
         """
 
     @abstractmethod
-    def restore(self, source: PieceReader, rank: int, size: int) -> None:
+    def restore(self, source: ArrayReader, rank: int, size: int) -> None:
         """Make the part of rank ``rank`` of ``size`` and fill it from what all had written.
 
         Reads only what this process will own. No MPI.
@@ -145,6 +145,6 @@ class Registry:
         return [entry.describe() for entry in self]
 
     @property
-    def rounds(self) -> int:
+    def metadata_rounds(self) -> int:
         """Exchanges before the plans can be made; 0, as for fixed layouts: none."""
-        return max((entry.rounds for entry in self), default=0)
+        return max((entry.metadata_rounds for entry in self), default=0)

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from pliant.appkit.errors import DistributionError
-from pliant.appkit.redistribution.ranges import Array
+from pliant.appkit.redistribution.exchange import Array
 
 
-def fill(name: str, into: Array, values: Any) -> None:
+def assign_initial(name: str, into: Array, values: Any) -> None:
     """Put what ``init`` returned into a part; a single value fills all of it.
 
     Raises:
@@ -25,7 +25,7 @@ def fill(name: str, into: Array, values: Any) -> None:
         ) from error
 
 
-def provide(arrays: Iterable[Array]) -> None:
+def touch_pages(arrays: Iterable[Array]) -> None:
     """Have the system give the pages of new contiguous arrays now, not when data arrive.
 
     A page costs as much when it is first written to as the data that go into it.

@@ -14,17 +14,17 @@ from pliant.appkit.data.dtype import cell_type, type_terms
 from pliant.appkit.data.entry import Entry
 from pliant.appkit.errors import DistributionError
 from pliant.appkit.mpi.membership import Membership
+from pliant.appkit.redistribution.exchange import Array
 from pliant.appkit.redistribution.layout import Layout
-from pliant.appkit.redistribution.ranges import Array
 
 
 class Handle(Entry):
     """A registered array of any kind."""
 
     #: What errors call it.
-    noun = "array"
+    kind_name = "array"
     #: What to use for Python objects.
-    instead = "job.custom"
+    object_hint = "job.custom"
     #: Registered as constant, and not to be changed now.
     constant = False
 
@@ -39,13 +39,13 @@ class Handle(Entry):
         self.name = name
         #: The global shape; of items: that of one.
         self.shape = shape
-        self.dtype = cell_type(self.what, dtype, self.instead)
+        self.dtype = cell_type(self.label, dtype, self.object_hint)
         self._membership = membership
 
     @property
-    def what(self) -> str:
+    def label(self) -> str:
         """How errors name it."""
-        return f"{self.noun} {self.name!r}"
+        return f"{self.kind_name} {self.name!r}"
 
     @property
     def type_terms(self) -> object:
@@ -53,15 +53,15 @@ class Handle(Entry):
         return type_terms(self.dtype)
 
     @property
-    def complete(self) -> bool:
+    def has_all_data(self) -> bool:
         """Whether this process needs nothing from others, whatever the sizes."""
         return False
 
     @abstractmethod
-    def storage(self) -> list[Array]:
+    def buffers(self) -> list[Array]:
         """The arrays of this process's part."""
 
-    def twin(self, twins: "Mapping[int, Handle]") -> Self:
+    def clone(self, twins: "Mapping[int, Handle]") -> Self:
         """Another handle of the same, to be filled beside this one while the program uses this.
 
         Args:
@@ -70,7 +70,7 @@ class Handle(Entry):
         return copy.copy(self)
 
     @abstractmethod
-    def adopt(self, twin: Any) -> None:
+    def adopt(self, other: Any) -> None:
         """Have what a twin was filled with be the new part, after ``prepare``.
 
         Raises:
@@ -85,14 +85,14 @@ class Handle(Entry):
         """
         if self.constant:
             raise DistributionError(
-                f"{self.what} is constant: call job.thaw on all processes before it is changed"
+                f"{self.label} is constant: call job.thaw on all processes before it is changed"
             )
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r} {self.shape} {self.dtype}>"
 
 
-class Held(Handle):
+class SinglePartHandle(Handle):
     """An array of which each process holds its part in one numpy array, or nothing."""
 
     def __init__(
@@ -115,15 +115,15 @@ class Held(Handle):
         self.check_change()
         self.local[...] = values
 
-    def storage(self) -> list[Array]:
+    def buffers(self) -> list[Array]:
         """The one array."""
         return [self._array] if self._array is not None else []
 
-    def adopt(self, twin: "Held") -> None:
+    def adopt(self, other: "SinglePartHandle") -> None:
         """Take its array."""
-        room, array = self._next, twin._array
+        room, array = self._next, other._array
         if room is None or array is None or room.shape != array.shape:
-            raise DistributionError(f"{self.what}: what was read is not what is to be here")
+            raise DistributionError(f"{self.label}: what was read is not what is to be here")
         self._next = array
 
     def commit(self) -> None:
@@ -149,14 +149,14 @@ class Block(Protocol):
         """Make the views that the program may still hold read-only: a stale write then raises."""
 
     @abstractmethod
-    def storage(self) -> list[Array]:
+    def buffers(self) -> list[Array]:
         """Its arrays, those that others are views of first."""
 
 
 BlockT = TypeVar("BlockT", bound=Block)
 
 
-class Blocks(Handle, Generic[BlockT]):
+class BlockHandle(Handle, Generic[BlockT]):
     """An array in consecutive blocks along one axis, one for each process."""
 
     def __init__(
@@ -187,15 +187,15 @@ class Blocks(Handle, Generic[BlockT]):
         assert self._part is not None
         return self._part
 
-    def storage(self) -> list[Array]:
+    def buffers(self) -> list[Array]:
         """The arrays of the block."""
-        return self._part.storage() if self._part is not None else []
+        return self._part.buffers() if self._part is not None else []
 
-    def adopt(self, twin: "Blocks[BlockT]") -> None:
+    def adopt(self, other: "BlockHandle[BlockT]") -> None:
         """Take its block."""
-        room, part = self._next, twin._part
+        room, part = self._next, other._part
         if room is None or part is None or (room.start, room.stop) != (part.start, part.stop):
-            raise DistributionError(f"{self.what}: what was read is not what is to be here")
+            raise DistributionError(f"{self.label}: what was read is not what is to be here")
         self._next = part
 
     def commit(self) -> None:

@@ -10,24 +10,24 @@ from typing import Any
 
 from mpi4py import MPI
 
-from pliant.appkit.data.entry import Entry, Known
+from pliant.appkit.data.entry import Entry, GatheredMetadata
 from pliant.appkit.errors import AppkitError, DistributionError
 from pliant.appkit.mpi import death_watch
-from pliant.appkit.redistribution.plan import Crossing
+from pliant.appkit.redistribution.plan import RankMap
 from pliant.faults import failpoint
 
 #: Of messages between resizes: above those of registered things, within what MPI guarantees.
 REBALANCE_TAG = 32_000
 
 
-def survey(
-    entries: Sequence[Entry], crossing: Crossing, comm: MPI.Intracomm, rounds: int, error: str
-) -> tuple[list[Known], str]:
+def gather_metadata(
+    entries: Sequence[Entry], rank_map: RankMap, comm: MPI.Intracomm, rounds: int, error: str
+) -> tuple[list[GatheredMetadata], str]:
     """Exchange the facts of all entries; collective.
 
     Args:
         entries: the same on all processes, unless there is an error.
-        crossing: between the processes of ``comm``.
+        rank_map: between the processes of ``comm``.
         comm: all who take part.
         rounds: the largest of the entries', the same on all processes.
         error: why this process has nothing to tell; empty: it has.
@@ -35,50 +35,50 @@ def survey(
     Returns:
         For each entry what was told, and the first error of all (then what was told is of no use).
     """
-    known: list[list[tuple[Any, ...]]] = [[] for _ in entries]
+    gathered: list[list[tuple[Any, ...]]] = [[] for _ in entries]
     for step in range(rounds):
         failpoint("appkit.census")
-        facts, error = _tell(entries, crossing, comm.rank, known, step, error)
+        facts, error = _collect_local(entries, rank_map, comm.rank, gathered, step, error)
         try:
             told = death_watch.allgather(comm, (error, facts))
         except (MPI.Exception, death_watch.JoiningRankLost) as fault:
-            return [tuple(each) for each in known], str(fault)
+            return [tuple(each) for each in gathered], str(fault)
         error = next((text for text, _ in told if text), "")
         if error:
             break
         for place, entry in enumerate(entries):
-            if step < entry.rounds:
-                known[place].append(tuple(own[place] for _, own in told))
-    return [tuple(each) for each in known], error
+            if step < entry.metadata_rounds:
+                gathered[place].append(tuple(own[place] for _, own in told))
+    return [tuple(each) for each in gathered], error
 
 
-def _tell(
+def _collect_local(
     entries: Sequence[Entry],
-    crossing: Crossing,
+    rank_map: RankMap,
     me: int,
-    known: list[list[tuple[Any, ...]]],
+    gathered: list[list[tuple[Any, ...]]],
     step: int,
     error: str,
 ) -> tuple[list[Any], str]:
     """What this process has to tell in a round, and what went wrong."""
     facts: list[Any] = [None] * len(entries)
-    if error or me not in crossing.old:
+    if error or me not in rank_map.old:
         return facts, error
     try:
         for place, entry in enumerate(entries):
-            if step < entry.rounds:
-                facts[place] = entry.census(crossing, me, tuple(known[place]))
+            if step < entry.metadata_rounds:
+                facts[place] = entry.local_metadata(rank_map, me, tuple(gathered[place]))
     except (AppkitError, MemoryError) as fault:
-        return facts, in_words(fault)
+        return facts, error_text(fault)
     return facts, ""
 
 
-def in_words(fault: AppkitError | MemoryError) -> str:
+def error_text(fault: AppkitError | MemoryError) -> str:
     """What is wrong, for those who decide together; never empty."""
     return str(fault) if isinstance(fault, AppkitError) else f"MemoryError: {fault}"
 
 
-def redistribute(entries: Sequence[Entry], comm: MPI.Intracomm) -> int:
+def rebalance_entries(entries: Sequence[Entry], comm: MPI.Intracomm) -> int:
     """Distribute entries anew among the present processes; collective.
 
     Args:
@@ -91,25 +91,27 @@ def redistribute(entries: Sequence[Entry], comm: MPI.Intracomm) -> int:
     Raises:
         DistributionError: it cannot be done; everything is as it was, on all processes.
     """
-    crossing = Crossing.among(comm.size)
-    known, error = survey(entries, crossing, comm, max(entry.rounds for entry in entries), "")
+    rank_map = RankMap.identity(comm.size)
+    gathered, error = gather_metadata(
+        entries, rank_map, comm, max(entry.metadata_rounds for entry in entries), ""
+    )
     moved = 0
     try:
         if not error:
-            for entry, told in zip(entries, known, strict=True):
-                entry.prepare(crossing, comm.rank, told)
+            for entry, told in zip(entries, gathered, strict=True):
+                entry.prepare(rank_map, comm.rank, told)
     except (AppkitError, MemoryError) as fault:
-        error = in_words(fault)
+        error = error_text(fault)
     try:
-        _together(comm, error)
+        _check_all_succeeded(comm, error)
         try:
-            for entry, told in zip(entries, known, strict=True):
-                plan = entry.plan(crossing, told)
+            for entry, told in zip(entries, gathered, strict=True):
+                plan = entry.plan(rank_map, told)
                 moved += plan.bytes_moved
                 entry.move(plan, comm, REBALANCE_TAG)
         except (AppkitError, MemoryError) as fault:
-            error = in_words(fault)
-        _together(comm, error)
+            error = error_text(fault)
+        _check_all_succeeded(comm, error)
     except BaseException:
         for entry in entries:
             entry.rollback()
@@ -119,7 +121,7 @@ def redistribute(entries: Sequence[Entry], comm: MPI.Intracomm) -> int:
     return moved
 
 
-def _together(comm: MPI.Intracomm, error: str) -> None:
+def _check_all_succeeded(comm: MPI.Intracomm, error: str) -> None:
     """Go on if all can.
 
     Raises:

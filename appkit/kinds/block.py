@@ -8,25 +8,25 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import DTypeLike
 
-from pliant.appkit.data.entry import Description, Known
-from pliant.appkit.data.fill import fill
-from pliant.appkit.data.handle import Blocks, Handle
+from pliant.appkit.data.entry import Description, GatheredMetadata
+from pliant.appkit.data.fill import assign_initial
+from pliant.appkit.data.handle import BlockHandle, Handle
 from pliant.appkit.errors import CheckpointError, DistributionError
 from pliant.appkit.kinds.csr import CsrMatrix
 from pliant.appkit.mpi.membership import Membership
+from pliant.appkit.redistribution.exchange import Array, RangeBuffer, exchange_ranges
 from pliant.appkit.redistribution.layout import Layout
-from pliant.appkit.redistribution.packed import End, carry_cells
+from pliant.appkit.redistribution.packed import PackedBuffer, exchange_packed
 from pliant.appkit.redistribution.plan import (
-    Crossing,
-    Plan,
-    Share,
-    Traffic,
+    RangePlan,
+    RankMap,
+    Transfer,
+    Transfers,
     plan_blocks,
     plan_layouts,
 )
-from pliant.appkit.redistribution.ranges import Array, Side, carry_out
-from pliant.appkit.redistribution.splits import EvenSplit, Split
-from pliant.appkit.storage.chunks import PieceReader, PieceWriter
+from pliant.appkit.redistribution.splitting import EvenSplit, Split
+from pliant.appkit.storage.chunks import ArrayReader, ArrayWriter
 from pliant.core.support.plural import plural
 
 #: Gets the owned global ranges, one slice per axis, and returns that part.
@@ -49,37 +49,39 @@ class _Part:
         """The owned cells with the distributed axis in front: a view."""
         return np.moveaxis(self.own, array.axis, 0)
 
-    def side(self, array: "BlockArray") -> Side:
+    def range_buffer(self, array: "BlockArray") -> RangeBuffer:
         """Of an array whose cells lie one after the other."""
-        return Side(self.whole.reshape(self.whole.shape[array.axis :]), self.start, array.halo)
+        return RangeBuffer(
+            self.whole.reshape(self.whole.shape[array.axis :]), self.start, array.halo
+        )
 
-    def end(self, array: "BlockArray", begins: Mapping[int, int]) -> End:
+    def packed_buffer(self, array: "BlockArray", begins: Mapping[int, int]) -> PackedBuffer:
         """Of any other; ``begins`` says where what goes to, or comes from, a process begins."""
 
-        def course(other: int, first: int, stop: int) -> slice:
+        def indices(other: int, first: int, stop: int) -> slice:
             begin = begins[other] - self.start
             return slice(begin + first, begin + stop)
 
-        return End(self.rows(array), course)
+        return PackedBuffer(self.rows(array), indices)
 
     def retire(self) -> None:
         """Make the views that the program may still hold read-only: a stale write then raises."""
-        for array in self.storage():
+        for array in self.buffers():
             array.flags.writeable = False
 
-    def storage(self) -> list[Array]:
+    def buffers(self) -> list[Array]:
         """Both arrays; one is a view of the other."""
         return [self.whole, self.own]
 
 
-class BlockArray(Blocks[_Part]):
+class BlockArray(BlockHandle[_Part]):
     """A handle that stays valid through every resize; its numpy arrays do not: fetch them anew.
 
     The halo is on both sides of the axis, also at the ends of the global array. Its cells are zero
     at the start and after every resize, until the program exchanges them.
     """
 
-    instead = "job.state"
+    object_hint = "job.state"
 
     def __init__(
         self,
@@ -106,13 +108,13 @@ class BlockArray(Blocks[_Part]):
 
     def start_with(self, init: Init | None) -> None:
         """Make this process's part and fill it; for the first start."""
-        layout = self._split.now(self._membership.size)
+        layout = self._split.layout_for(self._membership.size)
         self._check_halo(layout)
         self._part = part = _Part(self, layout, self._membership.rank)
         if init is not None:
             index = [slice(0, length) for length in self.shape]
             index[self.axis] = slice(part.start, part.stop)
-            fill(self.name, part.own, init(tuple(index)))
+            assign_initial(self.name, part.own, init(tuple(index)))
 
     @property
     def local(self) -> Array:
@@ -135,26 +137,28 @@ class BlockArray(Blocks[_Part]):
         """
         return self._here().whole
 
-    def twin(self, twins: Mapping[int, Handle]) -> Self:
+    def clone(self, twins: Mapping[int, Handle]) -> Self:
         """Like its matrix's twin, where it is like a matrix."""
-        twin = super().twin(twins)
+        other = super().clone(twins)
         matrix = twins.get(id(self._split))
         if isinstance(matrix, CsrMatrix):
-            twin._split = matrix
-        return twin
+            other._split = matrix
+        return other
 
     def describe(self) -> Description:
         """Kind, name, shape, axis, halo, type, and how it is split unless evenly."""
         terms = [self.name, list(self.shape), self.axis, self.halo, self.type_terms]
-        return ["block", *terms, *self._split.terms]
+        return ["block", *terms, *self._split.split_description]
 
-    def plan(self, crossing: Crossing, known: Known = ()) -> Plan:
+    def plan(self, rank_map: RankMap, gathered: GatheredMetadata = ()) -> RangePlan:
         """Each cell straight to its new owner."""
-        return plan_layouts(*self._split.change(crossing), crossing, self._cell_bytes())
+        return plan_layouts(
+            *self._split.old_and_new_layouts(rank_map), rank_map, self._cell_bytes()
+        )
 
-    def estimate(self, crossing: Crossing) -> int:
+    def estimate(self, rank_map: RankMap) -> int:
         """As if it were in even blocks."""
-        return plan_blocks(self.shape[self.axis], crossing, self._cell_bytes()).bytes_moved
+        return plan_blocks(self.shape[self.axis], rank_map, self._cell_bytes()).bytes_moved
 
     def _check_halo(self, layout: Layout) -> None:
         """Refuse a layout in which the halo of a block reaches beyond its neighbor.
@@ -183,51 +187,54 @@ class BlockArray(Blocks[_Part]):
 
     def preallocate(self, size: int, rank: int) -> list[Array]:
         """The block's memory, unless it depends on what a matrix holds."""
-        if not self._split.foreseen or self._next is not None:
+        if not self._split.depends_on_size_only or self._next is not None:
             return []
-        self._next = _Part(self, self._split.now(size), rank)
+        self._next = _Part(self, self._split.layout_for(size), rank)
         return [self._next.whole]
 
-    def prepare(self, crossing: Crossing, me: int, known: Known = ()) -> None:
+    def prepare(self, rank_map: RankMap, me: int, gathered: GatheredMetadata = ()) -> None:
         """Allocate the new part, unless it is there."""
-        _, layout = self._split.change(crossing)
+        _, layout = self._split.old_and_new_layouts(rank_map)
         self._check_halo(layout)
-        if me in crossing.new and self._next is None:
-            self._next = _Part(self, layout, crossing.new.index(me))
+        if me in rank_map.new and self._next is None:
+            self._next = _Part(self, layout, rank_map.new.index(me))
 
-    def move(self, plan: Plan, comm: MPI.Intracomm, tag: int) -> None:
+    def move(self, plan: RangePlan, comm: MPI.Intracomm, tag: int) -> None:
         """Send what goes, receive what comes, copy what stays."""
         old, new = self._part, self._next
         if math.prod(self.shape[: self.axis]) == 1:
-            source, target = (part.side(self) if part else None for part in (old, new))
-            carry_out(plan, comm, source, target, tag)
+            source, target = (part.range_buffer(self) if part else None for part in (old, new))
+            exchange_ranges(plan, comm, source, target, tag)
             return
         # What goes to another process lies in many short stretches: packed, a little at a time.
-        to = {move.target: move.start for move in plan.moves if move.source == comm.rank}
-        of = {move.source: move.start for move in plan.moves if move.target == comm.rank}
-        ends = (old.end(self, to) if old else None, new.end(self, of) if new else None)
-        shares = tuple(Share(m.source, m.target, m.stop - m.start) for m in plan.moves)
-        carry_cells(Traffic(shares, plan.cell_bytes), comm, *ends, tag)
+        to = {move.target: move.start for move in plan.transfers if move.source == comm.rank}
+        of = {move.source: move.start for move in plan.transfers if move.target == comm.rank}
+        ends = (
+            old.packed_buffer(self, to) if old else None,
+            new.packed_buffer(self, of) if new else None,
+        )
+        shares = tuple(Transfer(m.source, m.target, m.stop - m.start) for m in plan.transfers)
+        exchange_packed(Transfers(shares, plan.cell_bytes), comm, *ends, tag)
 
-    def save(self, out: PieceWriter) -> None:
+    def save(self, out: ArrayWriter) -> None:
         """Write the owned cells, the distributed axis in front."""
         if self._part is not None:
             out.write(self._part.rows(self), start=self._part.start)
 
-    def restore(self, source: PieceReader, rank: int, size: int) -> None:
+    def restore(self, source: ArrayReader, rank: int, size: int) -> None:
         """Read the cells of this process's block from the blocks that were written."""
-        layout = self._split.now(size)
+        layout = self._split.layout_for(size)
         self._check_halo(layout)
         part = _Part(self, layout, rank)
         rows = part.rows(self)
         per_row = math.prod(rows.shape[1:])
         missing = rows.size
-        for piece in source.pieces:
-            begin = int(piece.where["start"])
-            low, high = max(begin, part.start), min(begin + piece.shape[0], part.stop)
+        for saved in source.arrays:
+            begin = int(saved.where["start"])
+            low, high = max(begin, part.start), min(begin + saved.shape[0], part.stop)
             if low < high:
                 into = rows[low - part.start : high - part.start]
-                source.read(piece, (low - begin) * per_row, into)
+                source.read(saved, (low - begin) * per_row, into)
                 missing -= into.size
         if missing:
             raise CheckpointError(f"array {self.name!r}: {missing} cells are not there")

@@ -7,18 +7,18 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import DTypeLike, NDArray
 
-from pliant.appkit.data.entry import Description, Entry, Known
-from pliant.appkit.data.handle import Blocks
-from pliant.appkit.data.metadata import redistribute
+from pliant.appkit.data.entry import Description, Entry, GatheredMetadata
+from pliant.appkit.data.handle import BlockHandle
+from pliant.appkit.data.metadata import rebalance_entries
 from pliant.appkit.errors import DistributionError
 from pliant.appkit.kinds.csr_rows import Rows, SavedRows
-from pliant.appkit.kinds.ghosts import Ghosts, Wanted
+from pliant.appkit.kinds.ghosts import GhostExchange, Ghosts
 from pliant.appkit.mpi.membership import Membership
-from pliant.appkit.redistribution.cuts import cuts_by_weight, cuts_evenly, layout_of
+from pliant.appkit.redistribution.exchange import Array, RangeBuffer, exchange_ranges
 from pliant.appkit.redistribution.layout import BlockLayout, Layout, UnevenLayout
-from pliant.appkit.redistribution.plan import Bundle, Crossing, plan_blocks, plan_layouts
-from pliant.appkit.redistribution.ranges import Array, Side, carry_out
-from pliant.appkit.storage.chunks import PieceReader, PieceWriter
+from pliant.appkit.redistribution.plan import CombinedPlan, RankMap, plan_blocks, plan_layouts
+from pliant.appkit.redistribution.splitting import cuts_by_weight, cuts_evenly, layout_of
+from pliant.appkit.storage.chunks import ArrayReader, ArrayWriter
 
 #: Gets a range of rows and returns their indptr (from 0), indices (global) and data.
 CsrInit = Callable[[int, int], Any]
@@ -34,7 +34,7 @@ class _Part:
         self.layout, self.rank, self.rows = layout, rank, rows
         self.start, self.stop = layout.start(rank), layout.stop(rank)
         self._ghosts: Ghosts | None = None
-        self._wanted: Wanted | None = None
+        self._ghost_exchange: GhostExchange | None = None
 
     def ghosts(self) -> Ghosts:
         if self._ghosts is None:
@@ -45,23 +45,23 @@ class _Part:
         """Make the values that the program may still hold read-only: a stale write then raises."""
         self.rows.data.flags.writeable = False
 
-    def storage(self) -> list[Array]:
+    def buffers(self) -> list[Array]:
         """The three arrays of the rows."""
         return [self.rows.indptr, self.rows.indices, self.rows.data]
 
-    def wanted(self, comm: MPI.Intracomm) -> Wanted:
-        if self._wanted is None:
-            self._wanted = Wanted(self.ghosts(), self.start, comm)
-        return self._wanted
+    def ghost_exchange(self, comm: MPI.Intracomm) -> GhostExchange:
+        if self._ghost_exchange is None:
+            self._ghost_exchange = GhostExchange(self.ghosts(), self.start, comm)
+        return self._ghost_exchange
 
 
-class _Change:
+class _RowLayouts:
     """Rows and nonzeros before and after a redistribution."""
 
-    def __init__(self, crossing: Crossing, known: Known) -> None:
-        told = [known[0][process] for process in crossing.old]
-        cuts = [known[-1][process][-1] for process in crossing.old]
-        rows, nonzeros, parts = [t[0] for t in told], [t[1] for t in told], len(crossing.new)
+    def __init__(self, rank_map: RankMap, gathered: GatheredMetadata) -> None:
+        told = [gathered[0][process] for process in rank_map.old]
+        cuts = [gathered[-1][process][-1] for process in rank_map.old]
+        rows, nonzeros, parts = [t[0] for t in told], [t[1] for t in told], len(rank_map.new)
         self.rows: tuple[Layout, Layout] = (
             UnevenLayout.of(rows),
             layout_of([[cut[:2] for cut in own] for own in cuts], rows, parts),
@@ -72,13 +72,13 @@ class _Change:
         )
 
 
-class CsrMatrix(Blocks[_Part]):
+class CsrMatrix(BlockHandle[_Part]):
     """A handle that stays valid through every resize; its arrays do not: fetch them anew.
 
     Arrays made with ``job.block(..., like=matrix)`` are always distributed like its rows.
     """
 
-    noun = "matrix"
+    kind_name = "matrix"
 
     def __init__(
         self,
@@ -94,11 +94,11 @@ class CsrMatrix(Blocks[_Part]):
         if balance not in ("rows", "nnz"):
             raise ValueError(f"matrix {name!r}: balance={balance!r} is neither 'rows' nor 'nnz'")
         super().__init__(membership, name, shape, dtype)
-        self.rounds = 1 if balance == "rows" else 2
+        self.metadata_rounds = 1 if balance == "rows" else 2
         #: Arrays that are distributed like the rows, in order of registration.
         self.followers: list[Entry] = []
         self._balance = balance
-        self._change: _Change | None = None
+        self._layouts: _RowLayouts | None = None
 
     def start_with(self, init: CsrInit | None) -> None:
         """Make the first rows of this process; collective if they are shared out by nonzeros."""
@@ -110,7 +110,7 @@ class CsrMatrix(Blocks[_Part]):
             rows = self._taken(init(start, stop), stop - start)
         self._part = _Part(layout, member.rank, rows)
         if self._balance == "nnz" and member.size > 1:
-            redistribute([self], member.communicator())
+            rebalance_entries([self], member.communicator())
 
     # ---------------------------------------------------------------- for programs
 
@@ -198,7 +198,7 @@ class CsrMatrix(Blocks[_Part]):
                 f"{part.stop - part.start} are owned"
             )
         comm = self._membership.communicator()
-        return part.wanted(comm).fetch(values, comm)
+        return part.ghost_exchange(comm).fetch(values, comm)
 
     def matvec(self, x: Array) -> Array:
         """The matrix times a vector; collective.
@@ -229,7 +229,7 @@ class CsrMatrix(Blocks[_Part]):
         Returns:
             Bytes that changed their process, over the whole job.
         """
-        return redistribute([self, *self.followers], self._membership.communicator())
+        return rebalance_entries([self, *self.followers], self._membership.communicator())
 
     def _ghosts(self) -> Ghosts:
         if self.shape[0] != self.shape[1]:
@@ -244,22 +244,22 @@ class CsrMatrix(Blocks[_Part]):
 
     # ---------------------------------------------------------------- as a split of other arrays
 
-    foreseen = False
+    depends_on_size_only = False
 
     @property
-    def terms(self) -> list[object]:
+    def split_description(self) -> list[object]:
         """Of an array that is like this matrix."""
         return ["like", self.name]
 
-    def now(self, size: int) -> Layout:
+    def layout_for(self, size: int) -> Layout:
         """The rows."""
         assert self._part is not None
         return self._part.layout
 
-    def change(self, crossing: Crossing) -> tuple[Layout, Layout]:
+    def old_and_new_layouts(self, rank_map: RankMap) -> tuple[Layout, Layout]:
         """The rows before and after."""
-        assert self._change is not None
-        return self._change.rows
+        assert self._layouts is not None
+        return self._layouts.rows
 
     # ---------------------------------------------------------------- for resizes
 
@@ -267,28 +267,28 @@ class CsrMatrix(Blocks[_Part]):
         """Kind, name, shape, type and rule."""
         return ["csr", self.name, list(self.shape), self.type_terms, self._balance]
 
-    def census(self, crossing: Crossing, me: int, known: Known) -> Any:
+    def local_metadata(self, rank_map: RankMap, me: int, gathered: GatheredMetadata) -> Any:
         """How many rows and nonzeros are here, and where they are cut."""
         assert self._part is not None
-        part, parts = self._part, len(crossing.new)
+        part, parts = self._part, len(rank_map.new)
         indptr = part.rows.indptr
         counts = (part.stop - part.start, len(part.rows.indices))
         if self._balance == "rows":
             cuts = cuts_evenly(part.start, part.stop, self.shape[0], parts)
-        elif known:
-            totals = [known[0][process][1] for process in crossing.old]
+        elif gathered:
+            totals = [gathered[0][process][1] for process in rank_map.old]
             lengths = part.rows.lengths.astype(np.float64)
-            cuts = cuts_by_weight(lengths, totals, crossing.old.index(me), parts)
+            cuts = cuts_by_weight(lengths, totals, rank_map.old.index(me), parts)
         else:
             return counts
         return *counts, [(border, row, int(indptr[row])) for border, row in cuts]
 
-    def prepare(self, crossing: Crossing, me: int, known: Known) -> None:
+    def prepare(self, rank_map: RankMap, me: int, gathered: GatheredMetadata) -> None:
         """Allocate the new part."""
-        self._change = change = _Change(crossing, known)
-        if me in crossing.new:
-            rank = crossing.new.index(me)
-            rows, nonzeros = change.rows[1], change.nonzeros[1]
+        self._layouts = layouts = _RowLayouts(rank_map, gathered)
+        if me in rank_map.new:
+            rank = rank_map.new.index(me)
+            rows, nonzeros = layouts.rows[1], layouts.nonzeros[1]
             room = Rows.empty(
                 rows.stop(rank) - rows.start(rank),
                 nonzeros.stop(rank) - nonzeros.start(rank),
@@ -296,47 +296,47 @@ class CsrMatrix(Blocks[_Part]):
             )
             self._next = _Part(rows, rank, room)
 
-    def plan(self, crossing: Crossing, known: Known) -> Bundle:
+    def plan(self, rank_map: RankMap, gathered: GatheredMetadata) -> CombinedPlan:
         """Lengths of rows, columns and values, each straight to its new owner."""
-        change = _Change(crossing, known)
-        return Bundle(
+        layouts = _RowLayouts(rank_map, gathered)
+        return CombinedPlan(
             (
-                plan_layouts(*change.rows, crossing, _NUMBER),
-                plan_layouts(*change.nonzeros, crossing, _NUMBER),
-                plan_layouts(*change.nonzeros, crossing, self.dtype.itemsize),
+                plan_layouts(*layouts.rows, rank_map, _NUMBER),
+                plan_layouts(*layouts.nonzeros, rank_map, _NUMBER),
+                plan_layouts(*layouts.nonzeros, rank_map, self.dtype.itemsize),
             )
         )
 
-    def estimate(self, crossing: Crossing) -> int:
+    def estimate(self, rank_map: RankMap) -> int:
         """As if all had as many nonzeros as this process."""
         part = self._part
-        nonzeros = len(crossing.old) * (0 if part is None else len(part.rows.indices))
-        rows = plan_blocks(self.shape[0], crossing, _NUMBER)
-        values = plan_blocks(nonzeros, crossing, _NUMBER + self.dtype.itemsize)
+        nonzeros = len(rank_map.old) * (0 if part is None else len(part.rows.indices))
+        rows = plan_blocks(self.shape[0], rank_map, _NUMBER)
+        values = plan_blocks(nonzeros, rank_map, _NUMBER + self.dtype.itemsize)
         return rows.bytes_moved + values.bytes_moved
 
-    def move(self, plan: Bundle, comm: MPI.Intracomm, tag: int) -> None:
+    def move(self, plan: CombinedPlan, comm: MPI.Intracomm, tag: int) -> None:
         """Send what goes, receive what comes, copy what stays."""
-        change = self._change
-        assert change is not None
-        here: list[Side] | list[None] = [None] * 3
-        there: list[Side] | list[None] = [None] * 3
+        layouts = self._layouts
+        assert layouts is not None
+        here: list[RangeBuffer] | list[None] = [None] * 3
+        there: list[RangeBuffer] | list[None] = [None] * 3
         if self._part is not None:
-            here = _sides(self._part, self._part.rows.lengths, change.nonzeros[0])
+            here = _range_buffers(self._part, self._part.rows.lengths, layouts.nonzeros[0])
         if self._next is not None:
             lengths = np.empty(self._next.stop - self._next.start, np.int64)
-            there = _sides(self._next, lengths, change.nonzeros[1])
+            there = _range_buffers(self._next, lengths, layouts.nonzeros[1])
         for single, source, target in zip(plan.plans, here, there, strict=True):
-            carry_out(single, comm, source, target, tag)
+            exchange_ranges(single, comm, source, target, tag)
         if self._next is not None:
             np.cumsum(lengths, out=self._next.rows.indptr[1:])
 
-    def save(self, out: PieceWriter) -> None:
+    def save(self, out: ArrayWriter) -> None:
         """Write the rows here."""
         assert self._part is not None
         self._part.rows.save(out, self._part.start)
 
-    def restore(self, source: PieceReader, rank: int, size: int) -> None:
+    def restore(self, source: ArrayReader, rank: int, size: int) -> None:
         """Read the rows of this process, by the rule."""
         saved = SavedRows(self.name, source, self.shape[0])
         layout: Layout = BlockLayout(self.shape[0], size)
@@ -349,8 +349,12 @@ class CsrMatrix(Blocks[_Part]):
         return f"<CsrMatrix {self.name!r} {self.shape} {self.dtype} by {self._balance}>"
 
 
-def _sides(part: _Part, lengths: NDArray[np.int64], nonzeros: Layout) -> list[Side]:
+def _range_buffers(part: _Part, lengths: NDArray[np.int64], nonzeros: Layout) -> list[RangeBuffer]:
     """The arrays of a part, as they move."""
     first = nonzeros.start(part.rank)
     rows = part.rows
-    return [Side(lengths, part.start), Side(rows.indices, first), Side(rows.data, first)]
+    return [
+        RangeBuffer(lengths, part.start),
+        RangeBuffer(rows.indices, first),
+        RangeBuffer(rows.data, first),
+    ]

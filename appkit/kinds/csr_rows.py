@@ -7,10 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pliant.appkit.errors import CheckpointError, DistributionError
-from pliant.appkit.redistribution.cuts import cuts_by_weight, layout_of
+from pliant.appkit.redistribution.exchange import Array
 from pliant.appkit.redistribution.layout import Layout, UnevenLayout
-from pliant.appkit.redistribution.ranges import Array
-from pliant.appkit.storage.chunks import Piece, PieceReader, PieceWriter
+from pliant.appkit.redistribution.splitting import cuts_by_weight, layout_of
+from pliant.appkit.storage.chunks import ArrayReader, ArrayWriter, SavedArray
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Rows:
             return f"indices must be global columns, 0 to {columns - 1}"
         return ""
 
-    def save(self, out: PieceWriter, start: int) -> None:
+    def save(self, out: ArrayWriter, start: int) -> None:
         """Write them; ``start`` is the global number of the first."""
         out.write(self.indptr, part="indptr", start=start)
         out.write(self.indices, part="indices")
@@ -77,17 +77,17 @@ class Rows:
 class SavedRows:
     """The rows of a matrix in a checkpoint."""
 
-    def __init__(self, name: str, source: PieceReader, rows: int) -> None:
+    def __init__(self, name: str, source: ArrayReader, rows: int) -> None:
         """Look at what there is.
 
         Raises:
             CheckpointError: not all of the ``rows`` rows are there.
         """
         self._name, self._source = name, source
-        pointers = [piece for piece in source.pieces if piece.where["part"] == "indptr"]
-        self._pointers = sorted(pointers, key=lambda piece: int(piece.where["start"]))
-        self._others = {(piece.rank, piece.where["part"]): piece for piece in source.pieces}
-        counts = [piece.shape[0] - 1 for piece in self._pointers]
+        pointers = [saved for saved in source.arrays if saved.where["part"] == "indptr"]
+        self._pointers = sorted(pointers, key=lambda saved: int(saved.where["start"]))
+        self._others = {(saved.rank, saved.where["part"]): saved for saved in source.arrays}
+        counts = [saved.shape[0] - 1 for saved in self._pointers]
         if sum(counts) != rows:
             raise CheckpointError(f"matrix {name!r}: {rows - sum(counts)} rows are not there")
         self.layout = UnevenLayout.of(counts or [0])
@@ -98,12 +98,12 @@ class SavedRows:
         Raises:
             CheckpointError: they are damaged.
         """
-        totals = [self._nonzeros(piece) for piece in self._pointers]
+        totals = [self._nonzeros(saved) for saved in self._pointers]
         cuts = []
-        for place, piece in enumerate(self._pointers):
-            lengths = np.diff(self._read(piece, 0, piece.shape[0])).astype(np.float64)
+        for place, saved in enumerate(self._pointers):
+            lengths = np.diff(self._read(saved, 0, saved.shape[0])).astype(np.float64)
             cuts.append(cuts_by_weight(lengths, totals, place, size))
-        return layout_of(cuts, [piece.shape[0] - 1 for piece in self._pointers], size)
+        return layout_of(cuts, [saved.shape[0] - 1 for saved in self._pointers], size)
 
     def read(self, start: int, stop: int, dtype: np.dtype[Any]) -> Rows:
         """Rows ``[start, stop)``; nothing else is read.
@@ -112,34 +112,34 @@ class SavedRows:
             CheckpointError: they are damaged, or something is missing.
         """
         ranges = [
-            (piece, max(start, begin) - begin, min(stop, end) - begin)
-            for piece, (begin, end) in zip(self._pointers, self.layout.blocks(), strict=False)
+            (saved, max(start, begin) - begin, min(stop, end) - begin)
+            for saved, (begin, end) in zip(self._pointers, self.layout.blocks(), strict=False)
             if max(start, begin) < min(stop, end)
         ]
-        pointers = [self._read(piece, low, high + 1) for piece, low, high in ranges]
+        pointers = [self._read(saved, low, high + 1) for saved, low, high in ranges]
         nonzeros = sum(int(own[-1] - own[0]) for own in pointers)
         rows = Rows.empty(stop - start, nonzeros, dtype)
         row = place = 0
-        for (piece, low, high), own in zip(ranges, pointers, strict=True):
+        for (saved, low, high), own in zip(ranges, pointers, strict=True):
             count = int(own[-1] - own[0])
             rows.indptr[row + 1 : row + 1 + high - low] = own[1:] - own[0] + place
             for part, into in (("indices", rows.indices), ("data", rows.data)):
-                self._fill(piece, part, int(own[0]), into[place : place + count])
+                self._fill(saved, part, int(own[0]), into[place : place + count])
             row, place = row + high - low, place + count
         return rows
 
-    def _nonzeros(self, pointers: Piece) -> int:
-        piece = self._others.get((pointers.rank, "indices"))
-        return piece.shape[0] if piece is not None else 0
+    def _nonzeros(self, pointers: SavedArray) -> int:
+        saved = self._others.get((pointers.rank, "indices"))
+        return saved.shape[0] if saved is not None else 0
 
-    def _read(self, piece: Piece, first: int, stop: int) -> NDArray[np.int64]:
+    def _read(self, saved: SavedArray, first: int, stop: int) -> NDArray[np.int64]:
         into = np.empty(stop - first, np.int64)
-        self._source.read(piece, first, into)
+        self._source.read(saved, first, into)
         return into
 
-    def _fill(self, pointers: Piece, part: str, first: int, into: Array) -> None:
-        piece = self._others.get((pointers.rank, part))
+    def _fill(self, pointers: SavedArray, part: str, first: int, into: Array) -> None:
+        saved = self._others.get((pointers.rank, part))
         if into.size:
-            if piece is None:
+            if saved is None:
                 raise CheckpointError(f"matrix {self._name!r}: {part} are not there")
-            self._source.read(piece, first, into)
+            self._source.read(saved, first, into)

@@ -7,12 +7,17 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from pliant.appkit.data.entry import Description, Entry, Known
+from pliant.appkit.data.entry import Description, Entry, GatheredMetadata
 from pliant.appkit.errors import DistributionError
 from pliant.appkit.mpi.membership import Membership
-from pliant.appkit.redistribution.packed import carry_buffers
-from pliant.appkit.redistribution.plan import Crossing, Share, Traffic
-from pliant.appkit.storage.chunks import PieceReader, PieceWriter
+from pliant.appkit.redistribution.packed import exchange_buffers
+from pliant.appkit.redistribution.plan import (
+    CellPlan,
+    RankMap,
+    Transfer,
+    Transfers,
+)
+from pliant.appkit.storage.chunks import ArrayReader, ArrayWriter
 
 V = TypeVar("V")
 
@@ -30,7 +35,7 @@ class Custom(Entry, Generic[V]):
     While it moves, the packed bytes are in memory beside the value.
     """
 
-    rounds = 1
+    metadata_rounds = 1
 
     def __init__(self, membership: Membership, name: str, pack: Pack[V], unpack: Unpack[V]) -> None:
         """Describe it; see ``Job.custom``."""
@@ -40,7 +45,7 @@ class Custom(Entry, Generic[V]):
         self._value: list[V] = []  # at most one; None is a value like any other
         self._next: list[V] = []
         self._packed: list[_Bytes] = []
-        self._way: tuple[Crossing, Known] | None = None
+        self._way: tuple[RankMap, GatheredMetadata] | None = None
 
     def start_with(self, init: Callable[[int, int], V]) -> None:
         """Make the first value of this process."""
@@ -61,52 +66,52 @@ class Custom(Entry, Generic[V]):
         """Kind and name."""
         return ["custom", self.name]
 
-    def census(self, crossing: Crossing, me: int, known: Known) -> list[int]:
+    def local_metadata(self, rank_map: RankMap, me: int, gathered: GatheredMetadata) -> list[int]:
         """How many bytes go to each rank."""
-        self._packed = self._apart(self._value[0], len(crossing.new))
+        self._packed = self._apart(self._value[0], len(rank_map.new))
         return [data.size for data in self._packed]
 
-    def prepare(self, crossing: Crossing, me: int, known: Known) -> None:
+    def prepare(self, rank_map: RankMap, me: int, gathered: GatheredMetadata) -> None:
         """Nothing yet: what comes is put together when it is there."""
-        self._way = (crossing, known)
+        self._way = (rank_map, gathered)
 
-    def plan(self, crossing: Crossing, known: Known) -> Traffic:
+    def plan(self, rank_map: RankMap, gathered: GatheredMetadata) -> CellPlan:
         """As the program packed it."""
-        return Traffic(
+        return Transfers(
             tuple(
-                Share(source, target, size)
-                for source in crossing.old
-                for target, size in zip(crossing.new, known[0][source], strict=True)
+                Transfer(source, target, size)
+                for source in rank_map.old
+                for target, size in zip(rank_map.new, gathered[0][source], strict=True)
                 if size
             ),
             1,
         )
 
-    def estimate(self, crossing: Crossing) -> int:
+    def estimate(self, rank_map: RankMap) -> int:
         """Nobody knows before it is packed: 0."""
         return 0
 
-    def move(self, plan: Traffic, comm: MPI.Intracomm, tag: int) -> None:
+    def move(self, plan: CellPlan, comm: MPI.Intracomm, tag: int) -> None:
         """Exchange the bytes, then put the new value together.
 
         Raises:
             DistributionError: the program cannot do that.
         """
         assert self._way is not None
-        crossing, known = self._way
+        rank_map, gathered = self._way
         me, packed = comm.rank, self._packed
         came: dict[int, _Bytes] = {}
-        if me in crossing.new:
-            rank = crossing.new.index(me)
-            came = {each: np.empty(known[0][each][rank], np.uint8) for each in crossing.old}
-        goes = dict(zip(crossing.new, packed, strict=True)) if packed else {}
+        if me in rank_map.new:
+            rank = rank_map.new.index(me)
+            came = {each: np.empty(gathered[0][each][rank], np.uint8) for each in rank_map.old}
+        goes = dict(zip(rank_map.new, packed, strict=True)) if packed else {}
         if me in came and me in goes:
             came[me] = goes[me]
         receives = {share.source: came[share.source] for share in plan.receives(me)}
         sends = {share.target: goes[share.target] for share in plan.sends(me)}
-        carry_buffers(comm, sends, receives, tag)
-        if me in crossing.new:
-            self._next = [self._together(list(came.values()), rank, len(crossing.new))]
+        exchange_buffers(comm, sends, receives, tag)
+        if me in rank_map.new:
+            self._next = [self._together(list(came.values()), rank, len(rank_map.new))]
 
     def commit(self) -> None:
         """Use the new value."""
@@ -116,13 +121,13 @@ class Custom(Entry, Generic[V]):
         """Keep the old value."""
         self._next, self._packed = [], []
 
-    def save(self, out: PieceWriter) -> None:
+    def save(self, out: ArrayWriter) -> None:
         """Write the value, packed as for a single process."""
         out.write(self._apart(self._value[0], 1)[0])
 
-    def restore(self, source: PieceReader, rank: int, size: int) -> None:
+    def restore(self, source: ArrayReader, rank: int, size: int) -> None:
         """Unpack each saved value as a single process would, and take this rank's part of it."""
-        saved = {piece.rank: piece for piece in source.pieces}
+        saved = {saved.rank: saved for saved in source.arrays}
         parts = []
         for writer in range(source.size):
             whole = np.empty(saved[writer].items if writer in saved else 0, np.uint8)

@@ -8,17 +8,22 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import DTypeLike, NDArray
 
-from pliant.appkit.data.entry import Description, Known
-from pliant.appkit.data.fill import fill
-from pliant.appkit.data.handle import Held
+from pliant.appkit.data.entry import Description, GatheredMetadata
+from pliant.appkit.data.fill import assign_initial
+from pliant.appkit.data.handle import SinglePartHandle
 from pliant.appkit.errors import CheckpointError, DistributionError
 from pliant.appkit.mpi.membership import Membership
-from pliant.appkit.redistribution.cyclic_layout import CyclicLayout, Meeting
-from pliant.appkit.redistribution.packed import End, Positions, carry_cells
-from pliant.appkit.redistribution.plan import Crossing, Share, Traffic
-from pliant.appkit.redistribution.ranges import Array
-from pliant.appkit.storage.cell_reader import read_cells
-from pliant.appkit.storage.chunks import PieceReader, PieceWriter
+from pliant.appkit.redistribution.cyclic_layout import BlockIntersection, CyclicLayout
+from pliant.appkit.redistribution.exchange import Array
+from pliant.appkit.redistribution.packed import PackedBuffer, Positions, exchange_packed
+from pliant.appkit.redistribution.plan import (
+    CellPlan,
+    RankMap,
+    Transfer,
+    Transfers,
+)
+from pliant.appkit.storage.chunks import ArrayReader, ArrayWriter
+from pliant.appkit.storage.selective_reader import read_cells
 
 #: Gets a number of processes and returns how many there are along each distributed axis.
 Grid = Callable[[int], tuple[int, ...]]
@@ -26,7 +31,7 @@ Grid = Callable[[int], tuple[int, ...]]
 CyclicInit = Callable[[tuple[Any, ...]], Any]
 
 
-class Dealt:
+class GridLayout:
     """Who has which cells on a number of processes: a layout for each distributed axis.
 
     Processes are numbered along the grid's last axis first, as BLACS does by default.
@@ -37,22 +42,30 @@ class Dealt:
         self.grid = grid
         self.layouts = tuple(map(CyclicLayout, extents, grid, blocks))
 
-    def place(self, rank: int) -> tuple[int, ...]:
+    def coords(self, rank: int) -> tuple[int, ...]:
         """Where a process is in the grid."""
         return tuple(int(index) for index in np.unravel_index(rank, self.grid))
 
     def lengths(self, rank: int) -> tuple[int, ...]:
         """Cells of a process along each distributed axis."""
-        return tuple(map(CyclicLayout.length, self.layouts, self.place(rank)))
+        return tuple(map(CyclicLayout.length, self.layouts, self.coords(rank)))
 
-    def meetings(self, other: "Dealt", here: int, there: int) -> tuple[Meeting, ...]:
+    def intersections(
+        self, other: "GridLayout", here: int, there: int
+    ) -> tuple[BlockIntersection, ...]:
         """What a process here and one there have in common, along each axis."""
         return tuple(
-            map(Meeting.of, self.layouts, self.place(here), other.layouts, other.place(there))
+            map(
+                BlockIntersection.of,
+                self.layouts,
+                self.coords(here),
+                other.layouts,
+                other.coords(there),
+            )
         )
 
 
-class CyclicArray(Held):
+class CyclicArray(SinglePartHandle):
     """A handle that stays valid through every resize; its numpy arrays do not: fetch them anew.
 
     On a grid ``local`` is in Fortran's order, as ScaLAPACK has it.
@@ -81,15 +94,15 @@ class CyclicArray(Held):
         self.axes = tuple(axis % len(shape) for axis in axes)
         self.blocks = blocks
         self._grid = grid
-        self._dealt: Dealt | None = None
-        self._coming: tuple[Crossing, Dealt, Dealt] | None = None
+        self._grid_layout: GridLayout | None = None
+        self._coming: tuple[RankMap, GridLayout, GridLayout] | None = None
 
     def start_with(self, init: CyclicInit | None) -> None:
         """Make this process's part and fill it; for the first start."""
-        self._dealt = self._deal(self._membership.size)
-        self._array = self._room(self._dealt, self._membership.rank)
+        self._grid_layout = self._layout_for(self._membership.size)
+        self._array = self._room(self._grid_layout, self._membership.rank)
         if init is not None:
-            fill(self.name, self._array, init(self._index()))
+            assign_initial(self.name, self._array, init(self._index()))
 
     # ---------------------------------------------------------------- for programs
 
@@ -101,7 +114,7 @@ class CyclicArray(Held):
     @property
     def place(self) -> tuple[int, ...]:
         """Where this process is in the grid."""
-        return self._here().place(self._membership.rank)
+        return self._here().coords(self._membership.rank)
 
     @property
     def layouts(self) -> tuple[CyclicLayout, ...]:
@@ -122,9 +135,9 @@ class CyclicArray(Held):
         Raises:
             ValueError: there are more numbers, or fewer, than distributed axes.
         """
-        dealt = self._here()
-        place = [layout.owner(i) for layout, i in zip(dealt.layouts, cell, strict=True)]
-        return int(np.ravel_multi_index(place, dealt.grid))
+        grid_layout = self._here()
+        place = [layout.owner(i) for layout, i in zip(grid_layout.layouts, cell, strict=True)]
+        return int(np.ravel_multi_index(place, grid_layout.grid))
 
     def index(self, *cell: int) -> tuple[int, ...]:
         """Where a cell is in its owner's ``local``, along the distributed axes.
@@ -137,10 +150,10 @@ class CyclicArray(Held):
         """
         return tuple(layout.local(i) for layout, i in zip(self.layouts, cell, strict=True))
 
-    def _here(self) -> Dealt:
+    def _here(self) -> GridLayout:
         self._membership.check()
-        assert self._dealt is not None
-        return self._dealt
+        assert self._grid_layout is not None
+        return self._grid_layout
 
     def _index(self) -> tuple[Any, ...]:
         if len(self.axes) > 1:
@@ -151,7 +164,7 @@ class CyclicArray(Held):
 
     # ---------------------------------------------------------------- for resizes
 
-    def _deal(self, size: int) -> Dealt:
+    def _layout_for(self, size: int) -> GridLayout:
         try:
             grid = tuple(int(length) for length in self._grid(size))
         except Exception as error:  # the program's own function
@@ -163,11 +176,11 @@ class CyclicArray(Held):
                 f"array {self.name!r}: grid({size}) gave {grid}: it must be {len(self.axes)} "
                 f"numbers whose product is {size}"
             )
-        return Dealt(tuple(self.shape[axis] for axis in self.axes), self.blocks, grid)
+        return GridLayout(tuple(self.shape[axis] for axis in self.axes), self.blocks, grid)
 
-    def _room(self, dealt: Dealt, rank: int) -> Array:
+    def _room(self, grid_layout: GridLayout, rank: int) -> Array:
         lengths = list(self.shape)
-        for axis, length in zip(self.axes, dealt.lengths(rank), strict=True):
+        for axis, length in zip(self.axes, grid_layout.lengths(rank), strict=True):
             lengths[axis] = length
         return np.zeros(lengths, self.dtype, order="C" if len(self.axes) == 1 else "F")
 
@@ -186,121 +199,130 @@ class CyclicArray(Held):
         """The part's memory."""
         if self._next is not None:
             return []
-        self._next = self._room(self._deal(size), rank)
+        self._next = self._room(self._layout_for(size), rank)
         return [self._next]
 
-    def prepare(self, crossing: Crossing, me: int, known: Known = ()) -> None:
+    def prepare(self, rank_map: RankMap, me: int, gathered: GatheredMetadata = ()) -> None:
         """Allocate the new part, unless it is there."""
-        old, new = self._deal(len(crossing.old)), self._deal(len(crossing.new))
-        self._coming = (crossing, old, new)
-        if me in crossing.new and self._next is None:
-            self._next = self._room(new, crossing.new.index(me))
+        old, new = self._layout_for(len(rank_map.old)), self._layout_for(len(rank_map.new))
+        self._coming = (rank_map, old, new)
+        if me in rank_map.new and self._next is None:
+            self._next = self._room(new, rank_map.new.index(me))
 
-    def plan(self, crossing: Crossing, known: Known = ()) -> Traffic:
+    def plan(self, rank_map: RankMap, gathered: GatheredMetadata = ()) -> CellPlan:
         """Each cell straight to its new owner."""
-        old, new = self._deal(len(crossing.old)), self._deal(len(crossing.new))
+        old, new = self._layout_for(len(rank_map.old)), self._layout_for(len(rank_map.new))
         tables = [
-            [[Meeting.of(a, i, b, j).count for j in range(b.parts)] for i in range(a.parts)]
+            [
+                [BlockIntersection.of(a, i, b, j).count for j in range(b.parts)]
+                for i in range(a.parts)
+            ]
             for a, b in zip(old.layouts, new.layouts, strict=True)
         ]
-        places = [new.place(rank) for rank in range(len(crossing.new))]
+        places = [new.coords(rank) for rank in range(len(rank_map.new))]
         shares = []
-        for rank, source in enumerate(crossing.old):
-            rows = [table[i] for table, i in zip(tables, old.place(rank), strict=True)]
-            for target, place in zip(crossing.new, places, strict=True):
+        for rank, source in enumerate(rank_map.old):
+            rows = [table[i] for table, i in zip(tables, old.coords(rank), strict=True)]
+            for target, place in zip(rank_map.new, places, strict=True):
                 cells = math.prod(row[j] for row, j in zip(rows, place, strict=True))
                 if cells:
-                    shares.append(Share(source, target, cells))
+                    shares.append(Transfer(source, target, cells))
         others = [n for axis, n in enumerate(self.shape) if axis not in self.axes]
-        return Traffic(tuple(shares), math.prod(others) * self.dtype.itemsize)
+        return Transfers(tuple(shares), math.prod(others) * self.dtype.itemsize)
 
-    def mark(self, plan: Traffic) -> int:
+    def plan_checksum(self, plan: CellPlan) -> int:
         """Of the grids, too: other ones may make the same traffic."""
         assert self._coming is not None
         _, old, new = self._coming
         return hash((plan, old.grid, new.grid))
 
-    def estimate(self, crossing: Crossing) -> int:
+    def estimate(self, rank_map: RankMap) -> int:
         """As planned; 0 where the program's grid makes no sense."""
         try:
-            return self.plan(crossing).bytes_moved
+            return self.plan(rank_map).bytes_moved
         except DistributionError:
             return 0
 
-    def move(self, plan: Traffic, comm: MPI.Intracomm, tag: int) -> None:
+    def move(self, plan: CellPlan, comm: MPI.Intracomm, tag: int) -> None:
         """Send what goes, receive what comes, copy what stays."""
         assert self._coming is not None
-        crossing, old, new = self._coming
+        rank_map, old, new = self._coming
         source = target = None
         if self._array is not None:
-            here = crossing.old.index(comm.rank)
-            source = End(
+            here = rank_map.old.index(comm.rank)
+            source = PackedBuffer(
                 self._cells(self._array),
-                lambda to, *cells: _lie(
-                    old, here, old.meetings(new, here, crossing.new.index(to)), *cells
+                lambda to, *cells: _positions(
+                    old, here, old.intersections(new, here, rank_map.new.index(to)), *cells
                 ),
             )
         if self._next is not None:
-            there = crossing.new.index(comm.rank)
-            target = End(
+            there = rank_map.new.index(comm.rank)
+            target = PackedBuffer(
                 self._cells(self._next),
-                lambda to, *cells: _lie(
-                    new, there, old.meetings(new, crossing.old.index(to), there), *cells
+                lambda to, *cells: _positions(
+                    new, there, old.intersections(new, rank_map.old.index(to), there), *cells
                 ),
             )
-        carry_cells(plan, comm, source, target, tag)
+        exchange_packed(plan, comm, source, target, tag)
 
     def commit(self) -> None:
         """Use the new part and the new layout."""
         assert self._coming is not None
         super().commit()
-        self._dealt = self._coming[-1]
+        self._grid_layout = self._coming[-1]
 
-    def save(self, out: PieceWriter) -> None:
+    def save(self, out: ArrayWriter) -> None:
         """Write the part of this process."""
         assert self._array is not None
         out.write(self._cells(self._array))
 
-    def restore(self, source: PieceReader, rank: int, size: int) -> None:
+    def restore(self, source: ArrayReader, rank: int, size: int) -> None:
         """Pick the cells of this process out of what all wrote."""
-        old, new = self._deal(source.size), self._deal(size)
+        old, new = self._layout_for(source.size), self._layout_for(size)
         array = self._room(new, rank)
         missing = array.size
-        for piece in source.pieces:
-            if all(meeting.count for meeting in old.meetings(new, piece.rank, rank)):
+        for saved in source.arrays:
+            if all(intersection.count for intersection in old.intersections(new, saved.rank, rank)):
                 cells = self._cells(array)
-                filled = read_cells(source, piece, cells, _Wanted(old, piece.rank, new, rank))
+                filled = read_cells(source, saved, cells, _Selection(old, saved.rank, new, rank))
                 missing -= filled * math.prod(cells.shape[1:])
         if missing:
             raise CheckpointError(f"array {self.name!r}: {missing} cells are not there")
-        self._array, self._dealt = array, new
+        self._array, self._grid_layout = array, new
 
     def __repr__(self) -> str:
         return f"<CyclicArray {self.name!r} {self.shape} {self.blocks} {self.dtype}>"
 
 
-def _lie(
-    dealt: Dealt, rank: int, meetings: tuple[Meeting, ...], first: int, stop: int
+def _positions(
+    grid_layout: GridLayout,
+    rank: int,
+    intersections: tuple[BlockIntersection, ...],
+    first: int,
+    stop: int,
 ) -> Positions:
     """Where the cells [first, stop) of what two processes have in common lie in one's part."""
-    if len(meetings) == 1 and meetings[0].block == 1:  # equally spaced: no list of them is made
-        layout, meeting = dealt.layouts[0], meetings[0]
-        begin, space = layout.local(meeting.first), meeting.step // layout.parts
+    if (
+        len(intersections) == 1 and intersections[0].block == 1
+    ):  # equally spaced: no list of them is made
+        layout, intersection = grid_layout.layouts[0], intersections[0]
+        begin, space = layout.local(intersection.first), intersection.step // layout.parts
         return slice(begin + first * space, begin + (stop - 1) * space + 1, space)
     number, stride = np.arange(first, stop), 1
     places = np.zeros(stop - first, np.int64)
-    each = zip(dealt.layouts, meetings, dealt.lengths(rank), strict=True)
-    for layout, meeting, length in each:
-        number, along = np.divmod(number, meeting.count)
-        places += stride * layout.local(meeting.cell(along))
+    each = zip(grid_layout.layouts, intersections, grid_layout.lengths(rank), strict=True)
+    for layout, intersection, length in each:
+        number, along = np.divmod(number, intersection.count)
+        places += stride * layout.local(intersection.cell(along))
         stride *= length
     return places
 
 
-class _Wanted:
+class _Selection:
     """Which cells of an old process's part a new one wants, and where they go."""
 
-    def __init__(self, old: Dealt, theirs: int, new: Dealt, mine: int) -> None:
+    def __init__(self, old: GridLayout, theirs: int, new: GridLayout, mine: int) -> None:
         self._old, self._theirs, self._new, self._mine = old, theirs, new, mine
 
     def __call__(self, number: NDArray[np.int64]) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
@@ -308,10 +330,10 @@ class _Wanted:
         places = np.zeros(len(number), np.int64)
         each = zip(
             self._old.layouts,
-            self._old.place(self._theirs),
+            self._old.coords(self._theirs),
             self._old.lengths(self._theirs),
             self._new.layouts,
-            self._new.place(self._mine),
+            self._new.coords(self._mine),
             self._new.lengths(self._mine),
             strict=True,
         )

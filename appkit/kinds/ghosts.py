@@ -7,9 +7,9 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
+from pliant.appkit.redistribution.exchange import Array
 from pliant.appkit.redistribution.layout import Layout
-from pliant.appkit.redistribution.packed import carry_buffers
-from pliant.appkit.redistribution.ranges import Array
+from pliant.appkit.redistribution.packed import exchange_buffers
 
 #: Of the messages: above those of registered things, within what MPI guarantees.
 GHOST_TAG = 32_001
@@ -41,7 +41,7 @@ class Ghosts:
         return cls(columns, numbers, by_owner)
 
 
-class Wanted:
+class GhostExchange:
     """Which of its rows a process sends to whom; made once for each distribution."""
 
     def __init__(self, ghosts: Ghosts, start: int, comm: MPI.Intracomm) -> None:
@@ -70,5 +70,5 @@ class Wanted:
             for owner, place in self._ghosts.by_owner.items()
         }
         sends = {other: values[rows] for other, rows in self._sends.items()}
-        carry_buffers(comm, sends, receives, GHOST_TAG)
+        exchange_buffers(comm, sends, receives, GHOST_TAG)
         return full

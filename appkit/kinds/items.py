@@ -8,28 +8,28 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import DTypeLike
 
-from pliant.appkit.data.entry import Description, Known
-from pliant.appkit.data.handle import Held
-from pliant.appkit.data.metadata import redistribute
+from pliant.appkit.data.entry import Description, GatheredMetadata
+from pliant.appkit.data.handle import SinglePartHandle
+from pliant.appkit.data.metadata import rebalance_entries
 from pliant.appkit.errors import DistributionError
-from pliant.appkit.kinds.item_rules import Change, Rule
+from pliant.appkit.kinds.item_rules import ItemDistribution, ItemExchange
 from pliant.appkit.mpi.membership import Membership
-from pliant.appkit.redistribution.plan import Crossing, Plan, Traffic, plan_blocks
-from pliant.appkit.redistribution.ranges import Array
-from pliant.appkit.storage.chunks import PieceReader, PieceWriter
+from pliant.appkit.redistribution.exchange import Array
+from pliant.appkit.redistribution.plan import CellPlan, RangePlan, RankMap, plan_blocks
+from pliant.appkit.storage.chunks import ArrayReader, ArrayWriter
 
 #: Gets rank and number of processes and returns this process's first items.
 ItemInit = Callable[[int, int], Any]
 
 
-class Items(Held):
+class Items(SinglePartHandle):
     """A handle that stays valid through every resize; its numpy array does not: fetch it anew.
 
     The items of the job have a global order: those of rank 0, then those of rank 1, and so on. Even
     shares, by number or by weight, keep it, and move the fewest bytes that keep it.
     """
 
-    noun = "items"
+    kind_name = "items"
 
     def __init__(
         self,
@@ -37,14 +37,14 @@ class Items(Held):
         name: str,
         dtype: DTypeLike,
         shape: tuple[int, ...],
-        rule: Rule,
+        distribution: ItemDistribution,
     ) -> None:
         """Describe them; see ``Job.items``."""
         if any(length < 0 for length in shape):
             raise ValueError(f"items {name!r}: negative length: {shape}")
         super().__init__(membership, name, shape, dtype)
-        self.rounds = rule.rounds
-        self._rule = rule
+        self.metadata_rounds = distribution.metadata_rounds
+        self._distribution = distribution
 
     def start_with(self, init: ItemInit | None) -> None:
         """Make the first items of this process."""
@@ -87,7 +87,7 @@ class Items(Held):
         Raises:
             DistributionError: ``weight`` or ``owner`` made no sense; all is as it was.
         """
-        return redistribute([self], self._membership.communicator())
+        return rebalance_entries([self], self._membership.communicator())
 
     def _fitting(self, values: Any) -> Array:
         """As an array of items; not copied if it is one that nobody else can change."""
@@ -102,45 +102,45 @@ class Items(Held):
 
     def describe(self) -> Description:
         """Kind, name, shape and type of an item, and the rule."""
-        return ["items", self.name, list(self.shape), self.type_terms, self._rule.kind]
+        return ["items", self.name, list(self.shape), self.type_terms, self._distribution.kind]
 
-    def census(self, crossing: Crossing, me: int, known: Known) -> Any:
+    def local_metadata(self, rank_map: RankMap, me: int, gathered: GatheredMetadata) -> Any:
         """How many items are here, or what else the rule has to know."""
         assert self._array is not None
-        return self._rule.census(self._array, Change(crossing, me, known))
+        return self._distribution.local_metadata(self._array, ItemExchange(rank_map, me, gathered))
 
-    def prepare(self, crossing: Crossing, me: int, known: Known) -> None:
+    def prepare(self, rank_map: RankMap, me: int, gathered: GatheredMetadata) -> None:
         """Allocate the new part."""
-        self._change = change = Change(crossing, me, known)
-        if change.after is not None:
-            count = self._rule.count(change, change.after)
+        self._exchange = exchange = ItemExchange(rank_map, me, gathered)
+        if exchange.after is not None:
+            count = self._distribution.count(exchange, exchange.after)
             self._next = np.empty((count, *self.shape), self.dtype)
 
-    def plan(self, crossing: Crossing, known: Known) -> Plan | Traffic:
+    def plan(self, rank_map: RankMap, gathered: GatheredMetadata) -> RangePlan | CellPlan:
         """Each item straight to its new owner."""
-        return self._rule.plan(Change(crossing, 0, known), self._item_bytes())
+        return self._distribution.plan(ItemExchange(rank_map, 0, gathered), self._item_bytes())
 
-    def estimate(self, crossing: Crossing) -> int:
+    def estimate(self, rank_map: RankMap) -> int:
         """As if all had as many as this process."""
         array = self._array
-        total = len(crossing.old) * (0 if array is None else len(array))
-        return plan_blocks(total, crossing, self._item_bytes()).bytes_moved
+        total = len(rank_map.old) * (0 if array is None else len(array))
+        return plan_blocks(total, rank_map, self._item_bytes()).bytes_moved
 
     def _item_bytes(self) -> int:
         return math.prod(self.shape) * self.dtype.itemsize
 
-    def move(self, plan: Plan | Traffic, comm: MPI.Intracomm, tag: int) -> None:
+    def move(self, plan: RangePlan | CellPlan, comm: MPI.Intracomm, tag: int) -> None:
         """Send what goes, receive what comes, copy what stays."""
-        self._rule.move(self._change, plan, comm, tag, self._array, self._next)
+        self._distribution.move(self._exchange, plan, comm, tag, self._array, self._next)
 
-    def save(self, out: PieceWriter) -> None:
+    def save(self, out: ArrayWriter) -> None:
         """Write the items that are here."""
         assert self._array is not None
         out.write(self._array)
 
-    def restore(self, source: PieceReader, rank: int, size: int) -> None:
+    def restore(self, source: ArrayReader, rank: int, size: int) -> None:
         """Read a share, evenly by number, or those that this process owns."""
-        self._array = self._rule.restore(source, self.shape, self.dtype, (rank, size))
+        self._array = self._distribution.restore(source, self.shape, self.dtype, (rank, size))
 
     def __repr__(self) -> str:
-        return f"<Items {self.name!r} {self.shape} {self.dtype}, {self._rule.kind}>"
+        return f"<Items {self.name!r} {self.shape} {self.dtype}, {self._distribution.kind}>"

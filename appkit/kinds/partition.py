@@ -9,17 +9,23 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import DTypeLike, NDArray
 
-from pliant.appkit.data.entry import Description, Known
-from pliant.appkit.data.fill import fill
-from pliant.appkit.data.handle import Held
+from pliant.appkit.data.entry import Description, GatheredMetadata
+from pliant.appkit.data.fill import assign_initial
+from pliant.appkit.data.handle import SinglePartHandle
 from pliant.appkit.errors import CheckpointError, DistributionError
 from pliant.appkit.mpi.membership import Membership
+from pliant.appkit.redistribution.exchange import Array
 from pliant.appkit.redistribution.layout import BlockLayout
-from pliant.appkit.redistribution.packed import End, Sorted, carry_cells
-from pliant.appkit.redistribution.plan import Crossing, Share, Traffic, plan_blocks
-from pliant.appkit.redistribution.ranges import Array
-from pliant.appkit.storage.cell_reader import read_cells
-from pliant.appkit.storage.chunks import PieceReader, PieceWriter
+from pliant.appkit.redistribution.packed import OwnerIndex, PackedBuffer, exchange_packed
+from pliant.appkit.redistribution.plan import (
+    CellPlan,
+    RankMap,
+    Transfer,
+    Transfers,
+    plan_blocks,
+)
+from pliant.appkit.storage.chunks import ArrayReader, ArrayWriter
+from pliant.appkit.storage.selective_reader import read_cells
 
 #: Of every cell its owner's rank.
 Owners = NDArray[np.int32]
@@ -61,7 +67,7 @@ def spread_parts(name: str, parts: Any) -> OwnerMap:
     return owners
 
 
-class PartitionedArray(Held):
+class PartitionedArray(SinglePartHandle):
     """A handle that stays valid through every resize; its numpy arrays do not: fetch them anew.
 
     The first axis is that of cells; ``local`` has those of ``cells``, in that order. Every process
@@ -82,14 +88,14 @@ class PartitionedArray(Held):
         super().__init__(membership, name, shape, dtype)
         self._owner = owner
         self._owners: Owners | None = None
-        self._coming: tuple[Crossing, Owners, Owners] | None = None
+        self._coming: tuple[RankMap, Owners, Owners] | None = None
 
     def start_with(self, init: PartitionInit | None) -> None:
         """Make this process's part and fill it; for the first start."""
-        self._owners = self._ask(self._membership.size)
+        self._owners = self._call_owner_map(self._membership.size)
         self._array = self._room(self._owners, self._membership.rank)
         if init is not None:
-            fill(self.name, self._array, init(self.cells))
+            assign_initial(self.name, self._array, init(self.cells))
 
     @property
     def cells(self) -> NDArray[np.int64]:
@@ -103,7 +109,7 @@ class PartitionedArray(Held):
         assert self._owners is not None
         return self._owners
 
-    def _ask(self, size: int) -> Owners:
+    def _call_owner_map(self, size: int) -> Owners:
         what = f"array {self.name!r}: owner({size})"
         try:
             owners = np.asarray(self._owner(size))
@@ -129,51 +135,51 @@ class PartitionedArray(Held):
         """Kind, name, shape and type."""
         return ["partition", self.name, list(self.shape), self.type_terms]
 
-    def prepare(self, crossing: Crossing, me: int, known: Known = ()) -> None:
+    def prepare(self, rank_map: RankMap, me: int, gathered: GatheredMetadata = ()) -> None:
         """Ask for the new owners and allocate the new part."""
-        old = self._owners if self._owners is not None else self._ask(len(crossing.old))
-        new = self._ask(len(crossing.new))
-        self._coming = (crossing, old, new)
-        if me in crossing.new:
-            self._next = self._room(new, crossing.new.index(me))
+        old = self._owners if self._owners is not None else self._call_owner_map(len(rank_map.old))
+        new = self._call_owner_map(len(rank_map.new))
+        self._coming = (rank_map, old, new)
+        if me in rank_map.new:
+            self._next = self._room(new, rank_map.new.index(me))
 
-    def plan(self, crossing: Crossing, known: Known = ()) -> Traffic:
+    def plan(self, rank_map: RankMap, gathered: GatheredMetadata = ()) -> CellPlan:
         """Each cell straight to its new owner."""
         assert self._coming is not None
         _, old, new = self._coming
-        ranks = (len(crossing.old), len(crossing.new))
+        ranks = (len(rank_map.old), len(rank_map.new))
         pairs = old.astype(np.int64) * ranks[1] + new
         counts = np.bincount(pairs, minlength=ranks[0] * ranks[1]).reshape(ranks)
-        return Traffic(
+        return Transfers(
             tuple(
-                Share(crossing.old[source], crossing.new[target], int(counts[source, target]))
+                Transfer(rank_map.old[source], rank_map.new[target], int(counts[source, target]))
                 for source, target in np.argwhere(counts).tolist()
             ),
             self._cell_bytes(),
         )
 
-    def mark(self, plan: Traffic) -> int:
+    def plan_checksum(self, plan: CellPlan) -> int:
         """Of the owners: other ones may make the same traffic."""
         assert self._coming is not None
         _, old, new = self._coming
         return zlib.crc32(new.tobytes(), zlib.crc32(old.tobytes()))
 
-    def estimate(self, crossing: Crossing) -> int:
+    def estimate(self, rank_map: RankMap) -> int:
         """As if it were in even blocks."""
-        return plan_blocks(self.shape[0], crossing, self._cell_bytes()).bytes_moved
+        return plan_blocks(self.shape[0], rank_map, self._cell_bytes()).bytes_moved
 
-    def move(self, plan: Traffic, comm: MPI.Intracomm, tag: int) -> None:
+    def move(self, plan: CellPlan, comm: MPI.Intracomm, tag: int) -> None:
         """Send what goes, receive what comes, copy what stays."""
         assert self._coming is not None
-        crossing, old, new = self._coming
+        rank_map, old, new = self._coming
         source = target = None
         if self._array is not None:
-            mine = old == crossing.old.index(comm.rank)
-            source = _end(self._array, new[mine], crossing.new)
+            mine = old == rank_map.old.index(comm.rank)
+            source = _packed_buffer(self._array, new[mine], rank_map.new)
         if self._next is not None:
-            mine = new == crossing.new.index(comm.rank)
-            target = _end(self._next, old[mine], crossing.old)
-        carry_cells(plan, comm, source, target, tag)
+            mine = new == rank_map.new.index(comm.rank)
+            target = _packed_buffer(self._next, old[mine], rank_map.old)
+        exchange_packed(plan, comm, source, target, tag)
 
     def commit(self) -> None:
         """Use the new part and the new owners."""
@@ -186,23 +192,23 @@ class PartitionedArray(Held):
         super().rollback()
         self._coming = None
 
-    def save(self, out: PieceWriter) -> None:
+    def save(self, out: ArrayWriter) -> None:
         """Write the part of this process."""
         assert self._array is not None
         out.write(self._array)
 
-    def restore(self, source: PieceReader, rank: int, size: int) -> None:
+    def restore(self, source: ArrayReader, rank: int, size: int) -> None:
         """Pick the cells of this process out of what all wrote."""
-        old, new = self._ask(source.size), self._ask(size)
+        old, new = self._call_owner_map(source.size), self._call_owner_map(size)
         array = self._room(new, rank)
         places = np.cumsum(new == rank) - 1  # of every cell that is to be here
         missing = len(array) if self._cell_bytes() else 0
-        for piece in source.pieces:
-            theirs = np.flatnonzero(old == piece.rank)
-            if len(theirs) != piece.shape[0]:
+        for saved in source.arrays:
+            theirs = np.flatnonzero(old == saved.rank)
+            if len(theirs) != saved.shape[0]:
                 raise CheckpointError(
-                    f"array {self.name!r}: owner({source.size}) gives rank {piece.rank} "
-                    f"{len(theirs)} cells, it had {piece.shape[0]} when it was saved"
+                    f"array {self.name!r}: owner({source.size}) gives rank {saved.rank} "
+                    f"{len(theirs)} cells, it had {saved.shape[0]} when it was saved"
                 )
 
             def choice(
@@ -212,14 +218,14 @@ class PartitionedArray(Held):
                 wanted = new[cells] == rank
                 return wanted, places[cells[wanted]]
 
-            missing -= read_cells(source, piece, array, choice)
+            missing -= read_cells(source, saved, array, choice)
         if missing:
             raise CheckpointError(f"array {self.name!r}: {missing} cells are not there")
         self._array, self._owners = array, new
 
 
-def _end(array: Array, others: Owners, processes: tuple[int, ...]) -> End:
+def _packed_buffer(array: Array, others: Owners, processes: tuple[int, ...]) -> PackedBuffer:
     """One end, whose cells go to, or come from, the ranks ``others`` of ``processes``."""
-    by_other = Sorted(others, len(processes))
+    by_other = OwnerIndex(others, len(processes))
     ranks = {process: rank for rank, process in enumerate(processes)}
-    return End(array, lambda other, *cells: by_other.positions(ranks[other], *cells))
+    return PackedBuffer(array, lambda other, *cells: by_other.positions(ranks[other], *cells))

@@ -11,12 +11,12 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from pliant.appkit.data.entry import Description, Entry, Known
+from pliant.appkit.data.entry import Description, Entry, GatheredMetadata
 from pliant.appkit.errors import CheckpointError
 from pliant.appkit.mpi.membership import Membership
-from pliant.appkit.redistribution.plan import Crossing, Plan, plan_replicated
-from pliant.appkit.redistribution.ranges import Side, carry_out
-from pliant.appkit.storage.chunks import PieceReader, PieceWriter
+from pliant.appkit.redistribution.exchange import RangeBuffer, exchange_ranges
+from pliant.appkit.redistribution.plan import RangePlan, RankMap, plan_replicated
+from pliant.appkit.storage.chunks import ArrayReader, ArrayWriter
 
 
 def stream(seed: int, number: int) -> np.random.Generator:
@@ -55,25 +55,25 @@ class RandomStreams(Entry):
         """Kind, name and seed."""
         return ["rng", self.name, self.seed]
 
-    def prepare(self, crossing: Crossing, me: int, known: Known = ()) -> None:
+    def prepare(self, rank_map: RankMap, me: int, gathered: GatheredMetadata = ()) -> None:
         """Find out whether this is a newcomer, and which."""
-        newcomers = [process for process in crossing.new if process not in crossing.old]
+        newcomers = [process for process in rank_map.new if process not in rank_map.old]
         place = newcomers.index(me) if me in newcomers else -1
         self._joins = (place, len(newcomers))
 
-    def plan(self, crossing: Crossing, known: Known = ()) -> Plan:
+    def plan(self, rank_map: RankMap, gathered: GatheredMetadata = ()) -> RangePlan:
         """One number for each newcomer."""
-        return plan_replicated(1, crossing, 8)
+        return plan_replicated(1, rank_map, 8)
 
-    def estimate(self, crossing: Crossing) -> int:
+    def estimate(self, rank_map: RankMap) -> int:
         """As planned."""
-        return self.plan(crossing).bytes_moved
+        return self.plan(rank_map).bytes_moved
 
-    def move(self, plan: Plan, comm: MPI.Intracomm, tag: int) -> None:
+    def move(self, plan: RangePlan, comm: MPI.Intracomm, tag: int) -> None:
         """Tell newcomers how many streams there are."""
-        own = Side(self._given, 0)
+        own = RangeBuffer(self._given, 0)
         here = self._generator is not None
-        carry_out(plan, comm, own if here else None, None if here else own, tag)
+        exchange_ranges(plan, comm, own if here else None, None if here else own, tag)
 
     def commit(self) -> None:
         """Newcomers begin a stream; the others go on with theirs."""
@@ -87,23 +87,23 @@ class RandomStreams(Entry):
         """Nothing has changed."""
         self._joins = None
 
-    def save(self, out: PieceWriter) -> None:
+    def save(self, out: ArrayWriter) -> None:
         """Write where this process's stream is."""
         state = json.dumps(self.generator.bit_generator.state).encode()
         out.write(np.frombuffer(state, np.uint8), given=int(self._given[0]))
 
-    def restore(self, source: PieceReader, rank: int, size: int) -> None:
+    def restore(self, source: ArrayReader, rank: int, size: int) -> None:
         """Go on with the stream of this rank; those that were not there begin new ones."""
-        if not source.pieces:
+        if not source.arrays:
             raise CheckpointError(f"rng {self.name!r} is not in the checkpoint")
-        given = int(source.pieces[0].where["given"])
+        given = int(source.arrays[0].where["given"])
         self._given[0] = given + max(0, size - source.size)
         if rank >= source.size:
             self._generator = stream(self.seed, given + rank - source.size)
             return
-        (piece,) = [piece for piece in source.pieces if piece.rank == rank]
-        state = np.empty(piece.shape, np.uint8)
-        source.read(piece, 0, state)
+        (saved,) = [saved for saved in source.arrays if saved.rank == rank]
+        state = np.empty(saved.shape, np.uint8)
+        source.read(saved, 0, state)
         self._generator = stream(self.seed, 0)
         self._generator.bit_generator.state = json.loads(state.tobytes())
 

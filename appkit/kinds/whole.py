@@ -1,31 +1,186 @@
-"""What arrays have in common that a process holds in one piece, or not at all."""
+"""Arrays that are never divided: ``job.replicated`` and ``job.root_only``."""
+
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
+from mpi4py import MPI
+from numpy.typing import DTypeLike
 
-from pliant.appkit.data.handle import Held
-from pliant.appkit.errors import CheckpointError
-from pliant.appkit.redistribution.ranges import Side
-from pliant.appkit.storage.chunks import PieceReader
+from pliant.appkit.data.entry import Description, GatheredMetadata
+from pliant.appkit.data.fill import assign_initial
+from pliant.appkit.data.handle import SinglePartHandle
+from pliant.appkit.errors import CheckpointError, DistributionError
+from pliant.appkit.mpi.membership import Membership
+from pliant.appkit.redistribution.exchange import Array, RangeBuffer, exchange_ranges
+from pliant.appkit.redistribution.plan import (
+    RangePlan,
+    RangeTransfer,
+    RankMap,
+    Transfers,
+    plan_replicated,
+)
+from pliant.appkit.storage.chunks import ArrayReader, ArrayWriter
 
 
-class WholeArray(Held):
+class UndividedHandle(SinglePartHandle):
     """An array that is whole wherever it is; ``local`` and where it is are the kind's business."""
 
-    instead = "job.state"
+    object_hint = "job.state"
 
-    def _sides(self) -> tuple[Side | None, Side | None]:
+    def _range_buffers(self) -> tuple[RangeBuffer | None, RangeBuffer | None]:
         """Both ends of a move, cell by cell."""
         here, there = (
-            None if array is None else Side(array.reshape(-1), 0)
+            None if array is None else RangeBuffer(array.reshape(-1), 0)
             for array in (self._array, self._next)
         )
         return here, there
 
-    def _read(self, source: PieceReader) -> None:
+    def _read(self, source: ArrayReader) -> None:
         """Make it and read all of it."""
         array = np.empty(self.shape, self.dtype)
         if array.size:
-            if len(source.pieces) != 1:
+            if len(source.arrays) != 1:
                 raise CheckpointError(f"array {self.name!r} is not in the checkpoint")
-            source.read(source.pieces[0], 0, array)
+            source.read(source.arrays[0], 0, array)
         self._array = array
+
+
+class ReplicatedArray(UndividedHandle):
+    """The same array on every process, ``local``, through every resize.
+
+    The program keeps the copies equal; nothing checks it.
+    """
+
+    def start_with(self, init: Callable[[], Any] | None) -> None:
+        """Make the copy of this process and fill it; for the first start."""
+        self._array = np.zeros(self.shape, self.dtype)
+        if init is not None:
+            assign_initial(self.name, self._array, init())
+
+    @property
+    def has_all_data(self) -> bool:
+        """Whether it has its copy."""
+        return self._array is not None
+
+    def describe(self) -> Description:
+        """Kind, name, shape and type."""
+        return ["replicated", self.name, list(self.shape), self.type_terms]
+
+    def plan(self, rank_map: RankMap, gathered: GatheredMetadata = ()) -> RangePlan:
+        """A copy for each newcomer."""
+        return plan_replicated(int(np.prod(self.shape)), rank_map, self.dtype.itemsize)
+
+    def preallocate(self, size: int, rank: int) -> list[Array]:
+        """A newcomer's copy."""
+        if self._array is not None or self._next is not None:
+            return []
+        self._next = np.empty(self.shape, self.dtype)
+        return [self._next]
+
+    def prepare(self, rank_map: RankMap, me: int, gathered: GatheredMetadata = ()) -> None:
+        """Allocate a newcomer's copy, unless it is there."""
+        if self._array is None and self._next is None and me in rank_map.new:
+            self._next = np.empty(self.shape, self.dtype)
+
+    def estimate(self, rank_map: RankMap) -> int:
+        """As planned."""
+        return self.plan(rank_map).bytes_moved
+
+    def move(self, plan: RangePlan, comm: MPI.Intracomm, tag: int) -> None:
+        """Send copies to newcomers."""
+        exchange_ranges(plan, comm, *self._range_buffers(), tag)
+
+    def commit(self) -> None:
+        """Use what arrived."""
+        if self._next is not None:
+            self._array, self._next = self._next, None
+
+    def save(self, out: ArrayWriter) -> None:
+        """Write one copy."""
+        if self._membership.rank == 0 and self._array is not None:
+            out.write(self._array)
+
+    def restore(self, source: ArrayReader, rank: int, size: int) -> None:
+        """Read the copy."""
+        self._read(source)
+
+
+class RootArray(UndividedHandle):
+    """An array of rank 0. It moves when that process leaves, and then only."""
+
+    def __init__(
+        self, membership: Membership, name: str, shape: tuple[int, ...], dtype: DTypeLike
+    ) -> None:
+        """Describe it; see ``Job.root_only``."""
+        if any(length < 0 for length in shape):
+            raise ValueError(f"array {name!r}: negative length: {shape}")
+        super().__init__(membership, name, shape, dtype)
+        self._stays = True
+
+    def start_with(self, init: Callable[[], Any] | None) -> None:
+        """Make it on rank 0; for the first start."""
+        if self._membership.rank == 0:
+            self._array = np.zeros(self.shape, self.dtype)
+            if init is not None:
+                assign_initial(self.name, self._array, init())
+
+    @property
+    def local(self) -> Array:
+        """The array, of the registered shape, on rank 0.
+
+        Raises:
+            DistributionError: this is not rank 0.
+        """
+        self._membership.check()
+        if self._array is None:
+            raise DistributionError(
+                f"array {self.name!r} lives on rank 0, this is rank {self._membership.rank}: "
+                "guard it with `if job.first`"
+            )
+        return self._array
+
+    @local.setter
+    def local(self, values: Any) -> None:
+        self.local[...] = values
+
+    def describe(self) -> Description:
+        """Kind, name, shape and type."""
+        return ["root", self.name, list(self.shape), self.type_terms]
+
+    def plan(self, rank_map: RankMap, gathered: GatheredMetadata = ()) -> RangePlan:
+        """All of it, if rank 0 leaves."""
+        size = int(np.prod(self.shape))
+        move = RangeTransfer(rank_map.old[0], rank_map.new[0], 0, size)
+        return Transfers((move,) if size else (), self.dtype.itemsize)
+
+    def estimate(self, rank_map: RankMap) -> int:
+        """As planned."""
+        return self.plan(rank_map).bytes_moved
+
+    def prepare(self, rank_map: RankMap, me: int, gathered: GatheredMetadata = ()) -> None:
+        """Allocate it where rank 0 will be."""
+        self._stays = rank_map.old[0] == rank_map.new[0]
+        if not self._stays and me == rank_map.new[0]:
+            self._next = np.empty(self.shape, self.dtype)
+
+    def move(self, plan: RangePlan, comm: MPI.Intracomm, tag: int) -> None:
+        """Send it to the new rank 0."""
+        if not self._stays:
+            exchange_ranges(plan, comm, *self._range_buffers(), tag)
+
+    def commit(self) -> None:
+        """Have it where it is now."""
+        if not self._stays:
+            self._array, self._next = self._next, None
+
+    def save(self, out: ArrayWriter) -> None:
+        """Write it."""
+        if self._array is not None:
+            out.write(self._array)
+
+    def restore(self, source: ArrayReader, rank: int, size: int) -> None:
+        """Read it on rank 0."""
+        if rank != 0:
+            return
+        self._read(source)

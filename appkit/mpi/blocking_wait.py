@@ -36,7 +36,7 @@ class Variable:
 
 
 @contextmanager
-def patience() -> Iterator[None]:
+def blocking_waits() -> Iterator[None]:
     """Sleep between looks as long as this lasts."""
     switch = find(_SWITCH)
     if switch is None:

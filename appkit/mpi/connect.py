@@ -21,10 +21,12 @@ JOIN_TIMEOUT_S = 10
 #: Of the messages of first contact.
 _TAG = 0
 #: With more processes on one side each would open too many connections that it may never need.
-_MOST = 128
+_MAX_WARMED_UP = 128
 
 
-def meet(together: Callable[[MPI.Info], MPI.Intercomm], *, high: bool) -> MPI.Intracomm:
+def connect_and_merge(
+    together: Callable[[MPI.Info], MPI.Intercomm], *, high: bool
+) -> MPI.Intracomm:
     """Join two groups of processes; collective over both.
 
     Args:
@@ -42,26 +44,26 @@ def meet(together: Callable[[MPI.Info], MPI.Intercomm], *, high: bool) -> MPI.In
     finally:
         info.Free()
     between.Set_errhandler(MPI.ERRORS_RETURN)
-    if _needed(max(between.size, between.remote_size)):
+    if _is_needed(max(between.size, between.remote_size)):
         others = range(between.remote_size)
-        _greet(between, () if high else others, others if high else ())
+        _exchange_empty(between, () if high else others, others if high else ())
     merged = between.Merge(high)
     merged.Set_errhandler(MPI.ERRORS_RETURN)
     between.Disconnect()
     return merged
 
 
-def acquaint(world: MPI.Intracomm) -> None:
+def warm_up_connections(world: MPI.Intracomm) -> None:
     """Let the processes of one world get to know each other; collective."""
-    if _needed(world.size):
-        _greet(world, range(world.rank + 1, world.size), range(world.rank))
+    if _is_needed(world.size):
+        _exchange_empty(world, range(world.rank + 1, world.size), range(world.rank))
 
 
-def _needed(size: int) -> bool:
-    return os.environ.get("MPIR_CVAR_CH4_NETMOD") == "ofi" and size <= _MOST
+def _is_needed(size: int) -> bool:
+    return os.environ.get("MPIR_CVAR_CH4_NETMOD") == "ofi" and size <= _MAX_WARMED_UP
 
 
-def _greet(comm: MPI.Comm, greeted: Iterable[int], greeting: Iterable[int]) -> None:
+def _exchange_empty(comm: MPI.Comm, greeted: Iterable[int], greeting: Iterable[int]) -> None:
     nothing = np.empty(0, dtype=np.int8)
     sent = [comm.Isend(nothing, rank, _TAG) for rank in greeted]
     heard = [comm.Irecv(nothing, rank, _TAG) for rank in greeting]

@@ -35,14 +35,14 @@ _NOT_BEGUN = "EAGAIN"
 
 #: Operations that were given up. Ranks that are still alive may write into their buffers.
 _given_up: list[MPI.Request] = []
-_current: "Alarm | None" = None
+_current: "JoinWatch | None" = None
 
 
 class JoiningRankLost(AppkitError):
     """A joining rank died while this process waited for it; internal."""
 
 
-class Alarm:
+class JoinWatch:
     """Whether a joining rank has died, on all old ranks of one growth."""
 
     def __init__(self, old: MPI.Intracomm, lost: Callable[[], str]) -> None:
@@ -57,7 +57,7 @@ class Alarm:
         self._said = np.zeros(1, dtype=np.int8)
         self._heard = old.Irecv(self._said, 0, _TAG) if old.rank != 0 else None
 
-    def rings(self) -> str:
+    def failure(self) -> str:
         """Why a joining rank is lost, as far as this process knows; empty: none is."""
         if not self._reason:
             if self._heard is None:
@@ -68,7 +68,7 @@ class Alarm:
                 self._reason = "a joining rank died"
         return self._reason
 
-    def end(self) -> None:
+    def stop(self) -> None:
         """Stop listening; on all old ranks, once."""
         if self._heard is not None:
             self._heard.Wait()
@@ -82,7 +82,7 @@ class Alarm:
 
 
 @contextmanager
-def watching(alarm: Alarm) -> Iterator[None]:
+def watching(alarm: JoinWatch) -> Iterator[None]:
     """Have the functions below look at an alarm while they wait."""
     global _current  # noqa: PLW0603 - data of every kind wait, and only the main thread moves them
     _current = alarm
@@ -90,7 +90,7 @@ def watching(alarm: Alarm) -> Iterator[None]:
         yield
     finally:
         _current = None
-        alarm.end()
+        alarm.stop()
 
 
 def wait(requests: Sequence[MPI.Request], statuses: list[MPI.Status] | None = None) -> None:
@@ -104,7 +104,7 @@ def wait(requests: Sequence[MPI.Request], statuses: list[MPI.Status] | None = No
         MPI.Request.Waitall(requests, statuses)
         return
     for _ in _until_done(requests, statuses):
-        if reason := _current.rings():
+        if reason := _current.failure():
             _given_up.extend(requests)
             raise JoiningRankLost(reason)
 
@@ -142,13 +142,13 @@ def send(
                 raise
         finally:
             attempts.set(before)
-        if reason := _current.rings():
+        if reason := _current.failure():
             _given_up.extend(begun)
             raise JoiningRankLost(reason)
         time.sleep(_SLEEP_S)
 
 
-def meet_at_home(home: MPI.Intracomm) -> None:
+def wait_for_old_ranks(old: MPI.Intracomm) -> None:
     """Wait for all old ranks before they use their communicator; rank 0 sounds the alarm meanwhile.
 
     Some of them may still wait for a joining rank that has died.
@@ -156,14 +156,14 @@ def meet_at_home(home: MPI.Intracomm) -> None:
     if _current is None:
         return
     here = np.zeros(1, dtype=np.int8)
-    if home.rank != 0:
-        home.Send(here, 0, _HERE)
+    if old.rank != 0:
+        old.Send(here, 0, _HERE)
         return
-    others = range(1, home.size)
+    others = range(1, old.size)
     places = [np.zeros(1, dtype=np.int8) for _ in others]
-    requests = [home.Irecv(p, rank, _HERE) for p, rank in zip(places, others, strict=True)]
+    requests = [old.Irecv(p, rank, _HERE) for p, rank in zip(places, others, strict=True)]
     for _ in _until_done(requests, None):
-        _current.rings()
+        _current.failure()
 
 
 def _until_done(
@@ -202,7 +202,7 @@ def allgather(comm: MPI.Intracomm, value: Any) -> list[Any]:
     return found
 
 
-def least(comm: MPI.Intracomm, mine: NDArray[np.int64]) -> NDArray[np.int64]:
+def minimum(comm: MPI.Intracomm, mine: NDArray[np.int64]) -> NDArray[np.int64]:
     """The least of all ranks' values, place by place; collective, with the errors of `wait`."""
     found = mine.copy()
     if comm.rank != 0:

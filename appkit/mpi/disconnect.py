@@ -22,7 +22,7 @@ class JobComm(MPI.Intracomm):
     """The job's communicator, as programs get it."""
 
 
-class _GoneComm(MPI.Intracomm):
+class _StaleComm(MPI.Intracomm):
     """What becomes of it: every use is an error that says what helps."""
 
     def __getattribute__(self, name: str) -> Any:
@@ -34,7 +34,7 @@ class _GoneComm(MPI.Intracomm):
         )
 
 
-def part(comm: MPI.Intracomm, report_fatal: Callable[[BaseException], None]) -> None:
+def disconnect(comm: MPI.Intracomm, report_fatal: Callable[[BaseException], None]) -> None:
     """Disconnect the job's communicator; collective. Ends the process where that hangs.
 
     Args:
@@ -48,7 +48,7 @@ def part(comm: MPI.Intracomm, report_fatal: Callable[[BaseException], None]) -> 
         comm.Disconnect()
     finally:
         watch.cancel()
-    comm.__class__ = _GoneComm
+    comm.__class__ = _StaleComm
 
 
 def _give_up(rank: int, report_fatal: Callable[[BaseException], None]) -> None:

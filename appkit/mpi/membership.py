@@ -37,7 +37,7 @@ class Membership:
         self.size = 0 if comm is None else comm.size
         #: The first safe point was reached.
         self.opened = False
-        self._lent = 0
+        self._allowed = 0
 
     def check(self) -> None:
         """Pass where the job's data may be touched.
@@ -59,7 +59,7 @@ class Membership:
             StaleHandle: ``main`` has ended.
         """
         self.check()
-        if not self.opened and not self._lent:
+        if not self.opened and not self._allowed:
             raise NotJoined(
                 "job.comm is for the loop: before the first safe point use it only inside init= "
                 "and job.once(fn), because a newcomer has no communicator there"
@@ -68,13 +68,13 @@ class Membership:
         return self.raw
 
     @contextmanager
-    def lend(self) -> Iterator[None]:
+    def allow_communicator(self) -> Iterator[None]:
         """Allow the communicator inside ``init=`` and ``once``."""
-        self._lent += 1
+        self._allowed += 1
         try:
             yield
         finally:
-            self._lent -= 1
+            self._allowed -= 1
 
     def become(self, comm: MPI.Intracomm, epoch: int, processors: tuple[int, ...]) -> None:
         """Be a member of a new communicator."""

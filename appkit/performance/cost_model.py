@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from pliant.appkit.coordinator.messages import Measured, Offer
 from pliant.appkit.data.entry import Registry
-from pliant.appkit.redistribution.plan import Crossing, seconds_of
+from pliant.appkit.redistribution.plan import RankMap, seconds_of
 from pliant.core.support.plural import plural
 from pliant.core.values.speedup import speedup_of
 
@@ -62,10 +62,10 @@ class ResizeCostModel:
 def _bytes(registry: Registry, before: int, after: int) -> int:
     """What would change its process; to shrink, the last ranks would leave."""
     if after > before:
-        crossing = Crossing.growth(before, after)
+        rank_map = RankMap.expand(before, after)
     else:
-        crossing = Crossing.shrinkage(before, range(after, before))
-    return sum(entry.estimate(crossing) for entry in list(registry))
+        rank_map = RankMap.shrink(before, range(after, before))
+    return sum(entry.estimate(rank_map) for entry in list(registry))
 
 
 def cost_benefit_objection(offer: Offer, remaining: int, measured: Sequence[Measured]) -> str:

@@ -56,7 +56,7 @@ class CyclicLayout:
 
 
 @dataclass(frozen=True, slots=True)
-class Meeting:
+class BlockIntersection:
     """The cells that one part of a layout and one of another have in common, in order.
 
     Both have blocks of the same length. They share every ``step``-th block from ``first`` on.
@@ -69,7 +69,7 @@ class Meeting:
     count: int
 
     @classmethod
-    def of(cls, old: CyclicLayout, here: int, new: CyclicLayout, there: int) -> "Meeting":
+    def of(cls, old: CyclicLayout, here: int, new: CyclicLayout, there: int) -> "BlockIntersection":
         """Of part ``here`` of the old layout and ``there`` of the new: by the remainder theorem."""
         common = math.gcd(old.parts, new.parts)
         if (there - here) % common:

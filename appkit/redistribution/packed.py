@@ -12,10 +12,9 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from pliant.appkit.redistribution import ranges
-from pliant.appkit.redistribution.messages import Mail
-from pliant.appkit.redistribution.plan import Share, Traffic
-from pliant.appkit.redistribution.ranges import Array
+from pliant.appkit.redistribution import exchange
+from pliant.appkit.redistribution.exchange import Array, MessageBatch
+from pliant.appkit.redistribution.plan import CellPlan, Transfer
 
 #: Bytes that a process packs at most for all others together, and as many that it unpacks.
 STAGE_BYTES = 32 << 20
@@ -23,10 +22,10 @@ STAGE_BYTES = 32 << 20
 #: Where cells lie: numbers along the first axis of an array, or a range of them.
 Positions = NDArray[np.int64] | slice
 #: Gets the other process and the range [first, stop) of what goes between; where that lies here.
-Course = Callable[[int, int, int], Positions]
+IndexFunction = Callable[[int, int, int], Positions]
 
 
-class Sorted:
+class OwnerIndex:
     """Cells in the order of their owners: where those of each owner lie."""
 
     def __init__(self, owners: NDArray[np.integer[Any]], parts: int) -> None:
@@ -45,21 +44,21 @@ class Sorted:
         return found
 
 
-class End:
+class PackedBuffer:
     """One end: an array whose first axis is that of cells, and where the cells of a pair lie."""
 
-    def __init__(self, cells: Array, course: Course) -> None:
+    def __init__(self, cells: Array, indices: IndexFunction) -> None:
         """Take cells from ``cells``, or put them there; any strides."""
-        self._cells, self._course = cells, course
+        self._cells, self._indices = cells, indices
 
     def pack(self, other: int, first: int, stop: int) -> Array:
         """A piece as one stretch; a copy only where it has to be."""
-        piece: Array = np.ascontiguousarray(self._cells[self._course(other, first, stop)])
+        piece: Array = np.ascontiguousarray(self._cells[self._indices(other, first, stop)])
         return piece
 
     def room(self, other: int, first: int, stop: int) -> tuple[Array, Positions | None]:
         """Where a piece may be received: in its place, or beside it, and where it is to go."""
-        positions = self._course(other, first, stop)
+        positions = self._indices(other, first, stop)
         if isinstance(positions, slice):
             view = self._cells[positions]
             if view.flags.c_contiguous:
@@ -73,11 +72,15 @@ class End:
 
     def copy(self, other: int, first: int, stop: int, piece: Array) -> None:
         """Put a piece into its place."""
-        self._cells[self._course(other, first, stop)] = piece
+        self._cells[self._indices(other, first, stop)] = piece
 
 
-def carry_cells(
-    traffic: Traffic, comm: MPI.Intracomm, source: End | None, target: End | None, tag: int = 0
+def exchange_packed(
+    traffic: CellPlan,
+    comm: MPI.Intracomm,
+    source: PackedBuffer | None,
+    target: PackedBuffer | None,
+    tag: int = 0,
 ) -> None:
     """Do this process's part; returns when its messages are done.
 
@@ -100,7 +103,7 @@ def carry_cells(
             for first, stop in _cut(share, step):
                 piece = source.pack(comm.rank, first, stop)
                 target.copy(comm.rank, first, stop, piece)
-    ends = _Ends(comm, tag, source, target)
+    ends = _PackedExchange(comm, tag, source, target)
     sends = traffic.sends(comm.rank)
     receives = traffic.receives(comm.rank)
     for first in range(0, max((share.cells for share in (*sends, *receives)), default=0), step):
@@ -108,14 +111,18 @@ def carry_cells(
 
 
 #: A share and the range [first, stop) of its cells.
-_Piece = tuple[Share, int, int]
+_Piece = tuple[Transfer, int, int]
 
 
-class _Ends:
+class _PackedExchange:
     """This process's two ends."""
 
     def __init__(
-        self, comm: MPI.Intracomm, tag: int, source: End | None, target: End | None
+        self,
+        comm: MPI.Intracomm,
+        tag: int,
+        source: PackedBuffer | None,
+        target: PackedBuffer | None,
     ) -> None:
         self._comm, self._tag = comm, tag
         self._source, self._target = source, target
@@ -123,29 +130,29 @@ class _Ends:
     def exchange(self, sends: list[_Piece], receives: list[_Piece]) -> None:
         """Send and receive these."""
         source, target = self._source, self._target
-        mail = Mail(self._comm, self._tag)
+        batch = MessageBatch(self._comm, self._tag)
         rooms: list[tuple[Array, Positions | None]] = []
         packed: list[Array] = []  # kept until they are sent
         for share, first, stop in receives:
             assert target is not None
             rooms.append(target.room(share.source, first, stop))
-            mail.receive(_raw(rooms[-1][0]), share.source)
+            batch.receive(_raw(rooms[-1][0]), share.source)
         for share, first, stop in sends:
             assert source is not None
             packed.append(source.pack(share.target, first, stop))
-            mail.send(_raw(packed[-1]), share.target)
-        mail.wait()
+            batch.send(_raw(packed[-1]), share.target)
+        batch.wait()
         for room, positions in rooms:
             assert target is not None
             target.put(positions, room)
 
 
-def _pieces(shares: Sequence[Share], first: int, step: int) -> list[_Piece]:
+def _pieces(shares: Sequence[Transfer], first: int, step: int) -> list[_Piece]:
     """One piece of every share that has so many cells."""
     return [(s, first, min(first + step, s.cells)) for s in shares if first < s.cells]
 
 
-def carry_buffers(
+def exchange_buffers(
     comm: MPI.Intracomm, sends: Mapping[int, Array], receives: Mapping[int, Array], tag: int
 ) -> None:
     """Exchange whole buffers, whose sizes both ends know; returns when it is done.
@@ -159,23 +166,23 @@ def carry_buffers(
     Raises:
         DistributionError, MPI.Exception: as ``carry_cells``.
     """
-    mail = Mail(comm, tag)
+    batch = MessageBatch(comm, tag)
     for other, array in receives.items():
-        for spec in ranges.specifications(array):
-            mail.receive(spec, other)
+        for spec in exchange.buffer_specs(array):
+            batch.receive(spec, other)
     for other, array in sends.items():
-        for spec in ranges.specifications(array):
-            mail.send(spec, other)
-    mail.wait()
+        for spec in exchange.buffer_specs(array):
+            batch.send(spec, other)
+    batch.wait()
 
 
-def cells_per_piece(traffic: Traffic, processes: int) -> int:
+def cells_per_piece(traffic: CellPlan, processes: int) -> int:
     """Cells in one message, the same on all processes."""
-    limit = min(ranges.CHUNK_BYTES, STAGE_BYTES // processes)
+    limit = min(exchange.CHUNK_BYTES, STAGE_BYTES // processes)
     return max(1, limit // traffic.cell_bytes)
 
 
-def _cut(share: Share, step: int) -> list[tuple[int, int]]:
+def _cut(share: Transfer, step: int) -> list[tuple[int, int]]:
     return [(first, min(first + step, share.cells)) for first in range(0, share.cells, step)]
 
 

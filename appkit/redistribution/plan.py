@@ -1,37 +1,38 @@
-"""Redistribution plans: who sends which cells to whom. Pure data, computed without MPI.
+"""Redistribution plans: which process sends which cells to which other one. No MPI.
 
-Processes are numbered as in the communicator over which the data move: at a growth the merged one
-(the old processes, then the newcomers), at a shrinkage the old one.
+Processes are numbered as in the communicator over which the data move: in a growth the merged
+communicator (the old processes, then the joining ones), in a shrinkage the old communicator.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Generic, TypeAlias, TypeVar
 
 from pliant.appkit.redistribution.layout import BlockLayout, Layout
 from pliant.core.support.plural import plural
 
 
 @dataclass(frozen=True, slots=True)
-class Crossing:
+class RankMap:
     """The processes before and after a resize, as ranks of the communicator the data move over."""
 
-    #: ``old[i]`` is the process that was rank ``i`` before.
+    #: ``old[i]`` is the process that was rank ``i`` before the resize.
     old: tuple[int, ...]
-    #: ``new[i]`` is the process that will be rank ``i`` after.
+    #: ``new[i]`` is the process that will be rank ``i`` after the resize.
     new: tuple[int, ...]
 
     @classmethod
-    def growth(cls, before: int, after: int) -> "Crossing":
-        """``after - before`` newcomers are appended."""
+    def expand(cls, before: int, after: int) -> "RankMap":
+        """Append ``after - before`` joining processes."""
         return cls(tuple(range(before)), tuple(range(after)))
 
     @classmethod
-    def shrinkage(cls, before: int, leaving: Sequence[int]) -> "Crossing":
-        """The ranks ``leaving`` go; the others keep their order.
+    def shrink(cls, before: int, leaving: Sequence[int]) -> "RankMap":
+        """Remove the ranks ``leaving``; the remaining ranks keep their order.
 
         Raises:
-            ValueError: a rank does not exist, or nobody would stay.
+            ValueError: a leaving rank does not exist, or no rank would remain.
         """
         gone = set(leaving)
         if not gone <= set(range(before)) or len(gone) >= before:
@@ -41,34 +42,34 @@ class Crossing:
         return cls(tuple(range(before)), tuple(r for r in range(before) if r not in gone))
 
     @classmethod
-    def among(cls, size: int) -> "Crossing":
-        """Nobody comes or goes: the data are distributed anew."""
+    def identity(cls, size: int) -> "RankMap":
+        """Keep all ``size`` processes, for a rebalancing between two resizes."""
         return cls(tuple(range(size)), tuple(range(size)))
 
 
-class Volume(ABC):
-    """What every plan tells."""
+class TransferPlan(ABC):
+    """The numbers that every plan of one registered object provides."""
 
     __slots__ = ()
 
     @property
     @abstractmethod
     def bytes_moved(self) -> int:
-        """Bytes that change their process, over the whole job."""
+        """Bytes that change process, over the whole job."""
 
     @property
     @abstractmethod
     def messages(self) -> int:
-        """Pairs of different processes and ranges between them; long ones are cut further."""
+        """Number of transfers between different processes; long ones are sent in several parts."""
 
 
 def seconds_of(bytes_moved: int, bytes_per_s: float) -> float:
-    """Seconds that moving so much takes; 0: the bandwidth is not known."""
+    """Return the seconds that moving the data takes, 0 if the bandwidth is unknown."""
     return bytes_moved / bytes_per_s if bytes_per_s else 0.0
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class RangeTransfer:
     """Cells ``[start, stop)`` (global numbers along the axis) go from ``source`` to ``target``."""
 
     source: int
@@ -76,132 +77,116 @@ class Move:
     start: int
     stop: int
 
-
-@dataclass(frozen=True, slots=True)
-class Plan(Volume):
-    """All moves of one array, those that stay on their process included."""
-
-    moves: tuple[Move, ...]
-    #: Bytes of one cell along the axis (a row of a matrix, for instance).
-    cell_bytes: int
-
     @property
-    def bytes_moved(self) -> int:
-        """Bytes that change their process, over the whole job."""
-        return self.cell_bytes * sum(m.stop - m.start for m in self.moves if m.source != m.target)
-
-    @property
-    def messages(self) -> int:
-        """Number of moves between different processes."""
-        return sum(move.source != move.target for move in self.moves)
-
-    def sends(self, process: int) -> tuple[Move, ...]:
-        """What a process sends to others."""
-        return tuple(m for m in self.moves if m.source == process != m.target)
-
-    def receives(self, process: int) -> tuple[Move, ...]:
-        """What a process receives from others."""
-        return tuple(m for m in self.moves if m.target == process != m.source)
-
-    def copies(self, process: int) -> tuple[Move, ...]:
-        """What a process keeps."""
-        return tuple(m for m in self.moves if m.source == process == m.target)
+    def cells(self) -> int:
+        """Number of cells."""
+        return self.stop - self.start
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
-    """``cells`` cells, wherever they lie, go from ``source`` to ``target``."""
+class Transfer:
+    """``cells`` cells go from ``source`` to ``target``; both know where these cells are."""
 
     source: int
     target: int
     cells: int
 
 
-@dataclass(frozen=True, slots=True)
-class Traffic(Volume):
-    """Who sends how many cells to whom, those that stay included; where they lie both ends know."""
+TransferT = TypeVar("TransferT", RangeTransfer, Transfer)
 
-    shares: tuple[Share, ...]
+
+@dataclass(frozen=True, slots=True)
+class Transfers(TransferPlan, Generic[TransferT]):
+    """All transfers of one array, including the cells that stay on their process."""
+
+    transfers: tuple[TransferT, ...]
+    #: Bytes of one cell along the axis (a row of a matrix, for instance).
     cell_bytes: int
 
     @property
     def bytes_moved(self) -> int:
-        """Bytes that change their process, over the whole job."""
-        return self.cell_bytes * sum(s.cells for s in self.shares if s.source != s.target)
+        """Bytes that change process, over the whole job."""
+        return self.cell_bytes * sum(t.cells for t in self.transfers if t.source != t.target)
 
     @property
     def messages(self) -> int:
-        """Number of pairs of different processes."""
-        return sum(share.source != share.target for share in self.shares)
+        """Number of transfers between different processes."""
+        return sum(each.source != each.target for each in self.transfers)
 
-    def sends(self, process: int) -> tuple[Share, ...]:
-        """What a process sends to others."""
-        return tuple(s for s in self.shares if s.source == process != s.target)
+    def sends(self, process: int) -> tuple[TransferT, ...]:
+        """Return the transfers from a process to other ones."""
+        return tuple(t for t in self.transfers if t.source == process != t.target)
 
-    def receives(self, process: int) -> tuple[Share, ...]:
-        """What a process receives from others."""
-        return tuple(s for s in self.shares if s.target == process != s.source)
+    def receives(self, process: int) -> tuple[TransferT, ...]:
+        """Return the transfers to a process from other ones."""
+        return tuple(t for t in self.transfers if t.target == process != t.source)
 
-    def copies(self, process: int) -> tuple[Share, ...]:
-        """What a process keeps: at most one."""
-        return tuple(s for s in self.shares if s.source == process == s.target)
+    def copies(self, process: int) -> tuple[TransferT, ...]:
+        """Return the transfers of a process to itself."""
+        return tuple(t for t in self.transfers if t.source == process == t.target)
+
+
+#: A plan for consecutive blocks.
+RangePlan: TypeAlias = Transfers[RangeTransfer]
+#: A plan for cells anywhere in the array.
+CellPlan: TypeAlias = Transfers[Transfer]
 
 
 @dataclass(frozen=True, slots=True)
-class Bundle(Volume):
-    """Several plans of one registered thing."""
+class CombinedPlan(TransferPlan):
+    """Several plans of one registered object."""
 
-    plans: tuple[Plan, ...]
+    plans: tuple[RangePlan, ...]
 
     @property
     def bytes_moved(self) -> int:
-        """Of all."""
+        """Bytes that change process in all plans."""
         return sum(plan.bytes_moved for plan in self.plans)
 
     @property
     def messages(self) -> int:
-        """Of all."""
+        """Number of transfers between different processes in all plans."""
         return sum(plan.messages for plan in self.plans)
 
 
-def plan_layouts(old: Layout, new: Layout, crossing: Crossing, cell_bytes: int) -> Plan:
-    """The fewest bytes from one layout to another: each cell goes straight to its new owner.
+def plan_layouts(old: Layout, new: Layout, rank_map: RankMap, cell_bytes: int) -> RangePlan:
+    """Plan the fewest bytes from one layout to another: each cell goes straight to its new owner.
 
-    One sweep over both lists of borders: at most ``old.parts + new.parts - 1`` moves.
+    One pass over both lists of borders gives at most ``old.parts + new.parts - 1`` transfers.
 
     Raises:
-        ValueError: the layouts are not of the same cells.
+        ValueError: the two layouts have different numbers of cells.
     """
     if old.extent != new.extent:
         raise ValueError(f"{old.extent} cells cannot become {new.extent}")
-    moves, cell, here, there = [], 0, 0, 0
+    transfers, cell, here, there = [], 0, 0, 0
     while cell < old.extent:
         while old.stop(here) <= cell:
             here += 1
         while new.stop(there) <= cell:
             there += 1
         stop = min(old.stop(here), new.stop(there))
-        moves.append(Move(crossing.old[here], crossing.new[there], cell, stop))
+        transfers.append(RangeTransfer(rank_map.old[here], rank_map.new[there], cell, stop))
         cell = stop
-    return Plan(tuple(moves), cell_bytes)
+    return Transfers(tuple(transfers), cell_bytes)
 
 
-def plan_blocks(extent: int, crossing: Crossing, cell_bytes: int) -> Plan:
-    """From even blocks to even blocks."""
-    old = BlockLayout(extent, len(crossing.old))
-    new = BlockLayout(extent, len(crossing.new))
-    return plan_layouts(old, new, crossing, cell_bytes)
+def plan_blocks(extent: int, rank_map: RankMap, cell_bytes: int) -> RangePlan:
+    """Plan a redistribution from even blocks to even blocks."""
+    old = BlockLayout(extent, len(rank_map.old))
+    new = BlockLayout(extent, len(rank_map.new))
+    return plan_layouts(old, new, rank_map, cell_bytes)
 
 
-def plan_replicated(extent: int, crossing: Crossing, cell_bytes: int) -> Plan:
-    """A whole copy for every newcomer, sent by the old processes in turn; nothing else moves."""
-    holders = set(crossing.old)
-    newcomers = [process for process in crossing.new if process not in holders]
-    senders = crossing.old
-    return Plan(
+def plan_replicated(extent: int, rank_map: RankMap, cell_bytes: int) -> RangePlan:
+    """Plan a full copy for every joining process, sent by the old processes in turn."""
+    holders = set(rank_map.old)
+    joining = [process for process in rank_map.new if process not in holders]
+    senders = rank_map.old
+    return Transfers(
         tuple(
-            Move(senders[place % len(senders)], newcomer, 0, extent)
-            for place, newcomer in enumerate(newcomers)
+            RangeTransfer(senders[place % len(senders)], process, 0, extent)
+            for place, process in enumerate(joining)
             if extent
         ),
         cell_bytes,

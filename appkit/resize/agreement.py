@@ -41,7 +41,7 @@ def vote(
     else:
         well, error = _reduce_over_joined(comm, well, error)
     if home is not None and home is not comm:
-        death_watch.meet_at_home(home)
+        death_watch.wait_for_old_ranks(home)
         home.Allreduce(MPI.IN_PLACE, well, op=MPI.MIN)
     if well[0]:
         least, most = well[1 : 1 + mine.size], -well[1 + mine.size :]
@@ -58,7 +58,7 @@ def _reduce_over_joined(
 ) -> tuple[NDArray[np.int64], str]:
     """The least of all values, or this process's own with an error, if others cannot be reached."""
     try:
-        return death_watch.least(comm, mine), error
+        return death_watch.minimum(comm, mine), error
     except (MPI.Exception, death_watch.JoiningRankLost) as fault:
         mine[0] = 0
         return mine, error or str(fault)

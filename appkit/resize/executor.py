@@ -13,18 +13,18 @@ from mpi4py import MPI
 
 from pliant.appkit.coordinator.messages import Decision
 from pliant.appkit.data.entry import Description
-from pliant.appkit.data.metadata import in_words, survey
+from pliant.appkit.data.metadata import error_text, gather_metadata
 from pliant.appkit.errors import AppkitError, JobLeave, RegistrationMismatch, ResizeFailed
 from pliant.appkit.kinds.job_data import JobData
 from pliant.appkit.kinds.state import pack, unpack
 from pliant.appkit.mpi import death_watch
-from pliant.appkit.mpi.connect import meet
-from pliant.appkit.mpi.disconnect import part
+from pliant.appkit.mpi.connect import connect_and_merge
+from pliant.appkit.mpi.disconnect import disconnect
 from pliant.appkit.mpi.membership import Phase
 from pliant.appkit.performance.timing import ResizeTiming
 from pliant.appkit.process import end_now
-from pliant.appkit.redistribution.messages import NOT_ALIKE
-from pliant.appkit.redistribution.plan import Crossing, Volume
+from pliant.appkit.redistribution.exchange import NOT_ALIKE
+from pliant.appkit.redistribution.plan import RankMap, TransferPlan
 from pliant.appkit.resize.agreement import compare_registrations, vote
 from pliant.faults import failpoint
 
@@ -83,7 +83,7 @@ class Executor:
         self.prefetched = False
         self._port = ""  # where newcomers are expected, on rank 0
         self._new_states: list[dict[str, Any]] = []  # of the states, to be taken over by the commit
-        self._plans: list[Volume] = []  # for each entry, how it moves in this resize
+        self._plans: list[TransferPlan] = []  # for each entry, how it moves in this resize
 
     def open_port(self, send_port: Callable[[str], None]) -> None:
         """Open the port that `grow` accepts at and send_port it; on rank 0 only, before `grow`.
@@ -117,19 +117,19 @@ class Executor:
         old = self._communicator()
         processors = (*self._member.allocation[1], *decision.joining)
         failpoint("appkit.grow.accept")
-        with death_watch.watching(death_watch.Alarm(old, lost)):
+        with death_watch.watching(death_watch.JoinWatch(old, lost)):
             merged = self._accept(old)
             failpoint("appkit.grow.joined")
             timing.end_step("join")
-            crossing = Crossing.growth(old.size, merged.size)
+            rank_map = RankMap.expand(old.size, merged.size)
             try:
                 header = self._header(decision, processors, position)
-                self._transfer(merged, old, crossing, header, timing)
+                self._transfer(merged, old, rank_map, header, timing)
             except ResizeFailed:
                 merged.Free()  # not Disconnect, which would wait for newcomers that have ended
                 raise
         self._commit(merged, decision.epoch, processors)
-        part(old, self._report_fatal)
+        disconnect(old, self._report_fatal)
         self._rebuild()
         timing.end_step("commit")
 
@@ -141,10 +141,10 @@ class Executor:
             JobLeave: on those that leave.
         """
         old = self._communicator()
-        crossing = Crossing.shrinkage(old.size, decision.leaving)
-        processors = tuple(self._member.allocation[1][rank] for rank in crossing.new)
-        self._transfer(old, old, crossing, self._header(decision, processors, None), timing)
-        stays = old.rank in crossing.new
+        rank_map = RankMap.shrink(old.size, decision.leaving)
+        processors = tuple(self._member.allocation[1][rank] for rank in rank_map.new)
+        self._transfer(old, old, rank_map, self._header(decision, processors, None), timing)
+        stays = old.rank in rank_map.new
         failpoint("appkit.shrink.split")
         comm = old.Split(0 if stays else MPI.UNDEFINED, old.rank)
         if not stays:
@@ -153,7 +153,7 @@ class Executor:
             raise JobLeave
         assert isinstance(comm, MPI.Intracomm)
         self._commit(comm, decision.epoch, processors)
-        part(old, self._report_fatal)
+        disconnect(old, self._report_fatal)
         self._rebuild()
         timing.end_step("commit")
 
@@ -169,8 +169,8 @@ class Executor:
             failpoint("appkit.newcomer.joined")
             header = header_from_plain(death_watch.bcast(merged, None))
             before = header.before if isinstance(header, Header) else 1
-            crossing = Crossing.growth(before, merged.size)
-            self._transfer(merged, None, crossing, header, ResizeTiming(), report_refusal)
+            rank_map = RankMap.expand(before, merged.size)
+            self._transfer(merged, None, rank_map, header, ResizeTiming(), report_refusal)
         except (MPI.Exception, ResizeFailed, EOFError) as error:
             end_now(1, str(error))
             raise
@@ -183,7 +183,7 @@ class Executor:
         """Be no member any more; collective over the communicator that this process leaves."""
         old = self._communicator()
         self._free_derived()
-        part(old, self._report_fatal)
+        disconnect(old, self._report_fatal)
         self._member.leave(Phase.LEFT)
 
     def _communicator(self) -> MPI.Intracomm:
@@ -193,7 +193,7 @@ class Executor:
     def _accept(self, old: MPI.Intracomm) -> MPI.Intracomm:
         error, merged = "", MPI.COMM_NULL
         try:
-            merged = meet(lambda info: old.Accept(self._port, info, 0), high=False)
+            merged = connect_and_merge(lambda info: old.Accept(self._port, info, 0), high=False)
         except (MPI.Exception, death_watch.JoiningRankLost) as fault:
             # Its port stays open. The next one would get its tag, and what the newcomers then send
             # would go to the receive of this Accept, which ucx leaves behind: it would fail, too.
@@ -209,7 +209,7 @@ class Executor:
             self._port = ""
 
     def _connect(self, port: str) -> MPI.Intracomm:
-        return meet(lambda info: MPI.COMM_WORLD.Connect(port, info, 0), high=True)
+        return connect_and_merge(lambda info: MPI.COMM_WORLD.Connect(port, info, 0), high=True)
 
     def _header(
         self, decision: Decision, processors: tuple[int, ...], position: Any
@@ -229,7 +229,7 @@ class Executor:
             self._data.resize_description(),
             states,
             position,
-            self._data.registry.rounds,
+            self._data.registry.metadata_rounds,
             self.prefetched,
         )
 
@@ -237,7 +237,7 @@ class Executor:
         self,
         comm: MPI.Intracomm,
         home: MPI.Intracomm | None,
-        crossing: Crossing,
+        rank_map: RankMap,
         header: Header | str | None,
         timing: ResizeTiming,
         report_refusal: Callable[[str], None] | None = None,
@@ -254,7 +254,7 @@ class Executor:
                 header, error = self._broadcast_header(comm, header)
             error = header if isinstance(header, str) else error
             if isinstance(header, Header):
-                error = self._prepare(header, crossing, comm)
+                error = self._prepare(header, rank_map, comm)
             if error and report_refusal is not None:
                 report_refusal(error)
             self._check(header, error, comm, home)
@@ -298,7 +298,7 @@ class Executor:
         marks = [0] * len(description)
         if not error:
             plans = zip(entries, self._plans, strict=True)
-            marks[: len(entries)] = [entry.mark(plan) & _MARK for entry, plan in plans]
+            marks[: len(entries)] = [entry.plan_checksum(plan) & _MARK for entry, plan in plans]
         differing = [entries[place].name for place in vote("check", error, comm, home, marks)]
         if differing:
             raise ResizeFailed("check", f"{', '.join(differing)}: {NOT_ALIKE}")
@@ -307,7 +307,7 @@ class Executor:
         for entry in self._data.registry:
             entry.rollback()
 
-    def _prepare(self, header: Header, crossing: Crossing, comm: MPI.Intracomm) -> str:
+    def _prepare(self, header: Header, rank_map: RankMap, comm: MPI.Intracomm) -> str:
         self._new_states, self._plans, registry, error = [], [], self._data.registry, ""
         for constant in self._data.constants:
             constant.ahead = header.ahead
@@ -316,16 +316,16 @@ class Executor:
                 compare_registrations(self._data.resize_description(), header.description)
         except RegistrationMismatch as mismatch:
             error = f"RegistrationMismatch: {mismatch}"
-        known, error = survey(list(registry), crossing, comm, header.rounds, error)
+        known, error = gather_metadata(list(registry), rank_map, comm, header.rounds, error)
         if error:
             return error
         try:
             for entry, told in zip(registry, known, strict=True):
-                entry.prepare(crossing, comm.rank, told)
+                entry.prepare(rank_map, comm.rank, told)
             pairs = zip(registry, known, strict=True)
-            self._plans = [entry.plan(crossing, told) for entry, told in pairs]
+            self._plans = [entry.plan(rank_map, told) for entry, told in pairs]
         except (AppkitError, MemoryError) as fault:
-            return in_words(fault)
+            return error_text(fault)
         try:
             if comm.rank != 0:
                 self._new_states = unpack(header.states)

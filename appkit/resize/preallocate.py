@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from pliant.appkit.coordinator.coordinator import Coordinator
 from pliant.appkit.data.entry import Entry, Registry
-from pliant.appkit.data.fill import provide
+from pliant.appkit.data.fill import touch_pages
 from pliant.appkit.errors import AppkitError
 from pliant.appkit.mpi.membership import Membership
-from pliant.appkit.redistribution.ranges import Array
+from pliant.appkit.redistribution.exchange import Array
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Preallocator:
         if order.resize:
             arrays = self.make(order.size, self._member.rank)
             self._thread = threading.Thread(
-                target=provide, args=(arrays,), name="pliant-room", daemon=True
+                target=touch_pages, args=(arrays,), name="pliant-room", daemon=True
             )
             self._thread.start()
 

@@ -31,11 +31,11 @@ from pliant.appkit.checkpoint.store import CheckpointStore
 from pliant.appkit.coordinator.coordinator import Coordinator
 from pliant.appkit.coordinator.messages import Decision
 from pliant.appkit.data.constant import Written
-from pliant.appkit.data.fill import provide
+from pliant.appkit.data.fill import touch_pages
 from pliant.appkit.data.handle import Handle
 from pliant.appkit.kinds.job_data import JobData
 from pliant.appkit.resize.preallocate import PreallocateOrder, Preallocator
-from pliant.appkit.storage.chunks import Piece, PieceReader, PieceWriter
+from pliant.appkit.storage.chunks import ArrayReader, ArrayWriter, SavedArray
 from pliant.appkit.storage.private_folders import PrivateFolder
 from pliant.faults import failpoint
 
@@ -73,7 +73,7 @@ class PrefetchFiles:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> "PrefetchFiles":
         """The inverse of ``to_json``."""
-        pieces = tuple(tuple(map(Piece.from_json, own)) for own in data["pieces"])
+        pieces = tuple(tuple(map(SavedArray.from_json, own)) for own in data["pieces"])
         return cls(data["folder"], data["size"], tuple(data["versions"]), pieces)
 
 
@@ -229,7 +229,7 @@ class Prefetcher:
 
     def preallocate(self, size: int, rank: int) -> None:
         """Have the memory of a newcomer that will be this rank."""
-        provide(self._preallocator.make(size, rank))
+        touch_pages(self._preallocator.make(size, rank))
 
     def is_ready(self, resize: int) -> bool:
         """Whether this process has fetched all that it is to have after it, which begins."""
@@ -284,11 +284,11 @@ class Prefetcher:
 
     def _write(self, order: PrefetchOrder, comm: MPI.Intracomm) -> None:
         """Begin to write; the parts are those of now, whatever the program does meanwhile."""
-        handles, name = [constant.handle.twin({}) for constant in self._constants], order.folder
+        handles, name = [constant.handle.clone({}) for constant in self._constants], order.folder
         rank, store = comm.rank, self._store
         assert store is not None
 
-        def work() -> list[tuple[Piece, ...]]:
+        def work() -> list[tuple[SavedArray, ...]]:
             failpoint("appkit.ahead.write")
             with store.open(create=True) as base:
                 if rank == 0:
@@ -296,7 +296,7 @@ class Prefetcher:
                 with base.child(name, create=True) as folder:
                     written = _write_all(handles, folder, rank)
             for constant, handle in zip(self._constants, handles, strict=True):
-                constant.note(handle.storage())
+                constant.note(handle.buffers())
             return written
 
         self._draft = PrefetchFiles(name, comm.size, self._versions())
@@ -337,7 +337,7 @@ class Prefetcher:
         self._fault = fault if comm.rank == 0 else mine
         if not fault:
             each = zip(*(written for *_, written in told), strict=True)
-            pieces = tuple(tuple(map(Piece.from_json, chain(*own))) for own in each)
+            pieces = tuple(tuple(map(SavedArray.from_json, chain(*own))) for own in each)
             self._files = replace(draft, pieces=pieces)
 
     def _fetch(self, files: PrefetchFiles, rank: int, size: int) -> Fetched:
@@ -347,7 +347,7 @@ class Prefetcher:
         with self._store.open() as base:
             folder = base.child(files.folder)
         for constant, pieces in zip(self._constants, files.pieces, strict=True):
-            source = PieceReader(folder, pieces, files.size)
+            source = ArrayReader(folder, pieces, files.size)
             twin = constant.fetch(source, rank, size, twins)
             if twin is not None:
                 twins[id(constant.handle)] = twin[0]
@@ -382,14 +382,14 @@ def _clear(base: PrivateFolder, name: str) -> None:
 
 def _write_all(
     handles: Sequence[Handle], folder: PrivateFolder, rank: int
-) -> list[tuple[Piece, ...]]:
+) -> list[tuple[SavedArray, ...]]:
     """Write this process's part of each constant."""
     written = []
     for place, handle in enumerate(handles):
-        out = PieceWriter(folder, f"rank{rank}-{place}.bin", rank)
+        out = ArrayWriter(folder, f"rank{rank}-{place}.bin", rank)
         try:
             handle.save(out)
         finally:
             out.close(durable=False)
-        written.append(tuple(out.pieces))
+        written.append(tuple(out.arrays))
     return written

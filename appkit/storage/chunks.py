@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from pliant.appkit.errors import CheckpointError
-from pliant.appkit.redistribution.ranges import Array
+from pliant.appkit.redistribution.exchange import Array
 from pliant.appkit.storage.private_folders import PrivateFolder
 from pliant.faults import writing
 
@@ -30,7 +30,7 @@ Where = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class SavedArray:
     """One array in a file."""
 
     file: str
@@ -61,18 +61,18 @@ class Piece:
         return [self.file, self.rank, self.offset, self.dtype, shape, sums, self.where]
 
     @classmethod
-    def from_json(cls, data: Sequence[Any]) -> "Piece":
+    def from_json(cls, data: Sequence[Any]) -> "SavedArray":
         """The inverse of ``to_json``."""
         file, rank, offset, dtype, shape, sums, where = data
         return cls(file, rank, offset, dtype, tuple(shape), tuple(sums), where)
 
 
-class PieceWriter:
+class ArrayWriter:
     """Writes what one process has of one registered thing; makes its file with the first piece."""
 
     def __init__(self, folder: Path | PrivateFolder, file: str, rank: int) -> None:
         """Write into ``folder``; ``rank`` is that of this process."""
-        self.pieces: list[Piece] = []
+        self.arrays: list[SavedArray] = []
         self._folder, self._file, self._rank = _opened(folder), file, rank
         self._handle: Any = None
 
@@ -98,8 +98,8 @@ class PieceWriter:
             sums.append(zlib.crc32(chunk.data))
             self._handle.write(chunk)
         kind = array.dtype.str
-        self.pieces.append(
-            Piece(self._file, self._rank, offset, kind, array.shape, tuple(sums), where)
+        self.arrays.append(
+            SavedArray(self._file, self._rank, offset, kind, array.shape, tuple(sums), where)
         )
 
     def close(self, *, durable: bool = True) -> None:
@@ -118,16 +118,18 @@ class PieceWriter:
                 self._handle = None
 
 
-class PieceReader:
+class ArrayReader:
     """Reads what all processes wrote of one registered thing."""
 
-    def __init__(self, folder: Path | PrivateFolder, pieces: Sequence[Piece], size: int) -> None:
+    def __init__(
+        self, folder: Path | PrivateFolder, pieces: Sequence[SavedArray], size: int
+    ) -> None:
         """Read from ``folder``; ``size`` is the number of processes that wrote."""
-        self.pieces = tuple(pieces)
+        self.arrays = tuple(pieces)
         self.size = size
         self._folder = _opened(folder)
 
-    def read(self, piece: Piece, first: int, into: Array) -> None:
+    def read(self, saved: SavedArray, first: int, into: Array) -> None:
         """Fill an array with the items of a piece from ``first`` on, in C order.
 
         Raises:
@@ -135,30 +137,30 @@ class PieceReader:
         """
         if not into.size:
             return
-        if piece.dtype != into.dtype.str or not 0 <= first <= piece.items - into.size:
+        if saved.dtype != into.dtype.str or not 0 <= first <= saved.items - into.size:
             raise CheckpointError(
-                f"{piece.file}: a piece of {piece.items} items of type {piece.dtype} does not "
+                f"{saved.file}: a piece of {saved.items} items of type {saved.dtype} does not "
                 f"hold {into.size} of {into.dtype.str} from {first} on"
             )
         try:
-            with self._folder.read(piece.file) as file:
-                self._read(file, piece, first, into)
+            with self._folder.read(saved.file) as file:
+                self._read(file, saved, first, into)
         except OSError as error:
-            raise CheckpointError(f"{piece.file} cannot be read: {error}") from error
+            raise CheckpointError(f"{saved.file} cannot be read: {error}") from error
 
-    def _read(self, file: Any, piece: Piece, first: int, into: Array) -> None:
+    def _read(self, file: Any, saved: SavedArray, first: int, into: Array) -> None:
         step, stop = _per_chunk(into.dtype), first + into.size
-        buffer = np.empty(min(step, piece.items), into.dtype)
+        buffer = np.empty(min(step, saved.items), into.dtype)
         for place in range(first // step, -(-stop // step)):
-            begin, end = place * step, min((place + 1) * step, piece.items)
+            begin, end = place * step, min((place + 1) * step, saved.items)
             chunk = buffer[: end - begin]
             raw = chunk.view(np.uint8)
-            file.seek(piece.offset + begin * into.dtype.itemsize)
+            file.seek(saved.offset + begin * into.dtype.itemsize)
             got = file.readinto(raw)
             if got != raw.size:
-                raise CheckpointError(f"{piece.file} is cut off at byte {file.tell()}")
-            if zlib.crc32(raw.data) != piece.checksums[place]:
-                raise CheckpointError(f"{piece.file} is damaged near byte {file.tell()}")
+                raise CheckpointError(f"{saved.file} is cut off at byte {file.tell()}")
+            if zlib.crc32(raw.data) != saved.checksums[place]:
+                raise CheckpointError(f"{saved.file} is damaged near byte {file.tell()}")
             low, high = max(begin, first), min(end, stop)
             _put(into, low - first, chunk[low - begin : high - begin])
 

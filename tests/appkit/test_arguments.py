@@ -15,7 +15,7 @@ from pliant.appkit.errors import DistributionError, StateError
 from pliant.appkit.job import Job
 from pliant.appkit.kinds.job_data import JobData
 from pliant.appkit.loops import Loops
-from pliant.appkit.redistribution.plan import Crossing
+from pliant.appkit.redistribution.plan import RankMap
 from rankkit import member
 
 
@@ -113,7 +113,7 @@ def test_a_halo_wider_than_the_smallest_block_is_refused(job: Job) -> None:
     job.block("own", 6, halo=2, lengths=lambda size: [3] * 2 + [0] * (size - 2))
     array = job.block("grown", 8, halo=2)
     with pytest.raises(DistributionError, match=r"array 'grown': .* on 5 processes"):
-        array.prepare(Crossing.growth(3, 5), 0)
+        array.prepare(RankMap.expand(3, 5), 0)
 
 
 def test_a_state_that_cannot_be_sent_is_refused_when_it_is_registered(job: Job) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import inspect
 import re
 
+import reference
+
 import pliant.appkit as kit
-from pliant.appkit import reference
 from pliant.appkit.catalogue import Catalogue
 from testkit import ROOT
 
@@ -14,7 +15,7 @@ PAGE = ROOT / "docs" / "appkit-reference.md"
 
 
 def test_the_page_is_made_from_the_sources() -> None:
-    again = "python -m pliant.appkit.reference > docs/appkit-reference.md"
+    again = "python docs/tools/reference.py > docs/appkit-reference.md"
     assert PAGE.read_text() == reference.page(), f"make it again: {again}"
 
 
@@ -46,7 +47,10 @@ def test_calls_that_take_arguments_tell_each_and_its_errors() -> None:
 
 def test_what_is_for_resizes_is_not_there() -> None:
     page = reference.page()
-    assert re.findall(r"\b(?:BlockArray|Items|CsrMatrix)\.(?:plan|commit|census)\b", page) == []
+    assert (
+        re.findall(r"\b(?:BlockArray|Items|CsrMatrix)\.(?:plan|commit|local_metadata)\b", page)
+        == []
+    )
     assert re.findall(r"^- `_\w+`", page, re.M) == []
 
 

@@ -24,14 +24,14 @@ from pliant.appkit.checkpoint.store import (
 from pliant.appkit.data.entry import Entry
 from pliant.appkit.errors import CheckpointError
 from pliant.appkit.kinds.block import BlockArray
-from pliant.appkit.kinds.replicated import ReplicatedArray
 from pliant.appkit.kinds.state import unpack
+from pliant.appkit.kinds.whole import ReplicatedArray
 from pliant.appkit.loops import Position
 from pliant.appkit.mpi.membership import Membership, Phase
 from pliant.appkit.plain_data import encode
 from pliant.appkit.storage import chunks
 from pliant.appkit.storage.checkpoint_key import own_key
-from pliant.appkit.storage.chunks import Piece, PieceReader, PieceWriter
+from pliant.appkit.storage.chunks import ArrayReader, ArrayWriter, SavedArray
 
 
 def member(rank: int, size: int) -> Membership:
@@ -72,25 +72,25 @@ def owned(entry: Any) -> Any:
     return whole(entry)[tuple(index)]
 
 
-def write(folder: Path, size: int) -> list[list[Piece]]:
+def write(folder: Path, size: int) -> list[list[SavedArray]]:
     """Have all processes of a job save; what they wrote of each thing."""
-    written: list[list[Piece]] = []
+    written: list[list[SavedArray]] = []
     for rank in range(size):
         for place, entry in enumerate(kinds(member(rank, size))):
             start(entry)
-            out = PieceWriter(folder, f"{rank}-{place}", rank)
+            out = ArrayWriter(folder, f"{rank}-{place}", rank)
             entry.save(out)
             out.close()
             if rank == 0:
                 written.append([])
-            written[place] += out.pieces
+            written[place] += out.arrays
     return written
 
 
-def check(folder: Path, written: list[list[Piece]], before: int, after: int) -> None:
+def check(folder: Path, written: list[list[SavedArray]], before: int, after: int) -> None:
     for rank in range(after):
         for entry, own in zip(kinds(member(rank, after)), written, strict=True):
-            entry.restore(PieceReader(folder, own, before), rank, after)
+            entry.restore(ArrayReader(folder, own, before), rank, after)
             assert np.array_equal(entry.local, owned(entry)), (entry, rank, before, after)
             if isinstance(entry, BlockArray):
                 assert entry.local.size == entry.with_halo.size - _halo_cells(entry)
@@ -119,17 +119,17 @@ def test_any_shape_and_axis(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(chunks, "CHUNK_BYTES", chunk)
         make = {"axis": axis % len(shape), "halo": 0, "dtype": "f8"}
-        written: list[Piece] = []
+        written: list[SavedArray] = []
         for rank in range(before):
             array = BlockArray(member(rank, before), "a", tuple(shape), **make)  # type: ignore[arg-type]
             start(array)
-            out = PieceWriter(folder, str(rank), rank)
+            out = ArrayWriter(folder, str(rank), rank)
             array.save(out)
             out.close()
-            written += out.pieces
+            written += out.arrays
         for rank in range(after):
             array = BlockArray(member(rank, after), "a", tuple(shape), **make)  # type: ignore[arg-type]
-            array.restore(PieceReader(folder, written, before), rank, after)
+            array.restore(ArrayReader(folder, written, before), rank, after)
             assert np.array_equal(array.local, owned(array))
 
 
@@ -138,11 +138,11 @@ def test_only_what_is_owned_is_read(tmp_path: Path) -> None:
     for path in tmp_path.glob("[123]-*"):
         path.unlink()
     rows = kinds(member(0, 4))[0]
-    rows.restore(PieceReader(tmp_path, written[0], 4), 0, 4)
+    rows.restore(ArrayReader(tmp_path, written[0], 4), 0, 4)
     assert np.array_equal(rows.local, owned(rows))
     last = kinds(member(3, 4))[0]
     with pytest.raises(CheckpointError, match=r"1-0 cannot be read|3-0 cannot be read"):
-        last.restore(PieceReader(tmp_path, written[0], 4), 3, 4)
+        last.restore(ArrayReader(tmp_path, written[0], 4), 3, 4)
 
 
 def _flip(path: Path) -> None:
@@ -162,18 +162,18 @@ def test_damage_is_found(tmp_path: Path, harm: Any, text: str, place: int) -> No
     harm(tmp_path / f"0-{place}")
     entry: Entry = kinds(member(0, 1))[place]
     with pytest.raises(CheckpointError, match=text):
-        entry.restore(PieceReader(tmp_path, written[place], 1), 0, 1)
+        entry.restore(ArrayReader(tmp_path, written[place], 1), 0, 1)
 
 
 def test_what_is_missing_is_named(tmp_path: Path) -> None:
     written = write(tmp_path, 3)
     entries = kinds(member(0, 1))
     with pytest.raises(CheckpointError, match="array 'rows': 12 cells are not there"):
-        entries[0].restore(PieceReader(tmp_path, written[0][:2], 3), 0, 1)
+        entries[0].restore(ArrayReader(tmp_path, written[0][:2], 3), 0, 1)
     with pytest.raises(CheckpointError, match="array 'table' is not in the checkpoint"):
-        entries[4].restore(PieceReader(tmp_path, [], 3), 0, 1)
+        entries[4].restore(ArrayReader(tmp_path, [], 3), 0, 1)
     with pytest.raises(CheckpointError, match="does not hold"):
-        entries[0].restore(PieceReader(tmp_path, written[1], 3), 0, 1)
+        entries[0].restore(ArrayReader(tmp_path, written[1], 3), 0, 1)
 
 
 # ------------------------------------------------------------------ the store

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pliant.appkit.redistribution.plan import Crossing, plan_blocks
+from pliant.appkit.redistribution.plan import RankMap, plan_blocks
 from pliant.protos import app_pb2 as pb
 from standin import Application
 from testkit import wait_until
@@ -46,9 +46,9 @@ def finish(app: Application, tmp_path: Path) -> str:
     return app.text()
 
 
-def changing(crossing: Crossing) -> int:
+def changing(rank_map: RankMap) -> int:
     """Bytes that a resize moves of what is not constant."""
-    return plan_blocks(N, crossing, CELL_BYTES).bytes_moved
+    return plan_blocks(N, rank_map, CELL_BYTES).bytes_moved
 
 
 def written(tmp_path: Path) -> list[str]:
@@ -70,19 +70,19 @@ def forget_newcomers(app: Application) -> None:
 
 def test_the_pause_carries_only_what_changes(run: Run, tmp_path: Path) -> None:
     app = run(2)
-    assert app.grow(2).bytes_moved == changing(Crossing.growth(2, 4))
+    assert app.grow(2).bytes_moved == changing(RankMap.expand(2, 4))
     folders = written(tmp_path)
-    assert app.shrink([0, 2]).bytes_moved == changing(Crossing.shrinkage(4, [0, 2]))
-    assert app.grow(1).bytes_moved == changing(Crossing.growth(2, 3))
-    assert app.shrink([1, 2]).bytes_moved == changing(Crossing.shrinkage(3, [1, 2]))
-    assert app.grow(3).bytes_moved == changing(Crossing.growth(1, 4))
+    assert app.shrink([0, 2]).bytes_moved == changing(RankMap.shrink(4, [0, 2]))
+    assert app.grow(1).bytes_moved == changing(RankMap.expand(2, 3))
+    assert app.shrink([1, 2]).bytes_moved == changing(RankMap.shrink(3, [1, 2]))
+    assert app.grow(3).bytes_moved == changing(RankMap.expand(1, 4))
     assert written(tmp_path) == folders, "they are written once"
     assert "pliant:" not in finish(app, tmp_path)
 
 
 def test_without_a_folder_all_moves_in_the_pause(run: Run, tmp_path: Path) -> None:
     app = run(2, folder=False)
-    assert app.grow(2).bytes_moved > 2 * changing(Crossing.growth(2, 4))
+    assert app.grow(2).bytes_moved > 2 * changing(RankMap.expand(2, 4))
     assert app.shrink([0, 2]).committed
     assert "pliant:" not in finish(app, tmp_path)
 
@@ -90,14 +90,14 @@ def test_without_a_folder_all_moves_in_the_pause(run: Run, tmp_path: Path) -> No
 def test_the_program_changes_them_when_it_says_so(run: Run, tmp_path: Path) -> None:
     app = run(2)
     say(tmp_path, "change")
-    assert app.grow(1).bytes_moved == changing(Crossing.growth(2, 3))
+    assert app.grow(1).bytes_moved == changing(RankMap.expand(2, 3))
     before = written(tmp_path)
     say(tmp_path, "change")
-    assert app.shrink([1]).bytes_moved == changing(Crossing.shrinkage(3, [1]))
+    assert app.shrink([1]).bytes_moved == changing(RankMap.shrink(3, [1]))
     after = written(tmp_path)
     assert (len(before), len(after)) == (1, 1)
     assert before != after, "what was written before is of no use"
-    assert app.grow(1).bytes_moved == changing(Crossing.growth(2, 3))
+    assert app.grow(1).bytes_moved == changing(RankMap.expand(2, 3))
     assert written(tmp_path) == after
     assert "pliant:" not in finish(app, tmp_path)
 
@@ -105,11 +105,11 @@ def test_the_program_changes_them_when_it_says_so(run: Run, tmp_path: Path) -> N
 @pytest.mark.parametrize("rank", [0, 1])
 def test_who_alone_says_so_has_all_moved_in_the_pause(run: Run, tmp_path: Path, rank: int) -> None:
     app = run(2)
-    assert app.grow(1).bytes_moved == changing(Crossing.growth(2, 3))
+    assert app.grow(1).bytes_moved == changing(RankMap.expand(2, 3))
     say(tmp_path, f"alone {rank}")
     outcome = app.shrink([2])
     assert outcome.committed
-    assert outcome.bytes_moved > changing(Crossing.shrinkage(3, [2]))
+    assert outcome.bytes_moved > changing(RankMap.shrink(3, [2]))
     assert "constant data moved in the pause" in finish(app, tmp_path)
 
 
@@ -123,7 +123,7 @@ def test_withdrawn_while_they_are_under_way(run: Run, tmp_path: Path, point: str
     assert app.server.next("withdrawn").withdrawn.resize == 1
     app.places.pop(processors[0])
     world.wait(0)  # it is not needed any more
-    assert app.grow(2).bytes_moved == changing(Crossing.growth(2, 4))
+    assert app.grow(2).bytes_moved == changing(RankMap.expand(2, 4))
     assert "resize 2 3" not in finish(app, tmp_path)
 
 
@@ -132,7 +132,7 @@ def test_a_newcomer_that_dies_while_it_reads_disturbs_nobody(run: Run, tmp_path:
     outcome = app.grow(2)
     assert (outcome.committed, outcome.stage, outcome.epoch) == (False, "join", 0)
     forget_newcomers(app)
-    assert app.grow(2).bytes_moved == changing(Crossing.growth(2, 4))
+    assert app.grow(2).bytes_moved == changing(RankMap.expand(2, 4))
     text = finish(app, tmp_path)
     assert text.count("resize 2 4") == 1, "the program is not told of the first"
 
@@ -154,8 +154,8 @@ def test_what_one_process_has_not_got_moves_in_the_pause(
     say(tmp_path, "change")
     outcome = app.grow(2)
     assert outcome.committed, outcome.reason
-    assert outcome.bytes_moved > 2 * changing(Crossing.growth(2, 4))
-    assert app.shrink([0]).bytes_moved == changing(Crossing.shrinkage(4, [0])), "the next one is"
+    assert outcome.bytes_moved > 2 * changing(RankMap.expand(2, 4))
+    assert app.shrink([0]).bytes_moved == changing(RankMap.shrink(4, [0])), "the next one is"
     text = finish(app, tmp_path)
     assert "constant data moved in the pause of a resize: " in text
 
@@ -163,7 +163,7 @@ def test_what_one_process_has_not_got_moves_in_the_pause(
 def test_who_is_slow_is_waited_for_while_the_program_computes(run: Run, tmp_path: Path) -> None:
     app = run(2, "appkit.ahead.write@rank=1=delay:2.5", "appkit.ahead.read@rank=1=delay:2.5")
     outcome = app.grow(1)
-    assert outcome.bytes_moved == changing(Crossing.growth(2, 3))
+    assert outcome.bytes_moved == changing(RankMap.expand(2, 3))
     assert outcome.seconds["total"] < 2.5, "not in the pause"
     assert "pliant: constant" not in finish(app, tmp_path)
 
@@ -174,8 +174,8 @@ def test_what_changes_through_an_older_view_moves_in_the_pause(run: Run, tmp_pat
     assert app.shrink([2]).committed
     say(tmp_path, "slip")
     outcome = app.grow(1)
-    assert outcome.bytes_moved > changing(Crossing.growth(2, 3))
-    assert app.shrink([0]).bytes_moved == changing(Crossing.shrinkage(3, [0]))
+    assert outcome.bytes_moved > changing(RankMap.expand(2, 3))
+    assert app.shrink([0]).bytes_moved == changing(RankMap.shrink(3, [0]))
     assert "array 'copy' is constant, and was changed" in finish(app, tmp_path)
 
 
@@ -189,5 +189,5 @@ def test_files_that_are_damaged_are_not_believed(run: Run, tmp_path: Path) -> No
         path.write_bytes(data)
     outcome = app.shrink([0])
     assert outcome.committed
-    assert outcome.bytes_moved > changing(Crossing.shrinkage(3, [0]))
+    assert outcome.bytes_moved > changing(RankMap.shrink(3, [0]))
     assert "is damaged" in finish(app, tmp_path)

@@ -17,14 +17,13 @@ from pliant.appkit.errors import RegistrationMismatch
 from pliant.appkit.kinds.block import BlockArray
 from pliant.appkit.kinds.csr import CsrMatrix
 from pliant.appkit.kinds.cyclic import CyclicArray
-from pliant.appkit.kinds.item_rules import Evenly, ToOwners
+from pliant.appkit.kinds.item_rules import ByOwner, Even
 from pliant.appkit.kinds.items import Items
 from pliant.appkit.kinds.partition import PartitionedArray
-from pliant.appkit.kinds.replicated import ReplicatedArray
-from pliant.appkit.kinds.root_only import RootArray
+from pliant.appkit.kinds.whole import ReplicatedArray, RootArray
 from pliant.appkit.mpi.membership import Membership
 from pliant.appkit.resize import agreement
-from rankkit import crossing, load, member, resize, save
+from rankkit import load, member, rank_map, resize, save
 
 #: A structure with an array in a field, and one that is not where it would be without gaps.
 CELL = np.dtype(
@@ -44,8 +43,8 @@ KINDS: dict[str, Make] = {
     "block of columns": lambda m, t: BlockArray(m, "a", (2, N), axis=1, halo=1, dtype=t),
     "replicated": lambda m, t: ReplicatedArray(m, "a", (N,), t),
     "root_only": lambda m, t: RootArray(m, "a", (N,), t),
-    "items": lambda m, t: Items(m, "a", t, (), Evenly("a")),
-    "items by owner": lambda m, t: Items(m, "a", t, (), ToOwners("a", _owner)),
+    "items": lambda m, t: Items(m, "a", t, (), Even("a")),
+    "items by owner": lambda m, t: Items(m, "a", t, (), ByOwner("a", _owner)),
     "cyclic": lambda m, t: CyclicArray(
         m, "a", (N,), t, axes=(0,), blocks=(2,), grid=lambda size: (size,)
     ),
@@ -117,7 +116,7 @@ def test_structures_move_whole(kind: str, before: int, after: int, tmp_path: Pat
         begin(kind, array)
     written = save(parts, tmp_path)
     assert told(found(kind, load(make, tmp_path, written, before, after))) == told(expected(kind))
-    parts, _ = resize(make, parts, crossing(before, after, first=True))
+    parts, _ = resize(make, parts, rank_map(before, after, first=True))
     assert told(found(kind, parts)) == told(expected(kind))
 
 

@@ -7,20 +7,20 @@ from typing import Any
 import numpy as np
 
 from pliant.appkit.data.entry import Registry
-from pliant.appkit.data.metadata import survey
+from pliant.appkit.data.metadata import gather_metadata
 from pliant.appkit.kinds.block import BlockArray
-from pliant.appkit.kinds.item_rules import ByWeight, Evenly
+from pliant.appkit.kinds.item_rules import Even, Weighted
 from pliant.appkit.kinds.items import Items
-from pliant.appkit.redistribution.plan import Crossing
+from pliant.appkit.redistribution.plan import RankMap
 from rankkit import member, run_ranks
 
 
 def things(rank: int, size: int) -> list[Any]:
     membership = member(rank, size)
     entries = [
-        Items(membership, "even", "f8", (), Evenly("even")),
+        Items(membership, "even", "f8", (), Even("even")),
         BlockArray(membership, "fixed", (9,), axis=0, halo=0, dtype="f8"),
-        Items(membership, "weighed", "f8", (), ByWeight("weighed", lambda items: items)),
+        Items(membership, "weighed", "f8", (), Weighted("weighed", lambda items: items)),
     ]
     for entry in entries:
         if isinstance(entry, Items):
@@ -29,10 +29,10 @@ def things(rank: int, size: int) -> list[Any]:
 
 
 def test_each_entry_gets_its_own_rounds() -> None:
-    way = Crossing.growth(2, 3)
+    way = RankMap.expand(2, 3)
 
     def one(comm: Any) -> Any:
-        return survey(things(comm.rank, 2), way, comm, 2, "")
+        return gather_metadata(things(comm.rank, 2), way, comm, 2, "")
 
     results, _ = run_ranks(3, one)
     assert results[0] == results[1] == results[2], "newcomers hear the same, and tell nothing"
@@ -44,10 +44,12 @@ def test_each_entry_gets_its_own_rounds() -> None:
 
 
 def test_one_error_is_everybodys() -> None:
-    way = Crossing.among(2)
+    way = RankMap.identity(2)
 
     def one(comm: Any) -> Any:
-        return survey(things(comm.rank, 2), way, comm, 2, "a newcomer" if comm.rank else "")[1]
+        return gather_metadata(
+            things(comm.rank, 2), way, comm, 2, "a newcomer" if comm.rank else ""
+        )[1]
 
     assert run_ranks(2, one)[0] == ["a newcomer", "a newcomer"]
 
@@ -55,8 +57,8 @@ def test_one_error_is_everybodys() -> None:
 def test_nothing_is_exchanged_for_fixed_layouts() -> None:
     registry = Registry()
     registry.add(things(0, 1)[1])
-    assert registry.rounds == 0
+    assert registry.metadata_rounds == 0
     nobody: Any = None  # no communicator is touched
-    assert survey(list(registry), Crossing.among(1), nobody, 0, "") == ([()], "")
+    assert gather_metadata(list(registry), RankMap.identity(1), nobody, 0, "") == ([()], "")
     registry.add(things(0, 1)[2])
-    assert registry.rounds == 2
+    assert registry.metadata_rounds == 2

@@ -116,7 +116,7 @@ def test_who_waits_with_patience_sleeps(run: Run) -> None:
     app = run(
         """
         import resource
-        from pliant.appkit.mpi.blocking_wait import patience
+        from pliant.appkit.mpi.blocking_wait import blocking_waits
         def naps():
             return resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw
         def wait():
@@ -127,7 +127,7 @@ def test_who_waits_with_patience_sleeps(run: Run) -> None:
             return naps() - before
         for it in job.steps(1):
             impatient = wait()
-            with patience():
+            with blocking_waits():
                 patient = wait()
             assert job.comm.rank == 0 or patient > 100 > impatient, (patient, impatient)
         """,
@@ -314,8 +314,8 @@ def test_the_program_answers_offers(run: Run) -> None:
 def test_messages_are_cut_and_axes_may_be_any(run: Run) -> None:
     app = run(
         """
-        import pliant.appkit.redistribution.ranges
-        pliant.appkit.redistribution.ranges.CHUNK_BYTES = 64
+        import pliant.appkit.redistribution.exchange
+        pliant.appkit.redistribution.exchange.CHUNK_BYTES = 64
         shapes = [((50, 7), 0), ((7, 50), 1), ((3, 40, 5), 1), ((2, 3, 30), 2), ((1, 40, 2), 1)]
         def values(index, shape):
             return np.arange(np.prod(shape)).reshape(shape)[index]

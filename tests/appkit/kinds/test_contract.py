@@ -16,11 +16,11 @@ import pytest
 
 from pliant.appkit.data.handle import Handle
 from pliant.appkit.kinds.csr import CsrMatrix
-from pliant.appkit.kinds.whole import WholeArray
-from pliant.appkit.redistribution import packed, ranges
-from pliant.appkit.redistribution.plan import Crossing
+from pliant.appkit.kinds.whole import UndividedHandle
+from pliant.appkit.redistribution import exchange, packed
+from pliant.appkit.redistribution.plan import RankMap
 from pliant.appkit.storage import chunks
-from rankkit import Parts, crossing, load, resize, save
+from rankkit import Parts, load, rank_map, resize, save
 from rankkit.kinds import KINDS, TINY_KINDS, ItemKind, Kind
 
 #: Every pair of sizes up to this is tried.
@@ -41,14 +41,14 @@ def all_pairs() -> list[int]:
     return [*walk, walk[0]]
 
 
-def any_leave(before: int, after: int, random: Random) -> Crossing:
+def any_leave(before: int, after: int, random: Random) -> RankMap:
     """Return a resize in which any ranks leave."""
     if after >= before:
-        return Crossing.growth(before, after)
-    return Crossing.shrinkage(before, sorted(random.sample(range(before), before - after)))
+        return RankMap.expand(before, after)
+    return RankMap.shrink(before, sorted(random.sample(range(before), before - after)))
 
 
-def checked_resize(kind: Kind, parts: Parts, way: Crossing) -> Parts:
+def checked_resize(kind: Kind, parts: Parts, way: RankMap) -> Parts:
     before = kind.owners(parts)
     parts, sent = resize(kind.entries, parts, way)
     after = kind.owners(parts)
@@ -74,7 +74,7 @@ def test_sampled_pairs_of_sizes_with_short_messages(
     random = Random(kind.title)
     for _ in range(SAMPLES):
         monkeypatch.setattr(packed, "STAGE_BYTES", random.randint(1, 400))
-        monkeypatch.setattr(ranges, "CHUNK_BYTES", random.randint(20, 400))
+        monkeypatch.setattr(exchange, "CHUNK_BYTES", random.randint(20, 400))
         before, after = random.randint(1, LARGE), random.randint(1, LARGE)
         other = kind.varied(random)
         checked_resize(other, other.start(before), any_leave(before, after, random))
@@ -83,15 +83,15 @@ def test_sampled_pairs_of_sizes_with_short_messages(
 def arrays(parts: Parts) -> list[Any]:
     """Return the arrays of all handles, in the order of ranks."""
     handles = [entry for entries in parts for entry in entries if isinstance(entry, Handle)]
-    return [array for handle in handles for array in handle.storage()]
+    return [array for handle in handles for array in handle.buffers()]
 
 
 def values(entry: Any) -> Any:
     """Return the array of a distributed kind that a program writes to, None for other kinds."""
     if isinstance(entry, CsrMatrix):
         return entry.data
-    if isinstance(entry, Handle) and not isinstance(entry, WholeArray):
-        return entry.storage()[0]
+    if isinstance(entry, Handle) and not isinstance(entry, UndividedHandle):
+        return entry.buffers()[0]
     return None
 
 
@@ -100,7 +100,7 @@ def values(entry: Any) -> Any:
 def test_what_a_resize_replaced_cannot_be_written_to(kind: Kind, after: int) -> None:
     parts = kind.start(3)
     old = [values(entry) for entry in itertools.chain(*parts)]
-    new, _ = resize(kind.entries, parts, crossing(3, after))
+    new, _ = resize(kind.entries, parts, rank_map(3, after))
     kept = [id(values(entry)) for entry in itertools.chain(*new)]
     for array in old:
         if array is not None and id(array) not in kept:
@@ -112,12 +112,12 @@ def test_what_a_resize_replaced_cannot_be_written_to(kind: Kind, after: int) -> 
 def test_a_rollback_leaves_everything_as_it_was(kind: Kind, after: int) -> None:
     parts = kind.start(3)
     owners, before = kind.owners(parts), arrays(parts)
-    parts, _ = resize(kind.entries, parts, crossing(3, after, first=True), commit=False)
+    parts, _ = resize(kind.entries, parts, rank_map(3, after, first=True), commit=False)
     assert repr(kind.owners(parts)) == repr(owners)
     assert [id(array) for array in arrays(parts)] == [id(array) for array in before]
     assert all(array.flags.writeable for array in before)
     for size in (4, 1):  # nothing is left of the one that was rolled back
-        parts = checked_resize(kind, parts, crossing(len(parts), size))
+        parts = checked_resize(kind, parts, rank_map(len(parts), size))
 
 
 @each_kind
@@ -130,12 +130,12 @@ def test_saved_at_one_size_and_restored_at_another(
         folder = tmp_path / str(before)
         folder.mkdir()
         written = save(kind.start(before), folder)
-        saved = sum(piece.bytes for pieces in written for piece in pieces)
+        saved = sum(saved.bytes for pieces in written for saved in pieces)
         assert saved == sum(path.stat().st_size for path in folder.iterdir())
         for after in (1, 2, 3, 5, 9):
             parts = load(kind.entries, folder, written, before, after)
             kind.restored(parts)
-        checked_resize(kind, parts, crossing(9, 4))
+        checked_resize(kind, parts, rank_map(9, 4))
 
 
 @each_kind
@@ -143,7 +143,7 @@ def test_descriptions_are_the_same_on_all_ranks_and_before_and_after(kind: Kind)
     parts = kind.start(3)
     described = [entry.describe() for entry in parts[0]]
     assert json.loads(json.dumps(described)) == described
-    parts, _ = resize(kind.entries, parts, crossing(3, 5))
+    parts, _ = resize(kind.entries, parts, rank_map(3, 5))
     assert all([entry.describe() for entry in entries] == described for entries in parts)
 
 
@@ -151,4 +151,4 @@ def test_descriptions_are_the_same_on_all_ranks_and_before_and_after(kind: Kind)
 def test_an_estimate_needs_nobody_else(kind: Kind) -> None:
     parts = kind.start(3)
     for entry in itertools.chain(*parts):
-        assert entry.estimate(Crossing.growth(3, 5)) >= 0
+        assert entry.estimate(RankMap.expand(3, 5)) >= 0

@@ -14,7 +14,7 @@ from pliant.appkit.errors import CheckpointError, DistributionError
 from pliant.appkit.kinds.csr import CsrMatrix
 from pliant.appkit.kinds.ghosts import Ghosts
 from pliant.appkit.redistribution.layout import BlockLayout
-from pliant.appkit.storage.chunks import PieceReader
+from pliant.appkit.storage.chunks import ArrayReader
 from rankkit import Parts, member, run_ranks, save
 from rankkit.kinds import Csr
 
@@ -25,7 +25,7 @@ def test_only_the_own_rows_are_read(tmp_path: Path) -> None:
     for path in tmp_path.glob("[123]-*"):
         path.unlink()
     matrix = kind.entries(member(0, 4))[0]
-    matrix.restore(PieceReader(tmp_path, written[0], 4), 0, 4)
+    matrix.restore(ArrayReader(tmp_path, written[0], 4), 0, 4)
     assert np.array_equal(matrix.indices, kind.rows(0, 6)[1])
 
 
@@ -38,7 +38,7 @@ def test_what_is_missing_is_named(tmp_path: Path) -> None:
         ([p for p in written[0] if p.where["part"] != "data"], "matrix 'A': data are not there"),
     ):
         with pytest.raises(CheckpointError, match=text):
-            matrix.restore(PieceReader(tmp_path, harmed, 4), 0, 1)
+            matrix.restore(ArrayReader(tmp_path, harmed, 4), 0, 1)
 
 
 def test_matrix_times_vector_at_any_size() -> None:

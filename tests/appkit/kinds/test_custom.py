@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pliant.appkit.data.metadata import survey
+from pliant.appkit.data.metadata import gather_metadata
 from pliant.appkit.errors import DistributionError
 from pliant.appkit.kinds.custom import Custom
 from pliant.appkit.mpi.membership import Membership
-from pliant.appkit.redistribution.plan import Crossing
+from pliant.appkit.redistribution.plan import RankMap
 from rankkit import member, resize, run_ranks
 from rankkit.kinds import CustomWords
 
@@ -30,7 +30,7 @@ def test_anything_with_bytes_will_do() -> None:
 
     parts = [one(member(0, 1))]
     parts[0][0].start_with(lambda *_: np.arange(5.0))
-    parts, sent = resize(one, parts, Crossing.growth(1, 3))
+    parts, sent = resize(one, parts, RankMap.expand(1, 3))
     assert [entries[0].value.tolist() for entries in parts] == [[0.0, 1.0], [2.0, 3.0], [4.0]]
     assert sent == 3 * 8
 
@@ -41,18 +41,18 @@ def test_what_the_program_does_wrong_is_its_name() -> None:
         value.start_with(WORDS.words)
         return value
 
-    way = Crossing.among(1)
+    way = RankMap.identity(1)
     for bad, text in (
         (lambda *_: [], r"pack\(value, 1\) gave 0 buffers: it must be one for each of 1"),
         (lambda *_: ["text"], r"pack\(value, 1\) raised TypeError"),
         (lambda *_: 1 / 0, r"pack\(value, 1\) raised ZeroDivisionError"),
     ):
         with pytest.raises(DistributionError, match=text):
-            one(bad).census(way, 0, ())
+            one(bad).local_metadata(way, 0, ())
 
     def move_it(comm: Any) -> None:
         value = one(WORDS.pack, lambda *_: 1 / 0)
-        known, _ = survey([value], way, comm, 1, "")
+        known, _ = gather_metadata([value], way, comm, 1, "")
         value.prepare(way, 0, known[0])
         with pytest.raises(DistributionError, match=r"unpack\(parts, 0, 1\) raised ZeroDiv"):
             value.move(value.plan(way, known[0]), comm, 0)

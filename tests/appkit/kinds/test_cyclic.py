@@ -9,9 +9,9 @@ import pytest
 
 from pliant.appkit.errors import CheckpointError, DistributionError
 from pliant.appkit.kinds.cyclic import CyclicArray
-from pliant.appkit.redistribution.cyclic_layout import CyclicLayout, Meeting, square_grid
-from pliant.appkit.redistribution.plan import Crossing
-from pliant.appkit.storage.chunks import PieceReader
+from pliant.appkit.redistribution.cyclic_layout import BlockIntersection, CyclicLayout, square_grid
+from pliant.appkit.redistribution.plan import RankMap
+from pliant.appkit.storage.chunks import ArrayReader
 from rankkit import member, save
 from rankkit.kinds import Cyclic
 
@@ -31,9 +31,9 @@ def test_a_process_knows_its_place_in_the_grid() -> None:
 def test_more_than_two_to_the_31_cells() -> None:
     extent = (1 << 40) + 7
     array = CyclicArray(member(0, 4), "a", (extent,), "f8", axes=(0,), blocks=(5,), grid=line)
-    old, new = array.plan(Crossing.growth(4, 4)), array.plan(Crossing.growth(4, 6))
+    old, new = array.plan(RankMap.expand(4, 4)), array.plan(RankMap.expand(4, 6))
     layouts = CyclicLayout(extent, 4, 5), CyclicLayout(extent, 6, 5)
-    kept = sum(Meeting.of(layouts[0], p, layouts[1], p).count for p in range(4))
+    kept = sum(BlockIntersection.of(layouts[0], p, layouts[1], p).count for p in range(4))
     assert (old.bytes_moved, new.bytes_moved) == (0, 8 * (extent - kept))
 
 
@@ -41,10 +41,10 @@ def test_what_is_missing_or_damaged_is_found(tmp_path: Path) -> None:
     written = save(KIND.start(3), tmp_path)
     array = KIND.entries(member(0, 2))[0]
     with pytest.raises(CheckpointError, match="array 'a': 7 cells are not there"):
-        array.restore(PieceReader(tmp_path, written[0][:2], 3), 0, 2)
+        array.restore(ArrayReader(tmp_path, written[0][:2], 3), 0, 2)
     (tmp_path / "1-0").write_bytes(b"")
     with pytest.raises(CheckpointError, match="is cut off"):
-        array.restore(PieceReader(tmp_path, written[0], 3), 0, 2)
+        array.restore(ArrayReader(tmp_path, written[0], 3), 0, 2)
 
 
 def test_wrong_terms_are_refused() -> None:
@@ -63,4 +63,4 @@ def test_wrong_terms_are_refused() -> None:
             array(grid=grid)
     with pytest.raises(DistributionError, match="raised ZeroDivisionError"):
         array(grid=lambda _: 1 / 0)
-    assert array().estimate(Crossing.growth(3, 4)) > 0
+    assert array().estimate(RankMap.expand(3, 4)) > 0

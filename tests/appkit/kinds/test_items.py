@@ -10,13 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pliant.appkit.data.metadata import redistribute, survey
+from pliant.appkit.data.metadata import gather_metadata, rebalance_entries
 from pliant.appkit.errors import CheckpointError, DistributionError
-from pliant.appkit.kinds.item_rules import ByWeight, Change, Evenly, Rule, ToOwners
+from pliant.appkit.kinds.item_rules import ByOwner, Even, ItemDistribution, ItemExchange, Weighted
 from pliant.appkit.kinds.items import Items
 from pliant.appkit.mpi.membership import Membership
 from pliant.appkit.redistribution import packed
-from pliant.appkit.redistribution.plan import Crossing, Traffic
+from pliant.appkit.redistribution.plan import (
+    RankMap,
+    Transfers,
+)
 from rankkit import Parts, load, member, resize, run_ranks, save
 
 KIND = np.dtype([("id", "i8"), ("x", "f4", 3)])
@@ -31,10 +34,10 @@ def heavy(items: Any) -> Any:
     return items["id"] % 5
 
 
-RULES: dict[str, Callable[[], Rule]] = {
-    "even": lambda: Evenly("items"),
-    "weight": lambda: ByWeight("items", heavy),
-    "owner": lambda: ToOwners("items", spread),
+RULES: dict[str, Callable[[], ItemDistribution]] = {
+    "even": lambda: Even("items"),
+    "weight": lambda: Weighted("items", heavy),
+    "owner": lambda: ByOwner("items", spread),
 }
 
 
@@ -67,7 +70,7 @@ def even_shares(total: int, parts: int) -> list[list[int]]:
     return [list(range(total * p // parts, total * (p + 1) // parts)) for p in range(parts)]
 
 
-def fewest(old: list[list[int]], new: list[list[int]], way: Crossing) -> int:
+def fewest(old: list[list[int]], new: list[list[int]], way: RankMap) -> int:
     """Bytes of the items whose process is another one afterwards."""
     was = {item: way.old[rank] for rank, own in enumerate(old) for item in own}
     will = {item: way.new[rank] for rank, own in enumerate(new) for item in own}
@@ -90,32 +93,34 @@ def check(kind: str, new: list[list[int]]) -> None:
 
 
 def test_items_by_owner_keep_the_order_of_their_senders() -> None:
-    parts, _ = resize(make("owner"), begin("owner", [30, 0, 50]), Crossing.growth(3, 4))
+    parts, _ = resize(make("owner"), begin("owner", [30, 0, 50]), RankMap.expand(3, 4))
     for own in numbers(parts):
         assert own == sorted(own)
 
 
 def test_more_than_two_to_the_31_items() -> None:
-    way = Crossing.growth(2, 3)
-    plan = Evenly("items").plan(Change(way, 0, ((3 << 32, 3 << 32, None),)), 10)
+    way = RankMap.expand(2, 3)
+    plan = Even("items").plan(ItemExchange(way, 0, ((3 << 32, 3 << 32, None),)), 10)
     assert plan.bytes_moved == 10 * (3 << 32), "a third of the first half, two of the second"
-    sends = ToOwners("items", spread).plan(Change(way, 0, (([0, 1 << 33, 5], [1, 2, 0], None),)), 3)
+    sends = ByOwner("items", spread).plan(
+        ItemExchange(way, 0, (([0, 1 << 33, 5], [1, 2, 0], None),)), 3
+    )
     assert sends.bytes_moved == 3 * ((1 << 33) + 5 + 1)
     assert packed.cells_per_piece(sends, 3) * 3 <= packed.STAGE_BYTES // 3
-    assert packed.cells_per_piece(Traffic((), 1 << 40), 3) == 1
+    assert packed.cells_per_piece(Transfers((), 1 << 40), 3) == 1
 
 
 def test_weightless_items_go_by_number() -> None:
-    rule: Rule = ByWeight("items", lambda items: np.zeros(len(items)))
+    rule: ItemDistribution = Weighted("items", lambda items: np.zeros(len(items)))
 
     def one(membership: Membership) -> list[Any]:
         return [Items(membership, "p", KIND, (), rule)]
 
-    parts, _ = resize(one, begin("even", [7]), Crossing.growth(1, 1))
+    parts, _ = resize(one, begin("even", [7]), RankMap.expand(1, 1))
     start = begin("even", [7])
     start[0][0] = Items(member(0, 1), "p", KIND, (), rule)
     start[0][0].start_with(lambda *_: parts[0][0].local)
-    grown, _ = resize(one, start, Crossing.growth(1, 3))
+    grown, _ = resize(one, start, RankMap.expand(1, 3))
     assert numbers(grown) == even_shares(7, 3)
 
 
@@ -124,12 +129,12 @@ def test_rebalance_is_a_resize_of_the_same_processes() -> None:
     old = numbers(start)
 
     def one(comm: Any) -> int:
-        return redistribute(start[comm.rank], comm)
+        return rebalance_entries(start[comm.rank], comm)
 
     moved, world = run_ranks(3, one)
     new = numbers(start)
     check("owner", new)
-    assert moved == [sum(world.bytes_sent)] * 3 == [fewest(old, new, Crossing.among(3))] * 3
+    assert moved == [sum(world.bytes_sent)] * 3 == [fewest(old, new, RankMap.identity(3))] * 3
     again, _ = run_ranks(3, one)
     assert again == [0, 0, 0]
 
@@ -137,29 +142,33 @@ def test_rebalance_is_a_resize_of_the_same_processes() -> None:
 @pytest.mark.parametrize(
     ("rule", "text"),
     [
-        (ToOwners("items 'p'", lambda items, _: items["id"]), "gave rank 2: there are ranks 0"),
-        (ToOwners("items 'p'", lambda items, _: items["id"] - 1), "gave rank -1"),
-        (ToOwners("items 'p'", lambda *_: [0]), r"shape \(1,\) and type int64 for"),
-        (ToOwners("items 'p'", lambda items, _: items["x"]), "one rank for each"),
-        (ToOwners("items 'p'", lambda *_: 1 / 0), "owner raised ZeroDivisionError"),
-        (ByWeight("items 'p'", lambda items: -items["id"]), "not negative, for each"),
-        (ByWeight("items 'p'", lambda items: items["id"] + np.nan), "finite number"),
-        (ByWeight("items 'p'", lambda _: [1.0]), r"shape \(1,\) for 3"),
-        (ByWeight("items 'p'", lambda items: items["y"]), "weight raised ValueError"),
+        (ByOwner("items 'p'", lambda items, _: items["id"]), "gave rank 2: there are ranks 0"),
+        (ByOwner("items 'p'", lambda items, _: items["id"] - 1), "gave rank -1"),
+        (ByOwner("items 'p'", lambda *_: [0]), r"shape \(1,\) and type int64 for"),
+        (ByOwner("items 'p'", lambda items, _: items["x"]), "one rank for each"),
+        (ByOwner("items 'p'", lambda *_: 1 / 0), "owner raised ZeroDivisionError"),
+        (Weighted("items 'p'", lambda items: -items["id"]), "not negative, for each"),
+        (Weighted("items 'p'", lambda items: items["id"] + np.nan), "finite number"),
+        (Weighted("items 'p'", lambda _: [1.0]), r"shape \(1,\) for 3"),
+        (Weighted("items 'p'", lambda items: items["y"]), "weight raised ValueError"),
     ],
 )
-def test_wrong_functions_are_told_on_all_and_change_nothing(rule: Rule, text: str) -> None:
+def test_wrong_functions_are_told_on_all_and_change_nothing(
+    rule: ItemDistribution, text: str
+) -> None:
     start = begin("even", [3, 3])
     old = numbers(start)
-    start[1][0]._rule = rule
-    start[0][0]._rule = rule
+    start[1][0]._distribution = rule
+    start[0][0]._distribution = rule
     for entries in start:
-        entries[0].rounds = rule.rounds
+        entries[0].metadata_rounds = rule.metadata_rounds
 
     def one(comm: Any) -> None:
         with pytest.raises(DistributionError, match=text):
-            redistribute(start[comm.rank], comm)
-        _, error = survey(start[comm.rank], Crossing.among(2), comm, rule.rounds, "")
+            rebalance_entries(start[comm.rank], comm)
+        _, error = gather_metadata(
+            start[comm.rank], RankMap.identity(2), comm, rule.metadata_rounds, ""
+        )
         assert error.startswith("items 'p'")
 
     run_ranks(2, one)
@@ -167,7 +176,7 @@ def test_wrong_functions_are_told_on_all_and_change_nothing(rule: Rule, text: st
 
 
 def test_what_is_not_an_item_is_refused() -> None:
-    items = Items(member(0, 1), "p", "f8", (3,), Evenly("items"))
+    items = Items(member(0, 1), "p", "f8", (3,), Even("items"))
     items.start_with(None)
     assert items.local.shape == (0, 3)
     with pytest.raises(DistributionError, match=r"items of shape \(3,\) need \(n, 3\)"):
@@ -179,9 +188,9 @@ def test_what_is_not_an_item_is_refused() -> None:
     items.local = [[1, 2, 3]]
     assert len(items) == 1
     with pytest.raises(ValueError, match="Python objects do not move"):
-        Items(member(0, 1), "p", object, (), Evenly("items"))
+        Items(member(0, 1), "p", object, (), Even("items"))
     with pytest.raises(ValueError, match="negative length"):
-        Items(member(0, 1), "p", "f8", (-1,), Evenly("items"))
+        Items(member(0, 1), "p", "f8", (-1,), Even("items"))
 
 
 def test_damage_is_found(tmp_path: Path) -> None:

@@ -11,9 +11,9 @@ import pytest
 from pliant.appkit.errors import CheckpointError, DistributionError
 from pliant.appkit.kinds.partition import PartitionedArray, spread_parts
 from pliant.appkit.mpi.membership import Membership
-from pliant.appkit.redistribution.plan import Crossing
-from pliant.appkit.storage.chunks import PieceReader
-from rankkit import Parts, crossing, member, resize, save
+from pliant.appkit.redistribution.plan import RankMap
+from pliant.appkit.storage.chunks import ArrayReader
+from rankkit import Parts, member, rank_map, resize, save
 
 N = 47
 
@@ -47,7 +47,7 @@ def check(owner: Any, parts: Parts) -> None:
         assert np.array_equal(array.owners, owners)
 
 
-def fewest(owner: Any, way: Crossing, cell_bytes: int = 8) -> int:
+def fewest(owner: Any, way: RankMap, cell_bytes: int = 8) -> int:
     was = np.array(way.old)[owner(len(way.old))]
     will = np.array(way.new)[owner(len(way.new))]
     return cell_bytes * int((was != will).sum())
@@ -65,9 +65,9 @@ def test_parts_with_numbers_are_shared_out() -> None:
     ]
     assert set(owner(1)) == {0}
     for before, after in ((1, 4), (4, 6), (6, 8), (8, 3)):
-        parts, sent = resize(make(owner), begin(make(owner), before), crossing(before, after))
+        parts, sent = resize(make(owner), begin(make(owner), before), rank_map(before, after))
         check(owner, parts)
-        assert sent == fewest(owner, crossing(before, after))
+        assert sent == fewest(owner, rank_map(before, after))
 
 
 def test_what_is_missing_or_does_not_fit_is_told(tmp_path: Path) -> None:
@@ -76,10 +76,10 @@ def test_what_is_missing_or_does_not_fit_is_told(tmp_path: Path) -> None:
     missing = int(((scattered(3) == 2) & (scattered(2) == 0)).sum())
     assert missing > 0
     with pytest.raises(CheckpointError, match=f"array 'a': {missing} cells are not there"):
-        array.restore(PieceReader(tmp_path, written[0][:2], 3), 0, 2)
+        array.restore(ArrayReader(tmp_path, written[0][:2], 3), 0, 2)
     (other,) = make(lambda size: np.arange(N) % size)(member(0, 2))
     with pytest.raises(CheckpointError, match=r"owner\(3\) gives rank 0 16 cells, it had"):
-        other.restore(PieceReader(tmp_path, written[0], 3), 0, 2)
+        other.restore(ArrayReader(tmp_path, written[0], 3), 0, 2)
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_wrong_terms_are_refused() -> None:
 
 def test_no_cells() -> None:
     nobody = make(lambda _: [], (0,))
-    parts, sent = resize(nobody, begin(nobody, 2), Crossing.growth(2, 3))
+    parts, sent = resize(nobody, begin(nobody, 2), RankMap.expand(2, 3))
     assert sent == 0
     assert isinstance(parts[2][0]._membership, Membership)
     assert parts[2][0].local.shape == (0,)

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from pliant.appkit.errors import CheckpointError
 from pliant.appkit.kinds.rng import RandomStreams, stream
 from pliant.appkit.mpi.membership import Membership
-from pliant.appkit.redistribution.plan import Crossing
-from pliant.appkit.storage.chunks import PieceReader
+from pliant.appkit.redistribution.plan import RankMap
+from pliant.appkit.storage.chunks import ArrayReader
 from rankkit import Parts, load, member, resize, save
 
 SEED = 20
@@ -49,7 +49,7 @@ class Model:
             assert streams.generator.random(count).tolist() == expected.tolist()
             self.used[number] = used + count
 
-    def resize(self, way: Crossing, *, commit: bool = True) -> None:
+    def resize(self, way: RankMap, *, commit: bool = True) -> None:
         self.parts, sent = resize(make, self.parts, way, commit=commit)
         newcomers = [process for process in way.new if process not in way.old]
         assert sent == 8 * len(newcomers), "a number for each newcomer"
@@ -70,26 +70,26 @@ def test_any_history(size: int, steps: list[Any]) -> None:
     for step in steps:
         now = len(model.parts)
         if isinstance(step, int):
-            model.resize(Crossing.growth(now, now + step), commit=False)
-            model.resize(Crossing.growth(now, now + step))
+            model.resize(RankMap.expand(now, now + step), commit=False)
+            model.resize(RankMap.expand(now, now + step))
         else:
             leaving = sorted(rank for rank in step if rank < now)[: now - 1]
-            model.resize(Crossing.shrinkage(now, leaving))
+            model.resize(RankMap.shrink(now, leaving))
         model.draw()
 
 
 def test_it_is_the_same_object_as_long_as_the_process_stays() -> None:
     parts = begin(2)
     before = parts[1][0].generator
-    parts, _ = resize(make, parts, Crossing.shrinkage(2, [0]))
+    parts, _ = resize(make, parts, RankMap.shrink(2, [0]))
     assert parts[0][0].generator is before
 
 
 @pytest.mark.parametrize(("before", "after"), [(1, 3), (3, 1), (3, 3), (2, 5)])
 def test_saved_at_a_size_and_restored_at_another(tmp_path: Path, before: int, after: int) -> None:
     model = Model(before)
-    model.resize(Crossing.growth(before, before + 1))
-    model.resize(Crossing.shrinkage(before + 1, [0]))
+    model.resize(RankMap.expand(before, before + 1))
+    model.resize(RankMap.shrink(before + 1, [0]))
     model.draw()
     written = save(model.parts, tmp_path)
     model.parts = load(make, tmp_path, written, before, after)
@@ -97,7 +97,7 @@ def test_saved_at_a_size_and_restored_at_another(tmp_path: Path, before: int, af
     model.numbers = [*model.numbers, *fresh][:after]
     model.given += max(0, after - before)
     model.draw()
-    model.resize(Crossing.growth(after, after + 2))
+    model.resize(RankMap.expand(after, after + 2))
     model.draw()
 
 
@@ -105,4 +105,4 @@ def test_wrong_seeds_and_what_is_missing(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="seed -1 is negative"):
         RandomStreams(member(0, 1), "noise", -1)
     with pytest.raises(CheckpointError, match="'noise' is not in the checkpoint"):
-        make(member(0, 1))[0].restore(PieceReader(tmp_path, [], 1), 0, 1)
+        make(member(0, 1))[0].restore(ArrayReader(tmp_path, [], 1), 0, 1)

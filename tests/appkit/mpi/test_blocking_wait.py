@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from pliant.appkit.mpi import blocking_wait as module
-from pliant.appkit.mpi.blocking_wait import patience
+from pliant.appkit.mpi.blocking_wait import blocking_waits
 
 pytestmark = pytest.mark.mpi
 
@@ -16,21 +16,21 @@ def switch() -> module.Variable:
 
 def test_it_is_switched_on_only_inside() -> None:
     assert switch().get() == 0
-    with patience():
+    with blocking_waits():
         assert switch().get() == 1
-        with patience():
+        with blocking_waits():
             assert switch().get() == 1
         assert switch().get() == 1
     assert switch().get() == 0
 
 
 def test_it_is_switched_off_after_an_error() -> None:
-    with pytest.raises(ZeroDivisionError), patience():
+    with pytest.raises(ZeroDivisionError), blocking_waits():
         raise ZeroDivisionError
     assert switch().get() == 0
 
 
 def test_another_mpi_has_no_switch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_SWITCH", b"MPIR_CVAR_THAT_IS_NOT_THERE")
-    with patience():
+    with blocking_waits():
         assert module.find(module._SWITCH) is None

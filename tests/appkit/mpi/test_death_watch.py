@@ -9,7 +9,7 @@ import pytest
 from mpi4py import MPI
 
 from pliant.appkit.mpi import blocking_wait, death_watch
-from pliant.appkit.mpi.death_watch import Alarm, JoiningRankLost, watching
+from pliant.appkit.mpi.death_watch import JoiningRankLost, JoinWatch, watching
 
 pytestmark = pytest.mark.mpi
 
@@ -43,7 +43,7 @@ def begin(comm: DeadEnd, begun: list[MPI.Request]) -> None:
 
 def test_a_send_that_cannot_begin_is_tried_again() -> None:
     comm, before = DeadEnd(failures=3), attempts()
-    with watching(Alarm(MPI.COMM_SELF, str)):
+    with watching(JoinWatch(MPI.COMM_SELF, str)):
         begin(comm, [])
     assert len(comm.limits) == 4
     assert all(limit > 0 for limit in comm.limits), "MPI_Isend would never return"
@@ -55,7 +55,7 @@ def test_a_send_is_given_up_when_a_joining_rank_has_died() -> None:
     begun = [MPI.Request()]
     with (
         pytest.raises(JoiningRankLost, match="rank 2 died"),
-        watching(Alarm(MPI.COMM_SELF, lambda: "rank 2 died" if len(comm.limits) > 5 else "")),
+        watching(JoinWatch(MPI.COMM_SELF, lambda: "rank 2 died" if len(comm.limits) > 5 else "")),
     ):
         begin(comm, begun)
     assert any(begun[0] is kept for kept in death_watch._given_up)

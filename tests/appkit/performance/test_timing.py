@@ -17,7 +17,10 @@ from pliant.appkit.performance.cost_model import (
 )
 from pliant.appkit.performance.monitor import PerformanceMonitor
 from pliant.appkit.performance.timing import IterationTimer, ResizeTiming, Site, site_of
-from pliant.appkit.redistribution.plan import Crossing, plan_blocks
+from pliant.appkit.redistribution.plan import (
+    RankMap,
+    plan_blocks,
+)
 from pliant.core.values.sizes import Sizes
 
 HERE: Site = ("program.py", 1, 10)
@@ -119,8 +122,8 @@ class Array:
 
     name = "array"
 
-    def estimate(self, crossing: Crossing) -> int:
-        return plan_blocks(100, crossing, 8).bytes_moved
+    def estimate(self, rank_map: RankMap) -> int:
+        return plan_blocks(100, rank_map, 8).bytes_moved
 
 
 def registry() -> Registry:

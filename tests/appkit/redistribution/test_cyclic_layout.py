@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pliant.appkit.redistribution.cyclic_layout import CyclicLayout, Meeting, square_grid
+from pliant.appkit.redistribution.cyclic_layout import BlockIntersection, CyclicLayout, square_grid
 
 
 @given(
@@ -29,16 +29,18 @@ def test_layouts_and_what_they_share(extent: int, block: int, before: int, after
         assert old.local(own).tolist() == list(range(len(own)))
         for other in range(after):
             both = own[own // block % after == other]
-            meeting = Meeting.of(old, part, new, other)
-            assert meeting.count == len(both)
-            assert meeting.cell(np.arange(meeting.count)).tolist() == both.tolist()
+            intersection = BlockIntersection.of(old, part, new, other)
+            assert intersection.count == len(both)
+            assert intersection.cell(np.arange(intersection.count)).tolist() == both.tolist()
 
 
 def test_more_than_two_to_the_31_cells() -> None:
     extent = (1 << 40) + 7
     old, new = CyclicLayout(extent, 4, 5), CyclicLayout(extent, 6, 5)
-    shared = [Meeting.of(old, p, new, q) for p, q in itertools.product(range(4), range(6))]
-    assert sum(meeting.count for meeting in shared) == extent
+    shared = [
+        BlockIntersection.of(old, p, new, q) for p, q in itertools.product(range(4), range(6))
+    ]
+    assert sum(intersection.count for intersection in shared) == extent
     assert sum(old.length(part) for part in range(4)) == extent
 
 

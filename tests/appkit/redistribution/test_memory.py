@@ -11,18 +11,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pliant.appkit.data.fill import provide
+from pliant.appkit.data.fill import touch_pages
 from pliant.appkit.kinds.block import BlockArray
 from pliant.appkit.kinds.csr import CsrMatrix
 from pliant.appkit.kinds.cyclic import CyclicArray
-from pliant.appkit.kinds.item_rules import Evenly, ToOwners
+from pliant.appkit.kinds.item_rules import ByOwner, Even
 from pliant.appkit.kinds.items import Items
 from pliant.appkit.kinds.partition import PartitionedArray
-from pliant.appkit.kinds.replicated import ReplicatedArray
+from pliant.appkit.kinds.whole import ReplicatedArray
 from pliant.appkit.mpi.membership import Membership
 from pliant.appkit.redistribution import packed
 from pliant.appkit.redistribution.cyclic_layout import square_grid
-from rankkit import Parts, crossing, member, resize
+from rankkit import Parts, member, rank_map, resize
 
 #: Of all data, which is that of 4 KiB cells.
 CELLS = 6000
@@ -58,11 +58,11 @@ def partition(membership: Membership) -> Any:
 
 
 def items(membership: Membership) -> Any:
-    return Items(membership, "a", "f8", (512,), Evenly("a"))
+    return Items(membership, "a", "f8", (512,), Even("a"))
 
 
 def owned(membership: Membership) -> Any:
-    rule = ToOwners("a", lambda own, size: np.arange(len(own)) % size)
+    rule = ByOwner("a", lambda own, size: np.arange(len(own)) % size)
     return Items(membership, "a", "f8", (512,), rule)
 
 
@@ -101,7 +101,7 @@ def test_old_and_new_share_and_little_more(
         held, _ = tracemalloc.get_traced_memory()
         assert held >= TOTAL
         tracemalloc.reset_peak()
-        resize(lambda membership: [make(membership)], parts, crossing(before, after))
+        resize(lambda membership: [make(membership)], parts, rank_map(before, after))
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -121,11 +121,11 @@ def copies(membership: Membership) -> Any:
 @pytest.mark.parametrize("make", [block, cyclic, matrix, copies])
 def test_a_newcomer_has_its_pages_before_the_pause(make: Any) -> None:
     """Nothing is given when data arrive: not one page in ten."""
-    way, newcomer = crossing(1, 2), make(Membership(None))
-    provide(newcomer.preallocate(2, 1))
+    way, newcomer = rank_map(1, 2), make(Membership(None))
+    touch_pages(newcomer.preallocate(2, 1))
     newcomer.prepare(way, 1, ())
     newcomer.commit()
-    (array, *_) = newcomer.storage()
+    (array, *_) = newcomer.buffers()
     before = faults()
     array[...] = 1
     assert faults() - before < array.nbytes // mmap.PAGESIZE // 10

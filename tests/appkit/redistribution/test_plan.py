@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from pliant.appkit.redistribution.layout import BlockLayout
 from pliant.appkit.redistribution.plan import (
-    Bundle,
-    Crossing,
-    Plan,
-    Share,
-    Traffic,
+    CombinedPlan,
+    RangePlan,
+    RankMap,
+    Transfer,
+    Transfers,
     plan_blocks,
     plan_replicated,
 )
@@ -24,10 +24,10 @@ PAIRS = [*itertools.product(range(1, 9), repeat=2), (3, 17), (17, 4), (16, 40), 
 EXTENTS = (0, 1, 5, 16, 17, 100, 1000)
 
 
-def crossing(before: int, after: int) -> Crossing:
+def rank_map(before: int, after: int) -> RankMap:
     if after >= before:
-        return Crossing.growth(before, after)
-    return Crossing.shrinkage(before, range(after, before))
+        return RankMap.expand(before, after)
+    return RankMap.shrink(before, range(after, before))
 
 
 def owners(extent: int, ranks: tuple[int, ...]) -> np.ndarray:
@@ -40,10 +40,10 @@ def owners(extent: int, ranks: tuple[int, ...]) -> np.ndarray:
     return result
 
 
-def check(plan: Plan, extent: int, way: Crossing) -> None:
+def check(plan: RangePlan, extent: int, way: RankMap) -> None:
     old, new = owners(extent, way.old), owners(extent, way.new)
     carried = np.full(extent, -1)
-    for move in plan.moves:
+    for move in plan.transfers:
         cells = slice(move.start, move.stop)
         assert move.start < move.stop
         assert (old[cells] == move.source).all(), "a sender sends what it has"
@@ -54,13 +54,13 @@ def check(plan: Plan, extent: int, way: Crossing) -> None:
     everyone = range(max(way.old + way.new) + 1)
     assert sum(len(plan.sends(p)) for p in everyone) == plan.messages
     assert sum(len(plan.receives(p)) for p in everyone) == plan.messages
-    assert sum(len(plan.copies(p)) for p in everyone) == len(plan.moves) - plan.messages
+    assert sum(len(plan.copies(p)) for p in everyone) == len(plan.transfers) - plan.messages
 
 
 @pytest.mark.parametrize("extent", EXTENTS)
 def test_all_pairs_of_sizes(extent: int) -> None:
     for before, after in PAIRS:
-        way = crossing(before, after)
+        way = rank_map(before, after)
         check(plan_blocks(extent, way, 8), extent, way)
 
 
@@ -72,10 +72,10 @@ def test_all_pairs_of_sizes(extent: int) -> None:
 )
 def test_any_ranks_may_leave(extent: int, before: int, leaving: set[int], cell_bytes: int) -> None:
     gone = sorted(rank for rank in leaving if rank < before)[: before - 1]
-    way = Crossing.shrinkage(before, gone)
+    way = RankMap.shrink(before, gone)
     plan = plan_blocks(extent, way, cell_bytes)
     check(plan, extent, way)
-    assert len(plan.moves) <= len(way.old) + len(way.new) - 1
+    assert len(plan.transfers) <= len(way.old) + len(way.new) - 1
 
 
 @given(extent=st.integers(0, 50), parts=st.integers(1, 60))
@@ -94,20 +94,20 @@ def test_owner_and_borders_agree(extent: int, parts: int) -> None:
 def test_newcomers_get_whole_copies_from_all_in_turn(
     before: int, joining: int, extent: int
 ) -> None:
-    plan = plan_replicated(extent, Crossing.growth(before, before + joining), 8)
+    plan = plan_replicated(extent, RankMap.expand(before, before + joining), 8)
     assert plan.bytes_moved == 8 * extent * joining
-    targets = [move.target for move in plan.moves]
+    targets = [move.target for move in plan.transfers]
     assert targets == (list(range(before, before + joining)) if extent else [])
     load = [len(plan.sends(process)) for process in range(before)]
     assert max(load) - min(load) <= 1
-    back = Crossing.shrinkage(before + joining, range(before, before + joining))
-    assert plan_replicated(extent, back, 8).moves == ()
+    back = RankMap.shrink(before + joining, range(before, before + joining))
+    assert plan_replicated(extent, back, 8).transfers == ()
 
 
 @pytest.mark.parametrize(("before", "leaving"), [(2, [2]), (2, [0, 1]), (1, [-1])])
 def test_impossible_leavers(before: int, leaving: list[int]) -> None:
     with pytest.raises(ValueError, match="cannot leave"):
-        Crossing.shrinkage(before, leaving)
+        RankMap.shrink(before, leaving)
 
 
 def test_impossible_layouts() -> None:
@@ -118,7 +118,7 @@ def test_impossible_layouts() -> None:
 
 
 def test_every_plan_tells_bytes_and_messages() -> None:
-    blocks = plan_blocks(8, Crossing.growth(1, 2), 25)
-    traffic = Traffic((Share(0, 1, 4), Share(0, 0, 4)), 25)
-    for plan, times in ((blocks, 1), (traffic, 1), (Bundle((blocks, blocks)), 2)):
+    blocks = plan_blocks(8, RankMap.expand(1, 2), 25)
+    traffic = Transfers((Transfer(0, 1, 4), Transfer(0, 0, 4)), 25)
+    for plan, times in ((blocks, 1), (traffic, 1), (CombinedPlan((blocks, blocks)), 2)):
         assert (plan.bytes_moved, plan.messages) == (100 * times, times)

@@ -11,10 +11,10 @@ from pliant.appkit.coordinator.coordinator import Coordinator
 from pliant.appkit.coordinator.messages import Decision
 from pliant.appkit.data.entry import Registry
 from pliant.appkit.kinds.block import BlockArray
-from pliant.appkit.kinds.replicated import ReplicatedArray
-from pliant.appkit.redistribution.splits import LengthSplit
+from pliant.appkit.kinds.whole import ReplicatedArray
+from pliant.appkit.redistribution.splitting import LengthSplit
 from pliant.appkit.resize.preallocate import PreallocateOrder, Preallocator
-from rankkit import crossing, member
+from rankkit import member, rank_map
 
 GROWTH = Decision(7, 2, leaving=(), joining=(2, 3), secret="")
 SHRINKAGE = Decision(8, 2, leaving=(1,), joining=(), secret="")
@@ -74,11 +74,11 @@ def test_a_resize_finds_the_room_that_was_made_for_it() -> None:
     preallocator.execute(PreallocateOrder(7, 4))
     preallocator.wait(7)
     part = block._next
-    block.prepare(crossing(2, 4), 0)
+    block.prepare(rank_map(2, 4), 0)
     assert part is not None
     assert block._next is part
     assert part.stop == 2
-    copy.prepare(crossing(2, 4), 0)
+    copy.prepare(rank_map(2, 4), 0)
     copy.commit()
     assert np.array_equal(copy.local, np.ones(3))
 
@@ -88,7 +88,7 @@ def test_room_for_another_resize_is_of_no_use() -> None:
     preallocator.execute(PreallocateOrder(7, 4))
     preallocator.wait(8)
     assert block._next is None
-    block.prepare(crossing(2, 1), 0)
+    block.prepare(rank_map(2, 1), 0)
     assert block._next is not None
     assert block._next.stop == 8
 

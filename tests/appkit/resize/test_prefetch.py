@@ -15,21 +15,21 @@ import pytest
 
 from pliant.appkit.data.constant import Constant
 from pliant.appkit.data.handle import Handle
-from pliant.appkit.data.metadata import survey
+from pliant.appkit.data.metadata import gather_metadata
 from pliant.appkit.errors import DistributionError
 from pliant.appkit.kinds.block import BlockArray
 from pliant.appkit.kinds.csr import CsrMatrix
 from pliant.appkit.kinds.cyclic import CyclicArray
-from pliant.appkit.kinds.item_rules import Evenly
+from pliant.appkit.kinds.item_rules import Even
 from pliant.appkit.kinds.items import Items
 from pliant.appkit.kinds.partition import PartitionedArray
-from pliant.appkit.kinds.replicated import ReplicatedArray
+from pliant.appkit.kinds.whole import ReplicatedArray
 from pliant.appkit.mpi.membership import Membership
-from pliant.appkit.redistribution.plan import Crossing
-from pliant.appkit.redistribution.splits import LengthSplit
+from pliant.appkit.redistribution.plan import RankMap
+from pliant.appkit.redistribution.splitting import LengthSplit
 from pliant.appkit.resize.prefetch import BackgroundTask
-from pliant.appkit.storage.chunks import PieceReader
-from rankkit import crossing, member, run_ranks, save
+from pliant.appkit.storage.chunks import ArrayReader
+from rankkit import member, rank_map, run_ranks, save
 from testkit import wait_until
 
 PAIRS = [(b, a) for b, a in itertools.product(range(1, 8), repeat=2) if b != a]
@@ -52,7 +52,7 @@ def make(membership: Membership) -> list[Constant]:
         BlockArray(membership, "block", (4, N), axis=1, halo=0, dtype="f8"),
         BlockArray(membership, "uneven", (N,), axis=0, halo=0, dtype="i8", split=split),
         ReplicatedArray(membership, "copy", (3,), "i4"),
-        Items(membership, "items", "i8", (), Evenly("items")),
+        Items(membership, "items", "i8", (), Even("items")),
         CyclicArray(
             membership, "dealt", (N,), "i8", axes=(0,), blocks=(2,), grid=lambda size: (size,)
         ),
@@ -126,7 +126,7 @@ def check(constants: list[Constant]) -> None:
     assert np.array_equal(dealt.local, dealt.cells[0])
     assert np.array_equal(grid.local, TABLE[np.ix_(*grid.cells)])
     assert np.array_equal(cells.local, cells.cells)
-    arrays = [array for constant in constants for array in constant.handle.storage()]
+    arrays = [array for constant in constants for array in constant.handle.buffers()]
     assert not any(array.flags.writeable for array in arrays)
 
 
@@ -136,18 +136,18 @@ def fetch(
     """As a rank of after does before the resize."""
     twins: dict[int, Handle] = {}
     for constant, own in zip(constants, pieces, strict=True):
-        twin = constant.fetch(PieceReader(folder, own, old), *place, twins)
+        twin = constant.fetch(ArrayReader(folder, own, old), *place, twins)
         if twin is not None:
             twins[id(constant.handle)] = twin[0]
         constant.expect(twin)
 
 
-def resize(mine: dict[int, list[Constant]], way: Crossing) -> int:
+def resize(mine: dict[int, list[Constant]], way: RankMap) -> int:
     """Resize with what was fetched; the bytes that were sent."""
 
     def one(comm: Any) -> None:
         entries = mine[comm.rank]
-        known, error = survey(entries, way, comm, 2, "")
+        known, error = gather_metadata(entries, way, comm, 2, "")
         assert not error
         for entry, told in zip(entries, known, strict=True):
             entry.ahead = True
@@ -171,7 +171,7 @@ def test_what_was_fetched_is_what_would_have_moved(
     parts = begin(before)
     pieces = save(parts, tmp_path)
     for old, new in ((before, after), (after, before), (before, 3)):
-        way = crossing(old, new, first=first)
+        way = rank_map(old, new, first=first)
         mine = dict(zip(way.old, parts, strict=True))
         for rank, process in enumerate(way.new):
             constants = mine.setdefault(process, make(Membership(None)))
@@ -187,7 +187,7 @@ def test_what_was_fetched_is_what_would_have_moved(
 def test_what_was_not_fetched_is_not_taken_for_granted() -> None:
     (constant,) = begin(1)[0][3:4]
     constant.ahead = True
-    way = crossing(1, 2)
+    way = rank_map(1, 2)
     with pytest.raises(DistributionError, match="array 'block': its new part was not fetched"):
         constant.prepare(way, 0, ())
     constant.expect((constant.handle, 0))
@@ -205,14 +205,14 @@ def test_what_is_changed_through_an_older_view_is_found() -> None:
     handle.start_with(lambda: [1, 2, 3])
     view = handle.local[:]
     copy.freeze()
-    copy.note(handle.storage())
+    copy.note(handle.buffers())
     copy.verify()
     view[1] = 5
     with pytest.raises(DistributionError, match="array 'copy' is constant, and was changed"):
         copy.verify()
     copy.thaw()
     copy.verify()
-    copy.note(handle.storage())
+    copy.note(handle.buffers())
     view[1] = 6
     handle._array = handle._array.copy()
     copy.verify()  # it is another array since

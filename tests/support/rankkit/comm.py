@@ -16,7 +16,7 @@ import pytest
 from mpi4py import MPI
 
 from pliant.appkit.mpi import death_watch
-from pliant.appkit.redistribution import messages, packed, ranges
+from pliant.appkit.redistribution import exchange, packed
 
 T = TypeVar("T")
 
@@ -114,10 +114,10 @@ def _wait_all(requests: list[Any], _: list[Any]) -> None:
 def _instead_of_mpi() -> Iterator[None]:
     request = SimpleNamespace(Waitall=_wait_all)
     with pytest.MonkeyPatch.context() as patch:
-        for module in (ranges, packed):
-            patch.setattr(module, "MPI", SimpleNamespace(BYTE=MPI.BYTE))
+        patch.setattr(packed, "MPI", SimpleNamespace(BYTE=MPI.BYTE))
         patch.setattr(death_watch, "MPI", SimpleNamespace(Request=request, BYTE=MPI.BYTE))
-        patch.setattr(messages, "MPI", SimpleNamespace(Request=request, Exception=MPI.Exception))
+        mpi = SimpleNamespace(Request=request, Exception=MPI.Exception, BYTE=MPI.BYTE)
+        patch.setattr(exchange, "MPI", mpi)
         yield
 
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from pliant.appkit.data.metadata import survey
+from pliant.appkit.data.metadata import gather_metadata
 from pliant.appkit.mpi.membership import Membership, Phase
-from pliant.appkit.redistribution.plan import Crossing
-from pliant.appkit.storage.chunks import Piece, PieceReader, PieceWriter
+from pliant.appkit.redistribution.plan import RankMap
+from pliant.appkit.storage.chunks import ArrayReader, ArrayWriter, SavedArray
 from rankkit.comm import run_ranks
 
 #: Makes the registered things of a process.
@@ -25,15 +25,15 @@ def member(rank: int, size: int) -> Membership:
     return membership
 
 
-def crossing(before: int, after: int, *, first: bool = False) -> Crossing:
+def rank_map(before: int, after: int, *, first: bool = False) -> RankMap:
     """From size to size; in a shrinkage the last ranks leave, or the ``first``."""
     if after >= before:
-        return Crossing.growth(before, after)
+        return RankMap.expand(before, after)
     leaving = range(before - after) if first else range(after, before)
-    return Crossing.shrinkage(before, leaving)
+    return RankMap.shrink(before, leaving)
 
 
-def resize(make: Make, parts: Parts, way: Crossing, *, commit: bool = True) -> tuple[Parts, int]:
+def resize(make: Make, parts: Parts, way: RankMap, *, commit: bool = True) -> tuple[Parts, int]:
     """Let the parts go their way; those of the new ranks, and the bytes that were sent.
 
     Checks on the way that what is planned is what is sent. Without ``commit`` it is rolled back,
@@ -51,8 +51,8 @@ def resize(make: Make, parts: Parts, way: Crossing, *, commit: bool = True) -> t
 
     def one(comm: Any) -> list[int]:
         entries = mine[comm.rank]
-        rounds = max(entry.rounds for entry in entries)
-        known, error = survey(entries, way, comm, rounds, "")
+        rounds = max(entry.metadata_rounds for entry in entries)
+        known, error = gather_metadata(entries, way, comm, rounds, "")
         assert not error, error
         for entry, told in zip(entries, known, strict=True):
             entry.prepare(way, comm.rank, told)
@@ -83,24 +83,26 @@ def resize(make: Make, parts: Parts, way: Crossing, *, commit: bool = True) -> t
     return [mine[process] for process in way.new], sum(world.bytes_sent)
 
 
-def save(parts: Parts, folder: Path) -> list[list[Piece]]:
+def save(parts: Parts, folder: Path) -> list[list[SavedArray]]:
     """Have all ranks write; what they wrote of each thing."""
-    written: list[list[Piece]] = [[] for _ in parts[0]]
+    written: list[list[SavedArray]] = [[] for _ in parts[0]]
     for rank, entries in enumerate(parts):
         for place, entry in enumerate(entries):
-            out = PieceWriter(folder, f"{rank}-{place}", rank)
+            out = ArrayWriter(folder, f"{rank}-{place}", rank)
             entry.save(out)
             out.close()
-            written[place] += out.pieces
+            written[place] += out.arrays
     return written
 
 
-def load(make: Make, folder: Path, written: Sequence[list[Piece]], old: int, new: int) -> Parts:
+def load(
+    make: Make, folder: Path, written: Sequence[list[SavedArray]], old: int, new: int
+) -> Parts:
     """Have ``new`` ranks go on from what ``old`` wrote."""
     parts = []
     for rank in range(new):
         entries = make(member(rank, new))
         for entry, own in zip(entries, written, strict=True):
-            entry.restore(PieceReader(folder, own, old), rank, new)
+            entry.restore(ArrayReader(folder, own, old), rank, new)
         parts.append(entries)
     return parts

@@ -33,8 +33,8 @@ def _carry(one: socket.socket, other: socket.socket, delay_s: float, loss: float
     across = {one: other, other: one}
     waiting: deque[tuple[float, socket.socket, bytes]] = deque()
     while True:
-        patience = max(0.0, waiting[0][0] - time.monotonic()) if waiting else None
-        for end in select.select([one, other], [], [], patience)[0]:
+        blocking_waits = max(0.0, waiting[0][0] - time.monotonic()) if waiting else None
+        for end in select.select([one, other], [], [], blocking_waits)[0]:
             frame = end.recv(_LONGEST)
             if chance.random() >= loss:
                 waiting.append((time.monotonic() + delay_s, across[end], frame))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from pliant.appkit.mpi.membership import Membership
-from pliant.appkit.redistribution.plan import Crossing
+from pliant.appkit.redistribution.plan import RankMap
 from rankkit.resize import Parts, member
 
 #: The rank that owns each cell, or a number of bytes for each cell.
@@ -49,7 +49,7 @@ class Kind(ABC):
         """Assert that each rank holds its part after a restart from a checkpoint."""
         self.owners(parts)
 
-    def bytes_sent(self, before: Numbers, after: Numbers, way: Crossing) -> int:
+    def bytes_sent(self, before: Numbers, after: Numbers, way: RankMap) -> int:
         """Return the fewest bytes that a resize can send: those of cells that change process."""
         moved = np.array(way.old)[before] != np.array(way.new)[after]
         return int((self.cell_bytes * moved).sum())

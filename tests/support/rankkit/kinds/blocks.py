@@ -13,11 +13,10 @@ import pytest
 
 from pliant.appkit.errors import DistributionError
 from pliant.appkit.kinds.block import BlockArray
-from pliant.appkit.kinds.replicated import ReplicatedArray
-from pliant.appkit.kinds.root_only import RootArray
+from pliant.appkit.kinds.whole import ReplicatedArray, RootArray
 from pliant.appkit.mpi.membership import Membership
-from pliant.appkit.redistribution.plan import Crossing
-from pliant.appkit.redistribution.splits import LengthSplit
+from pliant.appkit.redistribution.plan import RankMap
+from pliant.appkit.redistribution.splitting import LengthSplit
 from rankkit.kinds.base import Kind, Numbers, numbered
 from rankkit.resize import Parts
 
@@ -91,7 +90,7 @@ class Replicated(Kind):
             assert np.array_equal(array.local, numbered(self.shape))
         return None
 
-    def bytes_sent(self, before: Numbers, after: Numbers, way: Crossing) -> int:
+    def bytes_sent(self, before: Numbers, after: Numbers, way: RankMap) -> int:
         return 60 * len(set(way.new) - set(way.old))
 
 
@@ -110,5 +109,5 @@ class RootOnly(Replicated):
                 array.local  # noqa: B018
         return [0]
 
-    def bytes_sent(self, before: Numbers, after: Numbers, way: Crossing) -> int:
+    def bytes_sent(self, before: Numbers, after: Numbers, way: RankMap) -> int:
         return Kind.bytes_sent(self, before, after, way)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pliant.appkit.kinds.item_rules import ByWeight, Evenly, Rule, ToOwners
+from pliant.appkit.kinds.item_rules import ByOwner, Even, ItemDistribution, Weighted
 from pliant.appkit.kinds.items import Items
 from pliant.appkit.mpi.membership import Membership
 from pliant.appkit.redistribution.layout import BlockLayout
@@ -27,13 +27,13 @@ class ItemKind(Kind):
         super().__init__(title)
         self.rule, self.total, self.seed = rule, total, seed
 
-    def rules(self) -> Rule:
+    def rules(self) -> ItemDistribution:
         """Return the rule; the owner of an item has nothing to do with its place."""
         if self.rule == "weight":
-            return ByWeight("items", lambda items: self.ids(items) % 5)
+            return Weighted("items", lambda items: self.ids(items) % 5)
         if self.rule == "owner":
-            return ToOwners("items", lambda items, size: self.ids(items) * 7 // 3 % size)
-        return Evenly("items")
+            return ByOwner("items", lambda items, size: self.ids(items) * 7 // 3 % size)
+        return Even("items")
 
     def entries(self, membership: Membership) -> list[Any]:
         return [Items(membership, "p", PARTICLE, (), self.rules())]

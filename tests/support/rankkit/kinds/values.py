@@ -8,7 +8,7 @@ from typing import Any
 from pliant.appkit.kinds.custom import Custom
 from pliant.appkit.kinds.rng import RandomStreams
 from pliant.appkit.mpi.membership import Membership
-from pliant.appkit.redistribution.plan import Crossing
+from pliant.appkit.redistribution.plan import RankMap
 from rankkit.kinds.base import Kind, Numbers
 from rankkit.resize import Parts
 
@@ -49,7 +49,7 @@ class CustomWords(Kind):
             assert value.value == self.words(rank, len(parts))
         return None
 
-    def bytes_sent(self, before: Numbers, after: Numbers, way: Crossing) -> int:
+    def bytes_sent(self, before: Numbers, after: Numbers, way: RankMap) -> int:
         total = 0
         for rank, source in enumerate(way.old):
             parts = self.pack(self.words(rank, len(way.old)), len(way.new))
@@ -72,5 +72,5 @@ class Streams(Kind):
         assert len(states) == len(parts)
         return None
 
-    def bytes_sent(self, before: Numbers, after: Numbers, way: Crossing) -> int:
+    def bytes_sent(self, before: Numbers, after: Numbers, way: RankMap) -> int:
         return 8 * len(set(way.new) - set(way.old))

@@ -11,10 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pliant.appkit.errors import DistributionError
-from pliant.appkit.redistribution.cuts import cuts_by_weight, cuts_evenly, layout_of
 from pliant.appkit.redistribution.layout import BlockLayout, UnevenLayout
-from pliant.appkit.redistribution.plan import Crossing, plan_layouts
-from pliant.appkit.redistribution.splits import LengthSplit
+from pliant.appkit.redistribution.plan import RankMap, plan_layouts
+from pliant.appkit.redistribution.splitting import (
+    LengthSplit,
+    cuts_by_weight,
+    cuts_evenly,
+    layout_of,
+)
 
 N = 40
 
@@ -30,7 +34,7 @@ N = 40
 )
 def test_wrong_lengths_are_refused(lengths: Any, text: str) -> None:
     with pytest.raises(DistributionError, match=text):
-        LengthSplit("u", N, lengths).now(2)
+        LengthSplit("u", N, lengths).layout_for(2)
 
 
 @given(lengths=st.lists(st.integers(0, 5), min_size=1, max_size=9))
@@ -50,7 +54,7 @@ def test_impossible_layouts() -> None:
         with pytest.raises(ValueError, match="do not rise from 0"):
             UnevenLayout(borders)
     with pytest.raises(ValueError, match="5 cells cannot become 4"):
-        plan_layouts(BlockLayout(5, 1), BlockLayout(4, 1), Crossing.among(1), 8)
+        plan_layouts(BlockLayout(5, 1), BlockLayout(4, 1), RankMap.identity(1), 8)
 
 
 @given(

@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 from pliant.appkit.errors import CheckpointError
-from pliant.appkit.kinds.root_only import RootArray
-from pliant.appkit.storage.chunks import PieceReader
+from pliant.appkit.kinds.whole import RootArray
+from pliant.appkit.storage.chunks import ArrayReader
 from rankkit import member
 
 
 def test_a_checkpoint_without_the_array_is_refused(tmp_path: Path) -> None:
     array = RootArray(member(0, 1), "log", (2, 3), "i4")
     with pytest.raises(CheckpointError, match="'log' is not in the checkpoint"):
-        array.restore(PieceReader(tmp_path, [], 3), 0, 1)
+        array.restore(ArrayReader(tmp_path, [], 3), 0, 1)
 
 
 def test_wrong_terms_are_refused() -> None:

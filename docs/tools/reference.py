@@ -1,8 +1,8 @@
-"""The reference page of this package, from its docstrings: ``python -m pliant.appkit.reference``.
+"""Print the reference page of `pliant.appkit`: ``python docs/tools/reference.py``.
 
-What is on the page is what programs use: all that ``pliant.appkit`` exports, and of the handles
-what is not the library's own business in a resize. Signatures are those of the source; attributes
-have the text that stands above them after ``#:``.
+The page is made from the docstrings. It shows what programs use: everything that ``pliant.appkit``
+exports, and the members of the handles without those that only a resize calls. Signatures are those
+of the source; the text of an attribute is the ``#:`` comment above it.
 """
 
 import ast
@@ -23,7 +23,7 @@ from pliant.appkit.data import handle
 from pliant.appkit.kinds import block, csr, custom, item_rules, items, partition
 from pliant.appkit.kinds import cyclic as grids
 from pliant.appkit.mpi import derived
-from pliant.appkit.redistribution import cyclic_layout, layout, ranges, splits
+from pliant.appkit.redistribution import cyclic_layout, exchange, layout, splitting
 
 #: Sections of the page: title, what is in it, what comes before that.
 _SECTIONS: list[tuple[str, list[Any], str]] = [
@@ -62,26 +62,27 @@ _TYPES = (
     csr,
     grids,
     partition,
-    splits,
+    splitting,
     item_rules,
     custom,
     cyclic_layout,
     derived,
     job,
     offers,
-    ranges,
+    exchange,
 )
 
 #: The library's own business, beside what every registered thing has for resizes.
 _OWN = {
-    *("start_with", "terms", "foreseen", "now", "change", "followers"),
+    *("start_with", "split_description", "depends_on_size_only", "layout_for"),
+    *("old_and_new_layouts", "followers"),
     *("rebuild", "free", "hear", "learn"),
 }
 
 _HEAD = """\
 # pliant.appkit: every name
 
-Made from the docstrings (`python -m pliant.appkit.reference`); a test compares. What it is all for
+Made from the docstrings (`python docs/tools/reference.py`); a test compares. What it is all for
 is told in [the tutorial](tutorial.md) and [appkit](appkit.md), the words of each error in
 [troubleshooting](troubleshooting.md).
 

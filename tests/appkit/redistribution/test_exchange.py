@@ -7,7 +7,7 @@ import pytest
 from mpi4py import MPI
 
 from pliant.appkit.errors import DistributionError
-from pliant.appkit.redistribution.messages import NOT_ALIKE, Mail
+from pliant.appkit.redistribution.exchange import NOT_ALIKE, MessageBatch
 
 pytestmark = pytest.mark.mpi
 
@@ -16,11 +16,11 @@ def exchange(sent: int, expected: int) -> bytes:
     comm = MPI.COMM_SELF.Dup()
     comm.Set_errhandler(MPI.ERRORS_RETURN)
     room = np.zeros(expected, np.uint8)
-    mail = Mail(comm, 3)
-    mail.receive([room, expected, MPI.BYTE], 0)
-    mail.send([np.arange(sent, dtype=np.uint8), sent, MPI.BYTE], 0)
+    batch = MessageBatch(comm, 3)
+    batch.receive([room, expected, MPI.BYTE], 0)
+    batch.send([np.arange(sent, dtype=np.uint8), sent, MPI.BYTE], 0)
     try:
-        mail.wait()
+        batch.wait()
     finally:
         comm.Free()
     return room.tobytes()

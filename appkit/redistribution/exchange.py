@@ -1,0 +1,150 @@
+"""Messages that carry data: batches of point-to-point messages, and ranges of cells.
+
+Both ends of a message plan it independently. If a function of the program does not return the same
+on all processes, they plan different lengths. MPI reports no reason if a message is too long, and
+accepts one that is too short, so the length of every message is checked.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+from numpy.typing import NDArray
+
+from pliant.appkit.errors import DistributionError
+from pliant.appkit.mpi import death_watch
+from pliant.appkit.redistribution.plan import RangePlan, RangeTransfer
+
+#: What makes both ends plan differently.
+NOT_ALIKE = (
+    "a function of the program that says where data belong (owner=, lengths=, grid=, weight=) does "
+    "not return the same on all processes"
+)
+
+
+class MessageBatch:
+    """What one process sends and receives in one step of a move."""
+
+    def __init__(self, comm: MPI.Intracomm, tag: int) -> None:
+        """Begin with nothing; ``tag`` tells apart what is under way together."""
+        self._comm, self._tag = comm, tag
+        self._receives: list[MPI.Request] = []
+        self._sends: list[MPI.Request] = []
+        self._lengths: list[int] = []  # of what is received, in bytes
+
+    def receive(self, spec: list[Any], source: int) -> None:
+        """Begin to receive into a buffer of bytes: it, their number, their type."""
+        self._receives.append(self._comm.Irecv(spec, source, self._tag))
+        self._lengths.append(spec[1])
+
+    def send(self, spec: list[Any], target: int) -> None:
+        """Begin to send a buffer, which is to stay as it is until ``wait`` has returned."""
+        begun = [*self._receives, *self._sends]
+        self._sends.append(death_watch.send(self._comm, spec, target, self._tag, begun))
+
+    def wait(self) -> None:
+        """Wait until all is done.
+
+        Raises:
+            JoiningRankLost: a process that joins has died.
+            DistributionError: more or fewer bytes came than are expected here.
+            MPI.Exception: a transport failed.
+        """
+        statuses: list[MPI.Status] = []
+        try:
+            death_watch.wait([*self._receives, *self._sends], statuses)
+        except MPI.Exception as fault:
+            raise _underlying_error(fault, statuses) from fault
+        for status, length in zip(statuses, self._lengths, strict=False):
+            came = status.Get_elements(MPI.BYTE)
+            if came != length:
+                raise _differs(f"{came} bytes came where {length} belong")
+
+
+def _underlying_error(fault: MPI.Exception, statuses: list[MPI.Status]) -> Exception:
+    """The error that MPI says is in the statuses."""
+    codes = [status.Get_error() for status in statuses]
+    kinds = [MPI.Get_error_class(code) for code in codes]
+    if fault.Get_error_class() != MPI.ERR_IN_STATUS:
+        return fault
+    if MPI.ERR_TRUNCATE in kinds:
+        return _differs("more data came than belong here")
+    for code, kind in zip(codes, kinds, strict=True):
+        if kind not in (MPI.SUCCESS, MPI.ERR_PENDING):
+            return MPI.Exception(code)
+    return fault
+
+
+def _differs(how: str) -> DistributionError:
+    return DistributionError(f"{how}: {NOT_ALIKE}")
+
+
+#: Largest message in bytes; longer moves are cut, so that no count comes near 2^31.
+CHUNK_BYTES = 1 << 29
+
+#: A numpy array of any type of cell.
+Array = NDArray[Any]
+
+
+class RangeBuffer:
+    """One end of a redistribution: a C-contiguous array and where its first cell lies."""
+
+    def __init__(self, array: Array, start: int, halo: int = 0) -> None:
+        """Describe an array whose first axis holds, after ``halo`` others, cells from ``start``."""
+        if not array.flags.c_contiguous:
+            raise ValueError("arrays that are moved are C-contiguous")
+        self.array = array
+        self._shift = halo - start
+
+    def view(self, move: RangeTransfer) -> Array:
+        """The cells of a move."""
+        cells: Array = self.array[move.start + self._shift : move.stop + self._shift]
+        return cells
+
+    def messages(self, move: RangeTransfer) -> Iterator[list[Any]]:
+        """Yield mpi4py buffer specifications; both ends cut a move at the same places."""
+        return buffer_specs(self.view(move))
+
+
+def buffer_specs(array: Array) -> Iterator[list[Any]]:
+    """Yield mpi4py buffer specifications of a whole C-contiguous array, cut where it is long."""
+    data = array.reshape(-1).view(np.uint8)
+    for start in range(0, data.size, CHUNK_BYTES):  # a single cell may be longer than a message
+        piece = data[start : start + CHUNK_BYTES]
+        yield [piece, piece.size, MPI.BYTE]
+
+
+def exchange_ranges(
+    plan: RangePlan,
+    comm: MPI.Intracomm,
+    source: RangeBuffer | None,
+    target: RangeBuffer | None,
+    tag: int = 0,
+) -> None:
+    """Do this process's part of a plan; returns when its messages are done.
+
+    Args:
+        plan: the same on every process; numbers processes as ``comm`` does.
+        comm: holds all senders and receivers.
+        source: what this process had; None: it had nothing.
+        target: where its new part goes; None: it gets nothing.
+        tag: tells apart arrays that are under way together.
+
+    Raises:
+        DistributionError: the other end sent more or fewer bytes than are expected here.
+        MPI.Exception: a transport failed. The target's contents are undefined after either.
+    """
+    batch = MessageBatch(comm, tag)
+    if target is not None:
+        for move in plan.receives(comm.rank):
+            for spec in target.messages(move):
+                batch.receive(spec, move.source)
+    if source is not None:
+        for move in plan.sends(comm.rank):
+            for spec in source.messages(move):
+                batch.send(spec, move.target)
+    if source is not None and target is not None:
+        for move in plan.copies(comm.rank):
+            target.view(move)[...] = source.view(move)
+    batch.wait()

@@ -1,0 +1,112 @@
+"""Read the cells or items of one process from the arrays that all processes saved. No MPI."""
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pliant.appkit.redistribution.exchange import Array
+from pliant.appkit.redistribution.layout import BlockLayout
+from pliant.appkit.storage import chunks
+from pliant.appkit.storage.chunks import ArrayReader, SavedArray
+
+
+def read_even(
+    source: ArrayReader, shape: tuple[int, ...], dtype: np.dtype[Any], rank: int, size: int
+) -> Array:
+    """An even share by number, in the global order; nothing else is read.
+
+    Args:
+        source: what was written, one piece ``(n, *shape)`` for each process that had items.
+        shape: of an item.
+        dtype: of an item.
+        rank: whose share it is.
+        size: number of processes.
+
+    Raises:
+        CheckpointError: something is missing or damaged.
+    """
+    layout = BlockLayout(sum(saved.shape[0] for saved in source.arrays), size)
+    start, stop = layout.start(rank), layout.stop(rank)
+    items = np.empty((stop - start, *shape), dtype)
+    begin = 0
+    for saved in source.arrays:
+        low, high = max(begin, start), min(begin + saved.shape[0], stop)
+        if low < high:
+            into = items[low - start : high - start]
+            source.read(saved, (low - begin) * math.prod(shape), into)
+        begin += saved.shape[0]
+    return items
+
+
+def read_owned(
+    source: ArrayReader,
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+    rank: int,
+    owners: Callable[[Array], NDArray[np.int64]],
+) -> Array:
+    """The items whose owner is ``rank``: all are read twice, a chunk at a time.
+
+    The first time they are counted, so that there is never more in memory than the share.
+
+    Raises:
+        CheckpointError: something is missing or damaged.
+        DistributionError: the program's own function does not say to whom an item belongs.
+    """
+    parts = _chunks(source, shape, dtype)
+    count = sum(int((owners(chunk) == rank).sum()) for chunk in parts)
+    items = np.empty((count, *shape), dtype)
+    filled = 0
+    for chunk in _chunks(source, shape, dtype):
+        mine = chunk[owners(chunk) == rank]
+        items[filled : filled + len(mine)] = mine
+        filled += len(mine)
+    return items
+
+
+def _chunks(source: ArrayReader, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Iterator[Array]:
+    per_item = math.prod(shape)
+    step = max(1, chunks.CHUNK_BYTES // max(1, per_item * dtype.itemsize))
+    for saved in source.arrays:
+        for first in range(0, saved.shape[0], step):
+            chunk = np.empty((min(step, saved.shape[0] - first), *shape), dtype)
+            source.read(saved, first * per_item, chunk)
+            yield chunk
+
+
+_Numbers = NDArray[np.int64]
+
+#: Gets places in a piece and returns which of them are wanted, and where they go.
+Choice = Callable[[_Numbers], tuple[NDArray[np.bool_], _Numbers]]
+
+
+def read_cells(source: ArrayReader, saved: SavedArray, into: Array, choice: Choice) -> int:
+    """Fill cells from one piece; chunks of which nothing is wanted are not read.
+
+    Args:
+        source: where the piece is.
+        saved: ``(cells, ...)``.
+        into: ``(cells here, ...)``, of any strides.
+        choice: what is wanted of it.
+
+    Returns:
+        How many cells were filled.
+
+    Raises:
+        CheckpointError: it is damaged.
+    """
+    per_cell = math.prod(into.shape[1:])
+    step = max(1, chunks.CHUNK_BYTES // max(1, per_cell * into.dtype.itemsize))
+    filled = 0
+    for first in range(0, saved.shape[0], step):
+        stop = min(first + step, saved.shape[0])
+        wanted, places = choice(np.arange(first, stop))
+        if len(places):
+            chunk = np.empty((stop - first, *into.shape[1:]), into.dtype)
+            source.read(saved, first * per_cell, chunk)
+            into[places] = chunk[wanted]
+            filled += len(places)
+    return filled
