@@ -1,9 +1,58 @@
-"""The command line and the Python client: ``jobsub``, ``jobstat``, ``jobdel``, ``jobctl``, ...
+"""The Python client and the command line: ``jobsub``, ``jobstat``, ``jobdel``, ``jobctl``, ...
 
-Commands parse, ask the server and print through one output interface (table, json, quiet). They
-are started thousands of times, so grpc, rich and everything else that is slow to load is imported
-where it is used. No scheduling and no database access live here.
+Programs use the names in ``__all__``: `Client`, the values that it returns, and its errors. These
+names are stable; everything else here may change at any time.
 
-May import: the standard library, grpc and rich (lazily), ``pliant.core``, ``pliant.protos``.
-Never ``pliant.server``.
+Commands are started thousands of times. Therefore modules that load slowly, such as grpc and rich,
+are imported where they are used, and public names on first use. Neither scheduling nor database
+access lives here. May import: the standard library, grpc, rich, ``pliant.core``,
+``pliant.protos``. Never ``pliant.server``.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pliant.client.api import Availability, Client, Event, Job, Node, Why
+    from pliant.client.errors import (
+        ClientError,
+        LostServerError,
+        NoServerError,
+        RequestError,
+        SilentServerError,
+        SubmitError,
+        UsageError,
+    )
+
+__all__ = [
+    "Availability",
+    "Client",
+    "ClientError",
+    "Event",
+    "Job",
+    "LostServerError",
+    "NoServerError",
+    "Node",
+    "RequestError",
+    "SilentServerError",
+    "SubmitError",
+    "UsageError",
+    "Why",
+]
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name on its first use."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    module = import_module(f"{__name__}.{'errors' if name.endswith('Error') else 'api'}")
+    value: object = getattr(module, name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,4 +1,7 @@
-"""The Python client: ``Client().submit(...)`` and friends, with typed results."""
+"""The Python client: `Client`, and the values that its methods return.
+
+Programs import these names from ``pliant.client``.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ Record = TypeVar("Record")
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job as the server saw it when it was asked; times in seconds since the epoch."""
+    """A job at the time of the request; times are in seconds since the epoch."""
 
     id: int
     name: str = ""
@@ -26,22 +29,22 @@ class Job:
     type: str = ""
     state: str = ""
     reason: str = ""
-    #: How many processors it runs on now.
+    #: Number of processors on which it runs.
     processors: int = 0
-    #: The same with those that are reserved for an offer of growth or not given back yet.
+    #: `processors`, plus those reserved for a growth, plus those not yet released by a shrink.
     held: int = 0
-    #: The nodes these are on.
+    #: The nodes of these processors.
     nodes: tuple[str, ...] = ()
     #: ``keep`` or ``stop-after=SECONDS``.
     when_cut_off: str = "keep"
     sizes: str = ""
     prefer: int | None = None
-    #: Seconds after which it is ended; None: never.
+    #: Seconds after which it is ended, or None if there is no limit.
     time_limit_s: float | None = None
     estimate_s: float | None = None
-    #: As its user stated it: ``linear``, ``none``, ``amdahl:0.9``, ...
+    #: As given at submission: ``linear``, ``none``, ``amdahl:0.9``, ...
     speedup: str = "linear"
-    #: ``gain`` or ``always``; None: as the server's configuration says.
+    #: ``gain`` or ``always``, or None for the default of the server's configuration.
     grow_if: str | None = None
     #: Named resources that it uses while it runs, such as ``matlab=1/proc``.
     resources: tuple[str, ...] = ()
@@ -51,11 +54,11 @@ class Job:
     exit_code: int | None = None
     #: The signal that ended it.
     signal: int | None = None
-    #: A higher one goes first under strategies that order the queue by it.
+    #: Strategies that use priorities start jobs with higher ones first.
     priority: int = 0
-    #: Counts requeues.
+    #: Number of times the job was requeued.
     run: int = 0
-    #: Versions the allocation.
+    #: Version number of the allocation: each resize increases it.
     epoch: int = 0
     progress: Mapping[str, Any] | None = None
     stdout: str = ""
@@ -63,33 +66,33 @@ class Job:
     command: Any = ""
     memory_bytes: int | None = None
     major_faults: int | None = None
-    #: When it must have ended; None: no deadline was agreed on.
+    #: When it must have ended, or None without a deadline.
     deadline: float | None = None
     #: The contract: ``deadline_s`` (from ``submit``), ``profit``, ``soft``, ``penalty``.
     contract: Mapping[str, float] | None = None
-    #: What the strategy promised when it accepted the job; empty: nothing.
+    #: What the strategy promised when it accepted the job; empty if nothing.
     promise: str = ""
     #: When the strategy promised to start it.
     promised_start: float | None = None
-    #: When it ends by its estimate, or by the promise; known of jobs with a contract.
+    #: When it should end by its estimate or the promise; only for jobs with a contract.
     expected_end: float | None = None
 
     @property
     def final(self) -> bool:
-        """Whether it has ended."""
+        """Return whether the job has ended."""
         return self.state in FINAL_STATES
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node as the server saw it when it was asked."""
+    """A node at the time of the request."""
 
     name: str
     cluster: str = ""
     state: str = ""
     reason: str = ""
     slots: int = 0
-    #: Slots that jobs hold.
+    #: Number of slots held by jobs.
     used: int = 0
     memory_bytes: int | None = None
     idle_memory_bytes: int | None = None
@@ -99,7 +102,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened, as the job database has it."""
+    """An event of the history in the job database."""
 
     seq: int
     time: float
@@ -111,7 +114,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """Why a job waits or has the size it has: for people, and as facts for programs."""
+    """Why a job waits or has its size: as sentences, and as facts for programs."""
 
     text: tuple[str, ...]
     facts: Mapping[str, Any]
@@ -119,15 +122,15 @@ class Why:
 
 @dataclass(frozen=True, slots=True)
 class Availability:
-    """What would become of a job if it were submitted, as the strategy in force says."""
+    """The strategy's answer to a query: what it would do with a job if it were submitted."""
 
-    #: None: the strategy cannot say.
+    #: None if the strategy cannot say.
     accepted: bool | None = None
-    #: When it would start, seconds since the epoch; None: not known.
+    #: When it would start, in seconds since the epoch, or None if not known.
     start: float | None = None
-    #: On how many processors; 0: not known.
+    #: Number of processors at the start; 0 if not known.
     processors: int = 0
-    #: The profit that other jobs lose by it; None: the strategy knows no prices.
+    #: The profit that other jobs would lose, or None if the strategy has no prices.
     price: float | None = None
     reason: str = ""
     strategy: str = ""
@@ -136,18 +139,24 @@ class Availability:
 class Client:
     """A connection to the server of a cluster; use it from one thread at a time.
 
-    Every method raises ``NoServerError`` without a server, ``LostServerError``, a kind of it, if
-    the server leaves or is silent after it was asked, and ``RequestError`` when it refuses: all in
-    ``pliant.client.errors``, their words in docs/troubleshooting.md. A job is named by its id.
+    ::
+
+        with Client() as client:
+            number = client.submit("./solver", sizes="1-8")
+            print(client.wait(number).state)
+
+    Every method raises `NoServerError` if there is no server, its subclass `LostServerError` if
+    the server leaves or is silent after the request, and `RequestError` if the server refuses. All
+    errors are listed in docs/errors.md. A job is named by its id.
     """
 
     def __init__(self, run_dir: str | None = None, *, timeout_s: float = TIMEOUT_S) -> None:
         """Name the cluster; nothing is opened before the first call.
 
         Args:
-            run_dir: the folder of the server's socket; None: ``$PLIANT_RUN_DIR``, or ``run`` in
-                the state folder.
-            timeout_s: seconds to wait for an answer; ``wait`` and ``submit`` are more patient.
+            run_dir: the folder of the server's socket; by default ``$PLIANT_RUN_DIR``, or ``run``
+                in the state folder.
+            timeout_s: seconds to wait for an answer; ``wait`` and ``submit`` wait longer.
         """
         self._link = Connection(run_dir, timeout_s=timeout_s)
 
@@ -162,11 +171,11 @@ class Client:
         self._link.close()
 
     def submit(self, *argv: str, sizes: str | int = "1", **options: Any) -> int:
-        """Submit a program with its arguments and return the job's id, once that is durable.
+        """Submit a program with its arguments; return the job's id once it is stored on disk.
 
         Args:
-            argv: the program, looked for in PATH, and its arguments.
-            sizes: numbers of processors that it may have, in the size grammar.
+            argv: the program, searched in PATH, and its arguments.
+            sizes: numbers of processors that the job may have, such as ``4`` or ``"1-8:pow2"``.
             options: those of `pliant.client.submission.build_job`: ``prefer``, ``type``, ``name``,
                 ``stdin``, ``stdout``, ``stderr``, ``open_mode`` (``truncate`` or ``append``),
                 ``chdir``, ``env``, ``hold``, ``requeue``
@@ -180,8 +189,8 @@ class Client:
                 ``"1000:soft=0.25:penalty=50"``).
 
         Raises:
-            SubmitError: a check of program, files or environment failed; names the field.
-            UsageError: the sizes are not in the grammar, or there is no program.
+            SubmitError: a check of program, files or environment failed; ``field`` names it.
+            UsageError: the sizes are malformed, or there is no program.
             RequestError: the server refuses the job.
         """
         known = build_job.__kwdefaults__ or {}
@@ -194,7 +203,7 @@ class Client:
         return send_job(self._link, job)
 
     def query(self, *argv: str, sizes: str | int = "1", **options: Any) -> Availability:
-        """Ask what would become of a job if it were submitted now; nothing is submitted.
+        """Ask what the strategy would do with a job now, without submitting it.
 
         Args:
             argv: as for ``submit``.
@@ -202,19 +211,19 @@ class Client:
             options: as for ``submit``.
 
         Raises:
-            SubmitError: a check of program, files or environment failed; names the field.
-            UsageError: the sizes are not in the grammar, or there is no program.
-            RequestError: the job is malformed, or too many others ask.
+            SubmitError: a check of program, files or environment failed; ``field`` names it.
+            UsageError: the sizes are malformed, or there is no program.
+            RequestError: the job is malformed, or there are too many queries at this time.
         """
         job = build_job(argv, sizes=str(sizes), **options)
         return _record(Availability, self._link.request("query", job=job))
 
     def jobs(self, ids: Iterable[int] | None = None, *, ended: bool = False) -> list[Job]:
-        """Return jobs, in order of their ids.
+        """Return jobs in the order of their ids.
 
         Args:
-            ids: those wanted; None: all that have not ended. An id that nobody has is left out.
-            ended: without ``ids``: those that ended within the last hour, too.
+            ids: the jobs to return, or None for all that have not ended. Unknown ids are skipped.
+            ended: whether to add, without ``ids``, the jobs that ended within the last hour.
         """
         named = None if ids is None else list(ids)
         answer = self._link.request("jobs", ids=named, all=ended or named is not None)
@@ -235,10 +244,10 @@ class Client:
         return [_record(Node, record) for record in self._link.request("nodes")["nodes"]]
 
     def cancel(self, *ids: int) -> None:
-        """Cancel jobs: those that wait at once, those that run are ended.
+        """Cancel waiting jobs, and end running ones.
 
         Raises:
-            RequestError: some could not be cancelled, and the text names each; the others were.
+            RequestError: some jobs could not be cancelled; the text names each. The others were.
         """
         results = self._link.request("cancel", ids=list(ids))["results"]
         faults = [result for result in results if not result.get("ok")]
@@ -264,11 +273,11 @@ class Client:
         self._link.request("release", id=number)
 
     def set_priority(self, number: int, priority: int) -> str:
-        """Give a job that has not ended another priority; returns the server's words.
+        """Change the priority of a job that has not ended; return the server's message.
 
         Args:
             number: the job.
-            priority: a whole number, a higher one goes first. Only an operator may raise it.
+            priority: jobs with a higher priority start first. Only an operator may raise it.
 
         Raises:
             RequestError: it has ended, or the priority may not be raised, or is out of bounds.
@@ -276,21 +285,21 @@ class Client:
         return str(self._link.request("priority", id=number, priority=priority).get("message", ""))
 
     def suspend(self, number: int) -> str:
-        """Have a running job save itself at its next safe point and end.
+        """Have a running job write a checkpoint at its next safe point, and end.
 
         Returns:
-            What the server says to it, for people; the job is SUSPENDED when it has ended.
+            The server's message. The job is SUSPENDED when its processes have ended.
 
         Raises:
-            RequestError: it does not run, cannot save itself, or is being resized.
+            RequestError: the job does not run, has no checkpoints, or is being resized.
         """
         return str(self._link.request("suspend", id=number).get("message", ""))
 
     def resume_job(self, number: int) -> str:
-        """Let a suspended job go on, at any of its sizes; returns the server's words.
+        """Let a suspended job continue, at any of its sizes; return the server's message.
 
         Raises:
-            RequestError: it is not suspended, or not yet.
+            RequestError: the job is not suspended, or not yet.
         """
         return str(self._link.request("resume_job", id=number).get("message", ""))
 
@@ -298,23 +307,23 @@ class Client:
         """End a job and start it again, from its last checkpoint if it has one.
 
         Returns:
-            What the server says to it, for people.
+            The server's message.
 
         Raises:
-            RequestError: it has not started, or has ended.
+            RequestError: the job has not started, or has ended.
         """
         return str(self._link.request("requeue", id=number).get("message", ""))
 
     def resize(self, number: int, size: int, *, release: Sequence[str] = ()) -> str:
-        """Offer a running job another size; returns at once.
+        """Offer a running job another size, and return without waiting for the resize.
 
         Args:
             number: the job.
-            size: processors that it should have, and keep; 0: what the strategy gives.
-            release: what to give back when it shrinks: ``"n2"``, all on a node, ``"n1/0"``, a slot.
+            size: processors that the job should have and keep; 0 lets the strategy choose again.
+            release: what to release when it shrinks: a node (``"n2"``) or a slot (``"n1/0"``).
 
         Returns:
-            What the server says to it, for people; ``history`` tells what came of it.
+            The server's message; ``history`` shows the outcome.
 
         Raises:
             RequestError: the job cannot be resized, or not now, or not to this size.
@@ -323,7 +332,7 @@ class Client:
         return str(answer.get("message", ""))
 
     def why(self, number: int) -> Why:
-        """Return why a job waits or has the size it has.
+        """Return why a job waits or has its size.
 
         Raises:
             RequestError: there is none with this id (kind ``not_found``).
@@ -332,7 +341,7 @@ class Client:
         return Why(tuple(answer["text"]), answer.get("facts") or {})
 
     def history(self, number: int | None = None) -> list[Event]:
-        """Return what happened to a job, or everything that happened; the oldest first.
+        """Return the events of a job, or of all jobs and nodes, oldest first.
 
         Raises:
             RequestError: there is no such job (kind ``not_found``).
@@ -340,11 +349,11 @@ class Client:
         return [_record(Event, e) for e in self._link.request("history", id=number)["events"]]
 
     def refusals(self) -> list[Event]:
-        """Return requests that were refused, oldest first: yours, or all to an operator."""
+        """Return your refused requests, oldest first; an operator gets those of all users."""
         return [_record(Event, e) for e in self._link.request("refusals")["events"]]
 
     def wait(self, number: int) -> Job:
-        """Return a job when it has ended, however long that takes, over restarts of the server.
+        """Wait until a job has ended, and return it; a restart of the server does not matter.
 
         Raises:
             RequestError: there is none with this id (kind ``not_found``).
@@ -353,11 +362,11 @@ class Client:
         return _record(Job, wait_for_end(self._link, number))
 
     def drain(self, node: str, reason: str = "") -> None:
-        """Keep new work off a node; malleable jobs are asked to leave it.
+        """Start no new jobs on a node, and ask malleable jobs to leave it.
 
         Args:
             node: its name.
-            reason: for people.
+            reason: shown by ``nodestat``.
 
         Raises:
             RequestError: there is no such node, or an operator only may do it.
@@ -365,7 +374,7 @@ class Client:
         self._link.request("drain", node=node, reason=reason)
 
     def resume(self, node: str) -> None:
-        """Let a drained node take work again.
+        """Let jobs start on a drained node again.
 
         Raises:
             RequestError: there is no such node, or an operator only may do it.
@@ -373,7 +382,7 @@ class Client:
         self._link.request("resume", node=node)
 
     def remove(self, node: str) -> None:
-        """Take a node that will not come back off the list.
+        """Remove a node that will not come back from the server's list.
 
         Raises:
             RequestError: there is no such node, its controller is connected, or jobs hold it.

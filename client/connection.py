@@ -1,4 +1,4 @@
-"""One request, one answer: JSON lines over the server's unix socket, standard library only."""
+"""Requests and answers as JSON lines over the server's unix socket; standard library only."""
 
 from __future__ import annotations
 
@@ -11,38 +11,43 @@ from pliant.client.errors import LostServerError, NoServerError, RequestError, S
 from pliant.client.paths import SOCKET, run_dir
 from pliant.protos.daemons.private_paths import UntrustedPathError, private_socket
 
-#: Seconds to wait for an answer that needs no waiting on the server's side.
+#: Seconds to wait for the answer to an ordinary request.
 TIMEOUT_S = 30.0
 
-#: Requests that change nothing, so that they can simply be repeated.
+#: Requests that change nothing and can therefore be repeated.
 _READS = {"history", "jobs", "nodes", "query", "refusals", "wait", "why"}
 
 Answer = dict[str, Any]
 
 
 class Connection:
-    """A connection to the server; opened by the first request, good for many."""
+    """A connection to the server, opened by the first request and reused by later ones."""
 
     def __init__(self, run: str | None = None, *, timeout_s: float = TIMEOUT_S) -> None:
-        """Name the folder of the socket; None: the user's own. ``timeout_s`` is for an answer."""
+        """Name the cluster; nothing is opened before the first request.
+
+        Args:
+            run: the folder of the socket, or None for the user's own.
+            timeout_s: seconds to wait for an answer.
+        """
         self.directory = run or run_dir()
         self._timeout_s = timeout_s
         self._socket: socket.socket | None = None
         self._rest = b""
 
-    def request(self, op: str, *, patient: bool = False, **fields: Any) -> Answer:
-        """Ask the server and return its answer; ``patient`` waits for it without a limit.
+    def request(self, op: str, *, unlimited: bool = False, **fields: Any) -> Answer:
+        """Send a request and return the answer; with ``unlimited``, wait for it without a limit.
 
         Raises:
             NoServerError: there is no server.
-            LostServerError: it left before it answered.
-            SilentServerError: it has not answered in time.
-            RequestError: the server's own refusal.
+            LostServerError: the server left before it answered.
+            SilentServerError: the server has not answered in time.
+            RequestError: the server refuses.
         """
         line = json.dumps({"op": op, **fields}, separators=(",", ":")).encode("ascii") + b"\n"
         try:
             link = self._socket or self._open()
-            link.settimeout(None if patient else self._timeout_s)
+            link.settimeout(None if unlimited else self._timeout_s)
             link.sendall(line)
             answer = self._read_line(link)
         except TimeoutError:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from pliant.client.errors import SubmitError
 
 MARK = "#JOB"
-#: Directives stand at the head of a script; nobody writes them after this many bytes.
+#: Bytes at the head of a script that are searched for directives.
 _HEAD_BYTES = 1 << 16
 
 
@@ -22,12 +22,12 @@ class Directive(NamedTuple):
 
 
 def read_directives(path: str) -> list[Directive]:
-    """Return the options that a script carries for ``jobsub``; none where it cannot be read."""
+    """Return the directives of a script; empty if it cannot be read."""
     try:
         with open(path, "rb") as script:
             head = script.read(_HEAD_BYTES)
     except OSError:
-        return []  # the checks of the program say it better
+        return []  # the checks of the program report that
     if not (head.startswith(b"#") or path.endswith(".sh")):
         return []
     return parse_directives(os.fsdecode(head), path)

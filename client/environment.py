@@ -8,17 +8,19 @@ from collections.abc import Iterable, Mapping
 
 from pliant.client.errors import SubmitError
 
-#: What every job has, whatever is exported: who it is and where programs are.
+#: Variables of every job, whatever is exported.
 BASICS = ("HOME", "LOGNAME", "SHELL", "USER")
-#: The search path of a job that does not get its submitter's.
+#: PATH of a job that does not get its submitter's.
 PLAIN_PATH = "/usr/local/bin:/usr/bin:/bin"
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
-#: Commas part two entries only where a name follows, so that a value may hold a list.
+#: A comma separates entries only if a name follows, so that a value may contain commas.
 _COMMA = re.compile(r",(?=[A-Za-z_][A-Za-z0-9_]*(?:[=,]|$))", re.ASCII)
 
 
-def exported(choices: Iterable[str], environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+def select_environment(
+    choices: Iterable[str], environ: Mapping[str, str] = os.environ
+) -> dict[str, str]:
     """Return the environment that ``--export`` choices stand for.
 
     ``ALL`` (the default) is the whole environment, ``NONE`` none of it, ``NAME`` only the named

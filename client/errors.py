@@ -1,4 +1,4 @@
-"""What can go wrong between a user and the server, split by what the caller does about it.
+"""The errors of the client, grouped by what the caller can do about them.
 
 ::
 
@@ -19,7 +19,7 @@ from pliant.core.support.errors import PliantError
 class ClientError(PliantError):
     """Base of everything that the client raises on purpose."""
 
-    #: What a command exits with.
+    #: Exit code of a command that fails with this error.
     exit_code = 1
 
 
@@ -48,14 +48,14 @@ class SubmitError(RequestError):
 
 
 class NoServerError(ClientError):
-    """Nobody answers on the server's socket."""
+    """No server answers on the socket."""
 
     exit_code = 3
 
 
 class LostServerError(NoServerError):
-    """The server left, or was silent, after it was asked: whether it did it is unknown."""
+    """The server left or was silent after a request; whether it was carried out is unknown."""
 
 
 class SilentServerError(LostServerError):
-    """The server took a request and has not answered in time; it has not left."""
+    """The server took a request, has not left, and has not answered in time."""

@@ -26,10 +26,10 @@ def run_dir() -> str:
 
 
 def check_directories(state: str, run: str) -> None:
-    """Refuse directories in which another account could plant something.
+    """Refuse directories that another account can change.
 
     Raises:
-        ClientError: it owns one of them, or may change it.
+        ClientError: another account owns or may change one of them.
     """
     try:
         os.close(open_private(state, shared=True))

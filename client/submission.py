@@ -1,4 +1,4 @@
-"""A job as it is sent: built from what the user said, checked before it is sent."""
+"""Build the job of a ``submit`` request from the user's options, and check it."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 
 from pliant.client.errors import SubmitError, UsageError
 
-#: Linux takes no longer single argument or variable, whatever the limit of all together.
-_LONGEST_STRING = 128 * 1024 - 1
-#: Bytes of the limit of all arguments that the controller's own variables may need.
-_ROOM = 16 * 1024
+#: Linux limits each single argument and variable to this, besides the limit of all together.
+_MAX_STRING_BYTES = 128 * 1024 - 1
+#: Bytes that the controller's own variables may need, of the limit of all arguments.
+_RESERVED_BYTES = 16 * 1024
 
 _INTERPRETER = re.compile(r"(python|pypy)[0-9.]*|(ba|da|k|z)?sh|perl|ruby|julia")
-#: Options of interpreters that are followed by a value.
+#: Options of interpreters that take a value.
 _WITH_VALUE = frozenset({"-W", "-X", "--check-hash-based-pycs", "-o", "+o"})
 #: ``-m MODULE``, also behind other letters.
 _MODULE = re.compile(r"-[A-Za-z]*?m(.*)")
@@ -119,7 +119,7 @@ def check_program(path: str, *, script: bool) -> list[str]:
             "correct its first line",
         )
     if os.access(path, os.X_OK):
-        if not script or interpreter or _compiled(path):
+        if not script or interpreter or _is_elf(path):
             return [path]
     elif not script:
         raise SubmitError(
@@ -159,7 +159,7 @@ def _shebang(path: str) -> list[str]:
     return os.fsdecode(line[2:].strip()).split(maxsplit=1)
 
 
-def _compiled(path: str) -> bool:
+def _is_elf(path: str) -> bool:
     try:
         with open(path, "rb") as program:
             return program.read(4) == b"\x7fELF"
@@ -225,7 +225,7 @@ def check_input(path: str, directory: str) -> str:
 
 
 def default_name(program: str, arguments: Sequence[str]) -> str:
-    """Return what a job is called whose user says nothing: after the file it runs.
+    """Return the name of a job that was given none: the file that it runs.
 
     For an interpreter that is the script or the module among its arguments.
     """
@@ -263,13 +263,13 @@ def check_limits(argv: Sequence[str], env: Mapping[str, str]) -> None:
         total += size + 8  # and a pointer to it
         if "\0" in text:
             raise SubmitError(field, f"{text[:40]!r} holds a NUL character", "leave it out")
-        if size > _LONGEST_STRING:
+        if size > _MAX_STRING_BYTES:
             raise SubmitError(
                 field,
-                f"{text[:40]!r}... has {size} bytes, the system takes {_LONGEST_STRING}",
+                f"{text[:40]!r}... has {size} bytes, the system takes {_MAX_STRING_BYTES}",
                 "put it into a file",
             )
-    limit = os.sysconf("SC_ARG_MAX") - _ROOM
+    limit = os.sysconf("SC_ARG_MAX") - _RESERVED_BYTES
     if total > limit:
         raise SubmitError(
             "argument",
@@ -279,22 +279,22 @@ def check_limits(argv: Sequence[str], env: Mapping[str, str]) -> None:
 
 
 def check_policy(text: str) -> str:
-    """Return what is to become of a job's processes on a node that is cut off, in seconds.
+    """Return the policy for a job's processes on a node that is cut off, with its time in seconds.
 
-    A time may have units; a bare number counts seconds.
+    A time may have units; a bare number is in seconds.
 
     Raises:
         UsageError: it is no policy.
     """
     if text == "keep":
         return text  # the usual case imports nothing
-    from pliant.client.terminal.durations import read_span
+    from pliant.client.terminal.durations import parse_span
     from pliant.core.values.isolation import isolation_policy, parse_isolation_policy
 
     name, equals, time = text.partition("=")
     bare = not equals or _BARE.fullmatch(time) or time != time.strip()
     try:
-        policy = text if bare else f"{name}={read_span(time):.15g}"
+        policy = text if bare else f"{name}={parse_span(time):.15g}"
         return isolation_policy(parse_isolation_policy(policy))
     except ValueError:
         raise UsageError(

@@ -1,4 +1,4 @@
-"""Submitting a job and waiting for its end, over a restart of the server if need be."""
+"""Submit a job and wait for its end, even if the server is restarted meanwhile."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 from pliant.client.connection import Connection
 from pliant.client.errors import LostServerError, NoServerError, SilentServerError
 
-#: States after which a job changes no more.
+#: States of a job that has ended.
 FINAL_STATES = frozenset({"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "REJECTED"})
 
-#: Seconds to look for a server that went away: it is being restarted.
-PATIENCE_S = 60.0
+#: Seconds to wait for a server that has left: it may be restarting.
+RECONNECT_S = 60.0
 _RETRY_S = 0.1
 
 
@@ -22,16 +22,16 @@ def send_job(
     link: Connection,
     job: dict[str, Any],
     *,
-    patience_s: float = PATIENCE_S,
+    reconnect_s: float = RECONNECT_S,
     sleep: Callable[[float], None] = time.sleep,
 ) -> int:
-    """Submit a job and return its id; when the server leaves meanwhile, ask again.
+    """Submit a job and return its id; if the server leaves meanwhile, submit again.
 
-    The key makes that safe: a server that has stored the job already answers with the same id.
+    The key makes this safe: a server that has already stored the job answers with the same id.
 
     Raises:
-        NoServerError: there is no server, or it left and did not come back in ``patience_s``.
-        SilentServerError: it is there, and has not answered in the connection's time.
+        NoServerError: there is no server, or it left and was not back within ``reconnect_s``.
+        SilentServerError: the server has not answered within the connection's timeout.
         RequestError: the server refuses the job.
     """
     request = job | {"key": os.urandom(16).hex()}
@@ -40,11 +40,11 @@ def send_job(
         try:
             return int(link.request("submit", job=request)["id"])
         except SilentServerError:
-            raise  # nobody restarts it, and its time has been waited for
+            raise  # a silent server is not being restarted, and its timeout has passed
         except NoServerError as error:
             if deadline is None and not isinstance(error, LostServerError):
                 raise
-            deadline = deadline or time.monotonic() + patience_s
+            deadline = deadline or time.monotonic() + reconnect_s
             if time.monotonic() >= deadline:
                 raise
             sleep(_RETRY_S)
@@ -54,27 +54,27 @@ def wait_for_end(
     link: Connection,
     number: int,
     *,
-    patience_s: float = PATIENCE_S,
+    reconnect_s: float = RECONNECT_S,
     sleep: Callable[[float], None] = time.sleep,
 ) -> dict[str, Any]:
-    """Return the job when it is final.
+    """Wait until a job has ended, and return it.
 
     Raises:
-        NoServerError: there has been no server for ``patience_s``.
+        NoServerError: there has been no server for ``reconnect_s``.
         RequestError: there is no such job.
     """
     deadline = None
     while True:
         asked = time.monotonic()
         try:
-            job = dict(link.request("wait", patient=True, id=number)["job"])
+            job = dict(link.request("wait", unlimited=True, id=number)["job"])
             if job.get("state") in FINAL_STATES:
                 return job
-            sleep(_RETRY_S)  # the server let go of those who wait because it stops
+            sleep(_RETRY_S)  # a server that stops answers all waiting requests
         except NoServerError:
             now = time.monotonic()
             if deadline is None or now - asked > _RETRY_S:  # it had answered, or listened, before
-                deadline = now + patience_s
+                deadline = now + reconnect_s
             if now >= deadline:
                 raise
             sleep(_RETRY_S)

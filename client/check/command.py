@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pliant.client.terminal.quiet  # noqa: F401
+import pliant.client.terminal.silent_interrupt  # noqa: F401
 
 # isort: split
 
@@ -13,16 +13,16 @@ import sys
 import tempfile
 from collections.abc import Sequence
 
-from pliant.client.check.compare import Run, failed_run, lost_variables, problems
-from pliant.client.check.runs import Play
+from pliant.client.check.compare import ProgramRun, failed_run, find_problems, lost_variables
+from pliant.client.check.runs import ProgramRunner
 from pliant.client.cluster import process_table
-from pliant.client.cluster.cluster_spec import Shape
-from pliant.client.cluster.local import LocalCluster
+from pliant.client.cluster.cluster_spec import ClusterSpec
+from pliant.client.cluster.local_cluster import LocalCluster
 from pliant.client.cluster.shutdown import stop
 from pliant.client.errors import UsageError
 from pliant.client.terminal import numbers
 from pliant.client.terminal.interrupts import Interrupted, Interrupts
-from pliant.client.terminal.output import INTERRUPTED, Parser, fail, put, run_command
+from pliant.client.terminal.output import INTERRUPTED, Parser, print_error, print_text, run_command
 from pliant.core.support.plural import plural
 
 PROG = "pliant check"
@@ -77,18 +77,18 @@ def _run(options: argparse.Namespace) -> int:
         try:
             with interrupts.shielded():
                 slots = -(-large // _NODES)
-                cluster.choose(Shape(_NODES, slots, strategy="fcfs"))
+                cluster.configure(ClusterSpec(_NODES, slots, strategy="fcfs"))
                 cluster.start_missing()
             cluster.wait_up(lambda _: None)
-            play = Play(cluster.run, directory, options.timeout)
+            runner = ProgramRunner(cluster.run, directory, options.timeout)
             words = [os.path.abspath(options.program), *options.arguments]
-            runs = _play_all(play, words, small, large)
+            runs = _run_all(runner, words, small, large)
         except Interrupted:
             print("interrupted: taking everything down", file=sys.stderr)
         finally:
             interrupts.ignore()
             stop(cluster, lambda _: None)
-            process_table.end(
+            process_table.terminate(
                 process_table.find(
                     lambda pid: directory in process_table.environment(pid).values()
                 ),
@@ -100,13 +100,13 @@ def _run(options: argparse.Namespace) -> int:
     return _report(options, runs)
 
 
-def _play_all(play: Play, words: list[str], small: int, large: int) -> list[Run]:
+def _run_all(runner: ProgramRunner, words: list[str], small: int, large: int) -> list[ProgramRun]:
     """Run the program undisturbed on both sizes, then resized; stop after a run that fails."""
-    runs = [play.undisturbed(words, small)]
+    runs = [runner.undisturbed(words, small)]
     if not failed_run(runs[0]):
-        runs.append(play.undisturbed(words, large))
+        runs.append(runner.undisturbed(words, large))
         if not failed_run(runs[1]):
-            runs.append(play.resized(words, small, large))
+            runs.append(runner.resized(words, small, large))
     return runs
 
 
@@ -121,27 +121,27 @@ def _two_sizes(text: str) -> tuple[int, int]:
     return int(small), int(large)
 
 
-def _report(options: argparse.Namespace, runs: list[Run]) -> int:
+def _report(options: argparse.Namespace, runs: list[ProgramRun]) -> int:
     for run in runs:
-        put(f"{run.what}: {run.ending}")
+        print_text(f"{run.what}: {run.ending}")
     with open(options.program, encoding="utf-8", errors="replace") as file:
         for line, name in lost_variables(file.read()):
-            put(
+            print_text(
                 f"note: {options.program}:{line}: {name!r} is set in the first iteration only; a "
                 "joining rank does not have it: set it before the loop, or keep it in job.state"
             )
     if len(runs) < 3:
-        put(f"FAILED {failed_run(runs[-1])}")
-        fail(PROG, "the program fails without a resize, so that there is nothing to compare")
+        print_text(f"FAILED {failed_run(runs[-1])}")
+        print_error(PROG, "the program fails without a resize, so that there is nothing to compare")
         return 1
-    found = problems((runs[0], runs[1]), runs[2], options.tolerance)
+    found = find_problems((runs[0], runs[1]), runs[2], options.tolerance)
     for problem in found:
-        put(f"FAILED {problem}")
+        print_text(f"FAILED {problem}")
     if found:
-        fail(
+        print_error(
             PROG,
             f"the resized run is not as the undisturbed one ({plural(len(found), 'difference')})",
         )
         return 1
-    put("ok: the same output and exit code with and without resizes")
+    print_text("ok: the same output and exit code with and without resizes")
     return 0

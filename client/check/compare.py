@@ -1,4 +1,4 @@
-"""What differs between a resized run of a program and undisturbed ones, and what helps."""
+"""Compare a resized run of a program with undisturbed ones, and suggest remedies."""
 
 from __future__ import annotations
 
@@ -21,40 +21,42 @@ _REMEDY = (
 
 
 @dataclass(frozen=True)
-class Run:
+class ProgramRun:
     """How one run of the program went."""
 
-    #: For people: on how many processes, and how it was resized.
+    #: Number of processes, and how it was resized, as shown to the user.
     what: str
     exit_code: int | None
     signal: int | None
     output: str
-    #: Why the job ended, by the server; if this check ended it, why.
+    #: Why the job ended, as the server or this check says.
     reason: str = ""
-    #: Why it was not resized as planned; empty: it was.
+    #: Why it was not resized as planned; empty if it was.
     refused: str = ""
 
     @property
     def ending(self) -> str:
-        """Return how it ended."""
+        """Return how the program ended: exit code, signal, or a reason."""
         if self.exit_code is None and not self.signal:
             return self.reason
         return f"signal {self.signal}" if self.signal else f"exit code {self.exit_code}"
 
 
-def failed_run(run: Run) -> str:
+def failed_run(run: ProgramRun) -> str:
     """Return why an undisturbed run cannot be compared with others; empty if it can."""
     if run.exit_code == 0:
         return ""
     return f"{run.what}: {run.ending}; correct this first\n{_error(run)}"
 
 
-def problems(runs: tuple[Run, Run], disturbed: Run, tolerance: float) -> list[str]:
-    """Return what is wrong, each with its remedy; empty: nothing differs.
+def find_problems(
+    runs: tuple[ProgramRun, ProgramRun], disturbed: ProgramRun, tolerance: float
+) -> list[str]:
+    """Return the differences, each with its remedy; empty if there are none.
 
     Args:
-        runs: two undisturbed ones that succeeded, which tell what is never the same.
-        disturbed: the one that was resized.
+        runs: two undisturbed runs that succeeded; what differs between them is not compared.
+        disturbed: the run that was resized.
         tolerance: relative difference of numbers that is accepted.
     """
     found = []
@@ -110,7 +112,7 @@ def _same_line(one: str, two: str, found: str, tolerance: float) -> bool:
 
 
 def _close(words: Sequence[Sequence[str]], tolerance: float) -> bool:
-    """Whether all words are equal or numbers that hardly differ."""
+    """Return whether all words are equal, or are numbers within the tolerance."""
     return all(_same_word(a, c, tolerance) for a, c in zip(words[0], words[2], strict=True))
 
 
@@ -170,7 +172,7 @@ def _stores(node: ast.AST) -> list[ast.Name]:
 
 
 def _is_first(test: ast.expr, counter: str) -> bool:
-    """Whether a condition is ``it == 0`` or ``not it``."""
+    """Return whether a condition is ``COUNTER == 0`` or ``not COUNTER``."""
     match test:
         case ast.Compare(ast.Name(name), [ast.Eq()], [ast.Constant(0)]):
             return name == counter
@@ -179,7 +181,7 @@ def _is_first(test: ast.expr, counter: str) -> bool:
     return False
 
 
-def _error(run: Run) -> str:
+def _error(run: ProgramRun) -> str:
     """Return the last lines of the output; if there are none, the server's reason."""
     lines = [line for line in run.output.splitlines() if line.strip()][-_SHOWN:]
     lines = lines or [f"no output; {run.reason}" if run.reason else "no output"]

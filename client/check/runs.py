@@ -8,59 +8,60 @@ import time
 from collections.abc import Callable, Sequence
 
 from pliant.client.api import Client, Job
-from pliant.client.check.compare import Run
+from pliant.client.check.compare import ProgramRun
 from pliant.client.errors import RequestError
 
-#: Tells a program to wait at its first safe points until so many resizes were carried out.
+#: Variable that makes a program wait at its first safe points for this number of resizes.
 RESIZES = "PLIANT_CHECK_RESIZES"
-_LOOK_EVERY_S = 0.05
+_POLL_S = 0.05
 #: How often a program is resized.
-_TIMES = 3
+_RESIZES = 3
 _RUNS = {"RUNNING", "ADAPTING"}
 
 
-class Play:
-    """Submits the program to a cluster of its own."""
+class ProgramRunner:
+    """Runs the program on the private cluster of this check."""
 
     def __init__(self, run: str, directory: str, timeout_s: float) -> None:
         """Use the cluster with this run folder; outputs go into ``directory``."""
         self._client = Client(run)
         self._directory, self._timeout_s = directory, timeout_s
 
-    def undisturbed(self, words: Sequence[str], size: int) -> Run:
-        """Run it on so many processes, which stay."""
+    def undisturbed(self, words: Sequence[str], size: int) -> ProgramRun:
+        """Run the program on a fixed number of processes."""
         number, output = self._submit(words, str(size), f"size{size}", {})
         job = self._until(number, lambda job: job.final)
         return self._ended(job, output, f"undisturbed on {size} processes")
 
-    def resized(self, words: Sequence[str], small: int, large: int) -> Run:
-        """Run it, grow, shrink and grow it at its first safe points.
+    def resized(self, words: Sequence[str], small: int, large: int) -> ProgramRun:
+        """Run the program, and grow, shrink and grow it at its first safe points.
 
-        It ends with ranks that joined: a value that they lack is often used after the loop only.
+        Ranks that joined are there at the end, because many programs use only after the loop a
+        value that a joining rank lacks.
         """
-        more = {RESIZES: str(_TIMES)}
+        more = {RESIZES: str(_RESIZES)}
         sizes = f"{{{small},{large}}}"
         number, output = self._submit(words, sizes, "resized", more, prefer=small)
         job = self._until(number, lambda job: job.final or self._can_be_resized(job))
         first, refused = job.processors or small, ""
         targets = [large, small] if first == small else [small, large]
-        for times in range(1, _TIMES + 1):
+        for times in range(1, _RESIZES + 1):
             if not job.final and not refused:
                 job, refused = self._resize(number, targets[(times - 1) % 2], times)
         if not refused:  # otherwise the program waits for resizes that will not come
             job = self._until(number, lambda job: job.final)
         path = [first, *self._sizes(number)]
-        if not refused and len(path) <= _TIMES and job.exit_code == 0:
+        if not refused and len(path) <= _RESIZES and job.exit_code == 0:
             refused = (
-                f"resizes: the program ended before it was resized {_TIMES} times. Is it malleable "
-                f"(@malleable), with the sizes {small} and {large}? Does its loop have more safe "
-                "points?"
+                f"resizes: the program ended before it was resized {_RESIZES} times. Is it "
+                f"malleable (@malleable), with the sizes {small} and {large}? Does its "
+                "loop have more safe points?"
             )
         what = f"resized {' -> '.join(map(str, path))} processes"
         return self._ended(job, output, what, refused)
 
     def _resize(self, number: int, target: int, times: int) -> tuple[Job, str]:
-        """Return the job, once it was resized so often, and why it was not."""
+        """Resize the job; return it after the resize, and why that failed (empty if it did not)."""
         try:
             self._client.resize(number, target)
         except RequestError as error:
@@ -81,7 +82,7 @@ class Play:
         return [int((event.data or {})["to"]) for event in events if event.kind == "job.resized"]
 
     def _can_be_resized(self, job: Job) -> bool:
-        """Whether it runs and its program has registered."""
+        """Return whether a job runs and its program has registered with the server."""
         events = self._client.history(job.id) if job.state in _RUNS else []
         return any(event.kind == "application.registered" for event in events)
 
@@ -108,14 +109,14 @@ class Play:
         return number, output
 
     def _until(self, number: int, accept: Callable[[Job], bool]) -> Job:
-        """Wait for a job to be as wanted, for a time; then return it as it is."""
+        """Wait until a job is accepted or the time is up; return the job."""
         deadline = time.monotonic() + self._timeout_s
         while not accept(job := self._client.job(number)) and time.monotonic() < deadline:
-            time.sleep(_LOOK_EVERY_S)
+            time.sleep(_POLL_S)
         return job
 
-    def _ended(self, job: Job, output: str, what: str, refused: str = "") -> Run:
-        """Return how a run went; end it if it has not ended by now."""
+    def _ended(self, job: Job, output: str, what: str, refused: str = "") -> ProgramRun:
+        """Return the result of a run; cancel the job if it has not ended."""
         reason = job.reason
         if not job.final:
             self._client.cancel(job.id)
@@ -127,4 +128,4 @@ class Play:
         except OSError:
             text = ""
         code = job.exit_code if job.final else None
-        return Run(what, code, job.signal, text, reason, refused)
+        return ProgramRun(what, code, job.signal, text, reason, refused)

@@ -1,4 +1,4 @@
-"""What a cluster on this machine is made of, and the file of its state directory that keeps it."""
+"""The specification of a cluster on this machine, and the file in which it is kept."""
 
 from __future__ import annotations
 
@@ -8,80 +8,80 @@ from dataclasses import asdict, dataclass, replace
 
 from pliant.client.errors import ClientError
 
-#: File in the state directory.
-MEMORY = "cluster.json"
-#: From what number on each makes sense.
-_COUNTS = {"nodes": 1, "slots": 1, "spares": 0, "most_processes": 0}
+#: The file in the state directory that holds the specification.
+SPEC_FILE = "cluster.json"
+#: The smallest number that makes sense for each count.
+_MIN_COUNTS = {"nodes": 1, "slots": 1, "spares": 0, "most_processes": 0}
 
 
 @dataclass(frozen=True)
-class Shape:
-    """What a cluster is made of."""
+class ClusterSpec:
+    """How many nodes and slots a cluster has, and how its daemons are set up."""
 
     nodes: int = 4
     slots: int = 4
-    #: Empty: the server's own choice.
+    #: Empty if the server chooses.
     strategy: str = ""
-    #: Of the strategy, ``name=value`` each.
+    #: Options of the strategy, each as ``name=value``.
     strategy_options: tuple[str, ...] = ()
-    #: Empty: the controllers' own choice.
+    #: What MPI messages travel over; empty if the controllers choose.
     transport: str = ""
-    #: File with the server's configuration; empty: none.
+    #: File with the server's configuration; empty if there is none.
     config: str = ""
-    #: Nodes that wait to take the place of a lost one.
+    #: Spare nodes, each of which replaces a node that is lost.
     spares: int = 0
-    #: Of a job on a node; 0: the controllers' own choice.
+    #: Processes that a job may have on one node; 0 if the controllers choose.
     most_processes: int = 0
 
     @property
-    def names(self) -> list[str]:
-        """How its nodes are called."""
-        return [*(f"n{number}" for number in range(1, self.nodes + 1)), *self.spare_names]
+    def node_names(self) -> list[str]:
+        """Return the names of all nodes, spare ones included."""
+        return [*(f"n{number}" for number in range(1, self.nodes + 1)), *self.spare_node_names]
 
     @property
-    def spare_names(self) -> list[str]:
-        """How those are called that wait."""
+    def spare_node_names(self) -> list[str]:
+        """Return the names of the spare nodes."""
         return [f"s{number}" for number in range(1, self.spares + 1)]
 
 
-def remembered(state: str) -> Shape | None:
-    """Return the shape that a state directory keeps; None: it had no cluster before.
+def load_spec(state: str) -> ClusterSpec | None:
+    """Return the specification in a state directory, or None if there is none.
 
     Raises:
         ClientError: the file is damaged.
     """
-    path = os.path.join(state, MEMORY)
+    path = os.path.join(state, SPEC_FILE)
     try:
         with open(path, encoding="utf-8") as file:
-            known = json.load(file)
+            data = json.load(file)
     except OSError:
         return None
     except ValueError:
-        known = None
-    if not _is_shape(known):
+        data = None
+    if not _is_valid_spec(data):
         raise ClientError(
             f"{path} is damaged: remove it, and say --nodes and --slots once more to `pliant up`"
         )
-    shape = Shape(**{key: known[key] for key in asdict(Shape()) if key in known})
-    return replace(shape, strategy_options=tuple(shape.strategy_options))
+    spec = ClusterSpec(**{key: data[key] for key in asdict(ClusterSpec()) if key in data})
+    return replace(spec, strategy_options=tuple(spec.strategy_options))
 
 
-def remember(state: str, shape: Shape) -> None:
-    """Keep a shape for the next `pliant up`."""
-    path = os.path.join(state, MEMORY)
+def save_spec(state: str, spec: ClusterSpec) -> None:
+    """Save a specification for the next `pliant up`."""
+    path = os.path.join(state, SPEC_FILE)
     draft = f"{path}.{os.getpid()}"
     with open(draft, "w", encoding="utf-8") as file:
-        json.dump(asdict(shape), file)
+        json.dump(asdict(spec), file)
     os.replace(draft, path)
 
 
-def _is_shape(known: object) -> bool:
-    """Whether what a file holds is what a shape was kept as."""
-    if not isinstance(known, dict):
+def _is_valid_spec(data: object) -> bool:
+    """Return whether the content of a file is a specification."""
+    if not isinstance(data, dict):
         return False
-    counts = [(known.get(name, least), least) for name, least in _COUNTS.items()]
-    texts = [known.get(name, "") for name in ("strategy", "transport", "config")]
-    options = known.get("strategy_options", [])
+    counts = [(data.get(name, least), least) for name, least in _MIN_COUNTS.items()]
+    texts = [data.get(name, "") for name in ("strategy", "transport", "config")]
+    options = data.get("strategy_options", [])
     return (
         all(type(number) is int and number >= least for number, least in counts)
         and isinstance(options, list)

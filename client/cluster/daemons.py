@@ -1,4 +1,4 @@
-"""One daemon of a cluster on this machine: started, found again, watched, ended."""
+"""One daemon of a cluster on this machine: start it, find it again, watch it, end it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TAIL_BYTES = 8192
 
 
 class DaemonDiedError(ClientError):
-    """A daemon ended by itself; the message holds the last lines of its log."""
+    """A daemon ended unexpectedly; the message holds the last lines of its log."""
 
 
 @dataclass
@@ -26,44 +26,47 @@ class Daemon:
     #: ``server`` or ``node-NAME``.
     name: str
     command: Sequence[str]
-    #: The module that it runs, whoever started it, and what it has as ``--name``; empty: nothing.
+    #: The module that it runs, and the value of its ``--name`` (empty for the server).
     program: str
     node: str
     pid_file: str
     log: str
-    #: File in the state directory that it keeps locked and that holds its process id, too: the
-    #: pid file is lost with the run directory.
+    #: The file in the state directory that it keeps locked. It holds the process id, too, because
+    #: the pid file is lost with the run directory.
     lock: str
-    #: How long the log was when this process has started it: what is before is of earlier lives.
+    #: Length of the log when this process started the daemon; earlier lines are of earlier daemons.
     log_start: int = 0
-    #: When this process has started it.
+    #: The child process, if this process started the daemon.
     process: subprocess.Popen[bytes] | None = None
 
     def running(self) -> int:
-        """Return its process id, or 0: the pid file's process must be the one that is meant."""
+        """Return its process id, or 0 if it does not run.
+
+        The process that a file names counts only if it is this daemon.
+        """
         if self.process is not None and self.process.poll() is None:
             return self.process.pid
-        # One that has ended may have been replaced by another `pliant up`.
-        return self._named_in(self.pid_file) or self._named_in(self.lock)
+        # A daemon that has ended may have been started again by another `pliant up`.
+        return self._pid_in(self.pid_file) or self._pid_in(self.lock)
 
-    def _named_in(self, path: str) -> int:
+    def _pid_in(self, path: str) -> int:
         try:
             with open(path, encoding="ascii") as file:
                 pid, *start = (int(word) for word in file.read().split() if word.isdecimal())
         except (OSError, ValueError):
             return 0
-        if not process_table.alive(pid) or (start and start != [process_table.started(pid)]):
+        if not process_table.alive(pid) or (start and start != [process_table.start_time(pid)]):
             return 0
-        if path == self.lock and not _is_in(self.lock, state_of(pid)):
-            return 0  # the file stays when its owner has ended, and ids are given again
+        if path == self.lock and not _is_in(self.lock, state_dir_of(pid)):
+            return 0  # the file outlives its owner, and process ids are reused
         if path == self.pid_file and self._is_elsewhere(pid):
-            return 0  # this is a copy of the run directory, in one of the state directory
+            return 0  # this run directory is a copy, inside a copy of the state directory
         named = not self.node or process_table.option(pid, "--name") == self.node
         return pid if named and process_table.program(pid) == self.program else 0
 
     def _is_elsewhere(self, pid: int) -> bool:
         """Return whether a process has another state directory and another run directory."""
-        state, run = state_of(pid), process_table.environment(pid).get("PLIANT_RUN_DIR", "")
+        state, run = state_dir_of(pid), process_table.environment(pid).get("PLIANT_RUN_DIR", "")
         here = os.path.realpath(os.path.dirname(self.pid_file))
         return (
             bool(state)
@@ -73,7 +76,7 @@ class Daemon:
         )
 
     def start(self, env: Mapping[str, str]) -> None:
-        """Start it in a session of its own; its output goes to its log."""
+        """Start the daemon in its own session, with its output appended to its log."""
         os.makedirs(os.path.dirname(self.log), mode=0o700, exist_ok=True)
         with open(self.log, "ab") as log:
             self.log_start = log.tell()
@@ -88,18 +91,18 @@ class Daemon:
         self._write_pid_file(self.process.pid)
 
     def restore_pid_file(self) -> None:
-        """Write its pid file again if that was removed while it ran."""
+        """Write the pid file again if it was removed while the daemon ran."""
         if not os.path.exists(self.pid_file) and (pid := self.running()):
             self._write_pid_file(pid)
 
     def _write_pid_file(self, pid: int) -> None:
         draft = f"{self.pid_file}.{os.getpid()}"
         with open(draft, "w", encoding="ascii") as file:
-            file.write(f"{pid} {process_table.started(pid)}\n")
+            file.write(f"{pid} {process_table.start_time(pid)}\n")
         os.replace(draft, self.pid_file)
 
     def check(self) -> None:
-        """Raise when a daemon has ended.
+        """Raise an error if the daemon has ended.
 
         Raises:
             DaemonDiedError: with its exit code and the last lines of its log, if this process has
@@ -114,26 +117,26 @@ class Daemon:
             )
 
     def stopped(self) -> int:
-        """Return its process id if somebody has stopped it (SIGSTOP), or 0."""
+        """Return its process id if it is stopped (SIGSTOP), or 0."""
         pid = self.running()
         return pid if process_table.state(pid) == "T" else 0
 
     def end(self, grace_s: float) -> None:
-        """End it, first politely, and collect it."""
+        """End the daemon with SIGTERM, then SIGKILL, and reap it."""
         pid = self.running()
         if pid:
-            process_table.end([pid], grace_s)
+            process_table.terminate([pid], grace_s)
         if self.process is not None:
             try:
                 self.process.wait(timeout=5)
             except subprocess.TimeoutExpired:
-                pass  # not even KILL ended it: the caller's last look reports it
+                pass  # SIGKILL did not end it: the caller's final check reports it
         self.forget()
 
     def detach(self) -> None:
-        """Leave it to itself: whoever asks next finds it through its pid file."""
+        """Let the daemon outlive this process; later commands find it through its pid file."""
         if self.process is not None:
-            self.process.returncode = 0  # so that nobody waits for it, nor warns of it
+            self.process.returncode = 0  # so that `subprocess` neither waits for it nor warns
             self.process = None
 
     def forget(self) -> None:
@@ -144,12 +147,12 @@ class Daemon:
             pass  # it removed its own
 
     def tail(self, lines: int = 15) -> str:
-        """Return the last lines of its log, since it was started if that was done here."""
+        """Return the last lines of its log, from its start on if this process started it."""
         return tail(self.log, lines, self.log_start)
 
 
 def tail(path: str, lines: int = 15, start: int = 0) -> str:
-    """Return the last lines of what a file holds from a place on, or that there is none."""
+    """Return the last lines of a file from a byte offset on, or why there are none."""
     try:
         with open(path, "rb") as file:
             size = file.seek(0, os.SEEK_END)
@@ -160,13 +163,13 @@ def tail(path: str, lines: int = 15, start: int = 0) -> str:
     return "\n".join(text.splitlines()[-lines:]) or "(empty)"
 
 
-def state_of(pid: int) -> str:
-    """Return the state directory that a process was given; empty: none."""
+def state_dir_of(pid: int) -> str:
+    """Return the state directory in the environment of a process; empty if there is none."""
     return process_table.environment(pid).get("PLIANT_STATE_DIR", "")
 
 
 def _is_in(path: str, folder: str) -> bool:
-    """Either may have been named through a link."""
+    """Return whether a path is in a folder, after links are resolved."""
     return bool(folder) and os.path.realpath(path).startswith(f"{os.path.realpath(folder)}/")
 
 
@@ -176,7 +179,7 @@ def describe_code(code: int) -> str:
 
 
 def wait_until_gone(daemons: Sequence[Daemon], timeout_s: float) -> bool:
-    """Wait for daemons that were told to end; return whether all have."""
+    """Wait until daemons have ended; return whether all have in time."""
     deadline = time.monotonic() + timeout_s
     while any(daemon.running() for daemon in daemons):
         if time.monotonic() >= deadline:

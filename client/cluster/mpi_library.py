@@ -1,4 +1,4 @@
-"""The MPI library that jobs need: whether there is one, and what helps where there is none."""
+"""Find out whether there is an MPI library, and say what helps if there is none."""
 
 from __future__ import annotations
 
@@ -8,35 +8,35 @@ import subprocess
 import sys
 from types import TracebackType
 
-#: What helps, in the words of every place that notices.
+#: The remedy, for all messages.
 REMEDY = "install one with `pip install 'pliant[mpich]'`, or load your own MPI"
 
-#: What mpi4py says without one.
-_COMPLAINT = b"cannot load MPI library"
-#: How much of a job's output is searched for that.
+#: The error text of mpi4py without an MPI library.
+_ERROR_TEXT = b"cannot load MPI library"
+#: Bytes at the end of a job's output that are searched for the error text.
 _TAIL_BYTES = 1 << 16
 
-#: mpi4py looks for the library when it is imported; MPI itself is not to be started.
-_TRIAL = "import mpi4py; mpi4py.rc.initialize = False; from mpi4py import MPI"
+#: mpi4py loads the library when it is imported; MPI itself need not be initialized.
+_PROBE = "import mpi4py; mpi4py.rc.initialize = False; from mpi4py import MPI"
 
 
-class Library:
-    """A trial in the background; while entered it may run."""
+class LibraryProbe:
+    """Imports mpi4py in a process in the background, while this context is entered."""
 
     def __init__(self) -> None:
-        self._trial: subprocess.Popen[bytes] | None = None
+        self._probe: subprocess.Popen[bytes] | None = None
 
-    def __enter__(self) -> Library:
+    def __enter__(self) -> LibraryProbe:
         try:
-            self._trial = subprocess.Popen(
-                [sys.executable, "-c", _TRIAL],
+            self._probe = subprocess.Popen(
+                [sys.executable, "-c", _PROBE],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
                 start_new_session=True,
             )
         except OSError:
-            pass  # whoever needs it will hear of it
+            pass  # a job that needs the library reports that it is missing
         return self
 
     def __exit__(
@@ -47,29 +47,29 @@ class Library:
     ) -> None:
         self._end()
 
-    def complaints(self, timeout_s: float = 2.0) -> list[str]:
-        """Return what a user should know; mostly nothing."""
-        if self._trial is None:
+    def warnings(self, timeout_s: float = 2.0) -> list[str]:
+        """Return a warning if the library is missing, else an empty list."""
+        if self._probe is None:
             return []
         try:
-            said = self._trial.communicate(timeout=timeout_s)[1]
+            said = self._probe.communicate(timeout=timeout_s)[1]
         except subprocess.TimeoutExpired:
             return []
         finally:
             self._end()
         return [f"MPI programs will not start: mpi4py finds no MPI library; {REMEDY}"] * (
-            _COMPLAINT in said
+            _ERROR_TEXT in said
         )
 
     def _end(self) -> None:
-        trial, self._trial = self._trial, None
-        if trial is not None:
-            trial.kill()
-            trial.communicate()
+        probe, self._probe = self._probe, None
+        if probe is not None:
+            probe.kill()
+            probe.communicate()
 
 
-def missed_library(output: str) -> bool:
-    """Return whether a job says at the end of its output that it found no MPI library.
+def library_was_missing(output: str) -> bool:
+    """Return whether the end of a job's output says that it found no MPI library.
 
     Only a regular file is read. A device may have no end, and opening a pipe waits for its writer
     or takes bytes from its reader.
@@ -82,6 +82,6 @@ def missed_library(output: str) -> bool:
             if not stat.S_ISREG(os.fstat(handle).st_mode):  # replaced since it was looked at
                 return False
             file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
-            return _COMPLAINT in file.read(_TAIL_BYTES)
+            return _ERROR_TEXT in file.read(_TAIL_BYTES)
     except OSError:
-        return False  # on another host, or not there: the reason of the end must do
+        return False  # not there, or on another host: the reason of the job's end must suffice

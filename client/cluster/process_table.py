@@ -1,4 +1,4 @@
-"""Processes as the kernel shows them: who is alive, who is whose, what they carry."""
+"""Processes as ``/proc`` shows them: state, parent, command line, environment; and signals."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 
-#: Waiting looks this often.
-_EVERY_S = 0.02
+#: Seconds between two looks while waiting.
+_POLL_S = 0.02
 
 
 def pids() -> Iterator[int]:
@@ -25,19 +25,19 @@ def alive(pid: int) -> bool:
 
 
 def state(pid: int) -> str:
-    """Return the kernel's letter for a process's state, or nothing when there is no such one."""
+    """Return the kernel's letter for the state of a process; empty if there is no such process."""
     fields = _stat(pid)
     return fields[0] if fields else ""
 
 
-def started(pid: int) -> int:
-    """Return when a process began, in ticks since boot; -1 when there is no such one."""
+def start_time(pid: int) -> int:
+    """Return when a process started, in ticks since boot, or -1 if there is no such process."""
     fields = _stat(pid)
     return int(fields[19]) if fields else -1
 
 
 def parent(pid: int) -> int:
-    """Return the id of a process's parent, or 0 when there is no such one."""
+    """Return the id of a process's parent, or 0 if there is no such process."""
     fields = _stat(pid)
     return int(fields[1]) if fields else 0
 
@@ -48,17 +48,17 @@ def _stat(pid: int) -> list[str]:
     return text[text.rindex(")") + 2 :].split() if ")" in text else []
 
 
-def words(pid: int) -> list[str]:
-    """Return the command line of a process; empty for zombies and those of others."""
+def command_line(pid: int) -> list[str]:
+    """Return the command line of a process; empty for zombies and for other users' processes."""
     return [os.fsdecode(word) for word in _read(pid, "cmdline").split(b"\0") if word]
 
 
 def program(pid: int) -> str:
-    """Return the module that a Python process runs, ``pliant.WORD`` for `pliant WORD`; or nothing.
+    """Return the module that a Python process runs, ``pliant.NAME`` for `pliant NAME`, or "".
 
-    Only words at their places count: a shell or a pager may name a module anywhere.
+    Only the positions of module names count: the arguments of a shell or a pager may contain one.
     """
-    first, *rest = words(pid) or [""]
+    first, *rest = command_line(pid) or [""]
     if not os.path.basename(first).startswith("python"):
         return ""
     while rest and rest[0].startswith("-") and rest[0] not in {"-m", "-c"}:
@@ -71,8 +71,8 @@ def program(pid: int) -> str:
 
 
 def option(pid: int, name: str) -> str:
-    """Return what the command line of a process gives as an option, ``NAME VALUE``; or nothing."""
-    value, line = "", words(pid)
+    """Return the value of an option on the command line of a process, or ""."""
+    value, line = "", command_line(pid)
     for word, following in zip(line, [*line[1:], ""], strict=True):
         if word == name:
             value = following
@@ -82,7 +82,7 @@ def option(pid: int, name: str) -> str:
 
 
 def ancestors() -> set[int]:
-    """Return this process, its parent, and so on."""
+    """Return the ids of this process and all its ancestors."""
     found, pid = set[int](), os.getpid()
     while pid and pid not in found:
         found.add(pid)
@@ -91,13 +91,13 @@ def ancestors() -> set[int]:
 
 
 def environment(pid: int) -> dict[str, str]:
-    """Return the environment that a process began with; empty for those of others."""
+    """Return the environment with which a process started; empty for other users' processes."""
     pairs = (os.fsdecode(entry).partition("=") for entry in _read(pid, "environ").split(b"\0"))
     return {name: value for name, equals, value in pairs if equals}
 
 
-def files(pid: int) -> list[str]:
-    """Return what files a process has open; of one that was removed the kernel says so."""
+def open_files(pid: int) -> list[str]:
+    """Return the paths of the open files of a process; removed ones end with " (deleted)"."""
     folder, found = f"/proc/{pid}/fd", list[str]()
     with suppress(OSError):  # it has gone, or is somebody else's
         for name in os.listdir(folder):
@@ -115,17 +115,17 @@ def _read(pid: int, name: str) -> bytes:
 
 
 def find(wanted: Callable[[int], bool]) -> list[int]:
-    """Return the living processes, but this one and its ancestors, that a test accepts."""
+    """Return the living processes that a test accepts, except this one and its ancestors."""
     own = ancestors()
     return [pid for pid in pids() if pid not in own and wanted(pid) and alive(pid)]
 
 
-def send(pid: int, number: signal.Signals) -> None:
+def send_signal(pid: int, number: signal.Signals) -> None:
     """Send a signal to a process that may have gone."""
     try:
         os.kill(pid, number)
     except (ProcessLookupError, PermissionError):
-        pass  # it has gone; what is not ours is not to be ended by us
+        pass  # it has gone, or belongs to another user
 
 
 def wait_gone(targets: Iterable[int], timeout_s: float) -> list[int]:
@@ -133,33 +133,33 @@ def wait_gone(targets: Iterable[int], timeout_s: float) -> list[int]:
     deadline = time.monotonic() + timeout_s
     left = [pid for pid in targets if alive(pid)]
     while left and time.monotonic() < deadline:
-        time.sleep(_EVERY_S)
+        time.sleep(_POLL_S)
         left = [pid for pid in left if alive(pid)]
     return left
 
 
-def end(targets: Iterable[int], grace_s: float) -> list[int]:
-    """Ask processes to end, then end them; return those that are there in spite of it."""
-    # An id may be given again while we wait: only a process that began when it did is the one.
-    born = {pid: started(pid) for pid in targets if alive(pid)}
+def terminate(targets: Iterable[int], grace_s: float) -> list[int]:
+    """Send SIGTERM to processes, then SIGKILL; return those that are still there."""
+    # An id may be reused while we wait: compare the start times.
+    born = {pid: start_time(pid) for pid in targets if alive(pid)}
     for pid in born:
-        send(pid, signal.SIGTERM)
-    left = [pid for pid in wait_gone(born, grace_s) if started(pid) == born[pid]]
+        send_signal(pid, signal.SIGTERM)
+    left = [pid for pid in wait_gone(born, grace_s) if start_time(pid) == born[pid]]
     for pid in left:
-        send(pid, signal.SIGKILL)
-    return [pid for pid in wait_gone(left, 5.0) if started(pid) == born[pid]]
+        send_signal(pid, signal.SIGKILL)
+    return [pid for pid in wait_gone(left, 5.0) if start_time(pid) == born[pid]]
 
 
 def adopt_orphans() -> None:
-    """Make this process the parent of descendants that lose theirs, so that it can collect them."""
+    """Make this process the parent of orphaned descendants, so that it can reap them."""
     import ctypes
 
     subreaper = 36  # PR_SET_CHILD_SUBREAPER
     ctypes.CDLL(None, use_errno=True).prctl(subreaper, 1, 0, 0, 0)
 
 
-def collect() -> int:
-    """Collect children that have ended and return how many."""
+def reap_children() -> int:
+    """Reap children that have ended, and return how many there were."""
     count = 0
     while True:
         try:

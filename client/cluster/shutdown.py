@@ -1,4 +1,4 @@
-"""Taking a cluster on this machine down: jobs first, then its daemons, then whatever is left."""
+"""Take a cluster on this machine down: first the jobs, then the daemons, then leftovers."""
 
 from __future__ import annotations
 
@@ -11,39 +11,45 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from pliant.client.cluster import local, process_table
+from pliant.client.cluster import local_cluster, process_table
 from pliant.client.cluster.daemons import Daemon, wait_until_gone
-from pliant.client.cluster.local import ADDRESS, DOWN_REASON, STOP_TIMEOUT_S, LocalCluster, Report
+from pliant.client.cluster.local_cluster import (
+    ADDRESS,
+    DOWN_REASON,
+    STOP_TIMEOUT_S,
+    LocalCluster,
+    Report,
+)
 from pliant.client.connection import Connection
 from pliant.client.errors import NoServerError, RequestError
 from pliant.client.paths import SOCKET
 from pliant.core.support.plural import plural
 
 _CANCEL_TIMEOUT_S = 30.0
-#: What is asked to end gets this long before it is killed.
+#: Seconds between SIGTERM and SIGKILL.
 _GRACE_S = 2.0
-#: A disk that stays full for so long is not waited for.
+#: Seconds after which a full disk is not waited for any longer.
 _FULL_DISK_S = 2.0
 #: The server's database needs a few pages of 4 KiB to store anything.
-_MIN_ROOM_BYTES = 32 * 1024
+_MIN_FREE_BYTES = 32 * 1024
 _HOLDS_PROCESSORS = {"STARTING", "RUNNING", "ADAPTING", "COMPLETING"}
 
 
 @dataclass(frozen=True)
-class Ended:
-    """The jobs whose processes were there still when the server was gone, and were ended."""
+class EndedJobs:
+    """The jobs whose processes still ran after the server had ended, and were then ended."""
 
     jobs: list[int]
-    #: Whether there was a server that had cancelled what it knew of.
+    #: Whether the server had cancelled the jobs that it knew of.
     cancelled: bool
     #: Whether the disk of the state directory is full, so that no server can store a cancellation.
     disk_full: bool = False
 
 
-def stop(cluster: LocalCluster, report: Report, *, keep_jobs: bool = False) -> Ended:
-    """Cancel the jobs that run, end the daemons, remove what they leave in the run folder."""
+def stop(cluster: LocalCluster, report: Report, *, keep_jobs: bool = False) -> EndedJobs:
+    """Cancel running jobs, end the daemons, and remove their files from the run folder."""
     cancelled = not keep_jobs and _cancel_jobs(cluster, report)
-    server, *controllers = cluster.everybody()
+    server, *controllers = cluster.all_daemons()
     _stop_server(cluster, server, report)
     disk_full = _is_full(cluster.state)
     ended = [] if keep_jobs else _end_jobs(cluster)
@@ -51,67 +57,67 @@ def stop(cluster: LocalCluster, report: Report, *, keep_jobs: bool = False) -> E
     for name in (SOCKET, ADDRESS):
         with suppress(FileNotFoundError, NotADirectoryError):
             os.unlink(os.path.join(cluster.run, name))
-    return Ended(ended, cancelled, disk_full)
+    return EndedJobs(ended, cancelled, disk_full)
 
 
-def jobs_left(cluster: LocalCluster) -> list[int]:
-    """Return the jobs of which processes run, whether there is a server or not."""
-    found = (process_table.environment(pid) for pid in process_table.find(cluster.works))
+def jobs_with_processes(cluster: LocalCluster) -> list[int]:
+    """Return the jobs that have processes, whether there is a server or not."""
+    found = (process_table.environment(pid) for pid in process_table.find(cluster.is_job_process))
     return sorted({int(env["PLIANT_JOB"]) for env in found if "PLIANT_JOB" in env})
 
 
-def bury(cluster: LocalCluster, report: Report) -> list[str]:
-    """Have nodes end what hides of worlds that nobody keeps any more, and note how they ended.
+def end_remaining_worlds(cluster: LocalCluster, report: Report) -> list[str]:
+    """Have nodes end the remaining processes of worlds without a shim, and record the exits.
 
-    Only what a node has noted of them tells of a process that left its session, its parent and its
-    environment.
+    A process that changed its session, its parent and its environment can be found only through
+    the records of its node.
 
     Returns:
-        The nodes that could not.
+        The nodes on which processes are still left.
     """
-    if nodes := unburied(cluster):
+    if nodes := nodes_with_worlds(cluster):
         report(f"ending what is left of jobs on {plural(len(nodes), 'node')}")
     for node in nodes:
         with open(cluster.node_file(node, "nodectl.log"), "ab") as log:
             subprocess.run(
-                [*local.CONTROLLER, "--end-jobs", "--name", node],
+                [*local_cluster.CONTROLLER, "--end-jobs", "--name", node],
                 env=cluster.environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 check=False,
             )
-    return unburied(cluster)
+    return nodes_with_worlds(cluster)
 
 
-def unburied(cluster: LocalCluster) -> list[str]:
-    """Return the nodes where a world has its secret still, which goes with the last of it."""
+def nodes_with_worlds(cluster: LocalCluster) -> list[str]:
+    """Return the nodes that have worlds whose end is not recorded: their secret is still there."""
     found = glob.glob(os.path.join(glob.escape(cluster.state), "node-*", "spool", "*", "token"))
     return sorted({path.split(os.sep)[-4].removeprefix("node-") for path in found})
 
 
-def sweep(cluster: LocalCluster, *, keep_jobs: bool = False) -> list[int]:
-    """End what still belongs to a cluster, also what its state directory does not know of.
+def end_leftovers(cluster: LocalCluster, *, keep_jobs: bool = False) -> list[int]:
+    """End the remaining processes of a cluster, also those that its state directory does not list.
 
     Returns:
-        The processes that are there in spite of it.
+        The processes that are still there.
     """
-    return process_table.end(
-        process_table.find(cluster.leads if keep_jobs else cluster.owns), _GRACE_S
+    return process_table.terminate(
+        process_table.find(cluster.is_daemon if keep_jobs else cluster.owns), _GRACE_S
     )
 
 
 def _end_jobs(cluster: LocalCluster) -> list[int]:
-    """End the processes of jobs that nobody could cancel, while controllers note how they ended.
+    """End the processes of jobs that could not be cancelled, while controllers record the exits.
 
-    Their shims are told first: they note that it was not the job's own doing. They then end by
-    themselves, and clear away what they had.
+    The shims get the signal first, so that they record that the jobs did not end by themselves.
+    The shims then clean up and end.
     """
-    if jobs := jobs_left(cluster):
-        for pid in process_table.find(cluster.keeps_jobs):
-            process_table.send(pid, signal.SIGTERM)
-        process_table.wait_gone(process_table.find(cluster.works), _GRACE_S)
-        process_table.end(process_table.find(cluster.works), _GRACE_S)
+    if jobs := jobs_with_processes(cluster):
+        for pid in process_table.find(cluster.is_launcher_or_shim):
+            process_table.send_signal(pid, signal.SIGTERM)
+        process_table.wait_gone(process_table.find(cluster.is_job_process), _GRACE_S)
+        process_table.terminate(process_table.find(cluster.is_job_process), _GRACE_S)
     return jobs
 
 
@@ -131,16 +137,16 @@ def _end_controllers(controllers: list[Daemon], report: Report) -> None:
     running = [pid for daemon in controllers if (pid := daemon.running())]
     if running:
         report(f"stopping {plural(len(running), 'node controller')}")
-        process_table.end(running, STOP_TIMEOUT_S)
+        process_table.terminate(running, STOP_TIMEOUT_S)
     for daemon in controllers:
         daemon.end(0.0)
 
 
 def _cancel_jobs(cluster: LocalCluster, report: Report) -> bool:
-    """Cancel what runs, with all nodes drained so that nothing takes its place.
+    """Cancel running jobs, with all nodes drained so that no other job starts.
 
     Returns:
-        Whether there was a server to do it, to the end.
+        Whether a server did it until the end.
     """
     try:
         with Connection(cluster.run, timeout_s=5) as link:
@@ -148,18 +154,18 @@ def _cancel_jobs(cluster: LocalCluster, report: Report) -> bool:
                 return True
             for node in link.request("nodes")["nodes"]:
                 if str(node["state"]).upper() == "UP":
-                    _try(link, "drain", node=node["name"], reason=DOWN_REASON)
+                    _request_if_possible(link, "drain", node=node["name"], reason=DOWN_REASON)
             deadline = time.monotonic() + _CANCEL_TIMEOUT_S
             asked: set[int] = set()
             full_since = None
             while (active := _active(link)) and time.monotonic() < deadline:
-                # A server without room stores nothing, and so it cancels nothing.
+                # A server whose disk is full stores nothing, so it cancels nothing.
                 full_since = (full_since or time.monotonic()) if _is_full(cluster.state) else None
                 if full_since is not None and time.monotonic() > full_since + _FULL_DISK_S:
                     return False
                 if new := [number for number in active if number not in asked]:
                     report(f"cancelling {plural(len(new), 'job')}")
-                    _try(link, "cancel", ids=new)
+                    _request_if_possible(link, "cancel", ids=new)
                     asked.update(new)
                 time.sleep(0.05)
     except (NoServerError, RequestError):
@@ -173,7 +179,7 @@ def _is_full(folder: str) -> bool:
         disk = os.statvfs(folder)
     except OSError:
         return False
-    return disk.f_bavail * disk.f_frsize < _MIN_ROOM_BYTES
+    return disk.f_bavail * disk.f_frsize < _MIN_FREE_BYTES
 
 
 def _active(link: Connection) -> list[int]:
@@ -181,8 +187,8 @@ def _active(link: Connection) -> list[int]:
     return [int(job["id"]) for job in jobs if job["state"] in _HOLDS_PROCESSORS]
 
 
-def _try(link: Connection, op: str, **fields: Any) -> None:
+def _request_if_possible(link: Connection, op: str, **fields: Any) -> None:
     try:
         link.request(op, **fields)
     except RequestError:
-        pass  # what cannot be done politely is done by ending processes
+        pass  # the processes are ended later anyway

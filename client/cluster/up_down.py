@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pliant.client.terminal.quiet  # noqa: F401
+import pliant.client.terminal.silent_interrupt  # noqa: F401
 
 # isort: split
 
@@ -14,16 +14,23 @@ import time
 from collections.abc import Sequence
 
 from pliant.client.cluster import process_table
-from pliant.client.cluster.cluster_spec import Shape, remember
+from pliant.client.cluster.cluster_spec import ClusterSpec, save_spec
 from pliant.client.cluster.daemons import describe_code
-from pliant.client.cluster.local import LocalCluster
-from pliant.client.cluster.mpi_library import Library
-from pliant.client.cluster.shutdown import Ended, bury, jobs_left, stop, sweep, unburied
+from pliant.client.cluster.local_cluster import LocalCluster
+from pliant.client.cluster.mpi_library import LibraryProbe
+from pliant.client.cluster.shutdown import (
+    EndedJobs,
+    end_leftovers,
+    end_remaining_worlds,
+    jobs_with_processes,
+    nodes_with_worlds,
+    stop,
+)
 from pliant.client.errors import ClientError
 from pliant.client.paths import run_dir, state_dir
 from pliant.client.terminal.interrupts import Interrupted, Interrupts
-from pliant.client.terminal.numbers import whole
-from pliant.client.terminal.output import INTERRUPTED, Parser, fail, run_command
+from pliant.client.terminal.numbers import bounded_int
+from pliant.client.terminal.output import INTERRUPTED, Parser, print_error, run_command
 from pliant.core.support.plural import plural
 
 
@@ -35,19 +42,21 @@ def up(argv: Sequence[str] | None = None) -> int:
         "it is the one that this state directory had before.",
         epilog="exit codes: 0 done, 1 it did not come up, 2 wrong usage, 130 Ctrl-C before it was",
     )
-    parser.add_argument("--nodes", type=whole(1, 4096), metavar="N", help="node controllers (4)")
     parser.add_argument(
-        "--slots", type=whole(1, 4096), metavar="N", help="processors of each node (4)"
+        "--nodes", type=bounded_int(1, 4096), metavar="N", help="node controllers (4)"
+    )
+    parser.add_argument(
+        "--slots", type=bounded_int(1, 4096), metavar="N", help="processors of each node (4)"
     )
     parser.add_argument(
         "--spares",
-        type=whole(0, 4096),
+        type=bounded_int(0, 4096),
         metavar="N",
         help="spare nodes besides, which take the place of nodes that are lost (0)",
     )
     parser.add_argument(
         "--most-processes",
-        type=whole(0, 1 << 30),
+        type=bounded_int(0, 1 << 30),
         metavar="N",
         help="a job with more processes on a node is ended (0: half of what the kernel allows)",
     )
@@ -88,17 +97,17 @@ def _add_state_dir(parser: Parser) -> None:
     )
 
 
-def _cluster(options: argparse.Namespace, shape: Shape | None = None) -> LocalCluster:
+def _cluster(options: argparse.Namespace, spec: ClusterSpec | None = None) -> LocalCluster:
     if options.state_dir:
         state = os.path.abspath(os.path.expanduser(options.state_dir))
-        return LocalCluster(state, os.path.join(state, "run"), shape)
-    return LocalCluster(state_dir(), run_dir(), shape)
+        return LocalCluster(state, os.path.join(state, "run"), spec)
+    return LocalCluster(state_dir(), run_dir(), spec)
 
 
-def _wanted(options: argparse.Namespace, known: Shape) -> Shape:
+def _requested_spec(options: argparse.Namespace, known: ClusterSpec) -> ClusterSpec:
     # Options belong to their strategy: another one does not inherit them.
     kept = known.strategy_options if options.strategy in (None, known.strategy) else ()
-    return Shape(
+    return ClusterSpec(
         nodes=options.nodes or known.nodes,
         slots=options.slots or known.slots,
         strategy=known.strategy if options.strategy is None else options.strategy,
@@ -137,31 +146,31 @@ class _Progress:
 
 def _up(options: argparse.Namespace) -> int:
     cluster, progress, is_up = _cluster(options), _Progress(), False
-    with Interrupts() as interrupts, Library() as library:
+    with Interrupts() as interrupts, LibraryProbe() as library:
         if not options.detach:
             process_table.adopt_orphans()
         try:
             with cluster.locked():
-                cluster.recall()  # another one may have brought it up while this one waited
+                cluster.reload_spec()  # another `pliant up` may have run while this one waited
                 cluster.check_owner()
-                shape = _wanted(options, cluster.shape)
-                if shape != cluster.shape or not cluster.running():
-                    cluster.check(shape)
-                cluster.choose(shape)
+                spec = _requested_spec(options, cluster.spec)
+                if spec != cluster.spec or not cluster.running():
+                    cluster.check(spec)
+                cluster.configure(spec)
                 with interrupts.shielded():
                     cluster.start_missing()
                 cluster.wait_up(progress)
-                remember(cluster.state, shape)
+                save_spec(cluster.state, spec)
                 kept = cluster.remove_surplus()
             is_up = True
             progress.end()
-            for text in [*kept, *library.complaints()]:
-                fail("pliant up", f"warning: {text}")
-            print(_greeting(cluster, options), flush=True)
+            for text in [*kept, *library.warnings()]:
+                print_error("pliant up", f"warning: {text}")
+            print(_up_message(cluster, options), flush=True)
             if options.detach:
                 cluster.detach()
                 return 0
-            _stay(cluster)
+            _wait_for_interrupt(cluster)
         except Interrupted:
             interrupts.ignore()
             progress.end()
@@ -176,16 +185,16 @@ def _up(options: argparse.Namespace) -> int:
                 raise _unusable(cluster, error) from None
             raise
         code = _take_down(cluster, progress)
-        process_table.collect()
+        process_table.reap_children()
         return code if is_up else INTERRUPTED
 
 
-def _greeting(cluster: LocalCluster, options: argparse.Namespace) -> str:
-    shape = cluster.shape
-    spares = f" and {plural(shape.spares, 'spare node')}" if shape.spares else ""
+def _up_message(cluster: LocalCluster, options: argparse.Namespace) -> str:
+    spec = cluster.spec
+    spares = f" and {plural(spec.spares, 'spare node')}" if spec.spares else ""
     lines = [
-        f"up: {plural(shape.nodes, 'node')} with {plural(shape.slots, 'processor')} "
-        f"{'each' if shape.nodes > 1 else 'in all'}{spares}; state and logs in {cluster.state}"
+        f"up: {plural(spec.nodes, 'node')} with {plural(spec.slots, 'processor')} "
+        f"{'each' if spec.nodes > 1 else 'in all'}{spares}; state and logs in {cluster.state}"
     ]
     if options.state_dir:
         lines.append(
@@ -196,17 +205,17 @@ def _greeting(cluster: LocalCluster, options: argparse.Namespace) -> str:
     return "\n".join(lines)
 
 
-def _stay(cluster: LocalCluster) -> None:
-    """Wait for Ctrl-C, and tell of daemons that end meanwhile."""
-    told: set[str] = set()
+def _wait_for_interrupt(cluster: LocalCluster) -> None:
+    """Wait for Ctrl-C, and report daemons that end meanwhile."""
+    reported: set[str] = set()
     while True:
         for daemon in cluster.daemons:
-            if daemon.name not in told and not daemon.running():
+            if daemon.name not in reported and not daemon.running():
                 code = daemon.process.returncode if daemon.process else None
                 how = f" with {describe_code(code)}" if code is not None else ""
-                fail("pliant up", f"{daemon.name} ended{how}: see {daemon.log}")
-                told.add(daemon.name)
-        if len(told) == len(cluster.daemons):
+                print_error("pliant up", f"{daemon.name} ended{how}: see {daemon.log}")
+                reported.add(daemon.name)
+        if len(reported) == len(cluster.daemons):
             raise ClientError("all daemons have ended")
         time.sleep(0.25)
 
@@ -214,38 +223,41 @@ def _stay(cluster: LocalCluster) -> None:
 def _take_down(cluster: LocalCluster, progress: _Progress, *, keep_jobs: bool = False) -> int:
     with cluster.locked():
         ended = stop(cluster, progress, keep_jobs=keep_jobs)
-        left = sweep(cluster, keep_jobs=keep_jobs)
-        unable = [] if keep_jobs else bury(cluster, progress)
-        cluster.disown()
+        left = end_leftovers(cluster, keep_jobs=keep_jobs)
+        unable = [] if keep_jobs else end_remaining_worlds(cluster, progress)
+        cluster.release_run_dir()
     progress.end()
-    _say_ended(ended, cluster.state)
+    _report_ended_jobs(ended, cluster.state)
     for node in unable:
         log = cluster.node_file(node, "nodectl.log")
-        fail("pliant down", f"jobs of node {node} could not all be ended: see {log}")
+        print_error("pliant down", f"jobs of node {node} could not all be ended: see {log}")
     for pid in left:
-        fail("pliant down", f"process {pid} is still there: {' '.join(process_table.words(pid))}")
+        print_error(
+            "pliant down",
+            f"process {pid} is still there: {' '.join(process_table.command_line(pid))}",
+        )
     return 1 if left or unable else 0
 
 
-def _say_ended(ended: Ended, state: str) -> None:
-    """Name the jobs whose processes were ended, and why that was needed."""
+def _report_ended_jobs(ended: EndedJobs, state: str) -> None:
+    """Print which jobs had to be ended by their processes, and why."""
     if not ended.jobs:
         return
-    jobs, listed = plural(len(ended.jobs), "job"), _listed(ended.jobs)
+    jobs, listed = plural(len(ended.jobs), "job"), _join(ended.jobs)
     if ended.disk_full:
-        fail(
+        print_error(
             "pliant down",
             f"{jobs} could not be cancelled ({listed}): the disk of {state} is full, so their "
             "processes were ended; make room there before the next `pliant up`, which tells how",
         )
     elif ended.cancelled:
-        fail(
+        print_error(
             "pliant down",
             f"the server cancelled what ran, but processes of {jobs} did not go ({listed}), so "
             "they were ended; the next `pliant up` tells how",
         )
     else:
-        fail(
+        print_error(
             "pliant down",
             f"{jobs} could not be cancelled ({listed}): no server answered, so their processes "
             "were ended; the next `pliant up` tells how",
@@ -253,24 +265,24 @@ def _say_ended(ended: Ended, state: str) -> None:
 
 
 def _down(options: argparse.Namespace) -> int:
-    # Whatever its record says: what runs is found by what the state directory has of each daemon.
-    cluster = _cluster(options, Shape(nodes=0))
+    # The specification does not matter: daemons are found by their files in the state directory.
+    cluster = _cluster(options, ClusterSpec(nodes=0))
     if not os.path.isdir(cluster.state) and not process_table.find(cluster.owns):
         print("down: nothing was up")
         return 0
     cluster.check_owner()
     with Interrupts() as interrupts:
         interrupts.ignore()
-        was = cluster.running() or process_table.find(cluster.owns) or unburied(cluster)
+        was = cluster.running() or process_table.find(cluster.owns) or nodes_with_worlds(cluster)
         try:
             code = _take_down(cluster, _Progress(), keep_jobs=options.keep_jobs)
         except OSError as error:
             raise _unusable(cluster, error) from None
-    jobs = jobs_left(cluster) if options.keep_jobs else []
+    jobs = jobs_with_processes(cluster) if options.keep_jobs else []
     if jobs:
         goes = "goes" if len(jobs) == 1 else "go"
         print(
-            f"down: {plural(len(jobs), 'job')} {goes} on ({_listed(jobs)}); "
+            f"down: {plural(len(jobs), 'job')} {goes} on ({_join(jobs)}); "
             "the next `pliant up` has them"
         )
     elif code:
@@ -280,12 +292,12 @@ def _down(options: argparse.Namespace) -> int:
     return code
 
 
-def _listed(jobs: list[int]) -> str:
+def _join(jobs: list[int]) -> str:
     return ", ".join(map(str, jobs))
 
 
 def _unusable(cluster: LocalCluster, error: OSError) -> ClientError:
-    """Say which file cannot be used, and what helps."""
+    """Return an error that names the unusable file and the remedy."""
     path = os.fsdecode(error.filename or cluster.state)
     other = "name another directory with --state-dir or $PLIANT_STATE_DIR"
     remedy = f"make room, or {other}" if error.errno in {errno.ENOSPC, errno.EDQUOT} else other

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pliant.client.terminal.quiet  # noqa: F401
+import pliant.client.terminal.silent_interrupt  # noqa: F401
 
 # isort: split
 
@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 
 from pliant.client.commands.entry_points import Command, find_commands
-from pliant.client.terminal.output import fail, run_command
+from pliant.client.terminal.output import print_error, run_command
 
 PROG = "pliant"
 
@@ -41,20 +41,20 @@ def _run(words: list[str]) -> int:
         print(_help())
         return 0
     if not words:
-        fail(PROG, f"no command\n{_help()}")
+        print_error(PROG, f"no command\n{_help()}")
         return 2
     commands = find_commands()
     if words[0].startswith("-"):
-        fail(PROG, f"unknown option {words[0]}\n(try `{PROG} --help`)")
+        print_error(PROG, f"unknown option {words[0]}\n(try `{PROG} --help`)")
         return 2
     if words[0] not in commands:
-        fail(PROG, f"there is no command {words[0]!r}; there are: {', '.join(commands)}")
+        print_error(PROG, f"there is no command {words[0]!r}; there are: {', '.join(commands)}")
         return 2
     entry = commands[words[0]]
     try:
         function = entry.load()
     except ModuleNotFoundError as error:
-        fail(PROG, f"{words[0]} cannot be loaded: {error}")
+        print_error(PROG, f"{words[0]} cannot be loaded: {error}")
         return 1
     return int(function(words[1:]) or 0)
 

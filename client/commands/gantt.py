@@ -1,8 +1,8 @@
-"""``pliant gantt``: the picture of what the cluster did."""
+"""``pliant gantt``: draw which job held which processors when."""
 
 from __future__ import annotations
 
-import pliant.client.terminal.quiet  # noqa: F401
+import pliant.client.terminal.silent_interrupt  # noqa: F401
 
 # isort: split
 
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from pliant.client.connection import Connection
 from pliant.client.terminal.numbers import job_number
-from pliant.client.terminal.output import Parser, check_place, fail, run_command
+from pliant.client.terminal.output import Parser, check_writable, print_error, run_command
 
 PROG = "pliant gantt"
 
@@ -30,13 +30,13 @@ def _draw(options: argparse.Namespace) -> int:
     from pliant.client.terminal.gantt import gantt_svg
 
     if options.output != "-":
-        check_place(options.output)
+        check_writable(options.output)
     with Connection() as link:
         jobs = link.request("jobs", ids=options.ids or None, all=True)["jobs"]
         known = {job["id"] for job in jobs}
         if missing := [number for number in options.ids if number not in known]:
             for number in missing:
-                fail(PROG, f"there is no job {number}")
+                print_error(PROG, f"there is no job {number}")
             return 1
         events = link.request("history", id=None)["events"]
         nodes = link.request("nodes")["nodes"]

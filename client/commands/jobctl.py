@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pliant.client.terminal.quiet  # noqa: F401
+import pliant.client.terminal.silent_interrupt  # noqa: F401
 
 # isort: split
 
@@ -13,8 +13,8 @@ from typing import Any
 
 from pliant.client.connection import Connection
 from pliant.client.errors import UsageError
-from pliant.client.terminal.numbers import job_number, priority_number, whole
-from pliant.client.terminal.output import Parser, put, put_json, run_command
+from pliant.client.terminal.numbers import bounded_int, job_number, priority_number
+from pliant.client.terminal.output import Parser, print_json, print_text, run_command
 from pliant.client.terminal.tables import clean
 
 PROG = "jobctl"
@@ -29,7 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _size(text: str) -> int:
     from pliant.core.values.sizes import LARGEST
 
-    return whole(0, LARGEST)(text)
+    return bounded_int(0, LARGEST)(text)
 
 
 def _parser() -> Parser:
@@ -39,9 +39,9 @@ def _parser() -> Parser:
         epilog="exit codes: 0 done, 1 the request failed, 2 wrong usage, 3 no server",
     )
     actions = parser.add_subparsers(metavar="action", required=True)
-    hold = _action(actions, "hold", "keep a waiting job from starting", _hold)
+    hold = _action(actions, "hold", "keep a waiting job from starting", _request_op)
     hold.set_defaults(op="hold")
-    release = _action(actions, "release", "let a held job start", _hold)
+    release = _action(actions, "release", "let a held job start", _request_op)
     release.set_defaults(op="release")
     priority = _action(actions, "priority", "give a job another priority", _priority)
     priority.add_argument(
@@ -50,12 +50,12 @@ def _parser() -> Parser:
         metavar="N",
         help="a higher one goes first under the strategies `priority...`; operators may raise it",
     )
-    suspend = _action(actions, "suspend", "save a running job and end its processes", _hold)
+    suspend = _action(actions, "suspend", "save a running job and end its processes", _request_op)
     suspend.set_defaults(op="suspend")
-    resume = _action(actions, "resume", "let a suspended job go on", _hold)
+    resume = _action(actions, "resume", "let a suspended job go on", _request_op)
     resume.set_defaults(op="resume_job")
     requeue = _action(
-        actions, "requeue", "end a job and start it again, from its last checkpoint", _hold
+        actions, "requeue", "end a job and start it again, from its last checkpoint", _request_op
     )
     requeue.set_defaults(op="requeue")
     resize = _action(actions, "resize", "offer a running job another size", _resize)
@@ -99,13 +99,13 @@ def _ask(op: str, **fields: Any) -> dict[str, Any]:
         return link.request(op, **fields)
 
 
-def _hold(options: argparse.Namespace) -> int:
-    _tell(_ask(options.op, id=options.id), options)
+def _request_op(options: argparse.Namespace) -> int:
+    _print_answer(_ask(options.op, id=options.id), options)
     return 0
 
 
 def _priority(options: argparse.Namespace) -> int:
-    _tell(_ask("priority", id=options.id, priority=options.priority), options)
+    _print_answer(_ask("priority", id=options.id, priority=options.priority), options)
     return 0
 
 
@@ -114,45 +114,49 @@ def _resize(options: argparse.Namespace) -> int:
         node, slash, slot = place.partition("/")
         if not node or (slash and not (slot.isascii() and slot.isdecimal())):
             raise UsageError(f"--release {place}: write NODE or NODE/SLOT, as in n2 or n2/0")
-    _tell(_ask("resize", id=options.id, size=options.size, release=options.release), options)
+    _print_answer(
+        _ask("resize", id=options.id, size=options.size, release=options.release), options
+    )
     return 0
 
 
-def _tell(answer: dict[str, Any], options: argparse.Namespace) -> None:
+def _print_answer(answer: dict[str, Any], options: argparse.Namespace) -> None:
     if options.json:
-        put_json({key: value for key, value in answer.items() if key != "ok"} | {"id": options.id})
+        print_json(
+            {key: value for key, value in answer.items() if key != "ok"} | {"id": options.id}
+        )
     elif answer.get("message"):
-        put(clean(answer["message"]))
+        print_text(clean(answer["message"]))
 
 
 def _why(options: argparse.Namespace) -> int:
     answer = _ask("why", id=options.id)
     if options.json:
-        put_json({"id": options.id, "text": answer["text"], "facts": answer.get("facts") or {}})
+        print_json({"id": options.id, "text": answer["text"], "facts": answer.get("facts") or {}})
     else:
-        put("\n".join(clean(line) for line in answer["text"]))
+        print_text("\n".join(clean(line) for line in answer["text"]))
     return 0
 
 
 def _refused(options: argparse.Namespace) -> int:
     events = _ask("refusals")["events"]
     if options.json:
-        put_json(events)
+        print_json(events)
         return 0
     from pliant.client.terminal.timeline import refusals_text
 
-    put(refusals_text(events))
+    print_text(refusals_text(events))
     return 0
 
 
 def _history(options: argparse.Namespace) -> int:
     events = _ask("history", id=options.id)["events"]
     if options.json:
-        put_json(events)
+        print_json(events)
         return 0
     from pliant.client.terminal.timeline import history_text
 
-    put(history_text(events))
+    print_text(history_text(events))
     return 0
 
 

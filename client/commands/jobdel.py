@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pliant.client.terminal.quiet  # noqa: F401
+import pliant.client.terminal.silent_interrupt  # noqa: F401
 
 # isort: split
 
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from pliant.client.connection import Connection
 from pliant.client.terminal.numbers import job_number
-from pliant.client.terminal.output import Parser, fail, put_json, run_command
+from pliant.client.terminal.output import Parser, print_error, print_json, run_command
 
 PROG = "jobdel"
 
@@ -34,12 +34,12 @@ def _cancel(ids: list[int], as_json: bool) -> int:
     with Connection() as link:
         results = link.request("cancel", ids=ids)["results"]
     if as_json:
-        put_json(results)
+        print_json(results)
     for result in results:
         if not result.get("ok"):
             error = result.get("error") or "not cancelled"
             text = error.get("message") if isinstance(error, dict) else error
-            fail(PROG, f"job {result.get('id')}: {text}")
+            print_error(PROG, f"job {result.get('id')}: {text}")
     return 0 if all(result.get("ok") for result in results) else 1
 
 

@@ -1,8 +1,8 @@
-"""``jobstat``: the jobs that wait and run."""
+"""``jobstat``: list waiting and running jobs."""
 
 from __future__ import annotations
 
-import pliant.client.terminal.quiet  # noqa: F401
+import pliant.client.terminal.silent_interrupt  # noqa: F401
 
 # isort: split
 
@@ -16,7 +16,15 @@ from typing import Any
 from pliant.client.connection import Connection
 from pliant.client.terminal.durations import format_duration, format_time
 from pliant.client.terminal.numbers import job_number, seconds
-from pliant.client.terminal.output import Parser, fail, pick, put, put_json, run_command, watch
+from pliant.client.terminal.output import (
+    Parser,
+    print_error,
+    print_json,
+    print_text,
+    run_command,
+    watch,
+    with_keys_first,
+)
 from pliant.client.terminal.tables import shorten, table_of_columns
 
 PROG = "jobstat"
@@ -78,8 +86,8 @@ def _show(options: argparse.Namespace) -> int:
     with Connection() as link:
         if options.watch:
             return watch(lambda: _frame(*_columns(link, options)), options.every)
-        # Otherwise the collector would go through the values of 50,000 jobs again and again, for a
-        # seventh of the time. They are gone soon, and are no cycles.
+        # The garbage collector would visit the values of 50,000 jobs again and again, which took a
+        # seventh of the time. There are no cycles among them.
         gc.disable()
         try:
             known = _put_objects(link, options) if options.json else _put_table(link, options)
@@ -87,7 +95,7 @@ def _show(options: argparse.Namespace) -> int:
             gc.enable()
     missing = [number for number in options.ids if number not in known]
     for number in missing:
-        fail(PROG, f"there is no job {number}")
+        print_error(PROG, f"there is no job {number}")
     return 1 if missing else 0
 
 
@@ -95,7 +103,7 @@ def _put_objects(link: Connection, options: argparse.Namespace) -> set[int]:
     """Print the jobs as JSON; return their numbers."""
     answer = link.request("jobs", ids=options.ids or None, all=True, fields=None)
     now = answer.get("now", time.time())
-    put_json([pick(_with_profit(job, now), FIELDS) for job in answer["jobs"]])
+    print_json([with_keys_first(_with_profit(job, now), FIELDS) for job in answer["jobs"]])
     return {job["id"] for job in answer["jobs"]}
 
 
@@ -103,12 +111,12 @@ def _put_table(link: Connection, options: argparse.Namespace) -> set[int]:
     """Print the jobs as a table; return their numbers."""
     jobs, now = _columns(link, options)
     if jobs["id"] or not options.ids:
-        put(jobs_table(jobs, now))
+        print_text(jobs_table(jobs, now))
     return set(jobs["id"])
 
 
 def _columns(link: Connection, options: argparse.Namespace) -> tuple[Columns, float]:
-    """Return the jobs, and the time by the clock that their times are of: the server's."""
+    """Return the jobs, and the current time by the clock of the server."""
     every = options.all or bool(options.ids)
     answer = link.request("jobs", ids=options.ids or None, all=every, fields=_SHOWN)
     return columns_of(answer), answer.get("now", time.time())
@@ -215,7 +223,7 @@ def elapsed(
 
 
 def _processors(on: int, held: int | None) -> str:
-    """Return what it runs on, and what is held for it besides: ``4+2``."""
+    """Return the processors on which a job runs, plus others that it holds: ``4+2``."""
     besides = (held or on) - on
     return f"{on}+{besides}" if besides else str(on or "-")
 

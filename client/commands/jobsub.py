@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pliant.client.terminal.quiet  # noqa: F401
+import pliant.client.terminal.silent_interrupt  # noqa: F401
 
 # isort: split
 
@@ -22,7 +22,7 @@ from pliant.client.submission import (
     check_speedup,
 )
 from pliant.client.terminal.numbers import priority_number
-from pliant.client.terminal.output import Parser, fail, put_json, run_command
+from pliant.client.terminal.output import Parser, print_error, print_json, run_command
 from pliant.client.waiting import send_job, wait_for_end
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ PROG = "jobsub"
 _DESCRIPTION = """\
 Submit a job and print its id.
 
-A relative program is looked for here, one without a slash in the PATH of the exported
+A relative program is looked for here, one without a slash in the PATH of the select_environment
 environment. The job runs in this directory and with this environment, or with what --chdir and
 --export say. Lines `#JOB OPTIONS` at the head of a script count as options; the command line wins.
 """
@@ -243,7 +243,7 @@ def _parse(words: list[str]) -> argparse.Namespace:
 
 
 class _LineParser(Parser):
-    """Reads a line of a script: what is wrong is said of that line."""
+    """Reads one directive of a script, and raises errors instead of exiting."""
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(message)
@@ -314,7 +314,7 @@ def _submit(options: argparse.Namespace) -> int:
         if not options.json:
             print(number)
         elif not options.wait:
-            put_json({"id": number})
+            print_json({"id": number})
         if sys.stderr.isatty() and not (options.json or options.parsable):
             print(f"output goes to {job['stdout'].replace('%j', str(number))}", file=sys.stderr)
         if not options.wait:
@@ -322,12 +322,12 @@ def _submit(options: argparse.Namespace) -> int:
         sys.stdout.flush()
         final = wait_for_end(link, number)
     if options.json:
-        put_json(final)
+        print_json(final)
     return report_end(final)
 
 
 def _refuse_with_query(options: argparse.Namespace) -> None:
-    """Refuse options that speak of a job that is submitted, which a query does not do."""
+    """Refuse options that make no sense with ``--query``, which submits nothing."""
     for name in ("hold", "wait", "parsable"):
         if getattr(options, name):
             raise UsageError(f"--query submits no job: leave out --{name}")
@@ -340,34 +340,34 @@ def _query(options: argparse.Namespace, job: dict[str, Any]) -> int:
     with Connection() as link:
         answer = link.request("query", job=job)
     if options.json:
-        put_json({name: value for name, value in answer.items() if name not in {"ok", "now"}})
+        print_json({name: value for name, value in answer.items() if name not in {"ok", "now"}})
     else:
         print(answer_text(answer))
     return 0 if answer["accepted"] else 1
 
 
 def _help(output: str) -> None:
-    """Say what helps when a job found no MPI library."""
-    from pliant.client.cluster.mpi_library import REMEDY, missed_library
+    """Print the remedy if a job found no MPI library."""
+    from pliant.client.cluster.mpi_library import REMEDY, library_was_missing
 
-    if missed_library(output):
-        fail(PROG, f"it found no MPI library: {REMEDY}")
+    if library_was_missing(output):
+        print_error(PROG, f"it found no MPI library: {REMEDY}")
 
 
 def _environment(choices: list[str] | None) -> dict[str, str] | None:
     if not choices:
         return None
-    from pliant.client.environment import exported
+    from pliant.client.environment import select_environment
 
-    return exported(choices)
+    return select_environment(choices)
 
 
 def report_end(job: dict[str, Any]) -> int:
-    """Say on stderr how a job ended when it did not end well; return its own exit code."""
+    """Return the exit code of a job that has ended; if it failed, print how to stderr."""
     state = str(job.get("state"))
     if state != "COMPLETED":
         reason = f": {job['reason']}" if job.get("reason") else ""
-        fail(PROG, f"job {job.get('id')} ended {state}{reason}")
+        print_error(PROG, f"job {job.get('id')} ended {state}{reason}")
     if state == "FAILED" and job.get("type") == "mpi":
         _help(str(job.get("stdout") or ""))
     if job.get("signal"):

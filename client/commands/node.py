@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pliant.client.terminal.quiet  # noqa: F401
+import pliant.client.terminal.silent_interrupt  # noqa: F401
 
 # isort: split
 
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pliant.client.connection import Connection
-from pliant.client.terminal.output import Parser, put, run_command
+from pliant.client.terminal.output import Parser, print_text, run_command
 from pliant.client.terminal.tables import clean
 
 PROG = "pliant node"
@@ -37,5 +37,5 @@ def _act(action: str, names: list[str], reason: str) -> int:
             more: dict[str, Any] = {"reason": reason} if action == "drain" else {}
             answer = link.request(action, node=name, **more)
             if answer.get("message"):
-                put(clean(answer["message"]))
+                print_text(clean(answer["message"]))
     return 0

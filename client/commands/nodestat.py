@@ -1,8 +1,8 @@
-"""``nodestat``: the nodes and what they do."""
+"""``nodestat``: list nodes."""
 
 from __future__ import annotations
 
-import pliant.client.terminal.quiet  # noqa: F401
+import pliant.client.terminal.silent_interrupt  # noqa: F401
 
 # isort: split
 
@@ -16,7 +16,15 @@ from typing import Any
 from pliant.client.connection import Connection
 from pliant.client.terminal.durations import format_bytes, format_time
 from pliant.client.terminal.numbers import seconds
-from pliant.client.terminal.output import Parser, fail, pick, put, put_json, run_command, watch
+from pliant.client.terminal.output import (
+    Parser,
+    print_error,
+    print_json,
+    print_text,
+    run_command,
+    watch,
+    with_keys_first,
+)
 from pliant.client.terminal.tables import shorten, table
 
 PROG = "nodestat"
@@ -51,15 +59,15 @@ def _show(options: argparse.Namespace) -> int:
         answer = link.request("nodes")
     nodes = _chosen(answer["nodes"], options.names)
     if options.json:
-        put_json([pick(node, FIELDS) for node in nodes])
+        print_json([with_keys_first(node, FIELDS) for node in nodes])
     elif nodes or not options.names:
-        put(nodes_table(nodes))
+        print_text(nodes_table(nodes))
         if answer.get("resources") and not options.names:
-            put(f"\n{resources_line(answer['resources'])}")
+            print_text(f"\n{resources_line(answer['resources'])}")
     known = {node["name"] for node in nodes}
     missing = [name for name in options.names if name not in known]
     for name in missing:
-        fail(PROG, f"there is no node {name}")
+        print_error(PROG, f"there is no node {name}")
     return 1 if missing else 0
 
 

@@ -1,4 +1,4 @@
-"""What must be true after the demo; every check is a line that says ``ok`` or ``FAILED``."""
+"""Checks after the demo; each prints a line with ``ok`` or ``FAILED``."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _CHECKSUM = re.compile(r"^checksum\s+([0-9a-fA-F]+)\s*$", re.MULTILINE)
 
 
 class Checks:
-    """Prints checks as they are made and remembers whether all held."""
+    """Prints the result of each check, and remembers which failed."""
 
     def __init__(self) -> None:
         self.failed: list[str] = []
 
     def check(self, what: str, fault: str) -> None:
-        """Print a check; it holds when there is no fault to tell."""
+        """Print a check, which has passed if `fault` is empty."""
         if fault:
             self.failed.append(what)
         print(f"FAILED  {what}: {fault}" if fault else f"ok      {what}", flush=True)
@@ -82,7 +82,7 @@ def segments_of(pids: Iterable[int]) -> set[str]:
 
 
 class SharedMemory:
-    """The segments of shared memory of a demo, told from those of others that come meanwhile."""
+    """The shared-memory segments of a demo, as opposed to those of other programs."""
 
     _EVERY_S = 0.25
 
@@ -93,25 +93,25 @@ class SharedMemory:
         self._next = 0.0
 
     def note(self, *, now: bool = False) -> None:
-        """Remember what the demo's processes have mapped; cheap when called often."""
+        """Remember the segments that the demo's processes have mapped; cheap if called often."""
         if now or time.monotonic() >= self._next:
-            self._seen |= segments_of(carrying(self._directory)) - self._before
+            self._seen |= segments_of(processes_naming(self._directory)) - self._before
             self._next = time.monotonic() + self._EVERY_S
 
     def remove_leaked(self) -> list[str]:
-        """Remove the demo's segments that nobody uses any more; return those that were there."""
+        """Remove the demo's segments that no process uses, and return their names."""
         leaked = sorted((self._seen & shared_memory()) - segments_of(process_table.pids()))
         for name in leaked:
             os.unlink(os.path.join(_SHARED_MEMORY, name))
         return leaked
 
 
-def carrying(directory: str) -> list[int]:
+def processes_naming(directory: str) -> list[int]:
     """Return the living processes whose command line or environment names a directory."""
     return process_table.find(
         lambda pid: any(
             directory in text
-            for text in (*process_table.words(pid), *process_table.environment(pid).values())
+            for text in (*process_table.command_line(pid), *process_table.environment(pid).values())
         )
     )
 
@@ -139,8 +139,8 @@ def sockets(directory: str) -> list[str]:
     return found
 
 
-def listed(items: Sequence[object]) -> str:
-    """Return what is left over as a text, or nothing."""
+def shorten_list(items: Sequence[object]) -> str:
+    """Return at most ten items as a text; empty if there are none."""
     return ", ".join(map(str, items[:10])) + (" ..." if len(items) > 10 else "")
 
 

@@ -1,4 +1,4 @@
-"""What the demo shows while it runs: live on a terminal, a line now and then elsewhere."""
+"""What the demo shows while it runs: a live table on a terminal, else a line every 2 seconds."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _LINE_EVERY_S = 2.0
 
 @dataclass
 class Snapshot:
-    """What the server said at one moment."""
+    """Jobs, nodes and events at one moment."""
 
     jobs: list[dict[str, Any]] = field(default_factory=list)
     nodes: list[dict[str, Any]] = field(default_factory=list)
     events: list[dict[str, Any]] = field(default_factory=list)
 
     def job(self, number: int) -> dict[str, Any]:
-        """Return a job, or nothing yet."""
+        """Return a job by its id; empty if it is not there yet."""
         return next((job for job in self.jobs if job["id"] == number), {})
 
 
@@ -54,7 +54,7 @@ def progress(job: Mapping[str, Any]) -> float:
 
 
 def line(snapshot: Snapshot, elapsed_s: float) -> str:
-    """Return the state of all jobs in a line."""
+    """Return the states of all jobs on one line."""
     parts = [
         f"{job['name']} {job['state'].lower()}"
         + (f" on {job['processors']}" if job.get("processors") else "")
@@ -65,13 +65,13 @@ def line(snapshot: Snapshot, elapsed_s: float) -> str:
 
 
 class View:
-    """Shows snapshots; `say` tells what the demo does now."""
+    """Shows snapshots, and the steps of the demo."""
 
     def __init__(self) -> None:
         self._begin = time.monotonic()
         self._live: Live | None = None
         self._stack = ExitStack()
-        self._told = -_LINE_EVERY_S
+        self._printed_at = -_LINE_EVERY_S
         self._steps: list[str] = []
         self.snapshot = Snapshot()
 
@@ -92,7 +92,7 @@ class View:
         return time.monotonic() - self._begin
 
     def say(self, text: str) -> None:
-        """Tell what happens now."""
+        """Print the next step of the demo."""
         self._steps.append(f"{self.elapsed_s:5.1f} s  {text}")
         if self._live is None:
             print(self._steps[-1], flush=True)
@@ -100,12 +100,12 @@ class View:
             self._live.console.print(self._steps[-1], highlight=False, markup=False)
 
     def show(self, snapshot: Snapshot) -> None:
-        """Show how things are."""
+        """Show a snapshot."""
         self.snapshot = snapshot
         if self._live is not None:
             self._live.update(self._draw(), refresh=True)
-        elif self.elapsed_s - self._told >= _LINE_EVERY_S:
-            self._told = self.elapsed_s
+        elif self.elapsed_s - self._printed_at >= _LINE_EVERY_S:
+            self._printed_at = self.elapsed_s
             print(line(snapshot, self.elapsed_s), flush=True)
 
     def _draw(self) -> Table:

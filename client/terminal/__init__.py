@@ -1,1 +1,1 @@
-"""What commands read and print: arguments, numbers, times, tables, timelines, pictures, Ctrl-C."""
+"""Input and output of commands: numbers, times, tables, timelines, pictures, Ctrl-C."""

@@ -10,7 +10,7 @@ from pliant.client.terminal.tables import clean
 
 
 def answer_text(answer: Mapping[str, Any]) -> str:
-    """Return what would become of the job.
+    """Return the answer as one sentence.
 
     Args:
         answer: ``accepted`` (None: not known), ``start`` (seconds since the epoch; None: not

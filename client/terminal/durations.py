@@ -1,4 +1,4 @@
-"""Spans of time and points in time: as people write them and as they like to read them."""
+"""Read and write time spans, points in time, and sizes in bytes."""
 
 from __future__ import annotations
 
@@ -10,33 +10,33 @@ _PARTS = re.compile(r"(?:\d+(?:\.\d+)?[smhd])+", re.ASCII)
 _PART = re.compile(r"(\d+(?:\.\d+)?)([smhd])", re.ASCII)
 _CLOCK = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+(?:\.\d+)?))?", re.ASCII)
 
-#: The server accepts no longer spans, and no later deadlines.
+#: The longest span, and the latest deadline from now, that the server accepts.
 MAX_DAYS = 3650
 _MAX_S = MAX_DAYS * 86400
 
 #: How a span is written, for messages.
-FORMS = "write 90s, 30 (minutes), 30m, 2h, 1h30m, MM:SS, HH:MM:SS or D-HH:MM:SS"
+SPAN_FORMS = "write 90s, 30 (minutes), 30m, 2h, 1h30m, MM:SS, HH:MM:SS or D-HH:MM:SS"
 
 #: How a point in time is written, for messages.
-MOMENTS = "write 90s, 30 (minutes), 2h, now+2h, 16:30, 2026-12-24 or 2026-12-24T16:30"
+MOMENT_FORMS = "write 90s, 30 (minutes), 2h, now+2h, 16:30, 2026-12-24 or 2026-12-24T16:30"
 
 
 def parse_duration(text: str) -> float:
-    """Return the seconds that a span stands for; a bare number counts minutes.
+    """Return the seconds of a span; a bare number is in minutes.
 
     Raises:
-        ValueError: the text is no span, or one of no length.
+        ValueError: the text is no span, or the span is 0 or too long.
     """
-    seconds = read_span(text)
+    seconds = parse_span(text)
     if not seconds > 0:
-        raise ValueError(f"{text!r} is no time to run in; {FORMS}")
+        raise ValueError(f"{text!r} is no time to run in; {SPAN_FORMS}")
     if seconds > _MAX_S:
-        raise ValueError(f"{text!r} is longer than {MAX_DAYS} days; {FORMS}")
+        raise ValueError(f"{text!r} is longer than {MAX_DAYS} days; {SPAN_FORMS}")
     return seconds
 
 
-def read_span(text: str) -> float:
-    """Return the seconds that a span of any length stands for, none included.
+def parse_span(text: str) -> float:
+    """Return the seconds of a span of any length, 0 included.
 
     Raises:
         ValueError: the text is no span.
@@ -68,23 +68,23 @@ def parse_moment(text: str, now: float) -> tuple[float | None, float | None]:
     relative = compact.removeprefix("now").removeprefix("+")
     at: float | None = None
     if _PARTS.fullmatch(relative) or (relative.isascii() and relative.isdigit()):
-        seconds = read_span(relative)
+        seconds = parse_span(relative)
         if not seconds > 0:
-            raise ValueError(f"{text!r} leaves no time; {MOMENTS}")
+            raise ValueError(f"{text!r} leaves no time; {MOMENT_FORMS}")
     else:
         at = _absolute(compact, now)
         if at is None:
-            raise ValueError(f"{text!r} is not a point in time; {MOMENTS}")
+            raise ValueError(f"{text!r} is not a point in time; {MOMENT_FORMS}")
         if at <= now:
-            raise ValueError(f"{text!r} has passed; {MOMENTS}")
+            raise ValueError(f"{text!r} has passed; {MOMENT_FORMS}")
         seconds = at - now
     if seconds > _MAX_S:
-        raise ValueError(f"{text!r} is more than {MAX_DAYS} days from now; {MOMENTS}")
+        raise ValueError(f"{text!r} is more than {MAX_DAYS} days from now; {MOMENT_FORMS}")
     return (seconds, None) if at is None else (None, at)
 
 
 def _absolute(text: str, now: float) -> float | None:
-    """Return the point in time that a date or a clock time stands for; None: it is neither."""
+    """Return the point in time of a date or a clock time, or None if the text is neither."""
     for pattern in ("%H:%M", "%H:%M:%S"):
         try:
             clock = time.strptime(text, pattern)
@@ -106,7 +106,7 @@ def _absolute(text: str, now: float) -> float | None:
 def _parse_clock(text: str, compact: str) -> float:
     match = _CLOCK.fullmatch(compact)
     if match is None:
-        raise ValueError(f"{text!r} is not a span of time; {FORMS}")
+        raise ValueError(f"{text!r} is not a span of time; {SPAN_FORMS}")
     days, first, second, third = match.groups()
     if days is not None:  # D-HH[:MM[:SS]]
         hours, minutes, seconds = float(first), float(second or 0), float(third or 0)
@@ -116,7 +116,7 @@ def _parse_clock(text: str, compact: str) -> float:
         hours, minutes, seconds = 0.0, float(first), float(second or 0)
     clock = days is not None or third is not None  # otherwise the minutes lead
     if seconds >= 60 or (clock and minutes >= 60):
-        raise ValueError(f"{text!r}: minutes and seconds go up to 59; {FORMS}")
+        raise ValueError(f"{text!r}: minutes and seconds go up to 59; {SPAN_FORMS}")
     return float(days or 0) * 86400 + hours * 3600 + minutes * 60 + seconds
 
 

@@ -1,4 +1,4 @@
-"""A picture of which job held which processors when: SVG from recorded events, no libraries."""
+"""Draw which job held which processors when, as SVG, from recorded events."""
 
 from __future__ import annotations
 

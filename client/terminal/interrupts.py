@@ -1,4 +1,4 @@
-"""Ctrl-C and TERM as one exception that never comes at a moment that must not be torn."""
+"""Ctrl-C and SIGTERM as one exception, which protected sections delay."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupted(KeyboardInterrupt):
-    """The user (or a supervisor) wants this to end."""
+    """The user or a supervisor asked this command to end."""
 
 
 class Interrupts:
-    """While entered, signals raise ``Interrupted``, once; in ``shielded()`` they wait."""
+    """While entered, the first signal raises ``Interrupted``; ``shielded()`` delays it."""
 
     def __init__(self) -> None:
         self.number = 0
@@ -35,7 +35,7 @@ class Interrupts:
 
     @contextmanager
     def shielded(self) -> Iterator[None]:
-        """Let nothing tear what is in here; a signal takes effect at its end."""
+        """Delay signals until the end of this block."""
         self._depth += 1
         try:
             yield
@@ -44,7 +44,7 @@ class Interrupts:
         self._raise_pending()
 
     def ignore(self) -> None:
-        """From here on nothing is raised any more: what follows takes things down."""
+        """Ignore all further signals, because the caller takes everything down."""
         self._depth += 1
 
     def _on_signal(self, number: int, _: FrameType | None) -> None:

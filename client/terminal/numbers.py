@@ -1,4 +1,4 @@
-"""Numbers on a command line: digits, where Python would take blanks and ``1_0``, too."""
+"""Read numbers on a command line: digits only, unlike `int`, which takes blanks and ``1_0``."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from collections.abc import Callable
 _SIGNED = re.compile(r"[+-]?[0-9]{1,18}")
 _DIGITS = re.compile(r"[0-9]{1,18}")
 _DECIMAL = re.compile(r"[0-9]+(\.[0-9]*)?|\.[0-9]+")
-#: Longer than anybody looks, and short enough for the kernel to sleep.
-_LONGEST_S = 86400.0
+#: The longest wait, which the kernel can sleep in one call.
+_MAX_WAIT_S = 86400.0
 
 
-def whole(least: int, most: int) -> Callable[[str], int]:
-    """Return what reads a number of a range, for argparse."""
+def bounded_int(least: int, most: int) -> Callable[[str], int]:
+    """Return an argparse type for whole numbers of a range."""
 
     def read(text: str) -> int:
         number = int(text) if _DIGITS.fullmatch(text) else -1
@@ -48,7 +48,7 @@ def priority_number(text: str) -> int:
 def seconds(text: str) -> float:
     """Read how many seconds to wait, for argparse."""
     number = float(text) if _DECIMAL.fullmatch(text) else 0.0
-    if not 0 < number <= _LONGEST_S:
+    if not 0 < number <= _MAX_WAIT_S:
         raise ArgumentTypeError(f"{text!r}: write a number of seconds above 0, a day at most")
     return number
 

@@ -1,4 +1,4 @@
-"""What all commands share: arguments, errors to exit codes, JSON, watching."""
+"""Shared by all commands: argument parser, exit codes, printing, ``--watch``."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import Any, NoReturn
 from pliant.client.errors import ClientError, NoServerError
 from pliant.core.support.command_line import CommandParser
 
-#: A command that Ctrl-C ended.
+#: Exit code of a command that Ctrl-C ended.
 INTERRUPTED = 130
-#: A command whose reader left, as a shell reports it.
+#: Exit code of a command whose reader left, as shells report SIGPIPE.
 BROKEN_PIPE = 141
 
 
@@ -51,7 +51,7 @@ class Parser(CommandParser):
 
     def error(self, message: str) -> NoReturn:
         """Report wrong usage in the form of every other error, and exit with 2."""
-        fail(self.prog, f"{message}\n(try `{self.prog} --help`)")
+        print_error(self.prog, f"{message}\n(try `{self.prog} --help`)")
         self.exit(2)
 
 
@@ -63,33 +63,33 @@ def run_command(prog: str, body: Callable[[], int]) -> int:
         code = body()
         sys.stdout.flush()
     except ClientError as error:
-        fail(prog, str(error))
+        print_error(prog, str(error))
         return error.exit_code
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        _give_up_stdout()
+        _discard_stdout()
         return BROKEN_PIPE
     except OSError as error:
-        fail(prog, describe(error))
-        _give_up_stdout()
+        print_error(prog, describe(error))
+        _discard_stdout()
         return 1
     return code
 
 
-def _give_up_stdout() -> None:
-    """Keep the interpreter from flushing at its end what cannot be written."""
+def _discard_stdout() -> None:
+    """Redirect stdout to /dev/null, so that the interpreter can flush it when it ends."""
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (OSError, ValueError):
         pass  # it is no file
 
 
-def check_place(path: str) -> None:
-    """Check that a file can be written, before the work whose result it shall hold.
+def check_writable(path: str) -> None:
+    """Check that a file can be written, before the work whose result it will hold.
 
     Raises:
-        ClientError: what is wrong with its name, and what helps.
+        ClientError: it cannot; the text says why, and what to do.
     """
     folder = os.path.dirname(os.path.abspath(path))
     if os.path.isdir(path):
@@ -103,39 +103,39 @@ def check_place(path: str) -> None:
 
 
 def describe(error: OSError) -> str:
-    """Return the file that an error is about, and what is wrong with it."""
+    """Return a message with the file of an error and its cause."""
     path = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else "output"
     return f"{path}: {(error.strerror or str(error)).lower()}"
 
 
-def fail(prog: str, message: str) -> None:
-    """Write an error for people."""
+def print_error(prog: str, message: str) -> None:
+    """Print an error message to stderr, as ``PROG: MESSAGE``."""
     from pliant.client.terminal.tables import clean
 
     lines = [clean(line) for line in message.splitlines()] or [""]
     sys.stderr.write(f"{prog}: " + "\n  ".join(lines) + "\n")
 
 
-def put(text: str) -> None:
-    """Write a line that may hold any characters to any stdout."""
+def print_text(text: str) -> None:
+    """Print a line; escape characters that stdout cannot encode."""
     try:
         print(text)
     except UnicodeEncodeError:
         print(text.encode("ascii", "backslashreplace").decode("ascii"))
 
 
-def put_json(value: object) -> None:
-    """Write a value as JSON, in plain ASCII whatever is in it."""
+def print_json(value: object) -> None:
+    """Print a value as JSON in plain ASCII."""
     print(json.dumps(value, indent=1))
 
 
-def pick(record: dict[str, Any], first: Iterable[str]) -> dict[str, Any]:
-    """Return a record with some keys first and always there (None where the server sent none)."""
+def with_keys_first(record: dict[str, Any], first: Iterable[str]) -> dict[str, Any]:
+    """Return a record that starts with the given keys, with None for missing values."""
     return {key: record.get(key) for key in first} | record
 
 
 def watch(draw: Callable[[], str], every_s: float) -> int:
-    """Show what ``draw`` returns, again and again, until Ctrl-C."""
+    """Show what ``draw`` returns, every ``every_s`` seconds until Ctrl-C."""
     import time
 
     try:
@@ -145,7 +145,7 @@ def watch(draw: Callable[[], str], every_s: float) -> int:
             except NoServerError as error:
                 text = str(error)  # it may come back
             sys.stdout.write("\x1b[H\x1b[2J\x1b[3J" if sys.stdout.isatty() else "")
-            put(text)
+            print_text(text)
             sys.stdout.flush()
             time.sleep(every_s)
     except KeyboardInterrupt:

@@ -1,4 +1,4 @@
-"""Plain tables for terminals: widths by content, nothing in a name can steer the terminal."""
+"""Plain tables for terminals, with control characters escaped and columns as wide as needed."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 
 def clean(value: object) -> str:
-    """Return a text in which every character that is not for showing is written as an escape.
+    """Return a text with every unprintable character escaped.
 
-    These are the ones that a terminal may obey: control characters, marks that turn the direction
-    of writing, bytes that are no text.
+    A terminal could interpret these: control characters, marks that change the direction of
+    writing, and bytes that are no text.
     """
     text = str(value)
     if text.isprintable():
@@ -35,7 +35,7 @@ def width(text: str) -> int:
 def table(
     heads: Sequence[str], rows: Sequence[Sequence[object]], *, right: frozenset[str] = frozenset()
 ) -> str:
-    """Return the rows under their heads; the columns named in ``right`` end at the same place."""
+    """Return a table of rows under their heads; the columns in ``right`` are right-aligned."""
     columns = list(zip(*rows, strict=True)) if rows else [()] * len(heads)
     return table_of_columns(heads, columns, right=right)
 

@@ -1,4 +1,4 @@
-"""What happened, as text: the history of a job, and the talks and resizes of many."""
+"""Events as text: the history of a job, refused requests, and a timeline of many jobs."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def timeline(
 
 
 def sentence(event: Event) -> str:
-    """Return what the data of an event say, or nothing where they say nothing more."""
+    """Return the data of an event as a phrase; empty if they add nothing."""
     data: Mapping[str, Any] = event.get("data") or {}
     kind = event["kind"]
     if kind == "job.started":

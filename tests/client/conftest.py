@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from pliant.client.cluster import local, process_table
+from pliant.client.cluster import local_cluster, process_table
 
 from .pretended import PRETEND, cluster
 
@@ -121,12 +121,12 @@ def state(state_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Return the state folder of a cluster of pretending daemons; whatever is left of it ends."""
     pliant = state_dir.parent / "pliant"
     pliant.symlink_to(PRETEND)
-    monkeypatch.setattr(local, "SERVER", (sys.executable, str(pliant), "server"))
-    monkeypatch.setattr(local, "CONTROLLER", (sys.executable, str(pliant), "nodectl"))
+    monkeypatch.setattr(local_cluster, "SERVER", (sys.executable, str(pliant), "server"))
+    monkeypatch.setattr(local_cluster, "CONTROLLER", (sys.executable, str(pliant), "nodectl"))
     yield state_dir
     left = process_table.find(cluster(state_dir).owns)
-    process_table.end(left, 0.0)
-    process_table.collect()
+    process_table.terminate(left, 0.0)
+    process_table.reap_children()
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pliant.client.cluster.local import LocalCluster
+from pliant.client.cluster.local_cluster import LocalCluster
 
 PRETEND = str(Path(__file__).with_name("pretend_daemon.py"))
 

@@ -68,7 +68,7 @@ def test_a_submission_waits_once_for_a_server_that_does_not_answer(server: Any) 
         Connection(timeout_s=0.1) as link,
         pytest.raises(SilentServerError, match=r"within 0\.1 s .* carried out is unknown"),
     ):
-        send_job(link, {}, patience_s=60.0)
+        send_job(link, {}, reconnect_s=60.0)
     assert len(server.requests) == 1
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from pliant.client.cluster import process_table, shutdown
-from pliant.client.cluster.cluster_spec import Shape, remember
-from pliant.client.cluster.local import LocalCluster
+from pliant.client.cluster.cluster_spec import ClusterSpec, save_spec
+from pliant.client.cluster.local_cluster import LocalCluster
 from pliant.client.cluster.up_down import down, up
 from testkit import wait_until
 
@@ -23,11 +23,11 @@ Capture = pytest.CaptureFixture[str]
 
 def test_a_daemon_that_was_replaced_is_found(state: Path) -> None:
     first = cluster(state)
-    first.choose(Shape(1, 1))
+    first.configure(ClusterSpec(1, 1))
     first.start_missing()
-    remember(str(state), first.shape)
+    save_spec(str(state), first.spec)
     dead = first.daemons[1]
-    process_table.end([dead.running()], 0.0)
+    process_table.terminate([dead.running()], 0.0)
     assert up(["--detach"]) == 0
     assert dead.running() == running(state)["node-n1"] != 0
     assert down([]) == 0
@@ -180,7 +180,7 @@ def test_stale_files_that_name_one_who_only_mentions_daemons(state: Path) -> Non
     line = ["sh", "-c", "sleep 60; :", "pliant", "server", "nodectl", "--name", "n1"]
     with subprocess.Popen(line, env=env, start_new_session=True) as other:
         try:
-            wait_until(lambda: process_table.words(other.pid)[:1] == ["sh"])
+            wait_until(lambda: process_table.command_line(other.pid)[:1] == ["sh"])
             for name in ("server.pid", "node-n1.pid"):
                 (state.parent / "run" / name).write_text(f"{other.pid}\n")
             for lock in ("server.lock", "node-n1/lock"):
@@ -270,7 +270,7 @@ def test_down_leaves_processes_alone_that_only_name_a_daemon(state: Path) -> Non
         assert [other.poll() for other in others] == [None, None]
     finally:
         for other in others:
-            process_table.end([*_children(other.pid), other.pid], 0.0)
+            process_table.terminate([*_children(other.pid), other.pid], 0.0)
             other.wait()
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nodekit import FakeServer, Node, World
-from pliant.client.cluster.process_table import started
+from pliant.client.cluster.process_table import start_time
 from pliant.nodectl.daemon import main
 from pliant.nodectl.settings import run_folder, state_folder
 from testkit import fresh_modules, run_python, wait_until
@@ -173,7 +173,7 @@ def test_the_pid_file_tells_the_truth(node: Node) -> None:
     file = Path(os.environ["PLIANT_RUN_DIR"]) / "node-n1.pid"
     assert node.process is not None
     pid = node.process.pid
-    assert file.read_text() == f"{pid} {started(pid)}\n"
+    assert file.read_text() == f"{pid} {start_time(pid)}\n"
     assert node.stop() == 0
     assert not file.exists()
     assert "jobs go on" in node.log.read_text()

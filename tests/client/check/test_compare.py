@@ -10,17 +10,17 @@ import pytest
 
 from pliant.client.api import Event, Job
 from pliant.client.check import command, runs
-from pliant.client.check.compare import Run, failed_run, lost_variables, problems
-from pliant.client.check.runs import Play
+from pliant.client.check.compare import ProgramRun, failed_run, find_problems, lost_variables
+from pliant.client.check.runs import ProgramRunner
 from pliant.client.errors import RequestError
 
-ONE = Run("undisturbed on 2 processes", 0, None, "sum 1.0\nseconds 3.1\n")
-TWO = Run("undisturbed on 4 processes", 0, None, "sum 1.0000000001\nseconds 2.7\n")
+ONE = ProgramRun("undisturbed on 2 processes", 0, None, "sum 1.0\nseconds 3.1\n")
+TWO = ProgramRun("undisturbed on 4 processes", 0, None, "sum 1.0000000001\nseconds 2.7\n")
 
 
 @pytest.mark.parametrize("output", [ONE.output, "sum 1.00000000003\nseconds 99.5\n"])
 def test_equal_runs_have_no_problems(output: str) -> None:
-    assert problems((ONE, TWO), replace(ONE, output=output), 1e-6) == []
+    assert find_problems((ONE, TWO), replace(ONE, output=output), 1e-6) == []
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def test_equal_runs_have_no_problems(output: str) -> None:
     ],
 )
 def test_another_output_is_shown_with_a_remedy(output: str, word: str) -> None:
-    found = problems(
+    found = find_problems(
         (replace(TWO, output="sum 1.0\nseconds 1\n"), ONE), replace(ONE, output=output), 1e-6
     )
     assert len(found) == 1
@@ -43,20 +43,22 @@ def test_another_output_is_shown_with_a_remedy(output: str, word: str) -> None:
 
 def test_an_exit_code_names_the_variable() -> None:
     text = "UnboundLocalError: cannot access local variable 't0' where it is not associated\n"
-    found = problems((ONE, TWO), replace(ONE, exit_code=1, output=text), 1e-6)
+    found = find_problems((ONE, TWO), replace(ONE, exit_code=1, output=text), 1e-6)
     assert "exit code 1" in found[0]
     assert "'t0'" in found[1]
 
 
 def test_a_run_that_was_not_resized_or_fails_alone_is_no_success() -> None:
-    assert problems((ONE, TWO), replace(ONE, refused="resizes: none"), 1e-6) == ["resizes: none"]
+    assert find_problems((ONE, TWO), replace(ONE, refused="resizes: none"), 1e-6) == [
+        "resizes: none"
+    ]
     assert "exit code 3; correct this first" in failed_run(replace(TWO, exit_code=3))
     assert failed_run(TWO) == ""
 
 
 def test_a_run_that_this_check_ended_says_why() -> None:
     ended = replace(ONE, exit_code=None, signal=0, output="", refused="resizes: none")
-    assert problems((ONE, TWO), ended, 1e-6) == ["resizes: none"]
+    assert find_problems((ONE, TWO), ended, 1e-6) == ["resizes: none"]
     late = replace(ended, refused="", reason="it did not end within 5 s (--timeout)")
     assert late.ending == "it did not end within 5 s (--timeout)"
     assert "| no output; it did not end within 5 s (--timeout)" in failed_run(late)
@@ -68,16 +70,16 @@ class Script:
     def __init__(self, *codes: int) -> None:
         self.codes = list(codes)
 
-    def undisturbed(self, words: list[str], size: int) -> Run:
+    def undisturbed(self, words: list[str], size: int) -> ProgramRun:
         return replace(ONE, exit_code=self.codes.pop(0))
 
-    def resized(self, words: list[str], small: int, large: int) -> Run:
+    def resized(self, words: list[str], small: int, large: int) -> ProgramRun:
         return replace(ONE, exit_code=self.codes.pop(0))
 
 
 def test_the_first_run_that_fails_is_the_last() -> None:
     for codes, number in [((1, 0, 0), 1), ((0, 1, 0), 2), ((0, 0, 1), 3)]:
-        assert len(command._play_all(cast(Play, Script(*codes)), ["p.py"], 2, 4)) == number
+        assert len(command._run_all(cast(ProgramRunner, Script(*codes)), ["p.py"], 2, 4)) == number
 
 
 @pytest.mark.parametrize(
@@ -148,8 +150,8 @@ def test_a_program_that_cannot_be_resized_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(runs, "Client", Server)
-    play = Play("run", str(tmp_path), timeout_s=600.0)
+    play = ProgramRunner("run", str(tmp_path), timeout_s=600.0)
     run = play.resized(["p.py"], 2, 8)
     assert run.refused == "resizes: not to 8 processes: size 8 is not one of job 1's sizes 2"
     assert cast(Server, play._client).cancelled
-    assert problems((ONE, TWO), run, 1e-6) == [run.refused]
+    assert find_problems((ONE, TWO), run, 1e-6) == [run.refused]

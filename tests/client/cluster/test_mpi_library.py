@@ -8,31 +8,31 @@ from pathlib import Path
 import pytest
 
 from pliant.client.cluster import mpi_library
-from pliant.client.cluster.mpi_library import Library, missed_library
+from pliant.client.cluster.mpi_library import LibraryProbe, library_was_missing
 from pliant.client.commands.jobsub import report_end
 
 SAID = "RuntimeError: cannot load MPI library\nlibmpi.so: no such file\n"
 
 
 def test_a_library_that_is_there_is_no_news(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mpi_library, "_TRIAL", "pass")
-    with Library() as trial:
-        assert trial.complaints(60.0) == []
-        assert trial.complaints() == []
+    monkeypatch.setattr(mpi_library, "_PROBE", "pass")
+    with LibraryProbe() as trial:
+        assert trial.warnings(60.0) == []
+        assert trial.warnings() == []
 
 
 def test_a_library_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mpi_library, "_TRIAL", "raise RuntimeError('cannot load MPI library')")
-    with Library() as trial:
-        (text,) = trial.complaints(60.0)
+    monkeypatch.setattr(mpi_library, "_PROBE", "raise RuntimeError('cannot load MPI library')")
+    with LibraryProbe() as trial:
+        (text,) = trial.warnings(60.0)
     assert "pip install 'pliant[mpich]'" in text
 
 
 def test_a_trial_that_takes_long_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mpi_library, "_TRIAL", "import signal; signal.pause()")
-    with Library() as trial:
-        assert trial.complaints(0.01) == []
-    with Library():
+    monkeypatch.setattr(mpi_library, "_PROBE", "import signal; signal.pause()")
+    with LibraryProbe() as trial:
+        assert trial.warnings(0.01) == []
+    with LibraryProbe():
         pass
 
 
@@ -52,12 +52,12 @@ def test_a_job_that_found_none(tmp_path: Path, capsys: pytest.CaptureFixture[str
 def test_only_a_regular_file_is_read(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    assert not missed_library(str(pipe))  # nobody writes to it
+    assert not library_was_missing(str(pipe))  # nobody writes to it
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     writer = os.open(pipe, os.O_WRONLY)
     try:
         os.write(writer, SAID.encode())
-        assert not missed_library(str(pipe))
+        assert not library_was_missing(str(pipe))
         assert os.read(reader, 4096) == SAID.encode()  # left for the one who reads the pipe
     finally:
         os.close(reader)
@@ -65,7 +65,7 @@ def test_only_a_regular_file_is_read(tmp_path: Path) -> None:
     # A terminal without input, as a device whose reading does not return.
     master, terminal = os.openpty()
     try:
-        assert not missed_library(os.ttyname(terminal))
+        assert not library_was_missing(os.ttyname(terminal))
     finally:
         os.close(master)
         os.close(terminal)

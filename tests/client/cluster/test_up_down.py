@@ -12,8 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from pliant.client.cluster import local, process_table
-from pliant.client.cluster.cluster_spec import Shape, remember, remembered
+from pliant.client.cluster import local_cluster, process_table
+from pliant.client.cluster.cluster_spec import ClusterSpec, load_spec, save_spec
 from pliant.client.cluster.up_down import down, up
 from testkit import wait_until
 
@@ -31,7 +31,7 @@ def test_up_and_down_twice(state: Path, capsys: Capture) -> None:
     first = running(state)
     assert list(first) == ["server", "node-n1", "node-n2"]
     assert capsys.readouterr().out.startswith("up: 2 nodes with 3 processors each; ")
-    words = process_table.words(first["node-n1"])
+    words = process_table.command_line(first["node-n1"])
     assert words[-6:-2] == ["--name", "n1", "--slots", "3"]
     assert words[-1] == str(state.parent / "run" / "server.address")
     assert up(["--detach"]) == 0
@@ -70,8 +70,8 @@ def test_it_is_the_same_cluster_the_next_time(state: Path, capsys: Capture) -> N
     assert down([]) == 0
     assert up(["--detach"]) == 0
     server, node = running(state).values()
-    assert process_table.words(server)[-2:] == ["--strategy", "egs+pra"]
-    assert process_table.words(node)[-2:] == ["--transport", "ucx"]
+    assert process_table.command_line(server)[-2:] == ["--strategy", "egs+pra"]
+    assert process_table.command_line(node)[-2:] == ["--transport", "ucx"]
     assert down([]) == 0
 
 
@@ -83,14 +83,14 @@ def test_spare_nodes_and_a_limit_of_processes(state: Path, capsys: Capture) -> N
     )
     assert down([]) == 0
     assert up(["--detach"]) == 0
-    _, usual, spare = (process_table.words(pid) for pid in running(state).values())
+    _, usual, spare = (process_table.command_line(pid) for pid in running(state).values())
     assert usual[-2:] == ["--most-processes", "70"]
     assert spare[-3:] == ["--spare", "--most-processes", "70"]
     assert spare[spare.index("--name") + 1] == "s1"
     assert down([]) == 0
     assert up(["--spares", "0", "--most-processes", "0", "--detach"]) == 0
     assert list(running(state)) == ["server", "node-n1"]
-    assert "--most-processes" not in process_table.words(running(state)["node-n1"])
+    assert "--most-processes" not in process_table.command_line(running(state)["node-n1"])
     assert down([]) == 0
 
 
@@ -99,7 +99,7 @@ def test_options_stay_with_their_strategy(state: Path) -> None:
 
     def told(*more: str) -> list[str]:
         assert up(["--nodes", "1", *more, "--detach"]) == 0
-        line = process_table.words(running(state)["server"])
+        line = process_table.command_line(running(state)["server"])
         assert down([]) == 0
         return line[line.index("--strategy") :]
 
@@ -127,7 +127,7 @@ def test_the_shape_changes_when_nothing_runs(state: Path, capsys: Capture) -> No
     assert "warning: node n3 cannot be removed" in err
     removed = [line for line in (state / "requests").read_text().splitlines() if "remove" in line]
     assert [json.loads(line)["node"] for line in removed] == ["n2", "n3"]
-    assert cluster(state).shape == Shape(1, 1)
+    assert cluster(state).spec == ClusterSpec(1, 1)
     assert down([]) == 0
 
 
@@ -138,7 +138,7 @@ def test_a_shape_that_did_not_come_up_is_not_kept(
     assert down([]) == 0
     monkeypatch.setenv("PRETEND", "dies")
     assert up(["--nodes", "2", "--slots", "4", "--detach"]) == 1
-    assert cluster(state).shape == Shape(1, 2)
+    assert cluster(state).spec == ClusterSpec(1, 2)
 
 
 def test_a_state_directory_that_is_a_file(tmp_path: Path, capsys: Capture) -> None:
@@ -175,7 +175,7 @@ def test_a_disk_that_takes_nothing(
         raise OSError(number, os.strerror(number), path)
 
     with monkeypatch.context() as full:
-        full.setattr(local.os, what, fail)  # type: ignore[attr-defined]
+        full.setattr(local_cluster.os, what, fail)  # type: ignore[attr-defined]
         assert up(["--nodes", "1", "--slots", "1", "--detach"]) == 1
     (line,) = [line for line in capsys.readouterr().err.splitlines() if "pliant up: " in line]
     assert line.startswith(f"pliant up: state directory: {state.parent}/")
@@ -188,7 +188,7 @@ def test_a_configuration_is_handed_to_the_server(state: Path, tmp_path: Path) ->
     file = tmp_path / "server.yaml"
     file.touch()
     assert up(["--nodes", "1", "--config", str(file), "--detach"]) == 0
-    words = process_table.words(running(state)["server"])
+    words = process_table.command_line(running(state)["server"])
     assert words[words.index("--config") + 1] == str(file)
     assert words[-4:] == ["--state-dir", str(state), "--run-dir", str(state.parent / "run")]
     assert down([]) == 0
@@ -200,7 +200,7 @@ def test_what_the_server_would_refuse_is_not_remembered(
     monkeypatch.setenv("PRETEND", "refuses")
     assert up(["--nodes", "1", "--strategy", "tarot", "--detach"]) == 2
     assert capsys.readouterr().err == "pliant up: no such thing\n"
-    assert remembered(str(state)) is None
+    assert load_spec(str(state)) is None
     assert running(state) == {}
 
 
@@ -301,10 +301,10 @@ def test_wrong_usage(words: list[str]) -> None:
 
 FOREGROUND = """
 import os, sys
-from pliant.client.cluster import local
+from pliant.client.cluster import local_cluster
 pliant = os.path.join(os.path.dirname(os.environ["PLIANT_RUN_DIR"]), "pliant")
-local.SERVER = (sys.executable, pliant, "server")
-local.CONTROLLER = (sys.executable, pliant, "nodectl")
+local_cluster.SERVER = (sys.executable, pliant, "server")
+local_cluster.CONTROLLER = (sys.executable, pliant, "nodectl")
 from pliant.client.cluster.up_down import up
 sys.exit(up(sys.argv[1:]))
 """
@@ -343,7 +343,7 @@ def test_one_that_waited_for_another_takes_the_cluster_that_it_finds(state: Path
         wait_until(
             lambda: lock in {file.path for file in other.open_files()}, what="it to want the lock"
         )
-        remember(str(state), Shape(nodes=2, slots=3))
+        save_spec(str(state), ClusterSpec(nodes=2, slots=3))
     out, err = process.communicate(timeout=60)
     assert out.startswith("up: 2 nodes with 3 processors each"), err
     assert sorted(running(state)) == ["node-n1", "node-n2", "server"]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pliant.client.demo import checks as look
+from pliant.client.demo import checks
 from pliant.client.demo.command import main
 from pliant.client.demo.view import Snapshot, View, holders, line, progress
 from testkit import wait_until
@@ -24,34 +24,34 @@ def resized(job: int, before: int, after: int) -> dict[str, Any]:
 
 def test_resizes_are_counted() -> None:
     events = [resized(1, 8, 4), resized(1, 4, 6), resized(2, 2, 1), {"kind": "job.ended"}]
-    assert look.resizes(events) == (2, 1)
-    assert look.resizes([]) == (0, 0)
+    assert checks.resizes(events) == (2, 1)
+    assert checks.resizes([]) == (0, 0)
 
 
 def test_checksums() -> None:
-    assert look.checksum("8 -> 4 processes\nchecksum 0aF1\n") == "0aF1"
-    assert look.checksum("no checksum here\n") == ""
-    assert look.compare("ab", "ab") == ""
-    assert look.compare("ab", "cd") == "cd, alone it was ab"
-    assert look.compare("", "cd") == "the program alone printed no checksum"
-    assert look.compare("ab", "") == "the job printed no checksum"
+    assert checks.checksum("8 -> 4 processes\nchecksum 0aF1\n") == "0aF1"
+    assert checks.checksum("no checksum here\n") == ""
+    assert checks.compare("ab", "ab") == ""
+    assert checks.compare("ab", "cd") == "cd, alone it was ab"
+    assert checks.compare("", "cd") == "the program alone printed no checksum"
+    assert checks.compare("ab", "") == "the job printed no checksum"
 
 
 def test_checks_are_lines(capsys: Capture) -> None:
-    checks = look.Checks()
-    checks.check("all is well", "")
-    checks.check("no socket is left", "/tmp/x")
+    made = checks.Checks()
+    made.check("all is well", "")
+    made.check("no socket is left", "/tmp/x")
     out = capsys.readouterr().out
     assert out == "ok      all is well\nFAILED  no socket is left: /tmp/x\n"
-    assert checks.failed == ["no socket is left"]
+    assert made.failed == ["no socket is left"]
 
 
 def test_sockets_are_found(tmp_path: Path) -> None:
     (tmp_path / "deep").mkdir()
-    assert look.sockets(str(tmp_path)) == []
+    assert checks.sockets(str(tmp_path)) == []
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(tmp_path / "deep" / "s"))
-        assert look.sockets(str(tmp_path)) == [str(tmp_path / "deep" / "s")]
+        assert checks.sockets(str(tmp_path)) == [str(tmp_path / "deep" / "s")]
 
 
 def test_processes_and_zombies_are_found(tmp_path: Path) -> None:
@@ -59,14 +59,14 @@ def test_processes_and_zombies_are_found(tmp_path: Path) -> None:
     process = subprocess.Popen(["sleep", "60"], env=env)
     try:
         # One that has just begun shows its environment a moment later.
-        wait_until(lambda: look.carrying(str(tmp_path)) == [process.pid])
+        wait_until(lambda: checks.processes_naming(str(tmp_path)) == [process.pid])
         process.kill()
-        wait_until(lambda: process.pid in look.zombies())
-        assert look.carrying(str(tmp_path)) == []
+        wait_until(lambda: process.pid in checks.zombies())
+        assert checks.processes_naming(str(tmp_path)) == []
     finally:
         process.kill()
         process.wait()
-    assert process.pid not in look.zombies()
+    assert process.pid not in checks.zombies()
 
 
 def test_shared_memory_that_is_left_is_removed(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_shared_memory_that_is_left_is_removed(tmp_path: Path) -> None:
         f"f = os.open('/dev/shm/{name}', os.O_RDWR | os.O_CREAT)\n"
         "os.ftruncate(f, 4096); m = mmap.mmap(f, 4096); print(flush=True); sys.stdin.read()"
     )
-    memory = look.SharedMemory(str(tmp_path))
+    memory = checks.SharedMemory(str(tmp_path))
     process = subprocess.Popen(
         [sys.executable, "-c", code, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )

@@ -1,4 +1,4 @@
-"""A cluster on this machine: which daemons it has, finding them again, bringing them up."""
+"""A cluster on this machine: its daemons, how they are found again and started."""
 
 from __future__ import annotations
 
@@ -12,38 +12,39 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from pliant.client.cluster import process_table
-from pliant.client.cluster.cluster_spec import Shape, remembered
-from pliant.client.cluster.daemons import Daemon, describe_code, state_of
+from pliant.client.cluster.cluster_spec import ClusterSpec, load_spec
+from pliant.client.cluster.daemons import Daemon, describe_code, state_dir_of
 from pliant.client.connection import Connection
 from pliant.client.errors import ClientError, NoServerError, RequestError, UsageError
 from pliant.client.paths import SOCKET, check_directories
 from pliant.core.support.plural import plural
 
-#: How the daemons are started; node controllers get their name and slots with it.
+#: Commands that start the daemons; node controllers also get their name and slots.
 SERVER = (sys.executable, "-m", "pliant.server")
 CONTROLLER = (sys.executable, "-m", "pliant.nodectl")
 
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 10.0
-#: A daemon that stands still (SIGSTOP) may go on within this time.
-_STOPPED_S = 1.0
-#: Nodes that `down` has drained so that no job starts while it cancels are resumed by `up`.
+#: Seconds that `up` waits for a stopped daemon (SIGSTOP) to be continued.
+_STOPPED_WAIT_S = 1.0
+#: The reason of nodes that `down` drains, so that no job starts while it cancels jobs; `up` resumes
+#: the nodes with this reason.
 DOWN_REASON = "pliant down"
-#: How the nodes of a cluster on this machine are called.
+#: Names of the nodes of a cluster on this machine.
 _OWN_NAME = re.compile(r"[ns][1-9][0-9]*")
-#: What a node has that has reported, also one that an operator keeps work off.
+#: States of a node whose controller has registered, including drained nodes.
 _REPORTED = {"UP", "SPARE", "DRAINING", "DRAINED"}
-#: Where controllers read the server's address, in the run directory.
+#: The file in the run directory from which controllers read the server's address.
 ADDRESS = "server.address"
 
-#: Launchers and shims: a shim outlives its controller with its job.
-_KEEPER = "pliant.nodectl.launcher"
-#: What the daemons run, see `procs.program`.
+#: The module that launchers and shims run; a shim outlives its controller together with its job.
+_LAUNCHER = "pliant.nodectl.launcher"
+#: The modules that the daemons run, see `process_table.program`.
 _SERVER, _CONTROLLER = "pliant.server", "pliant.nodectl"
-#: The files in the state directory that daemons keep open.
+#: Names of the files in the state directory that daemons keep locked.
 _LOCKS = {"server.lock", "lock"}
-#: What a cluster that is started inside a job must not take for its own.
-_OF_A_JOB = {"PLIANT_JOB", "PLIANT_TOKEN_FILE"}
+#: Variables of a job that the daemons of a cluster inside that job must not inherit.
+_JOB_VARIABLES = {"PLIANT_JOB", "PLIANT_TOKEN_FILE"}
 
 Report = Callable[[str], None]
 
@@ -51,10 +52,10 @@ Report = Callable[[str], None]
 class LocalCluster:
     """The daemons that belong to one state directory."""
 
-    def __init__(self, state: str, run: str, shape: Shape | None = None) -> None:
-        """Name its directories; without a shape it has the one that is kept there."""
+    def __init__(self, state: str, run: str, spec: ClusterSpec | None = None) -> None:
+        """Name the directories; without `spec`, use the specification in the state directory."""
         self.state, self.run = state, run
-        self.shape = shape or remembered(state) or Shape()
+        self.spec = spec or load_spec(state) or ClusterSpec()
         self.daemons: list[Daemon] = []
         self._build()
 
@@ -62,7 +63,7 @@ class LocalCluster:
 
     @property
     def _owner(self) -> str:
-        """Where the run directory says whose daemons run in it."""
+        """Return the file in the run directory that names the state directory of its daemons."""
         return os.path.join(self.run, "cluster.state-dir")
 
     def check_owner(self) -> None:
@@ -85,7 +86,7 @@ class LocalCluster:
             )
 
     def _check_run(self) -> None:
-        for daemon in self.everybody():
+        for daemon in self.all_daemons():
             run = process_table.environment(daemon.running()).get("PLIANT_RUN_DIR") or self.run
             if os.path.realpath(run) != os.path.realpath(self.run):
                 raise ClientError(
@@ -93,35 +94,35 @@ class LocalCluster:
                     f"PLIANT_RUN_DIR={run}"
                 )
 
-    def disown(self) -> None:
-        """Leave the run directory to whoever comes next."""
+    def release_run_dir(self) -> None:
+        """Let another cluster use the run directory."""
         with suppress(FileNotFoundError, NotADirectoryError):
             os.unlink(self._owner)
 
-    def recall(self) -> None:
-        """Have the shape that its state directory keeps by now."""
-        self.shape = remembered(self.state) or Shape()
+    def reload_spec(self) -> None:
+        """Read the specification in the state directory again."""
+        self.spec = load_spec(self.state) or ClusterSpec()
         self._build()
 
-    def choose(self, shape: Shape) -> None:
-        """Take another shape; it is to be kept when it has come up.
+    def configure(self, spec: ClusterSpec) -> None:
+        """Use a specification; the caller saves it when the cluster is up.
 
         Raises:
-            ClientError: daemons of the shape it had are running, or have lost what they keep here;
-                or another account could change its directories.
+            ClientError: daemons of another specification run; or daemons run whose files here were
+                removed or moved; or another account could change the directories.
         """
-        if process_table.find(self._bereft):
+        if process_table.find(self._lost_its_lock):
             raise ClientError(
                 f"state directory: {self.state}: what the cluster kept there was removed or "
                 "moved while it ran; end it with `pliant down`, then bring it up anew"
             )
-        if shape != self.shape and self.running():
+        if spec != self.spec and self.running():
             raise ClientError(
-                f"a cluster of {plural(self.shape.nodes, 'node')} with "
-                f"{plural(self.shape.slots, 'slot')} each runs in {self.state}; to change it, take "
+                f"a cluster of {plural(self.spec.nodes, 'node')} with "
+                f"{plural(self.spec.slots, 'slot')} each runs in {self.state}; to change it, take "
                 "it down first (`pliant down`), then bring it up anew"
             )
-        self.shape = shape
+        self.spec = spec
         for directory in (self.state, self.run):
             os.makedirs(directory, mode=0o700, exist_ok=True)
         check_directories(self.state, self.run)
@@ -130,41 +131,41 @@ class LocalCluster:
         self._build()
 
     def _build(self) -> None:
-        self.daemons = [self._server(), *map(self._controller, self.shape.names)]
+        self.daemons = [self._server(), *map(self._controller, self.spec.node_names)]
 
-    def everybody(self) -> list[Daemon]:
-        """Return its daemons, and those of nodes that only its state directory knows of."""
+    def all_daemons(self) -> list[Daemon]:
+        """Return its daemons, and those of nodes of which only the state directory has a folder."""
         known = {daemon.name for daemon in self.daemons}
         folders = sorted(os.listdir(self.state)) if os.path.isdir(self.state) else []
         more = [name for name in folders if name.startswith("node-") and name not in known]
         return [*self.daemons, *(self._controller(name.removeprefix("node-")) for name in more)]
 
     def _server(self) -> Daemon:
-        command = [*SERVER, *self._server_options(self.shape)]
+        command = [*SERVER, *self._server_options(self.spec)]
         log = os.path.join(self.state, "server.log")
         lock = os.path.join(self.state, "server.lock")
         return Daemon("server", command, _SERVER, "", self._pid_file("server"), log, lock)
 
-    def _server_options(self, shape: Shape) -> list[str]:
-        """Return what the server of a cluster of this shape is told on its command line."""
+    def _server_options(self, spec: ClusterSpec) -> list[str]:
+        """Return the command-line options of the server for a specification."""
         options = []
-        if shape.config:
-            # A file may be meant for more than one cluster: the folders are those of this one.
-            options += ["--config", shape.config, "--state-dir", self.state, "--run-dir", self.run]
-        if shape.strategy:
-            options += ["--strategy", shape.strategy]
-        for option in shape.strategy_options:
+        if spec.config:
+            # The file may be used for several clusters; the folders are those of this cluster.
+            options += ["--config", spec.config, "--state-dir", self.state, "--run-dir", self.run]
+        if spec.strategy:
+            options += ["--strategy", spec.strategy]
+        for option in spec.strategy_options:
             options += ["--strategy-option", option]
         return options
 
-    def check(self, shape: Shape) -> None:
-        """Have the server look at what it would be told, before anything is kept or started.
+    def check(self, spec: ClusterSpec) -> None:
+        """Have the server check its configuration and options before anything is saved or started.
 
         Raises:
-            UsageError: the server does not take its configuration or options; its own words.
-            ClientError: it would not start for another reason; its own words.
+            UsageError: the server refuses its configuration or options; with its message.
+            ClientError: the server would not start for another reason; with its message.
         """
-        options = self._server_options(shape)
+        options = self._server_options(spec)
         if not options:
             return
         done = subprocess.run(
@@ -183,14 +184,14 @@ class LocalCluster:
             raise ClientError(words or f"the server ended with {describe_code(done.returncode)}")
 
     def _controller(self, name: str) -> Daemon:
-        command = [*CONTROLLER, "--name", name, "--slots", str(self.shape.slots)]
+        command = [*CONTROLLER, "--name", name, "--slots", str(self.spec.slots)]
         command += ["--address-file", os.path.join(self.run, ADDRESS)]
-        if self.shape.transport:
-            command += ["--transport", self.shape.transport]
-        if name in self.shape.spare_names:
+        if self.spec.transport:
+            command += ["--transport", self.spec.transport]
+        if name in self.spec.spare_node_names:
             command.append("--spare")
-        if self.shape.most_processes:
-            command += ["--most-processes", str(self.shape.most_processes)]
+        if self.spec.most_processes:
+            command += ["--most-processes", str(self.spec.most_processes)]
         log, lock = self.node_file(name, "nodectl.log"), self.node_file(name, "lock")
         pid_file = self._pid_file(f"node-{name}")
         return Daemon(f"node-{name}", command, _CONTROLLER, name, pid_file, log, lock)
@@ -205,39 +206,39 @@ class LocalCluster:
     def environment(self) -> dict[str, str]:
         """Return the environment of the daemons."""
         own = {"PLIANT_STATE_DIR": self.state, "PLIANT_RUN_DIR": self.run}
-        inherited = {name: os.environ[name] for name in os.environ if name not in _OF_A_JOB}
+        inherited = {name: os.environ[name] for name in os.environ if name not in _JOB_VARIABLES}
         return {**inherited, **own}
 
     def running(self) -> list[Daemon]:
         """Return the daemons that run."""
-        return [daemon for daemon in self.everybody() if daemon.running()]
+        return [daemon for daemon in self.all_daemons() if daemon.running()]
 
     def owns(self, pid: int) -> bool:
-        """Return whether a process is a daemon of this cluster or works for one of its jobs."""
-        return self.works(pid) or self.keeps_jobs(pid) or self.leads(pid)
+        """Return whether a process is a daemon, launcher, shim or job process of this cluster."""
+        return self.is_job_process(pid) or self.is_launcher_or_shim(pid) or self.is_daemon(pid)
 
-    def leads(self, pid: int) -> bool:
+    def is_daemon(self, pid: int) -> bool:
         """Return whether a process is its server or one of its controllers."""
-        return process_table.program(pid) in {_SERVER, _CONTROLLER} and self._is_of(pid)
+        return process_table.program(pid) in {_SERVER, _CONTROLLER} and self._belongs_here(pid)
 
-    def _bereft(self, pid: int) -> bool:
+    def _lost_its_lock(self, pid: int) -> bool:
         """Return whether a process is one of its daemons whose lock was removed or moved."""
         locks = f"{os.path.realpath(self.state)}/"
-        return self.leads(pid) and any(
+        return self.is_daemon(pid) and any(
             path.endswith(" (deleted)") or not path.startswith(locks)
-            for path in process_table.files(pid)
+            for path in process_table.open_files(pid)
             if os.path.basename(path.removesuffix(" (deleted)")) in _LOCKS
         )
 
-    def keeps_jobs(self, pid: int) -> bool:
-        """Return whether a process starts and reaps those of its jobs."""
-        return process_table.program(pid) == _KEEPER and self._is_of(pid)
+    def is_launcher_or_shim(self, pid: int) -> bool:
+        """Return whether a process starts and reaps the processes of its jobs."""
+        return process_table.program(pid) == _LAUNCHER and self._belongs_here(pid)
 
-    def _is_of(self, pid: int) -> bool:
-        state = state_of(pid)
+    def _belongs_here(self, pid: int) -> bool:
+        state = state_dir_of(pid)
         return bool(state) and os.path.realpath(state) == os.path.realpath(self.state)
 
-    def works(self, pid: int) -> bool:
+    def is_job_process(self, pid: int) -> bool:
         """Return whether a process works for one of its jobs."""
         env = process_table.environment(pid)
         token = os.path.realpath(env.get("PLIANT_TOKEN_FILE", "/"))
@@ -245,7 +246,7 @@ class LocalCluster:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other `up` and `down` of this state directory waiting."""
+        """Exclude other `pliant up` and `pliant down` for this state directory."""
         os.makedirs(self.state, mode=0o700, exist_ok=True)
         with open(os.path.join(self.state, "cluster.lock"), "w", encoding="ascii") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
@@ -254,10 +255,10 @@ class LocalCluster:
     # -- up
 
     def start_missing(self) -> list[Daemon]:
-        """Start the daemons that do not run and return them."""
+        """Start the daemons that do not run, and return these."""
         server = self.daemons[0]
-        if server.running() and not self._can_be_asked():
-            # Somebody removed its run directory. Jobs go on without it, and the next one has them.
+        if server.running() and not self._is_reachable():
+            # Its run directory was removed. Jobs continue, and the next server takes them over.
             server.end(STOP_TIMEOUT_S)
         missing = [daemon for daemon in self.daemons if not daemon.running()]
         env = self.environment()
@@ -268,37 +269,37 @@ class LocalCluster:
             daemon.start(env)
         return missing
 
-    def _can_be_asked(self) -> bool:
+    def _is_reachable(self) -> bool:
         return all(os.path.exists(os.path.join(self.run, name)) for name in (SOCKET, ADDRESS))
 
     def end_started(self) -> None:
-        """End the daemons that this process has started, for not all of them came up."""
+        """End the daemons that this process has started, because not all of them came up."""
         for daemon in reversed(self.daemons):
             if daemon.process is not None:
                 daemon.end(5.0)
 
     def detach(self) -> None:
-        """Leave the daemons to themselves."""
+        """Let the daemons outlive this process."""
         for daemon in self.daemons:
             daemon.detach()
 
     def wait_up(self, report: Report, timeout_s: float = START_TIMEOUT_S) -> None:
-        """Wait until the server has every node; tell how far it is whenever that changes.
+        """Wait until every node has registered; call `report` whenever the progress changes.
 
         Raises:
-            DaemonDiedError: a daemon ended at its start, or meanwhile.
+            DaemonDiedError: a daemon has ended.
             ClientError: some are stopped, or not up in time.
         """
-        deadline, told, nodes = time.monotonic() + timeout_s, "", len(self.shape.names)
+        deadline, reported, nodes = time.monotonic() + timeout_s, "", len(self.spec.node_names)
         while True:
             for daemon in self.daemons:
                 daemon.check()
-            self._check_stopped()
-            server, up = self._look()
+            self._wait_for_stopped()
+            server, up = self._count_reported()
             text = f"server {'up' if server else 'starting'}, {up} of {plural(nodes, 'node')} up"
-            if text != told:
+            if text != reported:
                 report(text)
-                told = text
+                reported = text
             if server and up >= nodes:
                 return
             if time.monotonic() >= deadline:
@@ -306,13 +307,13 @@ class LocalCluster:
                 raise ClientError(f"not up within {timeout_s:g} s: {text}\n{logs}")
             time.sleep(0.03)
 
-    def _check_stopped(self) -> None:
-        """Wait for daemons that are stopped, a moment.
+    def _wait_for_stopped(self) -> None:
+        """Wait a moment for stopped daemons to be continued.
 
         Raises:
-            ClientError: they stay so.
+            ClientError: some are still stopped.
         """
-        deadline = time.monotonic() + _STOPPED_S
+        deadline = time.monotonic() + _STOPPED_WAIT_S
         while found := {each.name: pid for each in self.daemons if (pid := each.stopped())}:
             if time.monotonic() >= deadline:
                 who = ", ".join(f"{name} (process {pid})" for name, pid in found.items())
@@ -325,12 +326,12 @@ class LocalCluster:
             time.sleep(0.03)
 
     def remove_surplus(self) -> list[str]:
-        """Take nodes that only a larger cluster had off the server's list.
+        """Remove nodes of an earlier, larger cluster from the server's list.
 
         Returns:
-            Why some of them stay.
+            Why some could not be removed.
         """
-        own, kept = self.shape.names, []
+        own, kept = self.spec.node_names, []
         try:
             with Connection(self.run, timeout_s=5) as link:
                 for node in link.request("nodes")["nodes"]:
@@ -345,8 +346,8 @@ class LocalCluster:
             kept.append(str(error))
         return kept
 
-    def _look(self) -> tuple[bool, int]:
-        """Return whether the server answers, and how many nodes have reported to it."""
+    def _count_reported(self) -> tuple[bool, int]:
+        """Return whether the server answers, and how many nodes have registered."""
         try:
             with Connection(self.run, timeout_s=5) as link:
                 nodes = link.request("nodes")["nodes"]
@@ -355,6 +356,6 @@ class LocalCluster:
                         link.request("resume", node=node["name"])
         except (NoServerError, RequestError):
             return False, 0
-        # The state alone says UP of a controller that was killed a moment ago.
+        # A node whose controller was killed a moment ago is still UP, but not connected.
         here = {n["name"] for n in nodes if n["state"] in _REPORTED and n.get("connected", True)}
-        return True, len(here.intersection(self.shape.names))
+        return True, len(here.intersection(self.spec.node_names))

@@ -1,4 +1,4 @@
-"""The story of the demo: which jobs come when, and what must have happened before the next."""
+"""The scenario of the demo: which jobs are submitted, and what must happen before the next."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from pliant.client.submission import build_job
 from pliant.client.waiting import FINAL_STATES as _FINAL
 from pliant.client.waiting import send_job
 
-#: The program of every job, and its problem: small enough for two cores, the same for all.
+#: The program of every job.
 PROGRAM = "pliant.examples.heat"
 NODES, SLOTS = 4, 2
-_LOOK_EVERY_S = 0.1
-#: Set by a submitter it would overrule the transport that the demo has chosen.
+_POLL_S = 0.1
+#: This variable of the submitter would override the transport of the demo.
 _NETMOD = "MPIR_CVAR_CH4_NETMOD"
 
 
 class StepError(ClientError):
-    """Something that must happen in the demo did not; the message tells what was seen instead."""
+    """A step of the scenario did not happen; the message says what was seen instead."""
 
 
-class Play:
+class Scenario:
     """Submits the jobs and watches them."""
 
     def __init__(self, directory: str, run: str, view: View, deadline_s: float) -> None:
@@ -38,18 +38,18 @@ class Play:
         self.begin = time.time()
         self.names: dict[int, str] = {}
         self.snapshot = Snapshot()
-        #: Called at every look.
-        self.on_look: Callable[[], None] = lambda: None
+        #: Called after every `refresh`.
+        self.on_refresh: Callable[[], None] = lambda: None
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection to the server."""
         self._link.close()
 
-    def perform(self) -> None:
-        """Play it all.
+    def run(self) -> None:
+        """Submit all jobs, each when the previous step has happened, and wait for their ends.
 
         Raises:
-            StepError: a step did not come true in time.
+            StepError: a step did not happen in time.
         """
         total = NODES * SLOTS
         heat = self._submit("heat", f"1-{total}")
@@ -63,8 +63,8 @@ class Play:
         self._view.say("processors are shared again; as jobs end, the rest expand")
         self._until(lambda: self._all_ended(heat, rigid, second), "all jobs have ended")
 
-    def look(self) -> Snapshot:
-        """Ask the server how things are and show it."""
+    def refresh(self) -> Snapshot:
+        """Ask the server for jobs, nodes and events, and show them."""
         link = self._link
         self.snapshot = Snapshot(
             sorted(link.request("jobs", ids=None, all=True)["jobs"], key=lambda job: job["id"]),
@@ -72,20 +72,20 @@ class Play:
             link.request("history", id=None)["events"],
         )
         self._view.show(self.snapshot)
-        self.on_look()
+        self.on_refresh()
         return self.snapshot
 
-    def settle(self, timeout_s: float = 5.0) -> int:
+    def wait_idle(self, timeout_s: float = 5.0) -> int:
         """Wait until no processor is in use and return how many still are."""
         deadline = time.monotonic() + timeout_s
         while True:
-            used = sum(int(node.get("used") or 0) for node in self.look().nodes)
+            used = sum(int(node.get("used") or 0) for node in self.refresh().nodes)
             if not used or time.monotonic() >= deadline:
                 return used
-            time.sleep(_LOOK_EVERY_S)
+            time.sleep(_POLL_S)
 
     def output(self, name: str) -> str:
-        """Return what a job wrote."""
+        """Return the output of a job."""
         try:
             with open(os.path.join(self._directory, f"{name}.out"), encoding="utf-8") as file:
                 return file.read()
@@ -123,13 +123,13 @@ class Play:
 
     def _until(self, condition: Callable[[], bool], what: str) -> None:
         while True:
-            self.look()
+            self.refresh()
             self._check_failures(what)
             if condition():
                 return
             if time.monotonic() >= self._deadline:
                 raise StepError(f"not in time: {what}")
-            time.sleep(_LOOK_EVERY_S)
+            time.sleep(_POLL_S)
 
     def _check_failures(self, what: str) -> None:
         for job in self.snapshot.jobs:

@@ -1,6 +1,6 @@
-"""Imported by every command before anything else: Ctrl-C says nothing, however early it comes.
+"""Keep Ctrl-C from printing a traceback; every command imports this module first.
 
-The interpreter then ends itself with the signal, which shells show as exit code 130.
+The interpreter then ends with the signal, which shells show as exit code 130.
 """
 
 from __future__ import annotations
