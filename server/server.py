@@ -25,12 +25,15 @@ from pliant.server.database.generation import FILE_NAME as GENERATION_FILE
 from pliant.server.database.generation import next_generation, write_used
 from pliant.server.database.meta_keys import LAST_JOB_ID, NEXT_RESIZE, RUNS_FROM, parse_two_ids
 from pliant.server.database.reader import Reader
+from pliant.server.database.row_versions import RowVersions
 from pliant.server.database.statements import add_note, put_meta
+from pliant.server.database.stored_state import read_state
 from pliant.server.database.writer import Writer, apply_writes
 from pliant.server.execution.connections import Connections
-from pliant.server.execution.dispatch import CommandDispatcher, ProgramCache
+from pliant.server.execution.dispatch import CommandDispatcher
 from pliant.server.execution.execute import CoreLoop
 from pliant.server.execution.planner import Planner
+from pliant.server.execution.program_cache import ProgramCache
 from pliant.server.execution.start_orders import LaunchSettings
 from pliant.server.locks import boot_id
 from pliant.server.registry.checkpoint_dirs import CheckpointDirs
@@ -38,8 +41,7 @@ from pliant.server.registry.job_ids import JobIdAllocator
 from pliant.server.registry.status_cache import ENDED_JOBS_KEPT_S, StatusCache
 from pliant.server.registry.worlds import World, WorldRegistry
 from pliant.server.rpc.app_service import AppService
-from pliant.server.rpc.barrier_service import BarrierService
-from pliant.server.rpc.barriers import BarrierTable
+from pliant.server.rpc.barriers import BarrierService, BarrierTable
 from pliant.server.rpc.grpc_server import GrpcServer
 from pliant.server.rpc.node_service import NodeService, ServerIdentity
 from pliant.server.rpc.nodelist import NodeList
@@ -51,9 +53,12 @@ from pliant.server.support.clock import CLOCK_KEY, resume_clock
 from pliant.server.support.rate_limit import RateLimiter
 from pliant.server.users.accept import UserSocketServer
 from pliant.server.users.authorisation import AccessControl
-from pliant.server.users.operations import Operations, ServerInfo
-from pliant.server.users.queries import Queries
+from pliant.server.users.availability import AvailabilityQueries
+from pliant.server.users.commands import Commands
+from pliant.server.users.job_lookup import JobLookup
+from pliant.server.users.operations import Operations
 from pliant.server.users.refused_requests import RefusedRequests
+from pliant.server.users.state_queries import ServerInfo, StateQueries
 from pliant.server.users.submissions import Submissions
 
 log = logging.getLogger(__name__)
@@ -80,10 +85,18 @@ class Server:
         self._generation = int(self._meta["generation"])
         given = int(self._meta.get(LAST_JOB_ID, "0"))
         self._job_ids = JobIdAllocator(self._reader.last_job(), given)
-        self._status, self._connections, self._rpc = StatusCache(), Connections(), GrpcServer()
+        self._stored = read_state(self._reader, self._clock.now() - ENDED_JOBS_KEPT_S)
+        #: Where applications connect; empty until the server listens.
+        self.address = ""
         self._guard = CommitGuard(path, self._generation, self._job_ids.last)
         self._writer = Writer(self._engine, self._guard)
         self._secret = load_secret(config.state / FILE_NAME)
+        self._accept: UserSocketServer | None = None
+        self._build(config)
+
+    def _build(self, config: Config) -> None:
+        """Make the parts that need the database, each after the parts that it uses."""
+        self._status, self._connections, self._rpc = StatusCache(), Connections(), GrpcServer()
         self._tokens = AppTokens(bytes.fromhex(self._meta["key"]))
         short = self._meta["cluster"].replace("-", "")[:8]
         self._worlds = WorldRegistry(short)
@@ -97,7 +110,12 @@ class Server:
         )
         self._status.resources = config.resources
         self._dispatcher = CommandDispatcher(
-            self._connections, self._worlds, self._status, self._programs, self._tokens
+            self._connections,
+            self._worlds,
+            self._status,
+            self._programs,
+            self._tokens,
+            self._launch_settings(),
         )
         self._planner = Planner(
             config.strategy, config.strategy_options, config.strategy_deadline_s
@@ -109,6 +127,8 @@ class Server:
             self._clock,
             self._dispatcher,
             self._status,
+            row_versions=RowVersions(job for job, _ in self._stored.open_jobs),
+            on_jobs_ended=self._collect_ended_jobs,
             debug=config.debug,
         )
         self._validator = ReportValidator(self._worlds, self._status)
@@ -132,7 +152,7 @@ class Server:
             self._clock,
             self._job_ids,
         )
-        self._queries = Queries(
+        self._availability = AvailabilityQueries(
             self._core_loop,
             self._submissions,
             self._planner,
@@ -140,18 +160,18 @@ class Server:
             config.strategy_deadline_s,
         )
         self._rate_limiter = RateLimiter(config.session_rate, config.session_burst)
-        self._accept: UserSocketServer | None = None
-        self.address = ""
+        self._barriers = BarrierService(
+            self._connections, self._worlds, BarrierTable(self._stored.barriers), self._writer
+        )
 
     # ---------------------------------------------------------------- start
 
     def start(self) -> None:
         """Take over what is stored, then let everybody in."""
-        commands = self._restore()
+        commands = self._take_over()
         self._writer.start(self._on_fault)
         self.address = self._listen()
-        self._dispatcher.settings = self._launch_settings()
-        self._core_loop.on_ended = self._remove.on_jobs_ended
+        self._dispatcher.settings = self._launch_settings()  # now with the address
         self._accept = self._make_accept()
         self._remove.on_closed += [
             self._accept.on_jobs_closed,
@@ -160,7 +180,7 @@ class Server:
         self._remove.start(self._on_fault)
         self._core_loop.start(commands, self._on_fault)
         self._nodelist.start(self._on_fault)
-        self._queries.start(self._on_fault)
+        self._availability.start(self._on_fault)
         self._accept.start(self._on_fault)
         # Last: who reads the address may connect at once.
         write_whole(self._config.run / "server.address", f"{self.address}\n")
@@ -169,7 +189,7 @@ class Server:
         """Take no more work, finish what is in flight; jobs go on."""
         if self._accept is not None:
             self._accept.stop()
-        self._queries.stop()
+        self._availability.stop()
         self._connections.close_all()
         self._rpc.stop()
         self._nodelist.stop()
@@ -188,6 +208,10 @@ class Server:
         self._rate_limiter.configure(config.session_rate, config.session_burst)
         self._dispatcher.settings = self._launch_settings()
         logging.getLogger().setLevel(logging.DEBUG if config.debug else logging.INFO)
+
+    def _collect_ended_jobs(self, jobs: Sequence[int]) -> None:
+        """Pass ended jobs to the collector of exits, which is made after the core loop."""
+        self._remove.on_jobs_ended(jobs)
 
     def _new_generation(self, meta: Mapping[str, str]) -> Mapping[str, str]:
         """Count the starts, and give a new cluster its name and its key; durable before any use."""
@@ -210,56 +234,48 @@ class Server:
         write_used(used, fresh["generation"])  # last: ahead of the database it means an old copy
         return {**meta, **fresh}
 
-    def _restore(self) -> Sequence[Command]:
-        """Fill core, board, books and leases from the database."""
-        nodes, open_jobs = self._reader.nodes(), self._reader.open_jobs()
-        ended = self._reader.recent_jobs(self._clock.now() - ENDED_JOBS_KEPT_S)
+    def _take_over(self) -> Sequence[Command]:
+        """Hand the stored state to the parts; return what the core wants done first."""
+        stored = self._stored
+        open_jobs = [job for job, _ in stored.open_jobs]
+        last, first_run = parse_two_ids(self._meta.get(RUNS_FROM, "0 0"))
+        for job in open_jobs:
+            job.runs_from = first_run if job.id <= last else 0
         memory = json.loads(self._meta.get("memory", "null"))
         next_resize = int(self._meta.get(NEXT_RESIZE, "1"))
-        last, first_run = parse_two_ids(self._meta.get(RUNS_FROM, "0 0"))
-        for job, _ in open_jobs:
-            self._core_loop.row_versions.remember(job)
-            job.runs_from = first_run if job.id <= last else 0
-        self._core.restore(nodes, [job for job, _ in open_jobs], memory, next_resize)
+        self._core.restore(stored.nodes, open_jobs, memory, next_resize)
         commands = self._core.recover(self._clock.now())
         self._status.publish_nodes(self._core.nodes.values())
         self._status.strategy = self._core.strategy
-        for job, summary in [*ended, *open_jobs]:
+        for job, summary in [*stored.ended_jobs, *stored.open_jobs]:
             self._status.publish_summary(job.id, summary)
             self._status.publish_jobs([job])
-        self._nodelist.restore(nodes)
-        self._restore_worlds([job.id for job, _ in open_jobs])
-        self._checkpoint_dirs.sweep({job.id for job, _ in open_jobs})
-        log.info("%d nodes, %d jobs that have not ended", len(nodes), len(open_jobs))
+        self._nodelist.restore(stored.nodes)
+        self._take_over_worlds()
+        self._checkpoint_dirs.sweep({job.id for job in open_jobs})
+        log.info("%d nodes, %d jobs that have not ended", len(stored.nodes), len(open_jobs))
         return commands
 
-    def _restore_worlds(self, jobs: Sequence[int]) -> None:
-        rows = self._reader.worlds(jobs)
-        gone: dict[str, list[int]] = {row.name: [] for row in rows}
-        for name, rank in self._reader.exits(list(gone)):
-            gone[name].append(rank)
-        rows = [row for row in rows if len(gone[row.name]) < len(row.processors)]
-        for row in rows:
-            # The node of a rank that is gone may have been removed since.
+    def _take_over_worlds(self) -> None:
+        for row in self._stored.worlds:
+            # The node of a rank that has exited may have been removed since.
             nodes = frozenset(self._status.node_map.names(from_indices(row.processors)))
             self._worlds.add(
                 World(row.name, row.job, row.run, row.resize, row.epoch, row.processors, nodes)
             )
-            for rank in gone[row.name]:
+            for rank in self._stored.exits[row.name]:
                 self._remove.restore(row.job, row.name, rank)
-        self._barriers = BarrierTable(self._reader.fences([row.name for row in rows]))
 
     # ---------------------------------------------------------------- parts that need others
 
     def _listen(self) -> str:
         """Open the socket, or the TCP port: the configured one, that of the last start, or any."""
-        relay = BarrierService(self._connections, self._worlds, self._barriers, self._writer)
         nodes = NodeService(
             self._core_loop,
             self._connections,
             self._nodelist,
             self._remove,
-            relay,
+            self._barriers,
             self._validator,
             ServerIdentity(
                 self._secret, self._generation, secrets.token_hex(8), self._config.beat_interval_s
@@ -275,7 +291,10 @@ class Server:
             generation=self._generation,
             rate_limiter=self._rate_limiter,
         )
-        self._remove.on_closed += [relay.forget, lambda jobs, _: self._rate_limiter.forget(jobs)]
+        self._remove.on_closed += [
+            self._barriers.forget,
+            lambda jobs, _: self._rate_limiter.forget(jobs),
+        ]
         address = self._config.address
         addresses = [address]
         if isinstance(address, TcpAddress) and not address.port:
@@ -306,17 +325,25 @@ class Server:
             address=self.address,
             version=importlib.metadata.version("pliant"),
         )
-        actions = Operations(
-            self._core_loop,
-            self._status,
-            self._reader,
+        access = AccessControl(os.geteuid(), self._config.operator_uids)
+        jobs = JobLookup(self._status, self._reader, access)
+        operations = Operations(
             self._submissions,
-            self._clock,
-            identity,
-            stop=self._stop_server,
-            connections=self._connections,
-            queries=self._queries,
+            self._availability,
+            StateQueries(
+                self._core_loop,
+                self._status,
+                self._reader,
+                self._clock,
+                self._connections,
+                jobs,
+                identity,
+            ),
+            Commands(self._core_loop, self._status, self._connections, jobs, access),
+            clock=self._clock,
+            identity=identity,
+            access=access,
             refusals=RefusedRequests(self._writer, self._clock),
-            access=AccessControl(os.geteuid(), self._config.operator_uids),
+            stop=self._stop_server,
         )
-        return UserSocketServer(self._config.run / "server.sock", actions)
+        return UserSocketServer(self._config.run / "server.sock", operations)

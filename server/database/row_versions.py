@@ -7,6 +7,8 @@ change is refused and the server ends, rather than overwrite what it does not kn
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from pliant.core.model.jobs import Job, JobSpec
 from pliant.core.model.lifecycle import JobState
 from pliant.core.values.ids import JobId
@@ -16,8 +18,11 @@ from pliant.server.database.statements import Row, Write, update_job
 class RowVersions:
     """What the database says of each job that has not ended, or will say when all is written."""
 
-    def __init__(self) -> None:
+    def __init__(self, jobs: Iterable[Job] = ()) -> None:
+        """Remember jobs as they were read from the database, before they change."""
         self._rows: dict[JobId, Row] = {}
+        for job in jobs:
+            self.remember(job)
 
     def remember(self, job: Job) -> None:
         """A job as it was read, before anything is done with it."""

@@ -4,51 +4,25 @@ from __future__ import annotations
 
 import json
 import logging
-from collections import OrderedDict
 from collections.abc import Sequence
 
 from pliant.core import commands
-from pliant.core.values.ids import JobId, NodeName
+from pliant.core.values.ids import NodeName
 from pliant.core.values.isolation import parse_isolation_policy
 from pliant.core.values.processors import indices
 from pliant.protos import app_pb2, node_pb2
 from pliant.protos.codec import answer_to_proto, template_to_proto
 from pliant.protos.codec_saves import suspend_step_to_proto
 from pliant.protos.texts import words
-from pliant.server.database.reader import Reader
 from pliant.server.database.statements import Write, add_world
 from pliant.server.execution.connections import Connections
+from pliant.server.execution.program_cache import ProgramCache
 from pliant.server.execution.start_orders import LaunchSettings, end_when_cut_off, start_orders
-from pliant.server.registry.program import Program
 from pliant.server.registry.status_cache import StatusCache
 from pliant.server.registry.worlds import World, WorldRegistry
 from pliant.server.security.app_tokens import AppTokens
 
 log = logging.getLogger(__name__)
-
-#: Programs kept in memory between submission and start; the others are read again.
-MAX_CACHED_PROGRAMS = 512
-
-
-class ProgramCache:
-    """What jobs run, from memory or from the database."""
-
-    def __init__(self, reader: Reader) -> None:
-        self._reader = reader
-        self._kept: OrderedDict[JobId, Program] = OrderedDict()
-
-    def keep(self, job: JobId, program: Program) -> None:
-        """Remember a program that will soon be started."""
-        self._kept[job] = program
-        while len(self._kept) > MAX_CACHED_PROGRAMS:
-            self._kept.popitem(last=False)
-
-    def get(self, job: JobId) -> Program:
-        """The program of a job that was stored."""
-        program = self._kept.get(job) or self._reader.program(job)
-        if program is None:
-            raise KeyError(f"job {job} is not in the database")
-        return program
 
 
 class CommandDispatcher:
@@ -61,10 +35,12 @@ class CommandDispatcher:
         status: StatusCache,
         programs: ProgramCache,
         tokens: AppTokens,
+        settings: LaunchSettings,
     ) -> None:
         self._connections, self._worlds, self._status = connections, worlds, status
         self._programs, self._tokens = programs, tokens
-        self.settings = LaunchSettings("", "", 0.0)
+        #: Replaced when the server listens, and when the configuration is reloaded.
+        self.settings = settings
         self._carry = {
             commands.Launch: self._launch,
             commands.SendOffer: self._offer,

@@ -64,7 +64,7 @@ class Entry:
 class CoreLoop:
     """The core's only caller."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the owner of the core drives many parts
         self,
         core: Core,
         planner: Planner,
@@ -73,6 +73,8 @@ class CoreLoop:
         dispatcher: CommandDispatcher,
         status: StatusCache,
         *,
+        row_versions: RowVersions,
+        on_jobs_ended: Callable[[Sequence[JobId]], None],
         debug: bool = False,
     ) -> None:
         self._core, self._planner = core, planner
@@ -87,13 +89,10 @@ class CoreLoop:
         self._pending_plan: RunStrategy | None = None
         self._deferred: Batch | None = None  # what binds nobody and is not stored yet
         self._deferred_until = 0.0
-        #: What the database says of the jobs.
-        self.row_versions = RowVersions()
+        self._row_versions, self._on_jobs_ended = row_versions, on_jobs_ended
         self._stored_resize = -1  # the number of the next resize in the database
         self._pending_requests = PendingRequests()
         self._thread: threading.Thread | None = None
-        #: Called with the numbers of jobs whose end has just become durable.
-        self.on_ended: Callable[[Sequence[JobId]], None] = lambda _: None
 
     # ---------------------------------------------------------------- any thread
 
@@ -208,7 +207,7 @@ class CoreLoop:
             if entry.event is not None:
                 run.append(entry)
             if isinstance(entry.event, JobSubmitted):
-                self.row_versions.remember_submitted(entry.event.spec, held=entry.event.held)
+                self._row_versions.remember_submitted(entry.event.spec, held=entry.event.held)
             if entry.read is not None or self._debug:
                 self._handle_run(run, batch)
                 run = []
@@ -301,7 +300,7 @@ class CoreLoop:
                 [known[name] for name in batch.nodes if name in known], batch.nodes - known.keys()
             )
         next_resize = self._core.next_resize
-        rows = batch.rows(self._core, self.row_versions, self._stored_resize)
+        rows = batch.rows(self._core, self._row_versions, self._stored_resize)
         for command in batch.commands:
             rows += self._dispatcher.prepare(command)
         if rows and not _must_commit_first(batch, entries):
@@ -326,8 +325,8 @@ class CoreLoop:
             for job in ended:
                 self._timers.drop(job, self._core.jobs[job].run)
                 self._core.forget(job)
-                self.row_versions.forget(job)
-            self.on_ended(ended)
+                self._row_versions.forget(job)
+            self._on_jobs_ended(ended)
 
     def _defer_commit(self, batch: Batch, entries: list[Entry]) -> bool:
         """Have a batch that binds nobody wait for others; one that does takes it along."""

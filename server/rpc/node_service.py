@@ -20,7 +20,7 @@ from pliant.protos.parts import join
 from pliant.protos.texts import words
 from pliant.server.execution.connections import Connections, NodeStream, Stream
 from pliant.server.execution.execute import CoreLoop
-from pliant.server.rpc.barrier_service import BarrierService
+from pliant.server.rpc.barriers import BarrierService
 from pliant.server.rpc.delivery_check import DeliveryCheck
 from pliant.server.rpc.nodelist import NodeList, stale
 from pliant.server.rpc.remove import EndReport, ExitCollector

@@ -18,8 +18,8 @@ from pliant.server.database.db_errors import is_locked, words
 from pliant.server.database.reader import Reader
 from pliant.server.database.statements import Write, insert_job
 from pliant.server.database.writer import Writer
-from pliant.server.execution.dispatch import ProgramCache
 from pliant.server.execution.execute import CoreLoop
+from pliant.server.execution.program_cache import ProgramCache
 from pliant.server.registry.job_ids import JobIdAllocator
 from pliant.server.registry.program import Program
 from pliant.server.registry.status_cache import StatusCache

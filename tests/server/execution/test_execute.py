@@ -22,6 +22,7 @@ from pliant.core.model.scheduling import Plan, Start, View
 from pliant.core.state.state import State
 from pliant.core.values.ids import FIRST_START, JobId, NodeName
 from pliant.core.values.sizes import Sizes
+from pliant.server.database.row_versions import RowVersions
 from pliant.server.database.statements import Write
 from pliant.server.database.writer import Writer
 from pliant.server.execution import committer, execute
@@ -96,8 +97,9 @@ class Server:
             HybridClock(),
             cast(CommandDispatcher, self.outside),
             self.status,
+            row_versions=RowVersions(),
+            on_jobs_ended=self.ended.extend,
         )
-        self.execute.on_ended = self.ended.extend
         self.execute.start((), lambda _: self.broken.set())
         self.execute.commit(NodeRegistered(NodeName("n1"), 4)).result(30)
 

@@ -189,7 +189,7 @@ def test_an_owner_may_only_lower_a_priority(shell: Shell, role: Role) -> None:
             return answer
 
     actions = shell.actions(operators=[3000])
-    actions._core_loop = Told()  # type: ignore[assignment]
+    shell.commands._core_loop = Told()  # type: ignore[assignment]
     asyncio.run(actions.handle({"op": "priority", "id": 1, "priority": 5}, PEERS[role]))
     assert [event.may_raise for event in asked] == [role is not Role.OWNER]
     for wrong in (1_000_001, "5", True, None):

@@ -8,7 +8,7 @@ in place of the threads, turns: each handles what has arrived, as the threads do
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -21,12 +21,14 @@ from pliant.core.values.limits import Limits
 from pliant.protos import app_pb2, node_pb2
 from pliant.server.database.engine import open_database, open_reader
 from pliant.server.database.reader import Reader
+from pliant.server.database.row_versions import RowVersions
 from pliant.server.database.writer import Writer
 from pliant.server.execution import execute
 from pliant.server.execution.connections import AppSession, Connections, Stream
-from pliant.server.execution.dispatch import CommandDispatcher, ProgramCache
+from pliant.server.execution.dispatch import CommandDispatcher
 from pliant.server.execution.execute import CoreLoop
 from pliant.server.execution.planner import Planner
+from pliant.server.execution.program_cache import ProgramCache
 from pliant.server.execution.start_orders import LaunchSettings
 from pliant.server.registry.job_ids import JobIdAllocator
 from pliant.server.registry.status_cache import StatusCache
@@ -39,8 +41,11 @@ from pliant.server.rpc.report_validation import ReportValidator
 from pliant.server.security.app_tokens import AppTokens
 from pliant.server.support.clock import HybridClock
 from pliant.server.users.authorisation import AccessControl
-from pliant.server.users.operations import Operations, ServerInfo
+from pliant.server.users.commands import Commands
+from pliant.server.users.job_lookup import JobLookup
+from pliant.server.users.operations import Operations
 from pliant.server.users.refused_requests import RefusedRequests
+from pliant.server.users.state_queries import ServerInfo, StateQueries
 from pliant.server.users.submissions import Submissions
 
 
@@ -122,18 +127,24 @@ class Shell:
         self.core = Core(strategy, limits)
         self.planner = RecordingPlanner(strategy, options)
         self.tokens, programs = AppTokens(b"a key"), ProgramCache(self.reader)
+        settings = LaunchSettings("nowhere", "/nowhere", limits.kill_grace_s)
         effects = CommandDispatcher(
-            self.connections, self.worlds, self.status, programs, self.tokens
+            self.connections, self.worlds, self.status, programs, self.tokens, settings
         )
-        effects.settings = LaunchSettings("nowhere", "/nowhere", limits.kill_grace_s)
         self.execute = CoreLoop(
-            self.core, self.planner, self._writer, self.clock, effects, self.status
+            self.core,
+            self.planner,
+            self._writer,
+            self.clock,
+            effects,
+            self.status,
+            row_versions=RowVersions(),
+            on_jobs_ended=self._collect_ended_jobs,
         )
         validator = ReportValidator(self.worlds, self.status)
         self.remove = ExitCollector(
             self.execute, self.connections, self.worlds, self.status, self._writer, validator
         )
-        self.execute.on_ended = self.remove.on_jobs_ended
         self._submissions = Submissions(
             self.execute,
             self.status,
@@ -152,6 +163,9 @@ class Shell:
             self.execute, self.connections, self.status, self.tokens, self.clock, generation=1
         )
         self.execute.stop()  # from now on its loop ends when it has handled what arrived
+
+    def _collect_ended_jobs(self, jobs: Sequence[int]) -> None:
+        self.remove.on_jobs_ended(jobs)
 
     @staticmethod
     def _broke(thread: str) -> None:
@@ -225,18 +239,30 @@ class Shell:
 
     def actions(self, *, operators: Iterable[int] = (), own_uid: int = 999) -> Operations:
         """What users may ask for, of a server that runs as the user ``own_uid``."""
-        return Operations(
+        access = AccessControl(own_uid, frozenset(operators))
+        identity = ServerInfo(pid=1, generation=1, started=0.0, address="", version="")
+        jobs = JobLookup(self.status, self.reader, access)
+        queries = StateQueries(
             self.execute,
             self.status,
             self.reader,
-            self._submissions,
             self.clock,
-            ServerInfo(pid=1, generation=1, started=0.0, address="", version=""),
-            stop=lambda: None,
-            connections=self.connections,
-            queries=cast(Any, NoQueries()),
+            self.connections,
+            jobs,
+            identity,
+        )
+        #: The requests that change something, for tests that put something in their way.
+        self.commands = Commands(self.execute, self.status, self.connections, jobs, access)
+        return Operations(
+            self._submissions,
+            cast(Any, NoQueries()),
+            queries,
+            self.commands,
+            clock=self.clock,
+            identity=identity,
+            access=access,
             refusals=RefusedRequests(self._writer, self.clock),
-            access=AccessControl(own_uid, frozenset(operators)),
+            stop=lambda: None,
         )
 
     def session(self, job: int, run: int) -> AppSession:

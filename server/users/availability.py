@@ -36,7 +36,7 @@ from pliant.strategies import Strategy, is_own, load_strategy
 log = logging.getLogger(__name__)
 
 #: The number of the job that is asked about: after all others, where order decides.
-ASKED = JobId(1 << 62)
+HYPOTHETICAL_JOB = JobId(1 << 62)
 #: Queries that may wait; more are refused.
 MAX_WAITING = 100
 #: The process of a strategy that is not ours ends when nobody has asked for this long, seconds.
@@ -54,7 +54,7 @@ class _Question:
     answer: Future[Availability]
 
 
-class Queries:
+class AvailabilityQueries:
     """Answers queries by the strategy in force.
 
     Args:
@@ -101,7 +101,7 @@ class Queries:
     async def _ask(self, raw: Any, user: str, uid: int) -> Availability:
         submission = self._submissions.check(raw)
         now = self._clock.now()
-        spec = submission.spec(ASKED, user, uid, now)
+        spec = submission.spec(HYPOTHETICAL_JOB, user, uid, now)
         job, view = await asyncio.wrap_future(
             self._core_loop.call(
                 lambda core: views.question(core.state, spec, now), uncommitted_ok=True

@@ -16,8 +16,7 @@ from pliant.server.database.statements import Write
 from pliant.server.database.writer import Writer, WriterStoppedError
 from pliant.server.execution.connections import Connections
 from pliant.server.registry.worlds import World, WorldRegistry
-from pliant.server.rpc.barrier_service import BarrierService
-from pliant.server.rpc.barriers import BarrierTable
+from pliant.server.rpc.barriers import BarrierService, BarrierTable
 
 A, B = NodeName("a"), NodeName("b")
 NAME = "c.j1.r1.w0"

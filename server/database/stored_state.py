@@ -1,0 +1,48 @@
+"""Everything that a starting server reads from the database, in one value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pliant.core.model.jobs import Job
+from pliant.core.model.nodes import Node
+from pliant.server.database.reader import Reader, StoredWorld
+from pliant.server.registry.program import Summary
+
+
+@dataclass(frozen=True)
+class StoredState:
+    """The state that the last server left."""
+
+    nodes: Sequence[Node]
+    open_jobs: Sequence[tuple[Job, Summary]]
+    #: Jobs that have ended recently enough to be listed.
+    ended_jobs: Sequence[tuple[Job, Summary]]
+    #: Worlds of open jobs of which at least one rank has not exited.
+    worlds: Sequence[StoredWorld]
+    #: The ranks that have exited, by world.
+    exits: Mapping[str, Sequence[int]]
+    #: The pairs of complete barriers, by world and sequence number.
+    barriers: Mapping[tuple[str, int], Mapping[str, str]]
+
+
+def read_state(reader: Reader, ended_since: float) -> StoredState:
+    """Read the state.
+
+    Args:
+        reader: of the database.
+        ended_since: jobs that ended before this time are left out, seconds since the epoch.
+
+    Raises:
+        UnreadableRowError: if a row is damaged.
+    """
+    nodes, open_jobs = reader.nodes(), reader.open_jobs()
+    ended_jobs = reader.recent_jobs(ended_since)
+    rows = reader.worlds([job.id for job, _ in open_jobs])
+    exits: dict[str, list[int]] = {row.name: [] for row in rows}
+    for name, rank in reader.exits(list(exits)):
+        exits[name].append(rank)
+    worlds = [row for row in rows if len(exits[row.name]) < len(row.processors)]
+    barriers = reader.fences([row.name for row in worlds])
+    return StoredState(nodes, open_jobs, ended_jobs, worlds, exits, barriers)
