@@ -254,6 +254,7 @@ class Server:
         self._take_over_worlds()
         self._checkpoint_dirs.sweep({job.id for job in open_jobs})
         log.info("%d nodes, %d jobs that have not ended", len(stored.nodes), len(open_jobs))
+        del self._stored  # may be large, and the parts have taken what they need
         return commands
 
     def _take_over_worlds(self) -> None:
