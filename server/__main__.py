@@ -1,4 +1,4 @@
-"""``python -m pliant.server``."""
+"""Run the server: ``python -m pliant.server``."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""``pliant server``: puts the parts together, waits for a signal, takes them apart."""
+"""The command ``pliant server``: read the options, start the server, wait for a signal, stop."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the server.
 
     Returns:
-        0: stopped in order, 1: could not start or broke, 2: wrong usage or configuration.
+        The exit status: 0 after an orderly stop, 1 if the server could not start or a thread
+        failed, 2 for wrong usage or a wrong configuration.
     """
     options = _parser().parse_args(argv)
     # After the parser, so that --help does not wait for YAML, msgspec and the core.
@@ -94,10 +95,12 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _check_strategy(config: Config) -> None:
-    """Have the strategy loaded once; one that is not ours in a process of its own.
+    """Load the strategy once, to find mistakes in its name and options.
+
+    A strategy that is not part of Pliant is loaded in a process of its own.
 
     Raises:
-        ConfigError: it is not known, or an option of it is wrong.
+        ConfigError: if it is unknown, or an option of it is wrong.
     """
     from pliant.server.config import ConfigError
     from pliant.server.execution.strategy_process import (
@@ -130,7 +133,10 @@ def _check_strategy(config: Config) -> None:
 def run(
     config: Config, locks: Sequence[ServerLock | RunLock], work: Callable[[Config], int]
 ) -> int:
-    """Do the work of the one who has the locks of the folders."""
+    """Make the folders, take the locks, run ``work`` and return its exit status.
+
+    If a lock is taken or a folder unusable, print the reason and return 1.
+    """
     with ExitStack() as held:
         try:
             for folder in (config.state, config.run):
@@ -148,7 +154,7 @@ def run(
 
 
 def _recover(config: Config) -> int:
-    """Put what can be read of a damaged database in its place."""
+    """Replace a damaged database by a new one with all rows that can be read."""
     import sqlite3
 
     from pliant.core.state.records import NewerRecordError
@@ -175,13 +181,15 @@ def _recover(config: Config) -> int:
 
 
 def _serve(config: Config, *, read: Callable[[], Config], file: LogFile) -> int:
-    """Serve until a signal comes or a thread breaks; on SIGHUP read the configuration again."""
+    """Run the server until a signal arrives or a thread fails; reload its settings on SIGHUP."""
     shutdown = ShutdownPipe()
     shutdown.stop_on(signal.SIGTERM, signal.SIGINT)
     shutdown.on_hangup(lambda: None)
-    # A fork beside gRPC can hang both sides; nothing here forks, and gRPC must not try to help.
+    # A fork in a process with gRPC threads can hang parent and child. Nothing here forks, so the
+    # fork handlers of gRPC, which cost time, are switched off.
     os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
-    # Threads hand work to each other all the time: 5 ms, the default, would be felt at every hop.
+    # A job passes through about a dozen hand-overs between threads. With the default switch
+    # interval of 5 ms each of them could take that long.
     sys.setswitchinterval(0.00001)
     _raise_descriptor_limit()
     from pliant.server.reload import Reload
@@ -202,7 +210,7 @@ def _serve(config: Config, *, read: Callable[[], Config], file: LogFile) -> int:
     _log_ready(config, server.address)
     shutdown.wait()
     if shutdown.fault:
-        # A thread is gone and the state in memory cannot be trusted; the database can.
+        # Without that thread the state in memory cannot be trusted. The database can.
         log.critical("thread %s broke: the server ends, jobs go on", shutdown.fault)
         os._exit(1)
     log.info("stopping; jobs go on")
@@ -212,7 +220,7 @@ def _serve(config: Config, *, read: Callable[[], Config], file: LogFile) -> int:
 
 
 def _startup_error_message(config: Config, error: Exception) -> object:
-    """What to tell of a start that failed; None: a fault of ours."""
+    """Return a message for the administrator about a failed start, or None for an internal bug."""
     import sqlite3
 
     from sqlalchemy.exc import SQLAlchemyError
@@ -235,9 +243,10 @@ def _startup_error_message(config: Config, error: Exception) -> object:
 
 
 def _raise_descriptor_limit() -> None:
-    """Take what the administrator allows: each controller, application and user is a descriptor.
+    """Raise the limit of open files to the hard limit.
 
-    The limit that a shell gives, often 1024, is for programs that use select().
+    Each controller, application and user needs a descriptor. The soft limit, often 1024, is meant
+    for programs that use select().
     """
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -1,4 +1,7 @@
-"""One server for one state folder, and for one run folder: locks that go with their owner."""
+"""Locks so that only one server uses a state folder, and only one a run folder.
+
+The kernel releases them when the process ends.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +17,11 @@ class AlreadyRunningError(PliantError):
 
 
 class ServerLock:
-    """Holds the folder of ``server.lock``, and the file, until released or the process ends.
+    """A lock on the state folder and on the file ``server.lock`` in it.
 
-    A file can be removed, and whoever makes it anew has a lock of his own; a folder that is in use
-    stays the same. The file says who the owner is, and stands in where folders cannot be locked.
+    A lock on the file alone would not be enough: if the file is removed and created again, a second
+    server could lock the new one. The folder cannot be replaced while it is in use. The file names
+    the owner, and is the only lock on file systems that cannot lock folders.
     """
 
     def __init__(self, path: Path) -> None:
@@ -25,7 +29,11 @@ class ServerLock:
         self._held: list[int] = []
 
     def acquire(self) -> None:
-        """Take the locks at once, or raise AlreadyRunningError."""
+        """Take the locks without waiting.
+
+        Raises:
+            AlreadyRunningError: if another server holds one of them.
+        """
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
         self._held.append(folder := os.open(self._path.parent, flags))
         file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -46,16 +54,16 @@ class ServerLock:
         os.pwrite(file, f"{os.getpid()} {boot_id()}\n".encode("ascii"), 0)
 
     def release(self) -> None:
-        """Give the locks back; the file stays, so that nobody locks a removed one."""
+        """Release the locks. The file stays, so that no process can lock a removed file."""
         while self._held:
             os.close(self._held.pop())
 
 
 class RunLock:
-    """Holds ``run.lock`` in the run folder: the sockets there are those of one server.
+    """A lock on ``run.lock`` in the run folder, so that its sockets belong to one server.
 
-    A folder that was removed takes its lock along, and nobody finds that server any more: another
-    one may have the folder that is made anew.
+    If the folder is removed, its lock goes with it. Clients cannot find that server any more, so
+    another server may use a new folder of the same name.
     """
 
     def __init__(self, run: Path, state: Path) -> None:
@@ -63,7 +71,11 @@ class RunLock:
         self._held: int | None = None
 
     def acquire(self) -> None:
-        """Take the lock at once, or raise AlreadyRunningError."""
+        """Take the lock without waiting.
+
+        Raises:
+            AlreadyRunningError: if another server holds it.
+        """
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
         self._held = file = os.open(self._run / "run.lock", flags, 0o600)
         try:
@@ -77,12 +89,12 @@ class RunLock:
                 "--run-dir or PLIANT_RUN_DIR"
             ) from None
         except OSError:
-            return  # a file system without locks; the state folder's lock is the one that counts
+            return  # a file system without locks: the lock of the state folder is enough
         os.ftruncate(file, 0)
         os.pwrite(file, os.fsencode(f"{os.getpid()} {self._state}"), 0)
 
     def release(self) -> None:
-        """Give the lock back; the file stays, so that nobody locks a removed one."""
+        """Release the lock. The file stays, so that no process can lock a removed file."""
         if self._held is not None:
             os.close(self._held)
             self._held = None
@@ -94,11 +106,11 @@ def _lock_folder(folder: int) -> None:
     except BlockingIOError:
         raise
     except OSError:
-        pass  # a network file system that locks files alone
+        pass  # a network file system that can lock files but not folders
 
 
 def boot_id() -> str:
-    """Return the kernel's name for this boot: a pid means nothing without it."""
+    """Return the kernel's id of this boot. A pid is unique only together with it."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:
@@ -106,6 +118,9 @@ def boot_id() -> str:
 
 
 def started_ticks() -> int:
-    """Return when this process began, in ticks since boot: a pid is used again, both are not."""
+    """Return when this process started, in clock ticks since boot.
+
+    A pid may be reused; the pair of pid and start time is not.
+    """
     stat = Path("/proc/self/stat").read_bytes()
     return int(stat[stat.rindex(b")") :].split()[20])

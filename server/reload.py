@@ -1,4 +1,4 @@
-"""SIGHUP: the log is opened again, and the configuration is read again while the server runs."""
+"""SIGHUP: reopen the log file and read the configuration again while the server runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pliant.server.config import Config, ConfigError
 
 log = logging.getLogger(__name__)
 
-#: Keys that a running server takes over, besides those of ``Limits``; the rest needs a new start.
+#: Keys that a running server can change, in addition to those of ``Limits``. Others need a restart.
 _RELOADED = frozenset({"negotiation", "session_rate", "session_burst", "debug", "interface"})
 
 
@@ -21,17 +21,17 @@ class Reload:
     def __init__(
         self, config: Config, read: Callable[[], Config], apply: Callable[[Config], None]
     ) -> None:
-        """Remember what is in force.
+        """Remember the configuration in force.
 
         Args:
             config: the configuration that the server started with.
-            read: reads it again, with what the command line says.
-            apply: has the server use another one.
+            read: reads it again, with the options of the command line.
+            apply: makes the server use another one.
         """
         self._config, self._read, self._apply = config, read, apply
 
     def handle(self, file: LogFile) -> None:
-        """Open the log again and use what was changed; a wrong configuration changes nothing."""
+        """Reopen the log and apply changed settings. A wrong configuration changes nothing."""
         file.reopen()
         try:
             config = self._read()
@@ -41,7 +41,7 @@ class Reload:
         old = self._config
         keys = Config.__struct_fields__
         changed = [key for key in keys if getattr(config, key) != getattr(old, key)]
-        # Who counts the leases of nodes, and those of what runs there, must agree on their length.
+        # The server and the processes on the nodes count leases and must agree on their length.
         limits = {*Limits.__dataclass_fields__} - {"lease_s"}
         taken = [key for key in changed if key in limits | _RELOADED]
         self._config = old.replaced({key: getattr(config, key) for key in taken})

@@ -1,4 +1,4 @@
-"""The running server: every part made once, started bottom up, stopped top down."""
+"""The running server: builds all parts, starts them in order and stops them in reverse."""
 
 from __future__ import annotations
 
@@ -65,7 +65,13 @@ log = logging.getLogger(__name__)
 
 
 class Server:
-    """All parts of one server."""
+    """All parts of one server.
+
+    Args:
+        config: of the server.
+        stop: is called when a user asks the server to stop.
+        on_fault: is called with the name of a thread that ended unexpectedly.
+    """
 
     def __init__(
         self, config: Config, stop: Callable[[], None], on_fault: Callable[[str], None]
@@ -167,7 +173,7 @@ class Server:
     # ---------------------------------------------------------------- start
 
     def start(self) -> None:
-        """Take over what is stored, then let everybody in."""
+        """Take over the stored state, start all threads, and publish the address."""
         commands = self._take_over()
         self._writer.start(self._on_fault)
         self.address = self._listen()
@@ -182,11 +188,11 @@ class Server:
         self._nodelist.start(self._on_fault)
         self._availability.start(self._on_fault)
         self._accept.start(self._on_fault)
-        # Last: who reads the address may connect at once.
+        # Last: a process that reads the address may connect at once.
         write_whole(self._config.run / "server.address", f"{self.address}\n")
 
     def stop(self) -> None:
-        """Take no more work, finish what is in flight; jobs go on."""
+        """Accept no more work, finish what was accepted, and end all threads. Jobs keep running."""
         if self._accept is not None:
             self._accept.stop()
         self._availability.stop()
@@ -201,7 +207,10 @@ class Server:
         self._engine.dispose()
 
     def reload(self, config: Config) -> None:
-        """Use another configuration, as far as a running server can; from the main thread."""
+        """Use those settings of another configuration that a running server can change.
+
+        Called in the main thread.
+        """
         self._config = config
         limits, policy = config.limits(), config.negotiation
         self._core_loop.call(lambda core: core.configure(limits, policy))
@@ -214,7 +223,10 @@ class Server:
         self._remove.on_jobs_ended(jobs)
 
     def _new_generation(self, meta: Mapping[str, str]) -> Mapping[str, str]:
-        """Count the starts, and give a new cluster its name and its key; durable before any use."""
+        """Store the next generation number, and the name and key of a new cluster.
+
+        All of it is durable before anything uses it.
+        """
         used = self._config.state / GENERATION_FILE
         seen = read_last_seen(self._config.state / COMMITS_FILE)
         fresh = {
@@ -230,8 +242,10 @@ class Server:
         changes = [put_meta(key, value) for key, value in fresh.items()]
         with self._engine.begin() as connection:
             apply_writes(connection, [*changes, add_note(note)])
-        checkpoint(self._engine)  # whoever removes the log takes no more than this life's changes
-        write_used(used, fresh["generation"])  # last: ahead of the database it means an old copy
+        checkpoint(self._engine)  # a removed WAL then loses only later changes
+        write_used(
+            used, fresh["generation"]
+        )  # last: if it is ahead of the database, that is an old copy
         return {**meta, **fresh}
 
     def _take_over(self) -> Sequence[Command]:
@@ -267,10 +281,14 @@ class Server:
             for rank in self._stored.exits[row.name]:
                 self._remove.restore(row.job, row.name, rank)
 
-    # ---------------------------------------------------------------- parts that need others
+    # ---------------------------------------------------------------- parts
 
     def _listen(self) -> str:
-        """Open the socket, or the TCP port: the configured one, that of the last start, or any."""
+        """Start the gRPC server and return its address.
+
+        That is the unix-domain socket or the configured TCP port. If the configured port is 0, it
+        is the port of the last start if that is free, else any free port.
+        """
         nodes = NodeService(
             self._core_loop,
             self._connections,

@@ -1,4 +1,4 @@
-"""Why the server ends, and how its main thread sleeps until then."""
+"""Waiting in the main thread until the server must stop, and for which reason."""
 
 from __future__ import annotations
 
@@ -8,46 +8,47 @@ from collections.abc import Callable
 
 
 class ShutdownPipe:
-    """A pipe that the main thread reads: the only wait that no signal can miss.
+    """A pipe on which the main thread waits for signals, a stop request or a failed thread.
 
-    A handler in Python runs when the main thread next executes Python. A signal that comes just
-    before it falls asleep on a lock, or that the kernel gives to another thread, would not wake it.
-    The byte that the interpreter writes at once, in whichever thread it is, does.
+    A Python signal handler runs only when the main thread next executes Python code. If the main
+    thread waited on a lock, a signal that arrives just before the wait, or that the kernel delivers
+    to another thread, would not wake it. The byte that the interpreter writes into this pipe on
+    each signal always does (``signal.set_wakeup_fd``).
     """
 
     def __init__(self) -> None:
         self._reads, self._writes = os.pipe2(os.O_CLOEXEC)
         os.set_blocking(self._writes, False)
-        #: The thread that broke, if one did.
+        #: The name of the thread that failed; empty if none did.
         self.fault = ""
         self._on_hangup: Callable[[], None] | None = None
 
     def on_hangup(self, call: Callable[[], None]) -> None:
-        """Call on each SIGHUP, in the main thread and not before `wait`."""
+        """Call a function on each SIGHUP, in the main thread, while it is in `wait`."""
         self._on_hangup = call
         signal.signal(signal.SIGHUP, lambda *_: None)
 
     def stop_on(self, *signals: signal.Signals) -> None:
-        """End in order when one of these comes; for the main thread alone."""
+        """Stop when one of these signals arrives. Must be called in the main thread."""
         signal.set_wakeup_fd(self._writes, warn_on_full_buffer=False)
         for number in signals:
             signal.signal(number, lambda *_: None)
 
     def stop(self) -> None:
-        """End in order; from any thread."""
+        """Wake the main thread for an orderly stop. May be called from any thread."""
         try:
             os.write(self._writes, b"\0")
         except BlockingIOError:
-            pass  # full of reasons to end
+            pass  # the pipe is full, so the main thread will wake anyway
 
     def fail(self, thread: str) -> None:
-        """End at once; from any thread."""
+        """Wake the main thread because a thread has failed. May be called from any thread."""
         self.fault = thread
         self.stop()
 
     def wait(self) -> None:
-        """Sleep until then."""
-        # What the interpreter writes is the number of the signal.
+        """Sleep until the server must stop."""
+        # The interpreter writes the number of the signal.
         while os.read(self._reads, 1)[0] == signal.SIGHUP and not self.fault:
             if self._on_hangup is not None:
                 self._on_hangup()

@@ -1,8 +1,9 @@
-"""The database is the one that this server opened, and as this server left it.
+"""A check in each transaction that no other process has replaced or changed the database.
 
-Each transaction counts on from the last one, and is refused where somebody else has: a second
-server on a file system without locks, or a copy that was put in its place. The count is once more
-in a file beside the database. Where the file is ahead at a start, the database is an older copy.
+Each transaction increments a counter in the table ``meta``. If the counter is not as this server
+left it, the transaction is refused: a second server writes on a file system without locks, or a
+copy was put in place of the database. The counter is also written to a file next to the database.
+If the file is ahead of the database when a server starts, the database is an older copy.
 """
 
 from __future__ import annotations
@@ -18,46 +19,46 @@ from pliant.server.database.meta_keys import COMMITS, MAX_COMMITS, MAX_ID_IN_FIL
 from pliant.server.support.threads import ReportedError
 
 FILE_NAME = "server.commits"
-#: The single value in the database.
+#: Key of the counter in the table ``meta``.
 KEY = COMMITS
-#: A record has always the same length, and is written over in one piece.
+#: Length of the record in the file; constant, so that one write replaces it.
 _RECORD = 63
 _COUNT = f"UPDATE meta SET value = ? WHERE key = '{KEY}' AND value = ?"
 
 
 class ReplacedError(ReportedError):
-    """Nothing more can be stored: what this server would write to is not its database any more."""
+    """The database is not the one that this server opened, so nothing more can be stored."""
 
 
 class CommitCount(NamedTuple):
-    """Which transaction: the later one is greater."""
+    """The number of a transaction within a generation. A later transaction compares greater."""
 
     generation: int
     number: int = 0
 
     def to_text(self) -> str:
-        """As the database has it."""
+        """Return the text that the database holds."""
         return f"{self.generation} {self.number}"
 
     def next(self) -> CommitCount:
-        """The one after it."""
+        """Return the number of the next transaction."""
         return self._replace(number=self.number + 1)
 
 
 class LastSeen(NamedTuple):
-    """The last transaction that a server has seen durable here, and the last job's number then."""
+    """The content of the file: the last durable transaction, and the last job number then."""
 
     at: CommitCount = CommitCount(0)
     last_job: int = 0
 
 
 def stored_count(meta: Mapping[str, str]) -> CommitCount:
-    """Return the count of a database."""
+    """Return the last transaction of a database."""
     return CommitCount(*map(int, meta.get(KEY, "0").split()))
 
 
 def read_last_seen(path: Path) -> LastSeen:
-    """Return what is in the file; one that is missing or damaged tells nothing."""
+    """Return the content of the file, or zeros if it is missing or damaged."""
     try:
         generation, number, last_job = path.read_text(encoding="ascii").split()
         count = CommitCount(
@@ -69,13 +70,18 @@ def read_last_seen(path: Path) -> LastSeen:
 
 
 class CommitGuard:
-    """Asked in each transaction of the one writer, told of each that is durable."""
+    """Checks each transaction of the writer, and records each one that is durable."""
 
     def __init__(self, database: Path, generation: int, last_job: Callable[[], int]) -> None:
-        """``last_job``: the highest number of a job given so far.
+        """Guard a database.
+
+        Args:
+            database: its path.
+            generation: of this server.
+            last_job: returns the highest job number allocated so far.
 
         Raises:
-            OSError: the file beside the database cannot be written.
+            OSError: if the file next to the database cannot be written.
         """
         self._database, self._last_job = database, last_job
         self._opened = _identity(database)
@@ -84,10 +90,10 @@ class CommitGuard:
         self._file = os.open(database.with_name(FILE_NAME), flags, 0o600)
 
     def check(self, connection: Connection) -> None:
-        """CommitCount this transaction.
+        """Increment the counter in a transaction.
 
         Raises:
-            ReplacedError: it must not be committed.
+            ReplacedError: if the transaction must not be committed.
         """
         if _identity(self._database) != self._opened:
             raise ReplacedError(f"{self._database} was removed or replaced while it was in use")
@@ -99,20 +105,21 @@ class CommitGuard:
             )
 
     def record_durable(self) -> None:
-        """The transaction is: note it, for a start after this process was killed.
+        """Record in the file that the transaction is durable.
 
-        It does not wait for the disk: after a power failure the file may be behind, and then says
-        less than it could, but never anything wrong.
+        The next start needs it if this process is killed. The write does not wait for the disk.
+        After a power failure the file may be behind the database. An older copy may then go
+        unnoticed, but no good database is taken for one.
         """
         self._count = self._count.next()
         record = f"{self._count.to_text()} {self._last_job()}".ljust(_RECORD) + "\n"
         try:
             os.pwrite(self._file, record.encode("ascii"), 0)
         except OSError:
-            pass  # no room: the same
+            pass  # a full disk has the same effect as a power failure
 
     def close(self) -> None:
-        """No transaction follows."""
+        """Close the file."""
         os.close(self._file)
 
 

@@ -1,4 +1,4 @@
-"""What went wrong in the database: worth another try, or for good."""
+"""Classify errors of the database: transient, disk full, locked, or permanent."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sqlalchemy.exc import DBAPIError, OperationalError
 
-#: Somebody else has it, the disk or the memory is full: that passes.
+#: Another process has the database locked, or the disk or memory is full: retrying may help.
 _PASSING = frozenset(
     {
         sqlite3.SQLITE_BUSY,
@@ -21,26 +21,26 @@ _PASSING = frozenset(
         sqlite3.SQLITE_PROTOCOL,
     }
 )
-#: SQLite says no more of a file that it cannot make, or make longer.
+#: SQLite reports these if it cannot create or extend a file; the disk may be full.
 _PERHAPS_NO_ROOM = frozenset({sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN})
-#: What a start may need.
+#: Free space that a start may need.
 _ROOM_BYTES = 1 << 18
 
 
 def disk_full_error() -> sqlite3.OperationalError:
-    """What SQLite raises when there is no room."""
+    """Return the error that SQLite raises when the disk is full."""
     error = sqlite3.OperationalError("database or disk is full")
     error.sqlite_errorcode, error.sqlite_errorname = sqlite3.SQLITE_FULL, "SQLITE_FULL"
     return error
 
 
 def is_locked(error: BaseException) -> bool:
-    """Whether another process has the database."""
+    """Return whether another process has the database locked."""
     return _kind(error) in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 
 
 def is_disk_full(error: BaseException, folder: Path) -> bool:
-    """Whether there was no room on the device of a folder."""
+    """Return whether an error means that the device of a folder is full."""
     if isinstance(error, OSError):
         return error.errno in (errno.ENOSPC, errno.EDQUOT)
     kind = _kind(error)
@@ -48,7 +48,7 @@ def is_disk_full(error: BaseException, folder: Path) -> bool:
 
 
 def has_free_space(folder: Path) -> bool:
-    """Whether a server can write there; a quota is asked, too."""
+    """Return whether a file can be written in a folder, within free space and quota."""
     try:
         with tempfile.TemporaryFile(dir=folder) as file:
             os.posix_fallocate(file.fileno(), 0, _ROOM_BYTES)
@@ -58,20 +58,20 @@ def has_free_space(folder: Path) -> bool:
 
 
 def _kind(error: BaseException) -> int:
-    """What SQLite calls it; the upper bits only say more about the same."""
+    """Return the primary result code of SQLite. The upper bits only add detail."""
     cause = error.orig if isinstance(error, DBAPIError) else error
     return getattr(cause, "sqlite_errorcode", 0) & 0xFF
 
 
 def words(error: BaseException) -> str:
-    """What SQLite says, without the statement."""
+    """Return the message of SQLite without the SQL statement."""
     return str(error.orig if isinstance(error, DBAPIError) else error)
 
 
 def is_transient(error: BaseException) -> bool:
-    """Whether the same change may be taken later."""
+    """Return whether the same write may succeed later."""
     cause = error.orig if isinstance(error, DBAPIError) else error
     code = getattr(cause, "sqlite_errorcode", None)
     if code is not None:
-        return (code & 0xFF) in _PASSING  # the upper bits only say more about the same
+        return (code & 0xFF) in _PASSING  # the upper bits only add detail
     return isinstance(error, OperationalError)

@@ -1,7 +1,8 @@
-"""The generation of the server: it grows with each start, whichever copy of the database it has.
+"""The generation of the server: a number that grows with each start.
 
-It is in the database, and once more in a file beside it. Where the file is ahead, somebody has put
-an older copy of the database back: what was given since that copy must not be given again.
+It is stored in the database and in a file next to it. If the file is ahead, an older copy of the
+database was restored. Then numbers of jobs, runs and resizes that were used since that copy must
+not be used again.
 """
 
 from __future__ import annotations
@@ -25,28 +26,30 @@ from pliant.server.registry.job_ids import MAX_LOST_IDS
 log = logging.getLogger(__name__)
 
 FILE_NAME = "server.generation"
-#: Runs that a job may have had in one generation; the messages between daemons have 32 bits.
+#: Run numbers reserved for one generation, and the limit of run numbers, which are sent as 32 bits.
 _RUNS, _MOST_RUNS = 1000, 1 << 32
 
 
 def next_generation(
     meta: Mapping[str, str], path: Path, last_job: int, seen: LastSeen
 ) -> Mapping[str, str]:
-    """Return single values to store for this start: its generation, and numbers to leave out.
+    """Return the values to store in the table ``meta`` at this start.
+
+    They are the new generation and, if the database is an older copy, numbers to skip.
 
     Args:
-        meta: single values as they are stored.
-        path: the file.
-        last_job: the highest number in the database.
-        seen: how far the database was when a server last wrote to it.
+        meta: the stored values.
+        path: the file with the last generation.
+        last_job: the highest job number in the database.
+        seen: the last transaction and job number that a server recorded next to the database.
 
     Raises:
-        OSError: the file cannot be read, or is damaged.
+        OSError: if the file cannot be read or is damaged.
     """
     stored, used = int(meta.get(GENERATION, "0")), max(read_used(path), seen.at.generation)
     generation = max(stored, used) + 1
     fresh = {GENERATION: str(generation), KEY: CommitCount(generation).to_text()}
-    if not stored and not last_job:  # one that was begun anew has names of its own
+    if not stored and not last_job:  # a new database: its cluster has a new name, too
         return fresh
     last = max(last_job, int(meta.get(LAST_JOB_ID, "0")))
     if used > stored:
@@ -77,7 +80,7 @@ def next_generation(
 
 
 def _skip_lost_ids(meta: Mapping[str, str], generation: int, last_job: int) -> dict[str, str]:
-    """Return what leaves out the numbers of runs and resizes that an older copy does not know."""
+    """Return values that skip the runs and resizes that an older copy does not know."""
     run = generation * _RUNS % (_MOST_RUNS - _RUNS)
     return {
         RUNS_FROM: f"{last_job} {run}",
@@ -86,10 +89,10 @@ def _skip_lost_ids(meta: Mapping[str, str], generation: int, last_job: int) -> d
 
 
 def read_used(path: Path) -> int:
-    """Return the last generation that was used; 0: none.
+    """Return the last generation that was used, 0 if there was none.
 
     Raises:
-        OSError: it cannot be read, or is damaged.
+        OSError: if the file cannot be read or is damaged.
     """
     try:
         return parse_bounded_int(path.read_text(encoding="ascii").strip(), MAX_ID_IN_FILE)
@@ -103,5 +106,5 @@ def read_used(path: Path) -> int:
 
 
 def write_used(path: Path, generation: str) -> None:
-    """Put it on the disk, whole or not at all, before it is used."""
+    """Write the generation durably and atomically, before it is used."""
     write_whole(path, f"{generation}\n")

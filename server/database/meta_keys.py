@@ -1,7 +1,7 @@
-"""The single values of the database: what each may be.
+"""The keys of the table ``meta``, and the valid values of each.
 
-What is counted stays far below what the messages between daemons (64 bits) and SQLite (63) hold. A
-number above that was never counted: it is damage, and must not get from a file into the database.
+Counters have limits far below what messages between daemons (64 bits) and SQLite (63 bits) can
+hold. A greater number in a file or in the database is damage and is refused.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from pliant.server.support.clock import CLOCK_KEY
 GENERATION = "generation"
 #: The last transaction.
 COMMITS = "commits"
-#: The last number of a job that may have been given, where jobs of the database do not say so.
+#: The last job number that may have been used, if it is not in the table ``job``.
 LAST_JOB_ID = "last_number"
-#: Of an older copy: which jobs may have had more runs than it knows, and the first one that none
-#: of them has had, ``JOB RUN``.
+#: ``JOB RUN``, set if the database is an older copy: jobs up to JOB may have had runs that it does
+#: not know, and RUN is the first number that none of them used.
 RUNS_FROM = "runs_from"
 #: The number of the next resize.
 NEXT_RESIZE = "next_resize"
-#: Generations, jobs and resizes.
+#: Limit of generations, job numbers and resize numbers.
 MAX_ID = 1 << 39
-#: The same in a file beside the database: what follows it can be stored.
+#: The limit in files next to the database; lower, so that later numbers can be stored.
 MAX_ID_IN_FILE = MAX_ID >> 1
-#: Transactions of one generation.
+#: Limit of transactions in one generation.
 MAX_COMMITS = 1 << 60
 
 
 def parse_bounded_int(text: str, most: int) -> int:
-    """Read a number as servers write it, from 0.
+    """Return the number from 0 to ``most`` that a text of decimal digits holds.
 
     Raises:
-        ValueError: it is something else, or a greater one.
+        ValueError: if the text is anything else.
     """
     if not (text.isascii() and text.isdecimal() and int(text) <= most):
         raise ValueError(text)
@@ -42,7 +42,7 @@ def parse_bounded_int(text: str, most: int) -> int:
 
 
 def unreadable(meta: Mapping[str, object]) -> list[str]:
-    """Return the names of values that no server has stored."""
+    """Return the keys whose values cannot have been stored by a server."""
     return [key for key, value in meta.items() if not _is_readable(key, value)]
 
 
@@ -63,10 +63,10 @@ def _count(text: str) -> None:
 
 
 def parse_two_ids(text: str) -> tuple[int, int]:
-    """Read two numbers as servers write them.
+    """Return the two numbers in a text such as ``12 3000``.
 
     Raises:
-        ValueError: it is something else.
+        ValueError: if the text is anything else.
     """
     one, other = text.split()
     return parse_bounded_int(one, MAX_ID), parse_bounded_int(other, MAX_ID)

@@ -1,4 +1,4 @@
-"""The texts of rows that are read again: JSON that a server has stored, or the row is named."""
+"""Parse the JSON columns of rows, and name the row if a column is damaged."""
 
 from __future__ import annotations
 
@@ -24,30 +24,30 @@ Row = Mapping[str, Any]
 
 
 class UnreadableRowError(PliantError):
-    """A row holds what no server has stored; the message says which, and what is there."""
+    """A column of a row cannot have been written by a server. The message names the row."""
 
 
 def job(text: str) -> Job:
-    """A job as the core has it."""
+    """Return the job that a record describes."""
     return job_from_record(json.loads(text))
 
 
 def node(text: str) -> Node:
-    """A node as the core has it."""
+    """Return the node that a record describes."""
     return node_from_record(json.loads(text))
 
 
 def numbers(text: str) -> tuple[int, ...]:
-    """The processors of a world."""
+    """Return the processors of a world."""
     return tuple(map(int, json.loads(text)))
 
 
 def mapping(text: str) -> dict[str, Any]:
-    """The pairs of a barrier, the data of a line of history."""
+    """Return the pairs of a barrier, or the data of an event."""
     return dict(json.loads(text))
 
 
-#: What identifies a row of a table, and what reads its texts.
+#: For each table: the column that identifies a row, and the parsers of its JSON columns.
 _TEXTS: Mapping[str, tuple[str, Mapping[str, Callable[[str], object]]]] = {
     "job": ("id", {"record": job, "summary": Summary.from_json, "program": Program.from_json}),
     "node": ("name", {"record": node}),
@@ -58,42 +58,51 @@ _TEXTS: Mapping[str, tuple[str, Mapping[str, Callable[[str], object]]]] = {
 
 
 def read(table: str, row: Row, column: str, how: Callable[[str], T]) -> T:
-    """Read a text of a row.
+    """Return the parsed value of a column.
+
+    Args:
+        table: the name of the table.
+        row: a row of it.
+        column: the column.
+        how: its parser.
 
     Raises:
-        UnreadableRowError: it is damaged.
-        NewerRecordError: a later version has written it.
+        UnreadableRowError: if the text is damaged.
+        NewerRecordError: if a later version of Pliant wrote it.
     """
     try:
         return how(row[column])
     except NewerRecordError as error:
         raise NewerRecordError(f"{column} of {table} {row[_TEXTS[table][0]]} {error}") from None
-    except Exception:  # whatever it is that a damaged text can cause
+    except Exception:  # a damaged text can cause any exception
         raise unreadable(table, row, column) from None
 
 
 def unreadable(table: str, row: Row, column: str) -> UnreadableRowError:
-    """Name a row of which a text is damaged."""
+    """Return the error that names a row with a damaged column."""
     key = row[_TEXTS[table][0]]
     return UnreadableRowError(f"{column} of {table} {key} in table {table} is {row[column]!r:.60}")
 
 
 def check(table: str, row: Row) -> None:
-    """Look at all texts of a row.
+    """Parse all JSON columns of a row.
 
     Raises:
-        UnreadableRowError: one is damaged.
-        NewerRecordError: a later version has written one.
+        UnreadableRowError: if one is damaged.
+        NewerRecordError: if a later version of Pliant wrote one.
     """
     for column, how in _TEXTS.get(table, ("", {}))[1].items():
         read(table, row, column, how)
 
 
 def mended(table: str, row: Row) -> Row | None:
-    """A row with damaged texts, made anew from its other columns; None: they do not tell enough.
+    """Return a row with its damaged record rebuilt from the other columns.
 
-    All that a node does not say by itself when it registers again is in its columns, but why an
-    operator keeps work off it, and whether it stands in for another.
+    Only a node can be rebuilt. Its columns and its next registration hold all values except the
+    reason for which an operator drained it.
+
+    Returns:
+        The row, or None if the other columns do not suffice.
     """
     if table != "node":
         return None

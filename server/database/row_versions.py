@@ -1,8 +1,8 @@
-"""Compare and set: an update of a job must find the row as this server left it.
+"""Compare and set: an update of a job is refused unless the row is as this server left it.
 
-There is one writer, and a lock keeps a second server away. Should a row have changed all the same
-- a lock that a network file system does not honour, an administrator's hand, a fault of ours - the
-change is refused and the server ends, rather than overwrite what it does not know.
+There is one writer, and a lock keeps a second server away. A row can still be changed by others:
+if a network file system ignores the lock, if an administrator edits the database, or through a bug.
+The server then ends instead of overwriting a state that it does not know.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pliant.server.database.statements import Row, Write, update_job
 
 
 class RowVersions:
-    """What the database says of each job that has not ended, or will say when all is written."""
+    """The expected version of each open job's row, once all pending writes are done."""
 
     def __init__(self, jobs: Iterable[Job] = ()) -> None:
         """Remember jobs as they were read from the database, before they change."""
@@ -25,19 +25,19 @@ class RowVersions:
             self.remember(job)
 
     def remember(self, job: Job) -> None:
-        """A job as it was read, before anything is done with it."""
+        """Set the expected version to a job as it is stored."""
         self._rows[job.id] = Row.of(job)
 
     def remember_submitted(self, spec: JobSpec, *, held: bool) -> None:
-        """A job that was stored when it was accepted."""
+        """Set the expected version of a job that was just stored by its submission."""
         self.remember(Job(spec, JobState.HELD if held else JobState.PENDING))
 
     def compare_and_set(self, job: Job) -> Write:
-        """Return the change that makes the row say what the job is now."""
+        """Return the write that updates the row of a job, and expect the new version from then."""
         was = self._rows[job.id]
         self.remember(job)
         return update_job(job, was)
 
     def forget(self, job: JobId) -> None:
-        """The job has ended, its row will not change any more."""
+        """Drop a job that has ended. Its row will not be updated again."""
         self._rows.pop(job, None)

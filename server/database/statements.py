@@ -1,4 +1,4 @@
-"""What may be written: fixed statements with values, so that equal ones run together."""
+"""All writes to the database: fixed statements with values, so that equal ones run together."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from pliant.server.support.log_setup import escape_control
 
 
 class Write(NamedTuple):
-    """One row to write."""
+    """A statement and the values of one row."""
 
     statement: Executable
     values: Mapping[str, Any]
 
 
 class Row(NamedTuple):
-    """What tells whether a job's row is as it was left."""
+    """The columns by which a changed row of a job is recognised."""
 
     state: str
     run: int
@@ -38,7 +38,7 @@ class Row(NamedTuple):
 
     @classmethod
     def of(cls, job: Job) -> Row:
-        """What the row of a job says, once it is stored."""
+        """Return the version of the row once the job is stored."""
         return cls(job.state.value, job.run, job.epoch)
 
 
@@ -83,7 +83,7 @@ _ADD_FENCE = insert(tables.fence).on_conflict_do_nothing()
 _DROP_FENCES = delete(tables.fence).where(tables.fence.c.world == bindparam("which"))
 
 
-#: The kind of note that a refused request leaves.
+#: The kind of event that records a refused request.
 REFUSED = "request.refused"
 _refusal = (tables.job_event.c.job.is_(None)) & (tables.job_event.c.kind == bindparam("refused"))
 _DROP_REFUSALS = delete(tables.job_event).where(
@@ -97,7 +97,7 @@ _DROP_REFUSALS = delete(tables.job_event).where(
     .scalar_subquery(),
 )
 
-#: Statements of which each must find its row as it was.
+#: Statements that must find their row in the expected version.
 COMPARING = frozenset({_UPDATE_JOB})
 
 
@@ -116,7 +116,13 @@ def _job_values(job: Job) -> dict[str, Any]:
 
 
 def insert_job(job: Job, program: Program, key: str | None) -> Write:
-    """A job that was just accepted."""
+    """Return the write of a job that was just accepted.
+
+    Args:
+        job: the job.
+        program: of the job.
+        key: the client's key of the submission, None if it sent none.
+    """
     spec = job.spec
     return Write(
         _INSERT_JOB,
@@ -136,14 +142,14 @@ def insert_job(job: Job, program: Program, key: str | None) -> Write:
 
 
 def update_job(job: Job, was: Row) -> Write:
-    """A job as it stands now, if its row is as it was."""
+    """Return the write of a job's state, which fails unless its row has the version ``was``."""
     values = {f"new_{name}": value for name, value in _job_values(job).items()}
     before = {f"was_{name}": value for name, value in was._asdict().items()}
     return Write(_UPDATE_JOB, {"which": job.id, **before, **values})
 
 
 def put_node(node: Node) -> Write:
-    """A node as it stands now."""
+    """Return the write of a node's state."""
     return Write(
         _PUT_NODE,
         {
@@ -158,17 +164,17 @@ def put_node(node: Node) -> Write:
 
 
 def drop_node(name: str) -> Write:
-    """A node that was removed."""
+    """Return the deletion of a node."""
     return Write(_DROP_NODE, {"which": name})
 
 
 def put_meta(key: str, value: str) -> Write:
-    """A single value."""
+    """Return the write of a value in the table ``meta``."""
     return Write(_PUT_META, {"key": key, "value": value})
 
 
 def add_note(note: Note) -> Write:
-    """A line of history."""
+    """Return the write of an event."""
     return Write(
         _INSERT_NOTE,
         {
@@ -182,12 +188,12 @@ def add_note(note: Note) -> Write:
 
 
 def drop_refusals(kept: int) -> Write:
-    """All but the newest refusals."""
+    """Return the deletion of all refused requests except the newest ``kept``."""
     return Write(_DROP_REFUSALS, {"refused": REFUSED, "one": 1, "kept": kept})
 
 
 def add_world(world: World) -> Write:
-    """A world that is about to be launched."""
+    """Return the write of a world that is about to be launched."""
     return Write(
         _ADD_WORLD,
         {
@@ -202,7 +208,7 @@ def add_world(world: World) -> Write:
 
 
 def add_exit(world: str, rank: int, end: tuple[int, int, int, str, float]) -> Write:
-    """The end of a process: processor, code, signal, reason, time."""
+    """Return the write of a process exit: processor, exit code, signal, reason and time."""
     processor, code, signal, reason, at = end
     return Write(
         _ADD_EXIT,
@@ -219,19 +225,19 @@ def add_exit(world: str, rank: int, end: tuple[int, int, int, str, float]) -> Wr
 
 
 def add_fence(world: str, sequence: int, pairs: Mapping[str, str]) -> Write:
-    """A barrier that all nodes of a world have reached."""
+    """Return the write of a barrier that all nodes of a world have reached."""
     return Write(
         _ADD_FENCE, {"world": world, "sequence": sequence, "pairs": json.dumps(dict(pairs))}
     )
 
 
 def drop_fences(worlds: Sequence[World]) -> list[Write]:
-    """The barriers of worlds that have ended."""
+    """Return the deletions of all barriers of worlds that have ended."""
     return [Write(_DROP_FENCES, {"which": world.name}) for world in worlds if world.spans_nodes]
 
 
 def _plain(value: object) -> object:
-    """JSON for what notes may hold besides JSON's own types."""
+    """Convert a value in the data of an event that JSON does not know."""
     if isinstance(value, set | frozenset):
         return sorted(value)
     if isinstance(value, Mapping):

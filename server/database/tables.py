@@ -1,6 +1,7 @@
-"""The tables. What queries ask for is a column; the whole value is the JSON in ``record``.
+"""The tables of the job database.
 
-A change here needs a migration in ``server/migrations/versions`` and a new HEAD.
+Values that queries need are columns. The complete object is the JSON in the column ``record``. A
+change here needs a migration in ``server/database/migrations/versions`` and a new HEAD.
 """
 
 from __future__ import annotations
@@ -17,12 +18,13 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-#: The newest migration; a database that is there needs no Alembic, whose import is slow.
+#: The newest migration. A database of this version is opened without importing Alembic, which is
+#: slow.
 HEAD = "0001"
 
 metadata = MetaData()
 
-#: Single values: cluster identity, keys, generation, the strategy's memory.
+#: Values by key: cluster identity, keys, generation, the memory of the strategy (`meta_keys`).
 meta = Table(
     "meta",
     metadata,
@@ -57,18 +59,18 @@ job = Table(
     Column("run", Integer, nullable=False),
     Column("epoch", Integer, nullable=False),
     Column("processors", Integer, nullable=False),
-    #: The client's own name for the submission: sent again, it gives the same job.
+    #: The client's key of the submission: a second one with the same key gives the same job.
     Column("submit_key", Text),
     Column("record", Text, nullable=False),
     Column("program", Text, nullable=False),
-    #: Paths and command line as people see them in lists.
+    #: Paths and command line as lists show them.
     Column("summary", Text, nullable=False),
     UniqueConstraint("uid", "submit_key", name="job_once_per_key"),
 )
 Index("job_by_state", job.c.state)
 Index("job_by_end", job.c.end)
 
-#: Append-only.
+#: The history of jobs and nodes; append-only.
 job_event = Table(
     "job_event",
     metadata,
@@ -82,7 +84,7 @@ job_event = Table(
 )
 Index("job_event_by_job", job_event.c.job)
 
-#: Worlds ever launched: which rank of which world is on which processor.
+#: All worlds ever launched, with the processor of each rank.
 world = Table(
     "world",
     metadata,
@@ -95,7 +97,7 @@ world = Table(
 )
 Index("world_by_job", world.c.job)
 
-#: Ends of processes; a controller that reports one again is only thanked.
+#: Exits of processes. A repeated report is acknowledged and otherwise ignored.
 rank_exit = Table(
     "rank_exit",
     metadata,
@@ -108,7 +110,7 @@ rank_exit = Table(
     Column("at", Float, nullable=False),
 )
 
-#: Finished barriers of worlds that span nodes, kept while a node may ask for them again.
+#: Complete barriers of worlds that span nodes, kept as long as a node may ask for them again.
 fence = Table(
     "fence",
     metadata,

@@ -1,7 +1,7 @@
-"""Where jobs keep their checkpoints: one folder for each, which goes when its job has ended.
+"""The checkpoint folders: one for each job, removed when the job has ended.
 
-Only the processes of a job write there, on whatever node they are; so the folder must be one that
-all nodes share.
+Only the processes of a job write to its folder, from every node, so all nodes must share the file
+system.
 """
 
 from __future__ import annotations
@@ -18,23 +18,26 @@ log = logging.getLogger(__name__)
 
 
 class CheckpointDirs:
-    """The folders of one cluster's jobs; other clusters may keep theirs beside them."""
+    """The checkpoint folders of one cluster. Other clusters may use the same base folder."""
 
     def __init__(self, base: Path, cluster: str) -> None:
-        """Use ``base``, which need not exist; ``cluster`` is the name of this one."""
+        """Use folders below ``base``, which need not exist, named after ``cluster`` and the job."""
         self._base, self._cluster = base, cluster
 
     def path_of(self, job: int) -> Path:
-        """The folder of a job."""
+        """Return the folder of a job."""
         return self._base / f"{self._cluster}.j{job}"
 
     def on_jobs_closed(self, jobs: Sequence[int], _: object = ()) -> None:
-        """These jobs have ended: remove what they saved."""
+        """Remove the checkpoints of jobs that have ended."""
         for job in jobs:
             self._remove(self.path_of(job))
 
     def sweep(self, open_jobs: Collection[JobId]) -> None:
-        """Remove what jobs left behind that ended while the server could not clean up."""
+        """Remove checkpoints of all jobs that are not open.
+
+        An earlier server may have stopped before it could remove them.
+        """
         name = re.compile(re.escape(self._cluster) + r"\.j([0-9]+)")
         try:
             found = list(self._base.iterdir())

@@ -1,4 +1,4 @@
-"""The numbers of jobs: each is given once, also when the database has lost some."""
+"""Allocation of job numbers: each is used once, even if the database has lost some jobs."""
 
 from __future__ import annotations
 
@@ -9,35 +9,40 @@ from pliant.core.events import NodeRegistered
 
 log = logging.getLogger(__name__)
 
-#: Numbers that may have been lost in one life of a server.
+#: Upper bound of the numbers that can be lost between two starts of a server.
 MAX_LOST_IDS = 1_000_000
 
 
 class JobIdAllocator:
-    """Counts on from the last one; safe from any thread."""
+    """Allocates consecutive job numbers. Every method may be called from any thread."""
 
     def __init__(self, stored: int, last: int = 0) -> None:
-        """``stored``: the last in the database; ``last``: the last that may have been given."""
+        """Continue after the last number.
+
+        Args:
+            stored: the highest number in the database.
+            last: the highest number that may have been used without being in the database.
+        """
         self._last = max(stored, last)
-        #: Nodes may move it so far in all, not so far again and again.
+        #: The highest number that reports of nodes may move ``_last`` to.
         self._limit = self._last + MAX_LOST_IDS
-        #: Of these some may have been given in an earlier life, and none is known or given here.
+        #: Numbers that an earlier server may have used. This one neither knows nor uses them.
         self._skipped = [range(stored + 1, self._last + 1)]
         self._told: set[int] = set()
         self._lock = threading.Lock()
 
     def last(self) -> int:
-        """The highest one that was given, or may have been."""
+        """Return the highest number that was used, or may have been used."""
         return self._last
 
     def next(self) -> int:
-        """Give a number."""
+        """Allocate a number."""
         with self._lock:
             self._last += 1
             return self._last
 
     def on_node_registered(self, event: NodeRegistered) -> None:
-        """See whether a node knows jobs that the database has lost; they were acknowledged."""
+        """Log an error for each job that a node knows and the database has lost."""
         for world in event.worlds:
             if self.adopt_unknown(world.job):
                 log.error(
@@ -48,9 +53,12 @@ class JobIdAllocator:
                 )
 
     def adopt_unknown(self, number: int) -> bool:
-        """Take a number for given; whether it was not known here, the first time it is named.
+        """Mark a number that a node names as used.
 
-        One that is much higher than the last at the start was never given: the node is wrong.
+        A number far above the last one at the start was never allocated; it is ignored.
+
+        Returns:
+            True if the number is unknown to this server and is named for the first time.
         """
         with self._lock:
             if self._last < number <= self._limit:

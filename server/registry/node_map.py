@@ -1,4 +1,4 @@
-"""Which node a processor belongs to."""
+"""The map from processor numbers to nodes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pliant.core.values.processors import ProcessorMap, block
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """What never changes about a node while it is known."""
+    """The properties of a node that never change while the node is known."""
 
     name: NodeName
     first: int
@@ -22,7 +22,7 @@ class Host:
 
 
 class NodeMap:
-    """An immutable picture of who has which processors; safe to hand to other threads."""
+    """An immutable map from processors to hosts, safe to pass to other threads."""
 
     def __init__(self, nodes: Iterable[Node] = ()) -> None:
         self._take(Host(node.name, node.first, node.slots, node.address) for node in nodes)
@@ -40,10 +40,10 @@ class NodeMap:
         self._firsts = [host.first for host in self.hosts]
 
     def host(self, processor: int) -> Host:
-        """The host of a processor.
+        """Return the host of a processor.
 
         Raises:
-            KeyError: nobody has it.
+            KeyError: if no node has it.
         """
         place = bisect_right(self._firsts, processor) - 1
         if place >= 0:
@@ -53,7 +53,7 @@ class NodeMap:
         raise KeyError(processor)
 
     def names(self, processors: ProcessorMap) -> list[NodeName]:
-        """The nodes that have at least one of these processors, in order."""
+        """Return the nodes that have at least one of these processors, in processor order."""
         return [name for name, _ in self.split(processors)]
 
     def split(self, processors: ProcessorMap) -> list[tuple[NodeName, ProcessorMap]]:

@@ -1,8 +1,8 @@
-"""The nodes of the status board: rows that queries show, and the map from processors to nodes.
+"""The nodes in the status cache: rows for queries, and the map from processors to nodes.
 
-A change of one node costs the same however many nodes there are: 1000 controllers register within
-seconds of each other when a server starts. What needs all nodes, the sorted list and the map, is
-made again when somebody asks for it.
+The cost of changing one node does not depend on the number of nodes, because 1000 controllers
+register within seconds when a server starts. The sorted list and the processor map, which need all
+nodes, are made again on the next request.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from pliant.core.values.ids import JobId, NodeName
 from pliant.core.values.processors import NONE, ProcessorMap, count
 from pliant.server.registry.node_map import Host, NodeMap
 
-#: A node as the users' socket shows it, before what jobs have on it is known.
+#: A node as the users' socket shows it, without the jobs on it.
 _Row = Mapping[str, Any]
 
 
 class NodeStatusCache:
-    """Nodes as they were after the last commit; safe from any thread."""
+    """Nodes as of the last commit. Every method may be called from any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._rows: dict[NodeName, _Row] = {}
         self._hosts: dict[NodeName, Host] = {}
-        #: None if a node came, left or moved since it was made.
+        #: None if nodes were added, removed or moved since the map was made.
         self._map: NodeMap | None = NodeMap()
         self._processors = self._up = 0
 
     def publish(self, nodes: Iterable[Node], gone: Iterable[NodeName] = ()) -> None:
-        """Show nodes as they stand now, and no longer those that are gone."""
+        """Replace the rows of these nodes, and drop the nodes in ``gone``."""
         with self._lock:
             for name in gone:
                 self._forget(name)
@@ -61,21 +61,24 @@ class NodeStatusCache:
 
     @property
     def processors(self) -> int:
-        """Processors of all known nodes but spare ones: no job can ever have more."""
+        """Return the number of processors of all known nodes except spare ones.
+
+        No job can be larger.
+        """
         return self._processors
 
     @property
     def up(self) -> int:
-        """How many nodes take new work."""
+        """Return how many nodes take new work."""
         return self._up
 
     def host(self, name: NodeName) -> Host | None:
-        """Return what never changes about a node while it is known."""
+        """Return the unchanging properties of a node, None if it is unknown."""
         return self._hosts.get(name)
 
     @property
     def map(self) -> NodeMap:
-        """Return which node has which processors; immutable."""
+        """Return the map from processors to nodes, which is immutable."""
         with self._lock:
             if self._map is None:
                 self._map = NodeMap.of(self._hosts.values())
@@ -86,11 +89,11 @@ class NodeStatusCache:
         holders: Sequence[tuple[JobId, ProcessorMap]],
         idle_memory: Mapping[NodeName, int],
     ) -> list[dict[str, Any]]:
-        """Return all nodes in the order of their processors, with what jobs have on them.
+        """Return all nodes in the order of their processors, with their use by jobs.
 
         Args:
-            holders: jobs that hold processors, and which.
-            idle_memory: bytes that each node has left.
+            holders: jobs that hold processors, with these processors.
+            idle_memory: free memory of each node in bytes.
         """
         nodes = self.map
         with self._lock:

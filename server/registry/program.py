@@ -1,4 +1,4 @@
-"""What a job runs: kept in the database, sent to the nodes, never looked into by the core."""
+"""The program of a job: stored in the database and sent to the nodes, unknown to the core."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-#: What lists show of a command line.
+#: Lists show this many characters of a command line.
 COMMAND_SHOWN = 200
 
 
@@ -33,7 +33,10 @@ class Summary(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """Command line, environment and files. Bytes that are not text travel as surrogate escapes."""
+    """Command line, environment and files of a job.
+
+    Bytes that are no valid UTF-8 are kept as surrogate escapes.
+    """
 
     argv: tuple[str, ...]
     env: Mapping[str, str]
@@ -42,7 +45,7 @@ class Program:
     stdout: str
     stderr: str
     umask: int
-    #: Whether the first run empties its output files: ``truncate`` or ``append``.
+    #: ``truncate`` if the first run empties its output files, else ``append``.
     open_mode: str = "truncate"
 
     def to_json(self) -> str:
@@ -57,18 +60,21 @@ class Program:
         return cls(**{name: values[name] for name in cls.__slots__ if name in values})
 
     def summary(self) -> Summary:
-        """The part that lists show."""
+        """Return the part that lists show."""
         return Summary(self.stdout, self.cwd, shlex.join(self.argv)[:COMMAND_SHOWN])
 
     def environment(self, **defaults: str) -> list[bytes]:
-        """``NAME=value`` in bytes; the job's own variables go before the defaults."""
+        """Return ``NAME=value`` for each variable, in bytes.
+
+        The job's own variables take precedence over the defaults. Empty defaults are left out.
+        """
         merged = {**{name: value for name, value in defaults.items() if value}, **self.env}
         return [os.fsencode(f"{name}={value}") for name, value in merged.items()]
 
 
 def expand(pattern: str, job: int, name: str) -> str:
-    """Put the job's number for ``%j``, its name for ``%x``; ``%%`` is a percent sign."""
-    # A name is no path: it must not lead to another folder.
+    """Replace ``%j`` by the number of the job, ``%x`` by its name and ``%%`` by a percent sign."""
+    # A name with a slash must not lead to another folder.
     values = {"%j": str(job), "%x": name.replace("/", "_"), "%%": "%"}
     result, start = [], 0
     while (place := pattern.find("%", start)) >= 0:

@@ -1,7 +1,7 @@
-"""The status board: what queries are answered from, without asking the core or the database.
+"""The status cache: answers queries of users without asking the core or the database.
 
-The execute thread puts up new values; every value is immutable once it is up. Usage and progress
-come from the streams. One small lock, held for dictionary operations only.
+The execute thread publishes jobs and nodes after each commit. Memory use and progress come from
+streams. Published values are immutable. A lock is held only for operations on dictionaries.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from pliant.server.registry.node_map import Host, NodeMap
 from pliant.server.registry.node_status import NodeStatusCache
 from pliant.server.registry.program import Summary
 
-#: Ended jobs stay on the board this long; older ones are read from the database.
+#: Ended jobs stay in the cache this long, seconds. Older ones are read from the database.
 ENDED_JOBS_KEPT_S = 3600.0
 
 Info = Mapping[str, Any]
 
-#: Values of a job that change without the core's doing.
+#: Values of a job that change without an event for the core.
 _LIVE = frozenset({"progress", "memory_bytes", "major_faults"})
 
 
 @dataclass(frozen=True, slots=True)
 class JobEntry:
-    """A job as lists show it."""
+    """A job as lists show it, and what the server needs to find and check it."""
 
     info: Info
     uid: int
@@ -49,21 +49,21 @@ class JobEntry:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a job uses on a node."""
+    """Memory and page faults of a job on one node."""
 
     resident_bytes: int
     major_faults: int
 
 
 class StatusCache:
-    """Jobs and nodes as they were after the last commit."""
+    """Jobs and nodes as of the last commit. Every method may be called from any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._jobs: dict[JobId, JobEntry] = {}
-        #: Those of them that have not ended.
+        #: Those jobs in ``_jobs`` that have not ended.
         self._open: dict[JobId, JobEntry] = {}
-        #: Those that have, by the time of their end.
+        #: A heap of ended jobs by the time of their end.
         self._ended: list[tuple[float, JobId]] = []
         self._summaries: dict[JobId, Summary] = {}
         self._nodes = NodeStatusCache()
@@ -74,27 +74,27 @@ class StatusCache:
         #: How much the cluster has of each named resource.
         self.resources: Mapping[str, int] = {}
 
-    # ---------------------------------------------------------------- put up
+    # ---------------------------------------------------------------- publish
 
     def publish_summary(self, job: JobId, summary: Summary) -> None:
-        """Remember paths and command of a job before it is put up."""
+        """Set paths and command of a job. Must be called before the job is published."""
         with self._lock:
             self._summaries[job] = summary
 
     def publish_nodes(self, nodes: Iterable[Node], gone: Iterable[NodeName] = ()) -> None:
-        """Put up nodes as they stand, and take down those that are gone."""
+        """Publish the state of these nodes, and drop the nodes in ``gone``."""
         self._nodes.publish(nodes, gone)
 
     def publish_jobs(self, jobs: Iterable[Job]) -> list[JobId]:
-        """Put up jobs as they stand; return those that have just ended."""
+        """Publish the state of these jobs; return those that have just ended."""
         return self.publish(self.snapshot(jobs))
 
     def snapshot(self, jobs: Iterable[Job]) -> dict[JobId, JobEntry]:
-        """Jobs as they stand, to be put up later."""
+        """Return the state of these jobs, to be published later."""
         return {job.id: self._entry(job) for job in jobs}
 
     def publish(self, snapshots: Mapping[JobId, JobEntry]) -> list[JobId]:
-        """Put up what was snapshots; return the jobs that have just ended."""
+        """Publish snapshots of jobs; return the jobs that have just ended."""
         ended = []
         for job, entry in snapshots.items():
             with self._lock:
@@ -111,18 +111,18 @@ class StatusCache:
         return ended
 
     def publish_progress(self, job: JobId, progress: Mapping[str, Any]) -> None:
-        """Remember what an application last said of itself."""
+        """Set the progress that an application last reported."""
         with self._lock:
             self._progress[job] = (progress, time.monotonic())
 
     def publish_usage(self, node: NodeName, idle: int, usage: Mapping[JobId, Usage]) -> None:
-        """Remember what a node last said of its jobs."""
+        """Set the free memory of a node and the use by each job, as last reported."""
         with self._lock:
             self._idle_memory[node] = idle
             self._usage[node] = usage
 
     def drop_old(self, now: float) -> None:
-        """Take down jobs that ended long ago."""
+        """Drop jobs that ended more than ``ENDED_JOBS_KEPT_S`` ago."""
         with self._lock:
             while self._ended and self._ended[0][0] < now - ENDED_JOBS_KEPT_S:
                 _, job = heapq.heappop(self._ended)
@@ -133,25 +133,25 @@ class StatusCache:
 
     @property
     def processors(self) -> int:
-        """Processors of all known nodes but spare ones: no job can ever have more."""
+        """Return the number of processors of all known nodes except spare ones."""
         return self._nodes.processors
 
     @property
     def nodes_up(self) -> int:
-        """How many nodes take new work."""
+        """Return how many nodes take new work."""
         return self._nodes.up
 
     @property
     def node_map(self) -> NodeMap:
-        """Which node has which processors; immutable."""
+        """Return the map from processors to nodes, which is immutable."""
         return self._nodes.map
 
     def host(self, name: NodeName) -> Host | None:
-        """What never changes about a node while it is known."""
+        """Return the unchanging properties of a node, None if it is unknown."""
         return self._nodes.host(name)
 
     def node_in_use(self, name: NodeName) -> bool:
-        """Whether jobs hold processors of a node."""
+        """Return whether jobs hold processors of a node."""
         host = self.host(name)
         if host is None:
             return False
@@ -160,16 +160,16 @@ class StatusCache:
             return any(entry.held & mine for entry in self._open.values())
 
     def entry(self, job: JobId) -> JobEntry | None:
-        """A job, if it is on the board."""
+        """Return a job, None if it is not in the cache."""
         return self._jobs.get(job)
 
     def is_open(self, job: JobId, run: int) -> bool:
-        """Whether this run of a job may still speak."""
+        """Return whether a run is the current run of a job that has not ended."""
         entry = self._jobs.get(job)
         return entry is not None and not entry.final and entry.run == run
 
     def progress(self, job: JobId) -> Mapping[str, Any] | None:
-        """What an application last said, with its age brought up to now."""
+        """Return the progress that an application last reported, with its age as of now."""
         with self._lock:
             found = self._progress.get(job)
         if found is None:
@@ -180,14 +180,19 @@ class StatusCache:
         return {**progress, "safe_point_age_s": age + since if age >= 0 else age}
 
     def job(self, job: JobId) -> Info | None:
-        """A job as the users' socket shows it."""
+        """Return a job as the users' socket shows it, None if it is not in the cache."""
         entry = self._jobs.get(job)
         if entry is None:
             return None
         return self.info(entry)
 
     def info(self, entry: JobEntry, fields: Collection[str] | None = None) -> Info:
-        """A job as the users' socket shows it; ``fields``: which values are needed, None: all."""
+        """Return a job as the users' socket shows it.
+
+        Args:
+            entry: of the job.
+            fields: the values that are needed; None for all.
+        """
         if fields is not None and _LIVE.isdisjoint(fields):
             return entry.info
         job = JobId(entry.info["id"])
@@ -201,10 +206,10 @@ class StatusCache:
         }
 
     def entries(self, *, ended_since: float | None) -> list[JobEntry]:
-        """Jobs that have not ended, and those that ended since a time, by number.
+        """Return jobs that have not ended, and those that ended after a time, by number.
 
-        No container is made for each job: 50,000 of them would have the garbage collector look at
-        everything that the server has, which holds up all threads for 0.1 s.
+        No container is made for each job. Allocating 50,000 of them would trigger a full garbage
+        collection, which stops all threads for 0.1 s.
         """
         with self._lock:
             known = self._open if ended_since is None else self._jobs
@@ -214,18 +219,18 @@ class StatusCache:
         return [e for e in entries if not e.final or (e.end or 0) > ended_since]
 
     def jobs(self, *, ended_since: float | None) -> list[Info]:
-        """The same as the users' socket shows them."""
+        """Return the same jobs as `entries`, as the users' socket shows them."""
         return [self.info(entry) for entry in self.entries(ended_since=ended_since)]
 
     def nodes(self) -> list[Info]:
-        """Nodes as the users' socket shows them."""
+        """Return all nodes as the users' socket shows them."""
         with self._lock:
             idle = dict(self._idle_memory)
             holders = [(job, entry.held) for job, entry in self._open.items() if entry.held]
         return list(self._nodes.rows(holders, idle))
 
     def resource_use(self) -> dict[str, dict[str, int]]:
-        """Named resources as the users' socket shows them: how much there is, and is in use."""
+        """Return the total, used and free amount of each named resource."""
         used: Counter[str] = Counter()
         with self._lock:
             entries = [entry for entry in self._open.values() if entry.uses]
@@ -237,7 +242,7 @@ class StatusCache:
         }
 
     def describe_stored(self, job: Job, summary: Summary) -> Info:
-        """A job that is not on the board as the users' socket shows it."""
+        """Return a job from the database as the users' socket shows it."""
         return {
             **_info(job, summary, self._where(job)),
             "progress": None,
@@ -246,7 +251,7 @@ class StatusCache:
         }
 
     def _where(self, job: Job) -> list[NodeName]:
-        """The nodes of a job; of one that has ended, those that it had last."""
+        """Return the nodes of a job; of an ended job, the last ones that it had."""
         return self.node_map.names(job.allocation if job.final else job.occupied)
 
     def _entry(self, job: Job) -> JobEntry:
@@ -295,9 +300,9 @@ def _info(job: Job, summary: Summary, nodes: list[NodeName]) -> Info:
 
 
 def _contract(job: Job) -> dict[str, Any]:
-    """Return what a job's contract says and when the job is expected to end; empty without one.
+    """Return the terms of a job's contract and its expected end; empty without a contract.
 
-    Jobs without a contract must not make the answer to `jobstat` longer.
+    It is empty so that jobs without a contract do not make the answer to `jobstat` longer.
     """
     contract = job.spec.contract
     if contract is None:

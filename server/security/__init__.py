@@ -1,4 +1,4 @@
-"""Who a peer is: the cluster's secret, the tokens of applications, the opening handshake.
+"""Authentication of peers: the cluster secret, tokens of applications, the opening handshake.
 
 What a user may do is decided in `pliant.server.users.authorisation`.
 """

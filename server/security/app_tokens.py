@@ -1,7 +1,8 @@
 """The secrets of applications, derived from one key of the cluster.
 
-A token speaks for one run of one job. Derived, not stored: nothing to lose in a crash, nothing to
-forget at the end; whether the run is still alive is asked whenever a token is shown.
+A token authenticates one run of one job. Tokens are derived and not stored, so a crash cannot lose
+one and none must be deleted. A token does not expire: the services that accept one must check
+whether its run is still open.
 """
 
 from __future__ import annotations
@@ -11,21 +12,21 @@ import hmac
 
 
 class AppTokens:
-    """Makes and checks tokens."""
+    """Derives and verifies the secrets of applications from the key of the cluster."""
 
     def __init__(self, key: bytes) -> None:
         self._key = key
 
     def token(self, job: int, run: int) -> bytes:
-        """The secret of an application, as text without white space."""
+        """Return the token of a run, as ASCII text without white space."""
         return self._sign(self._key, f"application {job} {run}").encode("ascii")
 
     def verify(self, token: bytes, job: int, run: int) -> bool:
-        """Whether the token is this run's, in constant time."""
+        """Return whether a token is that of a run, in constant time."""
         return hmac.compare_digest(token, self.token(job, run))
 
     def join_secret(self, job: int, run: int, resize: int) -> str:
-        """What newcomers of a resize show at the rendezvous."""
+        """Return the secret that joining ranks of a resize show at the rendezvous."""
         return self._sign(self.token(job, run), str(resize))
 
     def checkpoint_key(self, job: int) -> bytes:

@@ -1,4 +1,4 @@
-"""The server's side of the handshake that opens every stream."""
+"""The server's side of the handshake at the start of every stream."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from pliant.protos import handshake
 async def verify_peer(context: Any, reports: AsyncIterator[Any], key: bytes) -> bool:
     """Prove that this server knows a key, and return whether the client does.
 
-    The server proves itself first. So a client never sends anything that an impostor could use.
+    The server proves itself first, so a client never sends anything that an impostor could use.
 
     Args:
-        context: of the stream, whose metadata open a handshake.
-        reports: what the client sends; its proof is taken from it.
-        key: of the subject that the client has named.
+        context: of the stream; its metadata start the handshake.
+        reports: the messages of the client; the first one must be its proof.
+        key: the secret of the subject that the client named.
 
     Raises:
-        StopAsyncIteration: the client left before it proved anything.
+        StopAsyncIteration: if the client closed the stream before it sent a proof.
     """
     shaking = handshake.begin(context.invocation_metadata(), key)
     await context.send_initial_metadata(shaking.metadata)

@@ -1,8 +1,8 @@
-"""The secret of the cluster: the server and its node controllers know it, nobody else.
+"""The secret of the cluster, shared by the server and its node controllers.
 
-A node is sent programs, environments and tokens, and a controller starts what it is told to start.
-So the server makes a file that only its owner can read, and both sides prove that they know its
-content before they say anything else (see `pliant.protos.handshake`).
+The server sends programs, environments and tokens to a node, and a controller starts whatever it is
+ordered to start. So the server creates a file that only its owner can read, and both sides prove
+that they know its content before they send anything else (see `pliant.protos.handshake`).
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ _BYTES = 32
 
 
 def load_secret(path: Path) -> str:
-    """Read the secret, or make one.
+    """Read the secret from a file, or create the file.
 
     Raises:
-        OSError: it cannot be read, or others can read it.
+        OSError: if the file cannot be read, is damaged, or other users can read it.
     """
     if not path.exists():
         _make(path)
@@ -40,7 +40,7 @@ def load_secret(path: Path) -> str:
 
 
 def _make(path: Path) -> None:
-    """Write a new secret so that nobody ever sees a part of it, or has a chance to open it."""
+    """Write a new secret, private from the start and complete when it gets its name."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     draft.unlink(missing_ok=True)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC

@@ -1,1 +1,1 @@
-"""Threads, clocks, logging and rate limits of the daemon; nothing here knows about jobs."""
+"""Threads, clocks, logging and rate limits of the server. Nothing here knows about jobs."""

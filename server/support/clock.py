@@ -1,9 +1,9 @@
-"""The daemon's clock: wall time at start, advanced by the monotonic clock.
+"""The clock of the server: the wall-clock time at start, advanced by the monotonic clock.
 
-Leases, timers and limits must not jump when somebody sets the wall clock; times in records must
-still be times that people understand. So a wall clock that jumps is followed by a server that
-starts when no job is open. While jobs are open its time goes on where the last server's was: what
-they have used of their limits is what they have run, and nothing ends before it began.
+Leases, timers and time limits must not jump when the wall clock is set, but times in records must
+be readable dates. So a server that starts while no job is open takes the wall clock. If jobs are
+open, it continues the time of the last server, so that the time that jobs have used of their limits
+is the time that they have run, and nothing ends before it began.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from collections.abc import Mapping
 
 log = logging.getLogger(__name__)
 
-#: The single value of the database that holds ``BOOT OFFSET``: see ``HybridClock.record``.
+#: Key in the table ``meta`` for ``BOOT OFFSET``, see ``HybridClock.record``.
 CLOCK_KEY = "clock"
-#: A difference between the two clocks that is worth a warning, seconds.
+#: A difference between the two clocks from which on a warning is logged, seconds.
 TOLD_S = 60.0
 
 
@@ -24,29 +24,32 @@ class HybridClock:
     """Seconds since the epoch that never jump and never run backwards while the server runs."""
 
     def __init__(self, offset: float | None = None) -> None:
-        """Begin with the wall clock, or with what it is ahead of the monotonic one, seconds."""
+        """Start from the wall clock, or from a given offset to the monotonic clock in seconds."""
         self._offset = time.time() - time.monotonic() if offset is None else offset
 
     def now(self) -> float:
-        """Seconds since the epoch."""
+        """Return the time in seconds since the epoch."""
         return self._offset + time.monotonic()
 
     def ahead_s(self) -> float:
-        """By how much the wall clock is ahead of this one, seconds."""
+        """Return by how many seconds the wall clock is ahead of this clock."""
         return time.time() - self.now()
 
     def record(self, boot: str) -> str:
-        """What the next server needs to go on with this time; the monotonic clock is a boot's."""
+        """Return the text from which the next server can continue this time.
+
+        It names the boot, because the monotonic clock starts again at each boot.
+        """
         return f"{boot} {self._offset!r}"
 
 
 def resume_clock(meta: Mapping[str, str], boot: str, last: float | None) -> HybridClock:
-    """Make the clock of a server that starts.
+    """Return the clock for a server that starts.
 
     Args:
-        meta: the single values of the database.
-        boot: the kernel's name for this boot.
-        last: the time of the latest record if jobs are open, else None.
+        meta: the table ``meta`` of the database.
+        boot: the kernel's id of this boot.
+        last: the time of the latest event if jobs are open, else None.
     """
     wall = HybridClock()
     if last is None:
@@ -54,7 +57,9 @@ def resume_clock(meta: Mapping[str, str], boot: str, last: float | None) -> Hybr
     before, _, offset = meta.get(CLOCK_KEY, "").partition(" ")
     if before == boot and offset:
         clock = HybridClock(float(offset))
-    else:  # how long the machine was away only the wall clock knows; but no time comes twice
+    else:
+        # After a reboot only the wall clock knows how long the machine was off. The new time must
+        # not be earlier than the last record.
         clock = HybridClock(max(last, wall.now()) - time.monotonic())
     if abs(ahead := clock.ahead_s()) > TOLD_S:
         log.warning(

@@ -1,4 +1,4 @@
-"""Logging of the daemon: one event is one line, whatever is in it."""
+"""Logging of the server: each event is one line, whatever control characters it contains."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from collections.abc import Callable
 from pliant.protos.daemons.log_files import LogFile
 from pliant.protos.daemons.log_handlers import LogHandler
 
-#: A line that comes again and again is shown once in this time.
+#: A repeated message is logged once in this time, seconds.
 LOG_INTERVAL_S = 60.0
 
 
 class OneLineFormatter(logging.Formatter):
-    """Escapes control characters in messages: names and reasons come from users."""
+    """Escapes control characters in messages, because names and reasons come from users."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        """Return the line without tracebacks, escaped."""
+        """Return the escaped message, without its traceback."""
         return escape_control(super().formatMessage(record))
 
 
 def escape_control(text: str) -> str:
-    """Return the text with every control character and undecodable byte as an escape."""
+    """Return a text with control characters and undecodable bytes replaced by escapes."""
     if text.isprintable():
         return text
     return "".join(
@@ -32,16 +32,21 @@ def escape_control(text: str) -> str:
 
 
 class RateLimitedLog:
-    """Lets a line through at once, and then one a minute that says how many there were."""
+    """Logs a repeated problem at once, and then once a minute with the number of repetitions."""
 
     def __init__(self, write: Callable[..., None]) -> None:
-        """``say``: a method of a logger."""
+        """Log by ``write``, a method of a logger."""
         self._write = write
         self._shown: dict[str, float] = {}
         self._left_out: dict[str, int] = {}
 
     def log(self, text: str, cause: str) -> None:
-        """Show a text with its cause in it, unless the same cause was shown just now."""
+        """Log a message unless its cause was logged less than a minute ago.
+
+        Args:
+            text: a format with one ``%s`` for the cause.
+            cause: identifies the problem.
+        """
         now = time.monotonic()
         if now - self._shown.get(cause, -LOG_INTERVAL_S) < LOG_INTERVAL_S:
             self._left_out[cause] = self._left_out.get(cause, 0) + 1
@@ -51,7 +56,7 @@ class RateLimitedLog:
         self._write(text, f"{cause} ({more} more times since the last line)" if more else cause)
 
     def reset(self) -> None:
-        """It has passed: the next time is told at once."""
+        """Log the next message at once, because the problem is solved."""
         self._shown.clear()
         self._left_out.clear()
 
@@ -60,7 +65,7 @@ def log_to_stderr(*, debug: bool) -> LogFile:
     """Send the log to standard error, where systemd or a supervisor collects it.
 
     Returns:
-        The file that it is, if it is one.
+        The log file to reopen on SIGHUP.
     """
     handler = LogHandler()
     handler.setFormatter(

@@ -1,7 +1,7 @@
-"""How much an application may say: a bucket of tokens for each run of a job.
+"""Limits on the number of messages from applications: a token bucket for each run of a job.
 
-A run and not a session has it, so that one who is sent away does not begin anew by connecting
-again.
+The bucket belongs to the run and not to the session. So an application whose session was closed for
+exceeding the limit cannot get a full bucket by connecting again.
 """
 
 from __future__ import annotations
@@ -9,20 +9,27 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-#: Messages a second in the long run, and at a time: far above what appkit ever says.
+#: Default limits: messages per second on average, and in one burst. Both are far above what
+#: pliant.appkit sends.
 MESSAGES_PER_S = 500.0
 MESSAGES_AT_ONCE = 2000.0
 
 
 @dataclass(slots=True)
 class TokenBucket:
-    """Tokens that come back with time, up to a limit."""
+    """A token bucket: tokens are added at a constant rate, up to a limit."""
 
     tokens: float
     at: float
 
     def take(self, rate: float, burst: float, now: float) -> bool:
-        """Take one token; False: there is none."""
+        """Take one token and return True, or return False if there is none.
+
+        Args:
+            rate: tokens added per second.
+            burst: the most tokens that the bucket holds.
+            now: seconds on the clock of ``at``.
+        """
         self.tokens = min(burst, self.tokens + rate * max(0.0, now - self.at))
         self.at = now
         if self.tokens < 1.0:
@@ -32,23 +39,26 @@ class TokenBucket:
 
 
 class RateLimiter:
-    """The buckets of all runs. Used by the gRPC loop alone, but for ``forget``."""
+    """The token buckets of all runs.
+
+    Only the gRPC loop calls its methods, except ``forget``, which any thread may call.
+    """
 
     def __init__(self, rate: float = MESSAGES_PER_S, burst: float = MESSAGES_AT_ONCE) -> None:
-        """Allow ``rate`` messages a second, and ``burst`` at a time."""
+        """Allow ``rate`` messages per second on average, and ``burst`` at once."""
         self._rate, self._most = rate, burst
         self._buckets: dict[tuple[int, int], TokenBucket] = {}
 
     def configure(self, rate: float, burst: float) -> None:
-        """Allow another number of messages from now on."""
+        """Use other limits from now on."""
         self._rate, self._most = rate, burst
 
     def exceeded(self, job: int, run: int, now: float) -> str:
-        """Why one message more is too much; empty: it is not.
+        """Count a message; return why it is one too many, or an empty text if it is allowed.
 
         Args:
-            job: whose.
-            run: of that job.
+            job: the job that sent it.
+            run: the run of the job.
             now: seconds on a monotonic clock.
         """
         bucket = self._buckets.setdefault((job, run), TokenBucket(self._most, now))
@@ -60,7 +70,7 @@ class RateLimiter:
         )
 
     def forget(self, jobs: Iterable[int]) -> None:
-        """These jobs have ended."""
+        """Drop the buckets of jobs that have ended."""
         ended = set(jobs)
         for key in [key for key in list(self._buckets) if key[0] in ended]:
             self._buckets.pop(key, None)

@@ -1,7 +1,8 @@
-"""Times in which this server stood still: stopped, starved, or on a machine that was.
+"""Detect that the server process itself did not run: stopped, starved, or a suspended machine.
 
-What others had to say meanwhile lies in its sockets unread. It must not take that for silence:
-whose time has run out is given the time that was lost, and a moment in which to be heard.
+Messages that arrived during such a stall are still unread in the sockets. The server must not take
+them for silence. So deadlines of peers are extended by the length of the stall, and by a moment in
+which the server can read what has arrived.
 """
 
 from __future__ import annotations
@@ -9,14 +10,18 @@ from __future__ import annotations
 import threading
 import time
 
-#: A wait that takes so much longer than it was to take is no matter of load, seconds.
+#: A wait that overruns its timeout by this many seconds counts as a stall, not as load.
 STALL_S = 1.0
-#: What has arrived is read in this time, seconds.
+#: Time in which messages that arrived during a stall are read, seconds.
 CATCH_UP_S = 2.0
 
 
 def wait_measuring_stall(flag: threading.Condition, seconds: float | None) -> float:
-    """Wait until told, or for so long; by how much it was too long, seconds; 0: as it should be."""
+    """Wait for a notification or a timeout.
+
+    Returns:
+        By how many seconds the wait overran its timeout, 0.0 if it was no stall.
+    """
     if seconds is None:
         flag.wait()
         return 0.0

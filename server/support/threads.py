@@ -1,4 +1,4 @@
-"""Named threads whose end by an error is never silent."""
+"""Named threads that report when they end by an error."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ log = logging.getLogger(__name__)
 
 
 class ReportedError(PliantError, code="reported"):
-    """Ends a thread; what it means has been logged where it was found."""
+    """Ends a thread. The cause was logged where it was found, so no traceback is needed."""
 
 
 def uncancellable_future() -> Future[Any]:
-    """A future that cannot be cancelled.
+    """Return a future that cannot be cancelled.
 
-    A loop that ends under one who waits would cancel it, and break the thread that keeps it.
+    An event loop that stops cancels the futures that its tasks wait for. The thread that later sets
+    the result of a cancelled future would fail.
     """
     future: Future[Any] = Future()
     future.set_running_or_notify_cancel()
@@ -31,7 +32,13 @@ def uncancellable_future() -> Future[Any]:
 def start_thread(
     name: str, work: Callable[[], None], on_fault: Callable[[str], None]
 ) -> threading.Thread:
-    """Start a thread that carries its name in the kernel too, and reports an unexpected end."""
+    """Start a daemon thread.
+
+    Args:
+        name: of the thread, also in the kernel, where ``ps -T`` shows it.
+        work: what it does.
+        on_fault: is called with the name if ``work`` raises.
+    """
 
     def run() -> None:
         _name_in_kernel(name)
@@ -49,7 +56,7 @@ def start_thread(
 
 
 def _name_in_kernel(name: str) -> None:
-    """Let ``ps -T`` and ``top -H`` show which thread works."""
+    """Set the thread's name in the kernel, for ``ps -T`` and ``top -H``."""
     try:
         Path(f"/proc/self/task/{threading.get_native_id()}/comm").write_text(name)
     except OSError:
