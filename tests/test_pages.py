@@ -17,7 +17,7 @@ from pliant.nodectl.settings import Settings
 from pliant.nodectl.settings import load as load_settings
 from pliant.protos import node_pb2 as wire
 from pliant.server.config import Config, load_config
-from testkit import ROOT, run_python
+from testkit import PARTS, ROOT, run_python
 
 DOCS = ROOT / "docs"
 
@@ -105,11 +105,15 @@ def test_the_program_on_the_page_runs_alone(tmp_path: Path) -> None:
     assert done.stdout == "mean 1.000000, processes: 1\n"
 
 
+def all_pages() -> list[Path]:
+    return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS.rglob("*.md")]
+
+
 def test_the_pages_are_linked() -> None:
     text = (ROOT / "README.md").read_text()
     for page in ("configuration.md", "environment.md", "appkit.md"):
         assert f"(docs/{page})" in text
-    for path in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS.rglob("*.md")]:
+    for path in all_pages():
         for link in re.findall(r"\]\(([^)#:]+)[)#]", path.read_text()):
             assert (path.parent / link).exists(), f"{path.name}: {link}"
 
@@ -121,7 +125,29 @@ def anchors(page: Path) -> set[str]:
 
 
 def test_links_to_sections_have_their_headings() -> None:
-    for path in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS.rglob("*.md")]:
+    for path in all_pages():
         for link, anchor in re.findall(r"\]\(([^)#:]*)#([^)]+)\)", path.read_text()):
             page = path.parent / link if link else path
             assert anchor in anchors(page), f"{path.name}: {link}#{anchor}"
+
+
+#: Folders at the root whose files pages name by their path.
+FOLDERS = "|".join([*PARTS, "benchmarks", "tests"])
+
+
+def test_files_that_pages_name_are_there() -> None:
+    missing = [
+        f"{page.name}: {name}"
+        for page in all_pages()
+        for name in re.findall(rf"`((?:{FOLDERS})/[\w./-]+)`", page.read_text())
+        if not (ROOT / name).exists()
+    ]
+    assert missing == []
+
+
+def test_the_table_of_the_core_names_its_modules() -> None:
+    table = section("architecture.md", "The core")
+    named = set(re.findall(r"`(\w+)\.py`", table)) | set(re.findall(r"/(\w+)\.py`", table))
+    for folder in ("handlers", "transitions"):
+        modules = {path.stem for path in (ROOT / "core" / folder).glob("[a-z]*.py")}
+        assert modules - named == set()
