@@ -22,11 +22,11 @@ help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # One stamp for each set of packages. The larger set holds the smaller one.
-$(DEVELOP): pyproject.toml setup.py .ci/venv
+$(DEVELOP): pyproject.toml .ci/venv
 	@.ci/venv mpich,dev,deploy $@
 	@touch $(RUNTIME)
 
-$(RUNTIME): pyproject.toml setup.py .ci/venv
+$(RUNTIME): pyproject.toml .ci/venv
 	@.ci/venv mpich $@
 
 venv: $(DEVELOP) ## Make .venv with all that development needs

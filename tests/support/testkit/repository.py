@@ -30,6 +30,5 @@ def part_files(part: str) -> list[Path]:
 
 def source_files() -> Iterator[Path]:
     """Yield every hand-written Python file that is not a test."""
-    yield ROOT / "setup.py"
     for folder in (*PARTS, "benchmarks", "docs"):
         yield from part_files(folder)
