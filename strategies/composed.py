@@ -20,36 +20,37 @@ from pliant.strategies.policies.preemption import Preempted, Preemption
 from pliant.strategies.policies.profile import Profile, releases
 from pliant.strategies.policies.queue_order import Dynp, DynpMemory, QueueOrder, in_order
 
-#: Why everybody but the first waits.
+#: Why all jobs but the first one wait.
 BEHIND = WaitReason(WaitCode.QUEUE)
-#: Why the first one waits if jobs are suspended for it.
+#: Why the first job waits if jobs are suspended for it.
 SUSPENDING = WaitReason(WaitCode.SUSPENDING)
 
 
 class Resizing(ABC):
-    """The third choice: what becomes of running malleable jobs, and on how much others start."""
+    """A policy for running malleable jobs, and for the sizes at which waiting jobs start."""
 
     def wanted(self, job: WaitingJob) -> int:
-        """The size above which the queue does not start a job."""
+        """Return the largest size at which the queue starts a job."""
         return preferred(job)
 
     def before(self, view: View, placer: Placer) -> None:
-        """What goes ahead of the queue: jobs with processors promised to them."""
+        """Decide what has precedence over the queue: jobs with reserved processors."""
         del view, placer
 
     @abstractmethod
     def after(self, view: View, placer: Placer) -> None:
-        """Offer changes and start more; what the queue started is in ``placer``."""
+        """Offer resizes and start more jobs. ``placer`` has the jobs that the queue started."""
 
 
 class Composed(Strategy):
-    """A queue order, a backfilling and, if wanted, a policy for running malleable jobs.
+    """A queue order, a backfilling rule and, optionally, a policy for running malleable jobs.
 
     Args:
         order: the order of the queue, or dynP's decision between orders.
-        backfill: who may pass whom.
-        resizing: what running malleable jobs are offered; None: nothing.
-        preemption: which running jobs are suspended for the first that does not fit; None: none.
+        backfill: which jobs may start before jobs that are ahead of them in the queue.
+        resizing: the policy for running malleable jobs; None if they are not resized.
+        preemption: the rule for suspending running jobs for the first waiting job that does not
+            fit; None if no jobs are suspended.
     """
 
     def __init__(
@@ -67,7 +68,7 @@ class Composed(Strategy):
         self._preemption = preemption
 
     def allocate_processors(self, view: View) -> Plan:
-        """Order the queue, suspend jobs, walk the queue, place starts; then the resize policy."""
+        """Order the queue, suspend jobs, start jobs of the queue, then apply the resize policy."""
         memory, policy = self._policy(view)
         queue = in_order(policy, view.waiting)
         preempted = Preempted(view)
@@ -92,16 +93,16 @@ class Composed(Strategy):
         made = placer.plan(reasons, memory.to_memory() if memory else None, behind)
         if preempted.suspends or preempted.wake_at is not None:
             made = replace(made, suspends=preempted.suspends, wake_at=preempted.wake_at)
-        # Conservative backfilling promises a start to every job: a job that outlives its estimate
-        # would break the promises to others.
+        # Conservative backfilling plans a start for every job. A job that runs longer than its
+        # estimate would delay others beyond their planned start, so it is ended.
         return replace(made, ends_at_estimate=True) if self._backfill == "conservative" else made
 
     def is_available(self, job: WaitingJob, view: View) -> Availability:
-        """By the estimates, if the queue stays as it is and nobody ends early.
+        """Return the start by the estimates, if the queue stays as it is and no job ends early.
 
-        Every waiting job is planned in order, the one in question at its place. Under EASY others
-        may still go ahead of it, so this is no promise; under dynp it holds until the policy
-        changes. Suspensions of running jobs are not considered.
+        All waiting jobs are planned in order, together with this job. Under EASY, later jobs may
+        still start before it, so the answer is not a promise. Under dynp the answer holds until the
+        policy changes. Suspensions of running jobs are not considered.
         """
         if job.sizes.min > view.total:
             return Availability(False, None, 0, too_wide(job, view.total))
@@ -141,7 +142,7 @@ class Composed(Strategy):
 
 
 def _first_left(queue: Sequence[WaitingJob], placer: Placer) -> WaitingJob | None:
-    """The first of the queue that does not start."""
+    """Return the first job of the queue that does not start; None if all start."""
     if not placer.starts:
         return queue[0] if queue else None
     started = {start.job for start in placer.starts}

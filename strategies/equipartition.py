@@ -1,10 +1,12 @@
-"""``equipartition``, also ``uniform-first-fit`` (Kumar 3.2.2).
+"""``equipartition``, also called ``uniform-first-fit`` (Kumar 3.2.2).
 
-Every job gets its minimum; what is left is shared equally *on top of the minima*, up to each
-job's maximum. A job with a preferred size starts with at most that size. Once it runs and can
-change its size, it takes part in the sharing like any other job. The queue is walked in order of
-arrival and a job that does not fit is passed over, so a wide job can starve: later, smaller ones
-may go ahead of it for ever, unless the option ``max-pass-over`` says how many may.
+Every job gets its minimum. The remaining processors are shared equally *on top of the minima*, up
+to each job's maximum. A job with a preferred size starts with at most that size; once it runs and
+can be resized, it takes part in the sharing like any other job.
+
+The queue is walked in order of arrival, and a job that does not fit is passed over. So a wide job
+can starve, because later and smaller jobs may always start before it, unless the option
+``max-pass-over`` limits how many do.
 """
 
 from pliant.core.model.scheduling import Availability, Plan, View, WaitingJob
@@ -23,7 +25,7 @@ class Equipartition(Strategy):
     """Kumar's uniform first fit.
 
     Args:
-        max_pass_over: how many jobs may go ahead of one that does not fit; none: any number.
+        max_pass_over: how many jobs may start before a job that does not fit; none for no limit.
     """
 
     def __init__(self, *, max_pass_over: int | None = None) -> None:
@@ -32,7 +34,7 @@ class Equipartition(Strategy):
         self._most = max_pass_over
 
     def is_available(self, job: WaitingJob, view: View) -> Availability:
-        """Now, if its minimum fits beside the minima of all others."""
+        """Return now if the job's minimum fits next to the minima of all other jobs."""
         return now_or_later(job, view, beyond_minima(view))
 
     def allocate_processors(self, view: View) -> Plan:
@@ -53,9 +55,16 @@ class Equipartition(Strategy):
     def _admit(
         self, view: View, passed: dict[JobId, int], budget: int
     ) -> tuple[list[WaitingJob], dict[JobId, WaitReason]]:
-        """Who enters, and who does not for another reason than its size.
+        """Choose the jobs that start, by first fit at the minimum.
 
-        ``passed`` counts who went ahead of each of the others.
+        Args:
+            view: the cluster.
+            passed: how many jobs started before each waiting job; the method raises the counts.
+            budget: processors beyond the minima of the running jobs.
+
+        Returns:
+            The jobs that start, and the reasons of jobs that wait for something else than
+            processors.
         """
         most = self._most
         admitted: list[WaitingJob] = []
@@ -80,12 +89,12 @@ class Equipartition(Strategy):
 
 
 def _up_to_preferred(sizes: Sizes) -> Sizes:
-    """The sizes that a job is started with: not above the one that its user prefers."""
+    """Return the sizes at which a job may start: none above its preferred size."""
     return sizes.up_to(sizes.wanted) or sizes
 
 
 def _passed(view: View) -> dict[JobId, int]:
-    """How many went ahead of each waiting job until now."""
+    """Return how many jobs started before each waiting job so far, from the memory."""
     passed = dict.fromkeys((job.id for job in view.waiting), 0)
     match view.memory:
         case ["passed", [*counts]]:

@@ -1,8 +1,9 @@
 """``fpsma`` and ``egs``, each with ``+pra`` or ``+pwa`` (KOALA: Buisson et al. 2007, 5.2, 5.3).
 
-A malleability management policy (``resize_rules``) and a precedence (``precedence``). The queue
-is scanned from head to tail and a job may be overtaken; how often a job could not be placed is
-remembered, and beyond ``max-tries`` it is rejected (4.1).
+A strategy combines a malleability management policy (module ``growth_policy``) with a precedence
+(module ``precedence``). The queue is scanned from head to tail, and later jobs may start before a
+job that does not fit. The strategy remembers how often a job could not be placed, and rejects a job
+that exceeds ``max-tries`` (4.1).
 """
 
 from collections.abc import Iterable
@@ -19,14 +20,14 @@ from pliant.strategies.policies.precedence import Initial, Precedence, Round
 
 
 class Koala(Strategy):
-    """A policy and a precedence.
+    """A malleability management policy with a precedence.
 
     Args:
         policy: how growth and shrinking are shared.
-        precedence: who comes first.
+        precedence: which jobs come first, running (pra) or waiting (pwa) jobs.
         initial: the size that jobs start with.
         threshold: processors of each cluster that growth leaves idle.
-        max_tries: how often a job may not be placed before it is rejected; none: any number.
+        max_tries: how many failed placements reject a job; none for no limit.
 
     Raises:
         ValueError: a number is below 0.
@@ -52,13 +53,13 @@ class Koala(Strategy):
         self._threshold, self._most = threshold, max_tries
 
     def allocate_processors(self, view: View) -> Plan:
-        """One round over all clusters; then the tries are counted."""
+        """Manage all clusters once, then count the failed placements."""
         done = self._round(view)
         plan = done.placer.plan(done.reasons, behind=too_few(done.idle()))
         return plan if self._most is None else self._count(view, plan, done.failed)
 
     def is_available(self, job: WaitingJob, view: View) -> Availability:
-        """Now, if this round would start it or shrink others for it; else by estimated ends."""
+        """Return now if this round would start the job, otherwise a time by the estimates."""
         largest = max(map(count, processors_by_cluster(view.nodes).values()), default=0)
         if job.sizes.min > largest:
             return Availability(False, None, 0, too_wide(job, largest, "largest cluster"))
@@ -77,8 +78,8 @@ class Koala(Strategy):
         return done
 
     def _count(self, view: View, plan: Plan, failed: Iterable[JobId]) -> Plan:
-        """Remember the tries of jobs that are still there; reject those with too many."""
-        # Who was promised processors may come back, should a donor refuse.
+        """Count the failed placements of jobs, and reject jobs with too many."""
+        # A job with reserved processors returns to the queue if a donor refuses.
         present = [job.id for job in view.waiting] + [job.id for job in view.promised]
         before = _tries(view.memory)
         tries = {job: before[job] for job in present if job in before}
@@ -92,7 +93,7 @@ class Koala(Strategy):
 
 
 def _tries(memory: object) -> dict[JobId, int]:
-    """The failed tries by job, from this strategy's memory."""
+    """Return the failed placements by job, from the strategy's memory."""
     result: dict[JobId, int] = {}
     match memory:
         case ["tries", [*counts]]:
@@ -104,7 +105,7 @@ def _tries(memory: object) -> dict[JobId, int]:
 
 
 def _later(job: WaitingJob, view: View) -> Availability:
-    """When the running jobs of some cluster have given enough by their estimates."""
+    """Return when enough processors of one cluster are free, by the jobs' estimates."""
     found: list[tuple[float, int]] = []
     for name, part in processors_by_cluster(view.nodes).items():
         reach = count(part & view.free)
@@ -136,13 +137,13 @@ def fpsma(
     threshold: int = 0,
     max_tries: int | None = None,
 ) -> Koala:
-    """``fpsma``: the earliest started grows first, the latest started shrinks first.
+    """``fpsma``: the earliest started job grows first, the latest started job shrinks first.
 
     Args:
-        precedence: who comes first, running (pra) or waiting (pwa) jobs.
+        precedence: which jobs come first, running (pra) or waiting (pwa) jobs.
         initial: the size that jobs start with.
         threshold: processors of each cluster that growth leaves idle.
-        max_tries: how often a job may not be placed before it is rejected.
+        max_tries: how many failed placements reject a job; none for no limit.
     """
     return Koala(Fpsma(), precedence, initial=initial, threshold=threshold, max_tries=max_tries)
 
@@ -155,7 +156,7 @@ def fpsma_pra(
     Args:
         initial: the size that jobs start with.
         threshold: processors of each cluster that growth leaves idle.
-        max_tries: how often a job may not be placed before it is rejected.
+        max_tries: how many failed placements reject a job; none for no limit.
     """
     return fpsma(initial=initial, threshold=threshold, max_tries=max_tries)
 
@@ -168,7 +169,7 @@ def fpsma_pwa(
     Args:
         initial: the size that jobs start with.
         threshold: processors of each cluster that growth leaves idle.
-        max_tries: how often a job may not be placed before it is rejected.
+        max_tries: how many failed placements reject a job; none for no limit.
     """
     return fpsma(precedence="pwa", initial=initial, threshold=threshold, max_tries=max_tries)
 
@@ -181,14 +182,14 @@ def egs(
     max_tries: int | None = None,
     redistribute: bool = False,
 ) -> Koala:
-    """``egs``: all grow by the same, all shrink by the same.
+    """``egs``: all jobs grow by the same number, all jobs shrink by the same number.
 
     Args:
-        precedence: who comes first, running (pra) or waiting (pwa) jobs.
+        precedence: which jobs come first, running (pra) or waiting (pwa) jobs.
         initial: the size that jobs start with.
         threshold: processors of each cluster that growth leaves idle.
-        max_tries: how often a job may not be placed before it is rejected.
-        redistribute: offer what was declined to the others in the same round.
+        max_tries: how many failed placements reject a job; none for no limit.
+        redistribute: offer declined processors to other jobs in the same round.
     """
     policy = Egs(redistribute=redistribute)
     return Koala(policy, precedence, initial=initial, threshold=threshold, max_tries=max_tries)
@@ -206,8 +207,8 @@ def egs_pra(
     Args:
         initial: the size that jobs start with.
         threshold: processors of each cluster that growth leaves idle.
-        max_tries: how often a job may not be placed before it is rejected.
-        redistribute: offer what was declined to the others in the same round.
+        max_tries: how many failed placements reject a job; none for no limit.
+        redistribute: offer declined processors to other jobs in the same round.
     """
     return egs(initial=initial, threshold=threshold, max_tries=max_tries, redistribute=redistribute)
 
@@ -224,8 +225,8 @@ def egs_pwa(
     Args:
         initial: the size that jobs start with.
         threshold: processors of each cluster that growth leaves idle.
-        max_tries: how often a job may not be placed before it is rejected.
-        redistribute: offer what was declined to the others in the same round.
+        max_tries: how many failed placements reject a job; none for no limit.
+        redistribute: offer declined processors to other jobs in the same round.
     """
     return egs(
         precedence="pwa",

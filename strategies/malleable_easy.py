@@ -1,19 +1,26 @@
 """``easy-min``, ``easy-avg``, ``easy-pref``: EASY with malleable jobs (arXiv 2602.17318).
 
-One cycle: jobs with an agreement start; the queue is walked with EASY; running jobs shrink for
-those that still wait, all or nothing for each; what is left over goes to running jobs. An
-agreement is a promise of processors that donors will give; a refusal ends the agreements it was
-for. The families differ in the size a job starts with, in who gives and in who gets.
+One scheduling cycle has four steps:
 
-Nothing is promised to a wide job. EASY's reservation for the head of the queue holds in the walk
-only: running jobs then shrink for any later job for which that suffices, which they cannot do for
-one that is wider than all that is free or above the minima, and what is idle makes running jobs
-grow. A job as wide as the machine waits as long as small jobs keep coming; if all are rigid, it
-starts as under ``fcfs+easy``.
+1. Jobs with an agreement start. An agreement is a reservation of processors that donors will give;
+   if a donor refuses, the agreements that depend on it end.
+2. The queue is walked with EASY backfilling.
+3. Running jobs shrink for jobs that still wait, for each waiting job completely or not at all.
+4. Running jobs grow into the processors that are left.
 
-Choices where the source is silent: a job that fits, but that EASY holds back, gets no agreement
-(shrinking has nothing to pay for); the third rule of ``easy-pref`` takes from those most above
-their preference, too; above their preferences those grow first that are least above.
+The three policies differ in the size at which a job starts, in which jobs give processors, and in
+which jobs get them.
+
+There is no agreement for a job that needs more processors than all free ones and all above the
+minima of running jobs. EASY's reservation for the head of the queue holds during step 2 only: in
+step 3 running jobs shrink for any later job for which that suffices, and in step 4 they grow into
+idle processors. So a job as wide as the machine waits as long as small jobs keep arriving. If all
+jobs are rigid, it starts as under ``fcfs+easy``.
+
+Choices where the source is silent: a job that fits, but that EASY holds back, gets no agreement,
+because shrinking would not help it. The third rule of ``easy-pref`` also takes from the jobs that
+are most above their preferred size. Jobs above their preferred sizes grow in order of how far they
+are above, the least first.
 """
 
 from abc import abstractmethod
@@ -31,22 +38,22 @@ from pliant.strategies.policies.placement import Placer
 
 
 class MalleableEasyPolicy(Resizing):
-    """What the three have in common."""
+    """The common part of the three policies."""
 
     def __init__(self, agreement: Agreement) -> None:
         self._agreement = agreement
 
     def wanted(self, job: WaitingJob) -> int:
-        """Its smallest size."""
+        """Return the smallest size."""
         return job.sizes.min
 
     def before(self, view: View, placer: Placer) -> None:
-        """Jobs with an agreement start; under ``direct`` the core does it."""
+        """Start jobs with an agreement (step 1). Under ``direct`` the core starts them."""
         if self._agreement != "direct":
             start_promised(view, placer, self._agreement)
 
     def after(self, view: View, placer: Placer) -> None:
-        """Shrink for those that wait, then let the others grow."""
+        """Shrink running jobs for waiting ones, then let other running jobs grow (steps 3, 4)."""
         ledger = Ledger(view, placer.usable, self._surplus)
         if ledger.donors:
             self._shrink(view, placer, ledger)
@@ -71,7 +78,12 @@ class MalleableEasyPolicy(Resizing):
             placer.start_on(job_id, processors)
 
     def _lower_donors(self, job: WaitingJob, free: int, ledger: Ledger) -> int:
-        """Lower donors until the job has what it needs; its size, or 0 and nothing is changed."""
+        """Shrink donors on paper until a waiting job has enough processors.
+
+        Returns:
+            The size at which the job starts; 0 if the donors cannot give enough. Then nothing is
+            changed.
+        """
         for need, limits in self._rules(job, ledger):
             if free + count(ledger.spare) + limits.above(ledger.sizes) < need:
                 continue
@@ -87,24 +99,24 @@ class MalleableEasyPolicy(Resizing):
         return 0
 
     def _rules(self, job: WaitingJob, ledger: Ledger) -> Iterator[tuple[int, DonorLimits]]:
-        """What the job needs and how far donors go down for it, best rule first."""
+        """Yield the size that the job needs and how far donors shrink for it, best rule first."""
         yield job.sizes.min, ledger.minima
 
     @abstractmethod
     def _surplus(self, job: RunningJob, size: int) -> float:
-        """The one with most of it gives first."""
+        """Return the donor's surplus on paper. The job with the largest surplus gives first."""
 
     def _take(self, ledger: Ledger, donor: RunningJob, short: int, floor: int) -> None:
-        """As much as is needed, or all above the floor."""
+        """Shrink a donor by what is missing, but not below ``floor``."""
         ledger.lower(donor, max(floor, donor.sizes.largest_at_most(ledger.sizes[donor.id] - short)))
 
     @abstractmethod
     def _grow(self, ledger: Ledger, placer: Placer) -> None:
-        """Give what is free to running jobs."""
+        """Give free processors to running jobs."""
 
 
 def _may_grow(ledger: Ledger) -> list[RunningJob]:
-    """Jobs that may grow: none both gives and gets in one cycle."""
+    """Return the jobs that may grow. A job that gives in this cycle does not grow."""
     return [
         job
         for job in ledger.donors
@@ -113,20 +125,20 @@ def _may_grow(ledger: Ledger) -> list[RunningJob]:
 
 
 class Minimum(MalleableEasyPolicy):
-    """Most above the minimum gives first, down to it; least above it grows first."""
+    """``easy-min``: the job most above its minimum gives first, the job least above grows first."""
 
     def _surplus(self, job: RunningJob, size: int) -> float:
         return size - job.sizes.min
 
     def _grow(self, ledger: Ledger, placer: Placer) -> None:
-        # Sorting is stable: equals stay in order of start.
+        # Sorting is stable, so equal jobs stay in order of start.
         for job in sorted(_may_grow(ledger), key=lambda job: job.size - job.sizes.min):
             if placer.free:
                 placer.grow(job, job.sizes.max)
 
 
 class Average(MalleableEasyPolicy):
-    """One step at a time: the fullest gives, the emptiest gets."""
+    """``easy-avg``: one step at a time, the fullest job gives and the emptiest job gets."""
 
     def _surplus(self, job: RunningJob, size: int) -> float:
         return fill(job, size)
@@ -155,10 +167,10 @@ class Average(MalleableEasyPolicy):
 
 
 class Preference(MalleableEasyPolicy):
-    """Jobs are kept at their preferred size where that is possible."""
+    """``easy-pref``: jobs are kept at their preferred sizes where possible."""
 
     def wanted(self, job: WaitingJob) -> int:
-        """Its preferred size."""
+        """Return the preferred size."""
         return job.sizes.wanted
 
     def _rules(self, job: WaitingJob, ledger: Ledger) -> Iterator[tuple[int, DonorLimits]]:
@@ -184,23 +196,23 @@ class Preference(MalleableEasyPolicy):
 
 
 def _raise(sizes: dict[JobId, int], job: RunningJob, limit: int) -> int:
-    """Raise a job's size as far as allowed up to ``limit``; how much that takes."""
+    """Raise a job's size up to ``limit``. Return how many processors that takes."""
     size = max(sizes[job.id], job.sizes.largest_at_most(limit))
     taken, sizes[job.id] = size - sizes[job.id], size
     return taken
 
 
 def fill(job: RunningJob, size: int) -> float:
-    """How far ``size`` is from the job's minimum (0) to its maximum (1)."""
+    """Return how full a job is at ``size``: 0 at its minimum, 1 at its maximum."""
     lo, hi = job.sizes.min, job.sizes.max
     return (size - lo) / (hi - lo) if hi > lo else 1.0
 
 
 class MalleableEasy(Composed):
-    """EASY in order of arrival with one of the families."""
+    """EASY in order of arrival with one of the three policies."""
 
     def is_available(self, job: WaitingJob, view: View) -> Availability:
-        """Now, if nobody waits and running jobs can make room; else by the estimates."""
+        """Return now if no job waits and running jobs can shrink for it, else by the estimates."""
         found = super().is_available(job, view)
         donors = donors_of(view)
         room = count(view.free) + sum(donor.size - donor.sizes.min for donor in donors)
@@ -210,19 +222,19 @@ class MalleableEasy(Composed):
 
 
 def easy_min(*, agreement: Agreement = "direct") -> MalleableEasy:
-    """``easy-min``: jobs start at their minimum, and the largest surplus pays.
+    """``easy-min``: jobs start at their minimum, and the job with the largest surplus gives.
 
     Args:
-        agreement: which processors a job may start on that was promised some.
+        agreement: which processors a job with an agreement may start on.
     """
     return MalleableEasy("fcfs", "easy", Minimum(agreement))
 
 
 def easy_avg(*, agreement: Agreement = "direct") -> MalleableEasy:
-    """``easy-avg``: jobs start at their minimum; all are kept equally full.
+    """``easy-avg``: jobs start at their minimum, and all jobs are kept equally full.
 
     Args:
-        agreement: which processors a job may start on that was promised some.
+        agreement: which processors a job with an agreement may start on.
     """
     return MalleableEasy("fcfs", "easy", Average(agreement))
 
@@ -231,6 +243,6 @@ def easy_pref(*, agreement: Agreement = "direct") -> MalleableEasy:
     """``easy-pref``: jobs start at and stay near their preferred size.
 
     Args:
-        agreement: which processors a job may start on that was promised some.
+        agreement: which processors a job with an agreement may start on.
     """
     return MalleableEasy("fcfs", "easy", Preference(agreement))

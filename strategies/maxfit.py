@@ -1,14 +1,16 @@
 """``max-fit``: first come, first served, as many jobs as possible (Ghafoor 2007, 4.2.4, 4.3.1).
 
-The queue is walked strictly in order of arrival, each job at its smallest size: first on what is
-idle, then on what running malleable jobs could give. What is idle after that goes to the jobs that
-start, the first one first. Few talks are wanted: whoever is asked gives as much as it can, whoever
-gets gets as much as it can.
+The queue is walked strictly in order of arrival, each job at its smallest size. A job uses idle
+processors first, then processors that running malleable jobs could give. Processors that are idle
+after that go to the starting jobs, the first one first; if no job has to give, running jobs grow.
+To keep the number of negotiations small, each donor gives as much as it can, and each growing job
+gets as much as it can.
 
-Choices where the source is silent or says two things: waiting jobs have priority also over idle
-processors that are left (L 1139, 1230; L 1147 reads otherwise). Donors that must give more than is
-needed, because of their sizes, leave the rest idle until the next pass. What is refused, or given
-in part only, is planned for anew: jobs start in order on what came.
+Choices where the source is silent or contradicts itself: waiting jobs also have priority over
+running jobs for idle processors (lines 1139 and 1230 of the source say so, line 1147 does not). If
+a donor must give more than is needed because of its size grammar, the rest stays idle until the
+next cycle. If a donor refuses or gives only a part, the next cycle plans again: jobs start in order
+on the processors that were given.
 """
 
 import math
@@ -29,7 +31,7 @@ DonorOrder = Literal["earliest", "latest", "most-first", "longest-running", "sho
 
 
 def _end(job: RunningJob) -> float:
-    """When it is going to end; jobs that do not say are taken to run for ever."""
+    """Return when a job ends by its estimate; infinity if it has none."""
     end = job.expected_end
     return math.inf if end is None else end
 
@@ -44,7 +46,7 @@ _KEYS: dict[str, Callable[[RunningJob], tuple[float, ...]]] = {
 
 
 class _Donors:
-    """Running malleable jobs, and what they could give."""
+    """Running malleable jobs, and the processors that they could give."""
 
     def __init__(self, view: View, order: DonorOrder) -> None:
         #: In order of start.
@@ -53,16 +55,16 @@ class _Donors:
         self._usable = usable_processors(view.nodes)
 
     def most(self) -> int:
-        """Processors above all minima; what a drained node gives back nobody may have."""
+        """Return how many processors are above all minima, without those of drained nodes."""
         return sum(count(self._given(job, job.sizes.min)) for job in self.jobs)
 
     def ask(self, placer: Placer, need: int) -> None:
-        """Have as few of them as possible give what is needed."""
+        """Let as few donors as possible give ``need`` processors."""
         for job in self._order:
             if need <= 0:
                 return
             size = job.sizes.largest_at_most(job.size - need) or job.sizes.min
-            # With processors of drained nodes among them it takes more to give what is needed.
+            # Processors of drained nodes are unusable, so a donor may have to shrink further.
             while size > job.sizes.min and count(self._given(job, size)) < need:
                 size = job.sizes.largest_at_most(size - 1)
             given = self._given(job, size)
@@ -78,7 +80,7 @@ class MaxFit(Strategy):
     """Ghafoor's maximum fit.
 
     Args:
-        donor_order: who gives first; the longest-running jobs are those that end last.
+        donor_order: which job gives first; the longest-running jobs are those that end last.
     """
 
     def __init__(self, *, donor_order: DonorOrder = "earliest") -> None:
@@ -86,7 +88,10 @@ class MaxFit(Strategy):
         self._queue = Composed("fcfs", "none")
 
     def is_available(self, job: WaitingJob, view: View) -> Availability:
-        """Now, if it and all before it can start; else by the estimates, as if nobody shrank."""
+        """Return now if the job and all jobs before it can start.
+
+        Otherwise return the start by the estimates, as if no running job shrank.
+        """
         if job.sizes.min <= view.total:
             plan = self.allocate_processors(with_job(view, job))
             for start in plan.starts:
@@ -98,7 +103,7 @@ class MaxFit(Strategy):
         return self._queue.is_available(job, view)
 
     def allocate_processors(self, view: View) -> Plan:
-        """One cycle."""
+        """Plan one cycle."""
         donors = _Donors(view, self._donor_order)
         chosen, idle, need = _choose(view, donors.most() if view.waiting else 0)
         placer = Placer(view)
@@ -114,7 +119,15 @@ class MaxFit(Strategy):
 
 
 def _choose(view: View, give: int) -> tuple[list[WaitingJob], int, int]:
-    """Who starts, what stays idle, and what must be given for that."""
+    """Choose the jobs that start.
+
+    Args:
+        view: the cluster.
+        give: how many processors donors can give together.
+
+    Returns:
+        The jobs, how many idle processors are left, and how many donors must give.
+    """
     idle, need = count(view.free), 0
     chosen: list[WaitingJob] = []
     for job in view.waiting:
@@ -129,7 +142,7 @@ def _choose(view: View, give: int) -> tuple[list[WaitingJob], int, int]:
 
 
 def _topped_up(jobs: list[WaitingJob], idle: int) -> list[tuple[WaitingJob, int]]:
-    """Sizes: the smallest, and what is idle to the first."""
+    """Give each job its smallest size, and the idle processors to the first jobs."""
     sizes = []
     for job in jobs:
         size = job.sizes.largest_at_most(job.sizes.min + idle)
@@ -139,7 +152,7 @@ def _topped_up(jobs: list[WaitingJob], idle: int) -> list[tuple[WaitingJob, int]
 
 
 def _reasons(view: View, placer: Placer, chosen: int) -> dict[JobId, WaitReason]:
-    """Why the first of those that do not start waits; who was chosen is the head of the queue."""
+    """Return why the first waiting job waits. The chosen jobs are the head of the queue."""
     if len(placer.starts) == chosen:
         left = view.waiting[chosen : chosen + 1]
     else:

@@ -1,4 +1,7 @@
-"""The queueing strategies by name: those of Streit 2002, and by priority; all are compositions."""
+"""The queueing strategies by name: those of Streit 2002, and orders by priority.
+
+Each one is a ``Composed`` of a queue order and a backfilling rule.
+"""
 
 from pliant.strategies.composed import Composed
 from pliant.strategies.policies.backfill import Backfill
@@ -7,17 +10,17 @@ from pliant.strategies.policies.queue_order import Dynp
 
 
 def fcfs() -> Composed:
-    """``fcfs``: first come, first served; nobody passes the first that does not fit."""
+    """``fcfs``: first come, first served; no job starts before the first one that does not fit."""
     return Composed("fcfs", "none")
 
 
 def fcfs_easy() -> Composed:
-    """``fcfs+easy``."""
+    """``fcfs+easy``: first come, first served, with EASY backfilling."""
     return Composed("fcfs", "easy")
 
 
 def fcfs_conservative() -> Composed:
-    """``fcfs+conservative``."""
+    """``fcfs+conservative``: first come, first served, with conservative backfilling."""
     return Composed("fcfs", "conservative")
 
 
@@ -27,12 +30,12 @@ def sjf() -> Composed:
 
 
 def sjf_easy() -> Composed:
-    """``sjf+easy``."""
+    """``sjf+easy``: shortest estimate first, with EASY backfilling."""
     return Composed("sjf", "easy")
 
 
 def sjf_conservative() -> Composed:
-    """``sjf+conservative``."""
+    """``sjf+conservative``: shortest estimate first, with conservative backfilling."""
     return Composed("sjf", "conservative")
 
 
@@ -42,27 +45,27 @@ def ljf() -> Composed:
 
 
 def ljf_easy() -> Composed:
-    """``ljf+easy``."""
+    """``ljf+easy``: longest estimate first, with EASY backfilling."""
     return Composed("ljf", "easy")
 
 
 def ljf_conservative() -> Composed:
-    """``ljf+conservative``."""
+    """``ljf+conservative``: longest estimate first, with conservative backfilling."""
     return Composed("ljf", "conservative")
 
 
 def priority() -> Composed:
-    """``priority``: the highest priority first, equal ones by arrival."""
+    """``priority``: highest priority first, equal priorities by arrival."""
     return Composed("priority", "none")
 
 
 def priority_easy() -> Composed:
-    """``priority+easy``."""
+    """``priority+easy``: highest priority first, with EASY backfilling."""
     return Composed("priority", "easy")
 
 
 def priority_conservative() -> Composed:
-    """``priority+conservative``."""
+    """``priority+conservative``: highest priority first, with conservative backfilling."""
     return Composed("priority", "conservative")
 
 
@@ -70,26 +73,26 @@ def priority_preempt(*, min_run_s: float = 60.0, backfill: Backfill = "none") ->
     """``priority+preempt``: running jobs are suspended for the first job that does not fit.
 
     Args:
-        min_run_s: a job that has run for less seconds since its last start is not suspended.
-        backfill: who may pass whom.
+        min_run_s: a job is not suspended in its first so many seconds after a start.
+        backfill: which jobs may start before jobs that are ahead of them in the queue.
     """
     return Composed("priority", backfill, preemption=Preemption(min_run_s))
 
 
 def priority_easy_preempt(*, min_run_s: float = 60.0) -> Composed:
-    """``priority+easy+preempt``.
+    """``priority+easy+preempt``: as ``priority+preempt``, with EASY backfilling.
 
     Args:
-        min_run_s: a job that has run for less seconds since its last start is not suspended.
+        min_run_s: a job is not suspended in its first so many seconds after a start.
     """
     return priority_preempt(min_run_s=min_run_s, backfill="easy")
 
 
 def priority_conservative_preempt(*, min_run_s: float = 60.0) -> Composed:
-    """``priority+conservative+preempt``.
+    """``priority+conservative+preempt``: the same with conservative backfilling.
 
     Args:
-        min_run_s: a job that has run for less seconds since its last start is not suspended.
+        min_run_s: a job is not suspended in its first so many seconds after a start.
     """
     return priority_preempt(min_run_s=min_run_s, backfill="conservative")
 
@@ -101,24 +104,24 @@ def dynp(
     threshold: int = 5,
     backfill: Backfill = "conservative",
 ) -> Composed:
-    """``dynp``: changes between sjf, fcfs and ljf by the mean estimate of the waiting jobs.
+    """``dynp``: chooses sjf, fcfs or ljf by the mean estimate of the waiting jobs.
 
     Args:
         lower: at or below this mean, in seconds, the shortest job goes first.
         upper: above this mean, in seconds, the longest job goes first.
-        threshold: with fewer waiting jobs the policy stays what it is.
-        backfill: who may pass whom.
+        threshold: with fewer waiting jobs the order does not change.
+        backfill: which jobs may start before jobs that are ahead of them in the queue.
     """
     return Composed(Dynp(lower, upper, threshold), backfill)
 
 
 def dynp_easy(*, lower: float = 7200.0, upper: float = 9000.0, threshold: int = 5) -> Composed:
-    """``dynp+easy``.
+    """``dynp+easy``: dynP with EASY backfilling.
 
     Args:
         lower: at or below this mean, in seconds, the shortest job goes first.
         upper: above this mean, in seconds, the longest job goes first.
-        threshold: with fewer waiting jobs the policy stays what it is.
+        threshold: with fewer waiting jobs the order does not change.
     """
     return Composed(Dynp(lower, upper, threshold), "easy")
 
@@ -131,6 +134,6 @@ def dynp_conservative(
     Args:
         lower: at or below this mean, in seconds, the shortest job goes first.
         upper: above this mean, in seconds, the longest job goes first.
-        threshold: with fewer waiting jobs the policy stays what it is.
+        threshold: with fewer waiting jobs the order does not change.
     """
     return Composed(Dynp(lower, upper, threshold), "conservative")

@@ -1,21 +1,22 @@
 """``profit-simple``: Kumar's simple profit-driven strategy (2001, 3.2.3, 3.2.4).
 
-A job is accepted if it can end before its deadline beside the minima of the running jobs, and if
-the profit it brings is not below what others lose by it; otherwise it is rejected for ever. It then
-grows while that is worth more than it costs. Idle processors go to those who gain most.
+A waiting job is accepted if it can end before its deadline next to the minima of the running jobs,
+and if its profit is at least as large as what other jobs lose by its start. Otherwise it is
+rejected for good. An accepted job then gets more processors as long as the gain is larger than the
+loss of others. Idle processors go to the jobs that gain most.
 
-What the printed algorithm lacks: free processors come first, a rejected job leaves no trace, and
-losses are those of the allocation on paper.
+Corrections of the printed algorithm: free processors are used first, a rejected job leaves no
+changes behind, and losses are computed for the allocation on paper.
 
-Choices where the source is silent: a job without a contract has no deadline to miss, so it is never
-rejected but waits until it costs nobody anything. While a resize is under way, or a job has only
-just started and may still say that it is malleable, nobody is rejected who might be accepted after
-that. An accepted job that loses its processors (a donor refused) is started as soon as its minimum
-is there, whatever that costs.
+Choices where the source is silent: a job without a contract has no deadline, so it is never
+rejected; it waits until its start costs no other job's profit. No job is rejected while a resize is
+under way, or while a job has just started and may still register as malleable, if it might be
+accepted afterwards. An accepted job that loses its processors because a donor refused starts as
+soon as its minimum is available, whatever that costs.
 
-A deadline is at risk if an accepted job was not started as promised, or if a running job has
-become too slow (a refused offer, a lost node, a wrong estimate) and a larger size would still do.
-What such a job needs is taken from others by mandatory offers.
+A deadline is at risk if an accepted job has not been started as promised. It is also at risk if a
+running job has become too slow (a refused offer, a lost node, a wrong estimate) and a larger size
+would still meet the deadline. Such a job gets what it needs by mandatory offers to other jobs.
 """
 
 import math
@@ -39,7 +40,7 @@ from pliant.strategies.policies.availability import too_few, too_wide, with_job
 from pliant.strategies.policies.placement import Placer, place
 from pliant.strategies.policies.valuation import JobValue, Valuation, value_of
 
-#: Why a job is rejected, for people.
+#: Why a job is rejected, as texts for users.
 TOO_LATE = "deadline cannot be met"
 NOT_WORTH_IT = "not profitable"
 NO_ESTIMATE = "no deadline can be promised without an estimate"
@@ -48,35 +49,35 @@ _COSTS_PROFIT = WaitReason(WaitCode.PROFIT)
 
 
 class Cycle:
-    """One pass: the valuation, and what was decided until now.
+    """One cycle of the strategy: the valuation of all jobs, and the decisions so far.
 
     Args:
         view: the cluster.
-        grace: seconds after its start in which a job may register as malleable.
+        grace: for how many seconds after its start a job may register as malleable.
     """
 
     def __init__(self, view: View, grace: float) -> None:
         self.view = view
         self.valuation = Valuation(view)
-        #: In this pass, in the order in which they were admitted.
+        #: Jobs that start in this cycle, in the order of admission.
         self.started: list[tuple[WaitingJob, JobValue]] = []
         self.rejects: list[Rejection] = []
         self.accepts: list[Acceptance] = []
         self.reasons: dict[JobId, WaitReason] = {}
-        #: Jobs whose deadline is at risk: offers to those who give to them are mandatory.
+        #: Jobs whose deadline is at risk. Offers to their donors are mandatory.
         self.at_risk: set[JobId] = set()
         self._rescue()
         fresh = [job for job in view.running if job.moldable and not job.malleable]
-        #: When jobs that have only just started will have said what they are.
+        #: When the grace of jobs that have just started ends.
         self._known_at = [at for job in fresh if (at := job.started + grace) > view.now]
         self._unsettled = bool(
             view.promised or self._known_at or any(_resizes(job) for job in view.running)
         )
-        #: Plan again at this time, seconds since the epoch; None: no need.
+        #: When to plan again, seconds since the epoch; None if that is not needed.
         self.wake_at: float | None = None
 
     def _rescue(self) -> None:
-        """Give running jobs that would miss their deadlines as they are what they need."""
+        """Give more processors to running jobs that would miss their deadlines at their sizes."""
         movable = {job.id for job in self.view.running if job.resizable}
         late = [value for value in self.valuation.jobs if value.size < value.minpe]
         for value in sorted(late, key=lambda value: (value.deadline, value.id)):
@@ -84,7 +85,7 @@ class Cycle:
                 self.at_risk.add(value.id)
 
     def run(self) -> None:
-        """Decide about everybody who waits: first those with a promise, then by arrival."""
+        """Decide about all waiting jobs: first accepted ones, then the others by arrival."""
         for job in self.view.waiting:
             if job.accepted:
                 self.force(job, value_of(job, self.view))
@@ -98,7 +99,7 @@ class Cycle:
                     self.accept(job, self.view.now)
 
     def bid(self, job: WaitingJob, value: JobValue) -> str:
-        """Rule 3.2.4 for one job: empty if it starts, else why it does not."""
+        """Apply the rule of 3.2.4 to a job. Return an empty text if it starts, else a reason."""
         if job.contract is not None and value.work is None:
             return NO_ESTIMATE
         least = value.min_size_at(self.view.now)
@@ -111,7 +112,7 @@ class Cycle:
         return ""
 
     def force(self, job: WaitingJob, value: JobValue) -> bool:
-        """Start a job that must run, without a look at profit (``forceAllocate``)."""
+        """Start an accepted job without regard to profit (``forceAllocate`` of the paper)."""
         room = self.valuation.obtainable()
         least = value.min_size_at(self.view.now) or value.sizes.largest_at_most(room)
         if not least or least > room or not self.valuation.admit(value, least, for_profit=False):
@@ -122,12 +123,12 @@ class Cycle:
         return True
 
     def accept(self, job: WaitingJob, start: float, text: str = "accepted") -> None:
-        """Promise that a job is run; without a contract there is nothing to promise."""
+        """Promise to run a job. A job without a contract needs no promise."""
         if job.contract is not None and not job.accepted:
             self.accepts.append(Acceptance(job.id, text, start))
 
     def refuse(self, job: WaitingJob, why: str) -> None:
-        """Reject a job, or have it wait if that is not final."""
+        """Reject a job, or let it wait if it might still be accepted."""
         if job.contract is None:
             self.reasons[job.id] = _COSTS_PROFIT
         elif self._unsettled and why != NO_ESTIMATE and _in_time(job, self.view):
@@ -137,11 +138,11 @@ class Cycle:
             self.rejects.append(Rejection(job.id, why))
 
     def memory(self) -> object:
-        """What is needed next time, as JSON-able values."""
+        """Return what the next cycle needs, as values that JSON can store."""
         return None
 
     def plan(self, memory: object = None) -> Plan:
-        """Hand out what is idle and place everybody."""
+        """Share out idle processors and return the plan."""
         valuation, view = self.valuation, self.view
         valuation.share_idle()
         running = {job.id for job in view.running if job.resizable}
@@ -164,7 +165,7 @@ class Cycle:
         )
 
     def _shrinks(self, placer: Placer) -> tuple[Offer, ...]:
-        """The shrinks; those that serve a deadline at risk are mandatory."""
+        """Return the shrinks. A shrink for a job whose deadline is at risk is mandatory."""
         served = NONE
         takers = [(start.job, start.processors) for start in placer.starts]
         takers += [(offer.job, offer.processors) for offer in placer.expands]
@@ -180,10 +181,10 @@ class Cycle:
 
 
 def _checked(grace: float) -> float:
-    """The option, if it makes sense.
+    """Return the value of the option ``grace``.
 
     Raises:
-        ValueError: it does not.
+        ValueError: the value is negative, infinite or not a number.
     """
     if not 0 <= grace < math.inf:
         raise ValueError(f"grace {grace:g} is not a number of seconds >= 0")
@@ -191,18 +192,18 @@ def _checked(grace: float) -> float:
 
 
 def _resizes(job: RunningJob) -> bool:
-    """Whether a resize of it is open that changes what others can have."""
+    """Return whether a job has an open resize that changes what other jobs can get."""
     changes = job.target != job.size or count(job.held) > job.size
     return job.malleable and not job.resizable and changes
 
 
 def _in_time(job: WaitingJob, view: View) -> bool:
-    """Whether its deadline could be met if it were given all it can have."""
+    """Return whether the job could meet its deadline at its best size."""
     return bool(value_of(job, view).min_size_at(view.now))
 
 
 def _answer(job: WaitingJob, view: View, cycle: Cycle, plan: Plan) -> Availability:
-    """What a plan that was made with a job in the queue says of it."""
+    """Return the answer to a query for a job, from a plan made with the job in the queue."""
     for start in plan.starts:
         if start.job == job.id:
             size = count(start.processors)
@@ -225,24 +226,24 @@ def _answer(job: WaitingJob, view: View, cycle: Cycle, plan: Plan) -> Availabili
 
 
 class ProfitDriven(Strategy):
-    """What Kumar's two strategies have in common."""
+    """The common part of Kumar's two strategies."""
 
     def __init__(self, *, grace: float = 10.0) -> None:
         self._grace = _checked(grace)
 
     def is_available(self, job: WaitingJob, view: View) -> Availability:
-        """What would become of it if it were submitted now."""
+        """Return what would happen if the job were submitted now."""
         shown = with_job(view, job)
         cycle = self._cycle(shown)
         return _answer(job, shown, cycle, self._planned(cycle))
 
     def allocate_processors(self, view: View) -> Plan:
-        """Decide about whoever is new, keep promises, then share out what is idle."""
+        """Keep promises, decide about new jobs, then share out idle processors."""
         return self._planned(self._cycle(view))
 
     @abstractmethod
     def _cycle(self, view: View) -> Cycle:
-        """The pass that this strategy makes."""
+        """Return the cycle of this strategy."""
 
     @staticmethod
     def _planned(cycle: Cycle) -> Plan:
@@ -251,13 +252,13 @@ class ProfitDriven(Strategy):
 
 
 class ProfitSimple(ProfitDriven):
-    """Kumar's simple profit-driven strategy: now or never.
+    """Kumar's simple profit-driven strategy: a job starts now or is rejected.
 
     Args:
-        grace: seconds after its start in which a job may register as malleable; until then nobody
-            is rejected because of what it holds.
+        grace: for how many seconds after its start a job may register as malleable; until then no
+            job is rejected because of the processors that it holds.
     """
 
     def _cycle(self, view: View) -> Cycle:
-        """Accept and start, or reject, whoever is new; then share out what is idle."""
+        """Return a cycle that starts or rejects each new job, then shares out idle processors."""
         return Cycle(view, self._grace)

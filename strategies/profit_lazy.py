@@ -1,15 +1,15 @@
 """``profit-lazy``: Kumar's lazy schedule strategy (2001, 3.2.5).
 
-A job that cannot be started profitably now may be accepted and put off until the *lookahead*: the
-deadline of one job, the lookahead job, which ends by then and frees what it has. It stays the
-lookahead job until it has ended.
+A job that cannot be started profitably now may be accepted and put off until the *lookahead*. The
+lookahead is the deadline of one job, the lookahead job, which has ended by then and frees its
+processors. A job stays the lookahead job until it has ended.
 
-What the printed algorithm lacks: it tests the wrong job in its last block, and starts a new job
-without a look at what was promised to others. Here every start, and every promise, must leave at
-the lookahead what the promises made before it need; with exact estimates no accepted job is late.
+Corrections of the printed algorithm: it tests the wrong job in its last block, and it starts a new
+job without regard to promises made to other jobs. Here every start and every promise must leave at
+the lookahead what earlier promises need. If estimates are exact, no accepted job is late.
 
-Choice where the source is silent: a job whose deadline has passed (its estimate was wrong) is no
-lookahead.
+Choice where the source is silent: a job whose deadline has passed because its estimate was wrong
+cannot be the lookahead job.
 """
 
 import math
@@ -23,11 +23,11 @@ from pliant.strategies.profit import Cycle, ProfitDriven
 
 
 class LazyCycle(Cycle):
-    """One pass with what was promised before."""
+    """One cycle of the strategy, with the promises of earlier cycles."""
 
     def __init__(self, view: View, grace: float) -> None:
         super().__init__(view, grace)
-        #: The lookahead job and its deadline; None: there is none.
+        #: The lookahead job and its deadline; None and infinity if there is none.
         self.look: JobId | None = None
         self.until = math.inf
         look, until, order = _remembered(view.memory)
@@ -35,11 +35,11 @@ class LazyCycle(Cycle):
             self.look, self.until = look, until
         accepted = [job for job in view.waiting if job.accepted]
         accepted.sort(key=lambda job: (order.get(job.id, len(order)), job.arrival, job.id))
-        #: Accepted, not started, in order of acceptance.
+        #: Accepted jobs that have not been started, in order of acceptance.
         self.put_off = {job.id: (job, value_of(job, view)) for job in accepted}
 
     def run(self) -> None:
-        """Renew the lookahead, then those put off, then whoever is new."""
+        """Update the lookahead, decide about jobs that were put off, then about new jobs."""
         self._look_ahead()
         for job, value in list(self.put_off.values()):
             self._keep(job, value)
@@ -48,18 +48,18 @@ class LazyCycle(Cycle):
                 self._look_ahead()
                 self._consider(job, value_of(job, self.view))
         if self.put_off and self.view.now < self.until < math.inf:
-            # The lookahead job should have ended by then; a wrong estimate may keep it from that.
+            # The lookahead job should have ended by then, unless its estimate was wrong.
             self.wake_at = min(self.until, self.wake_at or math.inf)
 
     def memory(self) -> object:
-        """What is needed next time, as JSON-able values."""
+        """Return what the next cycle needs, as values that JSON can store."""
         until = None if self.look is None else self.until
         return ("lazy", self.look, until, tuple(self.put_off))
 
     # ---------------------------------------------------------------- the lookahead
 
     def _look_ahead(self) -> None:
-        """Find a new lookahead job if the old one has ended, or should have."""
+        """Choose a new lookahead job if the present one has ended or is past its deadline."""
         now, view = self.view.now, self.view
         deadlines = {value.id: value.deadline for value in self.valuation.jobs}
         deadlines |= {job_id: value.deadline for job_id, (_, value) in self.put_off.items()}
@@ -74,9 +74,13 @@ class LazyCycle(Cycle):
             self._keep(*self.put_off[self.look])
 
     def _needed(self, but: JobId) -> int:
-        """Processors at the lookahead that are not free for ``but``: ``at(L)``, and promised ones.
+        """Return how many processors other jobs need at the lookahead (``at(L)`` of the paper).
 
-        Running jobs count with what they need now, those put off with what they will need then.
+        Running jobs count with what they need now, jobs that were put off with what they will need
+        at the lookahead, and jobs with reserved processors with these.
+
+        Args:
+            but: the job that is not counted.
         """
         total = sum(value.minpe for value in self.valuation.jobs if value.id != self.look)
         for job_id, (_, value) in self.put_off.items():
@@ -86,7 +90,7 @@ class LazyCycle(Cycle):
         return total + sum(given)
 
     def _fits(self, job_id: JobId, size: int) -> bool:
-        """Whether a job of this size at the lookahead leaves room for all promises."""
+        """Return whether all promises can be kept if the job has this size at the lookahead."""
         return self.look is None or self._needed(job_id) + size <= self.view.total
 
     def _postponable(self, value: JobValue) -> bool:
@@ -98,14 +102,14 @@ class LazyCycle(Cycle):
     # ---------------------------------------------------------------- jobs
 
     def _try(self, job: WaitingJob, value: JobValue) -> str:
-        """Start it if that pays and breaks no promise; empty if it starts, else why not."""
+        """Start a job if that pays and breaks no promise. Return a reason if it does not start."""
         if not self._fits(job.id, value.min_size_at(self.view.now)):
             return "its start would break a promise"
         return self.bid(job, value)
 
     def _keep(self, job: WaitingJob, value: JobValue) -> None:
-        """Start a job that was put off, if it pays or if it cannot be put off any longer."""
-        if job.id not in self.put_off:  # as the lookahead job it was the first
+        """Start a job that was put off, if that is profitable or it cannot wait any longer."""
+        if job.id not in self.put_off:  # Already started as the lookahead job.
             return
         if not self._try(job, value) or (not self._postponable(value) and self.force(job, value)):
             del self.put_off[job.id]
@@ -130,7 +134,7 @@ class LazyCycle(Cycle):
 
 
 def _remembered(memory: object) -> tuple[JobId | None, float, dict[JobId, int]]:
-    """Lookahead job, its deadline, and the places of the jobs put off; it may come from JSON."""
+    """Return the lookahead job, its deadline, and the places of jobs put off, from the memory."""
     match memory:
         case ["lazy", look, until, [*jobs]]:
             order = {JobId(job): place for place, job in enumerate(jobs) if isinstance(job, int)}
@@ -141,13 +145,13 @@ def _remembered(memory: object) -> tuple[JobId | None, float, dict[JobId, int]]:
 
 
 class ProfitLazy(ProfitDriven):
-    """Kumar's lazy profit-driven strategy: now, or at the lookahead, or never.
+    """Kumar's lazy profit-driven strategy: a job starts now, at the lookahead, or is rejected.
 
     Args:
-        grace: seconds after its start in which a job may register as malleable; until then nobody
-            is rejected because of what it holds.
+        grace: for how many seconds after its start a job may register as malleable; until then no
+            job is rejected because of the processors that it holds.
     """
 
     def _cycle(self, view: View) -> Cycle:
-        """Renew the lookahead, keep promises, decide about new jobs, share out what is idle."""
+        """Return a cycle that keeps promises and then decides about new jobs."""
         return LazyCycle(view, self._grace)

@@ -1,7 +1,6 @@
-"""Strategies by name: ours and whatever is installed under the entry-point group.
+"""Strategies by name: Pliant's own, and all that are installed under the entry-point group.
 
-A name with a colon is where a strategy is to be found, ``module:attribute``: for one that is not
-installed.
+A strategy that is not installed is named by its module and its class, ``module:attribute``.
 """
 
 import re
@@ -15,32 +14,32 @@ from pliant.strategies.interface.options import OptionError, StrategyOption, con
 from pliant.strategies.policies.with_size_requests import WithSizeRequests
 
 GROUP = "pliant.strategies"
-#: Options that every strategy has, because somebody else takes them.
+#: Options that every strategy has, because ``WithSizeRequests`` handles them.
 _COMMON_OPTIONS = [option for option in describe(WithSizeRequests) if option.name == "requests"]
-#: The distribution whose strategies are trusted like the program itself.
+#: The distribution whose strategies are trusted: their plans are not checked.
 OWN = "pliant"
 
 
 class UnknownStrategyError(PliantError, ValueError):
-    """No strategy has this name; the message lists those that are known."""
+    """No strategy has this name, or it cannot be loaded. The message lists the known names."""
 
 
 def known_strategies() -> list[str]:
-    """All names, sorted."""
+    """Return the names of all strategies, sorted."""
     return sorted(_points())
 
 
 def load_strategy(name: str, options: Mapping[str, object] | None = None) -> Strategy:
-    """A new instance of the strategy with this name, which serves applications' requests as well.
+    """Return a new instance of a strategy that also serves size requests of running jobs.
 
     Args:
         name: as on the command line, or ``module:attribute``.
-        options: values by name, as text or as they are; ``-`` and ``_`` are the same in names.
+        options: values by name, as texts or converted; in names, ``-`` and ``_`` are the same.
 
     Raises:
-        UnknownStrategyError: there is none, or it is not a strategy.
-        UnknownOptionError: it has no such option.
-        OptionError: a value does not fit, or two of them do not go together.
+        UnknownStrategyError: there is no such strategy, or it cannot be made.
+        UnknownOptionError: the strategy has no such option.
+        OptionError: a value is invalid, or two values contradict each other.
     """
     point, make = _factory(name)
     common = _common_options(make)
@@ -50,7 +49,7 @@ def load_strategy(name: str, options: Mapping[str, object] | None = None) -> Str
         made = make(**values)
     except ValueError as error:
         raise OptionError(f"strategy {name}: {error}") from error
-    except Exception as error:  # what others' code raises is anything
+    except Exception as error:  # Code of third parties may raise anything.
         raise UnknownStrategyError(
             f"strategy {name!r} ({point.value}) cannot be made: {type(error).__name__}: {error}"
         ) from error
@@ -61,13 +60,13 @@ def load_strategy(name: str, options: Mapping[str, object] | None = None) -> Str
 
 
 def _common_options(make: Callable[..., Any]) -> list[str]:
-    """Names of options that are not the strategy's own; it may have one of the same name."""
+    """Return the names of the common options, except those that the strategy has itself."""
     taken = {option.name for option in describe(make)}
     return [option.name for option in _COMMON_OPTIONS if option.name not in taken]
 
 
 def strategy_options(name: str) -> list[StrategyOption]:
-    """The options of a strategy, in the order of its parameters.
+    """Return the options of a strategy, in the order of its parameters.
 
     Raises:
         UnknownStrategyError: there is no strategy with this name.
@@ -78,7 +77,7 @@ def strategy_options(name: str) -> list[StrategyOption]:
 
 
 def is_own(name: str) -> bool:
-    """Whether a strategy is one of Pliant's own, by where its entry point comes from.
+    """Return whether Pliant itself provides a strategy, by the origin of its entry point.
 
     Raises:
         UnknownStrategyError: there is no strategy with this name.
@@ -102,7 +101,7 @@ def _factory(name: str) -> tuple[EntryPoint, Callable[..., Any]]:
     point = _point(name)
     try:
         make = point.load()
-    except Exception as error:  # what an import of others' code raises is anything
+    except Exception as error:  # Code of third parties may raise anything when it is imported.
         raise UnknownStrategyError(
             f"strategy {name!r} ({point.value}) cannot be loaded: {type(error).__name__}: {error}"
         ) from error
@@ -112,7 +111,7 @@ def _factory(name: str) -> tuple[EntryPoint, Callable[..., Any]]:
 
 
 def _points() -> dict[str, EntryPoint]:
-    """All that are installed; nobody takes a name of ours."""
+    """Return all installed entry points by name. Pliant's own names cannot be replaced."""
     found = sorted(entry_points(group=GROUP), key=_is_ours)
     return {point.name: point for point in found}
 

@@ -1,16 +1,16 @@
-"""``steepest-ascent``: processors go where they speed up most.
+"""``steepest-ascent``: processors go to the jobs that they speed up most.
 
-The greedy rule of accumulated speedup (Hungershoefer, as told in Ghafoor 2007, 2.2): everybody who
-fits at the smallest size is admitted by first fit in order of arrival; then one step at a time goes
-to the job whose speedup rises most per processor. It uses the jobs' speedup models, and of running
-jobs what their applications have measured, if they have. With concave models, and sizes without
-gaps, no other allocation has a larger sum of speedups.
+The greedy rule of accumulated speedup (Hungershoefer, as described in Ghafoor 2007, 2.2). All jobs
+that fit at their smallest sizes are admitted by first fit in order of arrival. Then one step at a
+time goes to the job whose speedup rises most per processor. The rule uses the speedup models of the
+jobs or, for a running job, the speedup that its application has measured. For concave models and
+sizes without gaps, no other allocation has a larger sum of speedups.
 
-A change costs something, so running jobs are left alone unless a job starts or the sum of their
+A resize costs time, so running jobs keep their sizes unless a job starts or the sum of their
 speedups rises by more than ``min-improvement``.
 
-Choice where the source is silent: of equal steps, one that only gives a job back what it has goes
-first, so that few jobs change size; then the order of start.
+Choice where the source is silent: of equally steep steps, a step that gives a job back what it
+already has goes first, so that few jobs are resized; then the order of start decides.
 """
 
 from dataclasses import dataclass
@@ -32,16 +32,16 @@ class Climber:
     id: JobId
     sizes: Sizes
     speedup: Speedup
-    #: What it has now.
+    #: Its present size; 0 if it does not run.
     size: int = 0
 
 
 def ascend(climbers: list[Climber], left: int, min_gain: float = 0.0) -> dict[JobId, int]:
-    """Target sizes: ``left`` processors on top of the minima, each step to the steepest.
+    """Return target sizes: the minima, and steps of ``left`` processors, the steepest first.
 
     Args:
-        climbers: in the order that decides between equals.
-        left: processors beyond all minima.
+        climbers: the jobs; their order decides between equally steep steps.
+        left: how many processors there are beyond all minima.
         min_gain: steps that raise the speedup by no more than this per processor are not taken.
     """
     target = {climber.id: climber.sizes.min for climber in climbers}
@@ -67,7 +67,7 @@ def ascend(climbers: list[Climber], left: int, min_gain: float = 0.0) -> dict[Jo
 
 
 def _step(climber: Climber, size: int, place_: int) -> tuple[float, bool, int, int] | None:
-    """The next step of a job, the best one first in a heap."""
+    """Return the next step of a job as a heap entry; None if it is at its maximum."""
     above = climber.sizes.smallest_above(size)
     if not above:
         return None
@@ -76,12 +76,12 @@ def _step(climber: Climber, size: int, place_: int) -> tuple[float, bool, int, i
 
 
 class SteepestAscent(Strategy):
-    """The largest sum of speedups.
+    """The strategy with the largest sum of speedups.
 
     Args:
         min_gain: steps that raise the speedup by no more than this per processor are not taken.
-        min_improvement: by how much the sum of the running jobs' speedups must rise to change
-            their sizes when no job starts, as a part of it.
+        min_improvement: if no job starts, running jobs are resized only if the sum of their
+            speedups rises by more than this part of it.
     """
 
     def __init__(self, *, min_gain: float = 0.0, min_improvement: float = 0.02) -> None:
@@ -92,11 +92,11 @@ class SteepestAscent(Strategy):
         self._min_improvement = min_improvement
 
     def is_available(self, job: WaitingJob, view: View) -> Availability:
-        """Now, if its minimum fits beside the minima of all others."""
+        """Return now if the job's minimum fits next to the minima of all other jobs."""
         return now_or_later(job, view, beyond_minima(view))
 
     def allocate_processors(self, view: View) -> Plan:
-        """Admit by first fit at the minimum, climb, place the difference if it is worth it."""
+        """Admit jobs by first fit, take the steepest steps, and resize if it is worth the cost."""
         left = beyond_minima(view)
         admitted: list[WaitingJob] = []
         for job in view.waiting:
@@ -116,7 +116,7 @@ class SteepestAscent(Strategy):
         return placer.plan(behind=too_few(max(0, left)))
 
     def _better(self, running: list[Climber], targets: dict[JobId, int]) -> bool:
-        """Whether the running jobs gain enough together."""
+        """Return whether the sum of the running jobs' speedups rises enough."""
         present = sum(job.speedup(job.size) for job in running)
         future = sum(job.speedup(targets[job.id]) for job in running)
         return future > present * (1 + self._min_improvement)

@@ -1,1 +1,1 @@
-"""What a strategy must provide, its options, and the check that every plan has to pass."""
+"""The interface of strategies: the base class, the types of views and plans, options, checks."""

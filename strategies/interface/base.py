@@ -1,8 +1,8 @@
-"""The contract of a strategy: an immutable view in, a plan out; pure and deterministic.
+"""The interface of a strategy: an immutable view in, a plan out.
 
-No clock, no random numbers, no dictionary or set order in a decision; every tie is broken by an
-explicit key that ends in the job's id. Third parties register a class under the entry-point group
-``pliant.strategies``.
+A strategy is pure and deterministic: no clock, no random numbers, and no decision depends on the
+order of a dictionary or a set. Every tie is broken by an explicit key that ends in the job's id.
+Strategies of third parties are registered as entry points in the group ``pliant.strategies``.
 """
 
 from abc import ABC, abstractmethod
@@ -12,35 +12,40 @@ from pliant.core.model.scheduling import Availability, Outcome, Plan, View, Wait
 
 
 class Strategy(ABC):
-    """Decides who gets which processors."""
+    """Decides which jobs get which processors."""
 
-    #: Whether a job may have processors of several clusters; if not, it waits for ever where it is
-    #: wider than each of them.
+    #: Whether a job may have processors of several clusters. If not, a job that needs more
+    #: processors than the largest cluster has never starts.
     spans_clusters: bool = True
 
     def is_available(self, job: WaitingJob, view: View) -> Availability:
-        """Answer whether this job could be accepted, when, and on how many processors.
+        """Return whether a job could be accepted, when it would start, and on how many processors.
 
-        ``jobsub --query`` asks this; nothing is submitted and nothing may change. ``job`` is not
-        among ``view.waiting``. The default says that the strategy cannot say.
+        ``jobsub --query`` asks this without submitting anything, so nothing may change. ``job`` is
+        not in ``view.waiting``. The default answer is that the strategy does not know.
         """
         del job, view
         return Availability(None, None, 0, "the strategy does not answer queries")
 
     @abstractmethod
     def allocate_processors(self, view: View) -> Plan:
-        """What to do now."""
+        """Return the plan for this view."""
 
     def revise(self, view: View, outcomes: Sequence[Outcome]) -> Plan:
-        """Plan again after talks that did not go as planned.
+        """Plan again after negotiations that did not end as planned.
 
-        Who refused is not resizable in ``view`` for a while. Who agreed, or would give another
-        number, to nobody's use so far can be shrunk to just these sizes without being asked again;
-        what the plan does not use of that is withdrawn. The default is to plan as ever.
+        A job that refused is not resizable in ``view`` for some time. A job that agreed to shrink,
+        or proposed another size, and whose processors are not used yet can be shrunk to exactly
+        this size without being asked again; consent that the plan does not use is withdrawn. The
+        default ignores the outcomes and plans as usual.
+
+        Args:
+            view: the cluster now.
+            outcomes: how the negotiations of the last plan ended.
         """
         del outcomes
         return self.allocate_processors(view)
 
     def plan(self, view: View, outcomes: Sequence[Outcome] = ()) -> Plan:
-        """What ``RunStrategy`` asks for: a plan, or the last one revised."""
+        """Return a plan; if there are outcomes of negotiations, a revised plan."""
         return self.revise(view, outcomes) if outcomes else self.allocate_processors(view)

@@ -1,8 +1,8 @@
-"""Options of strategies: the keyword parameters of the class or function that makes one.
+"""Options of strategies: the keyword parameters of the class or function that makes a strategy.
 
-What a parameter may be is said by its annotation: ``int``, ``float``, ``bool``, ``str``, a
-``Literal`` of texts, or one of these with ``| None`` (written ``none``). Its help is its entry
-under ``Args:`` in the docstring. On the command line ``-`` stands for ``_``.
+The annotation of a parameter says which values it takes: ``int``, ``float``, ``bool``, ``str``, a
+``Literal`` of texts, or one of these with ``| None`` (written ``none``). The help text of an option
+is its entry under ``Args:`` in the docstring. On the command line, ``-`` stands for ``_``.
 """
 
 import inspect
@@ -18,33 +18,33 @@ from pliant.core.support.errors import PliantError
 _WHOLE = re.compile(r"[+-]?\d+", re.ASCII)
 _TRUTH = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 _EXPECTED = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
-#: A section of a docstring that ends the one before it.
+#: The title of a section of a docstring, which ends the previous section.
 _SECTION = re.compile(r"\s*(Args|Attributes|Raises|Returns|Yields|Note|Example)s?:\s*")
 
 
 class OptionError(PliantError, ValueError, code="strategy-option"):
-    """The value of an option does not fit; the message says what is expected."""
+    """The value of an option is invalid. The message says what is expected."""
 
 
 class UnknownOptionError(OptionError):
-    """A strategy has no such option; the message lists those it has."""
+    """A strategy has no such option. The message lists the options that it has."""
 
 
 @dataclass(frozen=True, slots=True)
 class StrategyOption:
-    """What can be set."""
+    """An option of a strategy."""
 
     #: As on the command line, with ``-``.
     name: str
-    #: What a value is, for people: ``a whole number``, ``one of direct, pool, steal``.
+    #: A description of valid values: ``a whole number``, ``one of direct, pool, steal``.
     expected: str
     default: object
-    #: One sentence; may be empty.
+    #: One sentence, or empty.
     help: str = ""
 
 
 def describe(make: Callable[..., Any]) -> list[StrategyOption]:
-    """The options of what makes a strategy, in the order of its parameters."""
+    """Return the options of a strategy's class or function, in the order of its parameters."""
     texts = _help(make)
     return [
         StrategyOption(
@@ -63,17 +63,17 @@ def convert(
     options: Mapping[str, object],
     others: Iterable[str] = (),
 ) -> dict[str, object]:
-    """Keyword arguments for ``make`` from what a user wrote.
+    """Return keyword arguments for ``make``, converted from what a user wrote.
 
     Args:
-        strategy: its name, for messages.
-        make: what the options are parameters of.
+        strategy: the name of the strategy, for messages.
+        make: the class or function that makes the strategy.
         options: values by name.
-        others: names of options that somebody else takes.
+        others: names of options that other code handles, for messages.
 
     Raises:
         UnknownOptionError: there is no such option.
-        OptionError: a value does not fit, or an option is given twice.
+        OptionError: a value is invalid, or an option is given twice.
     """
     known = _parameters(make)
     values: dict[str, object] = {}
@@ -93,7 +93,7 @@ def convert(
 def _parameters(make: Callable[..., Any]) -> dict[str, inspect.Parameter]:
     try:
         signature = inspect.signature(make, eval_str=True)
-    except (ValueError, TypeError):  # built-in types do not tell
+    except (ValueError, TypeError):  # Built-in types have no signature.
         return {}
     named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     return {
@@ -120,7 +120,7 @@ def _alternatives(kind: Any) -> tuple[Any, ...]:
 
 
 def _read(kind: Any, text: str) -> object:
-    """One value of a plain kind; ValueError if it is none."""
+    """Convert a text to a plain type. Raise ValueError if the text does not fit."""
     if get_origin(kind) is Literal and text in get_args(kind):
         return text
     if kind is bool and text.lower() in _TRUTH:
@@ -143,7 +143,7 @@ def _expected(kind: Any) -> str:
 
 
 def _help(make: Callable[..., Any]) -> dict[str, str]:
-    """The entries under ``Args:`` of the docstring, or of the constructor's."""
+    """Return the entries under ``Args:`` in the docstring of a class or of its constructor."""
     result: dict[str, str] = {}
     for document in (inspect.getdoc(make), inspect.getdoc(getattr(make, "__init__", None))):
         _, found, rest = (document or "").partition("Args:\n")

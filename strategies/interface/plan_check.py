@@ -1,7 +1,7 @@
-"""Does a plan fit the view it was made for: asked wherever plans are carried out.
+"""The check that a plan fits the view it was made for. Every user of plans makes it.
 
-The core refuses single parts of a plan that do not fit the state; a strategy that plans what is
-not there has misunderstood the view, and the whole plan is its fault.
+The core refuses single parts of a plan that do not fit its state. But a strategy that gives away
+processors which are not free has misunderstood the view, so its whole plan is rejected.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pliant.core.values.ids import JobId
 from pliant.core.values.processors import NONE, ProcessorMap, count, format_ranges, from_indices
 from pliant.core.values.sizes import Sizes
 
-#: What a plan is made of.
+#: The parts of a plan and their types.
 _PARTS: Mapping[str, type] = {
     "shrinks": Offer,
     "starts": Start,
@@ -36,7 +36,7 @@ _PARTS: Mapping[str, type] = {
     "accepts": Acceptance,
     "suspends": Suspension,
 }
-#: What the fields of these parts hold.
+#: The fields of these parts and their types.
 _FIELDS: Mapping[str, tuple[type, ...]] = {
     "job": (int,),
     "processors": (int,),
@@ -49,9 +49,9 @@ _FIELDS: Mapping[str, tuple[type, ...]] = {
 
 
 def find_wrong_kind(view: View, plan: object) -> str | None:
-    """What is no plan, or is in one and not of the kind it should be; None: nothing.
+    """Return a message if something has the wrong type; None if all types are right.
 
-    For plans of others as they come; ``find_fault`` relies on it.
+    Plans of third parties need this check first, because ``find_fault`` relies on the types.
     """
     if not isinstance(plan, Plan):
         return f"returned {type(plan).__name__}, not a Plan"
@@ -79,7 +79,7 @@ def _wrong_kinds(view: View, plan: Plan) -> Iterator[str]:
 
 
 def _reason_faults(reason: object) -> Iterator[str]:
-    """What is wrong with a reason that is no text."""
+    """Check a reason that is not a text."""
     if not isinstance(reason, WaitReason):
         yield f"says what is neither a text nor a WaitReason: {short(reason)}"
         return
@@ -114,7 +114,7 @@ def _wrong_fields(name: str, part: object, kind: type) -> Iterator[str]:
 
 
 def _is_of(value: object, kinds: tuple[type, ...]) -> bool:
-    """Whether it is of one of these kinds; truth values are no numbers here."""
+    """Return whether a value has one of these types. A bool does not count as a number."""
     return isinstance(value, kinds) and (not isinstance(value, bool) or bool in kinds)
 
 
@@ -128,8 +128,8 @@ def _memory_faults(memory: object, before: object) -> Iterator[str]:
 
 
 def find_fault(view: View, plan: Plan) -> str | None:
-    """What is wrong with the plan first of all, for people; None: nothing."""
-    # Later tests rely on earlier ones, and are not made after the first fault.
+    """Return a message about the first fault of a plan; None if the plan fits the view."""
+    # Later checks rely on earlier ones, so the check stops at the first fault.
     return next(_faults(view, plan), None)
 
 

@@ -1,9 +1,10 @@
-"""Starting jobs with processors promised to them on others that are there earlier.
+"""Starting jobs with reserved processors (agreements) on other processors that are free earlier.
 
-``direct``: exactly the promised ones; the core starts such a job by itself. ``pool``: any promised
-or free ones, in order of arrival. ``steal``: free ones and those promised to later jobs. Whoever
-loses a processor gets one in exchange that was promised to the job that took it and is still to
-come, so nobody is promised less than before.
+``direct``: a job starts on exactly its reserved processors; the core does this without the
+strategy. ``pool``: jobs start on any reserved or free processors, in order of arrival. ``steal``: a
+job starts on free processors and those reserved for later jobs. A job that loses a reserved
+processor gets in exchange one that was reserved for the starting job and is not free yet, so no job
+has fewer reserved processors than before.
 """
 
 from typing import Literal
@@ -18,9 +19,10 @@ Agreement = Literal["direct", "pool", "steal"]
 
 
 def start_promised(view: View, placer: Placer, agreement: Agreement) -> None:
-    """Start whoever can start; jobs whose promise changes are named after them, with the new one.
+    """Start all jobs that can start, then update the reservations of the others in the plan.
 
-    Choices: own processors first, then free ones, then those of the others, latest first.
+    Choice where the source is silent: a job uses its own reserved processors first, then free ones,
+    then those of other jobs, the latest job first.
     """
     ready = released(view)
     promised = sorted(view.promised, key=lambda job: (job.arrival, job.id))
@@ -45,7 +47,10 @@ def _exchange(
     ready: ProcessorMap,
     free: ProcessorMap,
 ) -> ProcessorMap:
-    """What the job starts on, none if that is not enough; the reserved of lenders change."""
+    """Return the processors on which a job starts; none if there are too few.
+
+    The reservations of the lenders are changed if the job starts.
+    """
     own = reserved[job] & ready
     left = reserved[job] & ~own
     missing = count(left)
@@ -63,10 +68,11 @@ def _exchange(
 
 
 def released(view: View) -> ProcessorMap:
-    """Promised processors that are free by now, as far as the view tells.
+    """Return the reserved processors that are certainly free.
 
-    A donor whose leaving processes are ending holds processors that are in nobody's allocation;
-    as long as one of a job's donors may be in that state, none of the job's count.
+    While the leaving processes of a donor exit, their processors are in no job's allocation but not
+    free. As long as one of a job's donors may be in that state, none of the job's reserved
+    processors count as free.
     """
     result: ProcessorMap = NONE
     donors = {job.id: job for job in view.running}

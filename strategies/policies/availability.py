@@ -1,4 +1,4 @@
-"""When could a job start: what strategies answer before anything is planned."""
+"""When could a job start, and why does it wait: answers that several strategies share."""
 
 from dataclasses import replace
 
@@ -9,12 +9,12 @@ from pliant.core.values.processors import count
 
 
 def now_or_later(job: WaitingJob, view: View, within_reach: int) -> Availability:
-    """Now, if the smallest size is within reach; else by the running jobs' estimated ends.
+    """Return now if the smallest size is available, else a time by the running jobs' estimates.
 
     Args:
         job: the job in question.
         view: the cluster.
-        within_reach: processors that the strategy could give a new job now.
+        within_reach: how many processors the strategy could give a new job now.
     """
     if job.sizes.min > view.total:
         return Availability(False, None, 0, too_wide(job, view.total))
@@ -35,32 +35,32 @@ def now_or_later(job: WaitingJob, view: View, within_reach: int) -> Availability
 
 
 def too_wide(job: WaitingJob, most: int, whose: str = "cluster") -> str:
-    """Why a job can never run, for people: ``whose`` has no more than ``most`` processors."""
+    """Return why a job can never run: ``whose``, such as a cluster, has ``most`` processors."""
     return f"needs {plural(job.sizes.min, 'processor')}, the {whose} has {most}"
 
 
 def too_few(reach: int) -> WaitReason:
-    """Why jobs wait of which each needs more processors than are within reach."""
+    """Return the reason of jobs that need more than the ``reach`` processors available."""
     return WaitReason(WaitCode.PROCESSORS, live=(("reach", reach),))
 
 
 def needs(job: WaitingJob, reach: int) -> str:
-    """The same of one job as a text, which is stored whenever the number changes."""
+    """Return the same reason as a text. The server stores it whenever the number changes."""
     return f"needs at least {plural(job.sizes.min, 'processor')}, {reach} can be given to it now"
 
 
 def promised_total(view: View) -> int:
-    """Processors promised to waiting jobs."""
+    """Return how many processors are reserved for waiting jobs."""
     return sum(count(job.processors) for job in view.promised)
 
 
 def beyond_minima(view: View) -> int:
-    """Processors beyond the minima of the running jobs and what is promised."""
+    """Return how many processors are beyond running jobs' minima and reservations."""
     return view.total - sum(job.lo for job in view.running) - promised_total(view)
 
 
 def with_job(view: View, job: WaitingJob) -> View:
-    """The view with one more job in the queue, as if it were submitted."""
+    """Return the view with one more job in the queue, as if it had been submitted."""
     others = [other for other in view.waiting if other.id != job.id]
     queue = sorted([*others, job], key=lambda each: (each.arrival, each.id))
     return replace(view, waiting=tuple(queue))

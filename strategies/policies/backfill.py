@@ -1,21 +1,22 @@
-"""Who of the queue starts now: in strict order, with EASY, or with conservative backfilling.
+"""Which jobs of the queue start now: in strict order, with EASY, or with conservative backfilling.
 
 Definitions (they differ between papers and simulators; sources: Lifka 1995 for EASY, Feitelson and
 Weil 1998 for conservative):
 
-- ``none``: the queue is walked while its head fits; nobody passes the first that does not.
-- ``easy``: for that first job, *shadow* is the earliest time at which it fits by the running jobs'
-  estimated ends, *extra* what is free then beyond its need, every job counted that ends at or
-  before the shadow. A later job starts if it fits now and either ends by the shadow or needs at
-  most *extra*, which it then uses up.
-- ``conservative``: all waiting jobs are planned anew in the order of the queue, each at its
-  earliest feasible start; those whose start is now, start.
+- ``none``: jobs start from the head of the queue while they fit. No job starts before the first job
+  that does not fit.
+- ``easy``: for this first job, *shadow* is the earliest time at which it fits by the running jobs'
+  estimated ends. *extra* is the number of processors that are free at that time beyond its need,
+  counting every job that ends at or before the shadow. A later job starts if it fits now and either
+  ends by the shadow or needs at most *extra* processors, which it then uses up.
+- ``conservative``: each time, all waiting jobs are planned again in the order of the queue, each at
+  its earliest feasible start. Jobs whose planned start is now, start.
 
-A job with several sizes starts at its preferred one (else its largest) or the next below that
-fits now; as long as it does not fit it is planned with its smallest size.
+A job with several sizes starts at its preferred size (without one, its largest) or the next smaller
+size that fits now. As long as it does not fit, it is planned with its smallest size.
 
-Without knowledge nobody is passed: if it is not known when a job fits (running jobs without
-estimates, nodes that are silent), no job after it starts. A job without an estimate ends never.
+If it is not known when a job will fit (running jobs without estimates, nodes that are not
+reachable), no job after it starts. A job without an estimate is assumed to run for ever.
 """
 
 import math
@@ -28,35 +29,35 @@ from pliant.strategies.policies.profile import Profile, Release, releases
 Backfill = Literal["none", "easy", "conservative"]
 #: A job and the size it starts with now.
 Choice = tuple[WaitingJob, int]
-#: The size above which a job does not start.
+#: The largest size at which a job starts.
 Wanted = Callable[[WaitingJob], int]
-#: (queue in its order, view, processors that may be given away, wanted) -> who starts now.
+#: (ordered queue, view, number of free processors, wanted) -> the jobs that start now.
 Walk = Callable[[Sequence[WaitingJob], View, int, Wanted], list[Choice]]
 
-#: Even a job that says it takes no time holds its processors for an instant, in seconds.
+#: A job with an estimate of 0 is planned with this time, in seconds.
 SHORTEST_S = 1e-3
 
 
 def preferred(job: WaitingJob) -> int:
-    """What a job is started with if it fits: its preferred size, else its largest."""
+    """Return the size at which a job starts if it fits: its preferred one, else its largest."""
     return job.sizes.wanted
 
 
 def smallest(job: WaitingJob) -> int:
-    """Its smallest size."""
+    """Return the smallest size of a job."""
     return job.sizes.min
 
 
 def strict(
     queue: Sequence[WaitingJob], view: View, free: int, wanted: Wanted = preferred
 ) -> list[Choice]:
-    """From the head while it fits."""
+    """Start jobs from the head of the queue while they fit."""
     del view
     return from_head(queue, free, wanted)[0]
 
 
 def from_head(queue: Sequence[WaitingJob], free: int, wanted: Wanted) -> tuple[list[Choice], int]:
-    """Who starts, and what is free after that."""
+    """Return the jobs that start from the head, and how many processors are free after that."""
     chosen: list[Choice] = []
     for job in queue:
         values = job.sizes.values
@@ -69,7 +70,7 @@ def from_head(queue: Sequence[WaitingJob], free: int, wanted: Wanted) -> tuple[l
 
 
 def _seconds(job: WaitingJob, size: int) -> float:
-    """How long it is planned to run; infinite if it does not say."""
+    """Return the planned run time of a job in seconds; infinity if it has no estimate."""
     time = job.estimate_s if size == job.requested else job.time_on(size)
     if time is None:
         return math.inf
@@ -77,7 +78,7 @@ def _seconds(job: WaitingJob, size: int) -> float:
 
 
 def _coming(view: View, chosen: Sequence[Choice]) -> list[Release]:
-    """What comes free by the estimates, when ``chosen`` start now."""
+    """Return the processors that become free, by the estimates, if ``chosen`` start now."""
     coming = releases(view)
     coming += [(view.now + _seconds(job, size), size) for job, size in chosen]
     coming.sort()
@@ -90,10 +91,10 @@ def _coming(view: View, chosen: Sequence[Choice]) -> list[Release]:
 def easy(
     queue: Sequence[WaitingJob], view: View, free: int, wanted: Wanted = preferred
 ) -> list[Choice]:
-    """Backfilling that delays at most jobs behind the first one that does not fit."""
+    """EASY backfilling: the first job that does not fit is not delayed, later ones may be."""
     chosen, free = from_head(queue, free, wanted)
     blocked = len(chosen)
-    # What does not fit now need not be looked at again: `free` only shrinks.
+    # A job that does not fit now will not fit later in this walk, because `free` only decreases.
     rest = [job for job in queue[blocked + 1 :] if job.sizes.values[0] <= free] if free else []
     if not rest:
         return chosen
@@ -116,7 +117,7 @@ def easy(
 
 
 def _shadow(need: int, free: int, coming: Sequence[Release]) -> tuple[float, int]:
-    """When so many are free (inf: not known), and how many more then."""
+    """Return when ``need`` processors are free (inf if not known), and how many more then."""
     shadow = math.inf
     for end, number in coming:
         if free >= need and end > shadow:
@@ -132,10 +133,11 @@ def _shadow(need: int, free: int, coming: Sequence[Release]) -> tuple[float, int
 def conservative(
     queue: Sequence[WaitingJob], view: View, free: int, wanted: Wanted = preferred
 ) -> list[Choice]:
-    """Backfilling that delays nobody's planned start.
+    """Conservative backfilling: no job delays the planned start of an earlier job.
 
-    Plans are made anew at each pass, so those of jobs that cannot start now matter only for jobs
-    behind them that could: planning ends with the last job that fits into what is free.
+    All jobs are planned again in each call. The plan of a job that cannot start now matters only
+    for later jobs that could start now, so planning ends with the last job that fits into the free
+    processors.
     """
     chosen, free = from_head(queue, free, wanted)
     place = len(chosen)
@@ -164,15 +166,18 @@ def plan(
     wanted: Wanted = preferred,
     after: float = -math.inf,
 ) -> tuple[float, int]:
-    """Reserve a job's earliest feasible start; (when, on how many), when = inf: not known.
+    """Reserve processors for a job at its earliest feasible start.
 
     Args:
-        profile: what is free; the reservation is made in it.
+        profile: the free processors over time; the reservation is made in it.
         job: the job.
         now: the present.
-        free: what is free now.
-        wanted: the size it starts with if it fits now.
-        after: not before this time.
+        free: how many processors are free now.
+        wanted: the largest size at which the job starts now.
+        after: the earliest time allowed.
+
+    Returns:
+        The start (inf if not known) and the size.
     """
     start, size = now, 0
     if after <= now and not job.sizes.fixed:
@@ -186,19 +191,19 @@ def plan(
 
 
 def _size_now(profile: Profile, job: WaitingJob, now: float, most: int) -> int:
-    """The largest size up to ``most`` at which it can run from now to its end; 0: none."""
+    """Return the largest size up to ``most`` at which a job can run now to its end; 0 if none."""
     size = job.sizes.largest_at_most(most)
     while size:
         least = profile.least(now, now + _seconds(job, size))
         if least >= size:
             return size
-        # On fewer processors it takes no less time, so sizes above `least` do not fit either.
+        # On fewer processors the job takes at least as long, so no size above `least` fits.
         size = job.sizes.largest_at_most(least)
     return 0
 
 
 def _last_that_fits(queue: Sequence[WaitingJob], free: int) -> int:
-    """The place of the last job whose smallest size is free; -1: there is none."""
+    """Return the index of the last job whose smallest size fits; -1 if no job fits."""
     if free:
         for place in range(len(queue) - 1, -1, -1):
             if queue[place].sizes.values[0] <= free:

@@ -1,4 +1,4 @@
-"""The clusters of a machine as KOALA sees them: each is managed on its own (KOALA 5.3)."""
+"""The state of each cluster of a machine. KOALA manages every cluster separately (KOALA 5.3)."""
 
 from dataclasses import dataclass
 
@@ -10,32 +10,32 @@ from pliant.strategies.policies.placement import processors_by_cluster
 
 @dataclass(slots=True)
 class ClusterState:
-    """One cluster at the beginning of a round."""
+    """One cluster at the beginning of a round of management."""
 
     name: str
     #: Its usable processors.
     part: ProcessorMap
-    #: Malleable jobs that can be offered a resize, earliest started first.
+    #: Malleable jobs that can be resized, earliest started first.
     jobs: list[RunningJob]
-    #: Whether a shrink has not come to its end: nobody grows meanwhile, nobody else is shrunk for.
+    #: Whether a shrink is under way. Meanwhile no job grows, and no job shrinks for another one.
     shrinking: bool
-    #: Whether a running job may still grow; set by a round of growth.
+    #: Whether a running job may still grow. A round of growth sets this.
     growing: bool
-    #: Whether a resize of one of its jobs is under way, or is offered in this round.
+    #: Whether a resize of one of its jobs is under way or offered in this round.
     resizing: bool = False
 
     def gain(self, job: RunningJob, size: int, smaller: int) -> int:
-        """Processors that others may have when a job gives its last ranks."""
+        """Return how many processors others get when a job shrinks from ``size`` to ``smaller``."""
         return count(from_indices(job.ranks[smaller:size]) & self.part)
 
     @property
     def surplus(self) -> int:
-        """What all jobs together can give."""
+        """How many processors all jobs can give together."""
         return sum(self.gain(job, job.size, job.sizes.min) for job in self.jobs)
 
 
 def cluster_states(view: View) -> list[ClusterState]:
-    """The clusters in order of name; a running job belongs to that of its coordinator."""
+    """Return the clusters in order of name. A running job belongs to its coordinator's cluster."""
     parts = processors_by_cluster(view.nodes)
     own: dict[str, list[RunningJob]] = {name: [] for name in parts}
     for job in by_start(view.running):

@@ -1,4 +1,4 @@
-"""What running jobs would give to waiting ones, on paper, before any of it is offered."""
+"""The processors that running jobs would give to waiting ones, on paper, before any is offered."""
 
 from collections.abc import Callable, Sequence
 from heapq import heapify, heappop, heappush
@@ -8,19 +8,24 @@ from pliant.core.values.ids import JobId
 from pliant.core.values.processors import NONE, ProcessorMap, from_indices
 from pliant.strategies.policies.placement import Placer
 
-#: The one with most of it gives first: (job, its size on paper).
+#: From a job and its size on paper to its surplus. The job with the largest surplus gives first.
 Surplus = Callable[[RunningJob, int], float]
 
 
 def donors_of(view: View) -> list[RunningJob]:
-    """Who could give, in order of start."""
+    """Return the jobs that could give processors, in order of start."""
     return [job for job in view.running if job.resizable and not job.sizes.fixed]
 
 
 class DonorLimits:
-    """How far down donors may go for somebody, and who is the next_donor above that.
+    """The sizes to which donors may shrink, and which donor gives next.
 
-    Mostly nobody waits for processors, so donors are counted when somebody asks.
+    In most plans no job waits for processors, so donors are counted only when they are needed.
+
+    Args:
+        donors: the jobs that could give, in order of start.
+        keeps: the size that a job keeps.
+        surplus: how much a job has above that; the job with the largest value gives first.
     """
 
     def __init__(
@@ -30,7 +35,7 @@ class DonorLimits:
         self._keeps = keeps
         self._surplus = surplus
         self._places: dict[JobId, int] = {}
-        #: By job, the size that it keeps.
+        #: The size that each job keeps.
         self.min_sizes: dict[JobId, int] = {}
         self._above = 0
         #: (-surplus, place, size), with entries of sizes that are out of date; None if the donors
@@ -38,12 +43,12 @@ class DonorLimits:
         self._heap: list[tuple[float, int, int]] | None = None
 
     def above(self, sizes: dict[JobId, int]) -> int:
-        """How many processors all donors together have above what they keep."""
+        """Return how many processors all donors have together above the sizes that they keep."""
         self._counted(sizes)
         return self._above
 
     def forget(self) -> None:
-        """Other sizes are true now."""
+        """Forget the count, because the sizes on paper have been replaced."""
         self._heap = None
 
     def _counted(self, sizes: dict[JobId, int]) -> list[tuple[float, int, int]]:
@@ -61,7 +66,7 @@ class DonorLimits:
         return -self._surplus(job, size), self._places[job.id], size
 
     def lowered(self, job: RunningJob, before: int, size: int) -> None:
-        """A donor's size has changed."""
+        """Record that a donor's size on paper has changed from ``before`` to ``size``."""
         if self._heap is None:
             return
         least = self.min_sizes[job.id]
@@ -70,7 +75,7 @@ class DonorLimits:
             heappush(self._heap, self._entry(job, size))
 
     def next_donor(self, sizes: dict[JobId, int]) -> RunningJob | None:
-        """Who gives next, the first started of equals; None: nobody is above its floor."""
+        """Return the donor that gives next, the earliest of equals; None if none can give."""
         heap = self._counted(sizes)
         while heap:
             _, place, size = heap[0]
@@ -82,7 +87,7 @@ class DonorLimits:
 
 
 class Ledger:
-    """Sizes and processors on paper, until all of it is offered."""
+    """Sizes and processors on paper, until the shrinks are offered."""
 
     def __init__(self, view: View, usable: ProcessorMap, surplus: Surplus) -> None:
         self._usable = usable
@@ -90,27 +95,27 @@ class Ledger:
         self.sizes = {job.id: job.size for job in self.donors}
         self.minima = DonorLimits(self.donors, lambda job: job.sizes.min, surplus)
         self.preferred = DonorLimits(self.donors, lambda job: job.sizes.wanted, surplus)
-        #: Given, not yet promised to anybody.
+        #: Processors that donors give and that no job has got yet.
         self.spare: ProcessorMap = NONE
         self.undo(self.sizes, self.spare)
 
     def lower(self, job: RunningJob, size: int) -> None:
-        """Have a donor give its last ranks."""
+        """Shrink a donor on paper to ``size``; it gives its last ranks."""
         before = self.sizes[job.id]
         self.sizes[job.id] = size
         for limits in (self.minima, self.preferred):
             limits.lowered(job, before, size)
-        # What a drained node gives back nobody may have.
+        # Processors of drained nodes are unusable.
         self.spare |= from_indices(job.ranks[size:before]) & self._usable
 
     def undo(self, sizes: dict[JobId, int], spare: ProcessorMap) -> None:
-        """Go back to what was on paper before."""
+        """Restore sizes and spare processors."""
         self.sizes, self.spare = sizes, spare
         for limits in (self.minima, self.preferred):
             limits.forget()
 
     def offer(self, placer: Placer) -> None:
-        """Ask every donor for what it shall give."""
+        """Add a shrink to the plan for every donor that gives."""
         for job in self.donors:
             if self.sizes[job.id] < job.size:
                 placer.shrink(job, self.sizes[job.id])

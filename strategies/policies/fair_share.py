@@ -1,4 +1,4 @@
-"""Equal shares on top of the minima (Kumar 3.2.2), in any size grammar."""
+"""Equal shares of the surplus on top of the minima (Kumar 3.2.2), for any size grammar."""
 
 from typing import NamedTuple
 
@@ -14,9 +14,14 @@ class Member(NamedTuple):
 
 
 def share(members: list[Member], left: int) -> dict[JobId, int]:
-    """Share ``left`` processors equally on top of the members' minima (given order breaks ties).
+    """Share ``left`` processors equally on top of the members' minima.
 
-    Returns the target size of every member: between its minimum and its maximum, in its grammar.
+    Args:
+        members: the jobs; their order breaks ties.
+        left: how many processors there are beyond the minima.
+
+    Returns:
+        The target size of every member, which its size grammar allows.
     """
     target = {member.id: member.sizes.min for member in members}
     left = _share_evenly(members, target, left)
@@ -45,7 +50,7 @@ def _share_evenly(members: list[Member], target: dict[JobId, int], left: int) ->
 
 
 def _raise_to_next(members: list[Member], target: dict[JobId, int], left: int) -> None:
-    """What the grammars left over goes, in order, to whoever can step up with it."""
+    """Give processors that the size grammars leave over, in order, to members that can use them."""
     changed = True
     while changed:
         changed = False

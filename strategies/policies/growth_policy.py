@@ -1,14 +1,16 @@
 """KOALA's malleability management policies: FPSMA and EGS (KOALA 5.3, figures 4 and 5).
 
-Both are one-sided: a round either grows or shrinks. The scheduler sends a job an amount and the
-job says how much of it it takes or gives; the *accepted* amount counts, which may be less than a
-growth and, with a size grammar, more than a shrink asked for. A well-behaved job's answer follows
-from its sizes, so a round is worked out on paper and its talks are held at the same time; whoever
-answers differently is asked no more for a while and the next round goes on in the same order.
+Both policies either grow or shrink jobs in one round. The scheduler offers a job an amount of
+processors, or asks it for one, and the job answers how much of it it takes or gives. The *accepted*
+amount counts. It may be less than a growth offered. Because of the job's size grammar, it may be
+more than a shrink asked for. The answer of a cooperative job follows from its sizes, so a round is
+computed on paper and all its negotiations are held at the same time. A job that answers differently
+is not asked again for some time, and the next round continues in the same order.
 
-Put right in the printed code: FPSMA's shrink stops when the rest is *at most* 0, for more than
-was asked may come; EGS asks each for its share, not for the whole amount, and the malus falls on
-the first ``remainder`` of the list, which are the latest started, as the text says.
+Corrections of the printed code: FPSMA's shrink stops when the rest is *at most* 0, because a job
+may give more than it was asked for. EGS asks each job for its share, not for the whole amount. The
+extra processor of a share falls on the first ``remainder`` jobs of the list, which are the latest
+started ones, as the text of the paper says.
 """
 
 from abc import ABC, abstractmethod
@@ -18,25 +20,25 @@ from dataclasses import dataclass, field
 from pliant.core.model.scheduling import RunningJob
 from pliant.core.values.ids import JobId
 
-#: How many processors that others may have a job gives by going from one size to a smaller one.
+#: (job, size, smaller size) -> how many usable processors the job gives by this shrink.
 Gain = Callable[[RunningJob, int, int], int]
 
 
 def takes(job: RunningJob, size: int, offered: int) -> int:
-    """What a job on ``size`` processors takes of ``offered`` more."""
+    """Return how many of ``offered`` more processors a job on ``size`` processors takes."""
     return max(0, job.sizes.largest_at_most(min(size + offered, job.sizes.max)) - size)
 
 
 def gives(job: RunningJob, size: int, asked: int) -> int:
-    """What a job on ``size`` processors gives if asked for ``asked``: also more, or less.
+    """Return how many processors a job on ``size`` processors gives if asked for ``asked``.
 
-    More where its grammar has no size in between, less where its minimum ends it.
+    It gives more if its grammar has no size in between, and less if it reaches its minimum.
     """
     return max(0, size - (job.sizes.largest_at_most(size - asked) or job.sizes.min))
 
 
 def by_start(jobs: Iterable[RunningJob]) -> list[RunningJob]:
-    """Earliest started first; ties by id."""
+    """Return the jobs, earliest started first; ties are broken by id."""
     return sorted(jobs, key=lambda job: (job.started, job.id))
 
 
@@ -44,15 +46,15 @@ def by_start(jobs: Iterable[RunningJob]) -> list[RunningJob]:
 class Growth:
     """A round of growth on paper."""
 
-    #: What nobody took, in processors.
+    #: How many processors are left.
     left: int
-    #: The size that each job goes to.
+    #: The new size of each job.
     sizes: dict[JobId, int]
-    #: Those that took less than they were offered.
+    #: Jobs that took less than they were offered.
     declined: set[JobId] = field(default_factory=set)
 
     def offer(self, job: RunningJob, amount: int) -> None:
-        """Offer a job so many; nothing is no message."""
+        """Offer a job ``amount`` processors. An amount of 0 is not offered."""
         if amount > 0:
             taken = takes(job, self.sizes[job.id], amount)
             self.sizes[job.id] += taken
@@ -61,7 +63,7 @@ class Growth:
                 self.declined.add(job.id)
 
     def may_grow(self, job: RunningJob) -> bool:
-        """Whether the job has not declined and could take a step with what is left."""
+        """Return whether a job has not declined and its next size fits into what is left."""
         step = job.sizes.smallest_above(self.sizes[job.id]) - self.sizes[job.id]
         return job.id not in self.declined and 0 < step <= self.left
 
@@ -70,13 +72,13 @@ class Growth:
 class Shrinking:
     """A round of shrinking on paper."""
 
-    #: What is still missing, in processors; below 0 if more came than was needed.
+    #: How many processors are still missing; below 0 if jobs gave more than was needed.
     missing: int
     sizes: dict[JobId, int]
     gain: Gain
 
     def ask(self, job: RunningJob, amount: int) -> bool:
-        """Ask a job for so many; whether it gives all of that."""
+        """Ask a job for ``amount`` processors. Return whether it gives at least that many."""
         size = self.sizes[job.id]
         given = gives(job, size, amount)
         self.sizes[job.id] = size - given
@@ -85,19 +87,20 @@ class Shrinking:
 
 
 class GrowthPolicy(ABC):
-    """How one cluster's growth or shrinking is shared among its malleable jobs."""
+    """The rule by which a cluster's malleable jobs share growth or shrinking."""
 
     def grow(self, jobs: Sequence[RunningJob], amount: int) -> Growth:
-        """Offer ``amount`` processors to jobs that can be resized."""
+        """Offer ``amount`` processors to jobs that can be resized. Return the round on paper."""
         growth = Growth(amount, {job.id: job.size for job in jobs})
         self._grow(by_start(jobs), growth)
         return growth
 
     def shrink(self, jobs: Sequence[RunningJob], amount: int, gain: Gain) -> Shrinking:
-        """Ask jobs that can be resized for ``amount`` processors until they give them or cannot.
+        """Ask jobs that can be resized for ``amount`` processors. Return the round on paper.
 
-        The paper leaves what is still missing to the next poll; a job that could be placed would
-        then wait although there is enough for it, so the rest is asked for in the same round.
+        In the paper, missing processors are asked for in the next poll. Then a waiting job would
+        wait although running jobs can give enough, so here the jobs are asked again in the same
+        round until they have given enough or can give no more.
         """
         shrinking = Shrinking(amount, {job.id: job.size for job in jobs}, gain)
         able = by_start(jobs)[::-1]
@@ -107,11 +110,11 @@ class GrowthPolicy(ABC):
 
     @abstractmethod
     def _grow(self, jobs: Sequence[RunningJob], growth: Growth) -> None:
-        """Offer, earliest started first."""
+        """Make the offers of a round. ``jobs`` has the earliest started job first."""
 
     @abstractmethod
     def _shrink(self, jobs: Sequence[RunningJob], shrinking: Shrinking) -> list[RunningJob]:
-        """Ask, latest started first; who gave all it was asked for, and may be asked again."""
+        """Ask jobs, latest started first. Return the jobs that may be asked again."""
 
 
 class Fpsma(GrowthPolicy):
@@ -123,7 +126,7 @@ class Fpsma(GrowthPolicy):
                 growth.offer(job, growth.left)
 
     def _shrink(self, jobs: Sequence[RunningJob], shrinking: Shrinking) -> list[RunningJob]:
-        # Who gave all of it is asked again only if that comes from nodes nobody may use.
+        # A job that gave all is asked again only if its processors were on unusable nodes.
         return [
             job for job in jobs if shrinking.missing > 0 and shrinking.ask(job, shrinking.missing)
         ]
@@ -132,11 +135,12 @@ class Fpsma(GrowthPolicy):
 class Egs(GrowthPolicy):
     """Equi-Grow and Shrink (KOALA 5.3.2).
 
-    All malleable jobs have a share, also those at their maximum, who decline it: without
-    ``redistribute`` it stays idle in this round, and in the next if nothing changes.
+    All malleable jobs get a share of the offer, even jobs at their maximum, which decline it.
+    Without ``redistribute`` declined processors stay idle in this round, and also in the next one
+    if nothing changes.
 
     Args:
-        redistribute: offer what was declined to the others in the same round.
+        redistribute: offer declined processors to other jobs in the same round.
     """
 
     def __init__(self, *, redistribute: bool = False) -> None:
@@ -161,6 +165,6 @@ class Egs(GrowthPolicy):
 
 
 def shares(amount: int, number: int) -> list[int]:
-    """Equal parts of ``amount``; the first ones have one more if it does not come out even."""
+    """Divide ``amount`` into equal parts. The first parts have one more if there is a rest."""
     each, over = divmod(amount, number)
     return [each + (place < over) for place in range(number)]

@@ -1,12 +1,12 @@
 """From sizes to processors: which ones shrinks give, starts take and growth adds.
 
-One ``Placer`` makes one plan. It never uses a processor twice and gives away only processors of
-usable nodes. Free processors go first; what is missing comes from this plan's shrinks and is
-earmarked by the core for exactly that start.
+A ``Placer`` makes one plan. It never uses a processor twice and gives away only processors of
+usable nodes. Starts and growth use free processors first. If these do not suffice, a start gets
+processors that this plan's shrinks give, and the core reserves them for this start.
 
 Rules: ``first-fit`` takes the lowest indices of the whole machine. ``worst-fit`` keeps every job
-within one cluster and starts it in the one with the most free processors (KOALA 4.1); with one
-cluster both are the same.
+within one cluster and starts it in the cluster with the most free processors (KOALA 4.1). With one
+cluster both rules give the same result.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -22,7 +22,7 @@ Rule = Literal["first-fit", "worst-fit"]
 
 
 def usable_processors(nodes: Iterable[NodeView]) -> ProcessorMap:
-    """All processors that new work may have, free or not."""
+    """Return all processors that may be given to jobs, free or not."""
     result = NONE
     for node in nodes:
         result |= node.processors
@@ -30,7 +30,7 @@ def usable_processors(nodes: Iterable[NodeView]) -> ProcessorMap:
 
 
 def processors_by_cluster(nodes: Iterable[NodeView]) -> dict[str, ProcessorMap]:
-    """The usable processors of each cluster, in order of name."""
+    """Return the usable processors of each cluster, in order of name."""
     result: dict[str, ProcessorMap] = {}
     for node in nodes:
         result[node.cluster] = result.get(node.cluster, NONE) | node.processors
@@ -38,7 +38,7 @@ def processors_by_cluster(nodes: Iterable[NodeView]) -> dict[str, ProcessorMap]:
 
 
 def cluster_of(job: RunningJob, view: View) -> str:
-    """The cluster of a running job's coordinator; empty if that node is not usable."""
+    """Return the cluster of a running job's coordinator; empty if its node is not usable."""
     first = 1 << job.ranks[0]
     return next((node.cluster for node in view.nodes if node.processors & first), "")
 
@@ -46,8 +46,9 @@ def cluster_of(job: RunningJob, view: View) -> str:
 class Placer:
     """Turns the decisions of one plan into offers and starts, in the order they are made.
 
-    Decide shrinks first, then starts in order of preference, then growth: starts may use what the
-    shrinks give, growth only what is free now, unless the job is asked first.
+    Decide shrinks first, then starts in order of preference, then growth. Starts may use processors
+    that the shrinks give. Growth may use only processors that are free now, unless the growing job
+    is asked before its donors.
     """
 
     def __init__(self, view: View, rule: Rule = "first-fit") -> None:
@@ -57,9 +58,9 @@ class Placer:
         self._usable: ProcessorMap | None = None
         #: Free now and not used by this plan.
         self.free = view.free
-        #: What each donor will give.
+        #: The processors that each donor will give.
         self._given: dict[JobId, ProcessorMap] = {}
-        #: What of it nobody in this plan has taken.
+        #: Those of them that no job of this plan has got.
         self._pool = NONE
         self.shrinks: list[Offer] = []
         self.starts: list[Start] = []
@@ -67,7 +68,7 @@ class Placer:
 
     @property
     def usable(self) -> ProcessorMap:
-        """All processors that new work may have, free or not."""
+        """All processors that may be given to jobs, free or not."""
         if self._usable is None:
             self._usable = usable_processors(self._view.nodes)
         return self._usable
@@ -75,9 +76,9 @@ class Placer:
     # ---------------------------------------------------------------- decisions
 
     def shrink(self, job: RunningJob, size: int) -> Offer:
-        """Ask a job to keep its first ``size`` ranks; it becomes a donor."""
+        """Ask a job to keep its first ``size`` ranks. Its other processors are given to jobs."""
         kept = keep_first(job.ranks, size)
-        # What a drained node gives back nobody may have.
+        # Processors of drained nodes are unusable.
         given = from_indices(job.ranks[size:]) & self.usable
         self._given[job.id] = given
         self._pool |= given
@@ -92,13 +93,16 @@ class Placer:
         donors: Collection[JobId] | None = None,
         cluster: str | None = None,
     ) -> Start | None:
-        """Start a job on ``size`` processors or as near below as can be; None: not even its least.
+        """Start a job on ``size`` processors, or on the next smaller size that is possible.
 
         Args:
             job: the job.
-            size: what it should get.
-            donors: whose processors it may get besides free ones; None: anybody's.
-            cluster: where; None: as the rule says.
+            size: the wanted size.
+            donors: jobs whose processors it may get in addition to free ones; None for all donors.
+            cluster: the cluster in which it starts; None to follow the rule.
+
+        Returns:
+            The start; None if not even the smallest size is possible.
         """
         coming = self._coming(donors)
         within = self._within(size, coming, cluster)
@@ -119,9 +123,9 @@ class Placer:
         return start
 
     def start_on(self, job: JobId, processors: ProcessorMap) -> Start:
-        """Start a job, also one with processors promised to it, on exactly these.
+        """Start a job, which may have reserved processors, on exactly these processors.
 
-        They must be free or coming, or promised to jobs that this plan starts, too.
+        They must be free, given by this plan's shrinks, or reserved for jobs that this plan starts.
         """
         self._use(processors)
         start = Start(job, processors)
@@ -129,15 +133,18 @@ class Placer:
         return start
 
     def grow(self, job: RunningJob, size: int, *, asked_first: bool = False) -> Offer | None:
-        """Offer a job growth to ``size`` or as near below as can be; None: nothing for it is free.
+        """Offer a job growth to ``size``, or to the next smaller size that is possible.
 
-        Its own nodes come first, so that it stays together.
+        Processors of the job's own nodes are used first, so that it runs on few nodes.
 
         Args:
             job: the job.
-            size: what it should get.
-            asked_first: it may also get what shrinks of this plan give; nobody gives before it has
-                said that it takes it (core/handlers/coordination.py).
+            size: the wanted size.
+            asked_first: whether it may also get processors that shrinks of this plan give. Then
+                no donor gives before the job has accepted (core/handlers/coordination.py).
+
+        Returns:
+            The offer; None if the job cannot grow.
         """
         free, coming = self.free, self._pool if asked_first else NONE
         if self._rule == "worst-fit":
@@ -159,7 +166,7 @@ class Placer:
     # ---------------------------------------------------------------- results
 
     def reach(self) -> int:
-        """Processors that are free or coming and that nobody was given."""
+        """Return how many processors are free or given by shrinks, and not used by this plan."""
         return count(self.free | self._coming(None))
 
     def plan(
@@ -168,7 +175,13 @@ class Placer:
         memory: object = None,
         behind: Reason = "",
     ) -> Plan:
-        """The plan made of all decisions."""
+        """Return the plan made of all decisions.
+
+        Args:
+            reasons: why jobs wait.
+            memory: what the strategy wants to remember.
+            behind: why jobs wait that ``reasons`` does not name.
+        """
         return Plan(
             tuple(self.shrinks),
             tuple(self.starts),
@@ -198,12 +211,12 @@ class Placer:
         return self._clusters
 
     def _within(self, size: int, coming: ProcessorMap, cluster: str | None) -> ProcessorMap:
-        """Where a start may take processors."""
+        """Return the processors among which a start may choose."""
         if cluster is not None:
             return self._parts().get(cluster, NONE)
         if self._rule == "first-fit":
             return ~NONE
-        # Most free first; `max` keeps the first of equals, which is the first by name.
+        # The cluster with most free processors; `max` keeps the first by name of equals.
         parts = self._parts().values()
         best = max(parts, key=lambda part: count(part & self.free), default=NONE)
         if count(best & self.free) < size:
@@ -219,17 +232,20 @@ def place(
     rule: Rule = "first-fit",
     asked_first: Collection[JobId] = (),
 ) -> Placer:
-    """Place target sizes: jobs above theirs shrink, then the starts, then jobs below theirs grow.
+    """Turn target sizes into a plan: shrink jobs, start jobs, then grow jobs.
 
     Args:
         view: the cluster.
-        targets: sizes of running jobs, each allowed by the job's grammar; jobs that cannot be
-            resized now, and those not named, stay as they are.
-        starts: jobs to start and their sizes, in order of preference. Those that got nothing are
-            not among the result's ``starts``.
-        rule: where jobs go.
-        asked_first: jobs that may also grow by what shrinks of this plan give; they are asked
-            before anybody gives.
+        targets: sizes of running jobs, each allowed by the job's grammar. Jobs that are not named,
+            or cannot be resized now, keep their sizes.
+        starts: jobs to start and their sizes, in order of preference. A job for which there are too
+            few processors is not in the result's ``starts``.
+        rule: how processors are chosen.
+        asked_first: jobs that may also grow by processors that shrinks of this plan give. They are
+            asked before their donors.
+
+    Returns:
+        The placer with all decisions.
     """
     placer = Placer(view, rule)
     movable = [job for job in view.running if job.resizable and job.id in targets]
@@ -240,7 +256,8 @@ def place(
         placer.start(waiting, size)
     for job in movable:
         if targets[job.id] > job.size:
-            # For one that would not grow nobody gives in vain; the others take what came free.
+            # A job that refused its last growth is asked before its donors, so that they do not
+            # shrink for nothing. Other jobs grow into processors that are free.
             first = job.reluctant or job.id in asked_first
             placer.grow(job, targets[job.id], asked_first=first)
     return placer

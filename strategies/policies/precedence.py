@@ -1,18 +1,20 @@
-"""Who comes first when processors are free: running or waiting jobs (KOALA 5.2).
+"""Which jobs get free processors first: running or waiting jobs (KOALA 5.2).
 
-``pra``: running applications first. They grow; then the queue is scanned, where rigid jobs may
-take what is left and jobs with several sizes only if no running job can still grow. Nobody ever
-shrinks. ``pwa``: waiting jobs first. The queue is scanned; for the first job that does not fit,
-running jobs shrink if that suffices; where nobody shrinks, they grow.
+``pra``: running applications have precedence. They grow. Then the queue is scanned: rigid jobs may
+start on what is left, and jobs with several sizes only if no running job can still grow. No job
+shrinks.
 
-A job runs within one cluster, is placed in the one with the most idle processors (worst fit, 4.1)
-and starts at its minimum (6.3). The threshold limits growth, never placement.
+``pwa``: waiting applications have precedence. The queue is scanned. For the first job that does not
+fit, running jobs shrink if that suffices. In clusters where no job shrinks, running jobs grow.
 
-Choices where the paper is silent: a waiting job with several sizes counts as malleable (a queue
-does not know); what counts are the jobs that run when the round begins, so one scan may start
-several; a job shrinks for one waiting job at a time, in the first cluster in order of idle
-processors that can give enough; a cluster that cannot grow any more on account of the threshold
-keeps nobody waiting.
+A job runs within one cluster, is placed in the cluster with the most idle processors (worst fit,
+4.1) and starts at its minimum (6.3). The threshold limits growth, but not placement.
+
+Choices where the paper is silent: a waiting job with several sizes counts as malleable, because it
+is not known yet. The jobs that run when the round begins count, so one scan may start several jobs.
+A job shrinks for one waiting job at a time, in the first cluster, in order of idle processors, that
+can give enough. If jobs of a cluster cannot grow because of the threshold, waiting jobs may start
+there.
 """
 
 from collections.abc import Iterable
@@ -34,12 +36,12 @@ GROWING = WaitReason(WaitCode.GROWTH)
 
 
 class Round:
-    """One round of management over all clusters; the plan is in ``placer``.
+    """One round of management over all clusters. ``placer`` has the plan.
 
     Args:
         view: the cluster.
-        policy: how growth and shrinking are shared.
-        threshold: processors of each cluster that growth leaves idle.
+        policy: how jobs share growth and shrinking.
+        threshold: how many processors of each cluster growth leaves idle.
         initial: the size that jobs start with.
     """
 
@@ -53,20 +55,20 @@ class Round:
         self._clusters = cluster_states(view)
         self._widest = max((count(cluster.part) for cluster in self._clusters), default=0)
         self.placer = Placer(view, "worst-fit")
-        #: Why jobs wait that do so for something else than processors.
+        #: Why jobs wait that do not wait for processors.
         self.reasons: dict[JobId, WaitReason] = {}
-        #: Jobs that were tried and could not be placed.
+        #: Jobs that could not be placed.
         self.failed: list[JobId] = []
 
     def run(self, precedence: Precedence) -> None:
-        """Do it."""
+        """Manage all clusters once."""
         if precedence == "pra":
             self._running_first()
         else:
             self._waiting_first()
 
     def idle(self, among: Iterable[ClusterState] | None = None) -> int:
-        """Free processors of the cluster that has most of them."""
+        """Return the free processors of the cluster that has most of them."""
         clusters = self._clusters if among is None else among
         return max((self._free(cluster) for cluster in clusters), default=0)
 
@@ -76,8 +78,8 @@ class Round:
         for cluster in self._clusters:
             self._grow(cluster)
         unplaced = self._scan(self._view.waiting)
-        # A start may have used up what running jobs could still grow by, and nothing else
-        # brings about another round at this time.
+        # After a start, running jobs of a cluster may no longer be able to grow, so that other
+        # jobs may start there. There will be no other round at this time.
         while self.placer.starts and self._stop_growth():
             unplaced = self._scan([job for job, _ in unplaced])
         for job, idle in unplaced:
@@ -85,10 +87,10 @@ class Round:
             self._wait(job, GROWING if held else None, tried=not held)
 
     def _scan(self, queue: Iterable[WaitingJob]) -> list[tuple[WaitingJob, int]]:
-        """Place jobs of one size anywhere, others where nobody can grow.
+        """Place jobs with one size in any cluster, other jobs where no running job can grow.
 
         Returns:
-            The jobs that were not placed, with the idle processors that were there for them.
+            The jobs that were not placed, with the idle processors that they found.
         """
         grown = [cluster for cluster in self._clusters if not cluster.growing]
         return [
@@ -98,10 +100,10 @@ class Round:
         ]
 
     def _stop_growth(self) -> bool:
-        """Look again at clusters whose jobs could grow; whether those of one no longer can.
+        """Update which clusters have jobs that can grow. Return whether any cluster changed.
 
-        Jobs that were offered growth in this round, or that are being resized, are not looked at:
-        another round follows when that has come to its end.
+        Clusters with an open resize, or with growth offered in this round, are left out, because
+        another round follows when the resize has ended.
         """
         changed = False
         for cluster in self._clusters:
@@ -110,12 +112,12 @@ class Round:
         return changed
 
     def _growth(self, cluster: ClusterState) -> bool:
-        """Whether a running job of a cluster could still grow by what is free now."""
+        """Return whether a running job of a cluster could grow into free processors."""
         growth = self._policy.grow(cluster.jobs, self._growth_limit(cluster))
         return any(growth.may_grow(job) or growth.sizes[job.id] > job.size for job in cluster.jobs)
 
     def _growth_limit(self, cluster: ClusterState) -> int:
-        """What growth may use: the cap is the cluster less the threshold, less what is used."""
+        """Return how many processors growth may use: the free ones less the threshold."""
         return max(0, self._free(cluster) - self._threshold)
 
     def _waiting_first(self) -> None:
@@ -148,8 +150,8 @@ class Round:
         return job.sizes.min
 
     def _make_room(self, job: WaitingJob) -> bool:
-        """Shrink running jobs for a waiting one if that suffices; it gets its minimum."""
-        # Sorting is stable: equals stay in order of name.
+        """Shrink running jobs for a waiting one if that suffices for its minimum."""
+        # Sorting is stable, so equal clusters stay in order of name.
         for cluster in sorted(self._clusters, key=self._free, reverse=True):
             need = job.sizes.min - self._free(cluster)
             if not cluster.shrinking and cluster.surplus >= need:
@@ -166,7 +168,7 @@ class Round:
                 self.placer.shrink(job, sizes[job.id])
 
     def _grow(self, cluster: ClusterState) -> None:
-        """Grow a cluster's jobs, unless a shrink is under way there."""
+        """Grow the jobs of a cluster, unless a shrink is under way there."""
         if cluster.shrinking:
             return
         growth = self._policy.grow(cluster.jobs, self._growth_limit(cluster))
@@ -179,7 +181,7 @@ class Round:
     def _wait(
         self, job: WaitingJob, reason: WaitReason | None = None, *, tried: bool = True
     ) -> None:
-        """Say why a job waits, if not for processors."""
+        """Record why a job waits, unless it waits for processors."""
         if job.sizes.min > self._widest:
             most = (("most", self._widest), ("whose", "largest cluster"))
             reason = WaitReason(WaitCode.TOO_WIDE, most)

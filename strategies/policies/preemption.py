@@ -1,20 +1,21 @@
 """Suspend running jobs for a waiting job of higher priority.
 
-The first job of the queue that does not fit (after those before it have started) may have running
-jobs suspended. They save a checkpoint at their next safe point, give all their processors back and
-wait in the queue again. The rules:
+For the first job of the queue that does not fit (after those before it have started), running jobs
+may be suspended. They save a checkpoint at their next safe point, give all their processors back
+and wait in the queue again. The rules:
 
-- Only jobs of strictly lower priority are suspended. So two jobs never suspend each other in turn.
-- Only jobs that can save a checkpoint now (``RunningJob.suspendable``). Others would lose their
-  work.
-- Only jobs that have run for ``min_run_s`` since their last start. Saving, leaving and starting
-  again cost time: without a minimum a stream of urgent jobs could keep others from any progress.
+- Only jobs of strictly lower priority are suspended, so two jobs never suspend each other in turn.
+- Only jobs that can save a checkpoint now (``RunningJob.suspendable``) are suspended. Others would
+  lose their work.
+- Only jobs that have run for ``min_run_s`` since their last start are suspended. Saving, leaving
+  and starting again cost time. Without a minimum, a stream of urgent jobs could keep other jobs
+  from making any progress.
 - Jobs are suspended only if the waiting job can certainly start then: the free processors and those
-  of leaving and suspended jobs must suffice for its smallest size. Jobs behind it do not get these
-  processors, because backfilling counts leaving jobs as ended (``profile.releases``).
-- The lowest priority goes first. Among equals it is the job that started latest, because it has
-  the least time in its present run. Jobs without which the others suffice are then left out, the
-  highest priority first.
+  of leaving and suspended jobs must suffice for its smallest size. Later jobs in the queue do not
+  get these processors, because backfilling counts leaving jobs as ended (``profile.releases``).
+- Jobs of the lowest priority are chosen first. Among equals it is the job that started latest,
+  because it has spent the least time in its present run. In the end, jobs that are not needed are
+  left out, the highest priority first.
 """
 
 import math
@@ -29,26 +30,26 @@ from pliant.strategies.policies.placement import usable_processors
 
 @dataclass(frozen=True, slots=True)
 class Preempted:
-    """The jobs to suspend, and the view with which the queue is planned then."""
+    """The jobs to suspend, and the view for planning the rest of the queue."""
 
     #: The view in which the jobs to be suspended are leaving.
     view: View
     suspends: tuple[Suspension, ...] = ()
-    #: When the next of the jobs that would suffice has run long enough; None: not waited for.
+    #: When the next job that could be suspended has run long enough; None if that does not help.
     wake_at: float | None = None
-    #: Whether the first job that does not fit gets what it needs from jobs that are leaving.
+    #: Whether leaving jobs free enough processors for the first job that does not fit.
     suffices: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Preemption:
-    """The rule.
+    """The rule that chooses the jobs to suspend.
 
     Raises:
-        ValueError: the time is below 0 or infinite; no timer can be set for an infinite one.
+        ValueError: the time is negative, or infinite, for which no timer can be set.
     """
 
-    #: A job that has run for less, in seconds since its last start, is not suspended.
+    #: A job is not suspended in its first so many seconds after a start.
     min_run_s: float = 60.0
 
     def __post_init__(self) -> None:
@@ -56,12 +57,12 @@ class Preemption:
             raise ValueError(f"min-run-s {self.min_run_s:g}: expected seconds, 0 or more")
 
     def decide(self, queue: Sequence[WaitingJob], view: View, wanted: Wanted) -> Preempted:
-        """Choose whom to suspend for the first of the queue that does not fit.
+        """Choose the jobs to suspend for the first job of the queue that does not fit.
 
         Args:
-            queue: in its order.
+            queue: the waiting jobs in order.
             view: the cluster.
-            wanted: the size above which a job does not start.
+            wanted: the largest size at which a job starts.
         """
         chosen, free = from_head(queue, count(view.free), wanted)
         if len(chosen) == len(queue):
@@ -84,12 +85,12 @@ class Preemption:
 
 
 def _gives(job: RunningJob, good: ProcessorMap) -> int:
-    """How many processors others can have when it is gone."""
+    """Return how many usable processors a job frees when it ends."""
     return count(job.held & good)
 
 
 def _enough(jobs: Sequence[RunningJob], need: int, good: ProcessorMap) -> list[RunningJob]:
-    """The jobs to suspend, in order; empty: all of them together do not suffice."""
+    """Return the jobs to suspend, in order; none if all of them together do not suffice."""
     chosen: list[RunningJob] = []
     surplus = -need
     for job in sorted(jobs, key=lambda each: (each.priority, -each.started, -each.id)):

@@ -1,6 +1,6 @@
-"""How many processors are free over time, by estimates: what backfilling plans with.
+"""How many processors are free over time, by estimates. Backfilling plans with this profile.
 
-Times are seconds since the epoch; what never ends by its estimate ends at infinity.
+Times are seconds since the epoch. A job without an estimate ends at infinity.
 """
 
 import math
@@ -10,16 +10,16 @@ from collections.abc import Iterable
 from pliant.core.model.scheduling import View
 from pliant.strategies.policies.placement import usable_processors
 
-#: (when, how many processors come free).
+#: (when, how many processors become free).
 Release = tuple[float, int]
 
 
 def releases(view: View) -> list[Release]:
-    """What the running jobs will give back, by time.
+    """Return when running jobs free how many processors, in order of time.
 
-    An overdue job counts as ending now. A leaving job counts as ended just before, because its
-    processors certainly become free, and an overdue job may run on. Processors of nodes that are
-    not usable never come back, nor do those of jobs without an estimate.
+    An overdue job counts as ending now. A leaving job counts as ended just before now, because its
+    processors certainly become free, whereas an overdue job may continue to run. Processors of
+    unusable nodes and of jobs without an estimate are left out.
     """
     good, now = usable_processors(view.nodes), view.now
     result = []
@@ -34,16 +34,22 @@ def releases(view: View) -> list[Release]:
 
 
 class Profile:
-    """A step function: free processors from now on. Reservations are cut out of it."""
+    """A step function of free processors from now on, from which reservations are subtracted."""
 
     __slots__ = ("_free", "_times")
 
     def __init__(self, now: float, free: int, coming: Iterable[Release]) -> None:
-        """Start with what is free now; ``coming`` is in order of time.
+        """Start with ``free`` processors now.
 
-        What comes free now, but is not free yet (an overdue job's), comes an instant later: nobody
-        can start on it in this pass. What leaving jobs free comes first, so that a job that waits
-        for it is not planned on processors of overdue jobs.
+        Processors that should be free now but are not (those of overdue jobs) count as free an
+        instant later, because no job can start on them in this plan. Processors of leaving jobs
+        count as free before that, so that a job that waits for them is not planned on processors
+        of overdue jobs.
+
+        Args:
+            now: the present time.
+            free: how many processors are free now.
+            coming: what becomes free later, in order of time.
         """
         self._times = [now]
         self._free = [free]
@@ -65,12 +71,12 @@ class Profile:
             self._free.append(total)
 
     def earliest(self, processors: int, seconds: float, after: float = -math.inf) -> float:
-        """The first time from which so many processors are free for so long; inf: never.
+        """Return the first time from which processors are free long enough; inf if never.
 
         Args:
-            processors: how many.
+            processors: how many processors are needed.
             seconds: for how long; may be infinite.
-            after: not before this time.
+            after: the earliest time allowed.
         """
         times, free = self._times, self._free
         last = len(times)
@@ -90,7 +96,7 @@ class Profile:
         return math.inf
 
     def least(self, start: float, end: float) -> int:
-        """The fewest processors that are free at any time from ``start`` until ``end``."""
+        """Return the smallest number of free processors from ``start`` until ``end``."""
         times, free = self._times, self._free
         place = self._place(start)
         result = free[place]
@@ -101,7 +107,7 @@ class Profile:
         return result
 
     def reserve(self, processors: int, start: float, end: float) -> None:
-        """Take processors that are free from ``start`` until ``end`` out of the profile."""
+        """Subtract processors from ``start`` until ``end``."""
         first = self._split(start)
         last = len(self._times) if end == math.inf else self._split(end)
         free = self._free
@@ -109,7 +115,7 @@ class Profile:
             free[place] -= processors
 
     def _split(self, time: float) -> int:
-        """The place of the step that begins at ``time``, made if there is none."""
+        """Return the index of the step that begins at ``time``. Insert a step if there is none."""
         place = self._place(time)
         if self._times[place] == time:
             return place
@@ -118,10 +124,10 @@ class Profile:
         return place + 1
 
     def _place(self, time: float) -> int:
-        """The step that ``time`` (not before now) is in."""
+        """Return the index of the step that contains ``time``, which is not before now."""
         return bisect_right(self._times, time) - 1
 
     @property
     def steps(self) -> list[tuple[float, int]]:
-        """(from when, how many are free), ascending."""
+        """The steps as (time from which, number of free processors), ascending."""
         return list(zip(self._times, self._free, strict=True))

@@ -1,8 +1,9 @@
-"""In which order the queue is walked: fcfs, sjf, ljf, priority, and dynP, which changes them.
+"""The order of the queue: fcfs, sjf, ljf, priority, and dynP, which changes between orders.
 
-Streit 2002, sections 2 and 5. Estimates are the users', never true run times; a job without one
-counts as longer than any other: last under sjf, first under ljf, left out of dynP's mean. dynP
-changes between the first three; ``priority`` is the order that users state.
+Streit 2002, sections 2 and 5. All estimates are those of the users, never true run times. A job
+without an estimate counts as longer than any other: it is last under sjf and first under ljf, and
+dynP's mean leaves it out. dynP changes between the first three orders. ``priority`` orders jobs by
+the priority that users state.
 """
 
 import math
@@ -15,28 +16,28 @@ from pliant.core.model.scheduling import View, WaitingJob
 
 QueueOrder = Literal["fcfs", "sjf", "ljf", "priority"]
 
-#: Those that dynP changes between.
+#: The orders between which dynP changes.
 DYNP_ORDERS: tuple[QueueOrder, ...] = ("fcfs", "sjf", "ljf")
 
 
 def in_order(policy: QueueOrder, waiting: Sequence[WaitingJob]) -> Sequence[WaitingJob]:
-    """The queue in the order of a policy.
+    """Return the queue in an order.
 
     Args:
         policy: fcfs by (submission, id), sjf by (estimate, submission, id), ljf by (-estimate,
             submission, id), priority by (-priority, submission, id).
-        waiting: by (submission, id), as ``View.waiting`` is.
+        waiting: the jobs by (submission, id), as in ``View.waiting``.
     """
     if policy == "fcfs":
         return waiting
     if policy == "priority":
         return sorted(waiting, key=lambda job: -job.priority)
-    # Sorting is stable, also in reverse: equal estimates stay by submission and id.
+    # Sorting is stable, even in reverse, so equal estimates stay in order of submission and id.
     return sorted(waiting, key=estimate, reverse=policy == "ljf")
 
 
 def estimate(job: WaitingJob) -> float:
-    """The user's estimate in seconds; infinite if there is none."""
+    """Return the user's estimate in seconds; infinity if there is none."""
     return math.inf if job.estimate_s is None else job.estimate_s
 
 
@@ -45,25 +46,25 @@ def estimate(job: WaitingJob) -> float:
 
 @dataclass(frozen=True, slots=True)
 class DynpMemory:
-    """The policy in force, and how long each was in force before. Times in seconds."""
+    """The order in force, and how long each order was in force before. Times in seconds."""
 
     policy: QueueOrder
-    #: When this policy came into force.
+    #: When this order came into force.
     since: float
-    #: The first submission: shares of time count from here.
+    #: The first submission, from which shares of time are counted.
     first: float
     #: Time under each of ``DYNP_ORDERS`` until ``since``.
     spent: tuple[float, ...] = (0.0, 0.0, 0.0)
-    #: What tells a submission or an end from all else: see ``_system``.
+    #: A fingerprint of the jobs that were there, see ``_fingerprint``.
     seen: tuple[int, int] = (0, 0)
 
     def to_memory(self) -> object:
-        """As ``Plan.memory``."""
+        """Return the value for ``Plan.memory``."""
         return ("dynp", self.policy, self.since, self.first, self.spent, self.seen)
 
     @classmethod
     def from_memory(cls, memory: object) -> "DynpMemory | None":
-        """From ``View.memory``, also after a round trip through JSON; None: another's or none."""
+        """Read ``View.memory``, which may come from JSON; None if it is not dynP's memory."""
         match memory:
             case [
                 "dynp",
@@ -81,7 +82,7 @@ class DynpMemory:
         return None
 
     def decided(self, policy: QueueOrder, now: float, seen: tuple[int, int]) -> "DynpMemory":
-        """After a decision for ``policy`` at ``now``."""
+        """Return the memory after a decision for ``policy`` at ``now``."""
         if policy == self.policy:
             return replace(self, seen=seen)
         return DynpMemory(policy, now, self.first, self._spent(now), seen)
@@ -95,11 +96,11 @@ class DynpMemory:
 
 
 def policy_shares(memory: object, end: float) -> dict[QueueOrder, float]:
-    """The part of the time from the first submission to ``end`` that each policy was in force.
+    """Return for which part of the time each order was in force, from the first submission on.
 
     Args:
         memory: ``Plan.memory`` of the last plan of a dynp strategy.
-        end: the last end of a job.
+        end: the end of the last job.
 
     Returns:
         Three shares that add up to 1; empty if nothing was submitted or no time has passed.
@@ -113,13 +114,13 @@ def policy_shares(memory: object, end: float) -> dict[QueueOrder, float]:
 
 @dataclass(frozen=True, slots=True)
 class Dynp:
-    """The decider (Streit 5): the mean estimate of the waiting jobs against two bounds."""
+    """dynP's decider (Streit 5): compares the mean estimate of waiting jobs with two bounds."""
 
-    #: At or below this mean, seconds, the shortest job goes first.
+    #: At or below this mean, in seconds, the order is sjf.
     lower: float = 7200.0
-    #: Above this mean, seconds, the longest job goes first; in between, the first that came.
+    #: Above this mean, in seconds, the order is ljf; between the bounds it is fcfs.
     upper: float = 9000.0
-    #: With fewer waiting jobs the policy stays what it is.
+    #: With fewer waiting jobs the order does not change.
     threshold: int = 5
 
     def __post_init__(self) -> None:
@@ -129,17 +130,17 @@ class Dynp:
             raise ValueError("lower must be at least 0, threshold at least 1")
 
     def decide(self, view: View) -> DynpMemory | None:
-        """What holds from now on; None as long as nothing was ever submitted.
+        """Return the memory with the order from now on; None before the first submission.
 
-        The policy is weighed when a job was submitted or has ended, not when passes follow each
-        other for other reasons: starts would change the mean.
+        A decision is made only after a job was submitted or has ended. The strategy also plans for
+        other reasons, and then started jobs would change the mean.
         """
         memory = DynpMemory.from_memory(view.memory)
         if memory is None:
             if not view.waiting:
                 return None
             memory = DynpMemory("fcfs", view.now, view.now)
-        seen = _system(view)
+        seen = _fingerprint(view)
         if seen == memory.seen:
             return memory
         mean = self._mean(view.waiting)
@@ -147,7 +148,7 @@ class Dynp:
         return memory.decided(policy, view.now, seen)
 
     def policy(self, mean: float) -> QueueOrder:
-        """The policy for a mean estimate in seconds."""
+        """Return the order for a mean estimate in seconds."""
         return "sjf" if mean <= self.lower else "fcfs" if mean <= self.upper else "ljf"
 
     def _mean(self, waiting: Sequence[WaitingJob]) -> float | None:
@@ -157,8 +158,8 @@ class Dynp:
         return math.fsum(known) / len(known) if known else None
 
 
-def _system(view: View) -> tuple[int, int]:
-    """How many jobs there are, and a number that stands for which: starts change neither."""
+def _fingerprint(view: View) -> tuple[int, int]:
+    """Return the number of jobs and a checksum of their ids. Starts change neither."""
     present = (view.waiting, view.promised, view.running)
     numbers = sorted(job.id for jobs in present for job in jobs)
     return len(numbers), crc32(",".join(map(str, numbers)).encode())

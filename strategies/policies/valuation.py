@@ -1,12 +1,12 @@
-"""What processors are worth to jobs with contracts (Kumar 2, 3.2.3, 4.2), and moving them on paper.
+"""The value of processors for jobs with contracts (Kumar 2, 3.2.3, 4.2), and moving them on paper.
 
-``V(j, n)`` is the profit of a job that goes on with ``n`` processors from now on; a gain or a loss
-is a difference of two such values. In a size grammar a step leads to the neighbouring size, and
-steps of different jobs are compared by their value per processor.
+``V(j, n)`` is the profit of job ``j`` if it has ``n`` processors from now on. A gain or a loss is
+the difference of two such values. A step leads to the neighbouring size in a job's size grammar.
+Steps of different jobs are compared by their gain or loss per processor.
 
-Choices where the source is silent: a job without a contract is worth the same on any size; a
-running job that cannot meet its deadline any more keeps what it has; nobody is given processors
-that make it slower.
+Choices where the source is silent: a job without a contract has the same value at any size. A
+running job that can no longer meet its deadline keeps what it has. No job is given processors that
+would make it slower.
 """
 
 import math
@@ -22,39 +22,39 @@ from pliant.core.values.sizes import Sizes
 from pliant.core.values.speedup import Corrected, Speedup, Table
 from pliant.strategies.policies.placement import usable_processors
 
-#: Seconds that rounding may make a job late on paper: clocks count from 1970.
+#: Tolerance for deadlines, in seconds: times since 1970 have large rounding errors.
 ROUNDING_S = 5e-7
 
 
 @dataclass(slots=True, eq=False)
 class JobValue:
-    """A job on paper: what it is worth, and the size it would have."""
+    """A job on paper: its contract, and the size that it would have."""
 
     id: JobId
     arrival: float
-    #: When it started, now for one that does not run.
+    #: When it started; the present time if it does not run.
     started: float
     sizes: Sizes
     speedup: Speedup
     contract: Contract | None
-    #: Work that is left now, in seconds on one processor; None: unknown.
+    #: The remaining work, in seconds on one processor; None if unknown.
     work: float | None
-    #: Processors it has on paper.
+    #: The number of processors that it has on paper.
     size: int = 0
-    #: The size below which nothing is taken from it: Kumar's minpe.
+    #: The size below which it gives no processors, ``minpe`` in the paper.
     minpe: int = 0
-    #: The profit that others lose by its admission.
+    #: The profit that other jobs lose by its admission.
     loss_to_others: float = 0.0
-    #: Its committed allocation, whose last processors go first.
+    #: Its committed allocation. A shrink takes the last processors first.
     ranks: tuple[int, ...] = ()
 
     @property
     def deadline(self) -> float:
-        """When it must have ended; infinite without a contract."""
+        """The time by which it must have ended; infinity without a contract."""
         return math.inf if self.contract is None else self.contract.deadline(self.arrival)
 
     def profit(self, size: int, now: float) -> float:
-        """V: its profit if it has ``size`` processors from now on."""
+        """Return the profit of the job if it has ``size`` processors from now on: V(j, n)."""
         if self.contract is None or self.work is None or not size:
             return 0.0
         taken = now + self.work / self.speedup(size) - self.arrival
@@ -64,21 +64,24 @@ class JobValue:
         return self.contract.value(0.0, taken)
 
     def min_size_at(self, at: float) -> int:
-        """The smallest size that meets the deadline from a time on; 0: none does (or who knows)."""
+        """Return the smallest size that meets the deadline from the time ``at`` on.
+
+        Returns 0 if no size does, or if the remaining work is unknown.
+        """
         if self.contract is None:
             return self.sizes.min
         if self.work is None:
             return 0
         work, speedup, values = self.work, self.speedup, self.sizes.values
         left = self.deadline - at + ROUNDING_S
-        if isinstance(speedup, Table | Corrected):  # which may fall again
+        if isinstance(speedup, Table | Corrected):  # Such a speedup may fall again.
             return next((size for size in values if work / speedup(size) <= left), 0)
         place = bisect_left(values, True, key=lambda size: work / speedup(size) <= left)
         return values[place] if place < len(values) else 0
 
 
 def value_of(job: WaitingJob, view: View) -> JobValue:
-    """A job that waits, with nothing yet."""
+    """Return a waiting job on paper, without processors."""
     sizes = job.sizes.up_to(view.total) or job.sizes
     return JobValue(job.id, job.arrival, view.now, sizes, job.speedup, job.contract, job.work)
 
@@ -100,27 +103,32 @@ _Donor = tuple[float, float, int, float, JobValue]
 
 
 class Valuation:
-    """Who would have how many processors; changes can be taken back."""
+    """The sizes of all running jobs on paper. Changes can be undone."""
 
     def __init__(self, view: View) -> None:
         self.now = view.now
-        #: Processors that nobody has.
+        #: Processors that no job has.
         self.free = count(view.free)
-        #: In order of start; whoever is admitted comes last.
+        #: In order of start, then jobs that are admitted.
         self.jobs = [_running(job, view.now) for job in view.running]
         self._usable = usable_processors(view.nodes)
         self._whole = all(not job.held & ~self._usable for job in view.running)
         self._changes: list[tuple[JobValue, int]] = []
 
     def obtainable(self) -> int:
-        """Processors beyond the minima of all: what a new job could have."""
+        """Return how many processors a new job could get: those beyond all minima."""
         return self.free + sum(self._between(c, c.minpe, c.size) for c in self.jobs)
 
     def admit(self, new: JobValue, size: int, *, for_profit: bool) -> bool:
-        """Give a new job its first processors, free ones first, then those with the least loss.
+        """Give a new job ``size`` processors: free ones first, then those with the least loss.
 
-        Nothing is changed if they are not there, or if the losses exceed what the new job is worth
-        on them and ``for_profit`` asks for that.
+        Args:
+            new: the job.
+            size: how many processors it gets.
+            for_profit: whether the job is admitted only if its profit covers the losses.
+
+        Returns:
+            Whether the job is admitted. If not, nothing is changed.
         """
         free, changes = self.free, len(self._changes)
         loss = self._collect(self._donors(), size)
@@ -134,9 +142,10 @@ class Valuation:
         return True
 
     def meet_deadline(self, job: JobValue) -> bool:
-        """Give a running job whose deadline is at risk what its deadline needs, as a whole.
+        """Give a running job all processors that it needs to meet its deadline, or none.
 
-        Free processors go first, then those of the jobs with the least loss.
+        Free processors are used first, then those of the jobs with the least loss. Returns whether
+        the job got them.
         """
         free, changes = self.free, len(self._changes)
         if self._collect(self._donors(job), job.minpe - job.size) is None:
@@ -147,7 +156,7 @@ class Valuation:
         return True
 
     def grow_while_profitable(self, new: JobValue) -> None:
-        """Give a new job more while that is worth more than it costs others."""
+        """Give a new job more processors while its gain exceeds the losses of other jobs."""
         donors = self._donors(new)
         while (above := new.sizes.smallest_above(new.size)) > 0:
             free, changes = self.free, len(self._changes)
@@ -161,7 +170,7 @@ class Valuation:
             new.loss_to_others += loss
 
     def share_idle(self) -> None:
-        """Give idle processors to those who gain most from them, also if that is nothing."""
+        """Give idle processors to the jobs that gain most per processor, even if the gain is 0."""
         heap: list[tuple[float, float, JobId, JobValue]] = []
         for job in self.jobs if self.free else ():
             self._push_gain(heap, job)
@@ -183,7 +192,7 @@ class Valuation:
                 heappush(heap, (-gain / (above - job.size), job.started, job.id, job))
 
     def _donors(self, new: JobValue | None = None) -> list[_Donor]:
-        """A heap of those who can give, with what their next step costs."""
+        """Return a heap of the jobs that can give, with the loss of their next step."""
         heap = [
             entry for job in self.jobs if job is not new and (entry := self._donor(job)) is not None
         ]
@@ -191,7 +200,7 @@ class Valuation:
         return heap
 
     def _donor(self, job: JobValue) -> _Donor | None:
-        """Least loss per processor first, then the latest started, then the largest number."""
+        """Return a heap entry: least loss per processor, then latest start, then largest id."""
         below = job.sizes.largest_at_most(job.size - 1)
         if not below or below < job.minpe:
             return None
@@ -199,7 +208,7 @@ class Valuation:
         return (loss / (job.size - below), -job.started, -job.id, loss, job)
 
     def _collect(self, donors: list[_Donor], number: int) -> float | None:
-        """Have donors give until so many are free; their losses, None: they cannot."""
+        """Let donors give until ``number`` processors are free. Return the loss, or None."""
         total = 0.0
         while self.free < number:
             if not donors:
@@ -222,7 +231,7 @@ class Valuation:
             job.size = size
 
     def _between(self, job: JobValue, below: int, above: int) -> int:
-        """Processors that come free on the way down; what a drained node gives nobody may have."""
+        """Return how many usable processors a shrink frees; those of drained nodes do not count."""
         if self._whole or not job.ranks or below > above:
             return above - below
         return count(from_indices(job.ranks[below:above]) & self._usable)

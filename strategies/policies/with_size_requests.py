@@ -1,17 +1,19 @@
-"""Requests of running applications for more processors, served beside any strategy.
+"""Requests of running applications for more processors, served in addition to any strategy.
 
-Where Ghafoor (3.1.1.4) has the resource manager give what is idle, then what malleable jobs can
-spare, then a part of what was asked for, this module does so for every strategy: it stands between
-the strategy and who asks for plans. A view without requests goes to the strategy as it is.
+In Ghafoor (3.1.1.4) the resource manager gives idle processors first, then what malleable jobs can
+spare, then a part of what was requested. ``WithSizeRequests`` does so for every strategy. It calls
+the strategy and adds offers to its plan. If there are no requests, the strategy's plan is returned
+as it is.
 
-Requests are served in order of arrival. ``first``: before the strategy plans, which then sees the
-cluster without what was taken. A request is offered the largest of its sizes that what is idle and
-what malleable jobs have above their minima amount to; the earliest started are asked first, and
-nobody gives before the application has said how much of it it takes
-(core/handlers/coordination.py). Jobs that ask for more themselves give nothing. ``last``: the
-strategy plans first, and requests get what it leaves idle; nobody is asked to give. In both a
-request that can get nothing stays open. A job within one of several clusters grows in that one
-only.
+Requests are served in order of arrival. With ``first`` they are served before the strategy plans,
+and the strategy sees the cluster without the processors that were used. A request is offered the
+largest of its sizes that fits into the idle processors and those of malleable jobs above their
+minima. The earliest started jobs are asked first. No job gives before the requesting application
+has said how much it takes (core/handlers/coordination.py). Jobs with an open request give nothing.
+
+With ``last`` the strategy plans first, and requests get what it leaves idle; no job is asked to
+give. In both cases a request that cannot get anything stays open. A job that runs within one of
+several clusters grows within this cluster only.
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,10 +42,10 @@ Turn = Literal["first", "last"]
 
 
 class WithSizeRequests(Strategy):
-    """Another strategy, with requests served beside it.
+    """A strategy that adds offers for open requests to the plans of another strategy.
 
     Args:
-        inner: plans everything else.
+        inner: the strategy that plans everything else.
         requests: whether requests of running jobs are served before it or after it.
     """
 
@@ -53,17 +55,17 @@ class WithSizeRequests(Strategy):
         self._serve = _serve_first if requests == "first" else _serve_last
 
     def is_available(self, job: WaitingJob, view: View) -> Availability:
-        """What the strategy says."""
+        """Return the answer of the inner strategy."""
         return self.inner.is_available(job, view)
 
     def allocate_processors(self, view: View) -> Plan:
-        """The strategy's plan, with what was asked for."""
+        """Return the plan of the inner strategy with offers for open requests."""
         if not view.requests:
             return self.inner.allocate_processors(view)
         return self._serve(self.inner, view)
 
     def revise(self, view: View, outcomes: Sequence[Outcome]) -> Plan:
-        """The same after talks."""
+        """Return the revised plan of the inner strategy with offers for open requests."""
         if not view.requests:
             return self.inner.revise(view, outcomes)
         return self._serve(self.inner, view)
@@ -113,26 +115,26 @@ def _serve_last(inner: Strategy, view: View) -> Plan:
 
 
 def _with_offers(plan: Plan, shrinks: Sequence[Offer], expands: Sequence[Offer]) -> Plan:
-    """A plan with more offers."""
+    """Return the plan with more offers."""
     return replace(plan, shrinks=(*shrinks, *plan.shrinks), expands=(*expands, *plan.expands))
 
 
 def _open_requests(view: View) -> list[tuple[RunningJob, OpenRequest]]:
-    """Who can be offered what it asks for now, in order of arrival."""
+    """Return the requests that can be offered something now, in order of arrival."""
     jobs = {job.id: job for job in view.running}
     found = [(jobs[number], jobs[number].request) for number in view.requests if number in jobs]
     return [(job, request) for job, request in found if request is not None and request.ready]
 
 
 def _growth_area(job: RunningJob, parts: Mapping[str, ProcessorMap]) -> ProcessorMap:
-    """Where a job may grow: in its cluster, if it is within one of several."""
+    """Return where a job may grow: in its cluster if it is within one of several."""
     own = from_indices(job.ranks)
     home = [part for part in parts.values() if part & own]
     return home[0] if len(parts) > 1 and len(home) == 1 and not own & ~home[0] else ~NONE
 
 
 class _Allocation:
-    """One pass: who gets what, and what is left for the strategy."""
+    """The processors that requests get in one plan, and what is left for the strategy."""
 
     def __init__(self, view: View) -> None:
         self._view = view
@@ -140,7 +142,7 @@ class _Allocation:
         self._parts = processors_by_cluster(view.nodes)
         self._free = view.free
         self.expands: list[Offer] = []
-        #: What is taken from the free processors for whom.
+        #: Free processors that each job is offered.
         self._taken: dict[JobId, ProcessorMap] = {}
         #: Sizes that donors are asked to shrink to.
         self._shrunk: dict[JobId, int] = {}
@@ -152,13 +154,13 @@ class _Allocation:
 
     @property
     def changed(self) -> bool:
-        """Whether the strategy's view differs."""
+        """Whether the strategy must plan with another view."""
         return bool(self._taken)
 
     # ---------------------------------------------------------------- serving
 
     def serve(self, job: RunningJob, request: OpenRequest) -> None:
-        """Offer a job the largest size that can be had, with what others are asked to give."""
+        """Offer a job the largest possible size, using idle processors and those of donors."""
         area = _growth_area(job, self._parts)
         idle = self._free & area
         spare = sum(count(self._gain(donor, donor.sizes.min) & area) for donor in self._donors)
@@ -173,7 +175,7 @@ class _Allocation:
         self.expands.append(Offer(job.id, from_indices(job.ranks) | added | given))
 
     def _collect(self, need: int, area: ProcessorMap) -> ProcessorMap:
-        """Ask donors for so many processors; which ones."""
+        """Ask donors for ``need`` processors. Return the processors that they give."""
         given = NONE
         for donor in self._donors:
             lacking = need - count(given)
@@ -184,10 +186,10 @@ class _Allocation:
         return given
 
     def _shrink(self, donor: RunningJob, need: int, area: ProcessorMap) -> ProcessorMap:
-        """Have a donor give what is needed, or as much as it can; what that is."""
+        """Ask a donor for ``need`` processors, or as many as it can give. Return these."""
         before = self._shrunk.get(donor.id, donor.size)
         size = donor.sizes.largest_at_most(before - need) or donor.sizes.min
-        # With processors that are of no use among them it takes more to give what is needed.
+        # Some of its processors may be unusable, so the donor may have to shrink further.
         while size > donor.sizes.min and count(self._gain(donor, size) & area) < need:
             size = donor.sizes.largest_at_most(size - 1)
         given = self._gain(donor, size) & area
@@ -196,14 +198,14 @@ class _Allocation:
         return given
 
     def _gain(self, donor: RunningJob, size: int) -> ProcessorMap:
-        """What a donor gives beyond what it was asked for already; nobody has drained nodes."""
+        """Return the usable processors that a donor gives in addition to earlier requests."""
         before = self._shrunk.get(donor.id, donor.size)
         return from_indices(donor.ranks[size:before]) & self._usable
 
     # ---------------------------------------------------------------- results
 
     def shrinks(self) -> list[Offer]:
-        """What donors are asked for."""
+        """Return the offers to shrink."""
         return [
             Offer(job.id, keep_first(job.ranks, self._shrunk[job.id]))
             for job in self._donors
@@ -211,7 +213,7 @@ class _Allocation:
         ]
 
     def remaining_view(self) -> View:
-        """What the strategy sees: all that was taken is held, and nobody else is asked."""
+        """Return the view for the strategy, in which used processors are held."""
         running = tuple(self._seen_by_strategy(job) for job in self._view.running)
         return replace(self._view, running=running, free=self._free, requests=())
 
@@ -224,6 +226,6 @@ class _Allocation:
             held=job.held | (taken or NONE),
             sizes=Sizes((job.size,)),
             resizable=False,
-            suspendable=False,  # it is made an offer
+            suspendable=False,  # It has an offer.
             target=job.size,
         )
