@@ -1,8 +1,8 @@
-"""The discrete-event shell around the same core and the same strategies.
+"""A discrete-event simulator around the core and the strategies that real clusters use.
 
-A heap of future events drives ``pliant.core`` on a virtual clock; workloads, cost models and
-statistics live here. No scheduling or negotiation rule is repeated here: ``simulate(jobs,
-Settings(...))`` runs what the daemon runs, and gives back metrics and a record of each job.
+The simulator adds workloads, cost models, failures, a virtual clock and statistics. It does not
+repeat any scheduling or negotiation rule: ``simulate(jobs, Settings(...))`` runs the code of the
+server and returns metrics and a record of each job.
 
 May import: the standard library, ``pliant.core``, ``pliant.strategies``; numpy in reports only.
 """

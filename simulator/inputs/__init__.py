@@ -1,1 +1,1 @@
-"""What a simulation is made of: workloads, logs, models, costs, failures, settings."""
+"""The inputs of a simulation: workloads, logs, models, costs, failures and settings."""

@@ -1,8 +1,9 @@
 """How simulated applications answer offers.
 
-A model is asked with the size a job has, the size it is offered, and its sizes; it answers with
-the size it agrees to: the offered one (accept), its present one (reject), or another one in the
-same direction (a counter-offer). Models draw from the generator they are given and nothing else.
+A model receives the present size of a job, the offered size, and the job's sizes. It returns the
+size to which the job agrees: the offered one (accept), the present one (reject), or another one in
+the same direction (a counter-offer). Models are deterministic except for the random generator that
+they are given.
 """
 
 import math
@@ -17,27 +18,27 @@ from pliant.simulator.inputs.errors import SettingsError
 
 
 class AnswerModel(Protocol):
-    """Decides what a job says to an offer."""
+    """Decides how a job answers an offer."""
 
-    def __call__(self, now: int, offered: int, sizes: Sizes, chance: Random) -> int:
-        """The size it agrees to; ``now``: it refuses."""
+    def __call__(self, now: int, offered: int, sizes: Sizes, rng: Random) -> int:
+        """Return the size to which the job agrees; ``now`` if it refuses."""
 
 
 @dataclass(frozen=True, slots=True)
 class Always:
-    """Takes whatever it is offered."""
+    """Accepts every offer."""
 
-    def __call__(self, now: int, offered: int, sizes: Sizes, chance: Random) -> int:
-        """The offered size."""
+    def __call__(self, now: int, offered: int, sizes: Sizes, rng: Random) -> int:
+        """Return the offered size."""
         return offered
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Takes what its sizes allow, or the nearest size on the way there."""
+    """Accepts every allowed size; otherwise proposes the nearest size on the way there."""
 
-    def __call__(self, now: int, offered: int, sizes: Sizes, chance: Random) -> int:
-        """The offered size, or the allowed one next to it on the side of the present size."""
+    def __call__(self, now: int, offered: int, sizes: Sizes, rng: Random) -> int:
+        """Return the offered size, or the nearest allowed one on the side of the present size."""
         if offered in sizes:
             return offered
         if offered > now:
@@ -50,12 +51,12 @@ class Bounds:
 class PowerOfTwo:
     """Runs on powers of two only (FT and others; Ghafoor 3.1.1, KOALA 6.1).
 
-    A growth that is no power of two is taken in part; of a shrink it gives more than asked if its
-    minimum allows, otherwise as much as it can.
+    If an offered growth is not a power of two, the job accepts a part. In a shrink it gives more
+    than asked if its minimum allows, otherwise as much as it can.
     """
 
-    def __call__(self, now: int, offered: int, sizes: Sizes, chance: Random) -> int:
-        """The nearest power of two that it can have."""
+    def __call__(self, now: int, offered: int, sizes: Sizes, rng: Random) -> int:
+        """Return the nearest possible power of two."""
         below = 1 << offered.bit_length() - 1
         if offered > now:
             return below if below > now and below in sizes else now
@@ -67,19 +68,19 @@ class PowerOfTwo:
 
 @dataclass(frozen=True, slots=True)
 class Reluctant:
-    """Takes what it is given and gives nothing back."""
+    """Accepts every growth and refuses every shrink."""
 
-    def __call__(self, now: int, offered: int, sizes: Sizes, chance: Random) -> int:
-        """The offered size if it is larger."""
+    def __call__(self, now: int, offered: int, sizes: Sizes, rng: Random) -> int:
+        """Return the offered size if it is larger than the present one."""
         return max(now, offered)
 
 
 @dataclass(frozen=True, slots=True)
 class Countering:
-    """Meets every offer half-way, with the nearest allowed size on its own side of the middle."""
+    """Proposes half of every offer: the nearest allowed size on its own side of the middle."""
 
-    def __call__(self, now: int, offered: int, sizes: Sizes, chance: Random) -> int:
-        """Between the two sizes; the offered one if there is none between."""
+    def __call__(self, now: int, offered: int, sizes: Sizes, rng: Random) -> int:
+        """Return a size between the two sizes; the offered one if there is none."""
         if offered > now:
             middle = sizes.largest_at_most(now + (offered - now) // 2)
             return middle if middle > now else offered
@@ -88,21 +89,21 @@ class Countering:
 
 
 @dataclass(frozen=True, slots=True)
-class Chance:
-    """Agrees with a probability (Ghafoor 4.2.5): to all, or to a part drawn from 0 .. asked."""
+class RandomAnswers:
+    """Agrees with a probability (Ghafoor 4.2.5), to all or to a random part of the change."""
 
     success: float
     partial: bool = False
 
-    def __call__(self, now: int, offered: int, sizes: Sizes, chance: Random) -> int:
-        """The offered size, a part of the way to it, or the present one."""
-        if chance.random() >= self.success:
+    def __call__(self, now: int, offered: int, sizes: Sizes, rng: Random) -> int:
+        """Return the offered size, a part of the way to it, or the present size."""
+        if rng.random() >= self.success:
             return now
         if not self.partial:
             return offered
-        amount = chance.randint(0, abs(offered - now))
+        amount = rng.randint(0, abs(offered - now))
         wanted = now + amount if offered > now else now - amount
-        return Bounds()(now, wanted, sizes, chance) if amount else now
+        return Bounds()(now, wanted, sizes, rng) if amount else now
 
 
 _MODELS: Mapping[str, Callable[[], AnswerModel]] = {
@@ -122,7 +123,7 @@ def parse_answers(text: str) -> AnswerModel:
     ``random:P:partial`` (P: the probability of success).
 
     Raises:
-        SettingsError: the known ones.
+        SettingsError: the name is not known; the message lists the known names.
     """
     make = _MODELS.get(text)
     if make is not None:
@@ -135,20 +136,20 @@ def parse_answers(text: str) -> AnswerModel:
         except ValueError:
             success = math.nan
         if 0 <= success <= 1:
-            return Chance(success, amount == "partial")
+            return RandomAnswers(success, amount == "partial")
     raise SettingsError(f"answers {text!r}: write one of {', '.join(_FORMS)} (0 <= P <= 1)")
 
 
-def consider(model: AnswerModel, template: Template, now: int, sizes: Sizes, chance: Random) -> int:
-    """The size that a model agrees to; who only haggles takes a last word as it is."""
+def consider(model: AnswerModel, template: Template, now: int, sizes: Sizes, rng: Random) -> int:
+    """Return the size to which a model agrees. ``countering`` accepts final offers."""
     offered = int(template.items[0].sizes)
     if template.verb is Verb.FINAL and isinstance(model, Countering):
         return offered
-    return model(now, offered, sizes, chance)
+    return model(now, offered, sizes, rng)
 
 
 def answer(template: Template, now: int, agreed: int) -> Template:
-    """What an application on ``now`` processors says if it agrees to ``agreed`` of them."""
+    """Return the answer of an application on ``now`` processors that agrees to ``agreed``."""
     item, number = template.items[0], template.negotiation
     job, epoch = template.job, template.epoch
     if agreed == int(item.sizes):

@@ -1,7 +1,7 @@
-"""What talks and adaptations cost, in seconds: a constant, or a ramp (Ghafoor 3.3.4, 3.3.5).
+"""The costs of negotiations and resizes, in seconds: a constant or a ramp (Ghafoor 3.3.4, 3.3.5).
 
-A ramp on [a, b] makes low costs likely and high ones rare: its density falls linearly to 0 at b,
-so a value is drawn as ``b - (b - a) * sqrt(1 - u)`` with u uniform on [0, 1); its mean is
+A ramp on [a, b] makes low costs likely and high ones rare. Its density falls linearly to 0 at b, so
+a value is drawn as ``b - (b - a) * sqrt(1 - u)`` with u uniform on [0, 1). Its mean is
 ``a + (b - a) / 3``.
 """
 
@@ -12,13 +12,13 @@ from random import Random
 
 from pliant.simulator.inputs.errors import SettingsError
 
-#: Longer times and more work are taken for damage: their sums could be infinite.
+#: Longer times and larger amounts of work are invalid, because their sums could be infinite.
 LARGEST_S = 1e30
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """A constant if both bounds are equal, else a ramp. Seconds."""
+    """A cost in seconds: a constant if both bounds are equal, else a ramp."""
 
     low: float = 0.0
     high: float = 0.0
@@ -32,22 +32,22 @@ class Cost:
             raise SettingsError(f"cost {self}: the lower bound is above the upper one")
 
     def __bool__(self) -> bool:
-        """Whether it ever costs anything."""
+        """Return whether the cost can be above 0."""
         return self.high > 0
 
     def __str__(self) -> str:
         return f"{self.low:g}" if self.low == self.high else f"{self.low:g}-{self.high:g}"
 
-    def draw(self, chance: Random) -> float:
-        """One cost."""
+    def draw(self, rng: Random) -> float:
+        """Draw one cost, in seconds."""
         if self.low == self.high:
             return self.low
-        return self.high - (self.high - self.low) * math.sqrt(1.0 - chance.random())
+        return self.high - (self.high - self.low) * math.sqrt(1.0 - rng.random())
 
 
-#: Nothing costs anything.
+#: No cost.
 FREE = Cost()
-#: To write or read a checkpoint: 60 GiB of each node's memory at 2 GiB/s.
+#: The cost of writing or reading a checkpoint: 60 GiB of each node's memory at 2 GiB/s.
 SAVE = Cost(30.0, 30.0)
 
 
@@ -74,11 +74,11 @@ def _seconds(text: str) -> float:
     return float(text)
 
 
-def cycle_cost(talks: Iterable[float], *, parallel: bool) -> float:
-    """What the talks of one cycle cost together: one after another, or all at once."""
-    return max(talks, default=0.0) if parallel else math.fsum(talks)
+def cycle_cost(costs: Iterable[float], *, parallel: bool) -> float:
+    """Return the total cost of one cycle's negotiations, held one after another or in parallel."""
+    return max(costs, default=0.0) if parallel else math.fsum(costs)
 
 
 def adaptation_pause(cost: float, before: int, after: int) -> float:
-    """Seconds that a job stands still on its new allocation: C x |p1 - p2| (Ghafoor 3.16)."""
+    """Return for how many seconds a resize stops a job: C x |p1 - p2| (Ghafoor 3.16)."""
     return cost * abs(before - after)

@@ -1,19 +1,19 @@
-"""What can stop a simulation, split by who can do something about it."""
+"""The errors that stop a simulation, by what can be done about them."""
 
 from pliant.core.support.errors import PliantError
 
 
 class SimulationError(PliantError):
-    """Base of everything that the simulator raises on purpose; the message is one line."""
+    """The base class of the simulator's errors. The message is one line."""
 
 
 class SettingsError(SimulationError, ValueError, code="simulation-settings"):
-    """A setting or an option makes no sense; the message names it and says what is expected."""
+    """A setting or an option is invalid. The message names it and says what is expected."""
 
 
 class StrategyFaultError(SimulationError, code="simulation-strategy"):
-    """The strategy raised, returned no plan, or planned what is not there."""
+    """The strategy raised an error, or returned an invalid plan."""
 
 
 class NoProgressError(SimulationError):
-    """The strategy plans for ever, or jobs wait and nothing will happen any more."""
+    """The strategy plans for ever, or jobs wait and no event is left that could start them."""

@@ -1,4 +1,4 @@
-"""When nodes fail and when they are repaired: at random, or as listed."""
+"""When nodes fail and when they are repaired: at random times or as listed."""
 
 import csv
 import math
@@ -17,26 +17,26 @@ _COLUMNS = ("node", "down", "up")
 
 @dataclass(frozen=True, slots=True)
 class Failures:
-    """Exponential times between failures and to repair, for each node; or a list. Seconds."""
+    """Failures of nodes: exponential times for each node, or a list. All times in seconds."""
 
-    #: Mean time from a repair to the next failure of one node; 0: no failures at random.
+    #: The mean time from a repair to the next failure of a node; 0 for no random failures.
     between: float = 0.0
-    #: Mean time to repair.
+    #: The mean time to repair.
     repair: float = 0.0
-    #: By node: (down, up), ascending; ``math.inf``: never repaired.
+    #: For each node (down, up), ascending; ``up`` is ``math.inf`` if it is never repaired.
     listed: Mapping[str, Sequence[tuple[float, float]]] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
-        """Whether anything ever fails."""
+        """Return whether any node can fail."""
         return self.between > 0 or bool(self.listed)
 
     def of_node(self, name: str, begin: float, seed: int) -> Iterator[tuple[float, float]]:
-        """(down, up) of a node, one after another; without an end if they are random."""
+        """Yield (down, up) of each outage of a node; without end if outages are random."""
         yield from self.listed.get(name, ())
-        chance = Random(f"{seed}:failures:{name}")
+        rng = Random(f"{seed}:failures:{name}")
         while self.between > 0:
-            down = begin + chance.expovariate(1.0 / self.between)
-            begin = down + (chance.expovariate(1.0 / self.repair) if self.repair > 0 else 0.0)
+            down = begin + rng.expovariate(1.0 / self.between)
+            begin = down + (rng.expovariate(1.0 / self.repair) if self.repair > 0 else 0.0)
             yield down, begin
 
 

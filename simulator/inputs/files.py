@@ -10,13 +10,14 @@ from pathlib import Path
 def open_regular(path: str | Path) -> BufferedReader:
     """Open a regular file for reading.
 
-    A device may have no end, and a pipe cannot be read once for each replication.
+    Other files are refused: a device may have no end, and a pipe cannot be read again for each
+    replication.
 
     Raises:
         OSError: it cannot be opened, or is not a regular file.
     """
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    file = open(handle, "rb")  # noqa: SIM115 - the caller closes it
+    file = open(handle, "rb")  # noqa: SIM115 - the caller closes the file
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         file.close()
         raise OSError(errno.EINVAL, "not a regular file; write it to a file and name that")

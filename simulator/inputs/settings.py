@@ -1,4 +1,4 @@
-"""What a simulation is told: the machine, the strategy, what things cost, what goes wrong."""
+"""The settings of a simulation: the machine, the strategy, costs, and failures."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,62 +10,65 @@ from pliant.simulator.inputs.errors import SettingsError
 from pliant.simulator.inputs.failures import NO_FAILURES, Failures
 from pliant.strategies import Strategy
 
-#: Sets of processors are numbers with a bit for each: a larger machine is a slip of the keyboard.
-MOST_PROCESSORS = 1 << 24
+#: Larger machines are taken for typing errors: a set of processors has a bit for each of them.
+MAX_PROCESSORS = 1 << 24
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
     """A part of the machine that strategies see by name."""
 
-    #: Unique in the machine.
+    #: The name, unique in the machine.
     name: str
-    #: 1 or more.
+    #: The number of processors, 1 or more.
     processors: int
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Everything besides the jobs. Times in seconds; one seed gives one result on any machine.
+    """Everything except the jobs. Times in seconds.
+
+    The same settings with the same seed give the same result on every computer.
 
     Raises:
-        SettingsError: a value makes no sense, or two of them do not go together; names the field.
+        SettingsError: a value is invalid, or two values contradict each other. The message names
+            the field.
     """
 
-    #: Of the machine; 0: the sum of ``clusters``.
+    #: The processors of the machine; 0 for the sum of ``clusters``.
     processors: int = 0
-    #: A name, or an instance for a strategy that is not installed.
+    #: The name of a strategy, or an instance of a strategy that is not installed.
     strategy: str | Strategy = "equipartition"
-    #: Of a strategy given by name.
+    #: The options of a strategy that is given by name.
     options: Mapping[str, object] = field(default_factory=dict)
-    #: None named: one, ``default``, with all processors.
+    #: If empty, one cluster named ``default`` has all processors.
     clusters: tuple[Cluster, ...] = ()
-    #: Processors of a node; 0: each cluster is one node.
+    #: The processors of a node; 0 if each cluster is one node.
     node_size: int = 0
-    #: Of costs, answers and failures, a whole number; workloads have their own.
+    #: The seed of costs, answers and failures. Workloads have their own.
     seed: int = 0
-    #: Of one talk with all its rounds, drawn for each.
+    #: The duration of one negotiation with all its rounds, drawn for each.
     negotiation_cost: Cost = FREE
-    #: Whether the costs of the talks of a cycle add up, or only the dearest counts.
+    #: Whether the durations of the negotiations of a cycle add up, or only the longest counts.
     negotiation: Literal["sequential", "parallel"] = "sequential"
-    #: Per changed processor (Ghafoor 3.16), drawn once for each malleable job.
+    #: The cost per changed processor (Ghafoor 3.16), drawn once for each malleable job.
     adaptation_cost: Cost = FREE
-    #: How long a job that is suspended writes its checkpoint, and how long it reads it when it
-    #: goes on, both on all its processors; drawn for each. 30 s are 60 GiB of a node at 2 GiB/s.
+    #: How long a suspended job writes its checkpoint, and how long it reads it when it resumes,
+    #: both on all its processors; drawn for each. 30 s are 60 GiB of a node at 2 GiB/s.
     checkpoint_cost: Cost = SAVE
     restart_cost: Cost = SAVE
-    #: How jobs answer that name no model of their own; see ``applications.parse_answers``.
+    #: How jobs without an answer model of their own answer, see ``answer_models.parse_answers``.
     answers: str = "always"
-    #: Between two safe points of a job, counted from its start; 0: it is always at one.
+    #: The time between two safe points of a job, from its start on; 0 if it is always at one.
     safe_point_interval: float = 0.0
     failures: Failures = NO_FAILURES
-    #: How long a job that refused is not asked again; None: until the next event.
+    #: For how long a job that refused is not asked again; None for until the next event.
     quiet_s: float | None = None
-    #: Check the core's invariants after everything that happens (slow).
+    #: Whether to check the core's invariants after every call (slow).
     check: bool = False
-    #: Keep a record of each job in the result.
+    #: Whether the result has a record of each job.
     keep_jobs: bool = True
-    #: Keep who held which processors when, for pictures.
+    #: Whether the result has the processors that each job held, for pictures.
     keep_spans: bool = False
 
     def __post_init__(self) -> None:
@@ -76,8 +79,8 @@ class Settings:
             )
         if self.total < 1 or any(cluster.processors < 1 for cluster in self.clusters):
             raise SettingsError("processors: a machine, and each cluster, has at least 1")
-        if self.total > MOST_PROCESSORS:
-            raise SettingsError(f"processors: at most {MOST_PROCESSORS}, not {self.total}")
+        if self.total > MAX_PROCESSORS:
+            raise SettingsError(f"processors: at most {MAX_PROCESSORS}, not {self.total}")
         if len({cluster.name for cluster in self.clusters}) < len(self.clusters):
             raise SettingsError("clusters: two have the same name")
         for name in ("node_size", "safe_point_interval", "quiet_s"):
@@ -91,14 +94,14 @@ class Settings:
 
     @property
     def label(self) -> str:
-        """The strategy with its options, for people."""
+        """The strategy with its options, as a text for users."""
         name = self.strategy if isinstance(self.strategy, str) else type(self.strategy).__name__
         own = ", ".join(f"{key}={value}" for key, value in self.options.items())
         return f"{name} ({own})" if own else name
 
     @property
     def total(self) -> int:
-        """Processors of the machine."""
+        """The number of processors of the machine."""
         return sum(cluster.processors for cluster in self.clusters) or self.processors
 
 

@@ -1,12 +1,14 @@
-"""Evolving jobs: phases with demands of their own, and what a job does about them.
+"""Evolving jobs: phases with different demands, and what a job does when a phase begins.
 
-At the beginning of a phase a job that has less than the phase's maximum asks for more, one that has
-more gives its surplus back. With less than the phase's minimum it stands still while its request is
-open; when that is refused or expires it goes on with what it has, and asks again at the next phase
-only. A request is open until the phase would be over at the job's present size; one of a job that
+A job with fewer processors than the phase's maximum asks for more. A job with more gives the
+surplus back. A job with fewer than the phase's minimum stands still while its request is open. If
+the request is refused or expires, the job continues with what it has, and asks again in the next
+phase only.
+
+A request stays open until the phase would end at the job's present size; the request of a job that
 stands still, for as long as the phase would take on its minimum. The source (Ghafoor 3.1.1) says
-who asks whom, and leaves these times open; without an end to the standing still, jobs could wait
-for each other's processors for ever.
+which side asks, but not for how long. Without a limit, jobs that stand still could wait for each
+other's processors for ever.
 """
 
 from collections.abc import Callable, Iterable, MutableMapping
@@ -20,7 +22,7 @@ from pliant.core.values.sizes import Sizes
 from pliant.simulator.inputs.workload import Phase, SimJob
 from pliant.simulator.run.progress import Run
 
-#: What answers are counted as.
+#: The metric that counts each kind of answer.
 COUNTED = {
     RequestOutcome.GRANTED: "requests_granted",
     RequestOutcome.PARTLY: "requests_partly",
@@ -31,7 +33,7 @@ COUNTED = {
 
 
 class EvolvingRun(Run):
-    """A job with phases on its processors."""
+    """A run of a job with phases."""
 
     __slots__ = ("_later", "asked", "open", "place", "request")
 
@@ -40,43 +42,43 @@ class EvolvingRun(Run):
     ) -> None:
         super().__init__(job, number, ranks, now, cost)
         works = [phase.work for phase in job.phases]
-        #: Work that is left when a phase is over, in seconds on one processor.
+        #: The work that is left after each phase, in seconds on one processor.
         self._later = [*list(accumulate(reversed(works)))[-2::-1], 0.0]
-        #: The present phase.
+        #: The index of the present phase.
         self.place = 0
-        #: Requests made until now, and the number of the open one; 0: none.
+        #: The number of requests so far, and the number of the open one; 0 if none is open.
         self.asked = self.request = 0
-        #: Those that are not answered, and whether each gives processors back.
+        #: The requests without an answer, and whether each gives processors back.
         self.open: dict[int, bool] = {}
 
     @property
     def phase(self) -> Phase:
-        """What it needs now."""
+        """The present phase."""
         return self.job.phases[self.place]
 
     @property
     def phase_end(self) -> float | None:
-        """When this phase is over if nothing changes; None: it is the last, or stands still."""
+        """When this phase ends; None in the last phase or if the job stands still."""
         if self.stalled or self.saving or self.place == len(self._later) - 1:
             return None
         return self.time_of(self.work_left - self._later[self.place])
 
     def resume_from(self, earlier: Run, restart_s: float) -> None:
-        """The same in the phase that the earlier run was in."""
+        """Resume in the phase of the earlier run."""
         super().resume_from(earlier, restart_s)
         if isinstance(earlier, EvolvingRun):
             self.place, self.asked = earlier.place, earlier.asked
 
     def next_phase(self, now: float) -> None:
-        """The work of a phase is done."""
+        """Begin the next phase, because the work of the present one is done."""
         self._account(now)
-        # While talks took time it may have gone further than that.
+        # The job may have computed more than that while negotiations took time.
         self.work_left = min(self.work_left, self._later[self.place])
         self.place += 1
         self._project(now)
 
     def set_stalled(self, still: bool, now: float) -> None:
-        """Stop for want of processors, or go on."""
+        """Let the job stand still because it has too few processors, or continue."""
         if still != self.stalled:
             self._account(now)
             self.stalled = still
@@ -84,11 +86,11 @@ class EvolvingRun(Run):
 
 
 class Phases:
-    """What evolving jobs say, and what they make of answers.
+    """The requests of evolving jobs, and their reactions to answers.
 
     Args:
-        schedule: has the end of a phase and of a run happen, whenever one of them changes.
-        counts: of the metrics.
+        schedule: schedules the end of a run's phase again after it has changed.
+        counts: the counters of the metrics.
     """
 
     def __init__(
@@ -98,7 +100,7 @@ class Phases:
         self._counts = counts
 
     def begin(self, run: EvolvingRun, now: float) -> Iterable[Event]:
-        """A phase begins: ask for what it needs, or give back what it does not."""
+        """Begin a phase: ask for the processors that it needs, or give its surplus back."""
         phase, size = run.phase, len(run.ranks)
         if size == phase.maximum:
             run.set_stalled(False, now)
@@ -124,7 +126,7 @@ class Phases:
         return self.begin(run, now)
 
     def take_answer(self, run: EvolvingRun, answer: AnswerRequest, now: float) -> None:
-        """The resource manager has said what becomes of a request."""
+        """Take the answer to a request."""
         gives = run.open.pop(answer.number, None)
         if gives is False:
             self._counts[COUNTED[answer.outcome]] += 1
@@ -135,13 +137,13 @@ class Phases:
                 self._schedule(run)
 
     def adjust_to_size(self, run: EvolvingRun, now: float) -> None:
-        """It has another size."""
+        """Continue after a resize, if the job has enough processors now."""
         if len(run.ranks) >= run.phase.minimum:
             run.set_stalled(False, now)
         self._schedule(run)
 
     def cancel_requests(self, run: EvolvingRun) -> None:
-        """It asks for nothing any more."""
+        """Cancel all open requests, because the run has ended."""
         asked = sum(not gives for gives in run.open.values())
         run.open.clear()
         self._counts[COUNTED[RequestOutcome.CANCELLED]] += asked
@@ -160,7 +162,7 @@ class Phases:
 
 
 def bounded(run: Run, offered: int, agreed: int) -> int:
-    """What a job agrees to that would agree to so many: nothing its present phase cannot use."""
+    """Limit the size to which a job agrees to what its present phase can use."""
     if not isinstance(run, EvolvingRun):
         return agreed
     now, phase = len(run.ranks), run.phase

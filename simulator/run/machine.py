@@ -1,4 +1,4 @@
-"""The simulated machine: which node a processor is on, and which nodes are down."""
+"""The simulated machine: the node of each processor, and the nodes that have failed."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -7,43 +7,43 @@ from pliant.core.model.jobs import Exit
 from pliant.core.values.ids import NodeName
 from pliant.simulator.inputs.settings import Cluster, Settings
 
-#: What a process that is told to end dies of.
+#: The signal that ends a killed process.
 _TERM = 15
 
 
 class Machine:
-    """Nodes with processors, numbered in order of cluster and node."""
+    """The nodes. Processors are numbered in order of cluster and node."""
 
     def __init__(self, settings: Settings) -> None:
         clusters = settings.clusters or (Cluster("default", settings.total),)
         self.registrations = tuple(_nodes(clusters, settings.node_size))
         self.down: set[NodeName] = set()
         self._node_of = [node.name for node in self.registrations for _ in range(node.slots)]
-        #: Exits are values: each is made once.
+        #: Exits are immutable, so each one is made once.
         self._clean = [Exit(index, 0) for index in range(settings.total)]
         self._ended = [Exit(index, 0, _TERM) for index in range(settings.total)]
         self._only = self.registrations[0].name if len(self.registrations) == 1 else None
 
     def nodes(self, processors: Sequence[int]) -> Iterable[NodeName]:
-        """The nodes of these processors, each once, in order of appearance."""
+        """Return the nodes of these processors, each once, in order of appearance."""
         if self._only is not None:
             return (self._only,)
         return dict.fromkeys([self._node_of[processor] for processor in processors])
 
     def exits(self, processors: Sequence[int], *, killed: bool = False) -> tuple[Exit, ...]:
-        """How the processes there end; nothing is heard from nodes that are down."""
+        """Return how the processes on these processors exit. Failed nodes report nothing."""
         exits = self._ended if killed else self._clean
         if not self.down:
             return tuple([exits[processor] for processor in processors])
         return tuple([exits[p] for p in processors if self._node_of[p] not in self.down])
 
     def all_up(self, processors: Iterable[int]) -> bool:
-        """Whether all nodes of these processors are up."""
+        """Return whether no node of these processors has failed."""
         return not self.down or all(self._node_of[p] not in self.down for p in processors)
 
 
 def _nodes(clusters: Sequence[Cluster], node_size: int) -> Iterator[NodeRegistered]:
-    """One node per cluster is named like it; more are numbered."""
+    """Yield the nodes. If a cluster has one node, the node has its name; else they are numbered."""
     for cluster in clusters:
         size = node_size or cluster.processors
         firsts = range(0, cluster.processors, size)

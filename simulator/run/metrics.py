@@ -1,8 +1,8 @@
-"""Metrics by the papers' formulas, gathered as jobs end: constant time for each job.
+"""Metrics by the papers' formulas, updated as jobs end, in constant time per job.
 
-All means are over the jobs that ran. ``utilization`` counts the time that processors were
-allocated (Kumar's Table 4.3, Streit's UTIL), ``utilization_work`` the work that was done (Ghafoor
-3.4 with the phase times of 3.15, without the adaptations); both divide by P x span.
+All means are over the jobs that ran. ``utilization`` counts the time for which processors were
+allocated (Kumar's Table 4.3, Streit's UTIL). ``utilization_work`` counts the work that was done
+(Ghafoor 3.4 with the phase times of 3.15, without the adaptations). Both divide by P x span.
 """
 
 import math
@@ -14,10 +14,10 @@ from pliant.core.model.lifecycle import JobState
 from pliant.simulator.run.result import JobRecord
 from pliant.strategies.policies.queue_order import policy_shares
 
-#: Seconds: runs shorter than this do not raise the bounded slowdown.
+#: Runs shorter than this, in seconds, count with this time in the bounded slowdown.
 TAU = 10.0
 
-#: What the numbers are, in the order in which they are shown.
+#: The metrics with their descriptions, in the order in which they are shown.
 DESCRIPTIONS: Mapping[str, str] = {
     "jobs": "jobs submitted",
     "completed": "jobs that did all of their work",
@@ -55,7 +55,7 @@ DESCRIPTIONS: Mapping[str, str] = {
 }
 
 
-#: Those that are counted as it happens.
+#: The metrics that are counted when something happens.
 COUNTED = (
     "jobs",
     "late",
@@ -74,7 +74,7 @@ COUNTED = (
 #: Sums over the jobs that ran.
 _SUMS = ("wait", "execution", "slowdown", "area", "work", "profit", "suspended")
 
-#: Those that grow with the number of jobs; all others are means, shares or quantiles.
+#: The metrics that grow with the number of jobs. All others are means, shares or quantiles.
 TOTALS = frozenset(
     (
         *COUNTED,
@@ -85,7 +85,7 @@ TOTALS = frozenset(
 
 
 class Metrics:
-    """Gathers records; knows nothing of how they came about."""
+    """Sums over the records of jobs that have ended, and counters."""
 
     def __init__(self, processors: int) -> None:
         self._processors = processors
@@ -99,17 +99,17 @@ class Metrics:
         #: in which this number no longer rises.
         self.changes = 0
         self._sums = dict.fromkeys(_SUMS, 0.0)
-        #: What is counted as it happens.
+        #: The counters.
         self.counts = dict.fromkeys(COUNTED, 0)
 
     def submitted(self, time: float) -> None:
-        """A job was submitted."""
+        """Count a submission."""
         self.counts["jobs"] += 1
         if self._first is None or time < self._first:
             self._first = time
 
     def ended(self, record: JobRecord) -> None:
-        """A job ended, also one that never started."""
+        """Add the record of a job that has ended, even if it never started."""
         self._states[record.state] += 1
         sums = self._sums
         sums["profit"] += record.profit
@@ -126,7 +126,11 @@ class Metrics:
         sums["suspended"] += record.suspended_s
 
     def summary(self, memory: object = None) -> dict[str, float]:
-        """All metrics; ``memory``: the strategy's, for the shares of dynP's policies."""
+        """Return all metrics.
+
+        Args:
+            memory: the strategy's memory, for the times under each of dynP's orders.
+        """
         ran = sorted(self._turnarounds)
         span = max(0.0, self._last - (self._first or 0.0)) if ran else 0.0
         capacity = self._processors * span
@@ -164,7 +168,7 @@ class Metrics:
 
 
 def quantile(ascending: list[float], part: float) -> float:
-    """A quantile, linear between two values; 0 of nothing."""
+    """Return a quantile, interpolated linearly between two values; 0 if there are no values."""
     if not ascending:
         return 0.0
     place = part * (len(ascending) - 1)

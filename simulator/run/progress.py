@@ -1,9 +1,10 @@
 """The progress of a running job: Ghafoor's phase equations (3.5-3.16) for any speedup model.
 
-A phase has one size p and does S(p) seconds of one processor's work a second. Work left after a
-phase: ``Wr_i = Wr_(i-1) - S(p_i) t_i`` (3.12; the paper's S(p) is p). Time that is left on the next
-size: ``Wr_i / S(p_(i+1))`` (3.13). A change from p1 to p2 processors stops the job for
-``C x |p1 - p2|`` on its new allocation (3.16), and malleable jobs compute while they talk (3.3.1).
+A phase has a constant size p and does S(p) seconds of one processor's work per second. The work
+that is left after a phase is ``Wr_i = Wr_(i-1) - S(p_i) t_i`` (3.12; in the paper, S(p) is p). The
+time that is left at the next size is ``Wr_i / S(p_(i+1))`` (3.13). A change from p1 to p2
+processors stops the job for ``C x |p1 - p2|`` on its new allocation (3.16). Malleable jobs compute
+while they negotiate (3.3.1).
 """
 
 import math
@@ -14,7 +15,7 @@ from pliant.simulator.inputs.workload import SimJob
 
 
 class Run:
-    """A job on its processors. Times in seconds on the simulation's clock."""
+    """One run of a job on its processors. Times in seconds on the simulated clock."""
 
     __slots__ = (
         "_paused",
@@ -47,64 +48,64 @@ class Run:
     ) -> None:
         self.job = job
         self._speedup: Speedup = job.speedup
-        #: The core's count of its runs.
+        #: The number of the run, which the core counts.
         self.number = number
         #: The allocation in rank order.
         self.ranks = ranks
-        #: Processors of processes that wait to join.
+        #: Processors of new processes that have not joined yet.
         self.joining: tuple[int, ...] = ()
-        #: Of this run; the first one of the job began at ``first_start``.
+        #: The start of this run; the first run of the job began at ``first_start``.
         self.start = self.first_start = now
         self.first_size = len(ranks)
-        #: Seconds that one changed processor costs.
+        #: The seconds that each changed processor costs in a resize.
         self.cost = cost
         #: Work that was left when it last changed size, in seconds on one processor.
         self.work_left = job.work
         #: Processor-seconds held until it last changed size.
         self.area = 0.0
         self.resizes = 0
-        #: Raised whenever ``end`` changes: who remembers an older one knows it is no longer true.
+        #: Raised whenever ``end`` changes. Scheduled events of an older version have no effect.
         self.version = 0
-        #: Work that it would have done in its pauses until it last changed size.
+        #: The work that the job would have done in its pauses until it last changed size.
         self._paused = 0.0
         self._since = self._size_since = now
-        #: Whether it stands still for want of processors.
+        #: Whether it stands still because it has too few processors.
         self.stalled = False
         #: Whether it stands still to write a checkpoint and leave.
         self.saving = False
-        #: Its last checkpoint: the work that was left, and what pauses had cost until then.
+        #: The last checkpoint: the work that was left, and ``_paused`` at that time.
         self.saved = (job.work, 0.0)
-        #: How often it was suspended until this run, and for how many seconds together.
+        #: How often the job was suspended before this run, and for how many seconds in total.
         self.suspensions = 0
         self.suspended_s = 0.0
         #: When its work is done, if nothing changes.
         self.end = now + self.work_left / self._speedup(len(ranks))
-        #: Whether its processes are gone.
+        #: Whether its processes have exited.
         self.ended = False
 
     def resize(self, ranks: tuple[int, ...], now: float) -> None:
-        """Go on with another allocation, after the pause that the change costs."""
+        """Continue with another allocation after the pause that the change costs."""
         pause = adaptation_pause(self.cost, len(self.ranks), len(ranks))
         self._account(now)
-        # A change during the pause of the one before: it waits for both.
+        # A change during the pause of an earlier change adds its pause to the end of that one.
         self._since = max(self._since, now) + pause
         self.ranks = ranks
         self.resizes += 1
         self._project(now)
 
     def save(self, now: float) -> None:
-        """Stop for good at a safe point, to write a checkpoint."""
+        """Stop at a safe point and write a checkpoint; the run does not continue after that."""
         self._account(now)
         self.saved = (self.work_left, self._paused)
         self.saving = True
         self._project(now)
 
     def resume_from(self, earlier: "Run", restart_s: float) -> None:
-        """Take over from an earlier run of the job what its last checkpoint holds.
+        """Continue an earlier run of the job from its last checkpoint.
 
         Args:
-            earlier: the run before this one, which is over.
-            restart_s: how long it takes to read the checkpoint, before anything is computed.
+            earlier: the previous run, which has ended.
+            restart_s: how long it takes to read the checkpoint before the job computes again.
         """
         self.first_start, self.first_size = earlier.first_start, earlier.first_size
         self.area, self.resizes = earlier.area, earlier.resizes
@@ -116,11 +117,11 @@ class Run:
         self._project(self.start)
 
     def time_of(self, work: float) -> float:
-        """When so much of the work that was left is done, if nothing changes."""
+        """Return when ``work`` seconds of the work that is left are done, if nothing changes."""
         return self._since + work / self._speedup(len(self.ranks))
 
     def _project(self, now: float) -> None:
-        """Something changed: tell anew when it ends."""
+        """Compute the end again, because something has changed."""
         self.version += 1
         if self.stalled or self.saving:
             self.end = math.inf
@@ -129,7 +130,7 @@ class Run:
             self.end = self.time_of(self.work_left)
 
     def finish(self, now: float) -> None:
-        """Its processes are gone: close its account."""
+        """End the run: its processes have exited."""
         if not self.ended:
             self._account(now)
             if now >= self.end:
@@ -139,9 +140,9 @@ class Run:
             self.version += 1
 
     def estimate_grace(self, now: float) -> float:
-        """Seconds that its estimate lasts longer than sizes and times alone say.
+        """Return by how many seconds the job reaches its estimate later than the core expects.
 
-        The core counts the time since a resize as computation and does not know of the pause.
+        The core counts the time since a resize as computation, because it does not know the pause.
         """
         speed = self._speedup(len(self.ranks))
         if self.stalled:
@@ -150,7 +151,7 @@ class Run:
 
     @property
     def work_done(self) -> float:
-        """Seconds of one processor's work, until it last changed size or ended."""
+        """The work done until the job last changed size or ended, in seconds on one processor."""
         return self.job.work - self.work_left
 
     def _account(self, now: float) -> None:

@@ -1,4 +1,4 @@
-"""What a simulation gives back."""
+"""The result of a simulation: metrics, records of jobs, and which processors they held."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,34 +8,34 @@ from pliant.core.model.lifecycle import JobState
 
 
 class JobRecord(NamedTuple):
-    """What became of a job. Times in seconds on the simulation's clock."""
+    """A job that has ended. Times in seconds on the simulated clock."""
 
     #: Its number in the workload.
     id: int
     #: When it was submitted.
     submit: float
-    #: Its first start; None: it never started.
+    #: Its first start; None if it never started.
     start: float | None
-    #: When its processes were gone, or its waiting ended.
+    #: When its processes had exited, or when it stopped waiting.
     end: float
-    #: Processors at its start; 0: it never started.
+    #: Processors at its start; 0 if it never started.
     processors: int
     #: rigid, moldable, malleable or evolving.
     job_class: str
     state: JobState
     #: How often its size changed.
     resizes: int = 0
-    #: Seconds of one processor's work that were done.
+    #: The work done, in seconds on one processor.
     work: float = 0.0
     #: Processor-seconds that it held.
     area: float = 0.0
-    #: What its end was worth by its contract.
+    #: The profit of its end by its contract.
     profit: float = 0.0
-    #: Why it failed or was rejected, for people.
+    #: Why it failed or was rejected, as a text for users.
     reason: str = ""
-    #: Processors at its end; 0: it never started.
+    #: Processors at its end; 0 if it never started.
     final_size: int = 0
-    #: How often it was suspended, and for how many seconds together.
+    #: How often it was suspended, and for how many seconds in total.
     suspensions: int = 0
     suspended_s: float = 0.0
     priority: int = 0
@@ -57,27 +57,27 @@ class JobRecord(NamedTuple):
 
 
 class Span(NamedTuple):
-    """Which processors a job held between two moments, in seconds on the simulation's clock."""
+    """The processors that a job held for some time. Times in seconds on the simulated clock."""
 
     #: Its number in the workload.
     job: int
-    #: From when on.
+    #: The beginning.
     start: float
-    #: Until when.
+    #: The end.
     end: float
     #: Numbers of the processors in the machine, from 0.
     processors: tuple[int, ...]
-    #: Whether it began with a resize.
+    #: Whether the span began with a resize.
     resized: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Everything that is known afterwards."""
+    """The result of a simulation."""
 
-    #: By name; ``metrics.DESCRIPTIONS`` says what each is.
+    #: Metrics by name, described in ``metrics.DESCRIPTIONS``.
     metrics: Mapping[str, float]
-    #: In order of their end, if the settings keep them.
+    #: The jobs in order of their end; empty unless the settings keep them.
     jobs: Sequence[JobRecord] = ()
-    #: If the settings keep them.
+    #: Empty unless the settings keep them.
     spans: Sequence[Span] = ()

@@ -1,4 +1,4 @@
-"""One simulation from jobs and settings to a result: what ``pliant.simulator`` offers others."""
+"""Run one simulation from jobs and settings to a result. ``pliant.simulator`` exports this."""
 
 import gc
 import math
@@ -11,7 +11,7 @@ from pliant.simulator.inputs.workload import SimJob, WorkloadError
 from pliant.simulator.run.engine import Engine
 from pliant.simulator.run.result import Result
 
-#: New objects between two looks for garbage.
+#: The number of new objects between two garbage collections.
 _OBJECTS = 500_000
 
 
@@ -25,17 +25,18 @@ def simulate(
     """Run jobs on a simulated machine with the core and the strategy that real clusters run.
 
     Args:
-        jobs: what is submitted, in any order; numbers are unique.
+        jobs: the jobs to submit, in any order, with unique numbers.
         settings: everything else.
-        on_note: is given each line of the history, as it happens.
-        progress: is told now and then how many jobs have ended, and the simulated time.
+        on_note: is called with each line of the history when it is written.
+        progress: is called from time to time with the number of jobs that have ended and the
+            simulated time.
 
     Raises:
-        WorkloadError: the jobs do not fit together, or one does not fit the machine.
+        WorkloadError: two jobs have the same number, or a job does not fit the machine.
         SettingsError: a setting makes no sense.
-        UnknownStrategyError, OptionError: there is no such strategy, or it has no such option.
-        StrategyFaultError: the strategy raised, or planned what is not there.
-        NoProgressError: the strategy plans for ever, or never starts what waits.
+        UnknownStrategyError, OptionError: the strategy or one of its options is not known.
+        StrategyFaultError: the strategy raised an error or returned an invalid plan.
+        NoProgressError: the strategy plans for ever, or never starts a waiting job.
     """
     ordered = sorted(jobs, key=lambda job: (job.submit, job.id))
     _check(ordered, settings)
@@ -50,7 +51,7 @@ def simulate(
 
 @contextmanager
 def _rare_collections() -> Iterator[None]:
-    """Look for garbage in cycles less often: a run makes none, and many small objects."""
+    """Collect garbage less often: a simulation makes many small objects but no cycles."""
     before = gc.get_threshold()
     gc.set_threshold(_OBJECTS, *before[1:])
     try:
