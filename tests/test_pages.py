@@ -17,7 +17,7 @@ from pliant.nodectl.settings import Settings
 from pliant.nodectl.settings import load as load_settings
 from pliant.protos import node_pb2 as wire
 from pliant.server.config import Config, load_config
-from testkit import PARTS, ROOT, run_python
+from testkit import PARTS, ROOT, part_files, run_python
 
 DOCS = ROOT / "docs"
 
@@ -151,3 +151,22 @@ def test_the_table_of_the_core_names_its_modules() -> None:
     for folder in ("handlers", "transitions"):
         modules = {path.stem for path in (ROOT / "core" / folder).glob("[a-z]*.py")}
         assert modules - named == set()
+
+
+#: Names of MPI and of tools.
+FOREIGN = re.compile(r"MPI_.*|Comm\..*|Reduce_init|Ireduce|Split_type")
+
+
+def test_names_of_the_code_on_pages_for_developers_exist() -> None:
+    sources = [path for part in PARTS for path in part_files(part)]
+    sources += [ROOT / "tests" / "test_architecture.py", *(ROOT / "protos").glob("*.proto")]
+    known = {word for path in sources for word in re.findall(r"\w+", path.read_text("utf-8"))}
+    missing = []
+    for page in [ROOT / "CONTRIBUTING.md", DOCS / "architecture.md", *DOCS.glob("decisions/*.md")]:
+        text = re.sub(r"```.*?```", "", page.read_text(), flags=re.S)
+        for name in re.findall(r"`([A-Za-z_][\w.]*)(?:\([\w, ]*\))?`", text):
+            last = name.rpartition(".")[2]
+            is_symbol = "_" in last.strip("_") or re.search(r"[a-z][A-Z]|^[A-Z]", last)
+            if is_symbol and not FOREIGN.fullmatch(name) and last not in known:
+                missing.append(f"{page.name}: {name}")
+    assert missing == []
