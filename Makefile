@@ -13,7 +13,7 @@ SYSTEM_WORKERS ?= 3
 .PHONY: help venv test check unit system faults reliability soak demo lint format bench protos clean
 export PYTHON
 
-# An environment that was moved or copied does not work: make it again.
+# An environment that was moved or copied does not work, so it is made again.
 ifneq ($(shell cat .venv/.made-in 2>/dev/null),$(realpath $(CURDIR)))
 .PHONY: $(DEVELOP) $(RUNTIME)
 endif
@@ -29,7 +29,7 @@ $(DEVELOP): pyproject.toml .ci/venv
 $(RUNTIME): pyproject.toml .ci/venv
 	@.ci/venv mpich $@
 
-venv: $(DEVELOP) ## Make .venv with all that development needs
+venv: $(DEVELOP) ## Make .venv with everything for development
 
 test: check unit system ## Check stubs, style and types, then run every test
 
@@ -40,8 +40,8 @@ check: $(DEVELOP)
 	$(BIN)/mypy
 	$(BIN)/mypy tests
 
-# A system test that fails runs again alone, up to twice; what passes then is listed as flaky.
-# Order the three steps also under `make -j`: they would compete for the same processors.
+# A system test that fails is run again alone, up to twice; if it passes then, it is listed as flaky.
+# The three steps run one after the other even under `make -j`: they would compete for processors.
 unit: check
 	$(BIN)/pytest -n $(WORKERS) --dist loadgroup -m "not (mpi or cluster)"
 
@@ -49,22 +49,22 @@ system: unit
 	PYTHONPATH=tests/support $(BIN)/python -m rerun_failed \
 		-n $(SYSTEM_WORKERS) --dist worksteal -m "(mpi or cluster) and not faults"
 
-# What is in .faults.jsonl is done: remove it to begin anew.
-faults: check ## Every fault in every step of a resize; makes the table of docs/faults.md
+# Cases whose result is in .faults.jsonl are not run again; remove the file to run all cases.
+faults: check ## Cause every fault at every step of a resize; writes the tables of docs/faults.md
 	PLIANT_FAULT_RESULTS=.faults.jsonl $(BIN)/pytest -n $(WORKERS) -m faults tests/faults || true
 	PYTHONPATH=tests/support $(BIN)/python -m faultkit.table .faults.jsonl
 
-# Some of them: make reliability CASES="18 47"
+# Some of the cases: make reliability CASES="18 47"
 CASES ?=
 REPORT := .reliability.xml
-reliability: check ## Run the tests of every case of what may go wrong; makes the table of docs/reliability.md
+reliability: check ## Run the tests of every case of docs/reliability.md; writes its table
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal --junitxml=$(REPORT) \
 		$$(PYTHONPATH=tests/support $(BIN)/python -m casekit $(CASES)) || true
 	PYTHONPATH=tests/support $(BIN)/python -m casekit.table $(REPORT)
 
-# Another order of things: make soak PLIANT_TEST_SEED=2
+# With another random order: make soak PLIANT_TEST_SEED=2
 SOAK_S ?= 600
-soak: $(DEVELOP) ## Use and hurt a cluster at random for SOAK_S seconds (600)
+soak: $(DEVELOP) ## Use a cluster and kill its processes at random for SOAK_S seconds (600)
 	PLIANT_SOAK_S=$(SOAK_S) PLIANT_SOAK_TURN_S=30 $(BIN)/pytest -s tests/faults/test_soak.py
 
 demo: $(RUNTIME) ## Run a cluster on this machine and watch jobs change size
@@ -72,14 +72,14 @@ demo: $(RUNTIME) ## Run a cluster on this machine and watch jobs change size
 
 lint: check ## Check stubs, style and types
 
-format: $(DEVELOP) ## Rewrite the sources in the house style
+format: $(DEVELOP) ## Format the sources with ruff
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-bench: $(DEVELOP) ## Measure against the budgets
+bench: $(DEVELOP) ## Run the benchmarks and compare them with their budgets
 	$(BIN)/python benchmarks
 
-protos: $(DEVELOP) ## Make the stubs from protos/*.proto
+protos: $(DEVELOP) ## Generate the stubs from protos/*.proto
 	$(BIN)/python -m pliant.protos.generate
 
 clean: ## Remove .venv, builds and caches
