@@ -159,11 +159,11 @@ def _recover(config: Config) -> int:
 
     from pliant.core.state.records import NewerRecordError
     from pliant.server.database.engine import DatabaseUnusableError, unusable_error
-    from pliant.server.database.salvage import is_whole, recover
+    from pliant.server.database.salvage import is_intact, recover
 
     path = config.state / "pliant.db"
     try:
-        if is_whole(path):
+        if is_intact(path):
             print(f"{path} is good: there is nothing to recover, and nothing was changed")
             return 0
         kept, found, told = recover(path)

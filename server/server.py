@@ -86,11 +86,11 @@ class Server:
         self._reader = Reader(open_reader(path))
         meta = self._reader.meta()
         check_values(path, meta)
-        self._clock = resume_clock(meta, boot_id(), self._reader.last_time())
+        self._clock = resume_clock(meta, boot_id(), self._reader.last_event_time())
         self._meta = self._new_generation(meta)
         self._generation = int(self._meta["generation"])
         given = int(self._meta.get(LAST_JOB_ID, "0"))
-        self._job_ids = JobIdAllocator(self._reader.last_job(), given)
+        self._job_ids = JobIdAllocator(self._reader.last_job_id(), given)
         self._stored = read_state(self._reader, self._clock.now() - ENDED_JOBS_KEPT_S)
         #: Where applications connect; empty until the server listens.
         self.address = ""
@@ -230,7 +230,7 @@ class Server:
         used = self._config.state / GENERATION_FILE
         seen = read_last_seen(self._config.state / COMMITS_FILE)
         fresh = {
-            **next_generation(meta, used, self._reader.last_job(), seen),
+            **next_generation(meta, used, self._reader.last_job_id(), seen),
             "cluster": meta.get("cluster") or str(uuid.uuid4()),
             "key": meta.get("key") or secrets.token_hex(32),
             CLOCK_KEY: self._clock.record(boot_id()),

@@ -63,7 +63,7 @@ def _kind(error: BaseException) -> int:
     return getattr(cause, "sqlite_errorcode", 0) & 0xFF
 
 
-def words(error: BaseException) -> str:
+def sqlite_message(error: BaseException) -> str:
     """Return the message of SQLite without the SQL statement."""
     return str(error.orig if isinstance(error, DBAPIError) else error)
 

@@ -16,8 +16,13 @@ from pliant.core.state.records import NewerRecordError
 from pliant.core.support.errors import PliantError
 from pliant.faults import active, writing
 from pliant.protos.daemons.files import of_no_use
-from pliant.server.database.db_errors import disk_full_error, is_disk_full, is_locked, words
-from pliant.server.database.meta_keys import unreadable
+from pliant.server.database.db_errors import (
+    disk_full_error,
+    is_disk_full,
+    is_locked,
+    sqlite_message,
+)
+from pliant.server.database.meta_keys import find_invalid
 from pliant.server.database.row_codecs import UnreadableRowError
 from pliant.server.database.tables import HEAD
 
@@ -67,7 +72,7 @@ def check_values(path: Path, meta: Mapping[str, str]) -> None:
     Raises:
         DatabaseUnusableError: one of them was not made by a server.
     """
-    for key in unreadable(meta):
+    for key in find_invalid(meta):
         raise DatabaseUnusableError(
             f"{path} is damaged: {key} in table meta is {meta[key]!r:.60}; {_recovery(path)}"
         )
@@ -92,7 +97,7 @@ def unusable_error(path: Path, error: BaseException) -> DatabaseUnusableError:
         )
     if is_disk_full(error, path.parent):
         return no_space_error(path.parent)
-    return DatabaseUnusableError(f"{path}: {words(error)}; {_recovery(path)}")
+    return DatabaseUnusableError(f"{path}: {sqlite_message(error)}; {_recovery(path)}")
 
 
 def no_space_error(folder: Path) -> DatabaseUnusableError:

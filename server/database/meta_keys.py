@@ -41,7 +41,7 @@ def parse_bounded_int(text: str, most: int) -> int:
     return int(text)
 
 
-def unreadable(meta: Mapping[str, object]) -> list[str]:
+def find_invalid(meta: Mapping[str, object]) -> list[str]:
     """Return the keys whose values cannot have been stored by a server."""
     return [key for key, value in meta.items() if not _is_readable(key, value)]
 

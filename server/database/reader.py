@@ -14,8 +14,7 @@ from pliant.core.model.jobs import Job
 from pliant.core.model.lifecycle import FINAL_STATES
 from pliant.core.model.nodes import Node
 from pliant.core.values.ids import JobId, ResizeId
-from pliant.server.database import row_codecs as texts
-from pliant.server.database import tables
+from pliant.server.database import row_codecs, tables
 from pliant.server.database.statements import REFUSED
 from pliant.server.registry.program import Program, Summary
 
@@ -67,7 +66,10 @@ class Reader:
     def nodes(self) -> list[Node]:
         """Every node ever registered, in the order of the processor map."""
         query = select(tables.node.c.name, tables.node.c.record).order_by(tables.node.c.first)
-        return [texts.read("node", row._mapping, "record", texts.node) for row in self._rows(query)]
+        return [
+            row_codecs.read_column("node", row._mapping, "record", row_codecs.parse_node)
+            for row in self._rows(query)
+        ]
 
     def open_jobs(self) -> list[tuple[Job, Summary]]:
         """Jobs that have not ended, in order of submission; what they run can be read, too."""
@@ -76,10 +78,10 @@ class Reader:
             still, func.json_valid(tables.job.c.program) == 0
         )
         for row in self._rows(query.limit(1)):
-            raise texts.unreadable("job", row._mapping, "program")
+            raise row_codecs.unreadable_row("job", row._mapping, "program")
         return self._jobs(still)
 
-    def last_time(self) -> float | None:
+    def last_event_time(self) -> float | None:
         """The time of the latest line of history, if a job is open."""
         table = tables.job
         if not self._rows(select(table.c.id).where(table.c.state.not_in(_FINAL)).limit(1)):
@@ -96,7 +98,7 @@ class Reader:
         """Jobs by number; unknown numbers are left out."""
         return self._jobs(tables.job.c.id.in_(ids))
 
-    def last_job(self) -> int:
+    def last_job_id(self) -> int:
         """The highest number ever given."""
         rows = self._rows(select(func.max(tables.job.c.id).label("last")))
         return int(rows[0].last or 0)
@@ -105,7 +107,7 @@ class Reader:
         """What a job runs."""
         query = select(tables.job.c.id, tables.job.c.program).where(tables.job.c.id == job)
         for row in self._rows(query):
-            return texts.read("job", row._mapping, "program", Program.from_json)
+            return row_codecs.read_column("job", row._mapping, "program", Program.from_json)
         return None
 
     def job_with_key(self, uid: int, key: str) -> int | None:
@@ -125,7 +127,9 @@ class Reader:
                 row.run,
                 ResizeId(row.resize),
                 row.epoch,
-                texts.read("world", row._mapping, "processors", texts.numbers),
+                row_codecs.read_column(
+                    "world", row._mapping, "processors", row_codecs.parse_processors
+                ),
             )
             for row in rows
         ]
@@ -136,11 +140,13 @@ class Reader:
         rows = self._in(select(table.c.world, table.c.rank), table.c.world, worlds)
         return {(row.world, row.rank) for row in rows}
 
-    def fences(self, worlds: Sequence[str]) -> dict[tuple[str, int], dict[str, str]]:
+    def barriers(self, worlds: Sequence[str]) -> dict[tuple[str, int], dict[str, str]]:
         """Finished barriers of these worlds."""
         rows = self._in(select(tables.fence), tables.fence.c.world, worlds)
         return {
-            (row.world, row.sequence): texts.read("fence", row._mapping, "pairs", texts.mapping)
+            (row.world, row.sequence): row_codecs.read_column(
+                "fence", row._mapping, "pairs", row_codecs.parse_mapping
+            )
             for row in rows
         }
 
@@ -180,7 +186,9 @@ class Reader:
                 "job": row.job,
                 "kind": row.kind,
                 "text": row.text,
-                "data": texts.read("job_event", row._mapping, "data", texts.mapping),
+                "data": row_codecs.read_column(
+                    "job_event", row._mapping, "data", row_codecs.parse_mapping
+                ),
             }
             for row in rows
         ]
@@ -195,7 +203,9 @@ class Reader:
                 "time": row.time,
                 "kind": row.kind,
                 "text": row.text,
-                "data": texts.read("job_event", row._mapping, "data", texts.mapping),
+                "data": row_codecs.read_column(
+                    "job_event", row._mapping, "data", row_codecs.parse_mapping
+                ),
             }
             for row in self._rows(query.order_by(table.c.seq))
         ]
@@ -210,8 +220,8 @@ class Reader:
         ]
         return [
             (
-                texts.read("job", row, "record", texts.job),
-                texts.read("job", row, "summary", Summary.from_json),
+                row_codecs.read_column("job", row, "record", row_codecs.parse_job),
+                row_codecs.read_column("job", row, "summary", Summary.from_json),
             )
             for row in rows
         ]

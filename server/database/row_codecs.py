@@ -27,37 +27,40 @@ class UnreadableRowError(PliantError):
     """A column of a row cannot have been written by a server. The message names the row."""
 
 
-def job(text: str) -> Job:
+def parse_job(text: str) -> Job:
     """Return the job that a record describes."""
     return job_from_record(json.loads(text))
 
 
-def node(text: str) -> Node:
+def parse_node(text: str) -> Node:
     """Return the node that a record describes."""
     return node_from_record(json.loads(text))
 
 
-def numbers(text: str) -> tuple[int, ...]:
+def parse_processors(text: str) -> tuple[int, ...]:
     """Return the processors of a world."""
     return tuple(map(int, json.loads(text)))
 
 
-def mapping(text: str) -> dict[str, Any]:
+def parse_mapping(text: str) -> dict[str, Any]:
     """Return the pairs of a barrier, or the data of an event."""
     return dict(json.loads(text))
 
 
 #: For each table: the column that identifies a row, and the parsers of its JSON columns.
 _TEXTS: Mapping[str, tuple[str, Mapping[str, Callable[[str], object]]]] = {
-    "job": ("id", {"record": job, "summary": Summary.from_json, "program": Program.from_json}),
-    "node": ("name", {"record": node}),
-    "world": ("name", {"processors": numbers}),
-    "fence": ("world", {"pairs": mapping}),
-    "job_event": ("seq", {"data": mapping}),
+    "job": (
+        "id",
+        {"record": parse_job, "summary": Summary.from_json, "program": Program.from_json},
+    ),
+    "node": ("name", {"record": parse_node}),
+    "world": ("name", {"processors": parse_processors}),
+    "fence": ("world", {"pairs": parse_mapping}),
+    "job_event": ("seq", {"data": parse_mapping}),
 }
 
 
-def read(table: str, row: Row, column: str, how: Callable[[str], T]) -> T:
+def read_column(table: str, row: Row, column: str, how: Callable[[str], T]) -> T:
     """Return the parsed value of a column.
 
     Args:
@@ -75,16 +78,16 @@ def read(table: str, row: Row, column: str, how: Callable[[str], T]) -> T:
     except NewerRecordError as error:
         raise NewerRecordError(f"{column} of {table} {row[_TEXTS[table][0]]} {error}") from None
     except Exception:  # a damaged text can cause any exception
-        raise unreadable(table, row, column) from None
+        raise unreadable_row(table, row, column) from None
 
 
-def unreadable(table: str, row: Row, column: str) -> UnreadableRowError:
+def unreadable_row(table: str, row: Row, column: str) -> UnreadableRowError:
     """Return the error that names a row with a damaged column."""
     key = row[_TEXTS[table][0]]
     return UnreadableRowError(f"{column} of {table} {key} in table {table} is {row[column]!r:.60}")
 
 
-def check(table: str, row: Row) -> None:
+def check_row(table: str, row: Row) -> None:
     """Parse all JSON columns of a row.
 
     Raises:
@@ -92,10 +95,10 @@ def check(table: str, row: Row) -> None:
         NewerRecordError: if a later version of Pliant wrote one.
     """
     for column, how in _TEXTS.get(table, ("", {}))[1].items():
-        read(table, row, column, how)
+        read_column(table, row, column, how)
 
 
-def mended(table: str, row: Row) -> Row | None:
+def rebuild(table: str, row: Row) -> Row | None:
     """Return a row with its damaged record rebuilt from the other columns.
 
     Only a node can be rebuilt. Its columns and its next registration hold all values except the

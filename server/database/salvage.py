@@ -14,13 +14,13 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pliant.server.database import row_codecs as texts
+from pliant.server.database import row_codecs
 from pliant.server.database.engine import open_database
-from pliant.server.database.meta_keys import LAST_JOB_ID, MAX_ID, unreadable
+from pliant.server.database.meta_keys import LAST_JOB_ID, MAX_ID, find_invalid
 from pliant.server.database.tables import metadata
 
 #: No row has a number of more bits.
-REACH = 40
+MAX_ROWID_BITS = 40
 _MAGIC = b"SQLite format 3\0"
 _PAGE = 4096
 #: First bytes of a page that begins the list of tables: a leaf, or an inner page.
@@ -42,7 +42,7 @@ class _Damaged(NamedTuple):
     """A row with a text that no server has stored."""
 
     table: str
-    row: texts.Row
+    row: row_codecs.Row
     #: What became of it, for people.
     line: str
 
@@ -58,32 +58,32 @@ def recover(path: Path) -> Recovered:
         sqlite3.Error: the new database cannot be written.
     """
     fresh, copy = (path.with_name(f"{path.name}.{what}") for what in ("recovered", "copy"))
-    for file in (*_all_of(fresh), *_all_of(copy)):
+    for file in (*_files_of(fresh), *_files_of(copy)):
         file.unlink(missing_ok=True)
     open_database(fresh).dispose()
-    _copy_mended(path, copy, fresh.read_bytes())
+    _copy_with_valid_header(path, copy, fresh.read_bytes())
     with closing(sqlite3.connect(copy)) as source, closing(sqlite3.connect(fresh)) as target:
         damaged: list[_Damaged] = []
         found = {table: _read(source, target, table, damaged) for table in metadata.tables}
-        _forget_strays(target)
+        _delete_orphans(target)
         target.executemany(
             "DELETE FROM meta WHERE key = ?", [(key,) for key in _unreadable(target)]
         )
-        _give_not_again(target, [row["id"] for table, row, _ in damaged if table == "job"])
+        _reserve_job_ids(target, [row["id"] for table, row, _ in damaged if table == "job"])
         target.commit()
-    for file in _all_of(copy):
+    for file in _files_of(copy):
         file.unlink(missing_ok=True)
-    return Recovered(_exchange(path, fresh), found, [line for *_, line in damaged])
+    return Recovered(_replace_file(path, fresh), found, [line for *_, line in damaged])
 
 
-def is_whole(path: Path) -> bool:
+def is_intact(path: Path) -> bool:
     """Whether nothing of a database is damaged; it is only read.
 
     SQLite finds no fault with it, each row is there and holds no zeroed page, and single values and
     the texts of rows are what a server stores.
     """
     try:
-        with closing(_look_at(path)) as source:
+        with closing(_open_read_only(path)) as source:
             if source.execute("PRAGMA integrity_check(1)").fetchone() != ("ok",):
                 return False
             tables = {name for (name,) in source.execute("SELECT name FROM sqlite_master")}
@@ -92,11 +92,11 @@ def is_whole(path: Path) -> bool:
                 and all(_reads_all(source, table) for table in tables.intersection(metadata.tables))
                 and not _unreadable(source)
             )
-    except (sqlite3.Error, texts.UnreadableRowError):
+    except (sqlite3.Error, row_codecs.UnreadableRowError):
         return False
 
 
-def _look_at(path: Path) -> sqlite3.Connection:
+def _open_read_only(path: Path) -> sqlite3.Connection:
     # Where there is no log SQLite would make one, which who only reads cannot remove.
     how = "" if path.with_name(f"{path.name}-wal").exists() else "&immutable=1"
     return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro{how}", uri=True)
@@ -104,23 +104,23 @@ def _look_at(path: Path) -> sqlite3.Connection:
 
 def _unreadable(source: sqlite3.Connection) -> list[str]:
     """The names of single values that no server has stored."""
-    return unreadable(dict(source.execute("SELECT key, value FROM meta")))
+    return find_invalid(dict(source.execute("SELECT key, value FROM meta")))
 
 
 def _reads_all(source: sqlite3.Connection, table: str) -> bool:
     (number,) = source.execute(f'SELECT count(*) FROM "{table}"').fetchone()
     for row in _rows(source, table):
-        texts.check(table, row)
+        row_codecs.check_row(table, row)
         number -= 1
     return bool(number == 0)
 
 
-def _all_of(path: Path) -> list[Path]:
+def _files_of(path: Path) -> list[Path]:
     """A database and what SQLite keeps beside it."""
     return [path, *(path.with_name(path.name + end) for end in ("-wal", "-shm"))]
 
 
-def _copy_mended(path: Path, copy: Path, fresh: bytes) -> None:
+def _copy_with_valid_header(path: Path, copy: Path, fresh: bytes) -> None:
     """Copy a database with a header that SQLite accepts; migrations make the same pages always."""
     content = bytearray(path.read_bytes())
     content += bytes(max(-len(content) % _PAGE, _PAGE - len(content)))
@@ -151,11 +151,11 @@ def _read(
     insert = f'INSERT OR IGNORE INTO "{table}" ({_listed(names)}) VALUES ({places})'
     count = 0
     for found in _rows(source, table):
-        row: texts.Row | None = found
+        row: row_codecs.Row | None = found
         try:
-            texts.check(table, found)
-        except texts.UnreadableRowError as error:
-            row = texts.mended(table, found)
+            row_codecs.check_row(table, found)
+        except row_codecs.UnreadableRowError as error:
+            row = row_codecs.rebuild(table, found)
             line = f"{'mended' if row else 'set aside'}: {error}"
             damaged.append(_Damaged(table, found, line))
         if row is not None:
@@ -167,7 +167,7 @@ def _listed(names: Iterable[str]) -> str:
     return ", ".join(f'"{name}"' for name in names)
 
 
-def _rows(source: sqlite3.Connection, table: str) -> Iterator[texts.Row]:
+def _rows(source: sqlite3.Connection, table: str) -> Iterator[row_codecs.Row]:
     """Read one by one: the driver looks ahead, and would lose the row before a damaged page."""
     names = [column.name for column in metadata.tables[table].columns]
     select = f'SELECT rowid, {_listed(names)} FROM "{table}" WHERE rowid > ? ORDER BY rowid LIMIT 1'
@@ -176,7 +176,7 @@ def _rows(source: sqlite3.Connection, table: str) -> Iterator[texts.Row]:
         try:
             row = _next(source, select, last)
         except sqlite3.DatabaseError:
-            last = _behind(source, select, last)
+            last = _next_readable(source, select, last)
             continue
         if row is None:
             return
@@ -193,9 +193,9 @@ def _next(source: sqlite3.Connection, select: str, last: int) -> tuple[Any, ...]
     return row
 
 
-def _behind(source: sqlite3.Connection, select: str, last: int) -> int | None:
+def _next_readable(source: sqlite3.Connection, select: str, last: int) -> int | None:
     """Find the number behind which rows can be read again; None: there is none."""
-    for power in range(REACH):
+    for power in range(MAX_ROWID_BITS):
         if _readable(source, select, last + (1 << power)):
             break
     else:
@@ -218,14 +218,14 @@ def _readable(source: sqlite3.Connection, select: str, last: int) -> bool:
     return True
 
 
-def _forget_strays(target: sqlite3.Connection) -> None:
+def _delete_orphans(target: sqlite3.Connection) -> None:
     """The number of a lost job is given again: nothing of the first one may be in its way."""
     target.execute("DELETE FROM world WHERE job NOT IN (SELECT id FROM job)")
     for table in ("rank_exit", "fence"):
         target.execute(f"DELETE FROM {table} WHERE world NOT IN (SELECT name FROM world)")
 
 
-def _give_not_again(target: sqlite3.Connection, jobs: Sequence[int]) -> None:
+def _reserve_job_ids(target: sqlite3.Connection, jobs: Sequence[int]) -> None:
     """Jobs that were set aside have a history here, and perhaps processes."""
     known = dict(target.execute("SELECT key, value FROM meta WHERE key = ?", [LAST_JOB_ID]))
     if given := [number for number in jobs if number <= MAX_ID]:
@@ -233,13 +233,13 @@ def _give_not_again(target: sqlite3.Connection, jobs: Sequence[int]) -> None:
         target.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (LAST_JOB_ID, str(last)))
 
 
-def _exchange(path: Path, fresh: Path) -> Path:
+def _replace_file(path: Path, fresh: Path) -> Path:
     """Put the new database in the place of the old one, which is kept under another name."""
     number = 1
     while (kept := path.with_name(f"{path.name}.damaged{number}")).exists():
         number += 1
     os.link(path, kept)
-    for old, new in zip(_all_of(path)[1:], _all_of(kept)[1:], strict=True):
+    for old, new in zip(_files_of(path)[1:], _files_of(kept)[1:], strict=True):
         if old.exists():
             old.rename(new)
     fresh.replace(path)

@@ -44,5 +44,5 @@ def read_state(reader: Reader, ended_since: float) -> StoredState:
     for name, rank in reader.exits(list(exits)):
         exits[name].append(rank)
     worlds = [row for row in rows if len(exits[row.name]) < len(row.processors)]
-    barriers = reader.fences([row.name for row in worlds])
+    barriers = reader.barriers([row.name for row in worlds])
     return StoredState(nodes, open_jobs, ended_jobs, worlds, exits, barriers)

@@ -17,7 +17,7 @@ from sqlalchemy.sql.base import Executable
 from sqlalchemy.sql.compiler import SQLCompiler
 
 from pliant.server.database.commit_guard import CommitGuard, ReplacedError
-from pliant.server.database.db_errors import is_locked, words
+from pliant.server.database.db_errors import is_locked, sqlite_message
 from pliant.server.database.statements import COMPARING, Write
 from pliant.server.support.log_setup import RateLimitedLog
 from pliant.server.support.threads import start_thread, uncancellable_future
@@ -121,7 +121,7 @@ class Writer:
     ) -> None:
         """One bad item must not take the others with it."""
         if len(group) == 1 or is_locked(error):  # each by itself would wait as long again
-            self._warnings.log("the job database refused a change: %s", words(error))
+            self._warnings.log("the job database refused a change: %s", sqlite_message(error))
             for item in group:
                 item.future.set_exception(error)
             return

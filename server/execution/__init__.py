@@ -1,6 +1,6 @@
-"""The thread that owns the core, and what carries its commands out.
+"""The thread that owns the core, and the modules that carry out its commands.
 
 `execute` takes events, calls the core, commits (`committer`) and then dispatches the commands
-(`dispatch`). `planner` runs the strategy. Services of `pliant.server.rpc` and `pliant.server.users`
-pass events in; nothing here imports them.
+(`dispatch`). `planner` runs the strategy. The services in `pliant.server.rpc` and
+`pliant.server.users` pass events in. Nothing here imports them.
 """

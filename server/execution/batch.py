@@ -1,4 +1,4 @@
-"""What one round of the execute thread collects before its commit."""
+"""The result of one round of the execute thread: rows to store and commands to carry out."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pliant.server.database.statements import Write, add_note, drop_node, put_me
 
 @dataclass(slots=True)
 class Batch:
-    """Everything to store, and everything to do afterwards."""
+    """Everything that one round stores, and the commands to carry out after the commit."""
 
     plan: RunStrategy | None = None
     jobs: set[JobId] = field(default_factory=set)
@@ -27,27 +27,31 @@ class Batch:
     commands: list[Command] = field(default_factory=list)
 
     def store(self, command: Store) -> None:
-        """Merge what the core wants durable."""
+        """Add what the core wants to store."""
         self.jobs |= command.jobs
         self.nodes |= command.nodes
         self.notes += command.notes
         self.memory |= command.memory
 
     def absorb(self, held: Batch) -> None:
-        """Take up what an earlier one has left to be stored."""
+        """Add the rows of an earlier batch that was deferred."""
         self.jobs |= held.jobs
         self.notes[:0] = held.notes
 
     @property
     def must_commit_first(self) -> bool:
-        """Whether somebody outside will rely on it: then it is durable first.
+        """Return whether other processes will rely on this batch, so that it must be durable first.
 
-        The end of a job does by its command ``Ended``.
+        The end of a job counts because of its command ``Ended``.
         """
         return bool(self.commands or self.changes or self.nodes or self.memory)
 
     def proposals(self) -> list[Command]:
-        """Take out what the server proposes in talks; not where a talk is withdrawn first."""
+        """Remove and return the proposals in negotiations.
+
+        A proposal stays in the batch if an earlier negotiation of the same job is withdrawn in it,
+        because the withdrawal must arrive first.
+        """
         withdrawn = {each.job for each in self.commands if isinstance(each, SendWithdraw)}
         found: list[Command] = [
             each
@@ -61,7 +65,13 @@ class Batch:
         return found
 
     def rows(self, core: Core, row_versions: RowVersions, stored_resize: int) -> list[Write]:
-        """The rows of this batch, equal statements next to each other."""
+        """Return the rows to write, with equal statements next to each other.
+
+        Args:
+            core: holds the jobs and nodes.
+            row_versions: of the jobs in the database.
+            stored_resize: the number of the next resize in the database.
+        """
         rows = [
             row_versions.compare_and_set(core.jobs[job])
             for job in sorted(self.jobs)

@@ -1,8 +1,8 @@
-"""How the execute thread makes things durable: with waiting, or pending its back.
+"""How the execute thread makes its state durable: waiting for the commit, or without waiting.
 
-What binds nobody outside - a proposal, an answer to one, a reason - need not hold up the next
-round: it is written pending. The one writer keeps the order, and nothing that does bind leaves
-before all that was decided earlier is durable, too.
+Rows that no other process relies on (a proposal, an answer to one, a reason) need not delay the
+next round. They are committed without waiting. The writer keeps the order, so a later commit that
+is waited for also makes all earlier ones durable.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 
-from pliant.server.database.db_errors import is_transient, words
+from pliant.server.database.db_errors import is_transient, sqlite_message
 from pliant.server.database.statements import Write
 from pliant.server.database.writer import Writer, WriterStoppedError
 from pliant.server.support.log_setup import RateLimitedLog
@@ -21,18 +21,18 @@ from pliant.server.support.threads import ReportedError
 
 log = logging.getLogger(__name__)
 
-#: Between tries to write when the disk is full or the database is locked.
+#: Seconds between attempts to write while the disk is full or the database is locked.
 RETRY_S = 0.5
-#: A user whose request cannot be stored is told after this time.
+#: Users whose requests cannot be stored are told after this time, seconds.
 REPORT_AFTER_S = 2.0
 
 
 class StateLostError(ReportedError):
-    """What the core decided cannot be made durable."""
+    """The decisions of the core cannot be made durable, so the server must end."""
 
 
 class _PendingCommit:
-    """A commit that nobody waits for yet."""
+    """A commit that was not waited for yet."""
 
     def __init__(self, rows: Sequence[Write], then: Callable[[], object]) -> None:
         self.rows, self.then = rows, then
@@ -40,7 +40,7 @@ class _PendingCommit:
         self._over = threading.Event()
 
     def ended(self, future: Future[None]) -> None:
-        """The writer is done with it, in the writer's thread."""
+        """Note the result of the commit; called in the writer's thread."""
         try:
             if future.exception() is None:
                 self.durable = True
@@ -49,13 +49,13 @@ class _PendingCommit:
             self._over.set()
 
     def wait(self) -> bool:
-        """Wait for that; whether it is durable."""
+        """Wait for the writer; return whether the commit is durable."""
         self._over.wait()
         return self.durable
 
 
 class Committer:
-    """The execute thread's way to the writer."""
+    """Commits the state of the execute thread, and retries while the error is transient."""
 
     def __init__(
         self,
@@ -63,35 +63,40 @@ class Committer:
         stopping: Callable[[], bool],
         delayed: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """Take the way to the writer.
+        """Commit through a writer.
 
         Args:
-            writer: the one writer.
-            stopping: whether a database that is full or locked is not waited for any more.
-            delayed: told why, again and again, while that takes longer than users should wait.
+            writer: of the database.
+            stopping: returns whether the server stops; then writes are not retried any more.
+            delayed: called with the reason, repeatedly, while a write takes longer than
+                ``REPORT_AFTER_S``.
         """
         self._writer, self._stopping, self._delayed = writer, stopping, delayed
         self._warnings = RateLimitedLog(log.error)
         self._pending: _PendingCommit | None = None
 
     def commit(self, rows: Sequence[Write]) -> bool:
-        """Commit, and try again while that may help; False: the server stops, it is not durable.
+        """Commit rows after all earlier ones, retrying while the error is transient.
+
+        Returns:
+            True if they are durable, False if the server stops before that.
 
         Raises:
-            StateLostError: the database will never take it. What is in memory is ahead of it for
-                good, so the server must end; the next one goes on from what is durable.
+            StateLostError: if the database refuses the rows permanently. The state in memory is
+                then ahead of the database for good, so the server must end. The next one continues
+                from the durable state.
         """
         return self.wait_pending() and self._commit(rows)
 
     def commit_later(self, rows: Sequence[Write], then: Callable[[], object]) -> bool:
-        """Commit without waiting, when what was left pending before is durable.
+        """Commit without waiting, once the commit that is still pending is durable.
 
         Args:
             rows: what to write.
-            then: called when it is durable, by the writer's thread or by one that waits for it.
+            then: called when it is durable, in the writer's thread or in `wait_pending`.
 
         Raises:
-            StateLostError: as ``write``, for what was left pending before.
+            StateLostError: as `commit`, for the earlier commit.
         """
         if not self.wait_pending():
             return False
@@ -100,15 +105,18 @@ class Committer:
         return True
 
     def wait_pending(self) -> bool:
-        """Wait for what was left pending; False: the server stops, it is not durable.
+        """Wait for the pending commit, if there is one.
+
+        Returns:
+            True if nothing is pending any more, False if the server stops before that.
 
         Raises:
-            StateLostError: as ``write``.
+            StateLostError: as `commit`.
         """
         pending, self._pending = self._pending, None
         if pending is None or pending.wait():
             return True
-        # Nothing was written after it: the same again, with patience.
+        # Nothing was written after it, so the same rows can be committed again, with retries.
         if not self._commit(pending.rows):
             return False
         pending.then()
@@ -129,10 +137,12 @@ class Committer:
                 if not is_transient(error):
                     log.critical("the database refuses the state, the server ends: %s", error)
                     raise StateLostError(str(error)) from error
-                self._warnings.log("cannot store the state, trying again: %s", words(error))
+                self._warnings.log(
+                    "cannot store the state, trying again: %s", sqlite_message(error)
+                )
                 if self._stopping():
                     return False
                 if time.monotonic() - begin >= REPORT_AFTER_S:
-                    self._delayed(words(error))
+                    self._delayed(sqlite_message(error))
                 time.sleep(RETRY_S)
         return True

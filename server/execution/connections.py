@@ -14,8 +14,8 @@ from pliant.protos import app_pb2, node_pb2
 
 log = logging.getLogger(__name__)
 
-#: Messages that wait for a slow peer. A peer further behind is cut off: on its return it is told
-#: everything again.
+#: Messages that may wait for a slow peer. The stream of a slower peer is closed. When it connects
+#: again, it gets everything again.
 QUEUE_LENGTH = 4096
 
 M = TypeVar("M")
@@ -29,21 +29,21 @@ class Stream(Generic[M]):
         self._loop = loop
         self._queue: asyncio.Queue[M | None] = asyncio.Queue(QUEUE_LENGTH)
         self._closed = False
-        #: Messages that were queued so far.
+        #: Number of messages queued so far.
         self.sent = 0
-        #: The number of the last sign of life that its peer gave on it.
+        #: The sequence number of the last heartbeat that arrived on this stream.
         self.last_beat = 0
 
     def send(self, message: M) -> None:
-        """Queue a message, from any thread."""
+        """Queue a message. May be called from any thread."""
         self._from_anywhere(message)
 
     def close(self) -> None:
-        """End the stream after what is queued, from any thread."""
+        """End the stream after the queued messages. May be called from any thread."""
         self._from_anywhere(None)
 
     async def messages(self) -> AsyncIterator[M]:
-        """What to send, until the stream is closed."""
+        """Yield the messages to send until the stream is closed."""
         while (message := await self._queue.get()) is not None:
             yield message
 
@@ -51,7 +51,7 @@ class Stream(Generic[M]):
         try:
             self._loop.call_soon_threadsafe(self._put, message)
         except RuntimeError:
-            pass  # the loop has ended: the server stops, and its peers will connect again
+            pass  # the loop has ended because the server stops; peers connect to the next server
 
     def _put(self, message: M | None) -> None:
         if self._closed:
@@ -73,22 +73,22 @@ NodeStream = Stream[node_pb2.NodeOrder]
 
 @dataclass(slots=True)
 class AppSession:
-    """An application's stream and what its Hello said."""
+    """The stream of an application's coordinator, and values from its Hello message."""
 
     job: JobId
     run: int
     stream: Stream[app_pb2.AppOrder]
     rendezvous: str = ""
-    #: Seconds per iteration by size, as it last said to the core.
+    #: Seconds per iteration by size, as last passed to the core.
     measured: Mapping[int, float] = field(default_factory=dict)
 
 
 class Connections:
-    """The streams that are open; every method may be called from any thread.
+    """The open streams. Every method may be called from any thread.
 
     The accept, execute, remove and nodelist threads and the gRPC loop all attach, detach and
-    close. The lock makes each change one step: a look that is followed by a deletion without it
-    raises KeyError when another thread deletes in between. No message is sent under the lock.
+    close streams. The lock makes a look-up and the deletion that follows one step; without it, a
+    deletion by another thread in between raises KeyError. No message is sent under the lock.
     """
 
     def __init__(self) -> None:
@@ -107,7 +107,7 @@ class Connections:
             before.close()
 
     def detach_node(self, name: NodeName, stream: NodeStream) -> None:
-        """Forget a stream, unless another has taken its place."""
+        """Drop a stream, unless another one has replaced it."""
         with self._lock:
             if self._nodes.get(name) is stream:
                 del self._nodes[name]
@@ -134,7 +134,7 @@ class Connections:
         return True
 
     def close_all(self) -> None:
-        """End every stream: the server stops, its peers will look for the next one."""
+        """End every stream because the server stops. Peers will look for the next server."""
         with self._lock:
             nodes, sessions = list(self._nodes.values()), list(self._coordinators.values())
         for stream in nodes:
@@ -145,7 +145,7 @@ class Connections:
     # ---------------------------------------------------------------- applications
 
     def attach_coordinator(self, session: AppSession) -> None:
-        """Talk to this coordinator from now on; a former one is cut off."""
+        """Use this session for a job from now on, and close the session that it replaces."""
         key = (session.job, session.run)
         with self._lock:
             before = self._coordinators.get(key)
@@ -154,7 +154,7 @@ class Connections:
             before.stream.close()
 
     def detach_coordinator(self, session: AppSession) -> bool:
-        """Forget a session; False if another has taken its place."""
+        """Drop a session; return False if another one has replaced it."""
         key = (session.job, session.run)
         with self._lock:
             if self._coordinators.get(key) is not session:

@@ -1,4 +1,4 @@
-"""The core's commands carried out: orders to nodes, messages to applications."""
+"""Carry out the core's commands: orders to nodes, messages to applications."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 
 class CommandDispatcher:
-    """Turns commands into messages. Runs in the execute thread."""
+    """Turns commands of the core into messages. Runs in the execute thread."""
 
     def __init__(
         self,
@@ -53,13 +53,16 @@ class CommandDispatcher:
         }
 
     def prepare(self, command: commands.Command) -> Sequence[Write]:
-        """What must be durable, besides the core's own state, before the command leaves."""
+        """Return rows to store before dispatch, in addition to the state of the core."""
         if not isinstance(command, commands.Launch):
             return ()
         return [add_world(self._world(command))]
 
     def dispatch(self, command: commands.Command) -> None:
-        """Do it; whoever is not connected is told when it comes back."""
+        """Send the messages of a command.
+
+        A peer that is not connected gets them when it registers again.
+        """
         action = self._carry.get(type(command))
         if action is not None:
             action(command)  # type: ignore[operator]
@@ -115,7 +118,7 @@ class CommandDispatcher:
             self._connections.send_to_node(node, node_pb2.NodeOrder(kill=order))
 
     def _control(self, world: World, message: dict[str, object], rank: int | None = None) -> None:
-        """Say something to one rank of a world, or to all."""
+        """Send a control message to one rank of a world, or to all if ``rank`` is None."""
         nodes = self._status.node_map
         node_names = world.nodes if rank is None else {nodes.host(world.processors[rank]).name}
         order = node_pb2.Control(

@@ -1,7 +1,7 @@
-"""The execute thread: owns the core.
+"""The execute thread, which owns the core.
 
-It gathers the events that arrived together, lets the core and the strategy work on them, makes the
-result durable in one commit, and only then does what the core wants done.
+In each round it takes all events that have arrived, lets the core handle them and the strategy
+plan, commits the result in one transaction, and then carries out the commands of the core.
 """
 
 from __future__ import annotations
@@ -37,32 +37,44 @@ from pliant.server.support.threads import start_thread, uncancellable_future
 
 log = logging.getLogger(__name__)
 
-#: Plans made in one batch at most; then others get their turn.
+#: Maximum number of plans in one round; then new events are handled.
 PLANS_PER_BATCH = 4
-#: What binds nobody is stored when it is this old, with all that has come since.
+#: A commit that no other process relies on is deferred by at most this long, seconds.
 MAX_DEFER_S = 0.01
-#: A round of submissions that took this long is followed by a pause as long as itself.
+#: A round with only submissions that took this long is followed by an equally long pause, seconds.
 LONG_BATCH_S = 0.005
 MAX_PAUSE_S = 0.05
 
 
 @dataclass(slots=True)
 class Entry:
-    """Something for the core, and who waits for it."""
+    """An event or a query for the core, with the future of its result."""
 
     event: Event | None
     changes: Sequence[Write] = ()
-    #: Asked after the event was handled; its result is the future's.
+    #: Called with the core after the event was handled; its result becomes that of the future.
     read: Callable[[Core], Any] | None = None
     future: Future[Any] | None = None
-    #: A user looks: when the state cannot be stored, at what it is in memory.
+    #: Whether ``read`` may be answered from memory while the state cannot be stored.
     uncommitted_ok: bool = False
     result: Any = None
     error: BaseException | None = None
 
 
 class CoreLoop:
-    """The core's only caller."""
+    """Runs the core in the execute thread; no other thread calls the core.
+
+    Args:
+        core: with the restored state.
+        planner: runs the strategy.
+        writer: of the database.
+        clock: of the server.
+        dispatcher: carries out the commands of the core.
+        status: the cache to which jobs and nodes are published after each commit.
+        row_versions: of the open jobs in the database.
+        on_jobs_ended: is called with the jobs whose end has become durable.
+        debug: check all invariants after each event.
+    """
 
     def __init__(  # noqa: PLR0913 - the owner of the core drives many parts
         self,
@@ -84,10 +96,10 @@ class CoreLoop:
         self._timers = Timers()
         self._flag = threading.Condition()
         self._inbox: list[Entry] = []
-        self._entries: list[Entry] = []  # of this round
+        self._entries: list[Entry] = []  # of the current round
         self._stopping = False
         self._pending_plan: RunStrategy | None = None
-        self._deferred: Batch | None = None  # what binds nobody and is not stored yet
+        self._deferred: Batch | None = None  # not stored yet; no other process relies on it
         self._deferred_until = 0.0
         self._row_versions, self._on_jobs_ended = row_versions, on_jobs_ended
         self._stored_resize = -1  # the number of the next resize in the database
@@ -97,7 +109,7 @@ class CoreLoop:
     # ---------------------------------------------------------------- any thread
 
     def post(self, *events: Event) -> None:
-        """Hand over events."""
+        """Queue events."""
         self._put(*map(Entry, events))
 
     def commit(
@@ -106,20 +118,32 @@ class CoreLoop:
         changes: Sequence[Write] = (),
         read: Callable[[Core], Any] | None = None,
     ) -> Future[Any]:
-        """Hand over an event; the future is done when its consequences are durable."""
+        """Queue an event; the future is done when the result is durable.
+
+        Args:
+            event: for the core.
+            changes: rows to write in the same transaction.
+            read: called with the core after the event; its result is that of the future.
+        """
         future: Future[Any] = uncancellable_future()
         self._put(Entry(event, changes, read, future))
         return future
 
     def call(self, read: Callable[[Core], Any], *, uncommitted_ok: bool = False) -> Future[Any]:
-        """Ask the core something between two events; ``look``: durable or not."""
+        """Call a function with the core between two events, and return its result as a future.
+
+        With ``uncommitted_ok`` the function is called even while the state cannot be stored.
+        """
         future: Future[Any] = uncancellable_future()
         self._put(Entry(None, (), read, future, uncommitted_ok))
         return future
 
     def ask(self, event: UserEvent) -> Future[Answer]:
-        """Hand over a user's request; the future holds the core's answer, or DelayedError."""
-        with self._flag:  # a request that waits and is not in the inbox is with the core
+        """Queue a request of a user; the future holds the core's answer.
+
+        The future fails with StorageDelayedError if the state cannot be stored in time.
+        """
+        with self._flag:  # so that a pending request is either in the inbox or with the core
             request, future = self._pending_requests.new()
             self._put(Entry(replace(event, request=request)))
         return future
@@ -132,7 +156,7 @@ class CoreLoop:
     # ---------------------------------------------------------------- life
 
     def start(self, commands: Sequence[Command], on_fault: Callable[[str], None]) -> None:
-        """Start the thread; it begins with what the core wants done after a restart."""
+        """Start the thread, which first carries out the core's commands after a restart."""
 
         def run() -> None:
             batch = self._new_batch()
@@ -143,7 +167,7 @@ class CoreLoop:
         self._thread = start_thread("execute", run, on_fault)
 
     def stop(self) -> None:
-        """Handle what has arrived, then end."""
+        """Handle all events that have arrived, then end the thread."""
         with self._flag:
             self._stopping = True
             self._flag.notify()
@@ -162,12 +186,12 @@ class CoreLoop:
 
     @staticmethod
     def _throttle_submissions(entries: list[Entry], spent: float) -> None:
-        """In a flood of submissions let them gather: each round plans the whole queue anew."""
+        """Pause after a round of submissions, so that more of them share the next plan."""
         if spent > LONG_BATCH_S and all(isinstance(e.event, JobSubmitted) for e in entries):
             time.sleep(min(spent, MAX_PAUSE_S))
 
     def _gather(self) -> list[Entry] | None:
-        """Sleep until something arrived or a timer is due; None: the end."""
+        """Wait for entries or due timers and return them; return None to end the thread."""
         with self._flag:
             while True:
                 now = self._clock.now()
@@ -200,7 +224,7 @@ class CoreLoop:
         return batch
 
     def _handle(self, entries: list[Entry], batch: Batch) -> None:
-        """Give the core the events, neighbours together: they are one instant to a strategy."""
+        """Pass the events to the core, adjacent ones together as one instant for the strategy."""
         run: list[Entry] = []
         for entry in entries:
             batch.changes += entry.changes
@@ -215,7 +239,7 @@ class CoreLoop:
         self._handle_run(run, batch)
 
     def _handle_run(self, run: list[Entry], batch: Batch) -> None:
-        """Handle events; one that the core cannot bear is reported, the others go on."""
+        """Handle events. If the core fails on one, fail its entry and continue with the others."""
         waiting = iter(run)
         current: list[Entry] = []
 
@@ -250,7 +274,7 @@ class CoreLoop:
                 entry.error = error
 
     def _sort_commands(self, commands: Sequence[Command], batch: Batch) -> None:
-        """Sort the core's wishes."""
+        """Put each command of the core where it belongs: rows, plan, timers, or dispatch."""
         for command in commands:
             match command:
                 case Store():
@@ -279,12 +303,13 @@ class CoreLoop:
         self._pending_plan = batch.plan
 
     def _finish(self, batch: Batch, entries: list[Entry]) -> None:
-        """Plan, propose, commit, show, act, answer - in this order.
+        """Plan, send proposals, commit, publish, dispatch, answer, in this order.
 
-        Only what the server proposes in a talk leaves before the commit: it binds nobody before
-        GO, a server that dies forgets it and so does the application when the stream breaks, and
-        the application thinks. A round that does nothing else leaves what is to be stored to the
-        next one, but not for long: work on it would hold up the answer.
+        Only proposals in negotiations are sent before the commit, so that the application can work
+        on its answer meanwhile. They commit neither side before GO. If the server dies, both sides
+        forget them, the application because the stream breaks. A round that does nothing else
+        defers its commit to the next round for a short time, because the commit would delay the
+        handling of the answer.
         """
         self._plan(batch)
         failpoints.before_commit(batch)
@@ -294,7 +319,7 @@ class CoreLoop:
         if self._defer_commit(batch, entries):
             return
         jobs = [self._core.jobs[job] for job in sorted(batch.jobs) if job in self._core.jobs]
-        if batch.nodes:  # first: a launch in this batch asks the board who has which processor
+        if batch.nodes:  # before dispatch: a launch in this batch needs the processors of its nodes
             known = self._core.nodes
             self._status.publish_nodes(
                 [known[name] for name in batch.nodes if name in known], batch.nodes - known.keys()
@@ -305,7 +330,9 @@ class CoreLoop:
             rows += self._dispatcher.prepare(command)
         if rows and not _must_commit_first(batch, entries):
             self._stored_resize = next_resize
-            show = partial(self._status.publish, self._status.snapshot(jobs))  # as they stand now
+            show = partial(
+                self._status.publish, self._status.snapshot(jobs)
+            )  # their state as of now
             if self._committer.commit_later(rows, show) and active():
                 self._committer.wait_pending()
                 failpoints.after_commit(batch)
@@ -329,7 +356,7 @@ class CoreLoop:
             self._on_jobs_ended(ended)
 
     def _defer_commit(self, batch: Batch, entries: list[Entry]) -> bool:
-        """Have a batch that binds nobody wait for others; one that does takes it along."""
+        """Defer a batch that nobody relies on and return True; else add the deferred one to it."""
         deferred, self._deferred = self._deferred, None
         if deferred is not None:
             batch.absorb(deferred)
@@ -344,7 +371,10 @@ class CoreLoop:
         return True
 
     def _delayed(self, why: str) -> None:
-        """The state cannot be stored for now: nobody waits for that without being told."""
+        """Tell users with pending requests that the state cannot be stored at present.
+
+        Their requests are withdrawn from the inbox, and queries are answered from memory.
+        """
         with self._flag:
             withdrawn = {_request(entry) for entry in self._inbox}
             looks = [entry for entry in self._inbox if entry.uncommitted_ok]
@@ -375,7 +405,7 @@ class CoreLoop:
 
 
 def _request(entry: Entry) -> int:
-    """The number of a user's request; 0: it is none."""
+    """Return the number of a user's request, 0 for any other entry."""
     number: int = getattr(entry.event, "request", 0)
     return number
 

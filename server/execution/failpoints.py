@@ -1,4 +1,7 @@
-"""Which steps of a job or a resize one round of the execute thread does: for failpoints alone."""
+"""The failpoints that a round of the execute thread passes, by the steps in its batch.
+
+The names are written out, because a test compares them with the list of all failpoints.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from pliant.core.commands import Answer, Command, Ended, Kill, Launch, OpenStand
 from pliant.faults import active, failpoint
 from pliant.server.execution.batch import Batch
 
-#: By step: before it is durable, when it is, and when what follows from it has been sent.
+#: Failpoints by step: before the commit, after it, and after the resulting messages were sent.
 _BEFORE = {
     "offer": "server.offer.before_commit",
     "prepare": "server.prepare.before_commit",
@@ -34,7 +37,7 @@ _AFTER = {
 _PROPOSED = {"offer": "server.offer.sent"}
 _SENT = {"go": "server.go.sent", "start": "server.start.sent", "kill": "server.kill.sent"}
 
-#: Steps by the kind of their note.
+#: Steps that are recognised by the kind of their event.
 _NOTES = {
     "offer.sent": "offer",
     "resize.go": "go",
@@ -45,22 +48,22 @@ _NOTES = {
 
 
 def before_commit(batch: Batch) -> None:
-    """Nothing of this round is durable, and nobody has been told."""
+    """Pass the failpoints before the commit, when no message has been sent."""
     _reach(batch, _BEFORE)
 
 
 def proposed(batch: Batch) -> None:
-    """Nothing of this round is durable, but what it proposes has been sent."""
+    """Pass the failpoints before the commit, when proposals have been sent."""
     _reach(batch, _PROPOSED)
 
 
 def after_commit(batch: Batch) -> None:
-    """All of it is durable, and nobody has been told more."""
+    """Pass the failpoints after the commit, before other messages are sent."""
     _reach(batch, _AFTER)
 
 
 def sent(batch: Batch) -> None:
-    """Everybody has been told."""
+    """Pass the failpoints after all messages were sent."""
     _reach(batch, _SENT)
 
 

@@ -1,4 +1,4 @@
-"""Users who wait for the core's answer to a request."""
+"""Requests of users that wait for the core's answer."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ UserEvent = (
 
 
 class StorageDelayedError(Exception):
-    """What a request wants cannot be stored yet; the message says why."""
+    """The result of a request cannot be stored yet. The message is the reason."""
 
     def __init__(self, why: str, *, taken: bool) -> None:
-        """``taken``: the core has handled the request; else it was withdrawn."""
+        """Set ``taken`` if the core has handled the request; else the request was withdrawn."""
         super().__init__(why)
         self.taken = taken
 
 
 class PendingRequests:
-    """The requests, by number; safe from any thread."""
+    """Pending requests by number. Every method may be called from any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -55,7 +55,7 @@ class PendingRequests:
         self._last = 0
 
     def new(self) -> tuple[int, Future[Answer]]:
-        """Number a request; return who waits for it, too."""
+        """Return a new request number and the future of its answer."""
         future: Future[Answer] = uncancellable_future()
         with self._lock:
             self._last += 1
@@ -63,21 +63,26 @@ class PendingRequests:
             return self._last, future
 
     def answer(self, answer: Answer) -> None:
-        """Give the core's answer to who waits for it still."""
+        """Set the answer to a request, unless the user was told before that it is delayed."""
         with self._lock:
             future = self._waiting.pop(answer.request, None)
         if future is not None:
             future.set_result(answer)
 
     def fail(self, request: int, error: Exception) -> None:
-        """Tell who waits that there will be no answer."""
+        """Let a request fail because the core raised an error."""
         with self._lock:
             future = self._waiting.pop(request, None)
         if future is not None:
             future.set_exception(error)
 
     def delay(self, withdrawn: Collection[int], why: str) -> None:
-        """Tell all who wait that it will take long; these requests the core has not seen."""
+        """Let all pending requests fail with StorageDelayedError.
+
+        Args:
+            withdrawn: numbers of the requests that the core has not seen.
+            why: the reason for the delay.
+        """
         with self._lock:
             waiting, self._waiting = self._waiting, {}
         for request, future in waiting.items():

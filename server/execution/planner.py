@@ -1,6 +1,6 @@
-"""Running the strategy: a fault in it costs one cycle, three in a row cost it its place.
+"""Run the strategy. A fault costs one planning cycle; after three in a row it is replaced.
 
-Our own strategies run here, in the execute thread; others run in a process that can be ended.
+Strategies of Pliant run in the execute thread. Others run in a process that can be killed.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ log = logging.getLogger(__name__)
 
 FALLBACK = "fcfs"
 FAULTS_ALLOWED = 3
-#: A plan that took longer counts as a fault: nobody else is served meanwhile.
+#: A plan that took longer counts as a fault, because the execute thread waits for it. Seconds.
 DEADLINE_S = 5.0
 
 
 class Planner:
-    """Holds the strategy in force and its record of faults.
+    """Runs the strategy in force and counts its faults.
 
     Args:
         name: of the strategy.
@@ -49,11 +49,11 @@ class Planner:
         else:
             self._process = StrategyProcess(name, options or {})
         self._faults = 0
-        #: The faults in a row before the last plan, which may yet turn out to be one.
+        #: Consecutive faults before the last plan, which may still turn out to be a fault.
         self._faults_before = 0
 
     def run(self, order: RunStrategy) -> PlanReady | PlanFailed:
-        """Ask for a plan; whatever goes wrong becomes PlanFailed."""
+        """Ask for a plan. Every error becomes PlanFailed."""
         begin = time.monotonic()
         try:
             plan, fault = self._plan(order)
@@ -71,7 +71,7 @@ class Planner:
         return self._failed(order.cycle, str(fault))
 
     def reject_plan(self, cycle: CycleId, fault: str) -> PlanFailed:
-        """The last plan looked good, but could not be carried out."""
+        """Count the last plan as a fault because the core could not carry it out."""
         self._faults = self._faults_before
         return self._failed(cycle, fault)
 
@@ -81,7 +81,7 @@ class Planner:
         return PlanFailed(cycle, fault)
 
     def _plan(self, order: RunStrategy) -> tuple[object, str | None]:
-        """A plan, and what is wrong with it."""
+        """Return a plan and its fault, None if it has none."""
         view = order.view
         if self._process is not None:
             plan = self._process.plan(view, self._deadline_s, order.outcomes)
@@ -93,17 +93,21 @@ class Planner:
         if not isinstance(own, Plan):
             return own, f"returned {type(own).__name__}, no Plan"
         if own.memory != view.memory:
-            json.dumps(own.memory)  # which will be stored
+            json.dumps(own.memory)  # raises if it could not be stored
         return own, find_fault(view, own)
 
     def close(self) -> None:
-        """End what runs beside us."""
+        """End the process of the strategy, if it has one."""
         if self._process is not None:
             self._process.close()
             self._process = None
 
     def fall_back(self) -> str | None:
-        """Replace a strategy that failed too often; return what happened, for people."""
+        """Replace a strategy that failed too often by ``fcfs``.
+
+        Returns:
+            A sentence about it, None if the strategy stays.
+        """
         if self._faults < FAULTS_ALLOWED or self.name == FALLBACK:
             return None
         text = f"strategy {self.name} failed {self._faults} times in a row; {FALLBACK} takes over"

@@ -1,4 +1,4 @@
-"""From "start this world" to one order per node: the only place that knows how a start looks."""
+"""Build the orders that start a world: one for each node, with the environment of MPI."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pliant.server.registry.node_map import Host, NodeMap
 from pliant.server.registry.program import Program
 from pliant.server.registry.worlds import World
 
-#: Algorithms for collectives that do not ask which ranks share a node; see JOINED_WORLDS.
+#: Algorithms for collectives that do not depend on which ranks share a node; see JOINED_WORLDS.
 FLAT_COLLECTIVES = {
     "MPIR_CVAR_ENABLE_SMP_COLLECTIVES": "0",
     "MPIR_CVAR_ALLGATHER_COMPOSITION": "2",
@@ -49,7 +49,7 @@ FILE_TIME_GRANULARITY_S = 0.01
 
 @dataclass(frozen=True, slots=True)
 class LaunchSettings:
-    """What every start needs to know about this server."""
+    """Settings of this server that every start needs."""
 
     application_address: str
     address_file: str
@@ -57,7 +57,7 @@ class LaunchSettings:
     lease_s: float = 0.0
     transport: str = ""
     interface: str = ""
-    #: Where jobs save themselves; None: nowhere.
+    #: Where jobs write checkpoints; None if they write none.
     checkpoints: CheckpointDirs | None = None
 
 
@@ -71,7 +71,17 @@ def start_orders(
     *,
     may_grow: bool,
 ) -> Mapping[NodeName, node_pb2.StartWorld]:
-    """Build the order for each node of a world."""
+    """Build the order for each node of a world.
+
+    Args:
+        world: to start.
+        job_type: ``mpi``, ``uni`` or ``script``.
+        program: of the job.
+        nodes: the map from processors to hosts.
+        token: of the run.
+        settings: of this server.
+        may_grow: whether other worlds may join this one later.
+    """
     variables = {
         "MPIR_CVAR_CH4_NETMOD": settings.transport,
         "FI_TCP_IFACE": settings.interface,
@@ -79,7 +89,8 @@ def start_orders(
         **(JOINED_WORLDS if may_grow else {}),
     }
     hosts = [nodes.host(processor) for processor in world.processors]
-    # Made once: what is as long as there are nodes would take the square of them in all.
+    # Built once and copied: its size grows with the number of nodes, so building it for each node
+    # would take quadratic time.
     common = _common(world, job_type, program, hosts, token, settings)
     common.environment.extend(program.environment(**variables))
     orders: dict[NodeName, node_pb2.StartWorld] = {}
@@ -108,7 +119,13 @@ def _truncate_before(world: World) -> float:
 def end_when_cut_off(
     orders: Iterable[node_pb2.StartWorld], stop_after_s: float | None, settings: LaunchSettings
 ) -> None:
-    """Have nodes end what they start when they are cut off for so long; None: it goes on."""
+    """Order nodes to end the processes when they lose the server for so long.
+
+    Args:
+        orders: of all nodes.
+        stop_after_s: seconds without contact; None if the processes keep running.
+        settings: of this server.
+    """
     if stop_after_s is not None:
         for order in orders:
             order.stop_after_s, order.lease_s = stop_after_s, settings.lease_s
@@ -151,7 +168,7 @@ def _common(
 
 
 def node_list(hosts: Sequence[Host]) -> bytes:
-    """One line ``address:ranks`` per node, in order of the first rank on it."""
+    """Return one line ``address:ranks`` for each node, ordered by its first rank."""
     ranks: dict[str, int] = {}
     for host in hosts:
         ranks[host.address] = ranks.get(host.address, 0) + 1
@@ -159,7 +176,7 @@ def node_list(hosts: Sequence[Host]) -> bytes:
 
 
 def process_mapping(nodes: Sequence[str]) -> str:
-    """The node of each rank as PMI writes it: ``(vector,(first node,nodes,ranks on each),...)``.
+    """Return the nodes of all ranks in PMI form: ``(vector,(first node,nodes,ranks on each),...)``.
 
     Nodes are numbered from 0 in order of their first rank.
     """

@@ -1,7 +1,7 @@
-"""A strategy in a process of its own: asked with a deadline, ended when it does not keep it.
+"""A strategy in a child process, asked with a deadline and killed if it misses it.
 
-The child is ended and started anew after whatever it does wrong, so that the next plan begins
-afresh. Its answers are read as plain data (numbers, texts, lists) and then checked.
+After any fault the child is killed and restarted, so that the next plan starts from a clean state.
+Its answers are read as plain data (numbers, texts, lists) and then checked.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T", Plan, Availability)
 
-#: A strategy may take this long to be loaded when the server is told of it.
+#: A strategy may take this long to load when its name is checked, seconds.
 LOAD_TIMEOUT_S = 30.0
-#: A larger answer is no plan.
+#: A larger answer is a fault.
 MAX_ANSWER_BYTES = 1 << 26
 #: Seconds to wait for a child that was killed or has closed its pipes. A process takes long to
 #: end on a busy machine; one that takes longer is collected later.
@@ -39,11 +39,11 @@ _CHUNK = 1 << 16
 
 
 class StrategyFaultError(Exception):
-    """There is no plan, and the child was ended; the message says why."""
+    """The strategy gave no usable answer and was restarted. The message is the reason."""
 
 
 class StrategyRefusedError(Exception):
-    """There is no such strategy, or it has no such option.
+    """There is no strategy of this name, or it has no such option.
 
     Attributes:
         key: the setting that is wrong, ``strategy`` or ``strategy_options``.
@@ -55,10 +55,10 @@ class StrategyRefusedError(Exception):
 
 
 class StrategyProcess:
-    """One strategy and its child, which is started at once.
+    """A strategy and its child process, which is started at once.
 
-    The child ends with the thread that started it: call from threads that live as long as the
-    server.
+    The kernel kills the child when the thread that started it ends. So use it only in threads that
+    live as long as the server.
 
     Args:
         name: of the strategy.
@@ -85,16 +85,21 @@ class StrategyProcess:
         """Wait until the strategy is loaded.
 
         Raises:
-            StrategyRefusedError: it cannot be.
-            StrategyFaultError: the child did not come so far.
+            StrategyRefusedError: if its name or an option is wrong.
+            StrategyFaultError: if the child ended or was too slow.
         """
-        self._guarded(self._await_ready, within_s)
+        self._with_deadline(self._await_ready, within_s)
 
     def plan(self, view: View, within_s: float, outcomes: Sequence[Outcome] = ()) -> Plan:
-        """Ask for a plan; with ``outcomes`` of talks the last one is to be revised.
+        """Ask for a plan.
+
+        Args:
+            view: the state to plan for.
+            within_s: the deadline in seconds.
+            outcomes: of negotiations; if there are any, the last plan is revised.
 
         Raises:
-            StrategyFaultError: there is none within ``within_s`` seconds, or it is no plan.
+            StrategyFaultError: if no answer came in time, or it is not a plan.
         """
         return self._convert(Plan, self._answer("plan", (view, tuple(outcomes)), within_s))
 
@@ -102,14 +107,14 @@ class StrategyProcess:
         """Ask whether a job could be accepted.
 
         Raises:
-            StrategyFaultError: no answer came within ``within_s`` seconds, or it makes no sense.
+            StrategyFaultError: if no answer came within ``within_s`` seconds, or it is invalid.
         """
         return self._convert(Availability, self._answer("availability", (view, job), within_s))
 
     def _answer(self, kind: str, question: Question, within_s: float) -> object:
-        """Return the data of an answer of this kind."""
+        """Ask the child and return the data of its answer, which must be of a kind."""
         try:
-            answer = self._guarded(lambda deadline: self._ask(question, deadline), within_s)
+            answer = self._with_deadline(lambda deadline: self._ask(question, deadline), within_s)
         except StrategyRefusedError as error:
             self.restart()
             raise StrategyFaultError(str(error)) from None
@@ -124,12 +129,12 @@ class StrategyProcess:
         raise StrategyFaultError(why)
 
     def close(self) -> None:
-        """End the child, and what it started."""
+        """Kill the child and all processes that it started."""
         child = self._child
         try:
             os.killpg(child.pid, signal.SIGKILL)
         except ProcessLookupError:
-            pass  # it ended, and so did all it started
+            pass  # it has ended, and so have all processes that it started
         for pipe in (child.stdin, child.stdout):
             if pipe is not None:
                 pipe.close()
@@ -139,15 +144,15 @@ class StrategyProcess:
             log.warning("process %d of a strategy does not end yet", child.pid)
 
     def restart(self) -> None:
-        """End the child and start another one."""
+        """Kill the child and start another one."""
         self.close()
         self._received, self._ready = b"", False
         self._child = self._start()
 
     # ---------------------------------------------------------------- one exchange
 
-    def _guarded(self, exchange: Callable[[float], Any], within_s: float) -> Any:
-        """Do it before the deadline; whatever goes wrong, the next child is a new one."""
+    def _with_deadline(self, exchange: Callable[[float], Any], within_s: float) -> Any:
+        """Run an exchange with a deadline; restart the child after any error."""
         try:
             return exchange(time.monotonic() + within_s)
         except StrategyRefusedError:
@@ -191,10 +196,10 @@ class StrategyProcess:
     # ---------------------------------------------------------------- bytes
 
     def _send(self, data: bytes, deadline: float) -> None:
-        pipe = _number(self._child.stdin)
+        pipe = _descriptor(self._child.stdin)
         left = memoryview(data)
         while left:
-            _wait(pipe, select.POLLOUT, deadline)
+            _wait_for_pipe(pipe, select.POLLOUT, deadline)
             try:
                 left = left[os.write(pipe, left[:_CHUNK]) :]
             except BlockingIOError:
@@ -203,17 +208,17 @@ class StrategyProcess:
                 raise _PipeClosedError from None
 
     def _receive(self, deadline: float) -> Any:
-        """The next message, made of plain data only."""
-        length = int.from_bytes(self._take(LENGTH_BYTES, deadline))
+        """Return the next message, which may consist of plain data only."""
+        length = int.from_bytes(self._read_bytes(LENGTH_BYTES, deadline))
         if length > MAX_ANSWER_BYTES:
             raise ValueError("too long")
-        return _PlainDataUnpickler(io.BytesIO(self._take(length, deadline))).load()
+        return _PlainDataUnpickler(io.BytesIO(self._read_bytes(length, deadline))).load()
 
-    def _take(self, number: int, deadline: float) -> bytes:
-        pipe = _number(self._child.stdout)
+    def _read_bytes(self, number: int, deadline: float) -> bytes:
+        pipe = _descriptor(self._child.stdout)
         parts, held = [self._received], len(self._received)
         while held < number:
-            _wait(pipe, select.POLLIN, deadline)
+            _wait_for_pipe(pipe, select.POLLIN, deadline)
             try:
                 part = os.read(pipe, _CHUNK)
             except BlockingIOError:
@@ -229,7 +234,8 @@ class StrategyProcess:
     # ---------------------------------------------------------------- the child
 
     def _start(self) -> subprocess.Popen[bytes]:
-        # A session of its own: Ctrl-C is not meant for it, and what it starts ends with it.
+        # In a session of its own, so that Ctrl-C does not reach it, and so that the processes that
+        # it starts can be killed with it.
         child = subprocess.Popen(
             self._command,
             stdin=subprocess.PIPE,
@@ -237,8 +243,8 @@ class StrategyProcess:
             start_new_session=True,
             bufsize=0,
         )
-        os.set_blocking(_number(child.stdin), False)
-        os.set_blocking(_number(child.stdout), False)
+        os.set_blocking(_descriptor(child.stdin), False)
+        os.set_blocking(_descriptor(child.stdout), False)
         return child
 
     def _how_it_ended(self) -> str:
@@ -258,10 +264,10 @@ class _PipeClosedError(Exception):
 
 
 class _PlainDataUnpickler(pickle.Unpickler):
-    """Reads numbers, texts and containers; no object of any class."""
+    """Reads numbers, texts and containers, and refuses objects of any class."""
 
     def find_class(self, module: str, name: str) -> Any:
-        """Refuse.
+        """Refuse every class.
 
         Raises:
             pickle.UnpicklingError: always.
@@ -269,8 +275,8 @@ class _PlainDataUnpickler(pickle.Unpickler):
         raise pickle.UnpicklingError(f"{module}.{name} is no plain data")
 
 
-def _wait(pipe: int, what: int, deadline: float) -> None:
-    """Sleep until a pipe can be used; raise _TooLateError at the deadline."""
+def _wait_for_pipe(pipe: int, what: int, deadline: float) -> None:
+    """Wait until a pipe is ready; raise _DeadlinePassedError at the deadline."""
     poll = select.poll()
     poll.register(pipe, what)
     left = deadline - time.monotonic()
@@ -278,7 +284,7 @@ def _wait(pipe: int, what: int, deadline: float) -> None:
         raise _DeadlinePassedError
 
 
-def _number(pipe: Any) -> int:
+def _descriptor(pipe: Any) -> int:
     assert pipe is not None
     number: int = pipe.fileno()
     return number

@@ -1,10 +1,10 @@
-"""The process in which a strategy runs that is not ours: views come in, plans go out.
+"""The child process for a strategy that is not part of Pliant.
 
-It also answers queries: whether a job could be accepted.
+It reads views and writes plans, and answers whether a job could be accepted.
 
-``python -m pliant.server.execution.strategy_worker NAME OPTIONS`` with the options as JSON. It
-ends when its input does, also while the strategy is at work: a server that is gone needs no plan.
-What the strategy prints goes where errors go, to the server's log.
+``python -m pliant.server.execution.strategy_worker NAME OPTIONS`` with the options as JSON. It ends
+at the end of its input, even while the strategy works, because a server that has ended needs no
+plan. Output of the strategy goes to standard error, which is the log of the server.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ import msgspec
 from pliant.core.model.scheduling import Availability, Outcome, Plan, View, WaitingJob
 from pliant.strategies import OptionError, Strategy, UnknownStrategyError, load_strategy
 
-#: Every message begins with its length, so many bytes with the highest first.
+#: Every message starts with its length in this many bytes, most significant first.
 LENGTH_BYTES = 8
 _PR_SET_PDEATHSIG = 1
 
-#: A view, and how talks ended, if the last plan is to be revised; or a job that is asked about.
+#: A view with the outcomes of negotiations (a plan is wanted), or with a job (availability).
 Question = tuple[View, tuple[Outcome, ...] | WaitingJob]
 
 
 def frame(message: object) -> bytes:
-    """A message as it goes through the pipe."""
+    """Return a message as bytes for the pipe."""
     data = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
     return len(data).to_bytes(LENGTH_BYTES) + data
 
@@ -44,7 +44,7 @@ def main() -> int:
     """Load the strategy, then plan until the input ends.
 
     Returns:
-        0: the input ended, 1: there is no such strategy, and that was said.
+        The exit status: 1 if the strategy could not be loaded, which was reported to the server.
     """
     _end_with_the_server()
     requests, answers = _take_pipes()
@@ -67,14 +67,17 @@ def main() -> int:
 
 
 def _end_with_the_server() -> None:
-    """Be killed when the thread that made us ends, also where no thread of ours gets to run."""
+    """Ask the kernel to kill this process when the thread that started it ends."""
     libc = ctypes.CDLL(None)
     if hasattr(libc, "prctl"):
         libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 def _take_pipes() -> tuple[BinaryIO, BinaryIO]:
-    """Keep the pipes for ourselves: what the strategy reads is empty, what it prints is logged."""
+    """Move the pipes to other descriptors, away from the strategy.
+
+    Its standard input is then empty, and its standard output goes to the log.
+    """
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     with open(os.devnull, "rb") as nothing:
         os.dup2(nothing.fileno(), 0)
@@ -91,20 +94,20 @@ def _say(answers: BinaryIO, *message: object) -> int:
 
 
 def _read(requests: BinaryIO, questions: queue.SimpleQueue[Question]) -> None:
-    """Take questions as they come; end the process when there will be none."""
+    """Queue questions as they arrive; end the process at the end of the input."""
     while True:
         head = requests.read(LENGTH_BYTES)
         data = requests.read(int.from_bytes(head))
         if len(head) < LENGTH_BYTES or len(data) < int.from_bytes(head):
             os._exit(0)
-        # From the server, who made us.
+        # Safe: it comes from the server, which started this process.
         questions.put(pickle.loads(data))
 
 
 def _answer(
     strategy: Strategy, view: View, what: tuple[Outcome, ...] | WaitingJob
 ) -> tuple[object, ...]:
-    """A plan, the answer to a query, or what went wrong."""
+    """Return a plan, an availability or a fault, as a message."""
     try:
         if isinstance(what, WaitingJob):
             found: object = strategy.is_available(what, view)
@@ -114,8 +117,8 @@ def _answer(
         plan: object = strategy.plan(view, what)
         if not isinstance(plan, Plan):
             return "fault", f"returned {type(plan).__name__}, no Plan"
-        json.dumps(plan.memory)  # which the server will store
-        # As plain data: the server builds no objects of others' making.
+        json.dumps(plan.memory)  # raises if the server could not store it
+        # As plain data: the server must not unpickle objects of foreign classes.
         return "plan", msgspec.to_builtins(plan)
     except (Exception, SystemExit) as error:
         traceback.print_exc()

@@ -1,4 +1,4 @@
-"""The core's wishes to be woken, soonest first."""
+"""The timers of the core, ordered by time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pliant.core.model.timers import Timer, TimerKind
 from pliant.core.values.ids import JobId
 from pliant.server.support.stall_detection import CATCH_UP_S
 
-#: What ends when somebody's word, or the end of a process, is not heard in time.
+#: Timers that wait for a message of a peer or the exit of a process.
 WAITS_FOR_PEER = frozenset(
     {
         TimerKind.OFFER,
@@ -25,12 +25,12 @@ WAITS_FOR_PEER = frozenset(
         TimerKind.STRAGGLERS,
     }
 )
-#: Entries that may be void, besides as many as are in force.
+#: The heap is rebuilt when it has this many entries more than twice the number of set timers.
 MAX_STALE_ENTRIES = 1000
 
 
 class Timers:
-    """A heap of timers; setting one again moves it."""
+    """A heap of timers. Setting a timer again moves it."""
 
     def __init__(self) -> None:
         self._times: dict[Timer, float] = {}
@@ -38,7 +38,7 @@ class Timers:
         self._order = count()
 
     def set(self, timer: Timer, at: float) -> None:
-        """Have the timer fire at a time."""
+        """Set or move a timer to a time."""
         self._times[timer] = at
         heapq.heappush(self._heap, (at, next(self._order), timer))
         if len(self._heap) > 2 * len(self._times) + MAX_STALE_ENTRIES:
@@ -46,9 +46,10 @@ class Timers:
             heapq.heapify(self._heap)
 
     def extend(self, seconds: float, now: float) -> None:
-        """Nobody has listened for so long: answers have that much more time.
+        """Extend timers after the server stalled for some seconds.
 
-        Nothing else fires before what has arrived meanwhile can have been read, either.
+        Timers that wait for a peer are extended by the length of the stall. No timer fires before
+        messages that arrived during the stall can have been read.
         """
         for timer, at in list(self._times.items()):
             later = max(at + seconds if timer.kind in WAITS_FOR_PEER else at, now + CATCH_UP_S)
@@ -56,7 +57,7 @@ class Timers:
                 self.set(timer, later)
 
     def drop(self, job: JobId, run: int) -> None:
-        """Forget what was to be asked of a job that has ended."""
+        """Drop the timers of a job that has ended."""
         for kind in TimerKind:
             self._times.pop(Timer(kind, job, run), None)
 
@@ -71,7 +72,7 @@ class Timers:
         return fired
 
     def next_time(self) -> float | None:
-        """When the next one fires."""
+        """Return the time of the next timer, None if none is set."""
         while self._heap and self._times.get(self._heap[0][2]) != self._heap[0][0]:
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else None

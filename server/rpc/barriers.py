@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from pliant.core.values.ids import NodeName
 from pliant.protos import node_pb2
-from pliant.server.database.db_errors import is_transient, words
+from pliant.server.database.db_errors import is_transient, sqlite_message
 from pliant.server.database.statements import add_fence
 from pliant.server.database.writer import Writer, WriterStoppedError
 from pliant.server.execution.connections import Connections
@@ -158,7 +158,7 @@ class BarrierService:
                     # It is in memory, and ranks wait: only a crash just now would lose it.
                     log.error("barrier of %s is not stored: %s", merged.world, error)
                     return True
-                self._warnings.log("barriers are not stored yet: %s", words(error))
+                self._warnings.log("barriers are not stored yet: %s", sqlite_message(error))
             await asyncio.sleep(self._retry_s)
 
     def forget(self, jobs: Sequence[int], worlds: Sequence[World]) -> None:

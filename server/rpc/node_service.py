@@ -89,7 +89,7 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
         try:
             async with asyncio.timeout(HELLO_TIMEOUT_S):
                 with self._unauthenticated.admit():
-                    if not await self._knows_secret(context, reports):
+                    if not await self._authenticate(context, reports):
                         self._warnings.warning("a stream does not prove itself: %s", context.peer())
                         await context.abort(grpc.StatusCode.UNAUTHENTICATED, NEEDS_SECRET)
                 reports = join(reports)
@@ -137,7 +137,7 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
             self._connections.detach_node(event.name, stream)
             log.info("node %s: stream closed", event.name)
 
-    async def _knows_secret(self, context: Any, reports: AsyncIterator[Any]) -> bool:
+    async def _authenticate(self, context: Any, reports: AsyncIterator[Any]) -> bool:
         if subject_of(context.invocation_metadata()) != NODE:
             return False
         return await verify_peer(context, reports, self._identity.secret.encode("ascii"))
@@ -168,8 +168,8 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
                     self._take(node, report, delivery)
                     continue
                 if self._nodelist.beat(node, report.beat):
-                    _heard(report.beat, stream)
-                if lost := _lost(report.beat, delivery, stream):
+                    _confirm_beat(report.beat, stream)
+                if lost := _find_lost_messages(report.beat, delivery, stream):
                     log.warning("node %s: %s: it is to register anew", node, lost)
                     return
         except CodecError as error:
@@ -224,7 +224,7 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
         self._remove.report(report)
 
 
-def _heard(beat: node_pb2.Beat, stream: NodeStream) -> None:
+def _confirm_beat(beat: node_pb2.Beat, stream: NodeStream) -> None:
     """Let the node know since when its lease runs, if anything there depends on it."""
     stream.last_beat = beat.sequence
     if beat.confirm:
@@ -232,7 +232,7 @@ def _heard(beat: node_pb2.Beat, stream: NodeStream) -> None:
         stream.send(node_pb2.NodeOrder(beat_heard=heard))
 
 
-def _lost(beat: node_pb2.Beat, delivery: DeliveryCheck, stream: NodeStream) -> str:
+def _find_lost_messages(beat: node_pb2.Beat, delivery: DeliveryCheck, stream: NodeStream) -> str:
     return delivery.missing(beat, stream.sent, asyncio.get_running_loop().time())
 
 

@@ -43,19 +43,19 @@ class EndReport:
 
 
 @dataclass(frozen=True, slots=True)
-class _Durable:
+class _Committed:
     """A report whose consequences are committed, or could not be."""
 
     report: EndReport
     #: The ranks that were new in it.
     fresh: tuple[int, ...]
     #: Whether the books of its job or its world were closed: there is nothing left to be stored.
-    late: bool
+    is_closed: bool
     fault: BaseException | None
 
 
 @dataclass(frozen=True, slots=True)
-class _Ended:
+class _JobsEnded:
     jobs: Sequence[int]
 
 
@@ -73,11 +73,13 @@ class ExitCollector:
     ) -> None:
         self._core_loop, self._connections, self._worlds = core_loop, connections, worlds
         self._status, self._writer, self._validator = status, writer, validator
-        self._queue: queue.SimpleQueue[EndReport | _Durable | _Ended | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[EndReport | _Committed | _JobsEnded | None] = (
+            queue.SimpleQueue()
+        )
         #: Ranks by world whose end is durable, of jobs whose books are open.
         self._seen: dict[JobId, dict[str, set[int]]] = {}
         #: The same of ends that are with the core.
-        self._under_way: dict[JobId, dict[str, set[int]]] = {}
+        self._in_core: dict[JobId, dict[str, set[int]]] = {}
         #: Told about jobs whose books are closed, and worlds that have ended.
         self.on_closed: list[Callable[[Sequence[int], Sequence[World]], None]] = []
         self._thread: Any = None
@@ -92,7 +94,7 @@ class ExitCollector:
 
     def on_jobs_ended(self, jobs: Sequence[int]) -> None:
         """Take jobs whose end is durable, from any thread."""
-        self._queue.put(_Ended(jobs))
+        self._queue.put(_JobsEnded(jobs))
 
     def start(self, on_fault: Callable[[str], None]) -> None:
         """Start the thread."""
@@ -108,28 +110,28 @@ class ExitCollector:
         while (item := self._queue.get()) is not None:
             match item:
                 case EndReport():
-                    self._take(item)
-                case _Durable():
+                    self._handle_report(item)
+                case _Committed():
                     self._acknowledge(item)
-                case _Ended():
-                    self._close(item.jobs)
+                case _JobsEnded():
+                    self._forget_jobs(item.jobs)
 
-    def _take(self, report: EndReport) -> None:
+    def _handle_report(self, report: EndReport) -> None:
         job = report.event.job
         world = self._worlds.get(report.world)
         known_there = world is not None and report.node in world.nodes
         if not (known_there and self._status.is_open(job, report.event.run)):
             # Its end is durable; or nobody here has begun it there: an older copy of the database
             # was put back. There is nothing new to be stored.
-            self._hand_over(report, self.processors_emptied(report), (), late=True)
+            self._hand_over(report, self.processors_emptied(report), (), is_closed=True)
             return
         seen = _ranks(self._seen, job, report.world)
-        under_way = _ranks(self._under_way, job, report.world)
-        known = seen | under_way
+        in_core = _ranks(self._in_core, job, report.world)
+        known = seen | in_core
         fresh = [i for i, rank in enumerate(report.ranks) if rank not in known]
-        under_way.update(report.ranks[i] for i in fresh)
+        in_core.update(report.ranks[i] for i in fresh)
         event = replace(report.event, exits=tuple(report.event.exits[i] for i in fresh))
-        self._hand_over(report, event, fresh, late=False)
+        self._hand_over(report, event, fresh, is_closed=False)
 
     def processors_emptied(self, report: EndReport) -> ProcessesExited:
         """Return what the core must hear in any case: processors of this node are empty."""
@@ -141,13 +143,13 @@ class ExitCollector:
         return replace(report.event, run=NO_RUN, exits=tuple(own))
 
     def _hand_over(
-        self, report: EndReport, event: ProcessesExited, fresh: Sequence[int], *, late: bool
+        self, report: EndReport, event: ProcessesExited, fresh: Sequence[int], *, is_closed: bool
     ) -> None:
         """Give the core what is new; a repeated report waits for what was handed over before."""
         ranks = tuple(report.ranks[i] for i in fresh)
 
         def durable(future: Future[Any]) -> None:
-            self._queue.put(_Durable(report, ranks, late, future.exception()))
+            self._queue.put(_Committed(report, ranks, is_closed, future.exception()))
 
         if event.exits:
             rows = [self._row(report, i) for i in fresh]
@@ -164,16 +166,16 @@ class ExitCollector:
             (end.processor, end.code, end.signal, end.reason, report.times[place]),
         )
 
-    def _acknowledge(self, item: _Durable) -> None:
+    def _acknowledge(self, item: _Committed) -> None:
         report, job = item.report, item.report.event.job
-        if item.fresh and job in self._under_way:
-            _ranks(self._under_way, job, report.world).difference_update(item.fresh)
+        if item.fresh and job in self._in_core:
+            _ranks(self._in_core, job, report.world).difference_update(item.fresh)
         if item.fault is not None:
             # The node will report again, and then it is new again.
             log.error("the end of ranks of %s is not acknowledged: %s", report.world, item.fault)
             return
         ranks: Sequence[int] = report.ranks
-        if not item.late and job in self._seen and self._worlds.get(report.world) is not None:
+        if not item.is_closed and job in self._seen and self._worlds.get(report.world) is not None:
             seen = _ranks(self._seen, job, report.world)
             seen.update(item.fresh)
             ranks = [rank for rank in ranks if rank in seen]
@@ -189,11 +191,11 @@ class ExitCollector:
             return
         if len(_ranks(self._seen, job, name)) == len(world.processors):
             self._worlds.drop(world)
-            for known in (self._seen, self._under_way):
+            for known in (self._seen, self._in_core):
                 known.get(job, {}).pop(name, None)
-            self._over((), [world])
+            self._finish_worlds((), [world])
 
-    def _close(self, jobs: Sequence[int]) -> None:
+    def _forget_jobs(self, jobs: Sequence[int]) -> None:
         """Forget tokens, sessions, worlds and barriers of jobs; release who waits for them."""
         worlds: list[World] = []
         for number in jobs:
@@ -201,10 +203,10 @@ class ExitCollector:
             self._connections.close_job(job)
             worlds += self._worlds.forget(job)
             self._seen.pop(job, None)
-            self._under_way.pop(job, None)
-        self._over(jobs, worlds)
+            self._in_core.pop(job, None)
+        self._finish_worlds(jobs, worlds)
 
-    def _over(self, jobs: Sequence[int], worlds: Sequence[World]) -> None:
+    def _finish_worlds(self, jobs: Sequence[int], worlds: Sequence[World]) -> None:
         """Barriers of these worlds will not be asked for again; tell who else should know."""
         if rows := drop_fences(worlds):
             self._writer.commit(rows)

@@ -22,7 +22,7 @@ from typing import Any
 from pliant.protos.daemons.sockets import take_connections
 from pliant.server.database.row_codecs import UnreadableRowError
 from pliant.server.support.threads import start_thread
-from pliant.server.users.answers import pieces
+from pliant.server.users.answers import encode_pieces
 from pliant.server.users.authorisation import Peer
 from pliant.server.users.operations import Operations
 from pliant.server.users.submission_schema import UserRequestError
@@ -110,7 +110,7 @@ class UserSocketServer:
             writer.close()
 
     async def _serve_request(self, line: bytes, peer: Peer, writer: asyncio.StreamWriter) -> None:
-        for piece in pieces(await self._answer(line, peer)):
+        for piece in encode_pieces(await self._answer(line, peer)):
             writer.write(piece)
             await writer.drain()
             await asyncio.sleep(0)  # let others be served between two pieces

@@ -41,7 +41,7 @@ def encode(value: object) -> bytes:
         return json.dumps(value, separators=(",", ":")).encode("ascii")
 
 
-def pieces(answer: Mapping[str, Any]) -> Iterator[bytes]:
+def encode_pieces(answer: Mapping[str, Any]) -> Iterator[bytes]:
     """Yield an answer as a line of JSON; between two pieces others may be served."""
     plain = {key: value for key, value in answer.items() if not isinstance(value, Objects)}
     line = encode(plain)

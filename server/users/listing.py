@@ -37,7 +37,7 @@ def shown_fields(request: Mapping[str, Any]) -> tuple[str, ...] | None:
     return tuple(fields)
 
 
-def of(jobs: Iterable[Mapping[str, Any]], fields: tuple[str, ...] | None) -> dict[str, Any]:
+def job_list(jobs: Iterable[Mapping[str, Any]], fields: tuple[str, ...] | None) -> dict[str, Any]:
     """Return the part of an answer that lists jobs; they are taken when it is sent.
 
     A value that this server does not know is None in each row.

@@ -72,7 +72,7 @@ class StateQueries:
             found = await self._jobs.find(wanted, peer)
             infos = (found[job] for job in wanted if job in found)
             answer["missing"] = [job for job in wanted if job not in found]
-        return {**answer, **listing.of(infos, shown)}
+        return {**answer, **listing.job_list(infos, shown)}
 
     async def nodes(self, request: Request, peer: Peer) -> Answer:
         """List the nodes, with the named resources and what this server is."""

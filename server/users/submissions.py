@@ -14,7 +14,7 @@ from pliant.core.model.jobs import Job
 from pliant.core.model.lifecycle import JobState
 from pliant.core.values.ids import JobId
 from pliant.faults import failpoint
-from pliant.server.database.db_errors import is_locked, words
+from pliant.server.database.db_errors import is_locked, sqlite_message
 from pliant.server.database.reader import Reader
 from pliant.server.database.statements import Write, insert_job
 from pliant.server.database.writer import Writer
@@ -86,7 +86,7 @@ class Submissions:
             return known
         except Exception as error:
             raise UserRequestError(
-                f"the job database cannot be written ({words(error)}): try again later",
+                f"the job database cannot be written ({sqlite_message(error)}): try again later",
                 kind="unavailable",
             ) from error
         return spec.id

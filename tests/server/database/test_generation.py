@@ -14,7 +14,7 @@ import pytest
 from pliant.server.database.commit_guard import FILE_NAME as COMMITS_FILE
 from pliant.server.database.commit_guard import KEY, CommitCount, LastSeen
 from pliant.server.database.generation import next_generation, read_used, write_used
-from pliant.server.database.meta_keys import LAST_JOB_ID, MAX_ID_IN_FILE, unreadable
+from pliant.server.database.meta_keys import LAST_JOB_ID, MAX_ID_IN_FILE, find_invalid
 from pliant.server.registry.job_ids import MAX_LOST_IDS
 from pliant.server.rpc.nodelist import stale
 from serverkit import Controller, Server
@@ -171,7 +171,7 @@ def test_a_number_that_was_never_counted_does_not_get_into_the_database(
 def test_the_greatest_number_of_a_file_can_be_counted_on(path: Path) -> None:
     write_used(path, str(MAX_ID_IN_FILE))
     fresh = following({"generation": "3"}, path, 7, LastSeen(CommitCount(5, 1), MAX_ID_IN_FILE))
-    assert unreadable(fresh) == []
+    assert find_invalid(fresh) == []
 
 
 def end(node: Controller) -> int:

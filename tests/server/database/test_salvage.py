@@ -10,7 +10,7 @@ import pytest
 
 from pliant.server.daemon import main
 from pliant.server.database.engine import open_database
-from pliant.server.database.salvage import is_whole
+from pliant.server.database.salvage import is_intact
 
 PAGE = 4096
 
@@ -44,7 +44,7 @@ def test_what_is_only_in_the_log_is_looked_at_too(path: Path) -> None:
         connection.execute("INSERT INTO meta (key, value) VALUES ('more', '1')")
         connection.commit()
         assert path.with_name("pliant.db-wal").stat().st_size
-        assert is_whole(path)
+        assert is_intact(path)
 
 
 def test_a_zeroed_page_within_a_text_is_damage(
@@ -58,7 +58,7 @@ def test_a_zeroed_page_within_a_text_is_damage(
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     assert recover(path) == 0
     assert "the damaged file is kept as" in capsys.readouterr().out
-    assert is_whole(path)
+    assert is_intact(path)
 
 
 def test_a_database_that_is_not_there_is_not_made(path: Path) -> None:

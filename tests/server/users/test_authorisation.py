@@ -16,7 +16,7 @@ from pliant.core.events import NodeRegistered, PriorityChanged
 from pliant.core.values.ids import JobId, NodeName
 from pliant.core.values.limits import Limits
 from pliant.server.config import ConfigError, check_config
-from pliant.server.users.answers import pieces
+from pliant.server.users.answers import encode_pieces
 from pliant.server.users.authorisation import REQUIRED_ROLE, AccessControl, Peer, Role
 from pliant.server.users.operations import Operations
 from pliant.server.users.submission_schema import UserRequestError
@@ -119,7 +119,7 @@ def test_root_is_an_administrator_and_nobody_owns_a_job_without_owner() -> None:
 
 def answer(actions: Operations, peer: Peer, **request: Any) -> dict[str, Any]:
     made = asyncio.run(actions.handle(request, peer))
-    result: dict[str, Any] = json.loads(b"".join(pieces(made)))
+    result: dict[str, Any] = json.loads(b"".join(encode_pieces(made)))
     return result
 
 

@@ -14,7 +14,7 @@ from pliant.core.values.limits import Limits
 from pliant.server.registry.program import Summary
 from pliant.server.registry.status_cache import StatusCache
 from pliant.server.users.accept import UserSocketServer
-from pliant.server.users.answers import OBJECTS_AT_ONCE, Objects, pieces
+from pliant.server.users.answers import OBJECTS_AT_ONCE, Objects, encode_pieces
 from pliant.server.users.authorisation import Peer
 from serverkit.scripted import Shell
 
@@ -39,7 +39,7 @@ def fill(status: StatusCache, jobs: int) -> None:
 
 def ask(shell: Shell, **request: Any) -> dict[str, Any]:
     answer: dict[str, Any] = json.loads(
-        b"".join(pieces(asyncio.run(shell.actions().handle(request, ANN))))
+        b"".join(encode_pieces(asyncio.run(shell.actions().handle(request, ANN))))
     )
     return answer
 
@@ -47,11 +47,11 @@ def ask(shell: Shell, **request: Any) -> dict[str, Any]:
 def test_an_answer_in_pieces_is_the_same_answer() -> None:
     jobs = [{"id": number, "name": f"jöb\udc80{number}"} for number in range(1000)]
     answer = {"ok": True, "jobs": Objects(iter(jobs)), "now": 1.5, "none": Objects([])}
-    made = list(pieces(answer))
+    made = list(encode_pieces(answer))
     assert len(made) > 1000 / OBJECTS_AT_ONCE
     assert json.loads(b"".join(made)) == {"ok": True, "jobs": jobs, "now": 1.5, "none": []}
     assert b"".join(made).count(b"\n") == 1
-    assert json.loads(b"".join(pieces({"jobs": Objects([1])}))) == {"jobs": [1]}
+    assert json.loads(b"".join(encode_pieces({"jobs": Objects([1])}))) == {"jobs": [1]}
 
 
 def test_rows_hold_the_values_that_were_named(shell: Shell) -> None:
