@@ -118,8 +118,8 @@ class _Run:
         self._member = _membership(environment)
         loops = Loops()
         folder = _checkpoint_folder(environment)
-        early = environment is not None and folder is not None
-        data = JobData(self._member, early=early)
+        can_prefetch = environment is not None and folder is not None
+        data = JobData(self._member, can_prefetch=can_prefetch)
         checkpoints = Checkpoints(data, folder, environment)
         self._runtime = Runtime(environment, data, loops, sizes, checkpoints, evolving)
         self._job = Job(data, loops, self._runtime)

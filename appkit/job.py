@@ -20,10 +20,10 @@ from pliant.appkit.mpi.derived import Derive, DerivedComm
 from pliant.appkit.mpi.membership import Phase
 from pliant.appkit.performance.timing import site_of
 from pliant.appkit.plain_data import decode, encode
-from pliant.appkit.registration import Registration
-from pliant.appkit.resize.broadcast import SafePointMessage
+from pliant.appkit.registration import Registrar
 from pliant.appkit.resize.hooks import ResizeInfo, check_callable
 from pliant.appkit.resize.plain_messages import pack_message, unpack_message
+from pliant.appkit.resize.safe_point import SafePointMessage
 from pliant.appkit.runtime import Runtime
 
 #: What rank 0 tells in the place of a decision's length: it has left the loop.
@@ -405,7 +405,7 @@ class Job(Catalogue):
             return
         if runtime.awaited_check_resizes:
             runtime.wait_for_check_resize()
-        message = runtime.proposed() if runtime.ready else None
+        message = runtime.next_message()
         if member.size > 1:
             message = self._spread(message)
         if message is not None:

@@ -143,7 +143,7 @@ class Registration:
         self._check_early(entry.name)
         if constant:
             assert isinstance(entry, Handle)
-            kept = Constant(entry, self._data.early)
+            kept = Constant(entry, self._data.can_prefetch)
             self._data.registry.add(kept)
             self._data.constants.append(kept)
         else:

@@ -1,8 +1,11 @@
-"""The adaptation of one process: it observes, decides, plans and executes (after DYNACO).
+"""The roles of this process in its job, and what it does at each safe point.
 
-Observing and deciding are the coordinator's and its session's, planning and executing the
-executor's. Here is who has which role when: the first coordinator, the standby that will be the
-next, the joiner that becomes a member.
+Rank 0 has the coordinator, which talks to the server. Before a shrink in which rank 0 leaves, the
+rank that becomes the new rank 0 opens a standby coordinator. A joining rank waits at a loop until
+it becomes a member. A process of a restarted job restores its data from a checkpoint.
+
+The runtime connects the parts: `safe_point` chooses the action, `executor` carries a resize out,
+`checkpoint` saves and restores, `coordinator` reports to the server.
 """
 
 import contextlib
@@ -37,24 +40,24 @@ from pliant.appkit.mpi.connect import warm_up_connections
 from pliant.appkit.mpi.membership import Phase
 from pliant.appkit.performance.monitor import PerformanceMonitor
 from pliant.appkit.performance.timing import ResizeTiming
-from pliant.appkit.resize.broadcast import JoinState, SafePointMessage
 from pliant.appkit.resize.executor import Executor
 from pliant.appkit.resize.hooks import ResizeInfo, call, format_error
 from pliant.appkit.resize.joiner import Joiner
 from pliant.appkit.resize.plain_messages import from_plain, to_plain
-from pliant.appkit.resize.preallocate import PreallocateOrder
+from pliant.appkit.resize.preallocate import PreallocateOrder, Preallocator
 from pliant.appkit.resize.prefetch import Prefetcher, PrefetchOrder
+from pliant.appkit.resize.safe_point import ActionSelector, JoinState, SafePointMessage
 from pliant.core.values.sizes import Sizes
 from pliant.faults import failpoint, message
 
-#: How long the coordinator waits for a joiner to say why it failed, seconds.
+#: Seconds that rank 0 waits for a joining rank to report why it failed.
 _ERROR_WAIT_S = 0.5
-#: How long a safe point waits for a resize of ``pliant check``, seconds.
-LINGER_S = 60.0
+#: Seconds that a safe point waits for a resize of ``pliant check``.
+CHECK_RESIZE_WAIT_S = 60.0
 
 
 class Runtime:
-    """Roles and hooks of this process. ``managed`` is False in an ordinary MPI program."""
+    """The roles of this process, its part in every action, and the program's hooks."""
 
     def __init__(
         self,
@@ -65,36 +68,51 @@ class Runtime:
         checkpoints: Checkpoints,
         evolving: bool = False,
     ) -> None:
-        """Take the role that the environment gives.
+        """Take the role that the environment gives this process.
+
+        Args:
+            environment: None in an ordinary MPI program, which no server manages.
+            data: all that the program registers.
+            loops: counts the loops of this process.
+            sizes: sizes that the program can run on; None if it can run on any.
+            checkpoints: takes the checkpoints of this job.
+            evolving: the size changes only when the program asks for that.
 
         Raises:
-            CheckpointError: this start goes on from a checkpoint, and it is of no use.
+            CheckpointError: this start continues from a checkpoint that cannot be used.
         """
+        #: False in an ordinary MPI program.
         self.managed = environment is not None
         self.checkpoints = checkpoints
+        #: Encoded results of ``job.once``, in the order of the calls, for joining ranks.
         self.once_results: list[bytes] = []
         self.before_hooks: list[Any] = []
         self.after_hooks: list[Any] = []
         self.on_offer: OnOffer | None = None
         self._environment = environment
-        #: Resizes of ``pliant check`` that the first safe points wait for.
+        #: Number of resizes of ``pliant check`` for which the first safe points wait.
         self.awaited_check_resizes = environment.check_resizes if environment is not None else 0
         self._first_epoch = environment.epoch if environment is not None else 0
         self._member = data.membership
         self._loops = loops
         self._sizes, self._evolving = sizes, evolving
         self.performance = PerformanceMonitor(data.registry, loops)
-        #: What the program asks for itself.
+        #: The program's own requests for other sizes.
         self.requests = Requests(self._member, sizes, self._send_request if self.managed else None)
         self._executor = Executor(data, self.report_fatal)
+        self._preallocator = Preallocator(data.registry, self._member)
         self._prefetcher = Prefetcher(data, checkpoints.store)
-        self._timing = ResizeTiming()  # of the resize that began last; rank 0 sends it
+        self._actions = ActionSelector(
+            self._member, self.requests, checkpoints, self._preallocator, self._prefetcher
+        )
+        self._timing = ResizeTiming()  # of the resize that began last; rank 0 reports it
         self._coordinator: Coordinator | None = None
         self._standby: Coordinator | None = None
         self._lock = threading.Lock()
         self._joiner: Joiner | None = None
-        #: While this start goes on from a checkpoint and has not come to its loop.
+        # A first run has no checkpoint; an ordinary MPI program is not told which run it is.
         store = None if environment is not None and environment.run <= 1 else checkpoints.store
+        #: Set until this start, if it continues from a checkpoint, has reached the saved loop.
         self.restorer = find_restorer(store, data)
         if environment is not None:
             self._control = open_control(environment.control_fd)
@@ -109,99 +127,82 @@ class Runtime:
 
     @property
     def is_active(self) -> bool:
-        """Whether something may happen at a safe point; alike on all processes."""
+        """Whether actions are possible at safe points; the same on all processes."""
         return self.managed or self.checkpoints.is_enabled
 
-    @property
-    def ready(self) -> bool:
-        """Whether there is something to tell all; False on all but rank 0."""
-        coordinator = self._coordinator
-        if coordinator is not None and (
-            coordinator.ready
-            or coordinator.suspension.pending
-            or coordinator.request_answer is not None
-            or self.requests.has_changed
-            or self._prefetcher.has_work(coordinator.current_id)
-        ):
-            return True
-        return self.checkpoints.is_requested and self._member.rank == 0
+    # ---------------------------------------------------------------- safe points
 
     def wait_for_check_resize(self) -> None:
-        """Wait for the next resize of ``pliant check``, at a safe point; on rank 0 only."""
+        """Wait at a safe point for the next resize of ``pliant check``; on rank 0 only."""
         resized = self._member.allocation[0] - self._first_epoch
         if self._coordinator is None or resized >= self.awaited_check_resizes:
             self.awaited_check_resizes = 0
             return
-        deadline = time.monotonic() + LINGER_S
-        while not self.ready and time.monotonic() < deadline:
+        deadline = time.monotonic() + CHECK_RESIZE_WAIT_S
+        while not self._actions.has_news(self._coordinator) and time.monotonic() < deadline:
             time.sleep(0.005)
 
-    def proposed(self) -> SafePointMessage | None:
-        """What is to be told to all; None on all but rank 0."""
-        coordinator, news = self._coordinator, False
-        if coordinator is not None:
-            self.requests.receive_answer(coordinator.take_request_answer())
-            news = self.requests.has_changed
-        order = self._due()
-        if order is None and not news:
+    def next_message(self) -> SafePointMessage | None:
+        """Return what rank 0 broadcasts at this safe point; None if nothing, or on other ranks."""
+        if not self._actions.has_news(self._coordinator):
             return None
-        known = self.performance.history() if isinstance(order, Decision) else None
-        return SafePointMessage(order, self.requests.asked, known)
-
-    def _due(self) -> Decision | CheckpointOrder | PrefetchOrder | PreallocateOrder | None:
-        """What is to be done at this safe point."""
-        coordinator = self._coordinator
-        if coordinator is not None:
-            found = coordinator.suspension.next_order() or self._prefetcher.next_order(coordinator)
-            if found is not None:
-                return found
-        return (
-            CheckpointOrder() if self.checkpoints.is_requested and self._member.rank == 0 else None
-        )
-
-    def stored_once_result(self) -> bytes:
-        """The next result of ``job.once``, for a process that did not run it."""
-        source = self.restorer or self._joiner
-        assert source is not None
-        return source.next_once_result()
+        return self._actions.next_message(self._coordinator, self.performance)
 
     def handle(self, message: SafePointMessage, position: Position) -> None:
-        """Do what rank 0 tells; collective over the job.
+        """Carry out what rank 0 has broadcast; collective over the job.
 
         Raises:
-            JobLeave: this process leaves.
+            JobLeave: this process leaves the job.
         """
         self.requests.adopt(message.asked)
         if message.known is not None:
             self.performance.adopt(message.known)
-        if message.order is not None:
-            self.performance.timer.discard_interval()
-        if isinstance(message.order, CheckpointOrder):
-            self.checkpoint(message.order, position)
-        elif isinstance(message.order, PrefetchOrder | PreallocateOrder):
-            self._prefetcher.execute(message.order, self._coordinator)
-        elif message.order is not None:
-            self.resize(message.order, position)
+        action = message.order
+        if action is None:
+            return
+        self.performance.timer.discard_interval()
+        match action:
+            case CheckpointOrder():
+                self.checkpoint(action, position)
+            case PreallocateOrder():
+                self._preallocator.execute(action)
+            case PrefetchOrder():
+                self._prefetcher.execute(action, self._coordinator)
+            case Decision():
+                self.resize(action, position)
+
+    def stored_once_result(self) -> bytes:
+        """Return the next result of ``job.once`` for a process that does not run the function."""
+        source = self.restorer or self._joiner
+        assert source is not None
+        return source.next_once_result()
 
     def enter_loop(self, number: int) -> None:
-        """A loop begins."""
+        """Tell the coordinator that a loop has begun."""
         if self._coordinator is not None:
             self._coordinator.enter_loop(number)
 
     def leave_loop(self) -> None:
-        """A loop is over: an open offer is withdrawn."""
+        """Tell the coordinator that the loop has ended, so that it withdraws open offers."""
         if self._coordinator is not None:
             self._coordinator.leave_loop()
 
     # ---------------------------------------------------------------- joining
 
     def join(self, loop: int) -> Position | None:
-        """Wait at a loop and join there; None: the job is past this loop."""
+        """Wait at a loop and join the job there.
+
+        Args:
+            loop: number of the loop.
+
+        Returns:
+            Where the job is; None if the job has already finished this loop.
+        """
         if self.restorer is not None:
             return self._restore(self.restorer, loop)
         joiner = self._joiner
         assert joiner is not None
-        self._prefetcher.preallocate(*joiner.size_and_rank())
+        self._preallocator.allocate_now(*joiner.size_and_rank())
         port = joiner.wait_at_loop(loop, self._prefetcher.read_files)
         if port is None:
             return None
@@ -214,37 +215,35 @@ class Runtime:
         state: JoinState = from_plain(header.position)
         self.requests.adopt(state.asked)
         self.performance.adopt(state.known)
-        change = ResizeInfo(header.resize, header.before, self._member.size, False, True)
-        call("after_resize", self.after_hooks, change)
+        info = ResizeInfo(header.resize, header.before, self._member.size, False, True)
+        call("after_resize", self.after_hooks, info)
         return state.position
 
     def _restore(self, restorer: Restorer, loop: int) -> Position | None:
-        """Go on from a checkpoint, if it was taken in this loop."""
+        """Continue from a checkpoint, if it was taken in this loop; None if in a later one."""
         position = restorer.restore_at_loop(loop)
         if position is not None:
             self.restorer = None
             self.requests.adopt(None)
             self.enter_loop(loop)
             before = restorer.manifest.size
-            call(
-                "after_resize",
-                self.after_hooks,
-                ResizeInfo(0, before, self._member.size, False, True),
-            )
+            info = ResizeInfo(0, before, self._member.size, False, True)
+            call("after_resize", self.after_hooks, info)
         return position
 
     # ---------------------------------------------------------------- checkpoints
 
     def checkpoint(self, order: CheckpointOrder, position: Position) -> None:
-        """Take a checkpoint, if it is still wanted; collective over the job.
+        """Take a checkpoint, unless it was withdrawn; collective over the job.
 
-        To hooks it is a resize that is not carried out.
+        Hooks see a checkpoint as a resize with ``committed=False``.
 
         Raises:
             JobLeave: the job is suspended.
         """
         size = self._member.size
-        call("before_resize", self.before_hooks, ResizeInfo(order.number, size, size, order.leaves))
+        info = ResizeInfo(order.number, size, size, order.leaves)
+        call("before_resize", self.before_hooks, info)
         suspension = self._coordinator.suspension if self._coordinator is not None else None
         with blocking_waits():
             leaves = self.checkpoints.execute(order, position, self.once_results, suspension)
@@ -267,32 +266,35 @@ class Runtime:
         before = member.size
         after = before + len(decision.joining) - len(decision.leaving)
         leaving = member.rank in decision.leaving
-        call(
-            "before_resize", self.before_hooks, ResizeInfo(decision.resize, before, after, leaving)
-        )
-        with blocking_waits():
+        info = ResizeInfo(decision.resize, before, after, leaving)
+        call("before_resize", self.before_hooks, info)
+        with patience():
             if self._begin(decision):
                 self._execute(decision, position)
+        self._preallocator.clear()
         self._prefetcher.reset()
         committed = member.allocation[0] == decision.epoch
-        call(
-            "after_resize",
-            self.after_hooks,
-            ResizeInfo(decision.resize, before, after, False, committed),
-        )
+        info = ResizeInfo(decision.resize, before, after, False, committed)
+        call("after_resize", self.after_hooks, info)
 
     def _begin(self, decision: Decision) -> bool:
-        """Wait for everybody, then begin: only now do the clocks of server and newcomers run.
+        """Wait until all processes are here, then begin the resize; collective over the job.
 
-        The others may be far behind rank 0, which no Bcast holds back, or still in a hook.
+        The other processes may be far behind rank 0, because a broadcast does not make it wait, or
+        still run a hook. The server and the joining ranks start to count time when it begins, so it
+        begins only after the reduction.
+
+        Returns:
+            False if the resize was withdrawn or could not begin.
         """
         raw, coordinator = self._member.raw, self._coordinator
         assert raw is not None
-        well = np.array([self._prefetcher.is_ready(decision.resize)], dtype=np.int64)
+        self._preallocator.wait(decision.resize)
+        ready = np.array([self._prefetcher.is_ready(decision.resize)], dtype=np.int64)
         if coordinator is not None:
-            well &= coordinator.rendezvous.all_prefetched()
-        raw.Allreduce(MPI.IN_PLACE, well, op=MPI.MIN)
-        self._executor.prefetched = bool(well[0])
+            ready &= coordinator.rendezvous.all_prefetched()
+        raw.Allreduce(MPI.IN_PLACE, ready, op=MPI.MIN)
+        self._executor.prefetched = bool(ready[0])
         self._prefetcher.resolve(self._executor.prefetched)
         failpoint("appkit.resize.decided")
         self._timing = ResizeTiming()
@@ -310,13 +312,14 @@ class Runtime:
         return bool(begun[0])
 
     def _execute(self, decision: Decision, position: Position) -> None:
+        """Grow or shrink, and report the outcome to the server on rank 0."""
         try:
             if decision.grows:
                 state = to_plain(
                     JoinState(position, self.requests.asked, self.performance.history())
                 )
                 coordinator = self._coordinator
-                lost = coordinator.lost_rank_reason if coordinator is not None else str
+                lost = coordinator.lost_rank_reason if coordinator is not None else lambda: ""
                 self._executor.grow(decision, state, self._timing, lost)
             else:
                 self._executor.shrink(decision, self._timing)
@@ -362,13 +365,13 @@ class Runtime:
     # ---------------------------------------------------------------- roles
 
     def _on_control_order(self, order: dict[str, Any]) -> None:
-        """An order on the control socket, in the control thread."""
+        """Carry out an order from the control socket; called in the control thread."""
         if order.get("op") == "standby":
             for _ in message("appkit.standby.order"):
                 self._stand_by(order.get("resize", 0))
 
     def _stand_by(self, resize: int) -> None:
-        """Open a session, for a resize after which this is the coordinator."""
+        """Open the coordinator that takes over after ``resize``, in which rank 0 leaves."""
         with self._lock:
             if self._coordinator is not None or self._member.phase is not Phase.MEMBER:
                 return
@@ -380,7 +383,7 @@ class Runtime:
             self._standby = standby
 
     def _take_over(self) -> Coordinator:
-        """Become the coordinator: with the session that stands by, else with a new one."""
+        """Become the coordinator: the standby one, or a new one if there is none."""
         with self._lock:
             coordinator, self._standby = self._standby, None
             if coordinator is None:
@@ -410,6 +413,8 @@ class Runtime:
         return coordinator
 
     def _answer_offer(self, offer: Offer) -> Answer:
+        """Answer an offer; called in the thread that asks ``on_offer``."""
+
         def policy(offer: Offer) -> str:
             return self.performance.objection(offer, self.requests.asked)
 
@@ -422,13 +427,13 @@ class Runtime:
     # ---------------------------------------------------------------- the end
 
     def report_fatal(self, error: BaseException) -> None:
-        """Tell the shim, which tells users, for what exception the job will be aborted."""
+        """Send the exception that aborts the job to the shim, which reports it to the user."""
         if self.managed:
-            with contextlib.suppress(OSError):  # the shim is gone: nobody to tell
+            with contextlib.suppress(OSError):  # the shim has ended
                 self._control.send(op="failed", text=format_error(error))
 
     def close(self) -> None:
-        """End sessions and listeners of this process; nothing is sent after it."""
+        """Close the coordinators of this process; nothing is sent to the server afterwards."""
         with self._lock:
             mine = (self._coordinator, self._standby)
             self._coordinator = self._standby = None

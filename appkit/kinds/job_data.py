@@ -1,4 +1,4 @@
-"""All data and communicators that follow a job through a resize, and their description."""
+"""Everything that the program has registered, and its description."""
 
 from dataclasses import dataclass, field
 
@@ -11,31 +11,32 @@ from pliant.appkit.mpi.membership import Membership
 
 @dataclass
 class JobData:
-    """All that follows the job."""
+    """The data and communicators that a program has registered, in order."""
 
     membership: Membership
     registry: Registry = field(default_factory=Registry)
     states: list[StateEntry] = field(default_factory=list)
     derived: list[DerivedComm] = field(default_factory=list)
     constants: list[Constant] = field(default_factory=list)
-    #: There is a place over which constants can move before a resize.
-    early: bool = False
+    #: Whether there is a folder through which constants can be prefetched before a resize.
+    can_prefetch: bool = False
 
     def freeze(self) -> None:
-        """Constants do not change from here on."""
+        """Make all constants read-only."""
         for constant in self.constants:
             constant.freeze()
 
     def description(self) -> list[Description]:
-        """The data: what must be the same on every process, and as in a checkpoint."""
+        """Describe the data; equal on all processes, and compared with a checkpoint."""
         states: list[Description] = [["state", *entry.names()] for entry in self.states]
         return [*self.registry.description(), *states]
 
     def resize_description(self) -> list[Description]:
-        """What must be the same on every process of a resize.
+        """Describe the data and the derived communicators; equal on all processes of a resize.
 
-        Communicators are made anew after it, collectively: who made another one, or one less, would
-        wait for ever. A checkpoint has none: a program that was edited may make others.
+        After a resize, all processes make the derived communicators again, which is collective. A
+        process that made fewer, or others, would wait for ever. Checkpoints do not compare them, so
+        that an edited program may derive other communicators.
         """
         derived: list[Description] = [["derive", comm.name] for comm in self.derived]
         return [*self.description(), *derived]

@@ -1,19 +1,19 @@
-"""Prepare a resize while the program computes: memory (`preallocate`) and constant data.
+"""Read constant data through files before a resize, while the program computes.
 
-Constants go through files.
+From GO on, rank 0 broadcasts one step after another at safe points (`safe_point.ActionSelector`). A
+background thread of each process does the work, without MPI, and the program continues at once:
 
-From GO on, rank 0 tells all at safe points what to do; a thread of each process does it, without
-MPI, and the program goes on at once:
+- *write*: each process writes its parts next to the job's checkpoints. The files serve all later
+  resizes, until the program changes the data (``job.thaw``).
+- *read*: each process that stays reads its new parts. Joining ranks, which have nothing else to do,
+  read theirs, too.
 
-- *write*: each process writes its parts beside the job's checkpoints. Once: what is written serves
-  every later resize, until the program changes the data (``job.thaw``).
-- *read*: those who stay read their new parts; newcomers, who have nothing else to do, too.
-
-When rank 0 is through with a step it *asks* the others, at safe points, until all are. Then, and
-when the newcomers have theirs, the resize begins. Where one has not got its part, for whatever
-reason, nobody's is used, and the data move in the pause: a fault costs a longer pause or, where a
-thread hangs, this one resize, which the server takes back. What was fetched for a resize that is
-taken back is forgotten. No transport of MPI survives the death of a newcomer under way, files do.
+When rank 0 has finished a step, it polls the others at safe points until all have finished. The
+resize begins once all processes, including the joining ranks, have read their parts. If one process
+has not, for whatever reason, no process uses its part, and the data are moved during the pause. So
+a failure costs a longer pause or, if a thread hangs, this one resize, which the server withdraws.
+The parts for a withdrawn resize are discarded. Files are used because no MPI transport survives the
+death of a joining rank while it sends or receives.
 """
 
 import sys
@@ -29,39 +29,36 @@ from mpi4py import MPI
 
 from pliant.appkit.checkpoint.store import CheckpointStore
 from pliant.appkit.coordinator.coordinator import Coordinator
-from pliant.appkit.coordinator.messages import Decision
 from pliant.appkit.data.constant import Written
-from pliant.appkit.data.fill import touch_pages
 from pliant.appkit.data.handle import Handle
 from pliant.appkit.kinds.job_data import JobData
-from pliant.appkit.resize.preallocate import PreallocateOrder, Preallocator
-from pliant.appkit.storage.chunks import ArrayReader, ArrayWriter, SavedArray
+from pliant.appkit.storage.chunks import Piece, PieceReader, PieceWriter
 from pliant.appkit.storage.private_folders import PrivateFolder
 from pliant.faults import failpoint
 
-#: Who is not through in this time has failed: the data move in the pause then, seconds.
+#: Seconds that a process may take for one step. After that, the data are moved during the pause.
 LIMIT_S = 60.0
+#: How the names of these files' folders begin, among the folders of the job's checkpoints.
+FOLDER_PREFIX = "constant-"
 
-_PREFIX = "constant-"
-
-#: Of each constant the new part and its checksum, None where it is not needed.
-Fetched = list[tuple[Handle, int] | None]
+#: For each constant, its new part with a checksum; None if this process needs no new part.
+NewParts = list[tuple[Handle, int] | None]
 
 
 @dataclass(frozen=True, slots=True)
 class PrefetchFiles:
-    """What was written."""
+    """The files that all processes have written, for one version of the constants."""
 
-    #: Its name, among the job's checkpoints.
+    #: Name of the folder, among the folders of the job's checkpoints.
     folder: str
-    #: Processes that wrote it.
+    #: Number of processes that wrote the files.
     size: int
-    #: Of each constant.
+    #: Version of each constant (see ``Constant.version``).
     versions: tuple[int, ...]
     pieces: Written = ()
 
     def to_json(self) -> dict[str, Any]:
-        """For newcomers."""
+        """Return a description for joining ranks."""
         pieces = [[piece.to_json() for piece in own] for own in self.pieces]
         return {
             "folder": self.folder,
@@ -72,40 +69,43 @@ class PrefetchFiles:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> "PrefetchFiles":
-        """The inverse of ``to_json``."""
-        pieces = tuple(tuple(map(SavedArray.from_json, own)) for own in data["pieces"])
+        """Read what `to_json` returned; other keys are ignored."""
+        pieces = tuple(tuple(map(Piece.from_json, own)) for own in data["pieces"])
         return cls(data["folder"], data["size"], tuple(data["versions"]), pieces)
 
 
 class Step(Enum):
-    """What a process is told to do."""
+    """What the processes do next. The values are part of the protocol."""
 
+    #: Write the files.
     WRITE = "write"
+    #: Read the new parts.
     READ = "read"
-    #: Say whether it is through with that.
+    #: Find out whether all processes have finished the last step.
     POLL = "ask"
-    #: The resize is off.
+    #: Discard everything: the resize was withdrawn.
     CANCEL = "drop"
 
 
 @dataclass(frozen=True, slots=True)
 class PrefetchOrder:
-    """What rank 0 tells all at a safe point."""
+    """Rank 0's order for the next step. The field names are part of the protocol."""
 
     step: Step
     resize: int = 0
-    #: Processes after the resize, and those of now that leave.
+    #: Number of processes after the resize.
     size: int = 0
+    #: Present ranks that leave.
     leaving: tuple[int, ...] = ()
-    #: WRITE: the name of the folder to write, among the job's checkpoints.
+    #: For WRITE: the name of the folder to write.
     folder: str = ""
 
 
 class BackgroundTask:
-    """Something that a thread does, which no program ever waits for."""
+    """Work in a daemon thread for which the program never waits."""
 
     def __init__(self, work: Callable[[], Any]) -> None:
-        """Begin."""
+        """Start ``work`` in a new thread."""
         self.result: Any = None
         self._error: str | None = None
         self._since = time.monotonic()
@@ -115,13 +115,13 @@ class BackgroundTask:
         self._thread.start()
 
     @property
-    def over(self) -> bool:
-        """Whether it is done, or has had its time."""
+    def is_done(self) -> bool:
+        """Whether the work has ended or has used up its time."""
         late = time.monotonic() > self._since + LIMIT_S
         return late or not self._thread.is_alive()
 
-    def fault(self) -> str:
-        """What went wrong, empty: nothing. When it is over."""
+    def error(self) -> str:
+        """Return why the work failed; empty if it succeeded. Call it when the task is done."""
         return "it takes too long" if self._error is None else self._error
 
     def _run(self, work: Callable[[], Any]) -> None:
@@ -133,158 +133,122 @@ class BackgroundTask:
 
 
 class Prefetcher:
-    """The part of one process."""
+    """Writes and reads the constants of this process before a resize."""
 
     def __init__(self, data: JobData, store: CheckpointStore | None) -> None:
-        """Go through files on ``store``, if constants can go early."""
+        """Use the folder of the checkpoints; without one, constants are not prefetched."""
         self._constants, self._member = data.constants, data.membership
-        self._store = store if data.early else None
+        self._store = store if data.can_prefetch else None
+        #: The last order, other than POLL; None if there is none, or it was cancelled.
+        self.order: PrefetchOrder | None = None
+        #: Whether all processes had finished that order at the last POLL.
+        self.all_done = False
+        #: What all processes have written; None if they have not, or one has failed.
         self._files: PrefetchFiles | None = None
-        self._draft: PrefetchFiles | None = None  # is being written
-        self._order_in_hand: PrefetchOrder | None = None  # what was told last
+        #: What is being written; becomes ``_files`` if all processes succeed.
+        self._draft: PrefetchFiles | None = None
         self._task: BackgroundTask | None = None
-        self._through = False  # all are, with what was told last
-        self._fault = ""
+        self._error = ""
         self._warned = False
-        self._preallocator = Preallocator(data.registry, data.membership)
 
     @property
-    def active(self) -> bool:
-        """Whether there is something to move."""
+    def is_active(self) -> bool:
+        """Whether there are constants, and a folder through which they can be prefetched."""
         return self._store is not None and bool(self._constants)
 
-    # ---------------------------------------------------------------- rank 0
+    @property
+    def is_task_done(self) -> bool:
+        """Whether this process has finished the last order."""
+        return self._task is not None and self._task.is_done
 
-    def has_work(self, resize: int) -> bool:
-        """Whether there may be something to tell; ``resize`` is in hand now, 0: none."""
-        return self._preallocator.has_work(resize) or self._constants_have_work(resize)
+    @property
+    def has_current_files(self) -> bool:
+        """Whether files with the present contents of all constants exist."""
+        return self._files is not None and self._files.versions == self._versions()
 
-    def _constants_have_work(self, resize: int) -> bool:
-        if not self.active:
-            return False
-        order = self._order_in_hand
-        if order is None:
-            return resize != 0
-        if order.resize != resize:
-            return True
-        return self._is_over() and not (order.step is Step.READ and self._through)
+    # ---------------------------------------------------------------- running ranks
 
-    def next_order(
-        self, coordinator: Coordinator
-    ) -> Decision | PrefetchOrder | PreallocateOrder | None:
-        """The resize that can begin, or what is to be done before it; None: neither."""
-        if (room := self._preallocator.next_order(coordinator)) is not None:
-            return room
-        order = self._order(coordinator.current())
-        if order is None and self._is_settled():
-            return coordinator.ready_resize()
-        return order
+    def execute(self, order: PrefetchOrder, coordinator: Coordinator | None) -> None:
+        """Carry rank 0's order out; collective over the job.
 
-    def _order(self, decision: Decision | None) -> PrefetchOrder | None:
-        if not self._constants_have_work(decision.resize if decision is not None else 0):
-            return None
-        if decision is None:
-            return PrefetchOrder(Step.CANCEL)
-        after = self._member.size + len(decision.joining) - len(decision.leaving)
-        order = PrefetchOrder(Step.READ, decision.resize, after, decision.leaving)
-        if self._order_in_hand is not None and self._order_in_hand.resize == decision.resize:
-            return order if self._through else replace(order, step=Step.POLL)
-        if self._files is not None and self._files.versions == self._versions():
-            return order
-        name = f"{_PREFIX}{decision.resize}-{time.time_ns()}"
-        return replace(order, step=Step.WRITE, folder=name)
-
-    def _is_settled(self) -> bool:
-        if not self.active:
-            return True
-        order = self._order_in_hand
-        return order is not None and order.step is Step.READ and self._through
-
-    # ---------------------------------------------------------------- all
-
-    def execute(
-        self, order: PrefetchOrder | PreallocateOrder, coordinator: Coordinator | None
-    ) -> None:
-        """Do what rank 0 tells; collective over the job. On rank 0 the coordinator tells others."""
-        if isinstance(order, PreallocateOrder):
-            self._preallocator.execute(order)
-            return
+        Args:
+            order: the same on all processes.
+            coordinator: on rank 0, to tell the joining ranks which files to read; None elsewhere.
+        """
         comm = self._member.raw
         assert comm is not None
         if order.step is Step.POLL:
-            self._through = all(comm.allgather(self._is_over()))
+            self.all_done = all(comm.allgather(self.is_task_done))
             return
         if order.step is Step.WRITE:
-            self._drop()
+            self.reset()
             self._write(order, comm)
         elif order.step is Step.READ:
             self._read(order, comm)
         else:
-            self._drop()
+            self.reset()
             return
-        self._order_in_hand, self._through = order, False
+        self.order, self.all_done = order, False
         if order.step is Step.READ and self._files is not None and coordinator is not None:
             sizes = {"before": comm.size, "after": order.size}
             coordinator.send_prefetch(order.resize, self._files.to_json() | sizes)
 
-    def preallocate(self, size: int, rank: int) -> None:
-        """Have the memory of a newcomer that will be this rank."""
-        touch_pages(self._preallocator.make(size, rank))
-
     def is_ready(self, resize: int) -> bool:
-        """Whether this process has fetched all that it is to have after it, which begins."""
-        self._preallocator.wait(resize)
-        order, files, task = self._order_in_hand, self._files, self._task
+        """Return whether this process has read its parts for ``resize``, which is starting now."""
+        order, files, task = self.order, self._files, self._task
         if order is None or (order.step, order.resize) != (Step.READ, resize):
-            return False  # another one took its place since
+            return False  # another resize has taken the place of the prefetched one
         if files is None or task is None:
             return False
-        self._fault = task.fault()
-        if not self._fault and files.versions != self._versions():
-            self._fault = "it was changed meanwhile"
-        if not self._fault:
-            self._expect(task.result)
-        return not self._fault
+        self._error = task.error()
+        if not self._error and files.versions != self._versions():
+            self._error = "it was changed meanwhile"
+        if not self._error:
+            self._stage(task.result)
+        return not self._error
 
-    def resolve(self, well: bool) -> None:
-        """All have what they are to have, or nobody uses it."""
-        if self.active and not well:
+    def resolve(self, all_ready: bool) -> None:
+        """Use the new parts if all processes have theirs; otherwise forget the files."""
+        if self.is_active and not all_ready:
             self._files = None
             for constant in self._constants:
-                constant.version = 0  # as newcomers have it, which have heard of no change
+                # Joining ranks have counted no change, and all processes must agree on versions.
+                constant.version = 0
             self._warn()
 
     def reset(self) -> None:
-        """The resize is over."""
-        self._preallocator.clear()
-        self._drop()
-
-    def _drop(self) -> None:
-        self._order_in_hand = self._task = self._draft = None
+        """Discard the new parts, because the resize has ended or was withdrawn."""
+        self.order = self._task = self._draft = None
         for constant in self._constants:
             constant.drop()
 
+    # ---------------------------------------------------------------- joining ranks
+
     def read_files(self, message: dict[str, Any]) -> bool:
-        """Read the parts of this newcomer; whether all is well."""
+        """Read the parts of this joining rank; return whether that succeeded.
+
+        Args:
+            message: ``PrefetchFiles.to_json()`` with the numbers of processes ``before`` and
+                ``after`` the resize, as rank 0 sent it.
+        """
         try:
             failpoint("appkit.newcomer.fetch")
             files = PrefetchFiles.from_json(message)
-            self._expect(
-                self._fetch(files, message["before"] + MPI.COMM_WORLD.rank, message["after"])
-            )
+            rank = message["before"] + MPI.COMM_WORLD.rank
+            self._stage(self._fetch(files, rank, message["after"]))
             for constant, version in zip(self._constants, files.versions, strict=True):
                 constant.version = version
         except Exception as error:  # the program's own functions may be called
-            self._fault = f"{type(error).__name__}: {error}"
+            self._error = f"{type(error).__name__}: {error}"
             return False
         self._files = files
         return True
 
-    # ---------------------------------------------------------------- the work
+    # ---------------------------------------------------------------- the steps
 
     def _write(self, order: PrefetchOrder, comm: MPI.Intracomm) -> None:
-        """Begin to write; the parts are those of now, whatever the program does meanwhile."""
-        handles, name = [constant.handle.clone({}) for constant in self._constants], order.folder
+        """Start to write the present parts; the program may replace them in the meantime."""
+        handles, name = [constant.handle.twin({}) for constant in self._constants], order.folder
         rank, store = comm.rank, self._store
         assert store is not None
 
@@ -292,7 +256,7 @@ class Prefetcher:
             failpoint("appkit.ahead.write")
             with store.open(create=True) as base:
                 if rank == 0:
-                    _clear(base, name)
+                    _remove_old_files(base, name)
                 with base.child(name, create=True) as folder:
                     written = _write_all(handles, folder, rank)
             for constant, handle in zip(self._constants, handles, strict=True):
@@ -303,45 +267,47 @@ class Prefetcher:
         self._task = BackgroundTask(work)
 
     def _read(self, order: PrefetchOrder, comm: MPI.Intracomm) -> None:
-        if self._order_in_hand is not None and self._order_in_hand.step is Step.WRITE:
-            self._share(comm)
+        """Start to read the new parts; collective, because it first exchanges what was written."""
+        if self.order is not None and self.order.step is Step.WRITE:
+            self._exchange_pieces(comm)
         else:
-            self._drop()
+            self.reset()
         files, self._task = self._files, None
         if files is None:
             self._task = BackgroundTask(lambda: None)
             return
         stays = [rank for rank in range(comm.size) if rank not in order.leaving]
-        place = stays.index(comm.rank) if comm.rank in stays else None
+        new_rank = stays.index(comm.rank) if comm.rank in stays else None
 
-        def work() -> Fetched:
+        def work() -> NewParts:
             failpoint("appkit.ahead.read")
             for constant in self._constants:
                 constant.verify()
-            return self._fetch(files, place, order.size) if place is not None else []
+            return self._fetch(files, new_rank, order.size) if new_rank is not None else []
 
         self._task = BackgroundTask(work)
 
-    def _share(self, comm: MPI.Intracomm) -> None:
-        """Learn what all have written; collective."""
+    def _exchange_pieces(self, comm: MPI.Intracomm) -> None:
+        """Exchange what all processes have written; leaves no files if one has failed."""
         task, draft, self._files = self._task, self._draft, None
         assert task is not None
         assert draft is not None
-        mine = task.fault()
+        own_error = task.error()
         plain = [[piece.to_json() for piece in own] for own in task.result or ()]
-        told = comm.allgather((mine, draft.versions, self._versions(), plain))
-        fault = next((fault for fault, *_ in told if fault), "")
+        told = comm.allgather((own_error, draft.versions, self._versions(), plain))
+        error = next((error for error, *_ in told if error), "")
         versions = {version for _, *both, _ in told for version in both}
-        if not fault and len(versions) > 1:
-            fault = "it was changed meanwhile, or job.thaw was not called on all processes"
-        self._fault = fault if comm.rank == 0 else mine
-        if not fault:
+        if not error and len(versions) > 1:
+            error = "it was changed meanwhile, or job.thaw was not called on all processes"
+        self._error = error if comm.rank == 0 else own_error
+        if not error:
             each = zip(*(written for *_, written in told), strict=True)
             pieces = tuple(tuple(map(SavedArray.from_json, chain(*own))) for own in each)
             self._files = replace(draft, pieces=pieces)
 
-    def _fetch(self, files: PrefetchFiles, rank: int, size: int) -> Fetched:
-        fetched: Fetched = []
+    def _fetch(self, files: PrefetchFiles, rank: int, size: int) -> NewParts:
+        """Read the new parts of ``rank`` from the files, in a job of ``size`` processes."""
+        fetched: NewParts = []
         twins: dict[int, Handle] = {}
         assert self._store is not None
         with self._store.open() as base:
@@ -354,36 +320,33 @@ class Prefetcher:
             fetched.append(twin)
         return fetched
 
-    def _expect(self, fetched: Fetched) -> None:
-        """Those that leave have fetched nothing."""
-        for constant, coming in zip(self._constants, fetched, strict=False):
-            constant.expect(coming)
+    def _stage(self, parts: NewParts) -> None:
+        """Make the parts the new ones of the coming resize; a leaving process has none."""
+        for constant, part in zip(self._constants, parts, strict=False):
+            constant.expect(part)
 
     def _versions(self) -> tuple[int, ...]:
         return tuple(constant.version for constant in self._constants)
 
-    def _is_over(self) -> bool:
-        return self._task is not None and self._task.over
-
     def _warn(self) -> None:
-        """Tell the user once."""
-        if self._fault and not self._warned:
+        """Tell the user on stderr, at the first failure only."""
+        if self._error and not self._warned:
             self._warned = True
-            text = f"pliant: constant data moved in the pause of a resize: {self._fault}"
+            text = f"pliant: constant data moved in the pause of a resize: {self._error}"
             print(text, file=sys.stderr, flush=True)
 
 
-def _clear(base: PrivateFolder, name: str) -> None:
-    """Remove what was written for former resizes."""
+def _remove_old_files(base: PrivateFolder, name: str) -> None:
+    """Remove the files of former resizes."""
     for old in base.names():
-        if old.startswith(_PREFIX) and old != name:
+        if old.startswith(FOLDER_PREFIX) and old != name:
             base.remove(old)
 
 
 def _write_all(
     handles: Sequence[Handle], folder: PrivateFolder, rank: int
-) -> list[tuple[SavedArray, ...]]:
-    """Write this process's part of each constant."""
+) -> list[tuple[Piece, ...]]:
+    """Write this process's part of each constant, and return the pieces of each."""
     written = []
     for place, handle in enumerate(handles):
         out = ArrayWriter(folder, f"rank{rank}-{place}.bin", rank)

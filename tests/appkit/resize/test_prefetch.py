@@ -221,14 +221,14 @@ def test_what_is_changed_through_an_older_view_is_found() -> None:
 def test_an_errand_has_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     release = threading.Event()
     task = BackgroundTask(release.wait)
-    assert not task.over
-    assert task.fault() == "it takes too long"
+    assert not task.is_done
+    assert task.error() == "it takes too long"
     monkeypatch.setattr("pliant.appkit.resize.prefetch.LIMIT_S", -1.0)
-    assert task.over
+    assert task.is_done
     release.set()
     monkeypatch.undo()
-    wait_until(lambda: task.over)
-    assert task.fault() == ""
+    wait_until(lambda: task.is_done)
+    assert task.error() == ""
     failing = BackgroundTask(lambda: {}[1])
-    wait_until(lambda: failing.over)
-    assert failing.fault() == "KeyError: 1"
+    wait_until(lambda: failing.is_done)
+    assert failing.error() == "KeyError: 1"
