@@ -257,10 +257,10 @@ class Runtime:
     # ---------------------------------------------------------------- resizing
 
     def resize(self, decision: Decision, position: Position) -> None:
-        """PrefetchOrder a decision out, if it is not withdrawn meanwhile; collective over the job.
+        """Carry a resize out, unless it was withdrawn; collective over the job.
 
         Raises:
-            JobLeave: this process leaves.
+            JobLeave: this process leaves the job.
         """
         member = self._member
         before = member.size

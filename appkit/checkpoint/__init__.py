@@ -1,5 +1,5 @@
-"""Saving and restoring all registered data, collectively.
+"""Save and restore all registered data, collectively.
 
-`store` is the folder of a checkpoint and decides when it is valid. `save` and `restore` are
-called by all processes.
+`store` reads and writes the folder of a job's checkpoints, and decides whether one is valid. `save`
+and `restore` are called by all processes.
 """

@@ -1,8 +1,8 @@
-"""Going on from a checkpoint: the part of every process of such a start.
+"""Continue from a checkpoint: what each process of such a start does.
 
-Like a newcomer it enters ``main`` at the top, skips ``init`` and the loops that were over, and gets
-its data at the loop that was running: not from other processes, but from the disk, and of each
-array only what it owns now.
+Like a joining rank, it enters ``main`` at the top, skips ``init`` and the finished loops, and gets
+its data at the loop that was running. It reads the data from the disk and not from other processes,
+and of each array only the part that it owns now.
 """
 
 from typing import Any
@@ -19,12 +19,12 @@ from pliant.appkit.storage.chunks import ArrayReader
 
 
 def find_restorer(store: CheckpointStore | None, data: JobData) -> "Restorer | None":
-    """The part of a process whose start goes on from a checkpoint; None: it is an ordinary start.
+    """Return the restorer of a start that continues from a checkpoint; None if it does not.
 
     Collective over the first processes.
 
     Raises:
-        CheckpointError: there is a checkpoint that is of no use.
+        CheckpointError: there is a checkpoint that cannot be used.
     """
     raw = data.membership.raw
     if store is None or raw is None:
@@ -34,8 +34,8 @@ def find_restorer(store: CheckpointStore | None, data: JobData) -> "Restorer | N
 
 
 def _find(comm: MPI.Intracomm, store: CheckpointStore) -> Manifest | None:
-    """The published checkpoint, the same on all."""
-    told: dict[str, Any] | str | None = None  # plain data: others may be of another version
+    """Return the published checkpoint, which rank 0 broadcasts; None if there is none."""
+    told: dict[str, Any] | str | None = None  # plain data, because ranks may run different versions
     if comm.rank == 0:
         try:
             store.claim()
@@ -50,20 +50,20 @@ def _find(comm: MPI.Intracomm, store: CheckpointStore) -> Manifest | None:
 
 
 class Restorer:
-    """One process of a start that goes on from a checkpoint."""
+    """Restores one process of a start that continues from a checkpoint."""
 
     def __init__(self, manifest: Manifest, store: CheckpointStore, data: JobData) -> None:
-        """Be in the part of a newcomer until the loop comes in which it was taken."""
+        """Act like a joining rank until the program reaches the saved loop."""
         self.manifest = manifest
         self._store, self._data = store, data
         self._asked = 0
         data.membership.phase = Phase.JOINING
 
     def next_once_result(self) -> bytes:
-        """The next result of ``job.once``.
+        """Return the next saved result of ``job.once``, encoded.
 
         Raises:
-            CheckpointError: the program had not come to this call.
+            CheckpointError: the program had not reached this call when it was saved.
         """
         self._asked += 1
         if self._asked > len(self.manifest.once):
@@ -71,10 +71,16 @@ class Restorer:
         return self.manifest.once[self._asked - 1]
 
     def restore_at_loop(self, loop: int) -> Position | None:
-        """Get the data, if this is the loop; None: the loop was over. Collective.
+        """Restore the data if this is the saved loop; collective over the job.
+
+        Args:
+            loop: number of the loop that the program has reached.
+
+        Returns:
+            Where the program continues; None if this loop was finished when it was saved.
 
         Raises:
-            CheckpointError: they are not what this program can go on from.
+            CheckpointError: this program cannot continue from the checkpoint.
         """
         position = self.manifest.position
         if loop < position.loop:
@@ -90,14 +96,14 @@ class Restorer:
         return position
 
     def never_reached(self) -> CheckpointError:
-        """The error of a program that does not come to the loop."""
+        """Return the error for a program that has ended before it reached the saved loop."""
         return self._store.unusable(
             f"it was taken in loop {self.manifest.position.loop}, "
             "and main() ended before it came there"
         )
 
     def _load(self) -> str:
-        """Fill what is registered; what is wrong with that."""
+        """Restore the registered data of this process; return an error text, empty if it worked."""
         manifest, member = self.manifest, self._data.membership
         difference = registration_difference(manifest.registry, self._data.description())
         if difference:
@@ -110,7 +116,7 @@ class Restorer:
             values = unpack(manifest.states)
         except CheckpointError as error:
             return str(error)
-        except Exception as error:  # whatever the values' own code raises
+        except Exception as error:  # the values' own code may raise anything
             return f"{type(error).__name__}: {error}"
         for state, own in zip(self._data.states, values, strict=True):
             state.replace(own)

@@ -1,4 +1,4 @@
-"""Taking a checkpoint: every process writes what it owns, rank 0 publishes it for all."""
+"""Take a checkpoint: every process writes its parts, then rank 0 publishes them all."""
 
 import sys
 import time
@@ -18,19 +18,25 @@ from pliant.appkit.storage.chunks import ArrayWriter, SavedArray
 from pliant.appkit.storage.private_folders import PrivateFolder
 from pliant.core.model.checkpoint import SaveWord
 
-#: What each process wrote of each registered array.
-_Written = list[list[SavedArray]]
+#: For each registered array, the pieces that one process has written.
+_Written = list[list[Piece]]
 
 
 class Checkpoints:
-    """The checkpoints of this process's job; inactive where nothing says where they go."""
+    """Takes the checkpoints of the job; disabled if there is no folder for them."""
 
     def __init__(self, data: JobData, folder: Path | None, environment: Environment | None) -> None:
-        """Save into ``folder``; None: never."""
+        """Save into ``folder``; None disables checkpoints.
+
+        Args:
+            data: all that the program has registered.
+            folder: of the job's checkpoints.
+            environment: None in an ordinary MPI program.
+        """
         self._run = environment.run if environment else 0
         key = key_source(environment.checkpoint_key_file if environment else "")
         self.store = CheckpointStore(folder, self._run, key) if folder is not None else None
-        #: The program wants one at its next safe point.
+        #: Whether the program wants a checkpoint at its next safe point.
         self.is_requested = False
         self._data = data
         self._member = data.membership
@@ -43,7 +49,7 @@ class Checkpoints:
         return self.store is not None
 
     def request(self) -> None:
-        """Take one at the next safe point."""
+        """Request a checkpoint at the next safe point."""
         self.is_requested = self.is_enabled
 
     def execute(
@@ -53,16 +59,16 @@ class Checkpoints:
         once: list[bytes],
         suspension: SuspensionHandler | None,
     ) -> bool:
-        """Save, if it is still wanted; collective over the job.
+        """Take a checkpoint, unless its suspension was withdrawn; collective over the job.
 
         Args:
-            order: the same on all.
-            position: of the loop.
-            once: results of ``job.once``.
-            suspension: the coordinator's; None elsewhere.
+            order: the same on all processes.
+            position: the present loop and iteration.
+            once: encoded results of ``job.once``.
+            suspension: of the coordinator on rank 0; None elsewhere.
 
         Returns:
-            Whether the job leaves now: everything is saved and the server knows.
+            Whether the processes leave now, because all is saved and the server knows.
         """
         raw = self._member.raw
         assert raw is not None
@@ -88,10 +94,10 @@ class Checkpoints:
     def save(
         self, order: CheckpointOrder, position: Position, once: list[bytes]
     ) -> CheckpointReport:
-        """Save everything; collective over the job.
+        """Save all registered data; collective over the job.
 
         Returns:
-            SAVED or FAILED; the reason of a failure is told to rank 0 alone.
+            A report with SAVED or FAILED. Only rank 0 gets the reason of a failure.
         """
         self.is_requested = False
         begin = time.perf_counter()
@@ -120,13 +126,13 @@ class Checkpoints:
         return CheckpointReport(order.number, word, error, position.iteration, size, seconds)
 
     def _warn(self, report: CheckpointReport) -> None:
-        """Tell the user once."""
+        """Tell the user on stderr, at the first failure only."""
         if not self._warned:
             self._warned = True
             print(f"pliant: no checkpoint was taken: {report.reason}", file=sys.stderr, flush=True)
 
     def _write(self, store: CheckpointStore, number: int) -> tuple[_Written, str]:
-        """Write this process's part."""
+        """Write the parts of this process; return the pieces of each array, and an error text."""
         try:
             with store.open_data(number) as folder:
                 return self._write_into(folder), ""
@@ -148,7 +154,7 @@ class Checkpoints:
     def _publish(
         self, number: int, written: list[_Written], position: Position, once: list[bytes]
     ) -> tuple[int, str]:
-        """Bytes of the arrays, and what went wrong."""
+        """Publish the checkpoint; return the bytes of the arrays, and an error text."""
         assert self.store is not None
         try:
             manifest = Manifest(

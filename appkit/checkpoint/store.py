@@ -1,10 +1,10 @@
-"""A checkpoint on the disk: which files it has, how it is published, and when it is believed.
+"""The folder of a job's checkpoints: its files, how one is published, and when one is valid.
 
-A folder holds at most one published checkpoint, ``manifest.json``, and the arrays it names, in a
-folder of their own: ``save-7`` for the seventh. A new one is written next to the old one, brought
-to the disk, and published by the rename of its manifest; only then the old arrays are removed. An
-interruption leaves either the old checkpoint or the new one. Owner and mode of the folder and the
-signature of the manifest are checked before anything is read from it. No MPI.
+A folder holds at most one published checkpoint: ``manifest.json`` and, in a folder of their own,
+the arrays that it names (``save-7`` for the seventh checkpoint). A new checkpoint is written next
+to the old one, synced to the disk and published by renaming its manifest. Only then are the old
+arrays removed, so that an interruption leaves either the old checkpoint or the new one. Owner and
+mode of the folder and the signature of the manifest are checked before anything is read. No MPI.
 """
 
 import base64
@@ -26,9 +26,9 @@ from pliant.appkit.storage.chunks import SavedArray
 from pliant.appkit.storage.private_folders import PrivateFolder, UntrustedPathError
 
 MANIFEST = "manifest.json"
-#: Holds the number of the job's last run that has looked for a checkpoint here.
+#: File with the number of the last run of the job that has looked for a checkpoint here.
 CLAIM = "run"
-#: The first line of a manifest: this word, the format, and the signature of what follows. Format 1,
+#: The first line of a manifest is this word, the format, and the signature of the rest. Format 1,
 #: which had pickles and a checksum that anybody can make, is refused.
 MAGIC = "pliant-checkpoint"
 FORMAT = 2
@@ -38,29 +38,30 @@ _DATA = "save-"
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """All of a checkpoint but the arrays."""
+    """Everything of a checkpoint except the arrays."""
 
-    #: Counts the checkpoints of a folder, from 1.
+    #: Number of the checkpoint in its folder, from 1.
     number: int
-    #: The job that wrote it; 0: an ordinary MPI program.
+    #: The job that has written it; 0 for an ordinary MPI program.
     job: int
     run: int
     epoch: int
-    #: Processes that wrote it.
+    #: Number of processes that have written it.
     size: int
     #: Seconds since the epoch.
     time: float
     position: Position
-    #: What was registered, in order.
+    #: Descriptions of the registered data, in order.
     registry: list[Description]
-    #: The values of the states, and each result of ``job.once``; see `plain_data`.
+    #: The values of ``job.state``, encoded by `plain_data`.
     states: bytes
+    #: The results of ``job.once``, each encoded by `plain_data`.
     once: tuple[bytes, ...]
-    #: For each registered array, in order: what all processes wrote.
-    pieces: tuple[tuple[SavedArray, ...], ...]
+    #: For each registered array, the pieces that all processes have written.
+    pieces: tuple[tuple[Piece, ...], ...]
 
     def to_json(self) -> dict[str, Any]:
-        """For the file."""
+        """Return the contents of the file."""
         return {
             "number": self.number,
             "job": self.job,
@@ -78,7 +79,7 @@ class Manifest:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> "Manifest":
-        """The inverse of ``to_json``."""
+        """Return the manifest from the contents of the file."""
         return cls(
             number=data["number"],
             job=data["job"],
@@ -95,15 +96,15 @@ class Manifest:
 
     @property
     def data_bytes(self) -> int:
-        """Size of the arrays."""
+        """Bytes of all arrays."""
         return sum(piece.bytes for own in self.pieces for piece in own)
 
 
 class CheckpointStore:
-    """The folder of one job's checkpoints.
+    """Reads and writes the folder of one job's checkpoints.
 
-    A run on a node that is cut off may not know that a later run has continued from the last
-    checkpoint: it must not change anything here any more.
+    A run on a node that has lost contact may not know that a later run has continued from the last
+    checkpoint. Such a run must not change anything in the folder (see `claim`).
     """
 
     def __init__(self, folder: Path, run: int = 1, key: KeySource = own_key) -> None:
@@ -112,8 +113,8 @@ class CheckpointStore:
         Args:
             folder: of the job; others must not be able to write into it.
             run: counts the runs of the job, from 1.
-            key: returns the key that signs manifests; called on the processes that write or read
-                one.
+            key: returns the key that signs manifests; called only on a process that writes or
+                reads a manifest.
         """
         self.folder, self._run, self._key = folder, run, key
 
@@ -127,16 +128,16 @@ class CheckpointStore:
         return PrivateFolder.open(self.folder, create=create)
 
     def open_data(self, number: int) -> PrivateFolder:
-        """Open the folder of a checkpoint's arrays; otherwise as `open`."""
+        """Open the folder of a checkpoint's arrays; raises the same errors as `open`."""
         with self.open() as folder:
             return folder.child(data_name(number))
 
     def data(self, number: int) -> Path:
-        """Return where the arrays of a checkpoint are."""
+        """Return the path of the folder of a checkpoint's arrays."""
         return self.folder / data_name(number)
 
     def claim(self) -> None:
-        """Have all former runs, if there were any, leave this folder alone."""
+        """Forbid all former runs of the job to change the folder."""
         if self._run < 2:
             return
         try:
@@ -146,10 +147,12 @@ class CheckpointStore:
                     file.write(b"%d\n" % self._run)
                 folder.rename(f"{CLAIM}.new", CLAIM)
         except OSError:
-            return  # no run can save itself here
+            return  # then no run can write here
 
     def begin(self) -> int:
-        """Make room for the next checkpoint and return its number; remains of a failed one go.
+        """Create the folder of the next checkpoint, and return its number.
+
+        Files of a failed checkpoint of that number are removed.
 
         Raises:
             OSError: the folder cannot be written, or is not this user's own.
@@ -162,10 +165,10 @@ class CheckpointStore:
         return number
 
     def publish(self, manifest: Manifest) -> None:
-        """Make a checkpoint, whose arrays are on the disk, the current one; remove the others.
+        """Publish a checkpoint whose arrays are on the disk, and remove the other ones.
 
         Raises:
-            OSError: it was not published; the one before remains the current one.
+            OSError: it was not published; the last one remains the published one.
         """
         body = json.dumps(manifest.to_json(), separators=(",", ":"), allow_nan=True).encode()
         head = f"{MAGIC} {FORMAT} {sign(self._key(), FORMAT, body)}\n".encode("ascii")
@@ -187,16 +190,16 @@ class CheckpointStore:
     def drop(self, number: int) -> None:
         """Remove the files of a checkpoint that failed."""
         with suppress(OSError), self.open() as folder:
-            if not self._later_run(folder):  # else the later run has one of that number, perhaps
+            if not self._later_run(folder):  # the later run may have one of that number
                 folder.remove(data_name(number))
 
     def read(self) -> Manifest | None:
         """Return the published checkpoint, None if there is none.
 
-        Nothing is parsed before owner, mode and signature are found right.
+        Nothing is parsed before owner, mode and signature have been checked.
 
         Raises:
-            CheckpointError: there is one that cannot be read or be trusted.
+            CheckpointError: the checkpoint cannot be read, or not be trusted.
         """
         try:
             with self.open() as folder:
@@ -223,7 +226,7 @@ class CheckpointStore:
         return Manifest.from_json(json.loads(body))
 
     def _format(self, head: bytes) -> tuple[int, bytes]:
-        """Return the format and the signature that the first line of a manifest tells."""
+        """Return the format and the signature in the first line of a manifest."""
         match head.split(b" "):
             case [magic, number, signature] if magic == MAGIC.encode() and number.isdigit():
                 return int(number[:9]), signature
@@ -232,14 +235,14 @@ class CheckpointStore:
         raise self.unusable(f"{MANIFEST} is damaged")
 
     def unusable(self, reason: str) -> CheckpointError:
-        """Return the error that tells what to do about a checkpoint that cannot be used."""
+        """Return the error for a checkpoint that cannot be used; it says what to do."""
         return CheckpointError(
             f"the checkpoint in {self.folder} cannot be used: {reason}. To begin from the start, "
             "remove that folder"
         )
 
     def _later_run(self, folder: PrivateFolder) -> int:
-        """Return the later run whose folder this is; 0 if it is ours."""
+        """Return the later run that has claimed the folder; 0 if there is none."""
         try:
             with folder.read(CLAIM) as file:
                 last = int(file.read(32))
@@ -252,9 +255,10 @@ class CheckpointStore:
             raise OSError(f"run {later} of the job has gone on from its last checkpoint")
 
     def _published(self, folder: PrivateFolder) -> int:
-        """Return the number of the published checkpoint; an unusable one does not count.
+        """Return the highest number in use; 0 if there is none.
 
-        What former runs left, which may still be written, counts as well.
+        In a first run, that is the number of the published checkpoint. If the checkpoint cannot be
+        used, or if there were former runs, which may still be writing, all folders count.
         """
         numbers = [0]
         for name in folder.names():
@@ -277,7 +281,7 @@ def data_name(number: int) -> str:
 
 
 def registration_difference(theirs: Sequence[Description], mine: Sequence[Description]) -> str:
-    """The first difference between what was saved and what is registered; empty: there is none."""
+    """Return the first difference between saved and registered data; empty if there is none."""
     for place, (there, here) in enumerate(zip(theirs, mine, strict=False), start=1):
         if there != here and _as_now(there) != here:
             return f"registration {place}: the checkpoint has {there}, the program {here}"
@@ -287,7 +291,7 @@ def registration_difference(theirs: Sequence[Description], mine: Sequence[Descri
 
 
 def _as_now(saved: Description) -> Description:
-    """As it is described now: the type of items was written as people read it once."""
+    """Return a saved description in today's form; the type of items was once saved as text."""
     if saved[0] != "items" or not isinstance(saved[3], str):
         return saved
     return [*saved[:3], read_terms(saved[3]), *saved[4:]]

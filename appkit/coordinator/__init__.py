@@ -1,5 +1,6 @@
-"""Rank 0's talk with the server: the stream, negotiations, requests, suspensions. No MPI.
+"""The connection of rank 0 to the server: stream, negotiations, requests, suspensions. No MPI.
 
-`coordinator` is the state that the main thread, the stream's threads and the rendezvous share.
-`messages` are the plain values; only `wire` turns them into protobuf.
+`coordinator` holds the state that the main thread, the threads of the server stream and the
+rendezvous share; read it first. `messages` has the plain values; only `wire` turns them into
+protobuf.
 """

@@ -1,8 +1,9 @@
-"""The coordinator's desk: where its main thread, its session and its rendezvous meet.
+"""The state that rank 0's main thread, its server stream and its rendezvous share.
 
-The main thread asks at each safe point whether a resize is ready (one attribute) and begins it; the
-session's thread brings offers, GOs and withdrawals. One lock makes *begun* atomic against
-*withdrawn*. Nothing here uses MPI or loads grpc.
+The threads of the server stream bring offers, GOs and withdrawals. The thread of the rendezvous
+reports when the joining ranks are there. The main thread finds out at each safe point whether a
+resize is ready, by one attribute, and begins it. One lock makes sure that a resize is either begun
+or withdrawn, never both. Nothing here uses MPI or loads grpc.
 """
 
 import threading
@@ -32,57 +33,69 @@ from pliant.appkit.redistribution.plan import RankMap
 from pliant.core.model.negotiation import Template
 from pliant.core.model.size_request import RequestAnswer
 
-#: Newcomers have to be at the active loop in this time after GO, seconds.
+#: Seconds after GO in which the joining ranks have to reach the active loop.
 GATHER_TIMEOUT_S = 60.0
 
 
 class ReportChannel(Protocol):
-    """The way to the server."""
+    """Sends reports to the server."""
 
     def start(self) -> None:
-        """Begin to connect."""
+        """Start to connect."""
 
     def send(self, report: CoordinatorReport) -> None:
         """Queue a report; never blocks."""
 
     def stop(self, timeout: float) -> None:
-        """Send what is queued, end the stream and wait for it."""
+        """Send the queued reports and end the stream; wait at most ``timeout`` seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProgramInfo:
-    """What the coordinator tells about the program, and whom it asks."""
+    """What the coordinator needs to know about the program, and functions to ask it."""
 
     environment: Environment
     membership: Membership
-    #: The program's size grammar, empty: none; and the preferred size, 0: none.
+    #: The program's sizes in the size grammar; empty if it can run on any.
     sizes: str
+    #: The preferred size; 0 if there is none.
     preferred: int
+    #: Answers an offer; may take its time and may raise anything.
     answer_offer: Callable[[Offer], Answer]
+    #: Returns how far the program is.
     progress: Callable[[], Progress]
+    #: Returns the encoded results of ``job.once`` so far.
     once: Callable[[], list[bytes]]
-    #: The latest request of the program; None: it has made none.
+    #: Returns the latest request of the program; None if it has made none.
     asked: Callable[[], RequestRecord | None] = lambda: None
-    #: Its size changes only when it asks for that.
+    #: Whether the size changes only when the program asks for that.
     on_request: bool = False
 
 
 class Coordinator:
-    """Negotiations and resizes of a job, one at a time."""
+    """Negotiates resizes with the server, and holds the one that has its GO."""
 
     def __init__(self, program: ProgramInfo, *, standby: int | None = None, loop: int = 0) -> None:
-        """Open the rendezvous; ``standby`` is the resize after which this is the coordinator.
+        """Open the rendezvous.
+
+        Args:
+            program: of the job.
+            standby: the resize after which this process becomes the coordinator; None if it is
+                the coordinator now.
+            loop: number of the loop that is running; 0 before the first.
 
         Raises:
-            OSError: the node's address is not one of this machine.
+            OSError: the node's address is not an address of this machine.
         """
         self._program = program
         self._lock = threading.RLock()
-        #: A resize can begin; read by the main thread without the lock.
+        #: Whether a resize can begin; the main thread reads it without the lock.
         self.ready = False
+        #: Whether this process is not the coordinator yet.
         self.standby = standby is not None
         self._stands_by_for = standby or 0
-        #: The server's answer to a request, until the main thread takes it; read without the lock.
+        #: The server's answer to a request, until the main thread takes it. It is read without the
+        #: lock; None if there is none.
         self.request_answer: RequestAnswer | None = None
         self._negotiations = Negotiations(
             self._lock, self._busy_reason, program.answer_offer, lambda: self.size, program.asked
@@ -90,9 +103,12 @@ class Coordinator:
         self.suspension = SuspensionHandler(
             self._lock, self._busy_reason_for_suspension, self._send
         )
+        #: The resize that has its GO; None if there is none.
         self._decision: Decision | None = None
+        #: Whether that resize has begun, so that it cannot be withdrawn any more.
         self._begun = False
-        self._lost_reason = ""  # why a joining rank is lost, of a growth that has begun
+        #: Why a joining rank of a growth that has begun was lost; empty if none was.
+        self._lost_reason = ""
         self._closed = False
         self._between_loops = False
         self._channel: ReportChannel | None = None
@@ -107,18 +123,18 @@ class Coordinator:
 
     @property
     def size(self) -> int:
-        """Processes of the job now."""
+        """Number of processes of the job now."""
         return self._program.membership.size
 
-    # ---------------------------------------------------------------- the session's thread
+    # ---------------------------------------------------------------- threads of the stream
 
     def attach(self, channel: ReportChannel) -> None:
-        """Use and start a channel."""
+        """Start a channel and send all reports through it."""
         self._channel = channel
         channel.start()
 
     def begin_stream(self) -> Hello:
-        """What to say first on a new stream; what was said on the last one is void."""
+        """Return the first report of a new stream; negotiations of the last one are void."""
         self._negotiations.clear()
         return self._hello()
 
@@ -148,26 +164,26 @@ class Coordinator:
         )
 
     def progress(self) -> Progress | None:
-        """How far the application is; None: this is not the coordinator."""
+        """Return how far the application is; None if this is not the coordinator yet."""
         return None if self.standby else self._program.progress()
 
     def receive_offer(self, template: Template) -> Template | None:
-        """Take what the server says in a talk; the answer to what cannot be."""
+        """Receive a negotiation message; return an answer if the message is not allowed."""
         return self._negotiations.receive(template)
 
     def answer_offer(self, template: Template) -> Template | None:
-        """What the program says to a proposal that was heard; None: nothing (any more).
+        """Return the program's answer to a received proposal; None if none is needed any more.
 
-        Asks ``on_offer``, which may take its time: nothing else may have to wait for it.
+        This calls ``on_offer``, which may take its time, so nothing else may wait for it.
         """
         return self._negotiations.answer(template)
 
     def go(self, decision: Decision) -> None:
-        """Take a GO in hand."""
+        """Accept a GO: wait for the joining ranks, or let a shrink begin at a safe point."""
         with self._lock:
             mine, resize = self._decision, decision.resize
             if mine is not None and mine.resize == resize:
-                return  # it was sent twice
+                return  # the server has sent it again, after a new connection
             agreed = self._negotiations.is_agreed(resize)
             self._negotiations.end(resize)
             if not agreed or self._busy_reason():
@@ -184,7 +200,7 @@ class Coordinator:
                 self.ready = True
 
     def withdraw(self, resize: int) -> None:
-        """The server takes a resize back; too late once it has begun."""
+        """Withdraw a resize for the server, unless it has begun."""
         with self._lock:
             if self._decision is not None and self._decision.resize == resize:
                 if self._begun:
@@ -194,12 +210,12 @@ class Coordinator:
             self._send(Withdrawn(resize))
 
     def on_request_answer(self, answer: RequestAnswer) -> None:
-        """The server says what became of a request; the main thread takes it at a safe point."""
+        """Keep the server's answer to a request until the main thread takes it."""
         with self._lock:
             if self.request_answer is None or self.request_answer.number <= answer.number:
                 self.request_answer = answer
 
-    # ---------------------------------------------------------------- the rendezvous's thread
+    # ---------------------------------------------------------------- thread of the rendezvous
 
     def _on_gathered(self) -> None:
         with self._lock:
@@ -218,39 +234,39 @@ class Coordinator:
     # ---------------------------------------------------------------- the main thread
 
     def send_request(self, asked: RequestRecord) -> None:
-        """Tell the server of a request, or of its end."""
+        """Send a request, or its cancellation, to the server."""
         with self._lock:
             self._send(asked)
 
     def take_request_answer(self) -> RequestAnswer | None:
-        """What the server answered since the last time."""
+        """Return the server's answer to a request, and forget it; None if there is none."""
         with self._lock:
             answer, self.request_answer = self.request_answer, None
             return answer
 
     def ready_resize(self) -> Decision | None:
-        """The resize that is ready to begin; it may still be withdrawn."""
+        """Return the resize that can begin, None if there is none; it may still be withdrawn."""
         with self._lock:
             return self._decision if self.ready else None
 
     @property
     def current_id(self) -> int:
-        """The resize that has its GO, 0: none; from any thread, without the lock."""
+        """Number of the resize that has its GO, 0 if there is none; takes no lock."""
         decision = self._decision
         return decision.resize if decision is not None else 0
 
     def current(self) -> Decision | None:
-        """The resize that has its GO, whether it can begin or not."""
+        """Return the resize that has its GO, None if there is none; takes no lock."""
         return self._decision
 
     def send_prefetch(self, resize: int, constant: dict[str, Any]) -> None:
-        """Have newcomers fetch constant data before the resize begins."""
+        """Let the joining ranks read constant data; the resize begins when they have."""
         with self._lock:
             self.rendezvous.send_prefetch(resize, constant)
             self._update_ready()
 
     def begin(self, resize: int) -> Decision | None:
-        """Begin a resize if it is still ready; from now on it cannot be withdrawn."""
+        """Begin a resize, after which it cannot be withdrawn; None if it is not ready any more."""
         with self._lock:
             decision = self._decision
             if decision is None or decision.resize != resize or not self.ready:
@@ -263,35 +279,35 @@ class Coordinator:
             return decision
 
     def lost_rank_reason(self) -> str:
-        """Why a joining rank of the growth that has begun is lost; empty: none is."""
+        """Return why a joining rank of the growth that has begun was lost; empty if none was."""
         return self._lost_reason
 
     def finish(self, outcome: Outcome) -> None:
-        """CoordinatorReport what became of a resize, and be ready for the next."""
+        """Report the outcome of a resize, and accept the next one."""
         with self._lock:
             stood_by, self.standby = self.standby, False
             self._clear_decision()
             self._send(outcome)
             if stood_by:
-                # The stream of the old coordinator may have ended before the outcome came: say
-                # that there is a coordinator.
+                # The stream of the old coordinator may have ended before the outcome arrived, so
+                # tell the server that there is a coordinator.
                 self._send(self._hello())
 
     def enter_loop(self, number: int) -> None:
-        """A loop has begun: newcomers may join in it."""
+        """Let joining ranks join in the loop that has begun."""
         with self._lock:
             self._between_loops = False
             self.rendezvous.set_loop(number)
             self._update_ready()
 
     def leave_loop(self) -> None:
-        """The loop is over: what has not begun is withdrawn."""
+        """Withdraw everything that has not begun, because the loop has ended."""
         with self._lock:
             self._between_loops = True
             self._withdraw_open()
 
     def close(self) -> None:
-        """End the session and the rendezvous; nothing is sent after it."""
+        """Withdraw what has not begun, then end the stream and the rendezvous."""
         with self._lock:
             self._withdraw_open()
             self.suspension.close("the application is ending")
@@ -303,7 +319,7 @@ class Coordinator:
     # ---------------------------------------------------------------- under the lock
 
     def _busy_reason(self) -> str:
-        """Why nothing can be agreed on or taken in hand now."""
+        """Return why no resize can be agreed on now; empty if one can."""
         with self._lock:
             if self._closed:
                 return "the application is ending"
@@ -314,7 +330,7 @@ class Coordinator:
         return ""
 
     def _busy_reason_for_suspension(self) -> str:
-        """Why no suspension can be taken in hand now; between two loops it waits for the next."""
+        """Return why no suspension is possible now; between loops, it waits for the next loop."""
         if self._closed:
             return "the application is ending"
         if self._decision is not None:
@@ -330,7 +346,7 @@ class Coordinator:
             self._fail(decision.resize, "join", str(error))
 
     def _update_ready(self) -> None:
-        """See whether a growth can begin: newcomers come, and the application goes on."""
+        """Set ``ready`` for a growth, which depends on the joining ranks and the active loop."""
         if self._decision is not None and self._decision.grows and not self._begun:
             self.ready = self.rendezvous.is_complete()
 

@@ -1,4 +1,4 @@
-"""What the coordinator and the server tell each other, as plain values (see protos/app.proto)."""
+"""The messages between the coordinator and the server as plain values (see protos/app.proto)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,39 +11,39 @@ from pliant.core.values.sizes import Sizes
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A proposal of the server to change the number of processors; what ``on_offer`` gets."""
+    """A proposal of the server to change the number of processors, as ``on_offer`` gets it."""
 
-    #: The number of the negotiation, and of the resize it may lead to.
+    #: Number of the negotiation, and of the resize it may lead to.
     resize: int
     #: Processors that the job has.
     current: int
-    #: Processors that it would have.
+    #: Processors that the job would have.
     proposed: int
-    #: Version of the job's allocation: rises by one with each resize.
+    #: Version of the job's allocation, which rises by one with each resize.
     epoch: int = 0
     #: Number of this message in the negotiation, from 1.
     round: int = 0
-    #: The server's last word: only yes or no may follow.
+    #: Whether this is the server's final offer, which can only be accepted or refused.
     final: bool = False
-    #: The job cannot keep what it has, as when its node is drained; what follows a refusal is a
-    #: setting of the server.
+    #: Whether the job cannot keep its processors, for example because a node is drained. A setting
+    #: of the server decides what follows a refusal.
     mandatory: bool = False
-    #: What the application would pay for more processors, or get for giving some, for all of them
-    #: together, in the site's own unit.
+    #: What the application would pay for more processors, or get for releasing some, for all of
+    #: them together, in the unit of the site.
     price: float = 0.0
-    #: Seconds since the epoch; 0: until withdrawn.
+    #: When the offer expires, in seconds since the epoch; 0 if only when it is withdrawn.
     valid_until_s: float = 0.0
-    #: Seconds since the epoch before which it is not to happen; 0: at once.
+    #: The earliest time of the resize, in seconds since the epoch; 0 if at once.
     not_before_s: float = 0.0
-    #: Why the server offers it; for people.
+    #: Why the server makes the offer, as text for people.
     reason: str = ""
-    #: Seconds that the move would stop the application, judged by those before; 0: unknown.
+    #: Estimated seconds that the resize would stop the application; 0 if unknown.
     estimated_cost_s: float = 0.0
-    #: The library does not ask whether a growth gains time: an operator offers it, or the job was
-    #: submitted with ``--grow-if always``.
+    #: Whether the library accepts a growth without testing that it saves time, because an operator
+    #: offers it or the job was submitted with ``--grow-if always``.
     skip_gain_test: bool = False
-    #: How much of each named resource (``jobsub --resource NAME=N/proc``) comes or goes with the
-    #: processors.
+    #: Amount of each named resource (``jobsub --resource NAME=N/proc``) that the job gains or
+    #: releases together with the processors.
     resources: Mapping[str, int] = field(default_factory=dict)
 
     @property
@@ -58,75 +58,77 @@ class Answer:
 
     verb: Verb
     reason: str = ""
-    #: With COUNTER: totals, each of which would do instead.
+    #: With COUNTER: the totals that the application would accept instead.
     sizes: Sizes | None = None
-    #: With COUNTER: the price asked for; None: as it is.
+    #: With COUNTER: the price that the application asks for; None to keep the offered one.
     price: float | None = None
-    #: Seconds since the epoch before which it cannot happen; 0: at once.
+    #: The earliest possible time, in seconds since the epoch; 0 if at once.
     not_before: float = 0.0
     #: Seconds that the application expects to lose.
     cost_s: float = 0.0
-    #: With COUNTER: how much of each named resource would come or go at most.
+    #: With COUNTER: the largest amount of each named resource to gain or release.
     resources: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """A GO: a resize that both sides agreed on and that was prepared."""
+    """A GO: a resize that both sides have agreed on and that the server has prepared."""
 
     resize: int
-    #: Of the job once this is committed.
+    #: The job's epoch after the resize.
     epoch: int
-    #: Ranks of the present communicator; empty at a growth.
+    #: Ranks of the present communicator that leave; empty in a growth.
     leaving: tuple[int, ...] = ()
-    #: Global processors of the newcomers, in rank order; empty at a shrinkage.
+    #: Global processors of the joining ranks, in rank order; empty in a shrink.
     joining: tuple[int, ...] = ()
+    #: Known only to the server, the running ranks and the joining ranks of this resize.
     secret: str = field(default="", repr=False)
 
     @property
     def grows(self) -> bool:
-        """Whether newcomers join."""
+        """Whether ranks join."""
         return bool(self.joining)
 
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """The application is at its safe point and has begun a resize."""
+    """The application has begun a resize at a safe point."""
 
     resize: int
 
 
 @dataclass(frozen=True, slots=True)
 class Withdrawn:
-    """A resize was not begun and will not be."""
+    """The application will not begin a resize."""
 
     resize: int
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a resize; epoch and processors are those after it."""
+    """The outcome of a resize, with the epoch and the processors after it."""
 
     resize: int
     committed: bool
     epoch: int
     processors: tuple[int, ...]
-    #: Where it failed: join, check, move or commit.
+    #: The stage in which it failed: ``join``, ``check``, ``move`` or ``commit``.
     stage: str = ""
     reason: str = ""
-    #: The pause by step: join, move, commit, total.
+    #: Seconds of each step of the pause, and of ``total``.
     seconds: dict[str, float] = field(default_factory=dict)
     bytes_moved: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """How fast a loop is at one size."""
+    """The measured speed of a loop at one size."""
 
+    #: Number of processes.
     size: int
     #: The median.
     seconds_per_iteration: float
-    #: That were seen.
+    #: Number of iterations measured.
     iterations: int
 
 
@@ -134,82 +136,87 @@ class Measured:
 class Progress:
     """How far the application is."""
 
-    #: Seconds since the last safe point; negative: none yet.
+    #: Seconds since the last safe point; negative if there was none.
     safe_point_age_s: float
+    #: Number of safe points so far.
     safe_points: int
+    #: Present iteration of the present loop.
     iteration: int
-    #: Of the present loop; 0: unknown.
+    #: Number of iterations of the present loop; 0 if unknown.
     iterations: int
-    #: How fast the present loop is, at the sizes that it has had.
+    #: Speed of the present loop at each size it has had.
     measured: tuple[Measured, ...] = ()
 
 
 class RequestState(StrEnum):
-    """How far a request of the application is; the words of core's outcomes, and *pending*."""
+    """State of a request: pending, or one of the outcomes of `pliant.core`."""
 
-    #: Nobody has answered yet.
+    #: The server has not answered yet.
     PENDING = "pending"
-    #: The job has what was wanted.
+    #: The job has the wanted number of processors.
     GRANTED = "granted"
-    #: It has more than before, one of the totals named, but less than was wanted.
+    #: The job has one of the requested totals, but not the wanted one.
     PARTLY = "granted in part"
-    #: It cannot be; the request's ``reason`` says why.
+    #: The server refuses; the request's ``reason`` says why.
     REFUSED = "refused"
-    #: By the program, or by a later request that took its place.
+    #: The program has cancelled the request, or replaced it by a later one.
     CANCELLED = "cancelled"
-    #: Its deadline was over.
+    #: The deadline has passed.
     EXPIRED = "expired"
 
 
 @dataclass(frozen=True, slots=True)
 class RequestRecord:
-    """A request of the application, and what it knows of the answer."""
+    """A request of the program with its state. The field names are part of the protocol."""
 
-    #: From 1, rising.
+    #: Counts the requests of the job, from 1.
     number: int
-    #: Totals that would do; the preferred one, or else the largest, is what is wanted.
+    #: Totals that the program accepts; it wants the preferred one, or else the largest.
     sizes: Sizes
     reason: str
-    #: Seconds since the epoch; 0: none.
+    #: Seconds since the epoch; 0 if there is no deadline.
     deadline_s: float
     state: RequestState = RequestState.PENDING
-    #: Of the job when it was answered; 0: it was not.
+    #: Number of processes when the server answered; 0 before.
     size: int = 0
-    #: The reason of the answer.
+    #: The server's reason.
     answer: str = ""
-    #: Whether the server has answered; until then it is told again.
+    #: Whether the server has answered; until then, the request is repeated on each new stream.
     heard: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointOrder:
-    """Save at this safe point."""
+    """An order to save at this safe point. The field name is part of the protocol."""
 
-    #: The suspension that wants it; 0: the program itself does.
+    #: Number of the suspension; 0 if the program itself has asked for a checkpoint.
     number: int = 0
 
     @property
     def leaves(self) -> bool:
-        """Whether the processes end when it is done."""
+        """Whether the processes leave after saving."""
         return self.number > 0
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointReport:
-    """What has come of it."""
+    """State of a suspension, or the result of a checkpoint."""
 
+    #: Number of the suspension; 0 if the program itself has asked for a checkpoint.
     number: int
     word: SaveWord
     reason: str = ""
-    #: Of a checkpoint that was taken: where it continues, and what it holds.
+    #: Iteration at which the saved job continues.
     iteration: int = 0
+    #: Size of the saved data.
     bytes: int = 0
+    #: Duration of saving.
     seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """First message of every stream."""
+    """The first message of each stream."""
 
     job: int
     run: int
@@ -221,19 +228,19 @@ class Hello:
     preferred: int
     rendezvous: str
     pending_resize: int
-    #: The pending resize has begun: a server that died may not have heard of it.
+    #: Whether the pending resize has begun. A server that has died may not know.
     begun: bool
-    #: How far the suspension in hand is; None: there is none.
+    #: State of the present suspension; None if there is none.
     saving: CheckpointReport | None = None
-    #: Its size changes only when it asks for that.
+    #: Whether the size changes only when the program asks for that.
     on_request: bool = False
-    #: The latest request, if its answer was not heard.
+    #: The latest request; None if there is none, or the server has answered it.
     asked: RequestRecord | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class NegotiationMessage:
-    """The application's word in a talk; void when the stream breaks."""
+    """A message of the application in a negotiation; void when the stream breaks."""
 
     template: Template
 

@@ -1,4 +1,7 @@
-"""The application's side of its talks: what either side says goes through core's machine."""
+"""The application's side of negotiations about resizes.
+
+Every message of either side goes through the state machine of `pliant.core.model.negotiation`.
+"""
 
 import logging
 import threading
@@ -21,7 +24,7 @@ log = logging.getLogger(__name__)
 
 
 class Negotiations:
-    """The talks of one stream."""
+    """The negotiations of one stream."""
 
     def __init__(
         self,
@@ -31,38 +34,43 @@ class Negotiations:
         size: Callable[[], int],
         asked: Callable[[], RequestRecord | None] = lambda: None,
     ) -> None:
-        """Hold no talks yet.
+        """Start without negotiations.
 
         Args:
-            lock: the coordinator's; it is not held while the program decides.
-            busy_reason: why nothing can be agreed on now, empty: it can.
-            ask_program: the program's answer; may take its time and may raise anything.
-            size: processes of the job now.
-            asked: the program's latest request.
+            lock: the coordinator's lock; it is not held while the program decides.
+            busy_reason: returns why no resize can be agreed on now; empty if one can.
+            ask_program: returns the program's answer; may take its time and may raise anything.
+            size: returns the number of processes of the job now.
+            asked: returns the program's latest request; None if it has made none.
         """
         self._lock, self._busy_reason = lock, busy_reason
         self._ask_program, self._size, self._asked = ask_program, size, asked
-        #: Open ones, and those that were agreed on and may lead to a GO.
-        self._by_number: dict[int, Negotiation] = {}
+        #: Open negotiations, and those that were agreed on and may lead to a GO.
+        self._by_number: dict[int, Talk] = {}
         self._newest = 0
 
     def receive(self, template: Template) -> Template | None:
-        """Take what the server says; the answer to what cannot be, the program is not asked yet."""
+        """Apply a message of the server; the program is not asked yet.
+
+        Returns:
+            A refusal if the message is a proposal that is not allowed; otherwise None.
+        """
         try:
             with self._lock:
                 talk = self._by_number.get(template.negotiation)
-                if talk is None or talk.proposal != template:  # else it was sent twice
+                if talk is None or talk.table != template:  # otherwise the server has sent it again
                     self._store(self._advance(template))
         except NegotiationError as error:
             log.info("negotiation %d: %s", template.negotiation, error)
-            if template.verb in PROPOSALS:  # its side waits for an answer
+            if template.verb in PROPOSALS:  # the server waits for an answer
                 return reply_template(template, Answer(Verb.REJECT, str(error)), self._size())
         return None
 
     def answer(self, template: Template) -> Template | None:
-        """The answer to what was heard; None: it asks for none, or is over by now.
+        """Ask the program, which may take its time, and return its answer to a proposal.
 
-        Asks the program, which may take its time.
+        Returns:
+            None if the message needs no answer, or if the negotiation has ended in the meantime.
         """
         with self._lock:
             talk = self._by_number.get(template.negotiation)
@@ -75,25 +83,30 @@ class Negotiations:
             return self._reply(template, answer)
 
     def is_agreed(self, number: int) -> bool:
-        """Whether a negotiation may lead to a GO."""
+        """Return whether both sides have agreed, so that a GO may follow."""
         with self._lock:
             talk = self._by_number.get(number)
             return talk is not None and talk.state is NegotiationState.AGREED
 
     def end(self, number: int) -> None:
-        """What was said in a negotiation is over: done, or void."""
+        """Forget a negotiation that is finished or void."""
         with self._lock:
             self._by_number.pop(number, None)
             self._newest = max(self._newest, number)
 
     def clear(self) -> None:
-        """The stream broke: both sides forget their talks."""
+        """Forget all negotiations, as the server does when the stream breaks."""
         with self._lock:
             self._by_number.clear()
             self._newest = 0  # a server from an older copy of its database counts from there
 
     def withdraw_all(self) -> tuple[list[int], list[Template]]:
-        """End all talks: those that were agreed on, and withdrawals of what is not answered."""
+        """End all negotiations.
+
+        Returns:
+            The numbers of those that were agreed on, and withdrawals of the application's proposals
+            that the server has not answered.
+        """
         with self._lock:
             agreed = [number for number in self._by_number if self.is_agreed(number)]
             mine = [t.proposal for t in self._by_number.values() if t.proposer is Side.APPLICATION]
@@ -129,7 +142,7 @@ class Negotiations:
         return talk.apply_message(Side.SERVER, template)
 
     def _fulfils_request(self, template: Template) -> bool:
-        """Whether the program's open request gives the processors that a template takes."""
+        """Return whether a message takes processors that the program has offered to release."""
         asked, size = self._asked(), self._size()
         if asked is None or asked.state is not RequestState.PENDING:
             return False
@@ -140,10 +153,10 @@ class Negotiations:
         return total < size and total in asked.sizes
 
     def _apply(self, template: Template) -> None:
-        """Say something to the server.
+        """Apply a message of the application.
 
         Raises:
-            NegotiationError: the machine does not allow it.
+            TalkError: the state machine does not allow it.
         """
         talk = self._by_number.get(template.negotiation)
         if talk is None:
@@ -163,11 +176,11 @@ class Negotiations:
             return Answer(Verb.REJECT, busy_reason)
         try:
             return self._ask_program(offer_from_template(template, self._size()))
-        except BaseException as error:  # of the program; the thread that brought the offer goes on
+        except BaseException as error:  # the program's own; this thread must survive it
             return Answer(Verb.REJECT, _describe(error))
 
     def _reply(self, template: Template, answer: Answer) -> Template | None:
-        """Say the answer, or what the machine allows instead."""
+        """Apply the answer and return it; a refusal instead if the answer is not allowed."""
         busy_reason = self._busy_reason() if answer.verb is not Verb.REJECT else ""
         if busy_reason:
             answer = Answer(Verb.REJECT, busy_reason)
@@ -176,13 +189,13 @@ class Negotiations:
             self._apply(reply)
         except NegotiationError as error:
             if answer.verb is Verb.REJECT:
-                return None  # it is over already
+                return None  # the negotiation has ended already
             return self._reply(template, Answer(Verb.REJECT, str(error)))
         return reply
 
 
 def _describe(error: BaseException) -> str:
-    """What is wrong with the program, also where its error has no words."""
+    """Return type and text of an error, or only its type if its text cannot be made."""
     try:
         return f"{type(error).__name__}: {error}"
     except Exception:  # of the error's own code

@@ -18,34 +18,34 @@ from pliant.core.model.negotiation import Verb
 from pliant.core.support.plural import plural
 from pliant.core.values.sizes import Sizes, parse_sizes
 
-#: Totals that a program may name one by one; more are written as a grammar.
+#: How many totals a program may list; for more, it uses a text in the size grammar.
 MAX_TOTALS = 4096
 
-#: Totals, each of which would do: one, several, or a text in the size grammar.
+#: Totals that the program accepts: one, several, or a text in the size grammar.
 Totals = int | str | Iterable[int]
 
 
 @dataclass(frozen=True, slots=True)
 class OfferTerms:
-    """An answer to an offer, with terms; what ``on_offer`` may return.
+    """Terms on which the program accepts an offer; ``on_offer`` may return them.
 
-    If the offered total is among ``sizes`` at a price that is no worse than ``price``, the offer is
-    accepted; otherwise it is countered with these terms, or refused if it was the last word.
+    If the offer meets the terms, it is accepted. Otherwise the answer is a counter-offer with these
+    terms, or a refusal if the offer is final.
 
     Raises:
         SizesError: ``sizes`` is not in the size grammar.
-        ValueError, TypeError: another value makes no sense.
+        ValueError, TypeError: another value is not allowed.
     """
 
-    #: Totals that would do; None: the offered one.
+    #: Totals that the program accepts; None for the offered one.
     sizes: Totals | None = None
-    #: The most it pays for more processors, the least it takes for giving some; None: any price.
+    #: The highest price for more processors, or the lowest for releasing some; None for any price.
     price: float | None = None
-    #: Seconds from now before which nothing can happen, for instance until a phase ends.
+    #: Seconds from now before which no resize can happen, for example until a phase ends.
     not_before_s: float = 0.0
-    #: For people.
+    #: Text for people.
     reason: str = ""
-    #: The most of named resources that it takes or gives, by name; those not named: any amount.
+    #: The largest amount of each named resource to gain or release; any amount of the others.
     resources: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -63,9 +63,9 @@ class OfferTerms:
                 )
 
 
-#: The program's own word on an offer: True (accept), None (the library decides), False (refuse),
-#: totals that it would rather have (a number, several, or a text in the size grammar), or
-#: `OfferTerms`. It runs in another thread: no MPI, no arrays.
+#: The program's answer to an offer: True (accept), False (refuse), None (the library decides),
+#: totals that it accepts (a number, several, or a text in the size grammar), or `OfferTerms`.
+#: It runs in another thread: no MPI, no arrays.
 OnOffer = Callable[[Offer], bool | int | str | Iterable[int] | OfferTerms | None]
 
 
@@ -75,16 +75,17 @@ def answer_offer(
     on_offer: OnOffer | None = None,
     policy: Callable[[Offer], str] = lambda _: "",
 ) -> Answer:
-    """Answer an offer that is within the program's sizes: ``on_offer`` does, or the library.
+    """Answer an offer: by ``on_offer``, or by the library's policy if that does not decide.
 
     Args:
-        offer: what the server proposes.
-        sizes: the program's; None: any.
-        on_offer: the program's own word; None: it leaves all to the library.
-        policy: the library's: why the offer should be refused, empty: it should not.
+        offer: the server's proposal.
+        sizes: sizes that the program can run on; None if it can run on any.
+        on_offer: the program's hook; None if it has none.
+        policy: returns the library's objection to an offer; empty if it has none.
 
     Raises:
-        Exception: whatever ``on_offer`` raises; TypeError, ValueError: its word makes no sense.
+        TypeError, ValueError: ``on_offer`` returned something that is not an answer.
+        Exception: an exception of ``on_offer``.
     """
     if offer.proposed < 1:
         return Answer(Verb.REJECT, f"{offer.proposed} is too few: a job has at least 1 processor")
@@ -94,18 +95,18 @@ def answer_offer(
         return Answer(
             Verb.REJECT, f"the application has {plural(offer.current, 'processor')} already"
         )
-    word = on_offer(offer) if on_offer is not None else None
-    if word is None:
-        refusal = policy(offer)
-        return Answer(Verb.REJECT, refusal) if refusal else _accept(offer, OfferTerms())
-    if isinstance(word, np.bool_):
-        word = bool(word)
-    if word is True:
+    returned = on_offer(offer) if on_offer is not None else None
+    if returned is None:
+        objection = policy(offer)
+        return Answer(Verb.REJECT, objection) if objection else _accept(offer, OfferTerms())
+    if isinstance(returned, np.bool_):
+        returned = bool(returned)
+    if returned is True:
         return _accept(offer, OfferTerms())
-    if word is False:
+    if returned is False:
         return Answer(Verb.REJECT, "the program refused")
     return _answer_with_terms(
-        offer, sizes, word if isinstance(word, OfferTerms) else OfferTerms(word)
+        offer, sizes, returned if isinstance(returned, OfferTerms) else OfferTerms(returned)
     )
 
 
@@ -116,7 +117,7 @@ def _accept(offer: Offer, terms: OfferTerms) -> Answer:
 
 
 def _answer_with_terms(offer: Offer, sizes: Sizes | None, terms: OfferTerms) -> Answer:
-    """The answer of a program that names terms."""
+    """Accept, counter or refuse an offer, according to the program's terms."""
     most = _max_change(offer, terms)
     enough = abs(offer.proposed - offer.current) <= most
     if terms.sizes is not None or enough:
@@ -144,7 +145,7 @@ def _answer_with_terms(offer: Offer, sizes: Sizes | None, terms: OfferTerms) -> 
 
 
 def _max_change(offer: Offer, terms: OfferTerms) -> int:
-    """By how many processors the job changes at most, for the named resources that they need."""
+    """Return by how many processors the job may change, so that named resources suffice."""
     change = abs(offer.proposed - offer.current)
     bounds = [
         most * change // offer.resources[name]
@@ -155,21 +156,21 @@ def _max_change(offer: Offer, terms: OfferTerms) -> int:
 
 
 def _within(offer: Offer, totals: Sizes | None, most: int) -> Sizes | None:
-    """Those of the totals that change the job by at most so many processors."""
+    """Return the totals that change the job by at most ``most`` processors; None if none do."""
     lowest = totals and totals.above(offer.current - most - 1)
     return lowest and lowest.up_to(offer.current + most)
 
 
 def _is_fair(offer: Offer, terms: OfferTerms) -> bool:
-    """Whether the price is no worse than what the program asks for."""
+    """Return whether the price is no worse than the one in the program's terms."""
     if terms.price is None:
         return True
     return offer.price <= terms.price if offer.grows else offer.price >= terms.price
 
 
 def _usable(offer: Offer, sizes: Sizes | None, wanted: Sizes) -> Sizes | None:
-    """The totals that can be countered: in the direction of the offer, or else in the other."""
-    if wanted.min < 1:
+    """Return the totals for a counter-offer: in the direction of the offer, or else the other."""
+    if wanted.lo < 1:
         return None
     both = wanted if sizes is None else sizes.intersect(wanted)
     if both is None:
@@ -180,17 +181,17 @@ def _usable(offer: Offer, sizes: Sizes | None, wanted: Sizes) -> Sizes | None:
 
 
 def _instant(terms: OfferTerms) -> float:
-    """Seconds since the epoch; 0: at once."""
+    """Return the earliest time in seconds since the epoch; 0 if at once."""
     return clock.now() + terms.not_before_s if terms.not_before_s else 0.0
 
 
 def read_totals(totals: Totals) -> Sizes:
-    """The totals as one value.
+    """Return totals in any of their forms as `Sizes`.
 
     Raises:
         SizesError: a text is not in the size grammar.
-        TypeError: there is something that is no number.
-        ValueError: there are none, or too many.
+        TypeError: a total is not a whole number.
+        ValueError: there are no totals, or too many.
     """
     if isinstance(totals, str):
         return parse_sizes(totals)

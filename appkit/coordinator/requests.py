@@ -1,9 +1,9 @@
-"""What the application asks for itself: other sizes, one request at a time, alike everywhere.
+"""Requests of the program for another size: one at a time, with the same state on all processes.
 
-A request is made on every process at the same place of the program, as a collective operation
-would be; it exchanges no message, and what rank 0 says counts. Its state changes where the program
-itself says so (another request, a cancellation) and at safe points, where rank 0 tells all what the
-server answered: a program may branch on it. Nothing here uses MPI.
+A request is made on every process at the same place of the program, like a collective operation. It
+exchanges no message, and the arguments on rank 0 count. Its state changes only when the program
+makes another request or cancels it, and at safe points, where rank 0 broadcasts the server's
+answer. So the program may branch on the state. Nothing here uses MPI.
 """
 
 import math
@@ -20,52 +20,53 @@ from pliant.core.model.size_request import RequestAnswer
 from pliant.core.support.plural import plural
 from pliant.core.values.sizes import Sizes, parse_sizes
 
-#: Characters of ``why``; the server takes no more.
+#: Largest number of characters of ``why``; the server accepts no more.
 MAX_WHY_LENGTH = 1000
 _NOT_MANAGED = "this program does not run under Pliant: nobody can give or take processors"
 _NO_REQUEST = "the job has asked for nothing"
 
 
 class Request:
-    """A request for another number of processors. The answer comes with a safe point."""
+    """A request for another number of processors; it is answered at a safe point."""
 
     def __init__(self, requests: "Requests", asked: RequestRecord | None) -> None:
-        """Made by ``job.request`` and ``job.release``; None: a newcomer's, not yet known."""
+        """Made by ``job.request`` and ``job.release``; None on a rank that has not joined yet."""
         self._requests, self._asked = requests, asked
 
     @property
     def state(self) -> RequestState:
         """``pending``, ``granted``, ``granted in part``, ``refused``, ``cancelled``, ``expired``.
 
-        It equals that text, and is the same on all processes between two safe points.
+        The state compares equal to that text. It is the same on all processes between two safe
+        points.
         """
         return self._asked.state if self._asked is not None else RequestState.PENDING
 
     @property
     def done(self) -> bool:
-        """Whether nothing more will come of it."""
+        """Whether the request has ended, so that its state does not change any more."""
         return self.state is not RequestState.PENDING
 
     @property
     def size(self) -> int:
-        """Processes that the job had when it was answered; 0: it was not answered."""
+        """Number of processes of the job when the server answered; 0 before."""
         return self._asked.size if self._asked is not None else 0
 
     @property
     def reason(self) -> str:
-        """Why it was refused or ended; empty: nothing to say."""
+        """Why the request was refused or has ended; empty if there is no reason."""
         return self._asked.answer if self._asked is not None else ""
 
     @property
     def sizes(self) -> str:
-        """The totals that were asked for, in the size grammar; empty: not known yet."""
+        """The requested totals in the size grammar; empty on a rank that has not joined yet."""
         return str(self._asked.sizes) if self._asked is not None else ""
 
     def cancel(self) -> None:
-        """Take it back, if it is pending; call it where it was made, on all processes alike.
+        """Cancel the request if it is pending; call it on all processes at the same place.
 
-        It does nothing to one that is done, or whose place a later one took. A resize for it that
-        has its GO already may still happen.
+        It does nothing if the request has ended or was replaced by a later one. A resize that
+        already has its GO may still happen.
         """
         self._requests.cancel(self)
 
@@ -74,7 +75,7 @@ class Request:
 
 
 class Requests:
-    """The requests of a job as this process knows them; the latest one is all that counts."""
+    """The requests of the job as this process knows them. Only the latest one can be pending."""
 
     def __init__(
         self,
@@ -82,32 +83,32 @@ class Requests:
         sizes: Sizes | None,
         send: Callable[[RequestRecord], None] | None,
     ) -> None:
-        """Begin without any.
+        """Start without requests.
 
         Args:
             membership: of this process.
-            sizes: what the program can run on; None: any.
-            send: brings a request or its end to the server, if this process is the coordinator;
-                None: there is no server.
+            sizes: sizes that the program can run on; None if it can run on any.
+            send: sends a request or its cancellation to the server, if this process is the
+                coordinator; None if there is no server.
         """
         self._membership, self._sizes, self._send = membership, sizes, send
-        self._waiting: list[Request] = []  # made by this newcomer before it joined
-        #: The request that was made last.
+        self._waiting: list[Request] = []  # made by this rank before it joined
+        #: The last request; None if there was none.
         self.latest: Request | None = None
-        #: Something changed that the others may not know; looked at by rank 0 at safe points.
+        #: Whether something has changed that other processes may not know; used on rank 0 only.
         self.has_changed = False
 
     @property
     def asked(self) -> RequestRecord | None:
-        """The latest request as a value; may be read by any thread."""
+        """The latest request as a value; may be read in any thread."""
         return self.latest._asked if self.latest is not None else None
 
-    # ---------------------------------------------------------------- what programs say
+    # ---------------------------------------------------------------- called by the program
 
     def request(
         self, sizes: int | str, why: str, deadline: float | None, prefer: int | None
     ) -> Request:
-        """Ask for one of these totals; see ``Job.request``."""
+        """Request one of these totals; see ``Job.request``."""
         best = None if prefer is None else _number(prefer)
         wish = parse_sizes(sizes if isinstance(sizes, str) else str(_number(sizes)), best)
         both = wish if self._sizes is None else self._sizes.intersect(wish)
@@ -119,7 +120,7 @@ class Requests:
         return self._make(Sizes(both.values, wanted), why, until)
 
     def release(self, n: int, to: int | None, why: str) -> Request:
-        """Give processors back; see ``Job.release``."""
+        """Offer to release processors; see ``Job.release``."""
         _check_why(why)
         count, target = _number(n), None if to is None else _number(to)
         if count < 1:
@@ -143,9 +144,9 @@ class Requests:
 
     def _make(self, sizes: Sizes, why: str, until: float) -> Request:
         if self._membership.phase is Phase.JOINING:
-            newcomers = Request(self, None)
-            self._waiting.append(newcomers)
-            return newcomers
+            request = Request(self, None)
+            self._waiting.append(request)
+            return request
         self._membership.check()
         before = self.asked
         number = before.number + 1 if before is not None else 1
@@ -158,7 +159,7 @@ class Requests:
         return self.latest
 
     def cancel(self, request: Request) -> None:
-        """The program has no use for a request any more."""
+        """Cancel a request, if it is the latest one and pending."""
         self._membership.check()
         if request is self.latest and self._end_pending("by the program"):
             asked = self.asked
@@ -166,7 +167,7 @@ class Requests:
             self._changed(asked)
 
     def _end_pending(self, reason: str) -> bool:
-        """Let the latest request be cancelled, if it is pending; whether it was."""
+        """Cancel the latest request if it is pending, and return whether it was."""
         asked = self.asked
         if self.latest is None or asked is None or asked.state is not RequestState.PENDING:
             return False
@@ -178,10 +179,10 @@ class Requests:
         if self._send is not None:
             self._send(asked)
 
-    # ---------------------------------------------------------------- what rank 0 tells
+    # ---------------------------------------------------------------- at safe points
 
     def receive_answer(self, answer: RequestAnswer | None) -> None:
-        """Take over what the server answered; on rank 0, at a safe point."""
+        """Apply the server's answer to the latest request; called on rank 0."""
         asked = self.asked
         if answer is None or asked is None or answer.number != asked.number or asked.heard:
             return
@@ -197,7 +198,10 @@ class Requests:
         self.has_changed = True
 
     def adopt(self, asked: RequestRecord | None) -> None:
-        """Take over what rank 0 knows; a newcomer's own requests are the latest from now on."""
+        """Replace the latest request by that of rank 0.
+
+        On a rank that has just joined, the requests that it made before stand for that one.
+        """
         self.has_changed = False
         if asked is not None:
             if self.latest is None or self.asked is None or asked.number != self.asked.number:
@@ -214,14 +218,14 @@ class Requests:
 
 
 def _number(value: object) -> int:
-    """A whole number that a program gave.
+    """Return a number of processors that the program gave.
 
     Raises:
-        RequestError: it is none.
+        RequestError: the value is not a whole number.
     """
     if not isinstance(value, bool):
         try:
-            return operator.index(value)  # type: ignore[arg-type]  # what it refuses is told below
+            return operator.index(value)  # type: ignore[arg-type]  # refused values are reported below
         except TypeError:
             pass
     raise RequestError(
@@ -231,10 +235,10 @@ def _number(value: object) -> int:
 
 
 def _seconds(value: object) -> float:
-    """A time from now that a program gave.
+    """Return the seconds from now that the program gave.
 
     Raises:
-        RequestError: it is none.
+        RequestError: the value is not a positive number.
     """
     try:
         seconds = float(value) if isinstance(value, Real) else 0.0

@@ -1,7 +1,8 @@
-"""The stream between the coordinator and the server, in threads of its own.
+"""The gRPC stream between the coordinator and the server, in threads of its own.
 
-Loads grpc when the thread runs, not before. A broken stream is opened again, with the address read
-anew, until the application ends; a server that is away never disturbs the application.
+grpc is imported only when the thread runs. A broken stream is opened again until the application
+ends, each time at the server's present address. A server that is away never disturbs the
+application.
 """
 
 import logging
@@ -34,12 +35,13 @@ log = logging.getLogger(__name__)
 
 #: Seconds between two reports of progress.
 PROGRESS_INTERVAL_S = 1.0
-#: A connection on which nothing was heard for so long is asked whether the server is there, and is
-#: given up after so long without an answer. The server allows no more questions.
+#: Seconds of silence after which the connection is tested. The server allows no shorter interval.
 KEEPALIVE_S = 10.0
+#: Seconds without an answer to such a test after which the connection is closed.
 KEEPALIVE_TIMEOUT_S = 5.0
-#: A server that takes connections but does not welcome is given up after so long.
+#: Seconds after which a server that accepts the connection but does not welcome is given up.
 WELCOME_TIMEOUT_S = 30.0
+#: Shortest and longest wait before the stream is opened again, in seconds.
 _MIN_WAIT_S = 0.05
 _MAX_WAIT_S = 2.0
 #: Reports that are not kept for the next stream: negotiations end with their stream, and Hello
@@ -48,10 +50,10 @@ _PER_STREAM = (NegotiationMessage, RequestRecord)
 
 
 class ServerStream:
-    """One coordinator's way to the server; a ``coordinator.Channel``."""
+    """Connects one coordinator to the server; a ``coordinator.ReportChannel``."""
 
     def __init__(self, coordinator: Coordinator, address: Callable[[], str]) -> None:
-        """Describe a session; ``address`` gives the server's present address."""
+        """Prepare the stream; ``address`` returns the server's present address."""
         self._coordinator = coordinator
         self._address = address
         self._lock = threading.Lock()
@@ -65,7 +67,7 @@ class ServerStream:
         self._thread.start()
 
     def send(self, report: CoordinatorReport) -> None:
-        """Queue a report for this stream or the next."""
+        """Queue a report for the present stream or the next one."""
         with self._lock:
             if self._stream is not None:
                 self._stream.outbox.put(report)
@@ -73,7 +75,7 @@ class ServerStream:
                 self._backlog.append(report)
 
     def stop(self, timeout: float) -> None:
-        """Send what is queued, end the stream, wait at most ``timeout`` seconds."""
+        """Send the queued reports and end the stream; wait at most ``timeout`` seconds."""
         self._stopping.set()
         with self._lock:
             stream = self._stream
@@ -107,9 +109,9 @@ class ServerStream:
 
 
 class _OfferThread:
-    """Where proposals wait for the program's word.
+    """Asks the program about proposals, in a thread of its own.
 
-    A program that takes its time, or never comes back, holds up nothing else on the stream.
+    So an ``on_offer`` that takes its time, or never returns, delays nothing else on the stream.
     """
 
     def __init__(self, coordinator: Coordinator) -> None:
@@ -121,7 +123,7 @@ class _OfferThread:
         self._thread.start()
 
     def stop(self) -> None:
-        """Let the thread end when the program has answered; it is not waited for."""
+        """Let the thread end after the program's next answer; does not wait for it."""
         self._waiting.put(None)
 
     def put(self, stream: "_Connection", template: "Template") -> None:
@@ -136,7 +138,7 @@ class _OfferThread:
 
 
 class _Connection:
-    """One connection, from Hello to its end."""
+    """One connection to the server, from Hello to its end."""
 
     def __init__(self, coordinator: Coordinator, offers: _OfferThread) -> None:
         self.outbox: queue.SimpleQueue[CoordinatorReport | None] = queue.SimpleQueue()
@@ -144,12 +146,12 @@ class _Connection:
         self._offers = offers
         self._over = self._welcomed = False
         self._watchdog = WelcomeWatchdog()
-        #: What shows the server who this is; None: the stream has ended before.
+        #: The proof for the server that this is its application; None if the stream has ended.
         self._proof: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._call: grpc._CallIterator[app_pb2.AppOrder] | None = None
 
     def serve(self, find_address: Callable[[], str], stopping: threading.Event) -> bool:
-        """Serve the stream until it ends; whether the server welcomed it."""
+        """Serve the stream until it ends; return whether the server has welcomed it."""
         import grpc
 
         from pliant.protos.address import dial_target
@@ -168,7 +170,7 @@ class _Connection:
                     self._watchdog.stop()
                     self._welcomed = True
                     self._dispatch(order)
-        except Exception as error:  # the server is away, or went, or makes no sense: try again
+        except Exception as error:  # the server is away or has sent nonsense: try again
             log.debug("the stream to the server at %s ended: %s", address, error)
         finally:
             self._watchdog.stop()
@@ -179,10 +181,10 @@ class _Connection:
         return self._welcomed
 
     def _open(self, channel: "grpc.Channel") -> "grpc._CallIterator[app_pb2.AppOrder]":
-        """Open the stream and have both sides prove that they know the token of this run.
+        """Open the stream, and let both sides prove that they know the token of this run.
 
         Raises:
-            UnprovenServerError: what answers does not know it.
+            UnprovenServerError: the other side does not know it.
         """
         from pliant.appkit.coordinator import wire
         from pliant.protos import app_pb2_grpc
@@ -197,13 +199,13 @@ class _Connection:
         return call
 
     def cancel(self) -> None:
-        """End the call whatever the server does."""
+        """End the call, whatever the server does."""
         self._proof.put(None)
         if self._call is not None:
             self._call.cancel()
 
     def unsent_reports(self) -> list[CoordinatorReport]:
-        """What was queued and not taken for sending; what belongs to one stream is void by then."""
+        """Return the queued reports that were not sent, without those that are void by now."""
         left: list[CoordinatorReport] = []
         while not self.outbox.empty():
             report = self.outbox.get()
@@ -265,20 +267,20 @@ class _Connection:
             self.send_answer(reply)
 
     def send_answer(self, reply: "Template") -> None:
-        """Answer a proposal; void when the stream breaks."""
+        """Answer a proposal; the answer is void when the stream breaks."""
         for _ in message("appkit.offer.answered"):
             self.outbox.put(NegotiationMessage(reply))
 
 
 def _with_clock(reports: Iterator["app_pb2.AppReport"]) -> Iterator["app_pb2.AppReport"]:
-    """Say with each when it was sent."""
+    """Add the time of sending to each report."""
     for report in reports:
         report.clock = clock.now()
         yield report
 
 
 def _channel_options() -> list[tuple[str, int]]:
-    """Options of one connection: it is made anew rather than mended, and a dead host is noticed."""
+    """Return gRPC options: a new connection for each stream, and keepalive to notice dead hosts."""
     timeout = int(KEEPALIVE_TIMEOUT_S * 1000)
     return [
         ("grpc.use_local_subchannel_pool", 1),
@@ -291,7 +293,7 @@ def _channel_options() -> list[tuple[str, int]]:
 
 
 def _on_refused(reason: str, standby: bool) -> None:
-    """The server will not have this application: it cannot be managed, so it ends."""
+    """End this process, because the server has refused the application; a standby continues."""
     print(f"pliant: the server refused this application: {reason}", file=sys.stderr)
     sys.stderr.flush()
     if not standby:

@@ -1,8 +1,8 @@
-"""The coordinator's desk for suspensions: the server orders one, the main thread carries it out.
+"""The coordinator's part in suspensions: the server orders one, the main thread carries it out.
 
-As with a resize, one lock makes *begun* atomic against *taken back*; and what was said is said
-again on the next connection (``status``), so a server that restarts in between loses nothing. The
-processes leave only when the server knows that everything is saved: until then they wait.
+As with resizes, one lock makes sure that a suspension is either begun or withdrawn, never both. The
+last report is repeated on each new stream (``status``), so that a server that restarts in between
+loses nothing. The processes wait, and leave only when the server knows that everything is saved.
 """
 
 import threading
@@ -13,7 +13,7 @@ from pliant.core.model.checkpoint import SaveStep, SaveWord
 
 
 class SuspensionHandler:
-    """The suspension in hand, if there is one."""
+    """The present suspension, if there is one."""
 
     def __init__(
         self,
@@ -21,32 +21,33 @@ class SuspensionHandler:
         busy_reason: Callable[[], str],
         send: Callable[[CheckpointReport], None],
     ) -> None:
-        """Have none in hand.
+        """Start without a suspension.
 
         Args:
-            lock: the coordinator's.
-            busy_reason: why none can be taken in hand now, empty: it can.
-            send: to the server.
+            lock: the coordinator's lock.
+            busy_reason: returns why no suspension is possible now; empty if one is.
+            send: sends a report to the server.
         """
         self._lock, self._busy_reason, self._send = lock, busy_reason, send
-        #: One waits for its safe point; read by the main thread without the lock.
+        #: Whether a suspension waits for a safe point; the main thread reads it without the lock.
         self.pending = False
+        #: Number of the present suspension; 0 if there is none.
         self._number = 0
-        #: What was said of it last; None: nothing yet.
+        #: The last report about it; None if there was none.
         self._last_report: CheckpointReport | None = None
         self._leave = threading.Event()
 
     def status(self) -> CheckpointReport | None:
-        """What to say first on a new connection: how far the one in hand is."""
+        """Return the state of the present suspension for a new stream; None if there is none."""
         with self._lock:
             if not self._number:
                 return None
             return self._last_report or CheckpointReport(self._number, SaveWord.HELD)
 
-    # ---------------------------------------------------------------- the session's thread
+    # ---------------------------------------------------------------- thread of the stream
 
     def on_order(self, number: int, step: SaveStep) -> None:
-        """The server's word."""
+        """Handle an order of the server: save, keep running (a withdrawal) or leave."""
         with self._lock:
             if step is SaveStep.LEAVE:
                 if number == self._number and self._has_reported(SaveWord.SAVED):
@@ -54,7 +55,7 @@ class SuspensionHandler:
             elif step is SaveStep.SAVE:
                 self._on_save(number)
             elif number == self._number and not self.pending:
-                self._resend()  # too late
+                self._resend()  # it has begun and cannot be withdrawn
             else:
                 self._clear()
                 self._send(CheckpointReport(number, SaveWord.DECLINED, "taken back by the server"))
@@ -74,12 +75,12 @@ class SuspensionHandler:
     # ---------------------------------------------------------------- the main thread
 
     def next_order(self) -> CheckpointOrder | None:
-        """The one that waits for a safe point."""
+        """Return the order for the next safe point; None if no suspension waits for one."""
         with self._lock:
             return CheckpointOrder(self._number) if self.pending else None
 
     def begin(self, number: int) -> bool:
-        """Begin, if it was not taken back; from now on it cannot be."""
+        """Begin a suspension, after which it cannot be withdrawn; False if it was withdrawn."""
         with self._lock:
             if not self.pending or number != self._number:
                 return False
@@ -88,7 +89,7 @@ class SuspensionHandler:
             return True
 
     def finish(self, report: CheckpointReport) -> None:
-        """Tell how a save ended; a failed one is not in hand any more."""
+        """Report the result of a checkpoint; a suspension that failed has ended."""
         with self._lock:
             if report.number:
                 self._report(report)
@@ -98,11 +99,11 @@ class SuspensionHandler:
                 self._clear()
 
     def wait_for_leave(self) -> None:
-        """Wait until the server knows that everything is saved, however long it may be away."""
+        """Wait until the server knows that everything is saved, however long it is away."""
         self._leave.wait()
 
     def close(self, reason: str) -> None:
-        """The application ends: one that waits for a safe point will not be."""
+        """Decline a suspension that still waits for a safe point."""
         with self._lock:
             if self.pending:
                 number = self._number

@@ -1,4 +1,4 @@
-"""Between core's negotiation templates and what a program sees of them: an offer, an answer."""
+"""Convert negotiation templates to offers for the program, and its answers to templates."""
 
 from dataclasses import replace
 
@@ -17,10 +17,14 @@ from pliant.core.values.sizes import Sizes, SizesError, parse_sizes
 
 
 def offer_from_template(template: Template, current: int) -> Offer:
-    """The offer in a template.
+    """Return the offer in a template.
+
+    Args:
+        template: a proposal of the server.
+        current: number of processors that the job has.
 
     Raises:
-        ValueError: there is no item of processors, or its total cannot be read.
+        ValueError: there is no item ``processors``, or its total cannot be read.
     """
     for item in template.items:
         if item.kind == "processors":
@@ -43,10 +47,15 @@ def offer_from_template(template: Template, current: int) -> Offer:
 
 
 def reply_template(template: Template, answer: Answer, current: int) -> Template:
-    """The answer as a template: the same items, with their status or with other terms.
+    """Return an answer as a template with the same items, each with a status or other terms.
 
-    Processors and named resources are all that is agreed on: other items are refused, and so is an
-    offer that needs them.
+    Only processors and named resources are accepted. Other items are refused, and with them an
+    offer that requires them.
+
+    Args:
+        template: the proposal of the server.
+        answer: the program's answer.
+        current: number of processors that the job has.
     """
     if answer.verb is Verb.COUNTER:
         proposed = offer_from_template(template, current).proposed
@@ -64,7 +73,7 @@ def reply_template(template: Template, answer: Answer, current: int) -> Template
 
 
 def _resources(template: Template) -> dict[str, int]:
-    """How much of each named resource an offer is about."""
+    """Return the amount of each named resource in an offer."""
     return {
         item.kind.removeprefix(RESOURCE_KIND): item.quantity
         for item in template.items
@@ -86,7 +95,7 @@ def _accepted(item: Item, answer: Answer) -> Item:
 
 
 def _counter(item: Item, answer: Answer, current: int, proposed: int) -> Item:
-    """The totals that would do instead; quantity and direction are those of the nearest one."""
+    """Return the counter-offer; quantity and direction are those of the nearest total."""
     if item.kind.startswith(RESOURCE_KIND) and answer.sizes is not None:
         return _counter_resource(item, answer, current, proposed)
     if item.kind != "processors" or answer.sizes is None:
@@ -100,9 +109,9 @@ def _counter(item: Item, answer: Answer, current: int, proposed: int) -> Item:
         quantity=quantity,
         direction=Direction.RECEIVE if nearest > current else Direction.RELEASE,
         sizes=str(answer.sizes),
-        # Who says nothing of the price has that of the offer for each processor.
+        # Without a price in the answer, the price per processor is that of the offer.
         price=item.price * quantity / offered if answer.price is None else answer.price,
-        valid_until=0.0,  # it names no time: that of the server's proposal was the server's
+        valid_until=0.0,  # the time in the template was the server's, for its own proposal
         not_before=max(item.not_before, answer.not_before),
         estimated_cost_s=answer.cost_s,
         status=ItemStatus.PENDING,
@@ -110,7 +119,7 @@ def _counter(item: Item, answer: Answer, current: int, proposed: int) -> Item:
 
 
 def _counter_resource(item: Item, answer: Answer, current: int, proposed: int) -> Item:
-    """How much would come or go at most; by itself what the totals that would do need."""
+    """Return a named resource's item: the program's limit, or what the largest change needs."""
     totals = answer.sizes or Sizes((proposed,))
     change = max(abs(totals.min - current), abs(totals.max - current))
     needed = item.quantity * change // abs(proposed - current)
@@ -121,7 +130,7 @@ def _counter_resource(item: Item, answer: Answer, current: int, proposed: int) -
 
 
 def _total(item: Item, current: int) -> int:
-    """The proposed total: as text where it is one number, else from quantity and direction."""
+    """Return the proposed total: the text if it is one number, else from the quantity."""
     if item.sizes:
         try:
             sizes = parse_sizes(item.sizes)

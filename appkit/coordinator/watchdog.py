@@ -1,15 +1,15 @@
-"""Watches a stream until the server has welcomed the application."""
+"""Limit the time until a server welcomes the application on a new stream."""
 
 import threading
 import time
 from collections.abc import Callable
 
-#: How often it looks whether the server has moved, seconds.
+#: Seconds between two checks of whether the server has another address.
 INTERVAL_S = 0.5
 
 
 class WelcomeWatchdog:
-    """Ends an attempt that takes too long, or that goes to an address of the past."""
+    """Ends an attempt to connect that takes too long or uses an outdated address."""
 
     def __init__(self) -> None:
         self._stopped = threading.Event()
@@ -17,12 +17,12 @@ class WelcomeWatchdog:
     def start(
         self, is_current: Callable[[], bool], give_up: Callable[[], None], limit_s: float
     ) -> None:
-        """Begin to watch, in a thread.
+        """Start to watch an attempt, in a thread.
 
         Args:
-            is_current: tells whether the address is still that of the server.
-            give_up: called once, from the thread, when it is not, or when the time is over.
-            limit_s: of the attempt.
+            is_current: returns whether the server still has the address that is used.
+            give_up: called once, in the thread, if it has not, or if the time is up.
+            limit_s: seconds that the attempt may take.
         """
         deadline = time.monotonic() + limit_s
 
@@ -35,5 +35,5 @@ class WelcomeWatchdog:
         threading.Thread(target=run, name="pliant-watch", daemon=True).start()
 
     def stop(self) -> None:
-        """End the watch; from any thread."""
+        """Stop watching; may be called in any thread."""
         self._stopped.set()

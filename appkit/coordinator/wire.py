@@ -24,7 +24,7 @@ from pliant.protos.texts import words
 
 
 def hello_to_wire(hello: Hello) -> pb.AppReport:
-    """First message of a stream."""
+    """Return the first message of a stream."""
     return pb.AppReport(
         hello=pb.Hello(
             job=hello.job,
@@ -56,7 +56,7 @@ def _request_to_wire(asked: RequestRecord) -> pb.RequestSizes:
 
 
 def report_to_wire(report: CoordinatorReport) -> pb.AppReport:
-    """What the coordinator reports."""
+    """Return a report as protobuf."""
     match report:
         case Hello():
             return hello_to_wire(report)
@@ -99,12 +99,12 @@ def _save_to_wire(report: CheckpointReport) -> pb.SaveReport:
 
 
 def suspension_from_wire(order: pb.Suspend) -> tuple[int, SaveStep]:
-    """Which suspension, and what is to be done about it."""
+    """Return the number of a suspension and the step that the server orders."""
     return order.number, suspend_step_from_proto(order.step)
 
 
 def progress_to_wire(progress: Progress) -> pb.AppReport:
-    """How far the application is."""
+    """Return a report of progress as protobuf."""
     return pb.AppReport(
         progress=pb.Progress(
             safe_point_age_s=progress.safe_point_age_s,
@@ -124,7 +124,7 @@ def progress_to_wire(progress: Progress) -> pb.AppReport:
 
 
 def decision_from_wire(go: pb.Go) -> Decision:
-    """A GO."""
+    """Return the resize that a GO starts."""
     return Decision(
         resize=go.resize,
         epoch=go.epoch,

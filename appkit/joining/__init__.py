@@ -1,4 +1,4 @@
-"""The meeting of joining ranks with the running application: listener, handshake, rendezvous.
+"""How joining ranks reach the running application: listener, handshake, rendezvous.
 
 Rank 0 listens; the protocol is in `proof` and `protocol`. The side of the joining rank is
 `pliant.appkit.resize.joiner`. No MPI is called here.

@@ -1,4 +1,8 @@
-"""The rendezvous's door: accepts connections, and bounds what unauthenticated can take up."""
+"""Accept connections at the rendezvous, and bound the resources of unauthenticated ones.
+
+Every process that reaches this host can connect. So connections that have not proved to be joining
+ranks are limited in number and in time.
+"""
 
 import selectors
 import socket
@@ -6,16 +10,16 @@ import time
 
 from pliant.appkit.joining.peer import Peer
 
-#: Strangers that are not is_admitted in this time are sent away, seconds.
+#: Seconds after which an unauthenticated connection is closed.
 MAX_UNPROVEN_S = 60.0
-#: More unauthenticated wait outside, unless one of these is not worth its place.
+#: Number of unauthenticated connections. More have to wait, unless one of these can be closed.
 MAX_UNPROVEN = 256
-#: After the system had no room for a connection, seconds.
+#: Seconds without new connections after the system could not provide one.
 _PAUSE_S = 1.0
 
 
 class Listener:
-    """A listener and the connections that came in by it. Used by one thread, except ``wake``."""
+    """A listening socket and its connections. Only `wake` may be called in other threads."""
 
     def __init__(self, host: str) -> None:
         """Listen on a free port.
@@ -27,9 +31,9 @@ class Listener:
         self._socket.setblocking(False)
         name = f"[{host}]" if ":" in host else host
         self.address = f"{name}:{self._socket.getsockname()[1]}"
-        #: The resize that newcomers come for now; None: not known.
+        #: The resize whose joining ranks are expected; None if that is not known.
         self.awaited_resize: int | None = None
-        self._peers: dict[Peer, None] = {}  # the oldest first
+        self._peers: dict[Peer, None] = {}  # in the order in which they connected
         self._paused_until = 0.0
         self._wake, self._woken = socket.socketpair()
         self._wake.setblocking(False)
@@ -37,17 +41,17 @@ class Listener:
         self._selector.register(self._woken, selectors.EVENT_READ)
 
     def wake(self) -> None:
-        """End a ``wait``, from any thread."""
+        """End a `poll`; may be called in any thread."""
         try:
             self._wake.send(b"x")
         except OSError:
-            pass  # it has enough to wake up for, or is closed
+            pass  # enough wake-ups are queued already, or the listener is closed
 
     def poll(self, until: float | None) -> list[Peer]:
-        """Let in who comes; those of whom something can be read.
+        """Accept connections, and return the peers from which something can be read.
 
         Args:
-            until: when to come back at the latest, on the monotonic clock.
+            until: when to return at the latest, on the monotonic clock; None for no limit.
         """
         self._update_listening()
         ready = []
@@ -61,11 +65,11 @@ class Listener:
         return [peer for peer in ready if peer in self._peers]
 
     def unauthenticated(self) -> list[Peer]:
-        """Who is here and not is_admitted."""
+        """Return the connections that have not been admitted, the oldest first."""
         return [peer for peer in self._peers if not peer.is_admitted]
 
     def expired(self) -> list[Peer]:
-        """Strangers that have been here too long."""
+        """Return the unauthenticated connections whose time is up."""
         now = time.monotonic()
         return [
             peer for peer in self.unauthenticated() if now >= peer.connected_at + MAX_UNPROVEN_S
@@ -78,7 +82,7 @@ class Listener:
         peer.lines.close()
 
     def close(self) -> None:
-        """Close everything: who comes now is refused by the system."""
+        """Close all connections and the listening socket."""
         for peer in self._peers:
             peer.lines.close()
         for sock in (self._socket, self._wake, self._woken):
@@ -86,7 +90,7 @@ class Listener:
         self._selector.close()
 
     def _timeout(self, until: float | None) -> float | None:
-        """Seconds until somebody's time is up."""
+        """Return the seconds until the next time limit; None if there is none."""
         now = time.monotonic()
         times = [peer.connected_at + MAX_UNPROVEN_S for peer in self.unauthenticated()]
         if self._paused_until > now:
@@ -96,9 +100,9 @@ class Listener:
         return max(0.0, min(times) - now) if times else None
 
     def _update_listening(self) -> None:
-        """Listen only while there is room: a full house must not keep the thread busy."""
-        room = len(self.unauthenticated()) < MAX_UNPROVEN or self._oldest_idle() is not None
-        opens = room and time.monotonic() >= self._paused_until
+        """Listen only while connections can be accepted; otherwise `poll` would never sleep."""
+        has_room = len(self.unauthenticated()) < MAX_UNPROVEN or self._oldest_idle() is not None
+        opens = has_room and time.monotonic() >= self._paused_until
         listens = self._socket in self._selector.get_map()
         if opens and not listens:
             self._selector.register(self._socket, selectors.EVENT_READ)
@@ -106,10 +110,11 @@ class Listener:
             self._selector.unregister(self._socket)
 
     def _oldest_idle(self) -> Peer | None:
-        """The oldest stranger that says nothing, or has come for another resize.
+        """Return the connection to close if there are too many; None if all may be joining ranks.
 
-        If there is none, the oldest one that has not answered the application's proof: each process
-        can send a first message that looks right, and a joining rank answers at once.
+        That is the oldest one that has sent nothing or asks for another resize. If there is none,
+        it is the oldest one that has not answered the application's proof: any process can send a
+        correct first message, but a joining rank answers the proof at once.
         """
         for peer in self.unauthenticated():
             request = peer.request
@@ -124,8 +129,8 @@ class Listener:
         try:
             sock, _ = self._socket.accept()
         except BlockingIOError:
-            return  # it went away before it was accepted
-        except OSError:  # no descriptor is free, for example
+            return  # the other side closed it before it was accepted
+        except OSError:  # for example, no file descriptor is free
             self._paused_until = time.monotonic() + _PAUSE_S
             return
         try:

@@ -1,7 +1,7 @@
-"""A connection at the rendezvous, and what it may say before it is known.
+"""One connection at the rendezvous, and the messages on it.
 
-Every process of the machine can connect there. What it sends before it has proved that it knows the
-secret of the resize (`proof`) is at most two short lines of JSON, and changes nothing.
+Every process that reaches this host can connect. Before a peer has proved that it knows the secret
+of the resize (`proof`), only two short lines of JSON are read from it, and they change nothing.
 """
 
 import base64
@@ -22,21 +22,21 @@ _SEND_TIMEOUT_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class JoinRequest:
-    """How a newcomer introduces itself."""
+    """The first message of a joining rank."""
 
     resize: int
     rank: int
-    #: For the proofs; empty: of a version that knows none.
+    #: Random bytes for the proofs; empty from a version that has no proofs.
     nonce: bytes = b""
-    #: Why this version cannot be in one job with it; empty: it can.
+    #: Why its version cannot be in one job with this one; empty if it can.
     mismatch: str = ""
 
     @classmethod
     def read(cls, message: dict[str, Any]) -> "JoinRequest":
-        """The request in a message.
+        """Read a first message.
 
         Raises:
-            ValueError: it is none.
+            ValueError: the message is not a join request.
         """
         resize, rank = _number(message, "resize"), _number(message, "rank")
         numbers = (message.get(name) for name in ("protocol", "oldest_reader"))
@@ -49,36 +49,38 @@ class Peer:
     """A connection of a process that may be a joining rank; anybody until it is admitted."""
 
     def __init__(self, sock: socket.socket) -> None:
-        """Take a connection over.
+        """Use an accepted connection.
 
         Raises:
-            OSError: it is broken already.
+            OSError: the connection is broken already.
         """
         sock.settimeout(_SEND_TIMEOUT_S)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.lines = JsonLines(sock, MAX_UNPROVEN_BYTES)
         self.connected_at = time.monotonic()
         self.request: JoinRequest | None = None
-        #: The application's side of the proofs; None: it is not known yet which secret counts.
+        #: The application's side of the proofs; None until the secret is known.
         self._handshake: RunningSide | None = None
-        #: Whether it has proved that it knows the secret of its resize.
+        #: Whether the peer has proved that it knows the secret of its resize.
         self.is_proven = False
+        #: Whether the peer belongs to the present group of joining ranks.
         self.is_admitted = False
-        #: The loop at which it waits; 0: on its way.
+        #: Number of the loop at which the rank waits; 0 while it has not reached one.
         self.loop = 0
-        #: Whether it was told of constant data, and has them; None: it has not answered.
+        #: Whether the description of the constant data was sent.
         self.prefetch_sent = False
+        #: Whether the rank has read its constant data; None if it has not answered.
         self.has_fetched: bool | None = None
-        #: Whether it has all its data, and closes the connection because of that.
+        #: Whether the rank has joined, after which it closes the connection.
         self.has_joined = False
-        #: What it has against the resize.
+        #: Why the rank cannot take part in the resize; empty if it can.
         self.error = ""
 
     def receive(self) -> bool:
-        """Read what has come; False: it is gone.
+        """Read and handle what has arrived; return False if the other side has closed.
 
         Raises:
-            ValueError: it says what no newcomer says.
+            ValueError: a message that no joining rank sends.
         """
         alive = self.lines.read()
         while (message := self.lines.take()) is not None:
@@ -87,38 +89,43 @@ class Peer:
 
     @property
     def is_challenged(self) -> bool:
-        """Whether the application has proved itself, and waits for the proof of the other side."""
+        """Whether this side has sent its proof and waits for the proof of the other side."""
         return self._handshake is not None and not self.is_proven
 
     def challenge(self, secret: str) -> None:
-        """Prove that the application knows the secret of a resize, and ask for the same."""
+        """Send a proof that the application knows the secret, and ask for one; does so once."""
         if self._handshake is None and self.request is not None:
             request = self.request
             self._handshake = RunningSide(secret, request.resize, request.rank, request.nonce)
             self.send(**self._handshake.challenge)
 
     def welcome(self, size: int, once: list[bytes]) -> None:
-        """Welcome a newcomer to ``size`` processes with the results of ``job.once``."""
+        """Admit the joining rank.
+
+        Args:
+            size: number of processes of the job now.
+            once: encoded results of ``job.once`` so far.
+        """
         self.lines.limit = MESSAGE_BYTES
         results = [base64.b64encode(data).decode() for data in once]
         self.send(**NUMBERS, size=size, once=results)
 
     def send(self, **message: Any) -> None:
-        """Send; who is gone is noticed by the next read."""
+        """Send a message; a broken connection is noticed by the next `receive`."""
         try:
             self.lines.send(**message)
         except OSError:
             pass
 
     def shutdown(self) -> None:
-        """End the connection; the next read finds its end."""
+        """Shut the connection down; the next `receive` returns False."""
         try:
             self.lines.sock.shutdown(socket.SHUT_RDWR)
         except OSError:
-            pass  # it is gone already
+            pass  # the other side has closed it already
 
     def is_connected(self) -> bool:
-        """Whether the other side has not closed; nothing is read and nothing waits."""
+        """Return whether the other side has not closed; does not read and does not wait."""
         sock, poll = self.lines.sock, select.poll()
         try:
             poll.register(sock, select.POLLIN)
@@ -143,10 +150,10 @@ class Peer:
             self.error = str(message["error"])
 
     def _check_proof(self, message: dict[str, Any]) -> None:
-        """Take the other side's proof; from here on it signs what it sends, and this side does.
+        """Verify the other side's proof; from here on, both sides sign what they send.
 
         Raises:
-            ValueError: it does not know the secret.
+            ValueError: the other side does not know the secret.
         """
         if self._handshake is None or not self._handshake.verifies(message):
             raise ValueError("no proof of the secret")
@@ -155,12 +162,12 @@ class Peer:
 
 
 def _number(message: dict[str, Any], name: str) -> int:
-    """A count in a message.
+    """Return a number from a message.
 
     Raises:
-        ValueError: there is none of this name.
+        ValueError: there is no number from 0 with this name.
     """
     value = message.get(name)
-    if type(value) is not int or value < 0:  # a bool is an int, too
+    if type(value) is not int or value < 0:  # type, because True is an instance of int
         raise ValueError(f"{name}: expected a number, got {value!r}")
     return value

@@ -1,11 +1,10 @@
-"""How a joining rank and the running application prove that they belong to one resize.
+"""The proofs by which a joining rank and the running application recognise each other.
 
-Each port of a machine can be taken by any of its accounts, and each account can connect to one. So
-both sides prove that they know the secret of the resize (`pliant.protos.handshake`), and neither
-sends it. The joining rank is the client of the handshake: it checks the application's proof before
-it sends its own. All later lines carry an HMAC that is made with a key of this connection and the
-number of the line: a process that passes the proofs on can read them, but it can neither change nor
-repeat a line, nor leave one out.
+Any account of a machine can listen on a free port or connect to one. So both sides prove that they
+know the secret of the resize (`pliant.protos.handshake`), and neither sends it. The joining rank is
+the client of the handshake: it checks the application's proof before it sends its own. All later
+lines carry an HMAC, made with a key of this connection and the number of the line. A process that
+relays the proofs can read these lines, but it cannot change, repeat or omit one.
 """
 
 import hashlib
@@ -29,7 +28,7 @@ class ConnectionSigner:
     """Signs the lines that one side of a connection sends, and checks those of the other side."""
 
     def __init__(self, key: bytes, own: bytes, other: bytes) -> None:
-        """Begin; ``own`` and ``other`` name the two sides."""
+        """Start with line 0; ``own`` and ``other`` are the names of the two sides."""
         self._key, self._own, self._other = key, own, other
         self._sent = self._received = 0
         #: Held while a line is signed and sent: lines must leave in the order of their numbers.
@@ -45,7 +44,7 @@ class ConnectionSigner:
         """Return a line that has arrived, without its HMAC.
 
         Raises:
-            ValueError: it is not the next line that the other side has sent.
+            ValueError: this is not the next line that the other side has sent.
         """
         tag, _, body = line.partition(b" ")
         if not hmac.compare_digest(tag, self._tag(self._other, self._received, body)):
@@ -62,25 +61,25 @@ class JoiningSide:
     """The handshake of a joining rank."""
 
     def __init__(self, secret: str, resize: int, rank: int) -> None:
-        """Begin; ``rank`` is that in its own world."""
+        """Start a handshake; ``rank`` is the one in the joining rank's own ``MPI.COMM_WORLD``."""
         self._handshake = ClientHandshake(secret.encode(), _subject(resize, rank))
 
     @property
     def opening(self) -> dict[str, str]:
-        """What the first message needs for the proofs."""
+        """The part of the first message that the proofs need."""
         return {"nonce": _sent(dict(self._handshake.metadata)[NONCE])}
 
     def answer(self, challenge: dict[str, Any]) -> dict[str, str]:
-        """Check the application's proof, and return this rank's.
+        """Check the application's proof, and return the proof of this rank.
 
         Raises:
-            UnprovenServerError: it does not know the secret.
+            UnprovenServerError: the other side does not know the secret.
         """
         metadata = ((NONCE, _received(challenge, "nonce")), (PROOF, _received(challenge, "proof")))
         return {"proof": _sent(self._handshake.proof(metadata))}
 
     def signer(self) -> ConnectionSigner:
-        """Return what signs the lines after the proofs."""
+        """Return the signer for the lines after the proofs."""
         return ConnectionSigner(self._handshake.session_key, _JOINING, _RUNNING)
 
 
@@ -88,7 +87,7 @@ class RunningSide:
     """The handshake of the running application with one joining rank."""
 
     def __init__(self, secret: str, resize: int, rank: int, nonce: bytes) -> None:
-        """Begin; resize, rank and nonce are those of the rank's first message."""
+        """Start a handshake with the resize, rank and nonce of the rank's first message."""
         own = secrets.token_bytes(NONCE_BYTES)
         self._handshake = ServerHandshake(secret.encode(), _subject(resize, rank), nonce, own)
 
@@ -103,7 +102,7 @@ class RunningSide:
         return self._handshake.verifies(_received(answer, "proof"))
 
     def signer(self) -> ConnectionSigner:
-        """Return what signs the lines after the proofs."""
+        """Return the signer for the lines after the proofs."""
         return ConnectionSigner(self._handshake.session_key, _RUNNING, _JOINING)
 
 
@@ -111,7 +110,7 @@ def read_nonce(message: dict[str, Any]) -> bytes:
     """Return the nonce in a first message.
 
     Raises:
-        ValueError: there is none.
+        ValueError: the nonce is missing or has a wrong length.
     """
     nonce = _received(message, "nonce")
     if len(nonce) != NONCE_BYTES:
@@ -128,7 +127,7 @@ def _sent(value: str | bytes) -> str:
 
 
 def _received(message: dict[str, Any], name: str) -> bytes:
-    """Return bytes that were sent as hexadecimal digits; empty: these are none."""
+    """Return bytes that were sent as hexadecimal digits; empty if they are not."""
     value = message.get(name)
     try:
         return bytes.fromhex(value) if isinstance(value, str) else b""

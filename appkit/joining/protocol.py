@@ -1,22 +1,22 @@
-"""The protocol number of the join handshake, in which joining ranks meet the running ones."""
+"""The protocol numbers of the join handshake between joining and running ranks."""
 
 from pliant.protos.versions import PROTOCOL, mismatch
 
-#: The first protocol in which both sides prove that they know the secret of the resize. In
-#: protocol 1 joining ranks sent it, in protocol 0 both sides pickled their own classes.
+#: The oldest protocol that is accepted: both sides prove that they know the secret of the resize.
+#: In protocol 1, joining ranks sent the secret; in protocol 0, both sides pickled their classes.
 OLDEST = 2
 #: The two numbers that each side sends with its first message.
 NUMBERS = {"protocol": PROTOCOL, "oldest_reader": OLDEST}
-#: Before the other side has proved itself a line may be so long.
+#: Longest line that is read before the other side has proved itself, in bytes.
 MAX_UNPROVEN_BYTES = 4096
 
 
 def join_mismatch(who: str, protocol: object, oldest_reader: object) -> str:
-    """Return why this process cannot be in one job with another; empty if it can.
+    """Return why this process cannot be in one job with another one; empty if it can.
 
     Args:
-        who: names the other one.
-        protocol: what it said; versions before there were numbers say nothing (None).
+        who: name of the other process, for the text.
+        protocol: the number that it has sent; None from versions that had no numbers.
         oldest_reader: the oldest protocol that can read what it sends.
     """
     found = [0 if number is None else number for number in (protocol, oldest_reader)]

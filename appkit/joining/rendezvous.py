@@ -1,14 +1,19 @@
-"""Where newcomers wait for the application: a TCP listener of the coordinator.
+"""Where joining ranks wait for the application: a TCP listener of the coordinator.
 
-A newcomer sends ``{"protocol", "oldest_reader", "resize", "rank", "nonce"}``. The coordinator
-answers with ``{"nonce", "proof"}``, and the newcomer with its own ``{"proof"}``: both prove that
-they know the secret of the resize, and all later lines are signed (`proof`). Then the newcomer
-is refused by its protocol number (``{"refused": reason}``, and the resize fails for this reason) or
-gets the number of processes and the results of ``job.once`` so far, sends ``{"loop": k}`` when it
-has reached its k-th loop, and sleeps in a read until it is told ``{"skip": true}`` (that loop is
-over) or ``{"port": …}`` (connect now). Before that it may be told ``{"constant": …}``, what the
-files of constant data are (see `resize.prefetch`), and answers ``{"fetched": true}`` when it has
-them. The end of the connection means that it is not needed any more.
+The messages, each a line of JSON:
+
+1. The joining rank sends ``{"protocol", "oldest_reader", "resize", "rank", "nonce"}``.
+2. The coordinator answers ``{"nonce", "proof"}``, then the joining rank ``{"proof"}``. Both prove
+   that they know the secret of the resize, and all later lines are signed (`proof`).
+3. The coordinator sends the number of processes and the results of ``job.once`` so far. If the
+   protocol numbers do not fit, it sends ``{"refused": reason}`` instead, and the resize fails.
+4. The joining rank sends ``{"loop": k}`` when it has reached its k-th loop, and sleeps in a read.
+5. If constant data are prefetched, the coordinator sends ``{"constant": …}``, a description of the
+   files (see `resize.prefetch`), and the joining rank answers ``{"fetched": true}`` or false.
+6. The coordinator sends ``{"skip": true}`` if the application has left that loop, so that the rank
+   continues with step 4, or ``{"port": …}``, the MPI port to connect to.
+
+The end of the connection means that the joining rank is not needed any more.
 """
 
 import threading
@@ -20,22 +25,24 @@ from typing import Any
 from pliant.appkit.joining.listener import Listener
 from pliant.appkit.joining.peer import Peer
 
-#: Of a newcomer; its own words, a traceback for instance, are where all the job's are.
+#: Follows the name of a joining rank in messages; its traceback is in the job's output file.
 ENDED = "ended before it joined: see what it said in the job's output file"
 
 
 @dataclass
 class _JoinGroup:
+    """The joining ranks of one resize."""
+
     resize: int
     secret: str
     count: int
-    #: On the monotonic clock; None: nobody is missing any more, so nobody can come too late.
+    #: On the monotonic clock; None once all ranks have connected.
     deadline: float | None
-    #: By rank.
+    #: The admitted connections by rank.
     peers: dict[int, Peer] = field(default_factory=dict)
-    #: What was last told about it.
+    #: The last reported value of `is_waiting_at` the active loop.
     was_complete: bool = False
-    #: What newcomers are to be told of constant data; None: nothing.
+    #: Description of the prefetched constants for the joining ranks; None if there are none.
     prefetch: dict[str, Any] | None = None
 
     def missing_ranks(self) -> list[int]:
@@ -48,7 +55,7 @@ class _JoinGroup:
         )
 
     def remove(self, peer: Peer) -> int | None:
-        """Its rank, None: it is no each."""
+        """Remove a connection and return its rank; None if it is not in the group."""
         for rank, each in self.peers.items():
             if each is peer:
                 del self.peers[rank]
@@ -57,7 +64,7 @@ class _JoinGroup:
 
 
 class Rendezvous:
-    """The listener and its thread. One group at a time."""
+    """Gathers the joining ranks of one resize at a time, in a thread of its own."""
 
     def __init__(
         self,
@@ -67,15 +74,17 @@ class Rendezvous:
         size: Callable[[], int],
         once: Callable[[], list[bytes]],
     ) -> None:
-        """Listen on a free port of ``host``. The thread calls the functions, without a lock.
+        """Listen on a free port of ``host``, and start the thread.
+
+        The thread calls the functions without holding a lock.
 
         Args:
-            host: where the nodes of the job reach this process.
-            on_change: called when ``complete`` has changed.
+            host: address at which the nodes of the job reach this process.
+            on_change: called when the result of `is_complete` has changed.
             on_failure: called with the resize and a reason if it cannot happen: a joining rank has
                 ended or is late, or this thread has failed.
-            size: processes of the job now.
-            once: stored results of ``job.once`` so far.
+            size: returns the number of processes of the job now.
+            once: returns the encoded results of ``job.once`` so far.
 
         Raises:
             OSError: the host is not an address of this machine.
@@ -89,17 +98,17 @@ class Rendezvous:
         self._loop = 0
         self._error = ""
         self._has_error = threading.Event()
-        self._end_reason = ""  # why the thread ends
+        self._end_reason = ""  # why the thread ends; empty while it runs
         self._thread = threading.Thread(target=self._run, name="pliant-rendezvous", daemon=True)
         self._thread.start()
 
     # ---------------------------------------------------------------- any thread
 
     def expect(self, resize: int, secret: str, count: int, timeout: float) -> None:
-        """Gather ``count`` newcomers of a resize within ``timeout`` seconds.
+        """Start to gather ``count`` joining ranks of a resize within ``timeout`` seconds.
 
         Raises:
-            OSError: nobody listens any more.
+            OSError: the rendezvous is closed.
         """
         with self._lock:
             if self._end_reason:
@@ -110,23 +119,23 @@ class Rendezvous:
         self._listener.wake()
 
     def set_loop(self, loop: int) -> None:
-        """The application is in its loop number ``loop`` now."""
+        """Set the number of the active loop; ranks that wait at an earlier one skip it."""
         with self._lock:
             self._loop = loop
         self._listener.wake()
 
     def is_complete(self) -> bool:
-        """Whether all newcomers wait at the active loop."""
+        """Return whether all joining ranks wait at the active loop and have their constants."""
         with self._lock:
             return self._group is not None and self._group.is_waiting_at(self._loop)
 
     def all_connected(self) -> bool:
-        """Whether all newcomers wait at the active loop and their connections stand."""
+        """Return whether `is_complete` holds and no connection has been closed."""
         with self._lock:
             return self.is_complete() and all(peer.is_connected() for peer in self._peers())
 
     def send_prefetch(self, resize: int, constant: dict[str, Any]) -> None:
-        """Have the newcomers of a resize fetch constant data; until then nothing is complete."""
+        """Let the joining ranks of a resize read constant data before they are complete."""
         with self._lock:
             group = self._group
             if group is not None and group.resize == resize:
@@ -134,7 +143,7 @@ class Rendezvous:
         self._listener.wake()
 
     def all_prefetched(self) -> bool:
-        """Whether all newcomers have what they were told to fetch."""
+        """Return whether all joining ranks have read the constant data, if there are any."""
         with self._lock:
             group = self._group
             if group is None or group.prefetch is None:
@@ -142,22 +151,22 @@ class Rendezvous:
             return all(peer.has_fetched for peer in group.peers.values())
 
     def send_port(self, port: str) -> None:
-        """Send the MPI port to all newcomers.
+        """Send the MPI port to all joining ranks.
 
         Raises:
-            OSError: one of them is gone.
+            OSError: a connection is broken.
         """
         with self._lock:
             for peer in self._peers():
                 peer.lines.send(port=port)
 
     def wait_for_error(self, timeout: float) -> str:
-        """What a newcomer said against the resize, empty: nothing within ``timeout`` seconds."""
+        """Return the error of a joining rank; empty if none is reported in ``timeout`` seconds."""
         self._has_error.wait(timeout)
         return self._error
 
     def abort(self) -> None:
-        """End the group: close the newcomers' connections."""
+        """Stop gathering, and close the connections of the joining ranks."""
         with self._lock:
             for peer in self._peers():
                 peer.shutdown()
@@ -181,7 +190,7 @@ class Rendezvous:
         try:
             while not self._end_reason:
                 self._serve()
-        except BaseException as error:  # a silent end would let newcomers sleep for ever
+        except BaseException as error:  # otherwise the joining ranks would sleep for ever
             fault = f"the rendezvous failed: {type(error).__name__}: {error}"
         with self._lock:
             self._end_reason = self._end_reason or fault
@@ -191,7 +200,7 @@ class Rendezvous:
             self._on_failure(group.resize, fault)
 
     def _serve(self) -> None:
-        """Hear whoever says something; admit, send on and tell."""
+        """Handle what has arrived, then advance all joining ranks."""
         with self._lock:
             group = self._group
         self._listener.awaited_resize = group.resize if group is not None else None
@@ -207,7 +216,7 @@ class Rendezvous:
     def _receive(self, peer: Peer) -> None:
         try:
             alive = peer.receive()
-        except Exception:  # whatever it has sent, it is not one of ours
+        except Exception:  # no joining rank sends such a message
             alive = False
         with self._lock:
             if peer.error and peer in self._peers():
@@ -226,7 +235,7 @@ class Rendezvous:
             self._on_failure(group.resize, reason)
 
     def _advance(self, group: _JoinGroup, active: int) -> None:
-        """Admit who belongs to the group, send on who waits at an old loop, tell the rest."""
+        """Admit joining ranks, send them past old loops, and report what has changed."""
         for peer in self._listener.unauthenticated():
             if not self._admit(group, peer):
                 self._remove(peer)
@@ -240,13 +249,13 @@ class Rendezvous:
         self._report(group)
 
     def _admit(self, group: _JoinGroup, peer: Peer) -> bool:
-        """Admit a newcomer that belongs here and proves it; False: it never will."""
+        """Take the next step to admit a peer; return False if it cannot be a joining rank."""
         request = peer.request
         if request is None or request.resize > group.resize:
-            return True  # it has said nothing, or the GO of its resize is still under way
+            return True  # it has sent nothing, or the GO of its resize has not arrived yet
         if request.resize < group.resize or request.rank >= group.count:
             return False
-        if not request.nonce:  # it cannot prove anything, so it is told why, and nothing else
+        if not request.nonce:  # this version has no proofs, so it only gets the reason
             peer.send(refused=request.mismatch)
             return False
         if not peer.is_proven:
@@ -258,7 +267,7 @@ class Rendezvous:
             return False
         with self._lock:
             if self._group is not group:
-                return True  # dismissed meanwhile
+                return True  # the resize was aborted in the meantime
             if request.rank in group.peers:
                 return False
             group.peers[request.rank] = peer
@@ -267,7 +276,7 @@ class Rendezvous:
         return True
 
     def _report(self, group: _JoinGroup) -> None:
-        """Tell what has changed, once."""
+        """Call ``on_change`` or ``on_failure`` if the state of the group has changed."""
         with self._lock:
             if self._group is not group:
                 return

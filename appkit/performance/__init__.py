@@ -1,1 +1,1 @@
-"""What is measured of a program, and what follows from it: cost of a resize, gain of a growth."""
+"""Measurements of the program, the expected cost of a resize and the gain of a growth."""

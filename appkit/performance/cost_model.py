@@ -10,57 +10,65 @@ from pliant.appkit.redistribution.plan import RankMap, seconds_of
 from pliant.core.support.plural import plural
 from pliant.core.values.speedup import speedup_of
 
-#: Moves that are remembered.
+#: Number of resizes that are remembered.
 KEPT = 8
 
 
 @dataclass(frozen=True, slots=True)
 class ResizeRecord:
-    """A resize that was carried out."""
+    """Measurements of one committed resize. The field names are part of the protocol."""
 
     grows: bool
     bytes_moved: int
-    #: Seconds in which data moved, and all of the pause.
+    #: Seconds in which data were moved; a part of the pause.
     move_s: float
+    #: Seconds that the resize stopped the program.
     pause_s: float
 
 
 class ResizeCostModel:
-    """The last moves of the job; those that rank 0 knows go with its role."""
+    """Estimates the pause of a resize from the last resizes of the job.
+
+    The next rank 0 receives the records of the present one with each resize.
+    """
 
     def __init__(self) -> None:
-        """Begin without any."""
+        """Start without records."""
         self.records: tuple[ResizeRecord, ...] = ()
 
-    def add(self, move: ResizeRecord) -> None:
-        """A resize was carried out."""
-        self.records = (*self.records, move)[-KEPT:]
+    def add(self, record: ResizeRecord) -> None:
+        """Remember a committed resize."""
+        self.records = (*self.records, record)[-KEPT:]
 
     @property
     def bytes_per_s(self) -> float:
-        """The bandwidth of the last moves, over the whole job; 0: nothing has moved."""
-        seconds, moved = (
-            sum(m.move_s for m in self.records),
-            sum(m.bytes_moved for m in self.records),
-        )
+        """Bandwidth of the last resizes, of the whole job; 0 if nothing has been moved."""
+        seconds = sum(record.move_s for record in self.records)
+        moved = sum(record.bytes_moved for record in self.records)
         return moved / seconds if seconds else 0.0
 
     def estimate(self, registry: Registry, before: int, after: int) -> float:
-        """Seconds that a resize would stop the job; 0: nothing is known.
+        """Return the seconds that a resize would stop the program; 0 before the first resize.
 
-        The bytes that change their process, at the bandwidth of the last moves, and what the last
-        moves in this direction (or else in the other) took beside that.
+        The estimate is the bytes to move divided by the bandwidth of the last resizes, plus the
+        median of the rest of their pauses. That rest differs between growing and shrinking, so only
+        resizes in the same direction count, if there are any.
+
+        Args:
+            registry: the data of the job.
+            before: number of processes now.
+            after: number of processes after the resize.
         """
-        moves = self.records
-        if not moves:
+        records = self.records
+        if not records:
             return 0.0
-        alike = [move for move in moves if move.grows == (after > before)] or moves
-        fixed = statistics.median(move.pause_s - move.move_s for move in alike)
+        alike = [record for record in records if record.grows == (after > before)] or records
+        fixed = statistics.median(record.pause_s - record.move_s for record in alike)
         return fixed + seconds_of(_bytes(registry, before, after), self.bytes_per_s)
 
 
 def _bytes(registry: Registry, before: int, after: int) -> int:
-    """What would change its process; to shrink, the last ranks would leave."""
+    """Return the bytes that would move; a shrink is assumed to remove the last ranks."""
     if after > before:
         rank_map = RankMap.expand(before, after)
     else:
@@ -69,22 +77,21 @@ def _bytes(registry: Registry, before: int, after: int) -> int:
 
 
 def cost_benefit_objection(offer: Offer, remaining: int, measured: Sequence[Measured]) -> str:
-    """Why an offer should be refused; empty: it should not.
+    """Return why a growth is not worth its cost; empty if it is, or if that is unknown.
 
-    A growth has to gain more time in the iterations that are left of the loop than moving costs.
-    Sizes that were never tried count as `speedup_of` has it. What gives processors back, what is
-    mandatory, what an operator offers, what the user wants to take always (``--grow-if``) and what
-    cannot be judged is not refused.
+    A growth must save more time in the remaining iterations of the loop than the resize costs. The
+    speed at a size that was never tried is estimated by `speedup_of`. There is no objection to a
+    shrink, a mandatory offer or an offer with ``skip_gain_test``.
 
     Args:
-        offer: with its estimated cost, in seconds.
-        remaining: iterations of the present loop; 0: unknown.
-        measured: how fast that loop was at the sizes that it has had.
+        offer: the offer with its estimated cost, in seconds.
+        remaining: iterations of the present loop that are left; 0 if unknown.
+        measured: speed of that loop at each size it has had.
     """
     seconds = {each.size: each.seconds_per_iteration for each in measured}
     now = seconds.get(offer.current)
-    unjudged = offer.mandatory or offer.skip_gain_test
-    if not offer.grows or unjudged or not remaining or now is None:
+    is_exempt = offer.mandatory or offer.skip_gain_test
+    if not offer.grows or is_exempt or not remaining or now is None:
         return ""
     speedup = speedup_of(seconds)
     then = now * speedup(offer.current) / speedup(offer.proposed)

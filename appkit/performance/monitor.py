@@ -1,4 +1,4 @@
-"""What the library knows of its program: how fast it is, what moving it costs, what is worth it."""
+"""The measurements of this process, the cost estimates from them, and the reported progress."""
 
 from dataclasses import dataclass, replace
 
@@ -15,37 +15,37 @@ from pliant.appkit.performance.timing import IterationTimer, ResizeTiming, Table
 
 @dataclass(frozen=True, slots=True)
 class PerformanceHistory:
-    """What rank 0 has learned, for those that may take its place."""
+    """Rank 0's measurements, for its successor. The field names are part of the protocol."""
 
     speeds: Table
     moves: tuple[ResizeRecord, ...]
 
 
 class PerformanceMonitor:
-    """Measurements of this process, and judgements that rest on them."""
+    """Measures this process, and estimates the cost and the gain of offers."""
 
     def __init__(self, registry: Registry, loops: Loops) -> None:
-        """Begin without any."""
+        """Start without measurements."""
         self.timer = IterationTimer()
         self._cost_model = ResizeCostModel()
         self._registry, self._loops = registry, loops
 
     def history(self) -> PerformanceHistory:
-        """What goes with the role of rank 0."""
+        """Return the measurements for the next rank 0."""
         return PerformanceHistory(self.timer.table, self._cost_model.records)
 
     def adopt(self, known: PerformanceHistory) -> None:
-        """Take over what rank 0 knows."""
+        """Replace the measurements of this process by those of rank 0."""
         self.timer.table, self._cost_model.records = known.speeds, known.moves
 
     def record_resize(self, grows: bool, report: ResizeTiming) -> None:
-        """A resize was carried out."""
+        """Remember the times of a committed resize."""
         seconds = report.seconds
         times = (seconds.get("move", 0.0), seconds.get("total", 0.0))
         self._cost_model.add(ResizeRecord(grows, report.bytes_moved, *times))
 
     def progress(self) -> Progress:
-        """Return what the server is told about progress. The session's thread calls this."""
+        """Return the progress for the server; called in the thread of the server stream."""
         loops = self._loops
         return Progress(
             loops.since_safe_point_s,
@@ -56,12 +56,15 @@ class PerformanceMonitor:
         )
 
     def with_cost(self, offer: Offer) -> Offer:
-        """The offer with what it would cost."""
+        """Return the offer with its estimated cost."""
         cost = self._cost_model.estimate(self._registry, offer.current, offer.proposed)
         return replace(offer, estimated_cost_s=cost)
 
     def objection(self, offer: Offer, asked: RequestRecord | None) -> str:
-        """Why an offer is not worth it, empty: it is; what the program has asked for always is."""
+        """Return why an offer is not worth its cost; empty if it is.
+
+        There is no objection to a total that the program itself has requested.
+        """
         pending = asked is not None and asked.state is RequestState.PENDING
         if asked is not None and pending and offer.proposed in asked.sizes:
             return ""

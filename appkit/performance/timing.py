@@ -1,9 +1,9 @@
-"""How fast the program's loops are, at each size they have had.
+"""Measure the seconds per iteration of each loop at each size, and the times of a resize.
 
-Measured from safe point to safe point, which are the only places where the library is. What is left
-out: the safe points themselves, with waiting and resizes, and the first stretch after a resize or
-at the beginning of a loop, in which caches are cold. Loops are told apart by their place in the
-program, so that a loop in a loop goes on where it left off.
+Intervals are measured from safe point to safe point, because the library runs only there. The time
+inside safe points, with waiting and resizes, does not count. Nor does the first interval after a
+resize or at the start of a loop, in which caches are cold. Loops are identified by their place in
+the source, so that a loop that is started again continues its measurements.
 """
 
 import statistics
@@ -13,31 +13,33 @@ from types import FrameType
 
 from pliant.appkit.coordinator.messages import Measured
 
-#: Stretches between safe points that are kept for each size: old ones are forgotten.
+#: Number of intervals that are kept for each size; the oldest are replaced.
 KEPT = 32
-#: With fewer of them nothing is known.
-FEWEST = 3
+#: With fewer intervals, the speed counts as unknown.
+MIN_INTERVALS = 3
 
-#: File, first line of the function, and place in it: the same on all processes.
+#: File, first line of the function, and offset of the instruction; the same on all processes.
 Site = tuple[str, int, int]
 
 
 def site_of(frame: FrameType) -> Site:
-    """The place in the program where a frame is."""
+    """Return the place in the source at which a frame is."""
     return (frame.f_code.co_filename, frame.f_code.co_firstlineno, frame.f_lasti)
 
 
 @dataclass
 class Samples:
-    """The last stretches of a loop at one size."""
+    """The last intervals of a loop at one size. The field names are part of the protocol."""
 
-    #: Seconds per iteration, of the last stretches.
+    #: Seconds per iteration of the last intervals.
     seconds: list[float] = field(default_factory=list)
+    #: Number of all intervals.
     stretches: int = 0
+    #: Number of iterations in all intervals.
     iterations: int = 0
 
     def add(self, seconds: float, iterations: int) -> None:
-        """Count a stretch of so many iterations."""
+        """Add an interval of ``iterations`` iterations that took ``seconds`` in all."""
         if len(self.seconds) < KEPT:
             self.seconds.append(seconds / iterations)
         else:
@@ -46,27 +48,32 @@ class Samples:
         self.iterations += iterations
 
 
-#: By place and size; what goes with the job through a resize.
+#: The samples of each loop at each size.
 Table = dict[Site, dict[int, Samples]]
 
 
 class IterationTimer:
-    """The measurements of this process; those of rank 0 count, and go with its role."""
+    """Times the iterations of this process. Only the measurements of rank 0 are used."""
 
     def __init__(self) -> None:
-        """Begin without any."""
+        """Start without measurements."""
         self.table: Table = {}
         self._site: Site | None = None
-        #: When the present stretch began, and with which iteration; None: it does not count.
+        #: Start time and first iteration of the present interval; None if it does not count.
         self._since: tuple[float, int] | None = None
-        self._calm = False  # the next stretch counts
+        self._next_counts = False  # whether the next interval counts
 
     def start_loop(self, site: Site) -> None:
-        """A loop begins; what comes before its first safe point does not count."""
-        self._site, self._since, self._calm = site, None, True
+        """Start a loop; the time before its first safe point does not count."""
+        self._site, self._since, self._next_counts = site, None, True
 
     def end_interval(self, iteration: int, size: int) -> None:
-        """A safe point is reached."""
+        """End the interval at a safe point.
+
+        Args:
+            iteration: iterations of the loop so far.
+            size: number of processes.
+        """
         since, self._since = self._since, None
         if since is None or self._site is None:
             return
@@ -77,36 +84,36 @@ class IterationTimer:
             sizes.setdefault(size, Samples()).add(seconds, iteration - first)
 
     def discard_interval(self) -> None:
-        """Something happens at this safe point: the stretch that follows does not count."""
-        self._calm = False
+        """Let the next interval not count, because of an action at this safe point."""
+        self._next_counts = False
 
     def begin_interval(self, iteration: int) -> None:
-        """The safe point is left."""
-        self._since = (time.perf_counter(), iteration) if self._calm else None
-        self._calm = True
+        """Begin an interval, when the program leaves a safe point."""
+        self._since = (time.perf_counter(), iteration) if self._next_counts else None
+        self._next_counts = True
 
     def measured(self) -> tuple[Measured, ...]:
-        """The present loop at each size that is known well enough; from any thread."""
+        """Return the speed of the present loop at each known size; may be called in any thread."""
         sizes = self.table.get(self._site, {}) if self._site is not None else {}
         return tuple(
             Measured(size, statistics.median(list(samples.seconds)), samples.iterations)
             for size, samples in sorted(sizes.items())
-            if samples.stretches >= FEWEST
+            if samples.stretches >= MIN_INTERVALS
         )
 
 
 @dataclass
 class ResizeTiming:
-    """Times and volume of one resize."""
+    """Durations of the steps of one resize, and the bytes it has moved."""
 
-    #: By step: join (growth only), check, move, commit; and total.
+    #: Seconds of each step: ``join`` (growth only), ``check``, ``move``, ``commit``; and ``total``.
     seconds: dict[str, float] = field(default_factory=dict)
     bytes_moved: int = 0
     _since: float = field(default_factory=time.perf_counter)
     _began: float = field(default_factory=time.perf_counter)
 
     def end_step(self, step: str) -> None:
-        """A step is done."""
+        """Record the seconds since the last step as those of ``step``."""
         now = time.perf_counter()
         self.seconds[step] = now - self._since
         self.seconds["total"] = now - self._began

@@ -1,4 +1,4 @@
-"""Deciding together, in the middle of a resize, whether all is well."""
+"""Collective votes in the middle of a resize, and the comparison of registrations."""
 
 from collections.abc import Sequence
 
@@ -18,21 +18,22 @@ def vote(
     home: MPI.Intracomm | None,
     marks: Sequence[int] = (),
 ) -> list[int]:
-    """Decide together whether all is well.
+    """Agree on whether all processes have succeeded so far; collective.
 
     Args:
-        stage: for the error.
-        error: what is wrong here, empty: nothing.
-        comm: all who take part.
-        home: the communicator of the old processes, which has the last word and on which reasons
-            are told; None on newcomers.
-        marks: what must be the same on all who have no error; as many on all processes.
+        stage: the stage of the resize, for the error.
+        error: the error of this process; empty if it has none.
+        comm: all processes that take part.
+        home: the communicator of the old processes. Its result is final, and error texts are
+            exchanged on it. None on joining ranks.
+        marks: numbers that must be equal on all processes without an error. Each process gives the
+            same count of them.
 
     Returns:
-        The places of marks that are not.
+        The indices of the marks that differ.
 
     Raises:
-        ResizeFailed: somebody has an error; with the first text known here.
+        ResizeFailed: a process has an error; the text is the first one known to this process.
     """
     mine = np.array(marks, dtype=np.int64)
     well = np.concatenate(([not error], mine, -mine)).astype(np.int64)
@@ -56,7 +57,7 @@ def vote(
 def _reduce_over_joined(
     comm: MPI.Intracomm, mine: NDArray[np.int64], error: str
 ) -> tuple[NDArray[np.int64], str]:
-    """The least of all values, or this process's own with an error, if others cannot be reached."""
+    """Reduce to the minimum over ``comm``; if that fails, return the own values and the error."""
     try:
         return death_watch.minimum(comm, mine), error
     except (MPI.Exception, death_watch.JoiningRankLost) as fault:
@@ -65,10 +66,10 @@ def _reduce_over_joined(
 
 
 def compare_registrations(mine: list[Description], theirs: list[Description]) -> None:
-    """Check a newcomer's registrations.
+    """Compare the registrations of a joining rank with those of the job.
 
     Raises:
-        RegistrationMismatch: names the first difference.
+        RegistrationMismatch: they differ; the text names the first difference.
     """
     for place, (here, there) in enumerate(zip(mine, theirs, strict=False), start=1):
         if here != there:

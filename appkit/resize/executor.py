@@ -1,8 +1,8 @@
-"""Carrying a resize out: join, check, move, commit, or everything as it was.
+"""The steps of a resize: join, check, move, then commit or roll back.
 
-Until all processes have said "all moved" the old communicator and the old arrays are kept. Each
-reduction at a growth runs over the merged communicator and then over the old one, so that the old
-processes decide alike also when a newcomer dies between them.
+The old communicator and the old arrays are kept until all processes have voted that the data have
+been moved. In a growth, each vote runs over the merged communicator and then over the old one. So
+the old processes come to the same result even if a joining rank dies between the two.
 """
 
 from collections.abc import Callable
@@ -28,40 +28,44 @@ from pliant.appkit.redistribution.plan import RankMap, TransferPlan
 from pliant.appkit.resize.agreement import compare_registrations, vote
 from pliant.faults import failpoint
 
-#: Marks are reduced with their negatives, so that no bit may be lost.
+#: Plan checksums are reduced together with their negation; 62 bits keep that representable.
 _MARK = (1 << 62) - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What rank 0 tells all others before data move."""
+    """What rank 0 broadcasts before data are moved. The field names are part of the protocol."""
 
     resize: int
     epoch: int
+    #: Global processor of each rank after the resize.
     processors: tuple[int, ...]
+    #: Number of processes before the resize.
     before: int
+    #: The registrations of the job (`JobData.resize_description`).
     description: list[Description]
+    #: Packed values of ``job.state``.
     states: bytes
-    #: What a newcomer has to know about the loop; opaque here.
+    #: A `JoinState` as plain data; None in a shrink. Not used here.
     position: Any
-    #: Exchanges of local facts before the plans can be made.
+    #: Number of metadata exchanges that are needed before the plans can be made.
     rounds: int
-    #: The new parts of constants are there on all processes.
+    #: Whether all processes have prefetched their new parts of the constants.
     ahead: bool
 
 
 def header_to_plain(header: Header | str | None) -> dict[str, Any] | str | None:
-    """Return a header as plain data; a text, or nothing, stays as it is."""
+    """Return a header as plain data; an error text and None are returned unchanged."""
     if not isinstance(header, Header):
         return header
     return {each.name: getattr(header, each.name) for each in fields(header)}
 
 
 def header_from_plain(told: dict[str, Any] | str | None) -> Header | str:
-    """Return the header that `header_to_plain` made plain; unknown keys are ignored.
+    """Return the header from what `header_to_plain` returned; unknown keys are ignored.
 
     Returns:
-        A text if there is none.
+        The header, or the reason why there is none.
     """
     if not isinstance(told, dict):
         return told or "rank 0 told nothing"
@@ -76,22 +80,26 @@ class Executor:
     """Grows and shrinks the job of this process."""
 
     def __init__(self, data: JobData, report_fatal: Callable[[BaseException], None]) -> None:
-        """Work on these data; ``report_fatal`` is told for what error this process ends."""
+        """Resize these data; ``report_fatal`` is called before an error ends this process."""
         self._data, self._report_fatal = data, report_fatal
         self._member = data.membership
-        #: The new parts of constants are there on all processes; on rank 0.
+        #: Whether all processes have prefetched their new parts of the constants.
         self.prefetched = False
-        self._port = ""  # where newcomers are expected, on rank 0
-        self._new_states: list[dict[str, Any]] = []  # of the states, to be taken over by the commit
-        self._plans: list[TransferPlan] = []  # for each entry, how it moves in this resize
+        #: On rank 0, the open MPI port at which joining ranks connect; otherwise empty.
+        self._port = ""
+        #: Values of ``job.state`` received from rank 0, which the commit stores.
+        self._new_states: list[dict[str, Any]] = []
+        #: The transfer plan of each entry in this resize.
+        self._plans: list[Volume] = []
 
     def open_port(self, send_port: Callable[[str], None]) -> None:
-        """Open the port that `grow` accepts at and send_port it; on rank 0 only, before `grow`.
+        """Open the port at which `grow` accepts, and send its name to the joining ranks.
 
-        Newcomers connect while the job still agrees to grow: that shortens the pause.
+        Called on rank 0 only, before `grow`. The joining ranks connect while the other processes
+        are still on their way to `grow`, which shortens the pause.
 
         Raises:
-            ResizeFailed: there is no port, or a newcomer is gone.
+            ResizeFailed: the port cannot be opened, or a joining rank has ended.
         """
         try:
             self._port = MPI.Open_port()
@@ -103,16 +111,16 @@ class Executor:
     def grow(
         self, decision: Decision, position: Any, timing: ResizeTiming, lost: Callable[[], str]
     ) -> None:
-        """Let newcomers join; collective over the job.
+        """Add the joining ranks to the job; collective over the job.
 
         Args:
-            decision: the same on all.
-            position: of the loop, for newcomers.
-            timing: is filled.
-            lost: on rank 0, why a joining rank is lost, empty: none is.
+            decision: the same on all processes.
+            position: a `JoinState` as plain data, for the joining ranks.
+            timing: receives the seconds of each step.
+            lost: called on rank 0; returns why a joining rank was lost, empty if none was.
 
         Raises:
-            ResizeFailed: everything is as it was.
+            ResizeFailed: the growth failed; the job is unchanged.
         """
         old = self._communicator()
         processors = (*self._member.allocation[1], *decision.joining)
@@ -134,11 +142,11 @@ class Executor:
         timing.end_step("commit")
 
     def shrink(self, decision: Decision, timing: ResizeTiming) -> None:
-        """Let processes leave; collective over the job.
+        """Remove the leaving ranks from the job; collective over the job.
 
         Raises:
-            ResizeFailed: everything is as it was.
-            JobLeave: on those that leave.
+            ResizeFailed: the shrink failed; the job is unchanged.
+            JobLeave: this process leaves.
         """
         old = self._communicator()
         rank_map = RankMap.shrink(old.size, decision.leaving)
@@ -158,10 +166,16 @@ class Executor:
         timing.end_step("commit")
 
     def join(self, port: str, report_refusal: Callable[[str], None]) -> Header:
-        """Join a running application; collective over the newcomers. Ends the process on failure.
+        """Join the running application; collective over the joining ranks.
+
+        If that fails, this process ends.
+
+        Args:
+            port: name of the MPI port.
+            report_refusal: called with an error of this process that makes the resize fail.
 
         Returns:
-            What rank 0 told.
+            What rank 0 has broadcast.
         """
         try:
             failpoint("appkit.newcomer.connect")
@@ -180,7 +194,7 @@ class Executor:
         return header
 
     def leave(self) -> None:
-        """Be no member any more; collective over the communicator that this process leaves."""
+        """Leave the job; collective over the communicator that this process leaves."""
         old = self._communicator()
         self._free_derived()
         disconnect(old, self._report_fatal)
@@ -195,8 +209,9 @@ class Executor:
         try:
             merged = connect_and_merge(lambda info: old.Accept(self._port, info, 0), high=False)
         except (MPI.Exception, death_watch.JoiningRankLost) as fault:
-            # Its port stays open. The next one would get its tag, and what the newcomers then send
-            # would go to the receive of this Accept, which ucx leaves behind: it would fail, too.
+            # The port stays open. Otherwise the next port would get the same tag, and messages of
+            # the next joining ranks would match the receive that ucx leaves behind after this
+            # failed Accept, so that the next growth would fail as well.
             error, self._port = f"newcomers did not connect: {fault}", ""
         self._close_port()
         vote("join", error, old, old)
@@ -214,7 +229,7 @@ class Executor:
     def _header(
         self, decision: Decision, processors: tuple[int, ...], position: Any
     ) -> Header | str | None:
-        """What rank 0 sends; a text if it cannot be made."""
+        """Return the header on rank 0, or why it cannot be made; None on other ranks."""
         if self._member.rank != 0:
             return None
         try:
@@ -242,10 +257,18 @@ class Executor:
         timing: ResizeTiming,
         report_refusal: Callable[[str], None] | None = None,
     ) -> None:
-        """Check, allocate, move, vote; leaves the new parts uncommitted beside the old ones.
+        """Prepare, check and move; keep the new parts next to the old ones, uncommitted.
+
+        Args:
+            comm: all processes that take part.
+            home: the communicator of the old processes; None on joining ranks.
+            crossing: the ranks before and after the resize.
+            header: on rank 0, the header or why there is none; on joining ranks, as received.
+            timing: receives the seconds of each step.
+            report_refusal: on joining ranks, called with an error of this process.
 
         Raises:
-            ResizeFailed: the new parts are dropped.
+            ResizeFailed: a process has failed; the new parts are discarded.
         """
         joins = self._member.raw is None
         try:
@@ -273,7 +296,7 @@ class Executor:
     def _broadcast_header(
         self, comm: MPI.Intracomm, header: Header | str | None
     ) -> tuple[Header | str | None, str]:
-        """What rank 0 tells all, and why it cannot be heard."""
+        """Return the header from rank 0, and an error text if it could not be received."""
         try:
             return header_from_plain(death_watch.bcast(comm, header_to_plain(header))), ""
         except death_watch.JoiningRankLost as fault:
@@ -286,14 +309,14 @@ class Executor:
         comm: MPI.Intracomm,
         home: MPI.Intracomm | None,
     ) -> None:
-        """Go on if all are well and have made the same plans.
+        """Vote on whether all processes are prepared and have made matching plans.
 
         Raises:
-            ResizeFailed: nothing can be moved.
+            ResizeFailed: a process has an error, or plans do not match.
         """
         entries = list(self._data.registry)
         description = header.description if isinstance(header, Header) else []
-        if header is None:  # this process has given up before the header came
+        if header is None:  # this process failed before it received the header
             description = self._data.resize_description()
         marks = [0] * len(description)
         if not error:

@@ -1,51 +1,55 @@
-"""The program's hooks, called; and what is said of an exception that ends the job."""
+"""Call the program's resize hooks, and describe an exception that ends the job."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-#: Characters of an exception's own text that are repeated to people beside the traceback.
-LONGEST_TEXT = 300
+#: Number of characters of an exception's text that are shown in addition to the traceback.
+MAX_TEXT_LENGTH = 300
 
 
 @dataclass(frozen=True, slots=True)
 class ResizeInfo:
-    """What hooks are told about a resize."""
+    """A resize, as hooks get it."""
 
-    #: Its number; 0: the job goes on from a checkpoint.
+    #: Number of the resize; 0 if the job continues from a checkpoint.
     resize: int
-    #: Processes before it.
+    #: Number of processes before the resize.
     before: int
-    #: Processes after it, as planned if it was not committed.
+    #: Number of processes after the resize, even if it was not committed.
     after: int
-    #: In ``before_resize``: this process will leave.
+    #: In ``before_resize``: whether this process will leave.
     leaving: bool = False
-    #: In ``after_resize``: it was carried out; else the job is as it was.
+    #: In ``after_resize``: whether the resize was carried out. If not, the job is unchanged.
     committed: bool = False
 
 
-def call(kind: str, hooks: Iterable[Callable[[ResizeInfo], object]], change: ResizeInfo) -> None:
+def call(kind: str, hooks: Iterable[Callable[[ResizeInfo], object]], info: ResizeInfo) -> None:
     """Call hooks of one kind (``before_resize``, ``after_resize``).
 
     Raises:
-        Exception: whatever a hook raises, with a note that names it and says what helps.
+        Exception: an exception of a hook, with a note that names the hook and what to do.
     """
     for hook in hooks:
         try:
-            hook(change)
+            hook(info)
         except Exception as error:
             name = getattr(hook, "__qualname__", type(hook).__name__).rpartition("<locals>.")[2]
             error.add_note(
-                f"raised by the {kind} hook {name!r} at a change from {change.before} to "
-                f"{change.after}: catch it there; a hook cannot stop a resize, on_offer can"
+                f"raised by the {kind} hook {name!r} at a change from {info.before} to "
+                f"{info.after}: catch it there; a hook cannot stop a resize, on_offer can"
             )
             raise
 
 
 def check_callable(where: str, given: object) -> None:
-    """Pass what can be called.
+    """Check at once that a hook can be called; otherwise its first call would end the job.
+
+    Args:
+        where: the method that got the hook, for the error.
+        given: the hook.
 
     Raises:
-        TypeError: it cannot; it would end the job when it is called for the first time.
+        TypeError: it cannot be called.
     """
     if not callable(given):
         raise TypeError(
@@ -54,9 +58,9 @@ def check_callable(where: str, given: object) -> None:
 
 
 def format_error(error: BaseException) -> str:
-    """An exception in one line, for ``jobctl why``: its type, text and notes."""
+    """Return an exception in one line, for ``jobctl why``: its type, text and notes."""
     text = " ".join(str(error).split())
-    if len(text) > LONGEST_TEXT:
-        text = f"{text[:LONGEST_TEXT]}..."
+    if len(text) > MAX_TEXT_LENGTH:
+        text = f"{text[:MAX_TEXT_LENGTH]}..."
     named = f"{type(error).__name__}: {text}" if text else type(error).__name__
     return "; ".join([named, *getattr(error, "__notes__", ())])

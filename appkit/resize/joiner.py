@@ -1,7 +1,7 @@
-"""The newcomer's side of a growth: sleep until GO, meet the coordinator, wait for the port.
+"""The side of a joining rank: sleep until GO, connect to the coordinator, wait for the MPI port.
 
-No step uses MPI or the processor: it sleeps in ``poll``. Where the shim or the coordinator is gone
-the newcomer is not needed, and ends at once.
+No step uses MPI or the processor: the rank sleeps in ``poll``. If the shim or the coordinator has
+gone away, the joining rank is not needed and ends at once.
 """
 
 import base64
@@ -23,10 +23,16 @@ _CONNECT_TIMEOUT_S = 20.0
 
 
 class Joiner:
-    """The connections of a process that is to join a running application."""
+    """The connections of a joining rank to its shim and to the coordinator."""
 
     def __init__(self, environment: Environment, control: JsonLines, rank: int) -> None:
-        """Describe the newcomer; ``rank`` is that in its own world."""
+        """Prepare to join.
+
+        Args:
+            environment: of this process.
+            control: the control socket of the shim.
+            rank: of this process in its own ``MPI.COMM_WORLD``.
+        """
         self._environment = environment
         self._control = control
         self._rank = rank
@@ -36,7 +42,7 @@ class Joiner:
         self._once_calls = 0
 
     def next_once_result(self) -> bytes:
-        """The next result of ``job.once``, pickled by the application."""
+        """Return the next encoded result of ``job.once`` from the running application."""
         self._connection()
         self._once_calls += 1
         if self._once_calls > len(self._results):
@@ -44,16 +50,20 @@ class Joiner:
         return self._results[self._once_calls - 1]
 
     def size_and_rank(self) -> tuple[int, int]:
-        """How many processes the job will have, and which rank this one."""
+        """Return how many processes the job will have, and the rank of this one."""
         self._connection()
         return self._old_size + len(self._environment.processors), self._old_size + self._rank
 
     def wait_at_loop(self, loop: int, fetch: Callable[[dict[str, Any]], bool]) -> str | None:
-        """Wait at a loop: the MPI port to connect to, or None if the loop is over.
+        """Wait at a loop until the coordinator lets this rank join.
 
         Args:
-            loop: its number.
-            fetch: gets what is told of constant data, fetches them and returns whether it has them.
+            loop: number of the loop.
+            fetch: called with a description of the prefetched constants; reads them and returns
+                whether that succeeded.
+
+        Returns:
+            The name of the MPI port to connect to; None if the application has left this loop.
         """
         coordinator = self._connection()
         self._send(coordinator, loop=loop)
@@ -65,12 +75,12 @@ class Joiner:
         return None if message.get("skip") else str(message["port"])
 
     def report_refusal(self, reason: str) -> None:
-        """Tell the coordinator why this resize cannot be."""
+        """Tell the coordinator why this rank cannot take part in the resize."""
         if self._coordinator is not None:
             self._send(self._coordinator, error=reason)
 
     def close(self) -> None:
-        """The newcomer has joined: close the connection to the coordinator."""
+        """Tell the coordinator that this rank has joined, and close the connection."""
         if self._coordinator is not None:
             with contextlib.suppress(OSError):
                 self._coordinator.send(joined=True)
@@ -93,7 +103,7 @@ class Joiner:
     def _prove(self, coordinator: JsonLines, order: dict[str, Any]) -> None:
         """Have both sides prove that they know the secret of the resize; end this process if not.
 
-        The secret is not sent, and nothing that comes before the proof is used.
+        The secret is not sent, and nothing that arrives before the proof is used.
         """
         side = JoiningSide(order["secret"], order["resize"], self._rank)
         for _ in message("appkit.newcomer.hello"):
@@ -113,7 +123,7 @@ class Joiner:
         coordinator.signer, coordinator.limit = side.signer(), None
 
     def _check_version(self, welcome: dict[str, Any]) -> None:
-        """End this process unless both sides understand each other."""
+        """End this process unless the protocol versions of both sides are compatible."""
         if "refused" in welcome:
             end_now(1, str(welcome["refused"]))
         numbers = (welcome.get(name) for name in ("protocol", "oldest_reader"))
@@ -148,7 +158,7 @@ class Joiner:
             end_now(0)
 
     def _receive(self, coordinator: JsonLines) -> dict[str, Any]:
-        """The coordinator's next message; ends the process when it or the shim is gone."""
+        """Return the coordinator's next message; end this process if it or the shim is gone."""
         poll = select.poll()
         poll.register(coordinator.fileno(), select.POLLIN)
         poll.register(self._control.fileno(), select.POLLIN)

@@ -1,9 +1,9 @@
-"""What processes of one job tell each other, as plain data: no class is pickled.
+"""Messages between the processes of a job as plain data, without pickle.
 
-A rank that joins may be of another version of Pliant than the ranks that run, after a node was
-upgraded for example. Each value of a class below becomes a dict with the name of the class. A
-reader ignores fields that it does not know and uses defaults for those that are missing; what it
-must know is guarded by the protocol number of the join handshake (`join_mismatch`).
+A joining rank may run another version of Pliant than the running ranks, for example after a node
+was upgraded. Each value of a class below becomes a dict with the name of the class. A reader
+ignores unknown fields and uses defaults for missing ones. Changes that a reader must know about
+raise the protocol number, which the join handshake compares (`join_mismatch`).
 """
 
 from collections.abc import Mapping
@@ -45,17 +45,17 @@ _CLASSES: dict[str, type] = {
     "Word": SafePointMessage,
 }
 _NAMES = {kind: name for name, kind in _CLASSES.items()}
-#: The key that tells the class of a value.
+#: The key with the name of the class.
 _CLASS = "class"
 
 
 def pack_message(message: SafePointMessage) -> bytes:
-    """Return what rank 0 tells all at a safe point, as bytes."""
+    """Return the message of a safe point as bytes."""
     return encode([to_plain(message)], allow_pickle=False)
 
 
 def unpack_message(data: bytes) -> SafePointMessage:
-    """Return what rank 0 told.
+    """Return the message from the bytes that `pack_message` returned.
 
     Raises:
         ValueError: the bytes are damaged, or from a version that this one cannot read.
@@ -67,10 +67,10 @@ def unpack_message(data: bytes) -> SafePointMessage:
 
 
 def to_plain(value: Any) -> Any:
-    """Return a value of which every part is plain.
+    """Return a value as plain data: numbers, texts, dicts, lists and tuples.
 
     Raises:
-        TypeError: a part is of a class that is not told to others.
+        TypeError: a part is of a class that is not sent to other processes.
     """
     if isinstance(value, Sizes):
         return {_CLASS: "Sizes", "text": str(value), "preferred": value.preferred}
@@ -91,10 +91,10 @@ def to_plain(value: Any) -> Any:
 
 
 def from_plain(value: Any) -> Any:
-    """Return the value from which `to_plain` made this.
+    """Return the value from what `to_plain` returned.
 
     Raises:
-        ValueError: it names a class that this version does not know, or lacks a field.
+        ValueError: this version does not know a class, or a field is missing.
     """
     if isinstance(value, list | tuple):
         return type(value)(from_plain(each) for each in value)
