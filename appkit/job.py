@@ -20,7 +20,7 @@ from pliant.appkit.mpi.derived import Derive, DerivedComm
 from pliant.appkit.mpi.membership import Phase
 from pliant.appkit.performance.timing import site_of
 from pliant.appkit.plain_data import decode, encode
-from pliant.appkit.registration import Registrar
+from pliant.appkit.registration import Registration
 from pliant.appkit.resize.hooks import ResizeInfo, check_callable
 from pliant.appkit.resize.plain_messages import pack_message, unpack_message
 from pliant.appkit.resize.safe_point import SafePointMessage

@@ -268,7 +268,7 @@ class Runtime:
         leaving = member.rank in decision.leaving
         info = ResizeInfo(decision.resize, before, after, leaving)
         call("before_resize", self.before_hooks, info)
-        with patience():
+        with blocking_waits():
             if self._begin(decision):
                 self._execute(decision, position)
         self._preallocator.clear()

@@ -19,7 +19,7 @@ from pliant.appkit.storage.private_folders import PrivateFolder
 from pliant.core.model.checkpoint import SaveWord
 
 #: For each registered array, the pieces that one process has written.
-_Written = list[list[Piece]]
+_Written = list[list[SavedArray]]
 
 
 class Checkpoints:

@@ -58,7 +58,7 @@ class Manifest:
     #: The results of ``job.once``, each encoded by `plain_data`.
     once: tuple[bytes, ...]
     #: For each registered array, the pieces that all processes have written.
-    pieces: tuple[tuple[Piece, ...], ...]
+    pieces: tuple[tuple[SavedArray, ...], ...]
 
     def to_json(self) -> dict[str, Any]:
         """Return the contents of the file."""

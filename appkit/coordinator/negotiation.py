@@ -46,7 +46,7 @@ class Negotiations:
         self._lock, self._busy_reason = lock, busy_reason
         self._ask_program, self._size, self._asked = ask_program, size, asked
         #: Open negotiations, and those that were agreed on and may lead to a GO.
-        self._by_number: dict[int, Talk] = {}
+        self._by_number: dict[int, Negotiation] = {}
         self._newest = 0
 
     def receive(self, template: Template) -> Template | None:
@@ -57,8 +57,9 @@ class Negotiations:
         """
         try:
             with self._lock:
-                talk = self._by_number.get(template.negotiation)
-                if talk is None or talk.table != template:  # otherwise the server has sent it again
+                negotiation = self._by_number.get(template.negotiation)
+                # An equal template is one that the server has sent again.
+                if negotiation is None or negotiation.proposal != template:
                     self._store(self._advance(template))
         except NegotiationError as error:
             log.info("negotiation %d: %s", template.negotiation, error)
@@ -73,10 +74,12 @@ class Negotiations:
             None if the message needs no answer, or if the negotiation has ended in the meantime.
         """
         with self._lock:
-            talk = self._by_number.get(template.negotiation)
-        if template.verb not in PROPOSALS or talk is None or talk.proposal != template:
+            negotiation = self._by_number.get(template.negotiation)
+        if template.verb not in PROPOSALS or negotiation is None:
             return None
-        if talk.closed:
+        if negotiation.proposal != template:
+            return None
+        if negotiation.closed:
             return None  # it was answered
         answer = self._decide(template)
         with self._lock:
@@ -85,8 +88,8 @@ class Negotiations:
     def is_agreed(self, number: int) -> bool:
         """Return whether both sides have agreed, so that a GO may follow."""
         with self._lock:
-            talk = self._by_number.get(number)
-            return talk is not None and talk.state is NegotiationState.AGREED
+            negotiation = self._by_number.get(number)
+            return negotiation is not None and negotiation.state is NegotiationState.AGREED
 
     def end(self, number: int) -> None:
         """Forget a negotiation that is finished or void."""
@@ -109,8 +112,8 @@ class Negotiations:
         """
         with self._lock:
             agreed = [number for number in self._by_number if self.is_agreed(number)]
-            mine = [t.proposal for t in self._by_number.values() if t.proposer is Side.APPLICATION]
-            proposals = [table for table in mine if table and table.negotiation not in agreed]
+            mine = [n.proposal for n in self._by_number.values() if n.proposer is Side.APPLICATION]
+            proposals = [each for each in mine if each and each.negotiation not in agreed]
             withdrawals = [replace(proposal, verb=Verb.WITHDRAW) for proposal in proposals]
             for withdrawal in withdrawals:
                 self._apply(withdrawal)
@@ -119,16 +122,16 @@ class Negotiations:
             return agreed, withdrawals
 
     def _advance(self, template: Template) -> Negotiation:
-        """The talk after what the server says.
+        """The negotiation after what the server says.
 
         Raises:
             NegotiationError: the machine does not allow it.
         """
         number = template.negotiation
-        talk = self._by_number.get(number)
-        if talk is None and number <= self._newest:
+        negotiation = self._by_number.get(number)
+        if negotiation is None and number <= self._newest:
             raise NegotiationError(f"negotiation {number} is over")
-        if talk is None and template.verb is Verb.ACCEPT and self._fulfils_request(template):
+        if negotiation is None and template.verb is Verb.ACCEPT and self._fulfils_request(template):
             # The server took what a release gives: that release was our side's offer.
             offer = replace(template, verb=Verb.OFFER)
             return (
@@ -136,10 +139,10 @@ class Negotiations:
                 .apply_message(Side.APPLICATION, offer)
                 .apply_message(Side.SERVER, template)
             )
-        talk = talk or Negotiation(number)
+        negotiation = negotiation or Negotiation(number)
         if template.verb is Verb.EXPIRE:  # the word of the clock, which the server brings
-            return talk.expire()
-        return talk.apply_message(Side.SERVER, template)
+            return negotiation.expire()
+        return negotiation.apply_message(Side.SERVER, template)
 
     def _fulfils_request(self, template: Template) -> bool:
         """Return whether a message takes processors that the program has offered to release."""
@@ -156,19 +159,19 @@ class Negotiations:
         """Apply a message of the application.
 
         Raises:
-            TalkError: the state machine does not allow it.
+            NegotiationError: the state machine does not allow it.
         """
-        talk = self._by_number.get(template.negotiation)
-        if talk is None:
+        negotiation = self._by_number.get(template.negotiation)
+        if negotiation is None:
             raise NegotiationError(f"negotiation {template.negotiation} is over")
-        self._store(talk.apply_message(Side.APPLICATION, template))
+        self._store(negotiation.apply_message(Side.APPLICATION, template))
 
-    def _store(self, talk: Negotiation) -> None:
-        if talk.closed and talk.state is not NegotiationState.AGREED:
-            self.end(talk.id)
+    def _store(self, negotiation: Negotiation) -> None:
+        if negotiation.closed and negotiation.state is not NegotiationState.AGREED:
+            self.end(negotiation.id)
         else:
-            self._by_number[talk.id] = talk
-            self._newest = max(self._newest, talk.id)
+            self._by_number[negotiation.id] = negotiation
+            self._newest = max(self._newest, negotiation.id)
 
     def _decide(self, template: Template) -> Answer:
         busy_reason = self._busy_reason()

@@ -90,7 +90,7 @@ class Executor:
         #: Values of ``job.state`` received from rank 0, which the commit stores.
         self._new_states: list[dict[str, Any]] = []
         #: The transfer plan of each entry in this resize.
-        self._plans: list[Volume] = []
+        self._plans: list[TransferPlan] = []
 
     def open_port(self, send_port: Callable[[str], None]) -> None:
         """Open the port at which `grow` accepts, and send its name to the joining ranks.
@@ -262,7 +262,7 @@ class Executor:
         Args:
             comm: all processes that take part.
             home: the communicator of the old processes; None on joining ranks.
-            crossing: the ranks before and after the resize.
+            rank_map: the ranks before and after the resize.
             header: on rank 0, the header or why there is none; on joining ranks, as received.
             timing: receives the seconds of each step.
             report_refusal: on joining ranks, called with an error of this process.

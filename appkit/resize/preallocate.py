@@ -51,7 +51,7 @@ class Preallocator:
 
     def allocate_now(self, size: int, rank: int) -> None:
         """Allocate on a joining rank, which has nothing else to do; it will be ``rank``."""
-        provide(self._lay_out(size, rank))
+        touch_pages(self._lay_out(size, rank))
 
     def wait(self, resize: int) -> None:
         """Wait until all pages are there; release them if they are for another resize."""

@@ -32,7 +32,7 @@ from pliant.appkit.coordinator.coordinator import Coordinator
 from pliant.appkit.data.constant import Written
 from pliant.appkit.data.handle import Handle
 from pliant.appkit.kinds.job_data import JobData
-from pliant.appkit.storage.chunks import Piece, PieceReader, PieceWriter
+from pliant.appkit.storage.chunks import ArrayReader, ArrayWriter, SavedArray
 from pliant.appkit.storage.private_folders import PrivateFolder
 from pliant.faults import failpoint
 
@@ -70,7 +70,7 @@ class PrefetchFiles:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> "PrefetchFiles":
         """Read what `to_json` returned; other keys are ignored."""
-        pieces = tuple(tuple(map(Piece.from_json, own)) for own in data["pieces"])
+        pieces = tuple(tuple(map(SavedArray.from_json, own)) for own in data["pieces"])
         return cls(data["folder"], data["size"], tuple(data["versions"]), pieces)
 
 
@@ -248,7 +248,7 @@ class Prefetcher:
 
     def _write(self, order: PrefetchOrder, comm: MPI.Intracomm) -> None:
         """Start to write the present parts; the program may replace them in the meantime."""
-        handles, name = [constant.handle.twin({}) for constant in self._constants], order.folder
+        handles, name = [constant.handle.clone({}) for constant in self._constants], order.folder
         rank, store = comm.rank, self._store
         assert store is not None
 
@@ -345,7 +345,7 @@ def _remove_old_files(base: PrivateFolder, name: str) -> None:
 
 def _write_all(
     handles: Sequence[Handle], folder: PrivateFolder, rank: int
-) -> list[tuple[Piece, ...]]:
+) -> list[tuple[SavedArray, ...]]:
     """Write this process's part of each constant, and return the pieces of each."""
     written = []
     for place, handle in enumerate(handles):
