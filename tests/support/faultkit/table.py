@@ -18,6 +18,9 @@ _BETWEEN = "<!-- {0} begins -->\n", "<!-- {0} ends -->\n"
 
 Row = Mapping[str, Any]
 
+#: Kinds of ranks, as the page calls them.
+_RANKS = {"newcomer": "joining rank", "leaver": "leaving rank", "stayer": "remaining rank"}
+
 
 def main(arguments: list[str]) -> int:
     """Write both tables of the page."""
@@ -71,7 +74,7 @@ def results(rows: Iterable[Row]) -> Iterator[str]:
             for key in sorted({key[:4] for key in found if key[2] == point.name}):
                 if key[0] == transport:
                     cells = [_cell(found.get((*key, action))) for action in ACTIONS]
-                    who = f" ({key[3]})" if key[3] else ""
+                    who = f" ({_RANKS.get(key[3], key[3])})" if key[3] else ""
                     yield f"| {key[1]} | `{key[2]}`{who} | {' | '.join(cells)} |"
     yield ""
 
