@@ -1,4 +1,4 @@
-"""The command ``pliant nodectl``: checks its settings, takes the node, and runs the controller."""
+"""The command ``pliant nodectl``: check the settings, lock the node, run the controller."""
 
 from __future__ import annotations
 
@@ -33,14 +33,15 @@ _OK, _FAILED, _USAGE = 0, 1, 2
 
 
 class BusyError(PliantError, code="node-busy"):
-    """Another controller has this node."""
+    """Another controller is running for this node."""
 
 
 def main(argv: list[str]) -> int:
     """Run the controller of a node.
 
     Returns:
-        0: stopped in order, 1: could not start or was refused, 2: wrong usage or settings.
+        0 after an orderly stop, 1 if the controller could not start or was refused, 2 for wrong
+        usage or settings.
     """
     options = vars(_parser().parse_args(argv))
     # After the parser, so that --help does not wait for YAML and msgspec.
@@ -107,7 +108,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _parse_number(text: str) -> int:
-    """int() would take ``1_0`` and blanks, too."""
+    """Read a number of digits only; `int` would also take ``1_0`` and blanks."""
     if not (text.isascii() and text.isdecimal() and len(text) < 19):
         raise argparse.ArgumentTypeError(f"{text!r} is no number; write digits, as in 12")
     return int(text)
@@ -116,7 +117,7 @@ def _parse_number(text: str) -> int:
 def _with_lock(
     settings: Settings, work: Callable[[Settings, Path, Path], Coroutine[None, None, int]]
 ) -> int:
-    """Do something in the state and run folders of a node while nobody else does."""
+    """Run `work` with the state and run folders of a node, which no other controller may use."""
     import asyncio
 
     from pliant.nodectl.settings import run_folder, state_folder
@@ -151,13 +152,13 @@ async def _end_jobs(_settings: Settings, state: Path, _run: Path) -> int:
 
 
 class Hangup:
-    """What a controller does on SIGHUP: open its log again, and read its settings again."""
+    """Handles SIGHUP: opens the log again, and reads the settings again."""
 
     def __init__(self, path: str | None, read: Callable[[], Settings], handler: LogHandler) -> None:
         self._path, self._read, self._handler = path, read, handler
 
     def handle(self, controller: Controller) -> None:
-        """Take over what can change while a controller runs; wrong settings change nothing."""
+        """Apply the settings that can change at run time; invalid settings change nothing."""
         from pliant.nodectl.settings import SettingsError
 
         self._handler.file.reopen()
@@ -177,7 +178,7 @@ async def _run(settings: Settings, state: Path, run: Path, *, hangup: Hangup) ->
     import asyncio
 
     _log_user()
-    # Before grpc is imported: this process only ever spawns, and hooks for forks can hang it.
+    # Before grpc is imported: this process never forks, and grpc's fork hooks can make it hang.
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
     from pliant.nodectl.controller.controller import Controller
     from pliant.nodectl.controller.launcher_client import raise_descriptor_limit
@@ -205,7 +206,7 @@ async def _run(settings: Settings, state: Path, run: Path, *, hangup: Hangup) ->
 
 @contextmanager
 def _exclusive_lock(state: Path, name: str) -> Iterator[None]:
-    """Hold a lock on the node's state; the kernel lets go of it whatever happens."""
+    """Hold a lock on the node's state folder; the kernel releases it if this process dies."""
     with open(state / "lock", "a+", encoding="ascii") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

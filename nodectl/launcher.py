@@ -1,10 +1,12 @@
-"""The process that forks shims, so that the controller, which has gRPC in it, never forks.
+"""The process that forks shims, because the controller uses gRPC and must not fork.
 
-It is started once by the controller, with one end of a socket pair: a line names the spool folder
-of a world to start, an answer names one whose shim is done with it. Importing costs a new
-interpreter tens of milliseconds, a fork of this one several: each page that it touches is copied.
-So a shim that is done with a world waits here for the next one. The launcher ends when the
-controller is gone, and with it the shims that wait; those that have a world live on.
+The controller starts the launcher with one end of a socket pair. Each line from the controller
+names the spool folder of a world to start; each answer names a world that has no shim any more.
+
+A new interpreter needs tens of milliseconds for its imports. A fork of the launcher needs several,
+because each page that it touches is copied. Therefore a shim whose world has ended stays idle and
+takes the next one. The launcher ends with its controller, and idle shims end with the launcher.
+Shims that have a world continue.
 """
 
 from __future__ import annotations
@@ -26,34 +28,35 @@ from pliant.nodectl.host.stderr_log import describe
 from pliant.nodectl.shim import shim
 from pliant.nodectl.shim.event_loop import EventLoop, LineSplitter, SocketChannel
 
-#: The launcher ends with its controller and not before; a young shim is not to be killed by a call.
+#: Signals that must neither end the launcher before its controller does, nor kill a new shim that
+#: has not installed its handlers yet.
 _IGNORED = {signal.SIGHUP, signal.SIGINT, signal.SIGPIPE, signal.SIGTERM, signal.SIGUSR1}
 
 
-#: The descriptor on which a shim is told its worlds.
+#: The descriptor on which a shim receives the folders of its worlds.
 _ORDERS = 3
 
-#: Shims that wait for a world at most; each takes a few megabytes.
+#: Largest number of idle shims; each takes a few megabytes.
 MAX_IDLE = 8
 
 
 class _Shim:
-    """A forked shim and the world that it has."""
+    """A forked shim and its world."""
 
     def __init__(self, pid: int, orders: SocketChannel) -> None:
         self.pid = pid
         self.identity = Identity.of(pid)
         self.orders = orders
-        self.directory = ""  # empty: it waits
+        self.directory = ""  # empty if the shim is idle
 
     def remove_group(self) -> None:
-        """Clear away what is left of it: it has been reaped."""
+        """Remove the control group of the shim after it was reaped."""
         if self.identity is not None:
             cgroup.remove(self.identity)
 
 
 class Launcher:
-    """Has a shim for each folder it is told, and reaps them."""
+    """Assigns a shim to each folder that the controller names, and reaps shims."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._loop = EventLoop()
@@ -68,7 +71,7 @@ class Launcher:
         self._loop.on_signals({signal.SIGCHLD: self._reap})
         self._loop.run()
         for idle in self._idle:
-            # It would end by itself, but a moment after this process.
+            # An idle shim ends without this signal, too, but a moment after this process.
             os.kill(idle.pid, signal.SIGKILL)
             os.waitpid(idle.pid, 0)
             idle.remove_group()
@@ -79,7 +82,7 @@ class Launcher:
             self._assign(directory)
 
     def _assign(self, directory: str) -> None:
-        """Have a shim take a world."""
+        """Assign a world to an idle shim, or to a new one."""
         try:
             chosen = self._idle.pop() if self._idle else self._fork()
         except OSError as error:
@@ -92,7 +95,7 @@ class Launcher:
         chosen.orders.send(os.fsencode(chosen.directory))
 
     def _fork(self) -> _Shim:
-        # Messages rather than a stream: each one is a folder.
+        # Messages rather than a byte stream, because each message is one folder.
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         blocked = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGCHLD))
         try:
@@ -134,7 +137,7 @@ class Launcher:
             self._report(gone)
 
     def _report(self, shim: _Shim) -> None:
-        """Tell that a world has no shim any more."""
+        """Report that a world has no shim any more."""
         directory, shim.directory = shim.directory, ""
         if directory:
             self._controller.send(json.dumps({"gone": directory}).encode() + b"\n")
@@ -144,7 +147,7 @@ def _become_shim(orders: socket.socket) -> NoReturn:
     code = 1
     try:
         signal.set_wakeup_fd(-1)
-        # Close what belongs to the launcher: its end of the controller's socket above all.
+        # Close the launcher's descriptors, above all its end of the controller's socket.
         orders = socket.socket(fileno=os.dup2(orders.detach(), _ORDERS, inheritable=False))
         os.closerange(_ORDERS + 1, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
@@ -164,7 +167,7 @@ def main(arguments: list[str]) -> int:
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
-        # Whatever our parents ignored, jobs start with a clean slate.
+        # Jobs start with default signal handling, whatever the parents of this process ignored.
         signal.signal(number, signal.SIG_IGN if number in _IGNORED else signal.SIG_DFL)
     procfs.boot_id()
     sock = socket.socket(fileno=handle)

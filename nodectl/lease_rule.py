@@ -1,4 +1,4 @@
-"""How long the ranks of a node that lost contact with the server may run."""
+"""The rule that limits how long ranks run on a node that has lost contact with the server."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import time
 
 
 def expiry_reason(lease_s: float, stop_after_s: float, at: float) -> str:
-    """Why ranks may not run any more, for the user; empty: they may.
+    """Return why ranks may not run any longer, for the user; empty if they may.
 
     Args:
-        lease_s: how long the server counts on their node, and
-        stop_after_s: how long they may go on then, seconds.
-        at: the last contact that was confirmed, on the monotonic clock.
+        lease_s: seconds after a contact for which the server relies on the node.
+        stop_after_s: seconds for which the ranks may run after that.
+        at: time of the last confirmed contact, on the monotonic clock.
     """
     silence = time.monotonic() - at
     if silence < lease_s + stop_after_s:

@@ -1,4 +1,4 @@
-"""What a node controller must know to start: defaults, a file, and the command line."""
+"""The settings of a node controller: defaults, a file, and the command line."""
 
 from __future__ import annotations
 
@@ -24,41 +24,41 @@ class SettingsError(PliantError, code="node-settings"):
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The settings of a node controller. The file has exactly these keys."""
 
-    #: How this node is called in the cluster.
+    #: Name of this node in the cluster.
     name: str = msgspec.field(default_factory=lambda: socket.gethostname().partition(".")[0])
     cluster: str = "main"
-    #: How many processes of jobs run here at a time.
+    #: Number of job processes that may run here at the same time.
     slots: int = msgspec.field(default_factory=lambda: len(os.sched_getaffinity(0)))
-    #: Whether it has no work until a node of its cluster is lost, and then takes its place.
+    #: Whether this is a spare node: idle until it replaces a lost node of its cluster.
     spare: bool = False
-    #: Where other nodes reach this one: a host name or an address.
+    #: Host name or address at which other nodes reach this one.
     address: str = "127.0.0.1"
-    #: The server as unix:/PATH or HOST:PORT; empty: read it from `address_file`.
+    #: The server as unix:/PATH or HOST:PORT; if empty, it is read from `address_file`.
     server: str = ""
-    #: A file that holds the server's current address; empty: the one in the run folder.
+    #: A file with the server's current address; if empty, the one in the run folder.
     address_file: str = ""
-    #: A file with the cluster's secret; empty: that of a server with the same state folder.
+    #: A file with the cluster's secret; if empty, node.secret in the state folder.
     secret_file: str = ""
-    #: How MPI ranks talk to each other.
+    #: Network layer of MPI messages.
     transport: Literal["ofi", "ucx"] = "ofi"
-    #: The network interface on which they do.
+    #: Network interface of MPI messages.
     interface: str = "lo"
-    #: A job with more processes here is ended; 0: half of those for which the kernel has ids.
+    #: A job with more processes on this node is ended; 0 means half of the kernel's process ids.
     most_processes: int = 0
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
 
-#: What a running controller takes over on SIGHUP; the rest needs a new start.
+#: Settings that a running controller applies on SIGHUP; the others need a restart.
 RELOADED = frozenset({"transport", "interface", "most_processes", "log_level"})
 
 
 def state_folder() -> Path:
-    """Return where daemons keep what must outlive them."""
+    """Return the folder of files that daemons keep between starts."""
     return _folder(os.environ.get("PLIANT_STATE_DIR") or "~/.local/state/pliant")
 
 
 def run_folder() -> Path:
-    """Return where daemons put what is true only while they run."""
+    """Return the folder of files that are valid only while daemons run."""
     chosen = os.environ.get("PLIANT_RUN_DIR")
     return _folder(chosen) if chosen else state_folder() / "run"
 
@@ -68,7 +68,7 @@ def _folder(path: str) -> Path:
 
 
 def load(path: str | None, given: dict[str, Any]) -> Settings:
-    """Return the settings of a file, with what was given on the command line on top."""
+    """Return the settings of a file, overridden by those of the command line."""
     data = {**_read(path), **given} if path is not None else given
     try:
         settings = msgspec.convert(data, Settings)
@@ -126,7 +126,7 @@ def check_interface(interface: str) -> None:
     """Refuse an interface that this node does not have.
 
     Raises:
-        SettingsError: names it, and those that there are.
+        SettingsError: there is no such interface; names those that there are.
     """
     if interface not in (there := interfaces()):
         raise SettingsError(

@@ -1,7 +1,8 @@
-"""The folder of a world on a node: what was ordered, who carries it out, how its ranks ended.
+"""The folder of a world on a node: the order to start it, its shim, and how its ranks ended.
 
-It lives until the server has acknowledged every end, and is what lets a restarted controller take
-over worlds it did not start. Nothing heavy is imported: shims use it, too.
+The folder exists until the server has acknowledged the exits of all ranks. From it, a restarted
+controller takes over worlds that it did not start. Shims use this module, so it imports nothing
+that loads slowly.
 
 ==============  =========  =================================================================
 file            writer     content
@@ -37,16 +38,16 @@ from pliant.protos import versions
 #: Exit codes of a launch that failed, as shells have them.
 NOT_FOUND, NOT_USABLE = 127, 126
 
-#: What a world may be called: its name is a folder here and the name of its PMI key space.
+#: Valid names of a world, which are also the names of its folder and of its PMI key space.
 WORLD_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
 
-#: What reading a damaged world raises.
+#: Errors of reading a damaged world.
 UNREADABLE = (OSError, ValueError, TypeError, KeyError)
 
 #: The name of the file with the key of the job's checkpoints.
 CHECKPOINT_KEY = "checkpoint.key"
 
-#: While the controller still fills it, a folder has this prefix, which no world's name can have.
+#: Prefix of a folder that the controller has not completed; no world's name can begin with it.
 _UNFINISHED = ".new-"
 
 
@@ -56,13 +57,13 @@ def to_text(value: bytes) -> str:
 
 
 def to_bytes(value: str) -> bytes:
-    """Return the bytes from which text was made by `to_text`."""
+    """Return the bytes of a text that `to_text` made."""
     return value.encode("utf-8", "surrogateescape")
 
 
 @dataclass(slots=True)
 class StartRequest:
-    """The part of a world that one node shall run. All text was made by `to_text`."""
+    """The part of a world that one node starts. All text was made by `to_text`."""
 
     world: str
     job: int
@@ -82,15 +83,16 @@ class StartRequest:
     spans_nodes: bool = False
     grace_s: float = 5.0
     boot: str = ""
-    #: End the ranks when no contact with the server was confirmed for both together; None: never.
+    #: End the ranks if no contact with the server was confirmed for `lease_s` + `stop_after_s`
+    #: seconds. Never, if this is None.
     stop_after_s: float | None = None
     lease_s: float = 0.0
     #: Empty output files that were last modified before this time (seconds since the epoch).
     truncate_before: float = 0.0
-    #: The last one that was, when it was ordered, on the monotonic clock of ``boot``.
+    #: Last confirmed contact at the time of the order, on the monotonic clock of ``boot``.
     contact: float = 0.0
     uid: int = field(default_factory=os.getuid)
-    #: Tasks that the shim and all below it may have; 0: no limit was ordered.
+    #: Tasks that the shim and its descendants may have; 0 if there is no limit.
     max_tasks: int = 0
 
     @property
@@ -109,22 +111,22 @@ class Exit:
     signal: int
     reason: str
     at: float
-    #: Because the node had lost its server.
+    #: Whether it was ended because the node had lost contact with the server.
     cut_off: bool = False
-    #: It was never started, for a reason of the node.
+    #: Whether it was not started because of a fault of the node.
     node_fault: bool = False
 
     def to_record(self) -> dict[str, Any]:
-        """Return the end as it is noted, and told to the controller."""
+        """Return the exit as it is saved in the spool and sent to the controller."""
         return {**asdict(self), **versions.numbers()}
 
     @classmethod
     def from_record(cls, record: dict[str, Any], origin: str = "the end of a rank") -> Exit:
-        """Read what ``to_record`` of any version wrote.
+        """Read a record that `to_record` of any version wrote.
 
         Raises:
-            ProtocolError: this version cannot read it.
-            ValueError, TypeError: it is damaged.
+            ProtocolError: this version cannot read the record.
+            ValueError, TypeError: the record is damaged.
         """
         versions.check_record(origin, record)
         return cls(**versions.known_fields(cls, record))
@@ -145,7 +147,7 @@ class Spool:
         nodes: bytes,
         checkpoint_key: bytes = b"",
     ) -> Spool:
-        """Write down an order; the folder gets its name when it is complete."""
+        """Save an order; the folder gets its final name when it is complete."""
         unfinished = base / f"{_UNFINISHED}{request.world}"
         unfinished.mkdir(mode=0o700)
         try:
@@ -156,18 +158,18 @@ class Spool:
                 _write(unfinished / CHECKPOINT_KEY, checkpoint_key, 0o400)
             unfinished.rename(base / request.world)
         except OSError:
-            _remove_folder(unfinished)  # the order may come again
+            _remove_folder(unfinished)  # the order may be repeated
             raise
         return cls(base / request.world)
 
     @property
     def token(self) -> Path:
-        """Return where the application's secret is."""
+        """Return the path of the application's secret."""
         return self.directory / "token"
 
     @property
     def nodes(self) -> Path:
-        """Return where the list of nodes is."""
+        """Return the path of the list of nodes."""
         return self.directory / "nodes"
 
     @property
@@ -178,8 +180,8 @@ class Spool:
         """Read the order.
 
         Raises:
-            ProtocolError: this version of Pliant cannot read it; nothing is wrong with it.
-            OSError, ValueError, TypeError, KeyError: it is damaged, see `UNREADABLE`.
+            ProtocolError: this version of Pliant cannot read the order, which is not damaged.
+            OSError, ValueError, TypeError, KeyError: the order is damaged, see `UNREADABLE`.
         """
         path = self.directory / "request.json"
         data = json.loads(path.read_bytes())
@@ -190,28 +192,28 @@ class Spool:
         return StartRequest(**versions.known_fields(StartRequest, data))
 
     def claim(self, identity: Identity) -> bool:
-        """Become the shim of this world; False when it has one, or has had one."""
+        """Become the shim of this world; return False if it has or had a shim."""
         try:
-            # A link is there at once, with its whole text, and only once.
+            # Creating a link is atomic, content included, and fails if it exists.
             os.symlink(f"{identity.boot} {identity.pid} {identity.start}", self._shim)
         except FileExistsError:
             return False
         return True
 
     def shim(self) -> Identity | None:
-        """Return who became the shim of this world, dead or alive."""
+        """Return the process that became the shim of this world, dead or alive, or None."""
         try:
             boot, pid, start, *_ = os.readlink(self._shim).split()
             return Identity(boot, int(pid), int(start))
-        except (OSError, ValueError):  # none, or something else has taken its place
+        except (OSError, ValueError):  # there is no link, or the file is not a link
             return None
 
     def has_started(self) -> bool:
-        """Return whether something is noted of its ranks, readable or not."""
+        """Return whether anything was saved about its ranks, readable or not."""
         return any((self.directory / name).exists() for name in ("ranks", "exits"))
 
     def save_ranks(self, ranks: Iterable[tuple[int, Identity]]) -> None:
-        """Remember the processes of ranks, should the shim be killed."""
+        """Save the processes of ranks, in case the shim is killed."""
         lines = [f"{rank} {who.boot} {who.pid} {who.start}\n" for rank, who in ranks]
         with open(self.directory / "ranks", "a", encoding="ascii") as file:
             writing()
@@ -225,11 +227,11 @@ class Spool:
                 rank, boot, pid, start, *_ = line.split()
                 found[int(rank)] = Identity(boot, int(pid), int(start))
             except ValueError:
-                continue  # damaged: whoever looks for them finds them by what they inherited
+                continue  # damaged: these processes are found by their environment
         return found
 
     def save_exits(self, exits: Iterable[Exit]) -> None:
-        """Put ends on the disk, all of them or, with an OSError, none."""
+        """Append exits to the file and sync it: all of them or, with an OSError, none."""
         lines = "".join(json.dumps(end.to_record()) + "\n" for end in exits)
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
         handle = os.open(self.directory / "exits", flags, 0o600)
@@ -247,10 +249,10 @@ class Spool:
             os.close(handle)
 
     def exits(self) -> dict[int, Exit]:
-        """Return the ends noted so far; the first one of a rank counts.
+        """Return the saved exits by rank; if a rank has several, the first counts.
 
         Raises:
-            ProtocolError: this version of Pliant cannot read them; nothing is wrong with them.
+            ProtocolError: this version of Pliant cannot read them, although they are not damaged.
         """
         found: dict[int, Exit] = {}
         for line in self._lines("exits"):
@@ -262,16 +264,16 @@ class Spool:
         return found
 
     def remove_secrets(self) -> None:
-        """Remove what an application needed while it ran."""
+        """Remove the files that an application needs only while it runs."""
         for path in (self.token, self.nodes, self.directory / CHECKPOINT_KEY):
             path.unlink(missing_ok=True)
 
     def remove(self) -> None:
-        """Forget the world."""
+        """Remove the folder."""
         _remove_folder(self.directory)
 
     def _lines(self, name: str) -> Iterator[str]:
-        """Yield the complete lines of a file; one that was cut short by a crash is none."""
+        """Yield the complete lines of a file, without one that a crash cut short."""
         try:
             text = (self.directory / name).read_text(encoding="utf-8", errors="replace")
         except FileNotFoundError:
@@ -282,7 +284,7 @@ class Spool:
 
 
 def all_spools(base: Path) -> Iterator[Spool]:
-    """Yield the worlds under a folder; remove those whose order was never complete."""
+    """Yield the worlds in a folder; remove those whose order was not completed."""
     for entry in sorted(base.iterdir()):
         if entry.name.startswith(_UNFINISHED):
             _remove_folder(entry)
@@ -292,7 +294,7 @@ def all_spools(base: Path) -> Iterator[Spool]:
 
 def _remove_folder(path: Path) -> None:
     """Remove a folder of files, as far as that is possible."""
-    # Not `shutil`: it loads three compression libraries, which each fork of a shim would map anew.
+    # Not `shutil`: it loads three compression libraries, whose pages each forked shim would copy.
     with suppress(OSError):
         for name in os.listdir(path):
             (path / name).unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Worlds that an earlier controller has left: read from the spool, ended when nobody keeps them."""
+"""Worlds of an earlier controller: read them from the spool, and clean up those without a shim."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pliant.nodectl.spool import UNREADABLE, Exit, Spool
 
 logger = logging.getLogger("pliant.nodectl")
 
-#: How long what a killed shim has left behind may take to end, and how often that is looked at.
+#: Seconds that the processes of a killed shim may take to end, and between two checks.
 ORPHANS_TIMEOUT_S, _ORPHANS_POLL_S = 10.0, 0.02
 
 SHIM_KILLED = "its shim was killed"
@@ -28,10 +28,10 @@ TAKEN_DOWN = "its node was taken down"
 
 
 async def read_worlds(folder: Path, boot: str) -> list[World]:
-    """Read the worlds of a node; one that cannot be read is ended with all of its run here.
+    """Read the worlds of a node; if one is unreadable, end all worlds of its run here.
 
-    A node tells the server which worlds it has, not which processors they had: a part of a run that
-    is lost is missed when the node knows nothing of that run.
+    A node tells the server which worlds it has, but not which processors they had. The server
+    notices that a part of a run is missing only if the node reports no world of that run.
     """
     worlds, lost = list[World](), set[str]()
     for spool in own_spools(folder):
@@ -49,15 +49,16 @@ async def read_worlds(folder: Path, boot: str) -> list[World]:
 
 
 def _run_of(world: str) -> str:
-    """Return what the names of all worlds of a run of a job have in common."""
+    """Return the common prefix of the names of all worlds of a run."""
     run, dot, _ = world.rpartition(".")
     return run if dot else world
 
 
 def read_world(spool: Spool, boot: str) -> World:
-    """Read a world from the spool; one of an earlier boot has ended.
+    """Read a world from the spool.
 
-    One whose ends are all known, too: its shim may live on with another world.
+    A world has ended if it is of an earlier boot, or if all its exits are known. In the second
+    case its shim may still run, with another world.
     """
     world = World(spool.request(), spool, spool.shim(), exits=spool.exits())
     if world.request.boot != boot:
@@ -68,15 +69,16 @@ def read_world(spool: Spool, boot: str) -> World:
         and world.shim is None
         and (spool.has_started() or find_orphans(spool, None))
     ):
-        world.shim = spool.shim()  # it may have become that just now
+        world.shim = spool.shim()  # a shim may have claimed the world just now
         world.shim_unknown = world.shim is None
     return world
 
 
 def find_orphans(spool: Spool, shim: Identity | None) -> list[int]:
-    """Return the processes of a world whose shim is gone, by what they inherited.
+    """Return the processes of a world whose shim has ended.
 
-    All that is left in a shim's group is of its last world.
+    They are found by the saved ranks, by their environment, and by the shim's control group, which
+    contains only processes of its last world.
     """
     mark = f"PLIANT_TOKEN_FILE={spool.token}".encode("utf-8", "surrogateescape")
     recorded = {who.pid for who in spool.ranks().values() if who.alive()}
@@ -90,10 +92,10 @@ def find_orphans(spool: Spool, shim: Identity | None) -> list[int]:
 async def kill_orphans(
     spool: Spool, shim: Identity | None, timeout_s: float = ORPHANS_TIMEOUT_S
 ) -> list[int]:
-    """Kill what is left of a world whose shim is gone, and wait until it is gone, too.
+    """Kill the processes of a world whose shim has ended, and wait until they have ended.
 
     Returns:
-        What does not go: somebody else's, or stuck in the kernel.
+        Processes that did not end: another user's, or stuck in the kernel.
     """
     deadline = time.monotonic() + timeout_s
     if shim is not None:
@@ -105,7 +107,7 @@ async def kill_orphans(
             except ProcessLookupError:
                 pass  # it has just ended
             except PermissionError:
-                pass  # not ours to end: it is waited for, and named in the end
+                pass  # another user's process: named in the log after the timeout
         if time.monotonic() >= deadline:
             named = ", ".join(map(str, pids))
             logger.error("%s: processes %s do not end: given up", spool.directory.name, named)
@@ -117,7 +119,7 @@ async def kill_orphans(
 
 
 async def clean_up(world: World) -> list[Exit]:
-    """End what the shim of a world has left behind, and return the ends that are new by that."""
+    """End the processes of a world whose shim has ended; return the exits that this adds."""
     if world.shim_unknown:
         logger.error("there is no record of the shim of %s; ending what is left of it", world.name)
     else:
@@ -129,14 +131,14 @@ async def clean_up(world: World) -> list[Exit]:
 
 
 async def end_all_worlds(folder: Path) -> list[int]:
-    """End all worlds in the spool of a node that has no controller, and note how they ended.
+    """End all worlds in the spool of a node without a controller, and save their exits.
 
     Returns:
-        The processes that do not go.
+        Processes that did not end.
     """
     left = []
     for world in await read_worlds(folder, procfs.boot_id()):
-        if not world.ended:  # the shim of one that has may be another's by now
+        if not world.ended:  # the shim of an ended world may have another one by now
             if world.shim is not None:
                 _kill(world.shim)
             left += await _remove_leftovers(world)
@@ -146,7 +148,7 @@ async def end_all_worlds(folder: Path) -> list[int]:
 
 
 async def discard_world(spool: Spool) -> None:
-    """End what there is of a world that cannot be read, its shim first, and forget it."""
+    """End the processes of an unreadable world, its shim first, and remove its folder."""
     shim = spool.shim()
     if shim is not None:
         _kill(shim)
@@ -155,10 +157,10 @@ async def discard_world(spool: Spool) -> None:
 
 
 async def _remove_leftovers(world: World) -> list[int]:
-    """End what is left of a world whose shim is gone, and free the memory that it shared.
+    """End the processes of a world whose shim has ended, and remove its shared memory.
 
     Returns:
-        What does not go.
+        Processes that did not end.
     """
     left = await kill_orphans(world.spool, world.shim)
     request = world.request

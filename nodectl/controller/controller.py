@@ -1,7 +1,7 @@
-"""The controller of one node: does what orders say and reports what happened.
+"""The controller of one node: carries out orders and reports what happened.
 
-Everything runs in one asyncio loop. What must not be lost is in the spool before it is acted upon,
-so that this process can be killed at any time.
+Everything runs in one asyncio loop. An order is saved in the spool before it is carried out, so
+that this process can be killed at any time.
 """
 
 from __future__ import annotations
@@ -52,20 +52,20 @@ logger = logging.getLogger("pliant.nodectl")
 
 SOCKET_NAME = "node.sock"
 
-#: How long the shims of an earlier controller may take to call before this one registers.
+#: Seconds that the shims of an earlier controller may take to connect before this one registers.
 _ADOPTION_S = 2.0
 
-#: The same for those of which there is no record, so that they cannot be asked: they try as often.
+#: The same for shims without a record. They cannot be signalled, and retry at least this often.
 _UNKNOWN_SHIM_S = 5.0
 
 _ABLE = wire.NodeReport(able=wire.Able())
 
-#: An order that comes late must not start again what has ended: so many names are remembered.
+#: Number of ended worlds whose names are kept, so that a late order does not start one again.
 _MAX_REMOVED = 10_000
 
 
 class Controller:
-    """One node."""
+    """Carries out the server's orders on one node."""
 
     def __init__(
         self, settings: Settings, state: Path, address_file: Path, descriptors: int
@@ -97,8 +97,8 @@ class Controller:
         """Serve until cancelled, or until the server refuses this node.
 
         Raises:
-            RefusedError: the server does not want this node.
-            ProtocolError: a world here needs another version of Pliant; it goes on.
+            RefusedError: the server refuses this node.
+            ProtocolError: a world here needs another version of Pliant; it continues to run.
         """
         await self._read_worlds()
         await self._shim_listener.open()
@@ -125,10 +125,10 @@ class Controller:
             await self._shim_listener.close()
 
     def reload(self, settings: Settings) -> tuple[list[str], list[str]]:
-        """Take over those settings that hold for the next start of a job.
+        """Apply changed settings to jobs that start from now on.
 
         Returns:
-            The keys that were changed, and those whose change needs a new start of the controller.
+            The keys that were applied, and those whose change needs a restart of the controller.
         """
         old = self._settings
         changed = [
@@ -147,7 +147,7 @@ class Controller:
         self._worlds = {world.name: world for world in worlds}
 
     async def _adopt(self) -> None:
-        """Call the shims that run, and close the books on those that do not."""
+        """Ask running shims to connect, and clean up the worlds of shims that have ended."""
         for world in list(self._worlds.values()):
             if world.ended or world.shim is None:
                 continue
@@ -177,7 +177,7 @@ class Controller:
         ]
 
     def _start_waiting_worlds(self) -> None:
-        """Tell a new launcher what an earlier one may not have heard; a second shim gives way."""
+        """Repeat orders to a new launcher; if a world gets a second shim, that one gives way."""
         for world in self._worlds.values():
             if not world.ended and world.shim is None and not world.shim_unknown:
                 self._launcher.start_world(str(world.spool.directory))
@@ -185,7 +185,7 @@ class Controller:
     # ------------------------------------------------------------------ the server
 
     def registration(self) -> wire.Register:
-        """Return who this node is and what it runs."""
+        """Return the registration of this node: its properties and its worlds."""
         return wire.Register(
             name=self._settings.name,
             cluster=self._settings.cluster,
@@ -201,21 +201,22 @@ class Controller:
         )
 
     def on_welcome(self, welcome: wire.Welcome) -> list[wire.NodeReport]:
-        """Accept a server, unless one that came later has been obeyed."""
+        """Accept a server, unless orders of a newer one have been carried out."""
         server = ServerIdentity(welcome.generation, welcome.life)
         if why := self._last_server.rejection(server):
             raise StaleServerError(why)
         if server != self._last_server:
             self._last_server = server
             write_generation(self._state / "generation", server)
-            for world in self._worlds.values():  # it may have an older copy, without their ends
+            # The database of this server may be an older copy that lacks some exits.
+            for world in self._worlds.values():
                 world.acknowledged.clear()
         reports = [report for world in self._worlds.values() for report in world.unacknowledged()]
-        # After them: an end that names a fault of this node is older than the test.
+        # After the exits: one that names a fault of this node is older than the self-test.
         return [*reports, _ABLE] if self._self_test.is_able else reports
 
     def usage(self) -> list[wire.JobUsage]:
-        """Return what the jobs use."""
+        """Return the usage of the jobs; also find ended shims, and end jobs over their limit."""
         self._find_ended_shims()
         self._self_test.test_if_due()
         here = [each for each in self._worlds.values() if each.shim is not None and not each.ended]
@@ -228,15 +229,15 @@ class Controller:
         return used
 
     def needs_contact(self) -> bool:
-        """Return whether something here may only run while the server hears of this node."""
+        """Return whether a world here may run only while the server is in contact."""
         return any(map(lease.is_limited, self._worlds.values()))
 
     def on_contact(self, at: float) -> None:
-        """The server has heard what was sent at this time."""
+        """Tell the shims that the server has received what was sent at this time."""
         lease.send_contact(self._worlds.values(), at)
 
     def carry_out(self, order: wire.NodeOrder) -> None:
-        """Carry out an order; each may come twice."""
+        """Carry out an order, which may be a repeated one."""
         match order.WhichOneof("body"):
             case "start_world":
                 self._start(order.start_world)
@@ -249,7 +250,7 @@ class Controller:
             case "exit_ack":
                 self._acknowledged(order.exit_ack)
             case other:
-                logger.warning("an order that is not known here: %s", other)
+                logger.warning("unknown order: %s", other)
 
     def _start(self, order: wire.StartWorld) -> None:
         known = self._worlds.get(order.world)
@@ -257,7 +258,7 @@ class Controller:
             for report in repeat_start(order, known, self._settings):
                 self._server.report(report)
             return
-        if order.world in self._removed:  # said twice, or by a server on an old copy
+        if order.world in self._removed:  # a repeated order, or from a server with an old database
             ended = "a world of this name has ended here already"
             self._server.report(refusal_report(order, f"{self._settings.name}: {ended}"))
             return
@@ -320,7 +321,7 @@ class Controller:
             self._stop_unreadable(error)
 
     def _stop_unreadable(self, error: ProtocolError) -> None:
-        """End this controller, and nothing else: another version can read what this one cannot."""
+        """End this controller but no job: another version can read what this one cannot."""
         self._unreadable_error = error
         self._unreadable.set()
 
@@ -345,7 +346,11 @@ class Controller:
     def _on_hello(self, sent: dict[str, Any], writer: asyncio.StreamWriter) -> None:
         world = self._worlds.get(sent["world"])
         if world is None or not world.accepts_shim(sent["pid"]):
-            logger.warning("process %d keeps nothing of %s: ended", sent["pid"], sent["world"])
+            logger.warning(
+                "process %d is not the shim of world %s; telling it to exit",
+                sent["pid"],
+                sent["world"],
+            )
             line = json.dumps({"op": "kill", "processors": [], "grace_s": 0})
             writer.write(line.encode() + b"\n")
             return
@@ -384,7 +389,7 @@ class Controller:
             asyncio.get_running_loop().call_soon(self._on_shim_ended, world)
 
     def _on_gone(self, directory: str) -> None:
-        """A shim is done with a world, was killed, or gave way to the one that has it."""
+        """Handle that a shim finished its world, was killed, or gave way to another shim."""
         world = self._worlds.get(Path(directory).name)
         if world is None or world.ended:
             return
@@ -401,10 +406,10 @@ class Controller:
         try:
             return world.all_exits_saved()
         except ProtocolError:
-            return True  # whoever asks reads the ends next, and gives up
+            return True  # the caller reads the exits next, and handles the error
 
     def _on_failed(self, directory: str, reason: str) -> None:
-        """No shim could be forked: nothing of this world was started."""
+        """Report that no shim could be forked, so that no rank of this world was started."""
         world = self._worlds.get(Path(directory).name)
         if world is None or world.ended or world.spool.shim() is not None:
             return
@@ -416,7 +421,7 @@ class Controller:
         self._end(world)
 
     def _on_shim_ended(self, world: World) -> None:
-        """Take the ends from the spool, and see to what a killed shim has left behind."""
+        """Read the exits from the spool, and clean up if some are missing."""
         if world.ended or world.cleaning_up:
             return
         world.channel = None
@@ -445,7 +450,7 @@ class Controller:
         self._remove_if_done(world)
 
     def _find_ended_shims(self) -> None:
-        """Find shims that have ended unseen, as when they and their launcher die together."""
+        """Find shims whose end was not noticed, for example if their launcher died with them."""
         for world in list(self._worlds.values()):
             if (world.channel is None or world.shim_watch is None) and not world.ended:
                 who = world.shim or world.spool.shim()

@@ -1,10 +1,9 @@
-"""Worlds in a copy of a node's state folder: their processes belong to the folder it was made from.
+"""Detect worlds in a copy of a node's state folder, whose processes belong to the original.
 
-The records of a copy name the shims and ranks of a controller that may live on with them. Whose a
-shim is it says itself: it keeps the folder of its node open, under whatever name that goes by now.
-So a folder that was moved is taken over, and one that was copied is not. Where no shim can be
-asked, what the world and its processes were given tells where they began: that counts while it is
-there.
+The records of a copy name shims and ranks that may still run for the original folder. A shim keeps
+the folder of its node open, and the kernel knows the current name of that folder. So worlds in a
+moved folder are taken over, and those in a copied folder are not. If no shim runs, the paths in the
+order and in the environment of the ranks name the original folder; they count if it still exists.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ logger = logging.getLogger("pliant.nodectl")
 
 
 def own_spools(folder: Path) -> Iterator[Spool]:
-    """Yield the worlds of a node; forget those that run for another folder, and end nobody."""
+    """Yield the worlds of a node; remove those that run for another folder, but end no process."""
     for spool in all_spools(folder):
         other = None if _has_ended(spool) else other_owner(spool)
         if other is None:
@@ -38,7 +37,7 @@ def own_spools(folder: Path) -> Iterator[Spool]:
 
 
 def other_owner(spool: Spool) -> Path | None:
-    """Return the folder for which the processes of a world run, if that is not the one given."""
+    """Return the other folder for which the processes of a world run, or None."""
     node, shim = spool.directory.parent.parent, spool.shim()
     keeper = shim.pid if shim is not None and shim.alive() else None
     held = procfs.open_folders(keeper) if keeper is not None else []
@@ -56,7 +55,7 @@ def other_owner(spool: Spool) -> Path | None:
 
 
 def _recorded_folders(spool: Spool) -> Iterator[Path]:
-    """Yield where the folder of a world was when its ranks were told, as far as that is known."""
+    """Yield the paths of a world's folder in its order and in the environment of its ranks."""
     with suppress(*UNREADABLE):
         yield Path(spool.request().environment["PLIANT_TOKEN_FILE"]).parent
     with suppress(*UNREADABLE):
@@ -66,14 +65,14 @@ def _recorded_folders(spool: Spool) -> Iterator[Path]:
 
 
 def _has_ended(spool: Spool) -> bool:
-    """Return whether there is nothing to take over: such ends are as true in a copy."""
+    """Return whether all ranks have ended, so that a copy is as good as the original."""
     with suppress(*UNREADABLE):
         return len(spool.exits()) >= len(spool.request().ranks)
     return False
 
 
 def _start_variable(pid: int, name: str) -> str:
-    """Return a variable with which a process was started; empty without it."""
+    """Return a variable of the environment in which a process was started, or ""."""
     start = f"{name}=".encode()
     found = (entry for entry in procfs.environment(pid) if entry.startswith(start))
     return os.fsdecode(next(found, b"").removeprefix(start))

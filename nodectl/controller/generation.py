@@ -1,4 +1,4 @@
-"""The last server that a node has obeyed, in a file that outlives the node."""
+"""The last server whose orders a node carried out, kept in a file."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from pathlib import Path
 
 from pliant.protos.daemons.files import write_whole
 
-#: A server that counts each of its starts is not further ahead than this, not even one that was
-#: started again every few seconds for days while this node was away.
+#: Largest plausible increase of the generation, which counts the starts of the server. Restarts
+#: every few seconds for days while this node was away stay below it.
 MAX_STEP = 100_000
 
 
 @dataclass(frozen=True, slots=True)
 class ServerIdentity:
-    """Which server that was; generation 0: none, an empty life: it is not known."""
+    """A start of the server: its generation (0 if none) and a random word (empty if not known)."""
 
     generation: int = 0
     life: str = ""
 
     def rejection(self, server: ServerIdentity) -> str:
-        """Return why a server must not be obeyed after this one; empty: it may be."""
+        """Return why a server must not follow this one; empty if it may."""
         if server.generation < self.generation:
             return f"generation {server.generation} is older than {self.generation}"
         same = server.generation == self.generation
@@ -36,10 +36,10 @@ class ServerIdentity:
 
 
 def read_generation(path: Path) -> ServerIdentity:
-    """Return what is there: a number, and a life if the server had one.
+    """Return the server in a file; generation 0 if there is no file.
 
     Raises:
-        OSError: it cannot be read, or is damaged.
+        OSError: the file cannot be read, or is damaged.
     """
     try:
         number, *life = path.read_text(encoding="ascii").split()
@@ -56,5 +56,5 @@ def read_generation(path: Path) -> ServerIdentity:
 
 
 def write_generation(path: Path, obeyed: ServerIdentity) -> None:
-    """Put it on the disk, whole or not at all."""
+    """Write the file atomically, and sync it."""
     write_whole(path, f"{obeyed.generation} {obeyed.life}".rstrip() + "\n")

@@ -1,8 +1,8 @@
-"""Orders to end ranks, also for those that keep their shim from hearing of it.
+"""Orders to end ranks, including those of jobs that stop their own shim.
 
-A job may stop its own shim, which runs as the same user. An order wakes that shim; one that lies
-stopped although it had its time is killed, and then its world is ended like that of any shim that
-was killed.
+A job can stop its shim (SIGSTOP), because both run as the same user. An order to end ranks wakes
+the shim. If the shim is stopped again after the grace time, it is killed, and its world is cleaned
+up like that of any killed shim.
 """
 
 from __future__ import annotations
@@ -20,24 +20,27 @@ from pliant.nodectl.host.procfs import Identity
 
 logger = logging.getLogger("pliant.nodectl")
 
-#: How long after the grace time of its ranks a shim may take to report their ends.
+#: Seconds after the grace time of its ranks within which a shim should report their exits.
 _REPORT_TIMEOUT_S = 5.0
 
-#: How often a shim that has not reported them by then is looked at.
+#: Seconds between checks of a shim that has not reported them by then.
 _POLL_S = 0.5
 
 
 class KillWatcher:
-    """Gives orders to end ranks and sees to it that they are heard."""
+    """Sends orders to end ranks to shims, and kills shims that are stopped."""
 
     def __init__(self) -> None:
-        #: By world, ranks and grace time: an order that comes again is watched once.
+        #: By world, ranks and grace time, so that a repeated order is watched once.
         self._watched: dict[tuple[str, frozenset[int], float], asyncio.Task[None]] = {}
 
     def order(
         self, world: World, processors: Collection[int], grace_s: float, reason: str = ""
     ) -> None:
-        """Have the ranks on some processors end, or all: asked at once, killed after `grace_s`."""
+        """End the ranks on some processors, or all if none is given.
+
+        They get SIGTERM at once, and SIGKILL after `grace_s` seconds.
+        """
         ranks = world.request.ranks
         asked = frozenset(rank for rank, at in ranks if not processors or at in processors)
         if world.ended or asked <= world.exits.keys():

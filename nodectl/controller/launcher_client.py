@@ -1,4 +1,4 @@
-"""The controller's handle on its launcher."""
+"""Start a launcher, start it again if it dies, and exchange messages with it."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from typing import NamedTuple
 
 logger = logging.getLogger("pliant.nodectl")
 
-#: How long to wait before the next start when launchers die young.
+#: Seconds before the next start, in case launchers die soon after their start.
 _RESTART_S = 0.2
 
 
 class LauncherCallbacks(NamedTuple):
-    """Who is told what; worlds are named by their spool folders."""
+    """Functions that a `LauncherClient` calls; worlds are named by their spool folders."""
 
     #: A world has no shim any more.
     on_gone: Callable[[str], None]
-    #: A world could not be given one, for a reason.
+    #: No shim could be forked for a world: its folder and the reason.
     on_failed: Callable[[str, str], None]
-    #: A launcher is there that knows of nothing.
+    #: A new launcher has started, which knows no world.
     on_new: Callable[[], None]
 
 
 class LauncherClient:
-    """Keeps one launcher running and passes on what it says."""
+    """Keeps one launcher running and passes on its messages."""
 
     def __init__(
         self,
@@ -39,8 +39,8 @@ class LauncherClient:
         descriptors: int,
         callbacks: LauncherCallbacks,
     ) -> None:
-        self._log = log  # for complaints of the launcher and of shims
-        self._descriptors = descriptors  # the soft limit that jobs shall see
+        self._log = log  # stderr of the launcher and of shims
+        self._descriptors = descriptors  # the soft limit of open files for jobs
         self._callbacks = callbacks
         self._process: subprocess.Popen[bytes] | None = None
         self._writer: asyncio.StreamWriter | None = None
@@ -60,7 +60,7 @@ class LauncherClient:
                     while line := await reader.readline():
                         self._dispatch(json.loads(line))
                 except OSError:
-                    pass  # it was killed with orders unread
+                    pass  # the launcher was killed before it read all orders
                 code = await self._collect()
                 logger.error("the launcher ended with %s; starting another", code)
                 await asyncio.sleep(_RESTART_S)
@@ -75,7 +75,7 @@ class LauncherClient:
 
     async def _start(self) -> asyncio.StreamReader:
         ours, theirs = socket.socketpair()
-        # Not our own log: shims outlive us, and whoever reads it waits until all have closed it.
+        # Not our own stderr: shims outlive us, and a reader of that pipe would wait for them.
         with theirs, open(self._log, "ab") as log:
             command = [sys.executable, "-m", "pliant.nodectl.launcher"]
             self._process = subprocess.Popen(
@@ -89,7 +89,7 @@ class LauncherClient:
         return reader
 
     async def _collect(self) -> int | None:
-        """Close our end, upon which the launcher ends, and return how it did."""
+        """Close our end of the socket, which ends the launcher, and return its exit status."""
         if self._writer is not None:
             self._writer.close()
             self._writer = None
@@ -100,7 +100,7 @@ class LauncherClient:
 
 
 def raise_descriptor_limit() -> int:
-    """Allow this process all the descriptors it may have; return the former limit."""
+    """Raise the soft limit of open files to the hard limit; return the former soft limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     return soft

@@ -1,7 +1,8 @@
-"""Since when the server has surely heard of this node: the node's side of its lease.
+"""The node's side of its lease: the last time at which it was certainly in contact.
 
-A lease begins when the node *sends* a sign of life that arrives, for the server gives it from then
-on at least. What arrives here proves nothing: the other direction of the link may be down.
+The server extends the lease when a heartbeat arrives, which is not before the node sent it. So the
+node counts from the time it *sent* a heartbeat that the server confirmed. Messages that arrive here
+prove nothing by themselves, because the other direction of the connection may be down.
 """
 
 from __future__ import annotations
@@ -13,29 +14,29 @@ from pliant.nodectl.controller.world import World
 from pliant.nodectl.lease_rule import expiry_reason
 from pliant.protos import node_pb2 as wire
 
-#: Signs of life that may be under way; one that is answered later than so many others is forgotten.
+#: Heartbeats that may be unconfirmed at the same time; older ones are forgotten.
 _MAX_UNCONFIRMED = 4096
 
 
 class ConfirmedContact:
-    """The last contact that the server has confirmed. Times are monotonic seconds."""
+    """The last contact that the server has confirmed. Times are in seconds, monotonic clock."""
 
     def __init__(self) -> None:
-        #: When it was sent; None: there was none.
+        #: When the confirmed heartbeat was sent, or None if there was none.
         self.at: float | None = None
         self._sent: deque[tuple[int, float]] = deque(maxlen=_MAX_UNCONFIRMED)
 
     def begin(self, now: float) -> None:
-        """A registration is about to be sent on a new stream; it has the number 0."""
+        """Note that a registration, number 0, is about to be sent on a new stream."""
         self._sent.clear()
         self.sent(0, now)
 
     def sent(self, number: int, now: float) -> None:
-        """A sign of life is about to be sent; their numbers rise."""
+        """Note that a heartbeat is about to be sent; the numbers increase."""
         self._sent.append((number, now))
 
     def heard(self, number: int) -> bool:
-        """The server has heard this one; return whether it is news."""
+        """Note that the server has confirmed a number; return whether `at` has changed."""
         at = None
         while self._sent and self._sent[0][0] <= number:
             found, sent = self._sent.popleft()
@@ -47,19 +48,19 @@ class ConfirmedContact:
 
 
 def is_limited(world: World) -> bool:
-    """Whether processes of a world may only run while the server hears of this node."""
+    """Return whether a world may run only while the server is in contact."""
     return not world.ended and world.request.stop_after_s is not None
 
 
 def send_contact(worlds: Iterable[World], at: float | None) -> None:
-    """Let shims know of a contact; one that is not there now is told when it calls."""
+    """Tell connected shims of a contact; others are told when they connect."""
     for world in worlds:
         if at is not None and is_limited(world) and world.channel is not None:
             world.send({"op": "contact", "at": at})
 
 
 def expired_order(order: wire.StartWorld, at: float | None) -> str:
-    """Why an order may not be carried out any more; empty: it may."""
+    """Return why it is too late to carry out an order; empty if it is not."""
     if not order.HasField("stop_after_s"):
         return ""
     if at is None:

@@ -1,4 +1,4 @@
-"""Whether this node can start jobs again after it could not.
+"""Find out whether this node can start jobs again after a failure.
 
 A node that fails to start a job says so and is drained. What was in the way often passes: a disk
 has room again, or a user's processes have ended. So the controller tries the same things itself,
@@ -49,14 +49,14 @@ class SelfTest:
         self.is_able = False
 
     def start_failed(self) -> None:
-        """A job could not be started: test later."""
+        """Note that a job could not be started, and test later."""
         now = time.monotonic()
         self._failures = self._failures + 1 if now - self._failed_at < FORGET_S else 1
         self._failed_at, self.is_able = now, False
         self._due = now + self._wait_s()
 
     def test_if_due(self) -> None:
-        """Test if it is time; called with each beat."""
+        """Start a test if one is due; called with each heartbeat."""
         is_due = self._due is not None and time.monotonic() >= self._due
         if is_due and (self._task is None or self._task.done()):
             self._task = asyncio.create_task(self._run())

@@ -1,4 +1,4 @@
-"""The stream to the server: kept up for ever, registered anew each time."""
+"""The gRPC stream to the server: opened again after each failure, with heartbeats."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ Stream = grpc.aio.StreamStreamCall[wire.NodeReport, wire.NodeOrder]
 
 _MIN_RETRY_S, _MAX_RETRY_S = 0.1, 2.0
 _CONNECT_S, _WELCOME_S = 5.0, 10.0
-#: How often a controller that is not registered yet looks whether the server has moved.
+#: Seconds between checks of the server's address while this node is not registered.
 _ADDRESS_POLL_S = 0.5
 _MAX_SECRET_BYTES = 4096
 
-#: Notice a frozen or unreachable server; the ping timeout is what counts for a frozen one.
+#: Detect a frozen or unreachable server; a frozen one is detected by the ping timeout.
 _OPTIONS = [
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 5_000),
@@ -46,11 +46,11 @@ _OPTIONS = [
     ("grpc.max_receive_message_length", 64 << 20),
     ("grpc.max_send_message_length", 64 << 20),
     ("grpc.enable_http_proxy", 0),
-    # A target through a descriptor means another directory each time.
+    # A target through a descriptor may name another directory each time.
     ("grpc.use_local_subchannel_pool", 1),
 ]
 
-#: The places where orders arrive, by kind.
+#: The failpoint of each kind of order.
 _FAILPOINTS = {
     "start_world": "controller.start.in",
     "fence_done": "controller.fence_done.in",
@@ -61,22 +61,23 @@ _FAILPOINTS = {
 
 
 class RefusedError(PliantError, code="node-refused"):
-    """The server does not want this node; trying again is of no use."""
+    """The server refuses this node, and would do so again."""
 
 
 class StaleServerError(PliantError):
-    """A server of the past answers; its orders are not obeyed."""
+    """The server is older than one whose orders were carried out; its orders are ignored."""
 
 
 class WrongVersionError(PliantError):
-    """The server and this node need other versions; jobs go on until one is replaced."""
+    """The versions of server and node do not fit; jobs continue until one is replaced."""
 
 
 class NameTakenError(PliantError):
-    """The server has a stream of this name, which may be a former one of this node."""
+    """The server has another stream of this name, perhaps an earlier one of this node."""
 
 
-#: What a new attempt may mend. gRPC raises the last two when a stream ends under a writer.
+#: Errors after which the next attempt may succeed. gRPC raises the last two if a stream ends while
+#: it is written to.
 _TRANSIENT = (
     OSError,
     StaleServerError,
@@ -89,29 +90,29 @@ _TRANSIENT = (
 
 
 class NodeCallbacks(Protocol):
-    """What the link needs from the controller."""
+    """The methods of the controller that the stream calls."""
 
     def registration(self) -> wire.Register:
-        """Return who this node is and what it runs."""
+        """Return the registration of this node: its properties and its worlds."""
 
     def on_welcome(self, welcome: wire.Welcome) -> list[wire.NodeReport]:
-        """Return what this server must be told again, or raise StaleServerError."""
+        """Return the reports to repeat to this server, or raise StaleServerError."""
 
     def carry_out(self, order: wire.NodeOrder) -> None:
         """Carry out an order."""
 
     def needs_contact(self) -> bool:
-        """Return whether something here may only run while the server hears of this node."""
+        """Return whether a world here may run only while the server is in contact."""
 
     def on_contact(self, at: float) -> None:
-        """The server has heard what was sent at this time, monotonic seconds."""
+        """Handle that the server has received what was sent at a time on the monotonic clock."""
 
     def usage(self) -> list[wire.JobUsage]:
-        """Return what the jobs use."""
+        """Return the resource usage of the jobs."""
 
 
 class ServerStream:
-    """Connects, registers, beats, and hands on orders, again and again."""
+    """Connects, registers, sends heartbeats and reports, and passes on orders, until cancelled."""
 
     def __init__(
         self, node: NodeCallbacks, find_server: Callable[[], str], secret_file: Path
@@ -120,11 +121,11 @@ class ServerStream:
         self._find_server = find_server
         self._secret_file = secret_file
         self._outbox: asyncio.Queue[wire.NodeReport] | None = None
-        self._reports = self._orders = 0  # of this stream, as a beat tells
+        self._reports = self._orders = 0  # counted on this stream, for heartbeats
         self.contact = ConfirmedContact()
 
     def report(self, report: wire.NodeReport) -> None:
-        """Send when there is a stream. When there is none, the next one starts with all of it."""
+        """Send a report, unless there is no stream: the next stream starts with all reports."""
         if self._outbox is not None:
             self._outbox.put_nowait(report)
 
@@ -168,9 +169,9 @@ class ServerStream:
 
     @asynccontextmanager
     async def _limit_time(self, limit_s: float, address: str) -> AsyncIterator[None]:
-        """Give up after a time, or as soon as the server is said to be elsewhere.
+        """Raise TimeoutError after a time, or as soon as the server has another address.
 
-        What listens at an old address may hold a connection open for ever without an answer.
+        A process at an old address may keep a connection open for ever without an answer.
         """
 
         async def watch(limit: asyncio.Timeout) -> None:
@@ -190,14 +191,14 @@ class ServerStream:
         try:
             return self._find_server() == address
         except OSError:
-            return True  # a new server is about to write it
+            return True  # a new server is about to write the file
 
     async def _register(self, channel: grpc.aio.Channel) -> tuple[Stream, wire.Welcome | None]:
-        """Open a stream, have both sides prove themselves, and register.
+        """Open a stream, authenticate both sides, and register.
 
         Raises:
-            UnprovenServerError: what answers does not know the cluster's secret.
-            RefusedError: the server does not want this node.
+            UnprovenServerError: the other side does not know the cluster's secret.
+            RefusedError: the server refuses this node.
         """
         shaking = ClientHandshake(read_secret(self._secret_file), NODE)
         stream = NodeServiceStub(channel).Connect(metadata=shaking.metadata)
@@ -283,7 +284,7 @@ def read_secret(path: Path) -> bytes:
     """Return the secret of the cluster.
 
     Raises:
-        OSError: it cannot be read, or other users can read it.
+        OSError: the file cannot be read, is empty, or is accessible to other users.
     """
     try:
         with path.open("rb") as file:
@@ -305,7 +306,7 @@ def read_secret(path: Path) -> bytes:
 
 
 def server_finder(server: str, address_file: Path) -> Callable[[], str]:
-    """Return what finds the server's current address."""
+    """Return a function that returns the server's current address."""
     if server:
         return lambda: server
 
@@ -326,7 +327,7 @@ def server_finder(server: str, address_file: Path) -> Callable[[], str]:
 
 
 def _check_version(welcome: wire.Welcome, *, known: bool) -> None:
-    """Raise if this version cannot talk to a server, as if the server had said so."""
+    """Raise the error of a refusal if the server's version does not fit this one."""
     who = "the server"
     reason = versions.peer_mismatch(who, welcome.protocol, welcome.oldest_reader)
     if reason:
@@ -334,7 +335,7 @@ def _check_version(welcome: wire.Welcome, *, known: bool) -> None:
 
 
 def _raise_refusal(refused: wire.Refused, *, known: bool) -> None:
-    """Raise what a refusal means to a node that a server has welcomed before, or never."""
+    """Raise the error of a refusal; `known` is whether a server has accepted this node before."""
     if refused.taken and known:
         raise NameTakenError(refused.reason)
     if refused.HasField("protocol") and known:

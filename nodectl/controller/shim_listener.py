@@ -1,4 +1,4 @@
-"""The socket on which shims call the controller."""
+"""The unix socket on which shims connect to the controller."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ OnMessage = Callable[[dict[str, Any], asyncio.StreamWriter], None]
 
 
 class ShimListener:
-    """Accepts shims and passes on what they say."""
+    """Accepts shims and passes on their messages."""
 
     def __init__(self, node: Path, name: str, on_message: OnMessage) -> None:
         self._path = node / name
@@ -38,7 +38,7 @@ class ShimListener:
         self._writers: set[asyncio.StreamWriter] = set()
 
     async def open(self) -> None:
-        """Take the place of an earlier controller's socket, and listen."""
+        """Replace the socket of an earlier controller, and listen."""
         self._path.unlink(missing_ok=True)
         sock = self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         # Name the socket from its open folder: the whole path may be longer than allowed.
@@ -52,7 +52,7 @@ class ShimListener:
         self._taking = asyncio.create_task(take_connections(sock, self._serve, limit=_MAX_LINE))
 
     async def close(self) -> None:
-        """Close all connections; shims try again until the next controller is there."""
+        """Close all connections; shims retry until the next controller listens."""
         if self._taking is not None:
             self._taking.cancel()
         if self._listener is not None:

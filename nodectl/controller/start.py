@@ -18,10 +18,10 @@ from pliant.nodectl.settings import Settings, interfaces
 from pliant.nodectl.spool import CHECKPOINT_KEY, WORLD_NAME, Spool, StartRequest, to_text
 from pliant.protos import node_pb2 as wire
 
-#: What begins the reason of each fault of a node.
+#: The reason of a start that failed because of this node begins with these words.
 CANNOT_START = "cannot start jobs"
 
-#: Variables of a process that belongs to another world: its child would take itself for it.
+#: Variables of the submitting process that describe its own world; a rank must not inherit them.
 _FOREIGN_PREFIXES = ("PMI_", "PMIX_", "HYDI_", "MPI_LOCAL", "PLIANT_CONTROL_FD", "PLIANT_WORLD")
 
 DEFAULT_GRACE_S = 5.0
@@ -34,11 +34,11 @@ _ADDRESS = re.compile(r"[0-9]+\.|.*[:/]")
 
 
 class OrderError(Exception):
-    """An order that cannot be carried out by anybody; the text says why."""
+    """An order that no node can carry out; the text says why."""
 
 
 class NotStartedError(Exception):
-    """Nothing of a world is started here; the text says why."""
+    """No rank of a world is started here; the text says why."""
 
     def __init__(self, reason: str, report: wire.NodeReport, *, node_fault: bool = False) -> None:
         super().__init__(reason)
@@ -48,10 +48,10 @@ class NotStartedError(Exception):
 def create_world(
     order: wire.StartWorld, settings: Settings, folder: Path, boot: str, contact: float | None
 ) -> World:
-    """Put a world into the spool folder, which is made again if somebody has removed it.
+    """Save an order in the spool folder, which is created if it is missing.
 
     Raises:
-        NotStartedError: with the report for the server.
+        NotStartedError: the order was not saved; holds the report for the server.
     """
     try:
         request = make_request(order, settings, folder, boot)
@@ -69,10 +69,10 @@ def create_world(
 
 
 def repeat_start(order: wire.StartWorld, known: World, settings: Settings) -> list[wire.NodeReport]:
-    """Return the answer to an order that was carried out, or was another one of the same name.
+    """Return the reports that answer an order for a world that is already here.
 
-    Whoever gives it may be on an older copy of the database: it may have placed the world anew, and
-    have forgotten ends that it has acknowledged.
+    A server on an older copy of its database may have placed the world again, and may have lost
+    exits that it had acknowledged.
     """
     if known.request.ranks != [(place.rank, place.processor) for place in order.ranks]:
         here = "a world of this name runs here on other processors"
@@ -84,7 +84,11 @@ def repeat_start(order: wire.StartWorld, known: World, settings: Settings) -> li
 def make_request(
     order: wire.StartWorld, settings: Settings, spool_folder: Path, boot: str
 ) -> StartRequest:
-    """Return an order in the form in which it is kept in the spool."""
+    """Return an order as it is saved in the spool.
+
+    Raises:
+        OrderError: no node can carry out the order.
+    """
     if not WORLD_NAME.fullmatch(order.world):
         raise OrderError(f"no name for a world: {order.world!r}")
     if not order.ranks:
@@ -121,7 +125,7 @@ def make_request(
 
 
 def _check_interface(environment: Mapping[str, str]) -> None:
-    """Refuse an interface on which MPI could not talk; its own complaint would name no node."""
+    """Refuse a missing network interface; the error of MPI would not name the node."""
     name = environment.get("FI_TCP_IFACE", "")
     # MPICH also takes an address or a subnet there.
     is_name = environment.get("MPIR_CVAR_CH4_NETMOD") == "ofi" and not _ADDRESS.match(name)
@@ -133,7 +137,7 @@ def _check_interface(environment: Mapping[str, str]) -> None:
 
 
 def make_environment(order: wire.StartWorld, settings: Settings, folder: Path) -> dict[str, str]:
-    """Return what all ranks of this world find in their environment on this node."""
+    """Return the environment of all ranks of this world on this node."""
     is_mpi = order.type in {"", "mpi"}
     variables = _job_variables(order)
     defaults = {
@@ -142,7 +146,7 @@ def make_environment(order: wire.StartWorld, settings: Settings, folder: Path) -
         "FI_PROVIDER": NO_SOCKETS,
     }
     if not is_mpi and _count_lines(order.node_list) <= 1:
-        # A script that calls mpiexec needs no way to another host.
+        # mpiexec in a script on one node need not reach other hosts.
         defaults["HYDRA_LAUNCHER"] = "fork"
     ours = {
         "PLIANT_JOB": str(order.job),
@@ -165,7 +169,7 @@ def make_environment(order: wire.StartWorld, settings: Settings, folder: Path) -
     if processors:
         ours["PLIANT_PROCESSORS"] = ",".join(map(str, processors))
     if is_mpi:
-        # Without it a rank that leaves waits for those that stay.
+        # Otherwise a leaving rank would wait in MPI_Finalize for the ranks that stay.
         ours["MPIR_CVAR_NO_COLLECTIVE_FINALIZE"] = "1"
     return {**defaults, **variables, **ours}
 
@@ -180,7 +184,7 @@ def _job_variables(order: wire.StartWorld) -> dict[str, str]:
 
 
 def _processors(order: wire.StartWorld) -> list[int]:
-    """Return the processors of the whole world by rank, when they are known here."""
+    """Return the processors of the whole world by rank; empty if they are not known here."""
     if order.processors:
         return list(order.processors)
     if len(order.ranks) == (order.world_size or len(order.ranks)):

@@ -1,4 +1,4 @@
-"""What the jobs of this node use, for the server's beats, and which of them use too much."""
+"""Memory and processes of the jobs on this node, and which jobs exceed their limit."""
 
 from __future__ import annotations
 
@@ -10,7 +10,11 @@ from pliant.protos import node_pb2 as wire
 
 
 def job_usage(shims: Iterable[tuple[int, int]]) -> list[wire.JobUsage]:
-    """Return the usage of each job, from pairs of job and process id of one of its shims."""
+    """Return the usage of each job.
+
+    Args:
+        shims: pairs of job and process id, one for each shim of a job.
+    """
     found: dict[int, wire.JobUsage] = {}
     for job, shim in shims:
         usage = found.setdefault(job, wire.JobUsage(job=job))
@@ -24,11 +28,11 @@ def job_usage(shims: Iterable[tuple[int, int]]) -> list[wire.JobUsage]:
 
 
 def over_process_limit(used: Iterable[wire.JobUsage], limit: int) -> Iterator[tuple[int, str]]:
-    """Yield the jobs with more processes here than they may have, each with the reason to end it.
+    """Yield the jobs that have too many processes here, each with the reason to end it.
 
     Args:
-        used: what jobs use.
-        limit: processes that one may have; 0: half of those for which the kernel has ids.
+        used: usage of each job.
+        limit: processes that a job may have; 0 means half of the kernel's process ids.
     """
     limit = limit or _default_limit()
     for usage in used:

@@ -1,4 +1,4 @@
-"""What the controller knows about each world on its node, and what it tells the server of it."""
+"""The controller's state of one world, and the reports that it sends about it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ logger = logging.getLogger("pliant.nodectl")
 
 
 class ProcessWatch:
-    """Calls when a process, not necessarily a child, has ended."""
+    """Calls a function when a process, not necessarily a child, has ended."""
 
     def __init__(self, pid: int, call: Callable[[], None]) -> None:
         self._handle = os.pidfd_open(pid)
@@ -30,7 +30,7 @@ class ProcessWatch:
         asyncio.get_running_loop().add_reader(self._handle, self._ended)
 
     def cancel(self) -> None:
-        """Do not call, if it has not yet happened."""
+        """Stop watching, so that the function is not called any more."""
         if self._handle >= 0:
             asyncio.get_running_loop().remove_reader(self._handle)
             os.close(self._handle)
@@ -42,12 +42,16 @@ class ProcessWatch:
 
 
 def watch_process(pid: int, call: Callable[[], None]) -> ProcessWatch | None:
-    """Call when a process has ended; at once when it has already; None: it cannot be watched."""
+    """Call a function when a process has ended, or soon if it has ended already.
+
+    Returns:
+        The watch, or None if the process has ended or cannot be watched.
+    """
     try:
         return ProcessWatch(pid, call)
     except ProcessLookupError:
         asyncio.get_running_loop().call_soon(call)
-    except OSError as error:  # no descriptor: it is looked after with each beat
+    except OSError as error:  # no descriptor is left: each heartbeat checks the process
         logger.warning("cannot watch process %d: %s", pid, error.strerror)
     return None
 
@@ -63,45 +67,45 @@ class World:
     fence: wire.Fence | None = None
     exits: dict[int, Exit] = field(default_factory=dict)
     acknowledged: set[int] = field(default_factory=set)
-    ended: bool = False  # its shim is gone, or done with it, and every end is known
+    ended: bool = False  # all exits are known, and its shim has ended or finished it
     cleaning_up: bool = False
-    shim_unknown: bool = False  # it was begun by a shim of which there is no record
-    shim_watch: ProcessWatch | None = None  # of its shim
+    shim_unknown: bool = False  # a shim started it, but there is no record of that shim
+    shim_watch: ProcessWatch | None = None  # of the shim's process
     channel: asyncio.StreamWriter | None = None
-    unsent: list[bytes] = field(default_factory=list)  # for a shim that has not called yet
+    unsent: list[bytes] = field(default_factory=list)  # for a shim that is not connected yet
 
     @property
     def name(self) -> str:
-        """Return its globally unique name."""
+        """Return the globally unique name of the world."""
         return self.request.world
 
     def accepts_shim(self, pid: int) -> bool:
-        """Return whether a process that calls as its shim may be that."""
+        """Return whether a process that connects may be the shim of this world."""
         return not self.cleaning_up if self.shim is None else self.shim.pid == pid
 
     def record_shim(self) -> None:
-        """Write its shim down again, if there was no record of it."""
+        """Save which process is the shim, if there was no record of it."""
         if self.shim_unknown and self.shim is not None:
             self.shim_unknown = False
-            with suppress(OSError):  # the next controller waits for its call, too
+            with suppress(OSError):  # then the next controller also waits for the shim
                 self.spool.claim(self.shim)
 
     @property
     def all_ended(self) -> bool:
-        """Return whether the ends of all its local ranks are known."""
+        """Return whether the exits of all local ranks are known."""
         return len(self.exits) == len(self.request.ranks)
 
     def all_exits_saved(self) -> bool:
-        """Return whether the ends of all its local ranks are in the spool."""
+        """Return whether the exits of all local ranks are in the spool."""
         return len(self.spool.exits()) == len(self.request.ranks)
 
     @property
     def is_done(self) -> bool:
-        """Return whether nobody needs it any more."""
+        """Return whether the world has ended and the server has acknowledged all exits."""
         return self.ended and self.acknowledged >= {rank for rank, _ in self.request.ranks}
 
     def send(self, message: dict[str, Any]) -> None:
-        """Tell its shim, at once or when it calls."""
+        """Send a message to the shim, now or when it connects."""
         line = json.dumps(message).encode() + b"\n"
         if self.channel is not None:
             self.channel.write(line)
@@ -109,20 +113,20 @@ class World:
             self.unsent.append(line)
 
     def add_exits(self, exits: Iterable[Exit]) -> list[Exit]:
-        """Take in ends; return those that are new."""
+        """Add exits; return those that are new."""
         new = [end for end in exits if end.rank not in self.exits]
         self.exits |= {end.rank: end for end in new}
         return new
 
     def end(self) -> None:
-        """Let go of its shim, which may have another world soon."""
+        """Mark the world as ended and detach its shim, which may get another world."""
         self.ended = True
         self.channel = None
         if self.shim_watch is not None:
             self.shim_watch.cancel()
 
     def to_live_world(self) -> wire.LiveWorld:
-        """Return it as it is registered."""
+        """Return the entry of this world in the registration."""
         request = self.request
         return wire.LiveWorld(
             world=request.world,
@@ -136,7 +140,7 @@ class World:
         )
 
     def ready_report(self) -> wire.NodeReport:
-        """Return the report that its newcomers wait."""
+        """Return the report that the joining ranks of this world are ready."""
         request = self.request
         return wire.NodeReport(
             world_ready=wire.WorldReady(
@@ -145,7 +149,7 @@ class World:
         )
 
     def exits_report(self, exits: Iterable[Exit]) -> wire.NodeReport:
-        """Return the report of some ends."""
+        """Return the report of some exits."""
         request = self.request
         return wire.NodeReport(
             ranks_exited=wire.RanksExited(
@@ -158,7 +162,7 @@ class World:
         )
 
     def unacknowledged(self) -> list[wire.NodeReport]:
-        """Return all that a server which may have missed it must be told again."""
+        """Return all reports that a server may have missed."""
         reports = []
         if self.ready and not self.exits:
             reports.append(self.ready_report())
@@ -186,7 +190,7 @@ def _wire_exit(end: Exit) -> wire.RankExit:
 def refusal_report(
     order: wire.StartWorld, reason: str, *, cut_off: bool = False, node_fault: bool = False
 ) -> wire.NodeReport:
-    """Return the ends of ranks that could not even be handed to a shim."""
+    """Return a report of exits for an order whose ranks were never started."""
     exits = [
         wire.RankExit(
             rank=place.rank,
@@ -208,7 +212,7 @@ def refusal_report(
 def add_missing_exits(
     world: World, reason: str, code: int = 1, *, node_fault: bool = False
 ) -> list[Exit]:
-    """Write down an end for each rank of which none is known, and return those."""
+    """Add and save an exit for each rank without one; return the added exits."""
     missing = [
         Exit(rank, processor, code, 0, reason, time.time(), node_fault=node_fault)
         for rank, processor in world.request.ranks
@@ -217,11 +221,11 @@ def add_missing_exits(
     if missing:
         try:
             world.spool.save_exits(missing)
-        except OSError as error:  # the server is told all the same, and keeps them
+        except OSError as error:  # the server gets and stores the exits anyway
             logger.error("%s: cannot note the ends: %s", world.name, error)
     return world.add_exits(missing)
 
 
 def spool_folder(state: Path) -> Path:
-    """Return where the worlds of a node are."""
+    """Return the folder of a node's worlds."""
     return state / "spool"

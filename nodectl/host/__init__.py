@@ -1,1 +1,1 @@
-"""The kernel's interfaces: /proc, control groups, shared memory, limits. Standard library only."""
+"""Interfaces of the kernel: /proc, control groups, shared memory, limits; standard library only."""

@@ -1,12 +1,12 @@
 """A control group for each shim, where the kernel lets this user make one (cgroup v2).
 
-What a rank starts may leave its session, its parent and its environment behind, but not the group
-in which it was born. While the shim lives it finds all that by walking the tree of its processes;
-the group is for whoever comes after a shim that was killed. Joining one takes the kernel
-milliseconds, so a shim does it once, for all the worlds that it will have, and its ranks are born
-in it. Where groups cannot be made, nothing here does anything.
+A process that a rank starts can change its session, its parent and its environment, but it stays in
+its control group. A living shim finds all processes by walking the process tree. The group is
+needed after a shim was killed: then the controller finds the processes in it. Joining a group takes
+the kernel milliseconds, so a shim does it once, before its first world. If groups cannot be made,
+the functions do nothing.
 
-Nothing heavy is imported: shims use it.
+Shims use this module, so it imports nothing that loads slowly.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _PREFIX = "pliant-shim-"
 
 @lru_cache(maxsize=1)
 def base_folder() -> str:
-    """Return the folder in which this process may make groups; empty: nowhere."""
+    """Return the folder in which this process may make groups; empty if there is none."""
     try:
         with open("/proc/self/cgroup", encoding="utf-8", errors="surrogateescape") as file:
             own = [line.strip()[3:] for line in file if line.startswith("0::")]
@@ -38,7 +38,7 @@ def base_folder() -> str:
 
 
 def enter() -> bool:
-    """Move this process, a shim without ranks yet, into a new group of its own."""
+    """Move this process, a shim that has no ranks yet, into its own new group."""
     shim = Identity.of(os.getpid())
     if shim is None:
         return False
@@ -57,7 +57,7 @@ def enter() -> bool:
 
 
 def leave() -> None:
-    """Move this process, a shim that has no world any more, out of its group and remove that."""
+    """Move this process, a shim that has no world any more, out of its group; remove the group."""
     shim = Identity.of(os.getpid())
     if shim is None:
         return
@@ -68,17 +68,17 @@ def leave() -> None:
         with open(f"{base_folder()}/cgroup.procs", "w", encoding="ascii") as file:
             file.write("0")
     except OSError:
-        return  # the next sweep
+        return  # the next `sweep` removes the group
     remove(shim)
 
 
 def limit_tasks(shim: Identity, tasks: int) -> bool:
-    """Limit the tasks of a shim and all below it; return whether the kernel keeps to that."""
+    """Limit the tasks of a shim and its descendants; return whether the kernel enforces that."""
     return process_limit.limit(shim, _folder(shim), tasks)
 
 
 def members(shim: Identity) -> set[int]:
-    """Return the processes in the group of a shim, those that have ended included."""
+    """Return the processes in the group of a shim, including zombies."""
     try:
         with open(f"{_folder(shim)}/cgroup.procs", encoding="ascii") as file:
             return {int(line) for line in file}
@@ -87,22 +87,22 @@ def members(shim: Identity) -> set[int]:
 
 
 def kill(shim: Identity) -> None:
-    """Kill all processes in the group of a shim at once: none can fork its way out."""
+    """Kill all processes in the group of a shim at once, so that none can escape by forking."""
     try:
         with open(f"{_folder(shim)}/cgroup.kill", "w", encoding="ascii") as file:
             file.write("1")
     except OSError:
-        pass  # no group, or a kernel before 5.14: who calls ends the members one by one
+        pass  # no group, or a kernel before 5.14: the caller kills the members one by one
 
 
 def remove(shim: Identity) -> None:
-    """Remove the groups of a shim, if nobody is in them any more."""
+    """Remove the groups of a shim if they are empty."""
     process_limit.remove(shim)
     _remove(_folder(shim))
 
 
 def sweep() -> None:
-    """Remove the empty groups of shims that are gone."""
+    """Remove the empty groups of shims that have ended."""
     _sweep(base_folder())
     _sweep(process_limit.base_folder())
 

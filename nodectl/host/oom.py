@@ -1,17 +1,17 @@
-"""Whether the kernel has ended processes of this control group for want of memory: it counts them.
+"""Find out whether the kernel killed processes of this control group because memory was exhausted.
 
-Nothing heavy is imported: shims use it.
+Shims use this module, so it imports nothing that loads slowly.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
 
-#: By version of control groups: the file of a group, and how a line of it begins.
+#: By version of control groups: the file of a group; and the start of the line with the count.
 _FILES = {1: "memory.oom_control", 2: "memory.events"}
 _LINE = "oom_kill "
 
-#: What is said of an end by signal 9 that nobody here has sent.
+#: The reason of an exit by signal 9 that the shim did not send.
 UNKNOWN_KILLER = (
     "killed by signal 9 (SIGKILL), sent by itself or by another process, or by the system because "
     "the memory was exhausted"
@@ -20,18 +20,18 @@ OUT_OF_MEMORY = "killed by signal 9: the memory that its control group may have 
 
 
 class MemoryKills:
-    """The count as it was when a world began, to be compared with."""
+    """Remembers the count at the start of a world, to compare it later."""
 
     def __init__(self) -> None:
         self._before = kill_count()
 
     def reason(self) -> str:
-        """Why a process may have been killed that nobody here has killed."""
+        """Return why a process was killed that the shim did not kill."""
         return OUT_OF_MEMORY if kill_count() > self._before else UNKNOWN_KILLER
 
 
 def kill_count() -> int:
-    """Return how many processes of the group of this one were ended so; 0 if nobody counts."""
+    """Return how many processes of this group were killed for memory; 0 if there is no count."""
     try:
         with open(_counter(), encoding="ascii") as file:
             return sum(int(line[len(_LINE) :]) for line in file if line.startswith(_LINE))
@@ -41,7 +41,7 @@ def kill_count() -> int:
 
 @lru_cache(maxsize=1)
 def _counter() -> str:
-    """Return the file with the count; empty: there is none."""
+    """Return the file with the count; empty if there is none."""
     try:
         with open("/proc/self/cgroup", encoding="utf-8", errors="surrogateescape") as file:
             groups = [line.rstrip("\n").split(":", 2) for line in file]

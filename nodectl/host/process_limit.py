@@ -1,13 +1,14 @@
-"""How many tasks the ranks below a shim may have, where the kernel lets this user say so.
+"""Limit the tasks of a shim and its ranks, if the kernel lets this user do so.
 
-A job that starts processes without end is ended when a beat finds too many of them. Until then it
-must not use up all that the kernel has to give, because the daemons and other jobs need some. Where
-the pids controller is available (cgroup v2 with the controller delegated, or the hierarchy of
-cgroup v1), each shim with all that its ranks start may have a limited number of tasks. Elsewhere
-the ranks of an account that has a limit on processes stop a little below it (`RLIMIT_NPROC`).
+A job with too many processes is ended at the next heartbeat. Until then it must not use up all
+process ids, because the daemons and other jobs need some. If the pids controller is available
+(cgroup v2 with the controller delegated, or the hierarchy of cgroup v1), the tasks of each shim and
+its descendants are limited. Otherwise, if the account has a limit on processes (`RLIMIT_NPROC`),
+ranks get a slightly lower one.
 
-The kernel counts threads here, and a rank may have dozens of them: the limit is far above the
-number of processes that a job may have. Nothing heavy is imported: shims use it.
+The kernel counts threads as tasks, and a rank may have dozens of them: the limit is far above the
+number of processes that a job may have. Shims use this module, so it imports nothing that loads
+slowly.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from functools import lru_cache
 from pliant.nodectl.host.procfs import Identity
 
 _PREFIX = "pliant-shim-"
-#: Tasks for each process that a job may have, and some more for small limits.
+#: Tasks per process that a job may have, and an addition that matters for small limits.
 _TASKS_PER_PROCESS, _MORE_TASKS = 4, 256
-#: Processes that ranks leave to the daemons of their account, at most.
+#: Processes, at most, that ranks leave free for the daemons of their account.
 _RESERVED = 64
 
 
@@ -29,7 +30,7 @@ def task_limit(most_processes: int) -> int:
     """Return how many tasks the part of a job on this node may have.
 
     Args:
-        most_processes: that a job may have here; 0: the default.
+        most_processes: processes that a job may have here; 0 means the default.
     """
     with open("/proc/sys/kernel/pid_max", encoding="ascii") as file:
         most = int(file.read()) * 3 // 4
@@ -39,7 +40,7 @@ def task_limit(most_processes: int) -> int:
 
 @lru_cache(maxsize=1)
 def base_folder() -> str:
-    """Return the folder of the v1 hierarchy where groups can be made; empty: nowhere."""
+    """Return the folder of the v1 hierarchy where groups can be made; empty if there is none."""
     try:
         with open("/proc/self/cgroup", encoding="utf-8", errors="surrogateescape") as file:
             own = [line.strip().split(":", 2) for line in file]
@@ -57,16 +58,16 @@ def base_folder() -> str:
 
 
 def folder_of(shim: Identity) -> str:
-    """Return the group of a shim in the v1 hierarchy; empty: there can be none."""
+    """Return the group of a shim in the v1 hierarchy; empty if there can be none."""
     return f"{base_folder()}/{_PREFIX}{shim.pid}-{shim.start}" if base_folder() else ""
 
 
 def enter(shim: Identity, delegated: str) -> None:
-    """Move this process, a shim without ranks yet, to where its tasks can be counted.
+    """Move this process, a shim that has no ranks yet, into a group that counts its tasks.
 
     Args:
         shim: this process.
-        delegated: the v2 folder in which shims have their groups; empty: there is none.
+        delegated: the v2 folder of the groups of shims; empty if there is none.
     """
     if delegated:
         _write(f"{delegated}/cgroup.subtree_control", "+pids")
@@ -80,15 +81,15 @@ def enter(shim: Identity, delegated: str) -> None:
 
 
 def limit(shim: Identity, group: str, tasks: int) -> bool:
-    """Limit the tasks of a shim and all that is below it.
+    """Limit the tasks of a shim and its descendants.
 
     Args:
-        shim: whose.
-        group: its v2 group; empty: it has none.
-        tasks: how many there may be.
+        shim: the shim.
+        group: its v2 group; empty if it has none.
+        tasks: largest number of tasks.
 
     Returns:
-        Whether the kernel keeps to it.
+        Whether the kernel enforces the limit.
     """
     for folder in (group, folder_of(shim)):
         if folder and os.path.exists(f"{folder}/pids.max"):
@@ -97,13 +98,13 @@ def limit(shim: Identity, group: str, tasks: int) -> bool:
 
 
 def leave(shim: Identity) -> None:
-    """Move this process, a shim that has no world any more, out of its group and remove that."""
+    """Move this process, a shim that has no world any more, out of its group; remove the group."""
     if base_folder() and _write(f"{base_folder()}/cgroup.procs", "0"):
         remove(shim)
 
 
 def remove(shim: Identity) -> None:
-    """Remove the group of a shim, if nobody is in it any more."""
+    """Remove the group of a shim if it is empty."""
     try:
         os.rmdir(folder_of(shim))
     except OSError:
@@ -111,7 +112,7 @@ def remove(shim: Identity) -> None:
 
 
 def reserve_processes() -> None:
-    """Have this process, a rank, stop below the limit of its account, which daemons share."""
+    """Lower the process limit of this rank below that of its account, which daemons share."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NPROC)
     if soft != resource.RLIM_INFINITY:
         lower = soft - min(_RESERVED, soft // 8)

@@ -1,4 +1,4 @@
-"""What ``/proc`` tells about processes. Standard library only: shims use it, too."""
+"""Read ``/proc``: identity, state, tree and environment of processes; standard library only."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 #: Positions in ``/proc/PID/stat``, counted after the parenthesised command name.
 _STATE, _PARENT, _SESSION, _MAJOR_FAULTS, _START, _RESIDENT = 0, 1, 3, 9, 19, 21
 
-#: What opening a file fails with although it is there.
+#: Errors of opening a file that exists.
 _SCARCE = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
-#: States of a process that runs no more.
+#: States of a process that has ended.
 ENDED_STATES = frozenset("ZXx")
 
 
 class Identity(NamedTuple):
-    """A process for ever: process ids alone come again."""
+    """A process, identified by boot, id and start time, because ids are reused."""
 
     boot: str
     pid: int
@@ -32,16 +32,16 @@ class Identity(NamedTuple):
 
     @classmethod
     def of(cls, pid: int, *, strict: bool = False) -> Identity | None:
-        """Return the identity of a running process.
+        """Return the identity of a process, or None if there is no such process.
 
         Raises:
-            OSError: one has to be sure, and cannot, for there is no descriptor left.
+            OSError: with `strict`, if no descriptor is left to read it.
         """
         stat = read_stat(pid, strict=strict)
         return cls(boot_id(), pid, stat.start) if stat is not None else None
 
     def alive(self) -> bool:
-        """Return whether exactly this process still runs; whoever cannot tell takes it for so."""
+        """Return whether exactly this process still runs; True if that cannot be found out."""
         try:
             stat = read_stat(self.pid, strict=True)
         except OSError:
@@ -54,7 +54,7 @@ class Identity(NamedTuple):
 
 
 class Stat(NamedTuple):
-    """The few fields of ``/proc/PID/stat`` that are needed here."""
+    """The fields of ``/proc/PID/stat`` that are needed here."""
 
     state: str
     parent: int
@@ -72,10 +72,10 @@ def boot_id() -> str:
 
 
 def _read(pid: int, name: str, *, strict: bool = False) -> bytes:
-    """Return a file of a process; empty when the process is gone or somebody else's.
+    """Return a file of a process; empty if the process has ended or is another user's.
 
-    When there is no descriptor left it is empty, too, or, if one has to be sure, that is raised.
-    Without the layers of `open`, which a process that was just forked would have to copy.
+    If no descriptor is left, return nothing or, with `strict`, raise the error. `os.open` is used
+    because `open` touches more memory, which a new fork would have to copy.
     """
     try:
         handle = os.open(f"/proc/{pid}/{name}", os.O_RDONLY | os.O_CLOEXEC)
@@ -96,7 +96,7 @@ def _read(pid: int, name: str, *, strict: bool = False) -> bytes:
 
 
 def read_stat(pid: int, *, strict: bool = False) -> Stat | None:
-    """Return the state of a process, or None when there is none."""
+    """Return the status of a process, or None if there is no such process."""
     text = _read(pid, "stat", strict=strict)
     if not text:
         return None
@@ -112,17 +112,17 @@ def read_stat(pid: int, *, strict: bool = False) -> Stat | None:
 
 
 def environment(pid: int) -> frozenset[bytes]:
-    """Return the NAME=value entries with which a process was started."""
+    """Return the NAME=value entries of the environment in which a process was started."""
     return frozenset(_read(pid, "environ").split(b"\0"))
 
 
 def open_folders(pid: int) -> list[Path]:
-    """Return handles on the folders that a process has open: links that follow where they move."""
+    """Return links to the open folders of a process, which stay valid if a folder is moved."""
     folder = f"/proc/{pid}/fd"
     try:
         handles = [Path(folder, name) for name in os.listdir(folder)]
     except OSError:
-        return []  # it has ended, or is somebody else's
+        return []  # it has ended, or is another user's
     return [handle for handle in handles if os.path.isdir(handle)]
 
 
@@ -142,7 +142,7 @@ def children(pid: int) -> list[int]:
 
 
 def descendants(pid: int) -> list[int]:
-    """Return everything below a process that runs, parents before children."""
+    """Return all descendants of a process, parents before children."""
     found: list[int] = []
     level = children(pid)
     while level:
@@ -159,7 +159,7 @@ def processes() -> Iterator[int]:
 
 
 def maps(pid: int) -> list[bytes]:
-    """Return what a process has mapped into its memory, line by line."""
+    """Return the memory mappings of a process, one per line."""
     return _read(pid, "maps").splitlines()
 
 

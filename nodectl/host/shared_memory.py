@@ -1,8 +1,8 @@
-"""The shared memory of an MPI library, which ranks that are killed cannot remove.
+"""Find and remove the shared memory of MPI libraries, which killed ranks cannot remove.
 
-What ranks have mapped is remembered while they live. As a rank can die at any moment, the one
-segment that MPICH makes for a world on a node is also known by name. Nothing else in /dev/shm is
-ever touched: it belongs to users.
+The shim remembers the segments that its ranks have mapped. A rank can die before that, so the one
+segment that MPICH makes for a world on a node is also found by its name. No other file in /dev/shm
+is touched.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pliant.nodectl.host import procfs
 
 SHARED_MEMORY = "/dev/shm/"
 
-#: How MPI libraries and their transports name segments.
+#: Beginnings of the names of segments of MPI libraries and their transports.
 PREFIXES = (
     "mpich_",
     "MPICH_",
@@ -35,14 +35,14 @@ _OFFSET, _PRIME, _MASK = 2166136261, 16777619, 0xFFFFFFFF
 
 
 class Segment(NamedTuple):
-    """A file in /dev/shm that a process had mapped; the inode tells it from a later namesake."""
+    """A file in /dev/shm that a process had mapped; the inode distinguishes later files."""
 
     path: str
     inode: int
 
 
 def mapped_segments(pid: int) -> set[Segment]:
-    """Return the segments that a process has mapped and that have a name."""
+    """Return the named segments that a process has mapped."""
     found = set()
     for line in procfs.maps(pid):
         if b" /dev/shm/" not in line or line.endswith(b" (deleted)"):

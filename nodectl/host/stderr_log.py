@@ -1,4 +1,4 @@
-"""What is said to an administrator; nothing may depend on whether it can be written."""
+"""Messages to administrators in the log of shims; failing to write one is never an error."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from pliant.protos.daemons.log_files import LogFile
 
-#: What helps when a call of ours fails.
+#: Remedies by error number.
 _REMEDIES = {
     errno.ENOSPC: "make room",
     errno.EDQUOT: "make room",
@@ -20,18 +20,18 @@ _REMEDIES = {
     errno.ENOMEM: "free some memory",
 }
 
-#: Named when this process, or the launcher from which it was forked, began.
+#: The log file, with the name that it had when this process or its launcher started.
 _LOG = LogFile()
 
 
 def describe(what: str, error: OSError) -> str:
-    """What failed, why, and what helps."""
+    """Return what failed, why, and the remedy."""
     why = error.strerror or str(error)
     return f"{what}: {why}; {_REMEDIES.get(error.errno or 0, 'put that right')}"
 
 
 def write_line(text: str) -> None:
-    """Add a line to the shims' log, unless its disk is full, too."""
+    """Write a line to the log of shims; do nothing if that fails."""
     _LOG.reopen_if_moved()
     with suppress(OSError):
         os.write(2, f"{text}\n".encode("utf-8", "backslashreplace"))

@@ -1,4 +1,4 @@
-"""The shim: starts the ranks of one world on this node, serves PMI, records how they end.
+"""The shim: starts the ranks of one world on this node, serves PMI, records their exits.
 
-A shim outlives its controller. It may fork, so nothing here uses threads or gRPC.
+A shim outlives its controller. It forks, so nothing here uses threads or gRPC.
 """

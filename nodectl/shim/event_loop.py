@@ -1,4 +1,4 @@
-"""The event loop of a process that may fork: one selector for sockets, signals and timers."""
+"""An event loop for processes that fork: one selector for sockets, signals and timers."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from collections.abc import Callable
 _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 _CHUNK = 1 << 16
 
-#: A peer that does not read what it gets is given up when this much waits for it.
+#: Bytes that may wait for a peer that does not read; beyond that the connection is closed.
 _MAX_BACKLOG = 1 << 26
 
 
 class Timer:
-    """A call that is due later, unless it is cancelled."""
+    """A call at a later time, unless it is cancelled."""
 
     __slots__ = ("call", "due")
 
@@ -28,12 +28,12 @@ class Timer:
         self.call: Callable[[], None] | None = call
 
     def cancel(self) -> None:
-        """Do not make the call."""
+        """Cancel the call."""
         self.call = None
 
 
 class EventLoop:
-    """Sleeps in one selector, and calls whoever waits for what happened."""
+    """Waits in one selector, and calls the handlers of sockets, signals and timers."""
 
     def __init__(self) -> None:
         self.selector = selectors.DefaultSelector()
@@ -44,13 +44,13 @@ class EventLoop:
         self._running = True
 
     def after(self, seconds: float, call: Callable[[], None]) -> Timer:
-        """Make a call after a time."""
+        """Call a function after a time."""
         timer = Timer(time.monotonic() + seconds, call)
         heapq.heappush(self._timers, (timer.due, next(self._count), timer))
         return timer
 
     def on_signals(self, calls: dict[int, Callable[[], None]]) -> None:
-        """Turn signals into calls from the loop."""
+        """Have the loop call functions when signals arrive."""
         self._signals = calls
         awake, waker = self._wakeup_sockets = socket.socketpair()
         awake.setblocking(False)
@@ -76,7 +76,7 @@ class EventLoop:
         self._running = False
 
     def close(self) -> None:
-        """Give back the descriptors; signals have no effect from now on."""
+        """Close the descriptors; signals have no effect from now on."""
         signal.set_wakeup_fd(-1)
         for sock in self._wakeup_sockets:
             sock.close()
@@ -94,7 +94,7 @@ class EventLoop:
 
 
 class SocketChannel:
-    """One end of a stream socket. Sending never blocks; what arrives is handed on as it comes."""
+    """One end of a stream socket: sending never blocks, and received data are passed on at once."""
 
     def __init__(
         self,
@@ -113,11 +113,11 @@ class SocketChannel:
 
     @property
     def open(self) -> bool:
-        """Return whether the other end may still be there."""
+        """Return whether the connection is open, as far as is known."""
         return self._sock is not None
 
     def send(self, data: bytes) -> None:
-        """Send now what goes at once, and the rest when there is room."""
+        """Send as much as possible now, and the rest when the socket has room."""
         if self._sock is None:
             return
         self._backlog += data
@@ -127,25 +127,25 @@ class SocketChannel:
             self._flush()
 
     def drain(self) -> None:
-        """Take in what has already arrived."""
+        """Receive what has already arrived."""
         while self._sock is not None and self._receive():
             pass
 
     def close(self) -> None:
-        """Close this end; nobody is told."""
+        """Close this end without calling `on_end`."""
         if self._sock is not None:
             self._loop.selector.unregister(self._sock)
             self._sock.close()
             self._sock = None
 
     def finish(self, seconds: float) -> None:
-        """Send what waits, for a limited time, and close."""
+        """Send what is left, for a limited time, and close."""
         if self._sock is not None and self._backlog:
             self._sock.settimeout(seconds)
             try:
                 self._sock.sendall(self._backlog)
             except OSError:
-                pass  # whoever should have it finds it in the spool
+                pass  # the next controller reads it from the spool
         self.close()
 
     def _ready(self, mask: int) -> None:
@@ -189,14 +189,14 @@ class SocketChannel:
 
 
 class LineSplitter:
-    """Cuts a stream of bytes into lines."""
+    """Splits a stream of bytes into lines."""
 
     def __init__(self, on_line: Callable[[bytes], None]) -> None:
         self._on_line = on_line
         self._rest = bytearray()
 
     def __call__(self, data: bytes) -> None:
-        """Take in some bytes."""
+        """Add bytes, and pass on the lines that are complete."""
         self._rest += data
         if b"\n" in data:
             *lines, rest = bytes(self._rest).split(b"\n")
@@ -206,7 +206,7 @@ class LineSplitter:
 
 
 def connect_unix(directory: int, name: str) -> socket.socket:
-    """Connect to a socket in an open folder: the path of the folder may be longer than allowed."""
+    """Connect to a socket in an open folder, whose path may be too long for a socket address."""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     sock.setblocking(False)
     try:
@@ -218,5 +218,5 @@ def connect_unix(directory: int, name: str) -> socket.socket:
 
 
 def open_directory(path: str | os.PathLike[str]) -> int:
-    """Open a folder as a place from which to name files."""
+    """Open a folder, and return its descriptor."""
     return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

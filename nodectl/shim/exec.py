@@ -1,7 +1,7 @@
-"""From a fork to the user's program: everything between `fork` and `exec`, and what can go wrong.
+"""Launch the user's program: all steps between `fork` and `exec`, and their errors.
 
-A launch that fails ends with the codes that shells use, 127 (not there) or 126 (there, but not to
-be used), and with one line that names the file, written to a pipe which the shim reads.
+A failed launch exits with the codes of shells, 127 (not found) or 126 (found, but not usable). It
+also writes one line, which names the file, to a pipe that the shim reads.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pliant.nodectl.spool import NOT_FOUND, NOT_USABLE, StartRequest, to_bytes, 
 
 _PR_SET_PDEATHSIG, _PR_SET_NAME, _PR_SET_CHILD_SUBREAPER = 1, 15, 36
 
-#: Ranks rather than daemons are to go when the memory of a node is exhausted.
+#: If the memory of a node is exhausted, the kernel should kill ranks rather than daemons.
 _OOM_SCORE = b"500"
 
 #: A longer line might be mixed with that of another rank (PIPE_BUF is 4096).
@@ -49,7 +49,7 @@ class LaunchError(PliantError):
 
     @classmethod
     def from_os_error(cls, what: str, path: str, error: OSError) -> LaunchError:
-        """Name the file and what is wrong with it."""
+        """Make an error that names a file and what is wrong with it."""
         missing = error.errno in {errno.ENOENT, errno.ENOTDIR}
         text = os.strerror(error.errno) if error.errno else str(error)
         if error.errno == errno.ELOOP:
@@ -59,7 +59,7 @@ class LaunchError(PliantError):
 
 @dataclass(frozen=True, slots=True)
 class LaunchSpec:
-    """What one rank executes, and which descriptors it inherits."""
+    """The program of one rank, its environment, and the descriptors that it inherits."""
 
     request: StartRequest
     environment: dict[str, str]
@@ -68,17 +68,17 @@ class LaunchSpec:
 
 
 def become_subreaper() -> None:
-    """Inherit the processes that descendants leave behind."""
+    """Become the parent of orphaned descendants."""
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def set_process_name(name: bytes) -> None:
-    """Tell those who look at processes what this one is: at most 15 bytes."""
+    """Set the name of this process, at most 15 bytes, as `ps` and `top` show it."""
     _libc.prctl(_PR_SET_NAME, name, 0, 0, 0)
 
 
 def start(spec: LaunchSpec) -> int:
-    """Fork and execute; return the process id."""
+    """Fork and execute a program; return the process id."""
     parent = os.getpid()
     # A signal between fork and exec must neither run the shim's handlers nor be lost.
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
@@ -193,7 +193,7 @@ def _report(pipe: int, code: int, reason: str) -> None:
 
 
 def _die_with_parent(parent: int) -> None:
-    """Have the kernel kill this rank when its shim is gone: nobody would notice its end."""
+    """Have the kernel kill this rank if its shim ends, because its exit would not be recorded."""
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         os._exit(1)
@@ -204,7 +204,7 @@ def _prepare(request: StartRequest) -> None:
         with open("/proc/self/oom_score_adj", "wb") as file:
             file.write(_OOM_SCORE)
     except OSError:
-        pass  # a help, not a need
+        pass  # not essential
     process_limit.reserve_processes()
     if request.uid != os.getuid():
         drop_privileges(request.uid)
@@ -217,7 +217,7 @@ def _prepare(request: StartRequest) -> None:
 
 
 def drop_privileges(uid: int) -> None:
-    """Become a user, for good: groups, then group, then user, each one checked."""
+    """Become a user permanently: set groups, group and user, and check the result."""
     try:
         user = pwd.getpwuid(uid)
         os.initgroups(user.pw_name, user.pw_gid)
@@ -262,15 +262,15 @@ def _open(what: str, path: str, flags: int) -> int:
 
 
 def _inherit(keep: Sequence[int]) -> None:
-    """Let only the given descriptors through; Python has marked all others to be closed."""
+    """Let the program inherit the given descriptors; Python closes all others."""
     for handle in keep:
         os.set_inheritable(handle, True)
 
 
 def _reset_signals() -> None:
-    """Undo what Python and the shim have set, and let through what is blocked.
+    """Reset the signal handlers of Python and the shim, and unblock all signals.
 
-    That there is nothing else to undo is the launcher's care.
+    The launcher has reset all other signals.
     """
     for number in (*HANDLED, *_IGNORED_BY_PYTHON):
         signal.signal(number, signal.SIG_DFL)
@@ -302,7 +302,7 @@ def _execute(spec: LaunchSpec) -> NoReturn:
 
 
 def _candidates(name: bytes, environment: dict[bytes, bytes]) -> Iterator[bytes]:
-    """Yield where a program may be: in the job's own PATH, unless its name is a path."""
+    """Yield the possible paths of a program: in the job's PATH, unless its name is a path."""
     if b"/" in name:
         yield name
         return
@@ -311,12 +311,12 @@ def _candidates(name: bytes, environment: dict[bytes, bytes]) -> Iterator[bytes]
 
 
 def _execute_script(path: bytes, arguments: list[bytes], environment: dict[bytes, bytes]) -> None:
-    """Run a script that is not executable by the interpreter it names, or else by the shell."""
+    """Run a script without execute permission by the interpreter that it names, or the shell."""
     try:
         with open(path, "rb") as file:
             first = file.readline(256)
     except OSError:
-        return  # not readable either: the first error stands
+        return  # it is not readable either; the caller reports the first error
     words = first[2:].split(maxsplit=1) if first.startswith(b"#!") else []
     command = [word.strip() for word in words] or [b"/bin/sh"]
     try:
@@ -326,7 +326,7 @@ def _execute_script(path: bytes, arguments: list[bytes], environment: dict[bytes
 
 
 def _printable(path: str) -> str:
-    """Return a path on one line, as bytes that are not text would otherwise break the report."""
+    """Return a path as one printable line, with all other bytes escaped."""
     shown = to_bytes(path).decode("utf-8", "backslashreplace")
     if shown.isprintable():
         return shown

@@ -1,6 +1,6 @@
-"""How long the ranks of a world may run without their server, watched over by their shim.
+"""End the ranks of a world when their node has been without contact for too long.
 
-Whoever else could do it, the controller above all, may be what stands still.
+The shim does this, because the controller itself may be the process that hangs.
 """
 
 from __future__ import annotations
@@ -14,34 +14,34 @@ from pliant.nodectl.spool import StartRequest
 
 
 class Lease:
-    """Calls, once, when no contact was confirmed for too long."""
+    """Calls a function once, when no contact was confirmed for too long."""
 
     def __init__(
         self, loop: EventLoop, request: StartRequest, on_expired: Callable[[str], None]
     ) -> None:
-        """Begin with the contact that the order names.
+        """Begin with the contact in the order.
 
         Args:
-            loop: calls when it may be over.
-            request: names the contact, and how long it is good for.
-            on_expired: is given the reason, for the user.
+            loop: runs the timers.
+            request: the last contact at the time of the order, and the limits.
+            on_expired: called with the reason, for the user.
         """
         self._loop, self._on_expired = loop, on_expired
         self._at = request.contact
         self._lease_s, self._stop_after_s = request.lease_s, request.stop_after_s
 
     def renew(self, at: float) -> None:
-        """A contact was confirmed that began at a time on the monotonic clock."""
+        """Note a confirmed contact, by its time on the monotonic clock."""
         self._at = max(self._at, at)
 
     def expired(self) -> str:
-        """Why the ranks may not run any more; empty: they may."""
+        """Return why the ranks may not run any longer; empty if they may."""
         if self._stop_after_s is None:
             return ""
         return expiry_reason(self._lease_s, self._stop_after_s, self._at)
 
     def watch(self) -> None:
-        """Look when it may be over, and again whenever it was renewed."""
+        """Check the lease now, and again at the time at which it would expire."""
         if self._stop_after_s is None:
             return
         if reason := self.expired():

@@ -1,8 +1,8 @@
-"""PMI-1, server side, for the ranks of a world that live on this node.
+"""The server side of PMI-1 for the ranks of a world on this node.
 
-Pure protocol: lines in, effects out; no sockets, no clock. The one thing that is not local is the
-barrier of a world that spans nodes: the server of each node hands out the pairs that its ranks
-have put (`Barrier`) and answers its ranks when somebody has merged those of all nodes (`release`).
+This module only handles the protocol: lines in, effects out, without sockets or clock. Only the
+barrier of a world on several nodes is not local: each node passes on the pairs that its ranks have
+put (`Barrier`), and releases its ranks when it gets the merged pairs of all nodes (`release`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """Bytes for a rank."""
+    """A line to send to a rank."""
 
     rank: int
     data: bytes
@@ -21,7 +21,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Barrier:
-    """All local ranks wait; call `release` when the others do, too."""
+    """All local ranks are in the barrier; call `release` when those of all nodes are."""
 
     sequence: int
     pairs: Mapping[str, str]
@@ -29,14 +29,14 @@ class Barrier:
 
 @dataclass(frozen=True, slots=True)
 class Finalized:
-    """A rank is about to leave MPI."""
+    """A rank has called MPI_Finalize."""
 
     rank: int
 
 
 @dataclass(frozen=True, slots=True)
 class Abort:
-    """A rank gives up and asks for the end of its world."""
+    """A rank has called MPI_Abort."""
 
     rank: int
     code: int
@@ -66,14 +66,14 @@ class PmiServer:
         }
 
     def handle(self, rank: int, line: bytes) -> list[Effect]:
-        """Take one line from a rank."""
+        """Handle one line from a rank, and return what to do."""
         text = line.decode("utf-8", "replace").strip()
         if rank in self._multi or text.startswith("mcmd="):
             return self._handle_multi(rank, text)
         return self._handle_single(rank, text) if text else []
 
     def release(self, pairs: Mapping[str, str]) -> list[Effect]:
-        """Let the ranks out of the barrier in which they wait, with what others have put."""
+        """Release the ranks from the barrier, with the pairs that other nodes have put."""
         self._pairs.update(pairs)
         ranks, self._waiting = self._waiting, []
         return [Reply(rank, b"cmd=barrier_out rc=0\n") for rank in ranks]
@@ -118,7 +118,7 @@ class PmiServer:
         return [Barrier(self._sequence, new)]
 
     def _handle_multi(self, rank: int, text: str) -> list[Effect]:
-        """Refuse the one command that has several lines, which asks for more processes."""
+        """Refuse the only command with several lines, which spawns processes."""
         lines = self._multi.setdefault(rank, [])
         lines.append(text)
         if text != "endcmd":

@@ -1,4 +1,4 @@
-"""The ranks of a world as the shim sees them: starting, watching, ending."""
+"""The ranks of a world: start them, end them, and find the processes that they leave behind."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from pliant.nodectl.shim.exec import LaunchSpec, start, truncate_outputs
 from pliant.nodectl.spool import NOT_USABLE, Exit, Spool, StartRequest
 
 OnLine = Callable[[int, bytes], None]
-#: Characters of what a rank says of its end that are passed on.
+#: Characters of a rank's own error message that are passed on.
 _MAX_TEXT = 1000
-#: Looks at processes that are to end and start others, before the kill.
+#: Rounds of stopping processes that start others, before they are killed.
 _MAX_ROUNDS = 100
 
 
-#: Why ranks end whose shim gets SIGTERM.
+#: The reason of exits after the shim got SIGTERM.
 TERMINATED = "its shim was told to end, as by `pliant down` where no server could cancel the job"
 
 
@@ -39,11 +39,11 @@ class Rank:
     control: SocketChannel | None = None
     ready: bool = False
     status: int | None = None  # of waitpid, once it has ended
-    end_requested: bool = False  # to end, by an order
-    abort_code: int | None = None  # given to MPI_Abort, by it or by the rank for which it ended
+    end_requested: bool = False  # by an order
+    abort_code: int | None = None  # of the MPI_Abort, its own or another rank's, that ended it
     end_reason: str = ""  # why it is being ended, for the user
-    failure_text: str = ""  # why it will abort, as it says itself
-    cut_off: bool = False  # it is being ended because its node has lost its server
+    failure_text: str = ""  # the rank's own message on why it will abort
+    cut_off: bool = False  # it is being ended because the node lost contact with the server
     kill_at: Timer | None = None
 
     @property
@@ -52,7 +52,7 @@ class Rank:
         return self.status is None
 
     def close(self) -> None:
-        """Close what was shared with it."""
+        """Close the sockets to the rank, and cancel its timer."""
         for channel in (self.pmi, self.control):
             if channel is not None:
                 channel.close()
@@ -61,7 +61,7 @@ class Rank:
 
 
 def one_line(said: object) -> str:
-    """What a rank says of itself, as one line that people can read."""
+    """Return a rank's message as one printable line of limited length."""
     text = "".join(c if c.isprintable() else " " for c in said) if isinstance(said, str) else ""
     return text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}..."
 
@@ -73,7 +73,18 @@ def start_ranks(
     failures: int,
     lines: tuple[OnLine, OnLine],
 ) -> dict[int, Rank]:
-    """Start all local ranks; `lines` takes what they say to PMI and on their control sockets."""
+    """Start all local ranks.
+
+    Args:
+        loop: serves the sockets of the ranks.
+        spool: where the processes of the ranks are saved.
+        request: the ranks and their program.
+        failures: pipe into which failed launches are written.
+        lines: functions for each line on the PMI socket and on the control socket of a rank.
+
+    Returns:
+        The ranks by number; one that could not be forked has ended.
+    """
     truncate_outputs(request)
     ranks = {}
     for local, (rank, processor) in enumerate(request.ranks):
@@ -103,13 +114,13 @@ def start_ranks(
     try:
         spool.save_ranks((rank, who) for rank, who in found if who is not None)
     except OSError as error:
-        # Whoever looks for them without this note finds them by their environment.
+        # Without this record, the ranks are found by their environment.
         write_line(f"{request.world}: cannot note its ranks: {error}")
     return ranks
 
 
 def _start(spec: LaunchSpec, rank: int, processor: int) -> Rank:
-    """Start one rank; one for which there is no process has ended at once."""
+    """Start one rank; if there is no process for it, it has ended at once."""
     try:
         return Rank(rank, processor, start(spec))
     except OSError as error:
@@ -118,7 +129,7 @@ def _start(spec: LaunchSpec, rank: int, processor: int) -> Rank:
 
 
 def ranks_not_started(request: StartRequest, reason: str) -> dict[int, Rank]:
-    """Return the ranks of a world that came too late to be started: all have ended at once."""
+    """Return ranks that have all ended at once, because the order came too late."""
     status = NOT_USABLE << 8
     return {
         rank: Rank(rank, processor, 0, status=status, end_reason=reason, cut_off=True)
@@ -130,9 +141,9 @@ def exit_of(rank: Rank, failed: Mapping[int, tuple[int, str]], memory: MemoryKil
     """Return how a rank has ended.
 
     Args:
-        rank: one whose process is ended.
-        failed: code and reason of launches that failed, by process id.
-        memory: whether the kernel has ended some for want of it.
+        rank: a rank whose process has ended.
+        failed: exit code and reason of failed launches, by process id.
+        memory: whether the kernel has killed processes because memory was exhausted.
     """
     assert rank.status is not None
     number = os.WTERMSIG(rank.status) if os.WIFSIGNALED(rank.status) else 0
@@ -148,7 +159,7 @@ def exit_of(rank: Rank, failed: Mapping[int, tuple[int, str]], memory: MemoryKil
 
 
 def mpi_variables(request: StartRequest, rank: int, local: int, handle: int) -> dict[str, str]:
-    """Return what tells an MPI library who it is."""
+    """Return the PMI variables of a rank, for its MPI library."""
     return {
         "PMI_FD": str(handle),
         "PMI_RANK": str(rank),
@@ -164,22 +175,22 @@ def _for_rank(rank: int, on_line: OnLine) -> Callable[[bytes], None]:
 
 
 def ask_to_end(rank: Rank) -> None:
-    """Ask a rank and its process group to end; a stopped one is woken to hear it."""
+    """Send SIGTERM to a rank and its process group, and SIGCONT in case it is stopped."""
     for number in (signal.SIGTERM, signal.SIGCONT):
         if not signal_group(rank.pid, number):
             send_signal(rank.pid, number)
 
 
 def kill(rank: Rank) -> None:
-    """End a rank and all below it."""
+    """Kill a rank and all its descendants."""
     kill_all(stop_all(lambda: [*procfs.descendants(rank.pid), rank.pid]))
 
 
 def stop_all(find: Callable[[], Iterable[int]]) -> set[int]:
-    """Stop processes until none of them can start another; return all.
+    """Stop processes (SIGSTOP) until none of them can start another; return all.
 
-    Who kills one after the other may never be done with those that fork meanwhile. Stopped ones
-    fork no more, so each look finds fewer that run, or the kernel has no more ids to give.
+    Killing them one after the other may never end if the others fork meanwhile. Stopped processes
+    do not fork, so each round finds fewer running ones.
     """
     found: set[int] = set()
     for _ in range(_MAX_ROUNDS):
@@ -193,7 +204,7 @@ def stop_all(find: Callable[[], Iterable[int]]) -> set[int]:
 
 
 def stop_leftovers(ranks: Iterable[Rank], ended: Rank) -> set[int]:
-    """Stop what a rank has left behind; return it."""
+    """Stop the leftovers of an ended rank, and return them."""
     every = list(ranks)
     return stop_all(lambda: leftovers(every, ended))
 
@@ -221,7 +232,7 @@ def send_signal(pid: int, number: int) -> bool:
 
 
 def signal_group(pid: int, number: int) -> bool:
-    """Signal the process group of a rank; False when it has not made one yet."""
+    """Send a signal to the process group of a rank; return False if it has none yet."""
     try:
         os.killpg(pid, number)
     except (ProcessLookupError, PermissionError):
@@ -230,10 +241,10 @@ def signal_group(pid: int, number: int) -> bool:
 
 
 def leftovers(ranks: Iterable[Rank], ended: Rank) -> list[int]:
-    """Return what a rank has left behind; all that is there, when it was the last one.
+    """Return the running processes that an ended rank left behind; all, if it was the last rank.
 
-    Whatever lost its parent is a child of this process. Which rank it belongs to shows in its
-    session, or, when it has made one of its own, in its environment.
+    A process that lost its parent is a child of this process. Its session tells its rank or, if it
+    made its own session, its environment.
     """
     live = {rank.pid for rank in ranks if rank.live}
     stats = _running_orphans(live)
@@ -248,10 +259,10 @@ def leftovers(ranks: Iterable[Rank], ended: Rank) -> list[int]:
 
 
 def _running_orphans(live: set[int]) -> dict[int, procfs.Stat]:
-    """Return the processes below this one that are neither ranks nor below one.
+    """Return the running descendants of this process that are neither ranks nor below a rank.
 
-    One that ended while it was looked at may have handed its children to this process after those
-    were listed. So nothing is there only when a look finds none but those that had ended before.
+    If a process ends during a look, its children may become children of this process after these
+    were listed. So there are none only if a look finds just processes that had ended before it.
     """
     ended: set[int] = set()
     while True:

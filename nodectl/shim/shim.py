@@ -1,9 +1,9 @@
-"""The keeper of one world on one node: starts its ranks, serves them, and notes how they end.
+"""The shim of one world on one node: starts its ranks, serves them, and records their exits.
 
 A shim is a fork of the launcher and outlives both launcher and controller. It sleeps in one
-selector. What it has to report goes to the spool first and then to the controller, when there is
-one; it is done with a world when the last rank has ended and nothing that a rank started is left.
-It may then be told another world, or it ends.
+selector. It saves exits in the spool first, and then sends them to the controller if one is
+connected. It is done with a world when all ranks have ended and no process that a rank started is
+left. Then it waits for another world, and ends if the launcher has ended.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ SOCKET_NAME = "node.sock"
 
 _MIN_RETRY_S, _MAX_RETRY_S = 0.05, 2.0
 
-#: How long a shim that has nothing else to do waits for a controller that does not read.
+#: Seconds that a shim waits, at the end of a world, for a controller that does not read.
 _FLUSH_TIMEOUT_S = 1.0
 
-#: How a shim that waits for a world is called, in the kernel.
+#: The process name of a shim that waits for a world.
 IDLE_NAME = b"idle shim"
 
 _MAX_PATH = 1 << 16
 
 
 class Shim:
-    """One world on this node."""
+    """Runs one world on this node."""
 
     def __init__(self, spool: Spool, request: StartRequest, node: int) -> None:
         self._spool = spool
@@ -71,7 +71,7 @@ class Shim:
         self._pmi = PmiServer(request.world, request.size, local, request.mapping)
 
     def run(self) -> None:
-        """Start the ranks and serve them until nothing of them is left."""
+        """Start the ranks, and serve them until all have ended without leftovers."""
         self._loop.on_signals(
             {
                 signal.SIGCHLD: self._reap,
@@ -97,7 +97,7 @@ class Shim:
         self._attach()
         self._tracker.update()
         self._loop.run()
-        self._collect()  # what has ended since: whoever waits for a world has no zombies
+        self._collect()  # what has ended since, because an idle shim must have no zombies
         self._close()
 
     # ------------------------------------------------------------------ ranks
@@ -120,16 +120,16 @@ class Shim:
                     self._abort(rank, code, message.strip())
 
     def _abort(self, rank: int, code: int, message: str) -> None:
-        """End the world on this node: that is what MPI_Abort asks for, and then waits for.
+        """End the world on this node, because a rank has called MPI_Abort and waits for that.
 
-        The code of all that is the one of the rank that asked, whoever ends first.
+        All ranks get the exit code of that rank, whichever ends first.
         """
         for other in self._ranks.values():
             if other.live and not other.end_requested:
                 other.abort_code = code or 1
         asks = self._ranks[rank]
         if asks.control is not None:
-            asks.control.drain()  # what it said there first
+            asks.control.drain()  # the rank may have sent the reason there
         message = asks.failure_text or message
         text = f" ({message})" if message not in {"", "abort"} else ""
         self._kill((), self._request.grace_s, f"rank {rank} aborted with code {code}{text}")
@@ -147,7 +147,7 @@ class Shim:
         try:
             message = json.loads(line)
         except ValueError:
-            return  # a program that writes there does harm to itself only
+            return  # a program that writes there harms only itself
         if isinstance(message, dict) and message.get("op") == "failed":
             self._ranks[rank].failure_text = rank_processes.one_line(message.get("text"))
         if not isinstance(message, dict) or message.get("op") != "ready":
@@ -159,11 +159,11 @@ class Shim:
             self._send({"op": "ready"})
 
     def _ready(self) -> bool:
-        """Whether the ranks of a first start were started, or all newcomers wait to join."""
+        """Return whether this is a first start, or all joining ranks are ready."""
         return self._request.resize == 0 or all(rank.ready for rank in self._ranks.values())
 
     def _scan_segments(self) -> None:
-        """Remember which shared memory the ranks use: who is killed cannot remove it."""
+        """Remember the shared memory of the ranks, because killed ranks cannot remove it."""
         for rank in self._ranks.values():
             if rank.live:
                 for pid in (rank.pid, *procfs.descendants(rank.pid)):
@@ -190,13 +190,13 @@ class Shim:
     def _note_end(self, rank: Rank, status: int) -> None:
         for channel in (rank.pmi, rank.control):
             if channel is not None:
-                channel.drain()  # its last words, such as the reason for an abort
+                channel.drain()  # its last messages, such as the reason for an abort
         rank.status = status
         rank.close()
         self._tracker.add_ended(rank)
 
     def _kill(self, processors: Iterable[int], grace_s: float, reason: str = "") -> None:
-        """End ranks: ask, and after a grace time kill."""
+        """End ranks: send SIGTERM, and SIGKILL after a grace time."""
         wanted = set(processors)
         self._scan_segments()
         for rank in self._ranks.values():
@@ -227,7 +227,7 @@ class Shim:
     # ------------------------------------------------------------------ controller
 
     def _attach(self) -> None:
-        """Connect to the controller and tell where things stand, or try again later."""
+        """Connect to the controller and send the current state, or try again later."""
         if self._controller is not None and self._controller.open:
             return
         if self._retry is not None:
@@ -286,7 +286,7 @@ class Shim:
                 rank.control.send(message.encode() + b"\n")
 
     def _remove_shared(self) -> None:
-        """Remove what only living ranks need."""
+        """Remove shared memory and secrets, which only running ranks need."""
         request = self._request
         if request.is_mpi:
             rank = request.ranks[0][0]
@@ -302,7 +302,7 @@ class Shim:
 
 
 def main(orders: socket.socket) -> None:
-    """Be the shim of one world after the other, until there is no launcher to name the next.
+    """Run one world after the other, until the launcher has ended.
 
     Runs in a fork of the launcher.
     """
@@ -318,12 +318,12 @@ def main(orders: socket.socket) -> None:
             orders.send(b"done")
     except ConnectionError:
         pass
-    cgroup.leave()  # the launcher is not there to do it
+    cgroup.leave()  # the launcher, which would do it, has ended
 
 
 def _run_world(spool: Spool, identity: procfs.Identity) -> None:
     if not spool.claim(identity):
-        return  # an order that was sent again
+        return  # a repeated order: the world has a shim
     node = open_directory(spool.directory.parent.parent)
     try:
         request = spool.request()
