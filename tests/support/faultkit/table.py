@@ -19,7 +19,12 @@ _BETWEEN = "<!-- {0} begins -->\n", "<!-- {0} ends -->\n"
 Row = Mapping[str, Any]
 
 #: Kinds of ranks, as the page calls them.
-_RANKS = {"newcomer": "joining rank", "leaver": "leaving rank", "stayer": "remaining rank"}
+_RANKS = {
+    "newcomer": "joining rank",
+    "leaver": "leaving rank",
+    "stayer": "remaining rank",
+    "old": "remaining rank",
+}
 
 
 def main(arguments: list[str]) -> int:
