@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import json
 import re
 from pathlib import Path
@@ -170,3 +172,33 @@ def test_names_of_the_code_on_pages_for_developers_exist() -> None:
             if is_symbol and not FOREIGN.fullmatch(name) and last not in known:
                 missing.append(f"{page.name}: {name}")
     assert missing == []
+
+
+def help_of(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    """Return the help of a command, such as jobsub, or jobctl hold."""
+    module = "cli" if words[0] == "pliant" else words[0]
+    main = importlib.import_module(f"pliant.client.commands.{module}").main
+    with contextlib.suppress(SystemExit):
+        main([*words[1:], "--help"])
+    return capsys.readouterr().out
+
+
+def test_commands_and_options_for_users_of_slurm_exist(capsys: pytest.CaptureFixture[str]) -> None:
+    ours = [
+        cell
+        for line in (DOCS / "slurm.md").read_text().splitlines()
+        for cell in line.split("|")[2:3]
+    ]
+    typed = [text for cell in ours for text in re.findall(r"`([^`]+)`", cell)]
+    assert len(typed) > 40
+    for text in typed:
+        words = text.split()
+        if words[0].startswith("-"):
+            words.insert(0, "jobsub")
+        if words[0] not in {"jobsub", "jobstat", "jobdel", "jobctl", "nodestat", "pliant"}:
+            continue
+        named = words[:2] if words[0] in {"jobctl", "pliant"} else words[:1]
+        known = help_of(named, capsys)
+        assert known.startswith("usage:"), text
+        options = [word for word in words if re.match(r"--?[a-z]", word)]
+        assert [option for option in options if not re.search(rf"{option}\b", known)] == [], text
