@@ -1,6 +1,8 @@
-"""What the core wants done. The shell commits every ``Store`` of a batch before the rest of it.
+"""Commands: what the core asks its shell to do.
 
-Those that every job needs are named tuples, which are made in a third of the time of the others.
+The shell commits each ``Store`` before the rest.
+
+Commands that every job needs are named tuples, because making one takes a third of the time.
 """
 
 from collections.abc import Mapping
@@ -19,21 +21,21 @@ from pliant.core.values.processors import NONE, ProcessorMap
 
 
 class Note(NamedTuple):
-    """One line of a history: what happened, in words and as data."""
+    """One line of the history: a text, and the same as data."""
 
     time: float
-    #: Such as ``job.started``; the history command filters by it.
+    #: Such as ``job.started``. The history command filters by it.
     kind: str
     text: str
-    #: None: about the cluster.
+    #: None if the note is about the cluster.
     job: JobId | None = None
     data: Mapping[str, object] = MappingProxyType({})
 
 
 class Store(NamedTuple):
-    """Make durable: these jobs and nodes as they stand now, and these notes, in one transaction.
+    """Store these jobs and nodes in their present state, and these notes, in one transaction.
 
-    A node that is named here and no longer known was removed.
+    A node that the core no longer knows was removed.
     """
 
     jobs: frozenset[JobId] = frozenset()
@@ -44,18 +46,18 @@ class Store(NamedTuple):
 
 
 class RunStrategy(NamedTuple):
-    """Ask the strategy for a plan; answer with PlanReady or PlanFailed of the same cycle."""
+    """Ask the strategy for a plan. The reply is PlanReady or PlanFailed of the same cycle."""
 
     cycle: CycleId
     view: View
-    #: How talks ended that its last plan led to; if there are any, it is to revise that plan.
+    #: Results of negotiations of the last plan. If there are any, the strategy revises that plan.
     outcomes: tuple[Outcome, ...] = ()
 
 
 @fast_init
 @dataclass(frozen=True, slots=True)
 class SendOffer:
-    """Say this to the application."""
+    """Send a message of a negotiation to the application."""
 
     job: JobId
     run: int
@@ -64,20 +66,20 @@ class SendOffer:
 
 @dataclass(frozen=True, slots=True)
 class AnswerRequest:
-    """Tell the application what became of its request (``SizesRequested``)."""
+    """Send the application the answer to its ``SizesRequested``."""
 
     job: JobId
     run: int
     number: int
     outcome: RequestOutcome
-    #: What it has now.
+    #: The present size of the job.
     size: int
     reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class SendWithdraw:
-    """Take an offer or a GO back."""
+    """Withdraw an offer or a GO."""
 
     job: JobId
     run: int
@@ -88,7 +90,7 @@ class SendWithdraw:
 @fast_init
 @dataclass(frozen=True, slots=True)
 class OpenStandby:
-    """Have the rank on this processor open its session: it will be the coordinator."""
+    """Make the rank on this processor open a session: it will be the next coordinator."""
 
     job: JobId
     run: int
@@ -97,22 +99,22 @@ class OpenStandby:
 
 
 class Launch(NamedTuple):
-    """Start a world: one rank on each processor, in this order."""
+    """Start processes: one rank on each processor, in this order."""
 
     job: JobId
     run: int
-    #: 0: the first start; else the newcomers of this resize.
+    #: The resize of joining ranks. 0 for the start of a run.
     resize: ResizeId
     epoch: int
     processors: tuple[int, ...]
-    #: The only node that is to be told, because it has never heard of it; none: all of them.
+    #: The only node that needs the order, because it does not know this world. None for all nodes.
     only: NodeName | None = None
 
 
 @fast_init
 @dataclass(frozen=True, slots=True)
 class SendGo:
-    """Hand the transaction to the application, and tell the newcomers where to meet it."""
+    """Hand the transaction to the application, and tell the joining ranks where to meet it."""
 
     job: JobId
     run: int
@@ -124,7 +126,7 @@ class SendGo:
 
 @dataclass(frozen=True, slots=True)
 class SendSuspend:
-    """Tell the application what is to be done about its suspension."""
+    """Send the application an order about its suspension."""
 
     job: JobId
     run: int
@@ -134,17 +136,17 @@ class SendSuspend:
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """End processes: TERM, then KILL after the grace."""
+    """End processes: TERM, then KILL after the grace time."""
 
     job: JobId
     run: int
-    #: NONE: all of the job.
+    #: NONE stands for all processors of the job.
     processors: ProcessorMap = NONE
     grace_s: float = 0.0
 
 
 class SetTimer(NamedTuple):
-    """Answer with TimerFired at this time (seconds since the epoch)."""
+    """Send TimerFired at this time, in seconds since the epoch."""
 
     timer: Timer
     at: float
@@ -152,7 +154,7 @@ class SetTimer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The result of a user's request; ``refusal`` empty: done."""
+    """Answer a user's request. An empty ``refusal`` means that it was carried out."""
 
     request: int
     refusal: str = ""
@@ -160,7 +162,7 @@ class Answer:
 
 
 class Ended(NamedTuple):
-    """The books on this job are closed."""
+    """A job has ended, and none of its processes is left."""
 
     job: JobId
 

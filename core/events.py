@@ -1,6 +1,8 @@
-"""What can happen to the core. Shells (daemon, simulator) make these; ``Core.handle`` takes them.
+"""Events: inputs of the core.
 
-``request`` on a user's event is a number of the shell's own; the core's ``Answer`` carries it.
+Shells (daemon, simulator) make them, and ``Core.handle`` takes them.
+
+``request`` in a user's event is a number of the shell. The ``Answer`` of the core repeats it.
 """
 
 from collections.abc import Mapping
@@ -31,7 +33,7 @@ class JobSubmitted:
 
 @dataclass(frozen=True, slots=True)
 class JobCancelled:
-    """Somebody wants it ended."""
+    """A user wants to end a job."""
 
     job: JobId
     actor: str = ""
@@ -40,7 +42,7 @@ class JobCancelled:
 
 @dataclass(frozen=True, slots=True)
 class JobHeld:
-    """Somebody wants it to wait."""
+    """A user wants to keep a job from starting."""
 
     job: JobId
     actor: str = ""
@@ -49,19 +51,19 @@ class JobHeld:
 
 @dataclass(frozen=True, slots=True)
 class PriorityChanged:
-    """Somebody gives a job another priority."""
+    """A user changes the priority of a job."""
 
     job: JobId
     priority: int
     actor: str = ""
     request: int = 0
-    #: Whether it may become higher than it is: the owner of a job may only lower it.
+    #: Whether the priority may rise. The owner of a job may only lower it.
     may_raise: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class JobReleased:
-    """Somebody lets a held job go."""
+    """A user releases a held job into the queue."""
 
     job: JobId
     actor: str = ""
@@ -70,7 +72,7 @@ class JobReleased:
 
 @dataclass(frozen=True, slots=True)
 class JobSuspended:
-    """Somebody wants a running job saved and out of the way."""
+    """A user wants to save a running job and free its processors."""
 
     job: JobId
     actor: str = ""
@@ -79,7 +81,7 @@ class JobSuspended:
 
 @dataclass(frozen=True, slots=True)
 class JobResumed:
-    """Somebody lets a suspended job go on."""
+    """A user wants to continue a suspended job."""
 
     job: JobId
     actor: str = ""
@@ -88,7 +90,7 @@ class JobResumed:
 
 @dataclass(frozen=True, slots=True)
 class JobRequeued:
-    """Somebody wants a running job ended and started again."""
+    """A user wants to end a running job and start it again."""
 
     job: JobId
     actor: str = ""
@@ -97,11 +99,11 @@ class JobRequeued:
 
 @dataclass(frozen=True, slots=True)
 class ResizeRequested:
-    """An operator wants a running job at another size."""
+    """An operator wants another size for a running job."""
 
     job: JobId
     size: int
-    #: Processors to give back; NONE: the core chooses.
+    #: Processors to give up. NONE if the core chooses.
     release: ProcessorMap = NONE
     actor: str = ""
     request: int = 0
@@ -112,7 +114,7 @@ class ResizeRequested:
 
 @dataclass(frozen=True, slots=True)
 class LiveWorld:
-    """What a node says of a world at registration."""
+    """What a node reports at registration about a world: the processes of one start or growth."""
 
     job: JobId
     run: int
@@ -123,7 +125,7 @@ class LiveWorld:
 
 @dataclass(frozen=True, slots=True)
 class NodeRegistered:
-    """A controller opened its stream."""
+    """A controller connected."""
 
     name: NodeName
     slots: int
@@ -131,27 +133,27 @@ class NodeRegistered:
     address: str = "127.0.0.1"
     memory_bytes: int = 0
     worlds: tuple[LiveWorld, ...] = ()
-    #: Whether it is to wait until a node of its cluster is lost.
+    #: Whether this is a spare node, which waits until a node of its cluster is lost.
     spare: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class NodeSuspected:
-    """Beats are missing."""
+    """Heartbeats of a node are overdue."""
 
     name: NodeName
 
 
 @dataclass(frozen=True, slots=True)
 class NodeRecovered:
-    """Beats arrive again."""
+    """Heartbeats of a suspected node arrive again."""
 
     name: NodeName
 
 
 @dataclass(frozen=True, slots=True)
 class NodeLost:
-    """Its lease ran out."""
+    """The lease of a node expired."""
 
     name: NodeName
     reason: str
@@ -159,25 +161,25 @@ class NodeLost:
 
 @dataclass(frozen=True, slots=True)
 class NodeDrained:
-    """New work is kept off it: by an operator, or for a fault of its own."""
+    """A node gets no new work: an operator wants it, or the node had a fault."""
 
     name: NodeName
     reason: str = ""
     request: int = 0
-    #: None: an operator does it, and nobody else gives it back.
+    #: None if an operator drains the node. Then only an operator resumes it.
     fault: NodeFault | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class NodeAble:
-    """The node has tried whether it can start processes, and it can."""
+    """A node has tested that it can start processes."""
 
     name: NodeName
 
 
 @dataclass(frozen=True, slots=True)
 class NodeResumed:
-    """An operator gives it back."""
+    """An operator resumes a drained node."""
 
     name: NodeName
     request: int = 0
@@ -185,7 +187,7 @@ class NodeResumed:
 
 @dataclass(frozen=True, slots=True)
 class NodeRemoved:
-    """An operator takes it off the roll: it will not come back."""
+    """An operator removes a node for good."""
 
     name: NodeName
     request: int = 0
@@ -194,7 +196,7 @@ class NodeRemoved:
 @fast_init
 @dataclass(frozen=True, slots=True)
 class WorldReady:
-    """All newcomers of a resize on this node sleep and wait to join."""
+    """The processes of a start or a growth are up on one node. Joining ranks wait there."""
 
     job: JobId
     run: int
@@ -205,7 +207,7 @@ class WorldReady:
 @fast_init
 @dataclass(frozen=True, slots=True)
 class ProcessesExited:
-    """Processes are gone from their processors."""
+    """Processes have exited."""
 
     job: JobId
     run: int
@@ -219,24 +221,24 @@ class ProcessesExited:
 @fast_init
 @dataclass(frozen=True, slots=True)
 class ApplicationRegistered:
-    """A coordinator opened its session (also again, after any of the two restarted)."""
+    """A coordinator connected, also again after it or the server was restarted."""
 
     job: JobId
     run: int
     epoch: int
     #: By rank.
     processors: tuple[int, ...]
-    #: The program's own; None: it states none.
+    #: The sizes that the program allows. None if it states none.
     sizes: Sizes | None = None
-    #: A GO that it holds and has not decided.
+    #: The resize whose GO the application has received and not decided.
     pending: ResizeId = FIRST_START
-    #: Whether its size changes only when it asks for that (evolving, not malleable).
+    #: Whether the size changes only at the application's request (evolving, not malleable).
     evolving_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ApplicationLeft:
-    """The coordinator's session closed."""
+    """The coordinator disconnected."""
 
     job: JobId
     run: int
@@ -245,18 +247,18 @@ class ApplicationLeft:
 @fast_init
 @dataclass(frozen=True, slots=True)
 class StandbyReady:
-    """The next coordinator has its session open."""
+    """The next coordinator is connected."""
 
     job: JobId
     run: int
-    #: For which it was opened: one that comes late stands by for nothing.
+    #: The resize for which the session was opened. One for another resize is ignored.
     resize: ResizeId
 
 
 @fast_init
 @dataclass(frozen=True, slots=True)
 class OfferAnswered:
-    """The application said something in a talk."""
+    """The application sent a message of a negotiation."""
 
     job: JobId
     run: int
@@ -265,32 +267,32 @@ class OfferAnswered:
 
 @dataclass(frozen=True, slots=True)
 class SizesRequested:
-    """The application asks for other sizes; answered by ``AnswerRequest`` of the same number."""
+    """The application requests other sizes. ``AnswerRequest`` with the same number answers it."""
 
     job: JobId
     run: int
-    #: Its own count, from 1, rising with each request of a run; said again, it changes nothing.
+    #: Number of the request, from 1, rising in each run. A repeated number changes nothing.
     number: int
-    #: What would do; the preferred size, or else the largest, is what it wants.
+    #: Acceptable sizes. The application wants the preferred one, or else the largest.
     sizes: Sizes
     reason: str = ""
-    #: Seconds since the epoch; then it has no use for it any more. None: it waits.
+    #: When the request expires, in seconds since the epoch. None if it states no time.
     deadline: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class SpeedMeasured:
-    """The application says how fast its present loop is at the sizes that it has had."""
+    """The application reports the measured speed of its loop at the sizes that it has had."""
 
     job: JobId
     run: int
-    #: Seconds per iteration by size, above 0; replaces what was said before.
+    #: Seconds per iteration by size, above 0. Replaces earlier reports.
     seconds: Mapping[int, float]
 
 
 @dataclass(frozen=True, slots=True)
 class RequestCancelled:
-    """The application takes its open request back."""
+    """The application cancels its open request."""
 
     job: JobId
     run: int
@@ -300,7 +302,7 @@ class RequestCancelled:
 @fast_init
 @dataclass(frozen=True, slots=True)
 class ResizeBegun:
-    """The application is at its safe point and has begun."""
+    """The application has reached its safe point and begun the resize."""
 
     job: JobId
     run: int
@@ -310,7 +312,7 @@ class ResizeBegun:
 @fast_init
 @dataclass(frozen=True, slots=True)
 class ResizeDecided:
-    """The application committed or rolled back."""
+    """The application committed the resize or rolled it back."""
 
     job: JobId
     run: int
@@ -320,14 +322,14 @@ class ResizeDecided:
     processors: tuple[int, ...]
     stage: str = ""
     reason: str = ""
-    #: The pause by step.
+    #: Seconds that each step of the pause took.
     seconds: Mapping[str, float] = field(default_factory=dict)
     bytes_moved: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class ResizeWithdrawn:
-    """The application confirms that it had not begun and will not."""
+    """The application confirms that it has not begun the resize and will not."""
 
     job: JobId
     run: int
@@ -336,15 +338,15 @@ class ResizeWithdrawn:
 
 @dataclass(frozen=True, slots=True)
 class SaveReported:
-    """What an application says of a checkpoint."""
+    """The application reports about a checkpoint."""
 
     job: JobId
     run: int
-    #: The suspension that wanted it; 0: the program took it by itself.
+    #: The suspension that ordered the checkpoint. 0 if the program took it on its own initiative.
     number: ResizeId
     word: SaveWord
     reason: str = ""
-    #: Where it continues, how much was written, and how long that took.
+    #: Where the next run continues, how many bytes were written, and the seconds that took.
     iteration: int = 0
     bytes: int = 0
     seconds: float = 0.0
@@ -352,14 +354,14 @@ class SaveReported:
 
 @dataclass(frozen=True, slots=True)
 class SuspensionHeld:
-    """What a coordinator that opened its session has in hand and has not begun; 0: nothing."""
+    """A coordinator that connected reports which suspension it has not begun. 0 for none."""
 
     job: JobId
     run: int
     number: ResizeId = FIRST_START
 
 
-# ------------------------------------------------------------------ the shell itself
+# ------------------------------------------------------------------ the shell
 
 
 @fast_init
@@ -373,7 +375,7 @@ class PlanReady:
 
 @dataclass(frozen=True, slots=True)
 class PlanFailed:
-    """The strategy raised or overran its budget."""
+    """The strategy raised an error or exceeded its time."""
 
     cycle: CycleId
     reason: str
@@ -381,7 +383,7 @@ class PlanFailed:
 
 @dataclass(frozen=True, slots=True)
 class TimerFired:
-    """A timer of ``SetTimer`` ran out."""
+    """A timer of ``SetTimer`` fired."""
 
     timer: Timer
 

@@ -1,4 +1,7 @@
-"""The core: events in, commands out; the same for daemon and simulator. No I/O, clock, threads."""
+"""The core as a state machine: events in, commands out. Daemon and simulator use the same core.
+
+The core does no I/O, knows no clock and starts no threads.
+"""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -98,7 +101,7 @@ TIMER_HANDLERS: dict[TimerKind, Callable[[State, Timer], None]] = {
 
 
 class Core:
-    """The whole behaviour as a state machine."""
+    """The state machine: it takes events and returns commands."""
 
     def __init__(
         self,
@@ -109,13 +112,13 @@ class Core:
         silent: bool = False,
         resources: Mapping[str, int] | None = None,
     ) -> None:
-        """Begin empty.
+        """Start without jobs and nodes.
 
         Args:
-            strategy: its name, for reasons and history.
-            limits: how long the core waits for others.
-            policy: how talks converge.
-            silent: nothing is stored, and only faults of plans are noted.
+            strategy: the name of the strategy, for reasons and the history.
+            limits: how long the core waits for applications and nodes.
+            policy: the rules of the server's side in negotiations.
+            silent: whether to store nothing and to note only errors of plans.
             resources: how much the cluster has of each named resource.
         """
         self._state = State(strategy, limits or Limits(), policy or NegotiationPolicy(), silent)
@@ -128,17 +131,27 @@ class Core:
         }
 
     def configure(self, limits: Limits, policy: NegotiationPolicy) -> None:
-        """Use other limits and another policy for what begins from now on."""
+        """Use other limits and another policy from now on."""
         self._state.limits, self._state.policy = limits, policy
 
-    # ---------------------------------------------------------------- driving it
+    # ---------------------------------------------------------------- events
 
     def handle(self, event: events.Event, now: float) -> list[Command]:
-        """Take one event; what is to be done, the Store first, RunStrategy last."""
+        """Handle one event. Return the commands: the Store first, RunStrategy last."""
         return self.handle_all((event,), now)
 
     def handle_all(self, batch: Iterable[events.Event], now: float) -> list[Command]:
-        """Take the events of one instant; at most one Store (first) and one RunStrategy (last)."""
+        """Handle the events of one instant.
+
+        Args:
+            batch: the events, in order.
+            now: seconds since the epoch.
+
+        Returns:
+            The commands: at most one Store, which is the first, and at most one RunStrategy, which
+                is
+            the last.
+        """
         state = self._state
         state.now = now
         for event in batch:
@@ -161,7 +174,7 @@ class Core:
         return commands
 
     def _review(self) -> None:
-        """See what the events of an instant mean for talks and requests."""
+        """Review isolated processes, negotiations and size requests after a batch."""
         state = self._state
         if state.isolated:
             fencing.release_fenced(state)
@@ -171,10 +184,10 @@ class Core:
             size_requests.review_size_requests(state)
 
     def _plan_ready(self, event: events.PlanReady) -> None:
-        """Commit a plan; one for an older view gives way to the one that is under way."""
+        """Commit a plan, unless a newer view has been sent to the strategy since."""
         if event.cycle != self._cycle:
             return
-        # What the commit itself changes is what the strategy wanted: no new cycle for that.
+        # The strategy wanted the changes of the commit, so they need no new cycle.
         due = self._state.plan_due
         planning.outcomes_delivered(self._state)
         self._state.plan_fault, self._state.plan_faults = "", 0
@@ -186,56 +199,57 @@ class Core:
     def _timer_fired(self, event: events.TimerFired) -> None:
         TIMER_HANDLERS[event.timer.kind](self._state, event.timer)
 
-    # ---------------------------------------------------------------- reading it
+    # ---------------------------------------------------------------- reading
 
     @property
     def jobs(self) -> dict[JobId, Job]:
-        """All jobs, also ended ones until ``forget``; read only."""
+        """Return all jobs, also ended ones until ``forget``. Read only."""
         return self._state.jobs
 
     @property
     def nodes(self) -> dict[NodeName, Node]:
-        """All nodes ever registered; read only."""
+        """Return all known nodes. Read only."""
         return self._state.nodes
 
     @property
     def state(self) -> State:
-        """The state, for the functions of this package that read it."""
+        """Return the state, for functions of this package that read it."""
         return self._state
 
     @property
     def memory(self) -> object:
-        """What the strategy remembers."""
+        """Return the memory of the strategy."""
         return self._state.memory
 
     @property
     def strategy(self) -> str:
-        """The strategy's name, for reasons and history."""
+        """Return the name of the strategy."""
         return self._state.strategy
 
     @strategy.setter
     def strategy(self, name: str) -> None:
+        """Return the name of the strategy."""
         self._state.strategy = name
         suspension.requeue_suspended_by_strategy(self._state)
         self._state.plan_due = True
 
     @property
     def next_resize(self) -> int:
-        """The number of the next resize; must be restored after a restart."""
+        """Return the number of the next resize. It must be restored after a restart."""
         return self._state.next_resize
 
     def largest(self) -> int:
-        """Processors of all known nodes but spare ones: no job can ever have more."""
+        """Return the number of processors of all nodes but spare ones: the largest possible job."""
         return sum(node.slots for node in self._state.nodes.values() if not node.spare)
 
     def check_invariants(self) -> None:
         """Raise InvariantError if the state contradicts itself."""
         check(self._state)
 
-    # ---------------------------------------------------------------- its life
+    # ---------------------------------------------------------------- restart
 
     def forget(self, job_id: JobId) -> None:
-        """Drop an ended job from memory."""
+        """Remove an ended job from memory."""
         job = self._state.jobs.get(job_id)
         if job is not None and job.final:
             del self._state.jobs[job_id]
@@ -243,11 +257,11 @@ class Core:
     def restore(
         self, nodes: Iterable[Node], jobs: Iterable[Job], memory: object, next_resize: int
     ) -> None:
-        """Take over what a former life stored; before the first event."""
+        """Take over the nodes and jobs that an earlier server process stored, before the first event."""
         recovery.restore(self._state, nodes, jobs, memory, next_resize)
 
     def recover(self, now: float) -> list[Command]:
-        """After ``restore``: what must be said and armed again."""
+        """Return the commands that continue open work after ``restore``."""
         self._state.now = now
         recovery.recover(self._state)
         size_requests.review_size_requests(

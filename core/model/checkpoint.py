@@ -1,6 +1,6 @@
-"""What is known of a job's checkpoints: the last one, and one that is being taken for a suspension.
+"""Checkpoints of a job: the last one, and the open suspension that takes one.
 
-Plain values; ``core.saving`` and ``core.suspension`` work on them.
+``transitions/suspend.py`` and ``handlers/suspension.py`` work on these values.
 """
 
 from dataclasses import dataclass
@@ -11,65 +11,66 @@ from pliant.core.values.ids import JobId, ResizeId
 
 
 class SaveStage(StrEnum):
-    """How far a suspension is."""
+    """The stage of a suspension."""
 
-    #: Ordered: the application saves at its next safe point.
+    #: The application will save at its next safe point.
     ORDERED = "ordered"
-    #: The application is at its safe point and writes; the deadline runs.
+    #: The application is at its safe point and writes. The deadline runs.
     SAVING = "saving"
-    #: Taken back; the application has not yet said whether it had begun.
+    #: The server withdrew the order. The application has not confirmed it yet.
     WITHDRAWING = "withdrawing"
-    #: Saved: its processes are leaving.
+    #: The checkpoint is complete. The processes are ending.
     LEAVING = "leaving"
 
 
 class SaveWord(StrEnum):
-    """What an application says of a checkpoint."""
+    """What an application reports about a checkpoint."""
 
-    #: It is in hand and waits for a safe point.
+    #: The application has the order and waits for a safe point.
     HELD = "held"
     BEGUN = "begun"
     SAVED = "saved"
     FAILED = "failed"
-    #: It had not begun and will not.
+    #: The application had not begun, and will not.
     DECLINED = "declined"
 
 
 class SaveStep(StrEnum):
-    """What the server wants of an application that is to be suspended."""
+    """What the server orders an application to do that is being suspended."""
 
     #: Save at the next safe point, then wait for LEAVE.
     SAVE = "save"
-    #: Go on as if nothing had been said, unless it has begun.
+    #: Ignore the order, unless saving has begun.
     KEEP = "keep"
-    #: It is known that everything is saved: leave.
+    #: End: the server knows that everything is saved.
     LEAVE = "leave"
 
 
 @dataclass(slots=True)
 class Saving:
-    """An open suspension of one job."""
+    """The open suspension of one job."""
 
-    #: From the same count as resizes.
+    #: Suspensions and resizes are numbered in one sequence.
     number: ResizeId
     stage: SaveStage
-    #: When it was ordered, seconds since the epoch.
+    #: When the suspension was ordered, in seconds since the epoch.
     since: float
-    #: Who wants it, for people.
+    #: Who ordered it: a text for users.
     cause: str
-    #: When its present stage is overdue, seconds since the epoch.
+    #: Deadline of the present stage, in seconds since the epoch.
     due: float
-    #: Whether a strategy wants it, which may then start the job again.
+    #: Whether a strategy ordered it. That strategy may start the job again.
     by_strategy: bool = False
-    #: Whether the job goes back into the queue at once, whatever becomes of the save.
+    #: Whether the job is requeued even if it cannot be saved.
     requeues: bool = False
-    #: When the application was at its safe point; None: not yet.
+    #: When the application reached its safe point. None if it has not.
     begun: float | None = None
-    #: Why it was taken back.
+    #: Why the suspension was withdrawn.
     reason: str = ""
-    #: Whether the job is queued again once its processes are gone; if the save fails, it runs on.
+    #: Whether the job is requeued when it is saved and its processes have exited. If it cannot be
+    #: saved, it continues.
     returns: bool = False
-    #: The waiting job that is to have the processors; None: none in particular.
+    #: The waiting job that will get the processors. None if no particular one.
     serves: JobId | None = None
 
 
@@ -78,12 +79,12 @@ class Checkpoint(NamedTuple):
 
     #: Seconds since the epoch.
     time: float
-    #: Iteration of the loop that it continues at.
+    #: The iteration at which the next run continues.
     iteration: int
-    #: Processors it was taken on.
+    #: The number of processors of the job at that time.
     size: int
     bytes: int
-    #: Work that need not be done again, in seconds on one processor.
+    #: Work that the checkpoint contains, in seconds on one processor.
     done: float
-    #: Seconds of the job's time limit that it had used.
+    #: Seconds of the time limit that were used up at that time.
     used_s: float

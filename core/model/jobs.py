@@ -1,4 +1,4 @@
-"""Jobs: what a user asked for, and what became of it."""
+"""Jobs: what a user submitted, and the job's present condition."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -25,27 +25,27 @@ from pliant.core.values.resources import Need
 from pliant.core.values.sizes import Sizes
 from pliant.core.values.speedup import LINEAR, Speedup, corrected, expected_end
 
-#: Steps of its history that a job keeps in memory; the database keeps all.
+#: How many history entries a job keeps in memory. The database keeps all of them.
 HISTORY_LENGTH = 24
-#: Bounds of priorities; 0 is that of a job that states none.
+#: Bounds of priorities. The default is 0.
 MIN_PRIORITY, MAX_PRIORITY = -1_000_000, 1_000_000
 
 
 class JobClass(StrEnum):
-    """Who fixes the size, and when (Feitelson)."""
+    """How the size of a job is decided (Feitelson's classes)."""
 
-    #: Its user, at submission.
+    #: The user fixes it at submission.
     RIGID = "rigid"
-    #: The system, at start.
+    #: The system chooses it at the start.
     MOLDABLE = "moldable"
-    #: The system, while it runs: the program has registered with a range of sizes.
+    #: The system may change it while the job runs: the program registered a range of sizes.
     MALLEABLE = "malleable"
-    #: Its program, which asks for every change (``@malleable(evolving=True)``).
+    #: The program requests each change (``@malleable(evolving=True)``).
     EVOLVING = "evolving"
 
 
 class JobType(StrEnum):
-    """How its processes are started."""
+    """How the processes of a job are started."""
 
     #: One rank per processor in one MPI world.
     MPI = "mpi"
@@ -58,7 +58,7 @@ class JobType(StrEnum):
 @fast_init
 @dataclass(frozen=True, slots=True)
 class JobSpec:
-    """What was asked for; never changes. The program itself stays in the database."""
+    """What the user submitted. It never changes. The program itself is only in the database."""
 
     id: JobId
     name: str
@@ -68,54 +68,55 @@ class JobSpec:
     #: Seconds since the epoch.
     submit: float
     uid: int = 0
-    #: Seconds the user expects it to run on ``estimated_for`` processors; None: unknown.
+    #: Expected run time on ``estimated_for`` processors, in seconds. None if unknown.
     estimate_s: float | None = None
-    #: Seconds after which it is ended; None: never.
+    #: The job is ended after this many seconds. None if it has no limit.
     time_limit_s: float | None = None
-    #: The size that ``estimate_s`` was given for; 0: its preferred size, else its smallest.
+    #: The size that ``estimate_s`` was given for. 0 stands for the preferred or smallest size.
     requested: int = 0
     speedup: Speedup = LINEAR
-    #: What its end is worth; None: nothing was agreed.
+    #: Deadline and profit. None if the job has none.
     contract: Contract | None = None
-    #: Whether it is started again when a node is lost under it; None: only if it is malleable and
-    #: has a checkpoint.
+    #: Whether the job is started again after it loses a node. None if only a malleable job with a
+    #: checkpoint is.
     requeue: bool | None = None
-    #: Its processes on a node that is cut off end so long after the lease; None: they go on.
+    #: Processes on a node without contact end this many seconds after the lease. None if they
+    #: continue.
     stop_after_s: float | None = None
-    #: Which offers of growth its application takes; None: as the server's policy says.
+    #: Which growth offers the application accepts. None if the server's policy decides.
     grow_if: GrowIf | None = None
-    #: As submitted, from ``MIN_PRIORITY`` to ``MAX_PRIORITY``; ``Job.priority`` is the present one.
+    #: From ``MIN_PRIORITY`` to ``MAX_PRIORITY``, as submitted. ``Job.priority`` is the present one.
     priority: int = 0
     #: Named resources of the cluster that it uses while it runs.
     resources: tuple[Need, ...] = ()
 
     @property
     def estimated_for(self) -> int:
-        """The size that the estimate holds for."""
+        """Return the size that the estimate was given for."""
         return self.requested or self.sizes.preferred or self.sizes.min
 
 
 class Exit(NamedTuple):
-    """The end of one process."""
+    """How one process ended."""
 
     processor: int
     code: int
-    #: 0: it ended by itself.
+    #: The signal that ended the process. 0 if none did.
     signal: int = 0
     reason: str = ""
-    #: Its node had lost the server, and the user wanted it to end then.
+    #: The process was ended because its node had lost contact with the server.
     cut_off: bool = False
-    #: It was never started: its node cannot start any now, whatever they are.
+    #: The process was never started, because its node cannot start processes at present.
     node_fault: bool = False
 
     @property
     def clean(self) -> bool:
-        """Whether it ended by itself with code 0."""
+        """Return whether the process ended without a signal and with exit code 0."""
         return self.code == 0 and self.signal == 0 and not (self.cut_off or self.node_fault)
 
 
 class HistoryEntry(NamedTuple):
-    """One step of a job's life; put into words only when somebody asks."""
+    """One change of a job's state. It becomes a text only when someone reads it."""
 
     time: float
     state: JobState
@@ -127,96 +128,98 @@ class HistoryEntry(NamedTuple):
 
 @dataclass(slots=True)
 class Job:
-    """A job as it stands. Only ``core.Core`` changes it."""
+    """The present condition of a job. Only the functions of ``pliant.core`` change it."""
 
     spec: JobSpec
     state: JobState
-    #: Why it is where it is, for people; empty if ``wait`` says it. ``why`` has either.
+    #: Why the job is in its state. Empty if ``wait`` tells it. ``why`` returns either.
     reason: str = ""
-    #: The sizes it may have now: the user's, after registration those of user and program.
+    #: The allowed sizes: the user's, and after registration those that the program allows, too.
     sizes: Sizes = field(default=None)  # type: ignore[assignment]
-    #: Its priority now: as submitted, or as changed since; a higher one goes first.
+    #: The present priority. Higher ones go first.
     priority: int = field(default=None)  # type: ignore[assignment]
     #: Whether the program has registered and may be resized.
     malleable: bool = False
-    #: Whether its coordinator has a session open now.
+    #: Whether the coordinator of the application is connected.
     connected: bool = False
-    #: Counts requeues, from 1.
+    #: The number of the run, from 1. Each requeue starts another run.
     run: int = 1
-    #: The least number of another run: of an older copy of the database, one that none has had.
+    #: The next run gets at least this number. An older copy of the database may lack runs that
+    #: nodes have already seen.
     runs_from: int = field(default=0, compare=False)
-    #: Versions the allocation, from 1 at the start of a run.
+    #: The version of the allocation, from 1 at the start of a run.
     epoch: int = 0
     #: The committed allocation, in rank order.
     ranks: tuple[int, ...] = ()
-    #: Processors with (possibly) living processes; no one else may have them.
+    #: Processors on which processes of the job may be alive. No other job may use them.
     occupied: ProcessorMap = NONE
-    #: Processors promised to this waiting job; it starts when all are free.
+    #: Processors reserved for this job. It starts, or grows, when all of them are free.
     reserved: ProcessorMap = NONE
-    #: What the strategy promised when it accepted the job, for people; empty: nothing.
+    #: What the strategy promised when it accepted the job. Empty if it promised nothing.
     acceptance: str = ""
-    #: When it was promised to start, seconds since the epoch; None: no time was promised.
+    #: The promised start, in seconds since the epoch. None if no time was promised.
     promised_start: float | None = None
-    #: Jobs whose release the earmark waits for.
+    #: Jobs that have to give up processors before those in ``reserved`` are free.
     donors: frozenset[JobId] = frozenset()
-    #: Nodes whose part of the first world has not reported yet.
+    #: Nodes that have not reported yet that the processes of this run are up.
     starting: set[str] = field(default_factory=set)
     resize: Resize | None = None
-    #: A suspension that is under way.
+    #: The open suspension, if any.
     saving: Saving | None = None
-    #: The last checkpoint that its application reported, of this run or an earlier one.
+    #: The last checkpoint that the application reported, in this run or an earlier one.
     checkpoint: Checkpoint | None = None
-    #: Suspended by a strategy, which may start it again.
+    #: Whether a strategy suspended the job. That strategy may start it again.
     suspended_by_strategy: bool = False
-    #: When its processes are gone it goes back into the queue.
+    #: Whether the job is requeued when all its processes have exited.
     requeue_at_end: bool = False
-    #: How many processors it had when it lost a node, as long as its next run is to start at once
-    #: on what is left of them, which is earmarked for it; 0: nothing of the kind (core.survival).
+    #: How many processors the job had when it lost a node. Set while the processors that are left
+    #: are reserved for its next run (see ``transitions/restart_smaller.py``), else 0.
     size_before_loss: int = 0
-    #: How long processes of this run may live on a node that is cut off, seconds; 0: for ever.
+    #: How long processes of this run stay alive on a node without contact, in seconds. 0 if
+    #: without limit.
     isolation_grace_s: float = 0.0
-    #: Nodes that were lost, where they may live on for a while yet.
+    #: Lost nodes on which processes of the job may still be alive.
     isolated: dict[NodeName, Isolation] = field(default_factory=dict)
-    #: Seconds of its time limit that earlier runs have used.
+    #: Seconds of the time limit that earlier runs used.
     used_s: float = 0.0
-    #: What its application asks for now, and what it was told last.
+    #: The open request of the application, and the last answer.
     request: SizeRequest | None = None
     answered: RequestAnswer | None = None
-    #: Seconds per iteration by size, as its application last said.
+    #: Seconds per iteration by size, as the application last reported.
     measured: dict[int, float] = field(default_factory=dict)
-    #: Its size changes only when its application asks for that.
+    #: Whether the size changes only at the request of the application.
     evolving_only: bool = False
-    #: An operator fixed its size: no strategy resizes it.
+    #: Whether an operator fixed the size. Then no strategy resizes the job.
     size_fixed_by_operator: bool = False
-    #: No new offer before this time: it refused one, or let one expire.
+    #: No offers before this time, because the job refused one or let one expire.
     no_offers_until: float = 0.0
-    #: Offers of growth that came to nothing, one after the other. Not kept over a restart.
+    #: Consecutive growth offers that failed. Not kept over a restart.
     refused_growths: int = field(default=0, compare=False)
-    #: Talks since the last one that bore fruit which were ended through no doing of its own.
+    #: Consecutive negotiations that failed for reasons outside the job's control.
     failed_negotiations: int = field(default=0, compare=False)
-    #: Not offered more before this time: it gave less than it was asked for.
+    #: No growth offers before this time, because the job gave up fewer processors than requested.
     #: Not kept over a restart.
     no_growth_until: float = field(default=0.0, compare=False)
     start: float | None = None
-    #: Since when it computes in its present phase (between two adaptations).
+    #: When its present phase began. A phase is the time between two resizes.
     since: float = 0.0
-    #: Work done in earlier phases, in seconds on one processor by its speedup model.
+    #: Work done in earlier phases, in seconds on one processor by the speedup model.
     done: float = 0.0
-    #: Seconds it has computed in earlier phases of this run, by size: ``done`` is counted again
-    #: when a measurement changes the speedup.
+    #: Seconds computed in earlier phases of this run, by size. ``done`` is calculated again from
+    #: them when a measurement changes the speedup.
     computed_s: dict[int, float] = field(default_factory=dict)
     end: float | None = None
     exit_code: int | None = None
     signal: int = 0
-    #: The state a COMPLETING job will end in, decided by what made it end.
+    #: The final state of a COMPLETING job. None if its processes ended without an order.
     ending: JobState | None = None
-    #: Steps taken, newest last, for the error of an illegal one; texts if they were restored.
+    #: Recent changes of state, newest last. Texts if they were restored from the database.
     history: list["HistoryEntry | str"] = field(default_factory=list, compare=False)
-    #: Why it waits in the queue, as the last plan said; None: ``reason`` says it.
+    #: Why the job waits in the queue, from the last plan. None if ``reason`` tells it.
     wait: WaitReason | None = None
-    #: Its number, also in ``spec``.
+    #: The job's number, copied from ``spec``.
     id: JobId = field(init=False)
-    #: The ranks that were last made a set, and the set.
+    #: Cache: the ranks of the last call of ``allocation``, and the set made from them.
     _mapped: tuple[tuple[int, ...], ProcessorMap] = field(
         default=((), NONE), init=False, repr=False, compare=False
     )
@@ -230,36 +233,39 @@ class Job:
 
     @property
     def size(self) -> int:
-        """Processors of the committed allocation."""
+        """Return the number of processors of the committed allocation."""
         return len(self.ranks)
 
     @property
     def allocation(self) -> ProcessorMap:
-        """The committed allocation as a set."""
+        """Return the committed allocation as a set."""
         if self._mapped[0] is not self.ranks:
             self._mapped = (self.ranks, from_indices(self.ranks))
         return self._mapped[1]
 
     @property
     def final(self) -> bool:
-        """Whether nothing follows."""
+        """Return whether the job has ended."""
         return self.state in FINAL_STATES
 
     @property
     def why(self) -> str:
-        """Why it is where it is, for people."""
+        """Return a sentence that says why the job is in its present state."""
         return self.reason if self.wait is None else self.wait.sentence(self.sizes.min)
 
     @property
     def job_class(self) -> JobClass:
-        """Who fixes the size of this run, as far as is known yet."""
+        """Return how the size of this run is decided, as far as is known so far."""
         if self.malleable and not self.sizes.fixed:
             return JobClass.EVOLVING if self.evolving_only else JobClass.MALLEABLE
         return JobClass.RIGID if self.spec.sizes.fixed else JobClass.MOLDABLE
 
     @property
     def expected_end(self) -> float | None:
-        """When it has used up its estimate if it keeps its size; None: it has none."""
+        """Return when the estimate is used up at the present size, in seconds since the epoch.
+
+        None if there is no estimate.
+        """
         spec = self.spec
         if spec.estimate_s is None:
             return None
@@ -269,20 +275,20 @@ class Job:
 
     @property
     def speedup(self) -> Speedup:
-        """Its speedup as its user stated it, corrected by what its application has measured."""
+        """Return the speedup that the user stated, corrected by what the application measured."""
         return corrected(self.spec.speedup, self.measured)
 
     def allocate(self, processors: ProcessorMap) -> None:
-        """Run on these processors, their lowest with rank 0."""
+        """Set the allocation. The lowest processor gets rank 0."""
         self.ranks = tuple(indices(processors))
         self._mapped = (self.ranks, processors)
 
     def resizable(self, now: float) -> bool:
-        """Whether a strategy may offer it another size now, without being asked."""
+        """Return whether a strategy may offer the job another size now on its own initiative."""
         return self.can_get_offers(now) and not self.evolving_only
 
     def suspendable(self, now: float) -> bool:
-        """Whether a strategy may have it suspended now."""
+        """Return whether a strategy may suspend the job now."""
         return (
             self.state is JobState.RUNNING
             and self.malleable
@@ -293,16 +299,16 @@ class Job:
 
     @property
     def is_leaving(self) -> bool:
-        """Whether it gives all its processors back: it is being suspended, or it ends.
+        """Return whether the job gives up all its processors: it ends, or it is being suspended.
 
-        Not when it goes on at once on what is left of them (``had``).
+        False for an ending job that restarts at once on the processors that are left.
         """
         if self.state is JobState.COMPLETING:
             return not self.size_before_loss
         return self.saving is not None and self.saving.stage is not SaveStage.WITHDRAWING
 
     def can_get_offers(self, now: float) -> bool:
-        """Whether an offer could be made to it now, at least one that it asked for."""
+        """Return whether an offer can be sent to the job now, at least one that it requested."""
         return (
             self.state in RESIZABLE_STATES
             and self.malleable
@@ -314,7 +320,11 @@ class Job:
         )
 
     def step(self, state: JobState, reason: str, now: float) -> None:
-        """Go to ``state``, or raise IllegalStepError."""
+        """Change the state.
+
+        Raises:
+            IllegalStepError: the life cycle does not allow this change.
+        """
         if (self.state, state) not in TRANSITIONS:
             raise IllegalStepError(self.id, self.state, state, self.history_lines())
         self.state, self.reason, self.wait = state, reason, None
@@ -323,5 +333,5 @@ class Job:
             del self.history[0]
 
     def history_lines(self) -> list[str]:
-        """Its story in words."""
+        """Return the recent history as texts."""
         return [str(step) for step in self.history]

@@ -1,6 +1,6 @@
-"""The life of a job as a table: which state may follow which, and why.
+"""The life cycle of a job as a table: which state may follow which, and why.
 
-The table is the only place that knows; the diagram in ``docs/architecture.md`` is generated from it
+The diagram in ``docs/architecture.md`` is generated from this table
 (``python -m pliant.core.model.lifecycle``).
 """
 
@@ -9,39 +9,39 @@ from enum import StrEnum
 
 
 class JobState(StrEnum):
-    """Where a job stands."""
+    """The state of a job."""
 
-    #: Waits for its user (or an operator) to release it.
+    #: Held until its user or an operator releases it.
     HELD = "HELD"
-    #: Waits for processors.
+    #: Waits in the queue for processors.
     PENDING = "PENDING"
-    #: Its processors are allocated, its processes are being started.
+    #: It has processors. Its processes are being started.
     STARTING = "STARTING"
     #: Its processes run.
     RUNNING = "RUNNING"
-    #: Runs, with a resize transaction open.
+    #: Runs, with a resize or a suspension under way.
     ADAPTING = "ADAPTING"
-    #: Ends: its processors are free only when its processes are gone.
+    #: Ending. Its processors are free only when its processes have exited.
     COMPLETING = "COMPLETING"
-    #: Saved at a safe point; holds no processors.
+    #: Saved at a safe point. It has no processors.
     SUSPENDED = "SUSPENDED"
-    #: Every process of the last phase ended with exit code 0.
+    #: Each process of the last allocation ended with exit code 0.
     COMPLETED = "COMPLETED"
     #: A process ended with another code or by a signal, or a start or a resize failed.
     FAILED = "FAILED"
     #: Ended by its user or an operator.
     CANCELLED = "CANCELLED"
-    #: Outlived its time limit.
+    #: Ended because it reached its time limit.
     TIMEOUT = "TIMEOUT"
-    #: A node was lost under it.
+    #: One of its nodes was lost.
     NODE_FAIL = "NODE_FAIL"
-    #: The strategy will never start it; its reason says why.
+    #: The strategy will never start it.
     REJECTED = "REJECTED"
 
 
 _S = JobState
 
-#: What may follow, each step with the cause that people read in the diagram.
+#: The allowed changes of state, each with its cause as shown in the diagram.
 TRANSITIONS: dict[tuple[JobState, JobState], str] = {
     (_S.HELD, _S.PENDING): "release",
     (_S.HELD, _S.CANCELLED): "cancel",
@@ -67,7 +67,7 @@ TRANSITIONS: dict[tuple[JobState, JobState], str] = {
     (_S.COMPLETING, _S.PENDING): "requeue",
 }
 
-#: Nothing follows these.
+#: States of jobs that have ended.
 FINAL_STATES = frozenset(
     {_S.COMPLETED, _S.FAILED, _S.CANCELLED, _S.TIMEOUT, _S.NODE_FAIL, _S.REJECTED}
 )
@@ -78,7 +78,10 @@ RESIZABLE_STATES = frozenset({_S.RUNNING})
 
 
 class IllegalStepError(Exception):
-    """A step that the table does not hold: a fault of ours, told with the job's own history."""
+    """A change of state that the table does not contain, which is a bug.
+
+    The message has the job's history.
+    """
 
     def __init__(self, job: int, start: JobState, finish: JobState, story: Sequence[str]) -> None:
         self.job, self.start, self.finish, self.story = job, start, finish, tuple(story)
@@ -89,7 +92,7 @@ class IllegalStepError(Exception):
 
 
 def diagram() -> str:
-    """The table as a Mermaid state diagram."""
+    """Return the table as a Mermaid state diagram."""
     lines = ["stateDiagram-v2", "    [*] --> PENDING: submit", "    [*] --> HELD: submit --hold"]
     lines += [f"    {a} --> {b}: {cause}" for (a, b), cause in TRANSITIONS.items()]
     lines += [f"    {state} --> [*]" for state in JobState if state in FINAL_STATES]

@@ -1,8 +1,9 @@
-"""The negotiation: one state machine for server, appkit and simulator (Ghafoor 3.1, Figure 4.13).
+"""The negotiation protocol as a state machine, used by server, appkit and simulator.
 
-Either side may open with an OFFER. A COUNTER may follow an offer or a counter of the other side;
-after FINAL only ACCEPT or REJECT; either side may end a talk at any time: the one who made the
-standing proposal WITHDRAWs it, the one it was made to REJECTs it, and the clock lets it EXPIRE.
+Either side may open with an OFFER (Ghafoor 3.1, Figure 4.13). A COUNTER may follow an OFFER or a
+COUNTER of the other side. After FINAL only ACCEPT or REJECT may follow. Either side may end the
+negotiation at any time: the side that made the standing proposal sends WITHDRAW, the other side
+sends REJECT. A proposal that nobody answers in time EXPIREs.
 """
 
 from collections.abc import Sequence
@@ -13,7 +14,7 @@ from pliant.core.support.fast_dataclass import fast_init
 
 
 class Verb(StrEnum):
-    """What a message says."""
+    """The kind of a message."""
 
     OFFER = "OFFER"
     COUNTER = "COUNTER"
@@ -24,44 +25,44 @@ class Verb(StrEnum):
     EXPIRE = "EXPIRE"
 
 
-#: What lays something on the table.
+#: Verbs that make a proposal.
 PROPOSALS = frozenset({Verb.OFFER, Verb.COUNTER, Verb.FINAL})
 
 
 class Side(StrEnum):
-    """Who says it."""
+    """The sender of a message."""
 
     SERVER = "server"
     APPLICATION = "application"
 
     @property
     def other(self) -> "Side":
-        """The other party."""
+        """Return the other side."""
         return Side.APPLICATION if self is Side.SERVER else Side.SERVER
 
 
 class NegotiationState(StrEnum):
-    """Where a talk stands. The *proposer* is the side whose proposal lies on the table."""
+    """The state of a negotiation. The *proposer* is the side that made the standing proposal."""
 
-    #: Nothing was said yet.
+    #: No message has been sent.
     IDLE = "IDLE"
-    #: An opening offer lies on the table.
+    #: An opening offer waits for an answer.
     OFFERED = "OFFERED"
-    #: A counter-offer lies on the table.
+    #: A counter-offer waits for an answer.
     COUNTERED = "COUNTERED"
-    #: A last word lies on the table: yes or no.
+    #: A final proposal waits for an answer: accept or reject.
     FINAL = "FINAL"
-    #: Ended: agreed on the standing proposal.
+    #: Ended: the standing proposal was accepted.
     AGREED = "AGREED"
-    #: Ended: refused by the side it was made to.
+    #: Ended: the standing proposal was rejected by its receiver.
     REFUSED = "REFUSED"
-    #: Ended: taken back by the side that made it.
+    #: Ended: the standing proposal was withdrawn by its sender.
     WITHDRAWN = "WITHDRAWN"
-    #: Ended: nobody answered in time.
+    #: Ended: the standing proposal was not answered in time.
     EXPIRED = "EXPIRED"
 
 
-#: A talk in one of these is over.
+#: States of negotiations that have ended.
 CLOSED = frozenset(
     {
         NegotiationState.AGREED,
@@ -73,22 +74,22 @@ CLOSED = frozenset(
 
 
 class Speaker(StrEnum):
-    """Who may say a verb in a state, relative to the standing proposal."""
+    """Who may send a verb in a state, relative to the standing proposal."""
 
-    #: Either side (only to open).
+    #: Either side. Only for the opening message.
     ANYONE = "anyone"
-    #: The side whose proposal lies on the table.
+    #: The side that made the standing proposal.
     PROPOSER = "proposer"
-    #: The other one.
+    #: The other side.
     RESPONDER = "responder"
-    #: Nobody says it: the clock does.
+    #: Neither side: the time has run out.
     CLOCK = "clock"
 
 
 def _replies(
     state: NegotiationState, *, open_end: bool
 ) -> dict[tuple[NegotiationState, Verb, Speaker], NegotiationState]:
-    """What may follow a proposal; ``open_end``: also another proposal."""
+    """Return what may follow a proposal. With ``open_end`` another proposal may follow, too."""
     steps = {
         (state, Verb.ACCEPT, Speaker.RESPONDER): NegotiationState.AGREED,
         (state, Verb.REJECT, Speaker.RESPONDER): NegotiationState.REFUSED,
@@ -101,7 +102,7 @@ def _replies(
     return steps
 
 
-#: The whole machine: (state, verb, who) -> next state. What is not here is refused.
+#: The state machine: (state, verb, sender) -> next state. Everything else is an error.
 TRANSITIONS: dict[tuple[NegotiationState, Verb, Speaker], NegotiationState] = {
     (NegotiationState.IDLE, Verb.OFFER, Speaker.ANYONE): NegotiationState.OFFERED,
     (NegotiationState.IDLE, Verb.FINAL, Speaker.ANYONE): NegotiationState.FINAL,
@@ -112,7 +113,7 @@ TRANSITIONS: dict[tuple[NegotiationState, Verb, Speaker], NegotiationState] = {
 
 
 class Direction(StrEnum):
-    """Which way a resource goes, seen from the application."""
+    """The direction in which a resource moves, seen from the application."""
 
     RELEASE = "release"
     RECEIVE = "receive"
@@ -131,7 +132,7 @@ class ItemStatus(StrEnum):
 
 
 class Overall(StrEnum):
-    """What the items amount to."""
+    """The result of all items together."""
 
     ACCEPTED = "ACCEPTED"
     PARTIAL = "PARTIAL"
@@ -141,25 +142,25 @@ class Overall(StrEnum):
 @fast_init
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One resource in a template, with its own terms and status."""
+    """One resource in a message, with its own terms and status."""
 
-    #: ``processors``, or ``resource:NAME`` for a named resource of the cluster that comes and goes
-    #: with the processors.
+    #: ``processors``, or ``resource:NAME`` for a named resource of the cluster that is needed for
+    #: each processor.
     kind: str
-    #: How much of it, at least 1.
+    #: The amount, at least 1.
     quantity: int
     direction: Direction
     price: float = 0.0
-    #: Seconds since the epoch; 0: at once.
+    #: Seconds since the epoch. 0 stands for at once.
     not_before: float = 0.0
-    #: Seconds since the epoch; 0: until withdrawn.
+    #: Seconds since the epoch. 0 stands for until withdrawn.
     valid_until: float = 0.0
     mandatory: bool = False
     #: Whether the template fails without this item.
     required: bool = True
     #: Seconds that the application expects to lose.
     estimated_cost_s: float = 0.0
-    #: Acceptable totals in the size grammar; empty: any.
+    #: Acceptable sizes in the size grammar. Empty stands for any size.
     sizes: str = ""
     status: ItemStatus = ItemStatus.PENDING
 
@@ -167,51 +168,54 @@ class Item:
 @fast_init
 @dataclass(frozen=True, slots=True)
 class Template:
-    """One message of a talk: the parties, the verb, the round, the items."""
+    """One message of a negotiation: the parties, the verb, the round, the items."""
 
-    #: Also the id of the resize that may follow.
+    #: The number of the negotiation, which is also that of the resize.
     negotiation: int
     job: int
     epoch: int
     verb: Verb
     items: tuple[Item, ...] = ()
-    #: Of a proposal: its place among those of the talk, from 1; else: which one it is about. What
-    #: arrives twice or late is known by it.
+    #: The number of the proposal, from 1. In other messages, the number of the proposal that they
+    #: answer. It identifies messages that arrive twice or late.
     round: int = 0
     reason: str = ""
-    #: The library need not ask whether a growth gains time; the program may still refuse it.
+    #: Whether the library skips its test that a growth saves time. The program may still refuse.
     skip_gain_test: bool = False
 
 
 class NegotiationError(Exception):
-    """A message that the machine does not allow; the talk is unchanged."""
+    """A message that the state machine does not allow. The negotiation is unchanged."""
 
 
 @fast_init
 @dataclass(frozen=True, slots=True)
 class Negotiation:
-    """A talk between two messages: an immutable value, advanced by ``say``."""
+    """A negotiation between two messages: an immutable value.
+
+    ``apply_message`` returns the next one.
+    """
 
     id: int
     state: NegotiationState = NegotiationState.IDLE
-    #: Whose proposal lies on the table; None before the first.
+    #: The side that made the standing proposal. None before the first.
     proposer: Side | None = None
-    #: The standing proposal, or what ended the talk.
+    #: The standing proposal. None before the first.
     proposal: Template | None = None
-    #: Proposals so far.
+    #: The number of proposals so far.
     rounds: int = 0
     history: tuple[tuple[Side | None, Verb], ...] = field(default=())
 
     @property
     def closed(self) -> bool:
-        """Whether the talk is over."""
+        """Return whether the negotiation has ended."""
         return self.state in CLOSED
 
     def apply_message(self, side: Side, template: Template) -> "Negotiation":
-        """The talk after ``side`` said ``template``.
+        """Return the negotiation after ``side`` has sent ``template``.
 
         Raises:
-            NegotiationError: the machine does not allow it; nothing changed.
+            NegotiationError: the state machine does not allow the message.
         """
         if template.negotiation != self.id:
             raise NegotiationError(
@@ -220,7 +224,7 @@ class Negotiation:
         return self._step(side, template.verb, template)
 
     def expire(self) -> "Negotiation":
-        """The talk after its time ran out."""
+        """Return the negotiation after its proposal has expired."""
         return self._step(None, Verb.EXPIRE, self.proposal)
 
     def _step(self, side: Side | None, verb: Verb, template: Template | None) -> "Negotiation":
@@ -248,7 +252,10 @@ class Negotiation:
 
 
 def overall(items: Sequence[Item]) -> Overall:
-    """ACCEPTED if every item is, PARTIAL if all required items are, else REJECTED."""
+    """Return the result of all items.
+
+    ACCEPTED if all are accepted, PARTIAL if only all required ones are, else REJECTED.
+    """
     if all(item.status is ItemStatus.ACCEPTED for item in items):
         return Overall.ACCEPTED
     if all(item.status is ItemStatus.ACCEPTED for item in items if item.required) and any(

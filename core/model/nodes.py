@@ -8,52 +8,52 @@ from pliant.core.values.processors import ProcessorMap, block
 
 
 class NodeState(StrEnum):
-    """Whether the scheduler may use a node."""
+    """The state of a node, which decides whether it gets new work."""
 
-    #: Beats arrive.
+    #: Heartbeats arrive.
     UP = "UP"
-    #: Some beats are missing; jobs stay, nothing new is started there.
+    #: Heartbeats are overdue. Jobs stay, but the node gets no new work.
     SUSPECT = "SUSPECT"
-    #: Its lease ran out or its controller left.
+    #: The lease expired, or the controller disconnected.
     LOST = "LOST"
-    #: An operator keeps new work off it; what is there goes on.
+    #: The node gets no new work. Jobs on it continue.
     DRAINING = "DRAINING"
-    #: An operator keeps new work off it, and nothing is there any more.
+    #: The node gets no new work, and no job is on it.
     DRAINED = "DRAINED"
-    #: Beats arrive, but it is a spare node and stands in for none: nothing new is started there.
+    #: An idle spare node: it gets no work until it replaces a lost node.
     SPARE = "SPARE"
 
 
 class NodeFault(StrEnum):
-    """Why a node has drained itself."""
+    """Why a node was drained automatically."""
 
-    #: It could not start the processes of a job.
+    #: The node could not start processes of a job.
     START = "start"
-    #: Processes of a job were still there long after KILL.
+    #: Processes of a job were still alive long after KILL.
     END = "end"
 
 
 @dataclass(slots=True)
 class Node:
-    """A node and its share of the processor map."""
+    """A node and its processors."""
 
     name: NodeName
-    #: Global index of its slot 0; kept until the node is removed or comes with other slots.
+    #: Global index of its slot 0. Constant until the node is removed or its slots change.
     first: int
     slots: int
     cluster: str = "default"
-    #: Where others reach it.
+    #: The address at which other hosts reach the node.
     address: str = "127.0.0.1"
     memory_bytes: int = 0
     state: NodeState = NodeState.UP
     reason: str = ""
-    #: Why an operator keeps work off it; empty: nobody does. It outlives silence and loss.
+    #: Why the node is drained. Empty if it is not. It survives the loss of the node.
     drained: str = ""
-    #: Set if it is drained for a fault of its own, which may pass; None: an operator did it.
+    #: The fault for which the node was drained. None if an operator drained it.
     fault: NodeFault | None = None
-    #: Whether it waits to take the place of a node that is lost.
+    #: Whether this is a spare node, which replaces a lost one.
     spare: bool = False
-    #: The lost node whose place a spare one takes; empty: none.
+    #: The lost node that this spare node replaces. Empty if none.
     stands_in: str = ""
     #: All its processors.
     processors: ProcessorMap = field(init=False, repr=False)
@@ -63,10 +63,10 @@ class Node:
 
     @property
     def wanted(self) -> bool:
-        """Whether new work may start there when its beats arrive."""
+        """Return whether the node may get new work while its heartbeats arrive."""
         return not self.drained and (not self.spare or bool(self.stands_in))
 
     @property
     def usable(self) -> bool:
-        """Whether new work may start there."""
+        """Return whether the node may get new work now."""
         return self.state is NodeState.UP

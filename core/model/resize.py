@@ -10,71 +10,73 @@ from pliant.core.values.processors import NONE, ProcessorMap, from_indices
 
 
 class ResizeStage(StrEnum):
-    """How far a resize transaction is, and who owns it (DESIGN section 6)."""
+    """The stage of a resize transaction, which also decides who may end it."""
 
-    #: Offered; the application has not answered. The server may end it alone.
+    #: The server has made an offer. The server alone may end the resize.
     NEGOTIATING = "talk"
-    #: Agreed, but others have a say in it: it waits for the talks of its deal, for the time the
-    #: application named, or for processors that others give. The server may end it alone.
+    #: Both sides agree. The resize waits for coordinated negotiations, for the time that the
+    #: application named, or for processors of other jobs. The server alone may end it.
     AGREED = "agreed"
-    #: Newcomers start, or the next coordinator connects. The server may end it alone.
+    #: Joining ranks start, or the next coordinator connects. The server alone may end it.
     PREPARE = "prepare"
-    #: GO is durable: the application decides at its next safe point.
+    #: GO is durable. The application decides at its next safe point.
     GO = "go"
-    #: The application is at its safe point and has begun; the deadline runs.
+    #: The application is at its safe point and moves data. The deadline runs.
     BEGUN = "begun"
-    #: Taken back after GO; the application has not yet said whether it had begun.
+    #: The server withdrew the resize after GO. The application has not confirmed it yet.
     WITHDRAWING = "withdrawing"
-    #: Committed; the leavers' processes are still there.
+    #: The application committed the resize. Leaving ranks have not exited yet.
     RELEASING = "release"
 
 
-#: The server may still end such a transaction alone, and the application need not know why.
+#: The server alone may end a transaction in one of these stages.
 BEFORE_GO = frozenset({ResizeStage.NEGOTIATING, ResizeStage.AGREED, ResizeStage.PREPARE})
 
 
 @dataclass(slots=True)
 class Resize:
-    """An open resize transaction of one job."""
+    """The open resize transaction of one job."""
 
     id: ResizeId
     stage: ResizeStage
     negotiation: Negotiation
-    #: Seconds since the epoch, when the offer was made.
+    #: When the transaction was opened, in seconds since the epoch.
     since: float
-    #: The allocation before, in rank order.
+    #: The allocation before the resize, in rank order.
     before: tuple[int, ...]
-    #: The allocation it leads to, in rank order: survivors, then newcomers.
+    #: The allocation after the resize, in rank order: remaining ranks, then joining ranks.
     after: tuple[int, ...]
-    #: Who asked: the strategy's name, or a user.
+    #: Who requested the resize: a strategy's name, a user, or the application.
     cause: str = ""
-    #: When the application reported its safe point, seconds since the epoch; None: not yet.
+    #: When the application reported its safe point, in seconds since the epoch. None if it has not.
     begun: float | None = None
-    #: Nodes whose newcomers are not ready yet.
+    #: Nodes whose joining ranks are not ready yet.
     preparing: set[str] = field(default_factory=set)
-    #: Processors of newcomers or leavers whose process has ended.
+    #: Processors of joining or leaving ranks whose process has exited.
     gone: ProcessorMap = NONE
-    #: Why it was taken back; once it is committed: why its leavers are ended by force.
+    #: Why the resize was withdrawn, or after the commit, why leaving ranks are killed.
     reason: str = ""
-    #: Whether somebody waits for what it gives: no GO before that one's other donors agree, too.
+    #: Whether other jobs wait for the processors that it frees. GO waits until their other donors
+    #: have agreed, too.
     has_recipients: bool = False
-    #: What it serves is gone; the next plan may use what was agreed on, or it is withdrawn.
+    #: The jobs that waited for its processors no longer do. The next plan may use what was agreed,
+    #: otherwise the resize is withdrawn.
     reusable: bool = False
-    #: The totals that the counter-offer on the table names; empty: there is none.
+    #: Sizes that the open counter-offer names. Empty if there is no counter-offer.
     counter_sizes: Sequence[int] = ()
-    #: When what lies on the table lapses, seconds since the epoch.
+    #: When the standing proposal expires, in seconds since the epoch.
     expires_at: float = 0.0
-    #: When the application can give, seconds since the epoch; 0: at its next safe point.
+    #: Earliest time of the resize, in seconds since the epoch. 0 stands for the next safe point.
     not_before: float = 0.0
-    #: For all its processors: asked of the application or, at a release, paid to it.
+    #: Total price. The application pays it for a growth and receives it for a shrink.
     price: float = 0.0
-    #: Refusing it has consequences (``NegotiationPolicy.escalation``).
+    #: Whether a refusal has consequences (``NegotiationPolicy.escalation``).
     mandatory: bool = False
-    #: Its application gives fewer processors than it was asked for. Not kept over a restart.
+    #: The application gives up fewer processors than requested. Not kept over a restart.
     partial_release: bool = field(default=False, compare=False)
-    #: The deal that it was for failed for want of processors. Not kept over a restart.
+    #: The donors together offered too few processors. Not kept over a restart.
     fell_short: bool = field(default=False, compare=False)
-    #: The allocation it leads to that was last made a set; the sets before and after.
+    #: Cache: the ``after`` of the last call, and the sets before and after the resize.
     _mapped: tuple[tuple[int, ...], ProcessorMap, ProcessorMap] = field(
         default=((), NONE, NONE), init=False, repr=False, compare=False
     )
@@ -86,32 +88,32 @@ class Resize:
 
     @property
     def grows(self) -> bool:
-        """Whether it adds processors."""
+        """Return whether the resize adds processors."""
         return len(self.after) > len(self.before)
 
     @property
     def joining(self) -> tuple[int, ...]:
-        """The new processors, in rank order."""
+        """Return the added processors in rank order. Empty for a shrink."""
         return self.after[len(self.before) :] if self.grows else ()
 
     @property
     def added(self) -> ProcessorMap:
-        """The new processors as a set."""
+        """Return the added processors as a set."""
         _, before, after = self._maps()
         return after & ~before
 
     @property
     def leaving(self) -> ProcessorMap:
-        """The processors given back."""
+        """Return the processors that the job gives up."""
         _, before, after = self._maps()
         return before & ~after
 
     @property
     def reached(self) -> ResizeStage:
-        """How far it got: what is being taken back had reached GO."""
+        """Return the stage that was reached. A resize that is being withdrawn had reached GO."""
         return ResizeStage.GO if self.stage is ResizeStage.WITHDRAWING else self.stage
 
     @property
     def moves_coordinator(self) -> bool:
-        """Whether rank 0 leaves."""
+        """Return whether rank 0 leaves, so that another process becomes coordinator."""
         return self.before[0] != self.after[0]

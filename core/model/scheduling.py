@@ -1,4 +1,4 @@
-"""What strategies see and say: an immutable view in, a plan out. Both are data."""
+"""The interface between core and strategies: an immutable view in, a plan out. Both are data."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ from pliant.core.values.speedup import LINEAR, Speedup, expected_end
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
-    """A node that may be used."""
+    """A node that may get new work."""
 
     name: NodeName
     cluster: str
@@ -24,39 +24,40 @@ class NodeView:
 @fast_init
 @dataclass(frozen=True, slots=True)
 class WaitingJob:
-    """A job in the queue, without processors promised to it."""
+    """A job in the queue without reserved processors."""
 
     id: JobId
     #: Seconds since the epoch.
     arrival: float
-    #: Only sizes that the machine can give.
+    #: The sizes that the cluster can provide.
     sizes: Sizes
-    #: Seconds it is expected to take on ``requested`` processors; None: unknown.
+    #: Expected run time on ``requested`` processors, in seconds. None if unknown.
     estimate_s: float | None = None
     user: str = ""
-    #: The size that ``estimate_s`` was given for; 0: its preferred or largest. Views name it.
+    #: The size that ``estimate_s`` was given for. 0 stands for the preferred or largest size.
+    #: Views always name it.
     requested: int = 0
     speedup: Speedup = LINEAR
     contract: Contract | None = None
     #: Whether the strategy has promised to run it (``Plan.accepts``).
     accepted: bool = False
-    #: A higher one goes first where the strategy orders the queue by it.
+    #: Higher ones go first if the strategy orders the queue by priority.
     priority: int = 0
 
     @property
     def estimated_for(self) -> int:
-        """The size that the estimate holds for."""
+        """Return the size that the estimate was given for."""
         return self.requested or self.sizes.wanted
 
     @property
     def work(self) -> float | None:
-        """Estimated seconds on one processor."""
+        """Return the estimated work, in seconds on one processor. None if there is no estimate."""
         return (
             None if self.estimate_s is None else self.estimate_s * self.speedup(self.estimated_for)
         )
 
     def time_on(self, processors: int) -> float | None:
-        """Estimated seconds on so many processors."""
+        """Return the estimated run time on this many processors, in seconds. None if unknown."""
         if self.estimate_s is None or processors == self.estimated_for:
             return self.estimate_s
         return self.estimate_s * self.speedup(self.estimated_for) / self.speedup(processors)
@@ -64,77 +65,77 @@ class WaitingJob:
 
 @dataclass(frozen=True, slots=True)
 class PromisedJob:
-    """A waiting job with processors earmarked; it starts when all of them are free."""
+    """A waiting job with reserved processors. It starts when all of them are free."""
 
     id: JobId
     arrival: float
     processors: ProcessorMap
     sizes: Sizes
-    #: Jobs whose release it waits for.
+    #: Jobs that have to give up processors first.
     donors: frozenset[JobId] = frozenset()
     contract: Contract | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class OpenRequest:
-    """What a running application asks for: more than it has."""
+    """The request of a running application for more processors."""
 
-    #: That would do and that the machine can give, all above its present one; the largest is best.
+    #: Acceptable sizes that the cluster can provide, all above the present one. Larger is better.
     sizes: Sizes
-    #: When it came, seconds since the epoch.
+    #: When the request arrived, in seconds since the epoch.
     since: float
-    #: Whether an offer can be made to it now.
+    #: Whether an offer can be sent to the job now.
     ready: bool
 
 
 @fast_init
 @dataclass(frozen=True, slots=True)
 class RunningJob:
-    """A job that holds processors."""
+    """A job that has processors."""
 
     id: JobId
     arrival: float
     started: float
     #: The committed allocation, in rank order.
     ranks: tuple[int, ...]
-    #: What nobody else can have: the allocation, newcomers' and leavers' processors.
+    #: Processors that no other job can use: the allocation, and those of joining and leaving ranks.
     held: ProcessorMap
-    #: The sizes it may be offered; fixed where it cannot be resized now.
+    #: The sizes that may be offered. Only the present size if the job cannot be resized now.
     sizes: Sizes
-    #: Whether an offer can be made to it now.
+    #: Whether an offer can be sent to the job now.
     resizable: bool
     estimate_s: float | None = None
     user: str = ""
     requested: int = 0
     speedup: Speedup = LINEAR
     contract: Contract | None = None
-    #: Work done until ``since``, in seconds on one processor; its present phase began then.
+    #: Work done until ``since``, in seconds on one processor. The present phase began at ``since``.
     done: float = 0.0
     since: float = 0.0
-    #: Whether it is malleable, also while it cannot be offered anything.
+    #: Whether the job is malleable, even if it cannot get an offer now.
     malleable: bool = False
-    #: Whether its user allows more than one size: its program may still register as malleable.
+    #: Whether its user allows more than one size. The program may register as malleable later.
     moldable: bool = False
-    #: The size that an open resize leads to (also while the application has not answered), its
-    #: present one if there is none or the resize was taken back. 0 stands for the present one.
+    #: The size after the open resize, even if the application has not answered yet. The present
+    #: size if no resize is open or the resize was withdrawn. 0 stands for the present size.
     target: int = 0
-    #: Its open request for more processors. It may be offered these sizes also if it is not
-    #: resizable otherwise.
+    #: The open request for more processors. These sizes may be offered even if ``resizable`` is
+    #: false.
     request: OpenRequest | None = None
-    #: Whether it can be suspended now (``Plan.suspends``).
+    #: Whether the job can be suspended now (``Plan.suspends``).
     suspendable: bool = False
-    #: The speedup that its application has measured (``speedup_of``); None: it has said nothing.
+    #: The speedup that the application measured (``speedup_of``). None if it reported nothing.
     measured: Speedup | None = None
-    #: Whether its application would not grow when it was last asked to.
+    #: Whether the application refused the last growth offer.
     reluctant: bool = False
     #: As of a waiting job.
     priority: int = 0
-    #: Whether it gives all its processors back without being asked again: it is being suspended,
-    #: or it ends.
+    #: Whether the job gives up all its processors: it ends, or it is being suspended.
     leaving: bool = False
-    #: The least it counts with: the larger of its two sizes while a resize is open.
+    #: The smallest number of processors it can have: the larger of its two sizes while a resize is
+    #: open.
     lo: int = field(init=False, compare=False, repr=False)
-    #: When it ends by its estimate if its size stays as it is; None: unknown.
+    #: Expected end at the present size, in seconds since the epoch. None if unknown.
     expected_end: float | None = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -146,11 +147,14 @@ class RunningJob:
 
     @property
     def size(self) -> int:
-        """Processors of the committed allocation."""
+        """Return the number of processors of the committed allocation."""
         return len(self.ranks)
 
     def remaining(self, now: float) -> float | None:
-        """Estimated work that is left, in seconds on one processor; never below 0."""
+        """Return the estimated remaining work, in seconds on one processor.
+
+        It is never below 0. None if unknown.
+        """
         if self.estimate_s is None:
             return None
         work = self.estimate_s * self.speedup(self.requested or self.size)
@@ -175,24 +179,24 @@ class View:
     waiting: tuple[WaitingJob, ...]
     promised: tuple[PromisedJob, ...]
     running: tuple[RunningJob, ...]
-    #: Processors that may be given away now: usable, not held, not earmarked.
+    #: Processors that may be allocated now: usable, not occupied, not reserved.
     free: ProcessorMap
-    #: All processors of usable nodes, and those that jobs hold elsewhere.
+    #: Number of processors of usable nodes, plus those that jobs occupy on other nodes.
     total: int
-    #: What the strategy returned as ``Plan.memory`` last time.
+    #: The ``Plan.memory`` of the strategy's last plan.
     memory: object = None
-    #: Who asks for more processors (``RunningJob.request``), in order of arrival.
+    #: Jobs that request more processors (``RunningJob.request``), in order of arrival.
     requests: tuple[JobId, ...] = ()
-    #: Jobs that this strategy has suspended (``Plan.suspends``), by arrival.
+    #: Jobs that this strategy suspended (``Plan.suspends``), by arrival.
     suspended: tuple[WaitingJob, ...] = ()
 
 
 @fast_init
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Start a waiting job; processors that are not free now must come from this plan's shrinks.
+    """Start a waiting job. Processors that are not free now must be freed by shrinks of this plan.
 
-    A job with processors promised to it may be named, too: it gets these instead.
+    A job with reserved processors may be named, too. It gets these processors instead.
     """
 
     job: JobId
@@ -201,32 +205,32 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Acceptance:
-    """A promise to a waiting job that it will be run; kept over a crash, shown to its user."""
+    """A promise that a waiting job will run. It survives a crash, and its user sees it."""
 
     job: JobId
-    #: What is promised, for people.
+    #: What is promised: a text for users.
     reason: str
-    #: When it is planned to start, seconds since the epoch; None: not fixed.
+    #: The planned start, in seconds since the epoch. None if it is not fixed.
     start: float | None = None
 
 
 @fast_init
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """Offer a running job this allocation: more than it has, or less, never a mixture.
+    """Offer a running job this allocation: more processors than it has, or fewer, never a mixture.
 
-    Processors to be added that are not free now must come from this plan's shrinks.
+    Added processors that are not free now must be freed by shrinks of this plan.
     """
 
     job: JobId
     processors: ProcessorMap
-    #: Whether refusing it has consequences (``NegotiationPolicy.escalation``); shrinks only.
+    #: Whether a refusal has consequences (``NegotiationPolicy.escalation``). Only for shrinks.
     mandatory: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """This job will never be started."""
+    """Never start this job."""
 
     job: JobId
     reason: str
@@ -234,68 +238,71 @@ class Rejection:
 
 @dataclass(frozen=True, slots=True)
 class Suspension:
-    """Have a running job save itself at its next safe point, end, and free its processors.
+    """Order a running job to save itself at its next safe point and end.
 
-    It is in ``View.suspended`` from then on, and started again by a `Start` at any of its sizes.
-    With ``requeue`` it is in ``View.waiting`` instead, also for a strategy that takes over.
+    The job is then in ``View.suspended``, and a `Start` at any of its sizes starts it again. With
+    ``requeue`` it is in ``View.waiting`` instead, where another strategy finds it, too.
     """
 
     job: JobId
-    #: For people.
+    #: A text for users.
     reason: str = ""
-    #: Whether it waits in the queue again as soon as it is gone.
+    #: Whether the job is requeued when its processes have exited.
     requeue: bool = False
-    #: The waiting job that is to have the processors; its named resources are kept for it.
+    #: The waiting job that will get the processors. Its named resources are kept for it.
     for_job: JobId | None = None
 
 
 @fast_init
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a strategy wants done. Carried out in the order shrinks, starts, expansions."""
+    """The decisions of a strategy.
+
+    They are carried out in the order shrinks, starts, expansions.
+    """
 
     shrinks: tuple[Offer, ...] = ()
     starts: tuple[Start, ...] = ()
     expands: tuple[Offer, ...] = ()
     rejects: tuple[Rejection, ...] = ()
     accepts: tuple[Acceptance, ...] = ()
-    #: Plan again at this time even if nothing happens (seconds since the epoch); None: no need.
-    #: It takes the place of what the plan before said.
+    #: Plan again at this time even if nothing happens, in seconds since the epoch. None if not
+    #: needed. It replaces the time of the previous plan.
     wake_at: float | None = None
-    #: Why jobs that still wait do so: as data, or as a text for people. A text that differs from
-    #: pass to pass is stored anew each time.
+    #: Why jobs still wait: as data, or as a text for users. A text that differs from pass to pass
+    #: is stored again each time.
     reasons: Mapping[JobId, Reason] = field(default_factory=dict)
-    #: Given back as ``View.memory``; must be immutable and JSON-able.
+    #: Returned to the strategy as ``View.memory``. Must be immutable and convertible to JSON.
     memory: object = None
-    #: Why jobs wait that ``reasons`` does not name; empty: it says nothing about them.
+    #: Why jobs wait that ``reasons`` does not name. Empty if unknown.
     behind: Reason = ""
-    #: Carried out after the shrinks; what they free is there when they are gone.
+    #: Carried out after the shrinks. The processors are free when the processes have exited.
     suspends: tuple[Suspension, ...] = ()
-    #: Whether starts are promised by the estimates of running jobs: a job that outlives its
-    #: estimate is ended then. Otherwise an estimate ends nothing.
+    #: Whether the strategy promises starts by the estimates of running jobs. If so, a job that
+    #: exceeds its estimate is ended.
     ends_at_estimate: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Availability:
-    """Could a job be accepted, when, on how many processors, and at what price."""
+    """Whether a job could be accepted, when, on how many processors, and at what price."""
 
-    #: None: the strategy cannot say.
+    #: None if the strategy does not know.
     accepted: bool | None
-    #: Earliest start in seconds since the epoch; None: unknown.
+    #: Earliest start in seconds since the epoch. None if unknown.
     start: float | None
     processors: int
     reason: str = ""
-    #: The profit that other jobs lose by it, in the unit of their contracts; None: the strategy
+    #: The profit that other jobs would lose, in the unit of their contracts. None if the strategy
     #: knows no prices.
     price: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a talk that came from a plan ended."""
+    """The result of a negotiation that a plan started."""
 
     job: JobId
-    #: The size the application agreed to, its old one if it refused.
+    #: The agreed size. The old size if the application refused.
     size: int
     accepted: bool

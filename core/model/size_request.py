@@ -1,4 +1,7 @@
-"""What a running application requests, and the answer (rules: handlers/size_requests.py)."""
+"""Requests of running applications for another size, and the answers.
+
+The rules are in ``handlers/size_requests.py``.
+"""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -8,44 +11,44 @@ from pliant.core.values.sizes import Sizes
 
 
 class RequestOutcome(StrEnum):
-    """What became of an application's request for other sizes."""
+    """The outcome of a request for another size."""
 
-    #: It has what it wanted.
+    #: The job has the size that it wanted.
     GRANTED = "granted"
-    #: It has more than before, one of the sizes named, but less than it wanted.
+    #: The job grew to one of the sizes named, but has less than it wanted.
     PARTLY = "granted in part"
     REFUSED = "refused"
     CANCELLED = "cancelled"
-    #: Its deadline passed.
+    #: The deadline passed.
     EXPIRED = "expired"
 
 
 class RequestAnswer(NamedTuple):
-    """The answer to a request; kept to be given again."""
+    """The answer to a request. The server keeps it, because it may have to send it again."""
 
     number: int
     outcome: RequestOutcome
-    #: What the job had then.
+    #: The size of the job at that time.
     size: int
     reason: str = ""
 
 
 @dataclass(slots=True)
 class SizeRequest:
-    """An open request of a running application."""
+    """The open request of a running application."""
 
     number: int
-    #: What would do and what the job may have, up to the size wanted.
+    #: Acceptable sizes that the job may have, up to the size wanted.
     sizes: Sizes
     wanted: int
-    #: When it came, seconds since the epoch.
+    #: When the request arrived, in seconds since the epoch.
     since: float
-    #: Whether it wanted less than it had when it asked.
+    #: Whether the job wanted fewer processors than it had at that time.
     is_shrink: bool = False
     reason: str = ""
-    #: Seconds since the epoch; None: none.
+    #: Seconds since the epoch. None if the request does not expire.
     deadline: float | None = None
-    #: The least it had since no resize of an earlier cause was open; None: one still is.
+    #: The smallest size since no resize with an earlier cause was open. None if one still is.
     base: int | None = None
-    #: Whether its deadline passed while a resize for it was under way.
+    #: Whether the deadline passed while a resize for the request was open.
     overdue: bool = False

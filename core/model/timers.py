@@ -1,4 +1,4 @@
-"""Timers: how the core asks to be woken. One that no longer matters is ignored when it fires."""
+"""Timers: requests of the core to be called at a time. A handler ignores one that is outdated."""
 
 from enum import StrEnum
 from typing import NamedTuple
@@ -7,50 +7,50 @@ from pliant.core.values.ids import FIRST_START, JobId, ResizeId
 
 
 class TimerKind(StrEnum):
-    """What a timer is for."""
+    """The purpose of a timer."""
 
-    #: The application has not answered an offer.
+    #: The answer to an offer is overdue.
     OFFER = "offer"
-    #: The time has come from which on the application can give.
+    #: The time that the application named for the resize has come.
     RELEASE_TIME = "release_time"
-    #: Newcomers have not come up, or the next coordinator has not connected.
+    #: Joining ranks are not up, or the next coordinator has not connected.
     PREPARE = "prepare"
     #: The application has not reached a safe point since GO.
     SAFE_POINT = "safe_point"
-    #: The application has begun and not reported.
+    #: The application has begun the resize and not reported its decision.
     DEADLINE = "deadline"
     #: Leaving ranks of a committed shrink have not exited: the job continues without them.
     RELEASE = "release"
-    #: They still have not exited: kill them.
+    #: Leaving ranks still have not exited and are killed.
     LEAVERS = "leavers"
     #: A joining rank has died, and the application has not rolled the growth back.
     ROLLBACK = "rollback"
     #: A stage of a suspension is overdue.
     SAVE = "save"
-    #: A node has not reported that the job's processes run.
+    #: A node has not reported that processes of the job run.
     START = "start"
-    #: Processes of an ending job are still there after KILL.
+    #: Processes of an ending job are still alive after KILL.
     END = "end"
-    #: All ranks have ended by themselves, and leavers or newcomers are still there.
+    #: All ranks of the job have exited, but leaving or joining ranks have not.
     STRAGGLERS = "stragglers"
-    #: Processes on a node that is cut off have ended by themselves.
+    #: Processes on a node without contact have ended by now.
     CUT_OFF = "cut_off"
-    #: The job outlived its time limit.
+    #: The job has used up its time limit.
     LIMIT = "limit"
     #: The job has used up its estimate.
     ESTIMATE = "estimate"
-    #: More of a job's processors were to come free; plan with those that did.
+    #: Processors of one job had time to become free together. Plan with those that are free.
     SETTLE = "settle"
-    #: A job that refused an offer may be asked again.
+    #: A job that refused an offer may get offers again.
     QUIET = "quiet"
-    #: A request of the application has not been met.
+    #: A request of the application expires.
     REQUEST = "request"
-    #: The strategy asked to be called again (``Plan.wake_at``); about no job.
+    #: The strategy asked to be called again (``Plan.wake_at``). About no job.
     WAKE = "wake"
 
 
 class Timer(NamedTuple):
-    """One wish to be woken, named by what it is about."""
+    """A timer, identified by its purpose, job, run and resize."""
 
     kind: TimerKind
     job: JobId

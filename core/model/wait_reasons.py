@@ -1,9 +1,10 @@
-"""Why jobs wait, as a code with parameters: the sentence is made when somebody asks.
+"""Why jobs wait, as a code with parameters. The sentence is made when someone reads it.
 
-A pass of a strategy says of every job that still waits why it does. With thousands of them nearly
-nothing of that is new, so reasons are compared as data, only changes are stored, and no sentence is
-made for a job that nobody looks at. Numbers that change with every pass are kept apart (``live``):
-they are shown to those who ask the running server, and are never a change.
+Each pass of a strategy states for every waiting job why it waits. With thousands of jobs, nearly
+all of these reasons are the same as before. So reasons are compared as data, only changes are
+stored, and no sentence is made for a job that nobody looks at. Numbers that change with each pass
+are kept apart (``live``). They are shown to users of the running server, and never count as a
+change.
 """
 
 from collections.abc import Iterable
@@ -14,7 +15,7 @@ from pliant.core.support.plural import plural
 
 
 class WaitCode(StrEnum):
-    """What a job waits for; stored and shown, so names are never used for something else."""
+    """What a job waits for. The codes are stored, so a code never gets another meaning."""
 
     #: Fewer processors than its smallest size are within reach. Live: ``reach``, how many are.
     PROCESSORS = "processors"
@@ -43,20 +44,20 @@ Value = int | float | str
 
 @dataclass(frozen=True, slots=True)
 class WaitReason:
-    """Why a job waits. Equal reasons are stored once; ``live`` takes no part in that."""
+    """Why a job waits. ``live`` is ignored in comparisons."""
 
     code: WaitCode
-    #: By name, in a fixed order. ``policy`` may be added to every code: the order in force.
+    #: By name, in a fixed order. Every code may have ``policy``: the queue order in force.
     parameters: tuple[tuple[str, Value], ...] = ()
-    #: Numbers that are true of this moment only, by name.
+    #: Numbers that hold only at this moment, by name.
     live: tuple[tuple[str, Value], ...] = field(default=(), compare=False)
 
     def sentence(self, least: int, *, now: bool = False) -> str:
-        """Say it to people.
+        """Return the reason as a sentence.
 
         Args:
             least: the smallest size of the job, in processors.
-            now: with the live numbers; only for who asks the server that made them.
+            now: whether to use the live numbers. Only the server that made the reason has them.
         """
         values = {**dict(self.parameters), **(dict(self.live) if now else {})}
         values.setdefault("reach", "fewer")
@@ -86,22 +87,22 @@ _REQUIRED = {
 }
 _CODES = {code.value: code for code in WaitCode}
 
-#: What a strategy may say: a reason, or a text of its own.
+#: What a strategy may state: a reason, or a text of its own.
 Reason = WaitReason | str
 
 
 def sentence(reason: Reason, least: int, *, now: bool = False) -> str:
-    """The text of a reason; a text of a strategy's own stays as it is."""
+    """Return the text of a reason. A strategy's own text is returned as it is."""
     return reason if isinstance(reason, str) else reason.sentence(least, now=now)
 
 
 def to_record(reason: WaitReason) -> list[object]:
-    """As JSON-able data."""
+    """Return a reason as data for JSON."""
     return [reason.code.value, [list(pair) for pair in reason.parameters]]
 
 
 def from_record(record: object) -> WaitReason | None:
-    """The inverse; None: there is none, or it is of a version that knows other codes."""
+    """Return the reason of a record. None if it is missing, or from a version with other codes."""
     match record:
         case [str() as name, [*pairs]]:
             found = tuple(_pair(pair) for pair in pairs)
@@ -119,6 +120,6 @@ def _pair(pair: object) -> tuple[str, Value]:
 
 
 def lacking(code: WaitCode, parameters: Iterable[tuple[str, Value]]) -> tuple[str, ...]:
-    """The names of the parameters without which there is no sentence for this code."""
+    """Return the names of missing parameters without which this code has no sentence."""
     given = {name for name, _ in parameters}
     return tuple(name for name in _REQUIRED.get(code, ()) if name not in given)

@@ -1,4 +1,4 @@
-"""The contract of a job as it stands: what was promised, and what its end would be worth."""
+"""The present status of a job's contract: what was promised, and what its end would be worth."""
 
 from collections.abc import Iterator
 
@@ -8,9 +8,9 @@ from pliant.core.values.contract import present_profit
 
 
 def expected_end(job: Job) -> float | None:
-    """Return when a job is expected to end, seconds since the epoch; None if nobody can tell.
+    """Return the expected end of a job, in seconds since the epoch. None if it is unknown.
 
-    A waiting job with a promised start is expected to end in time: that is the promise.
+    A waiting job with a promised start is expected to meet its deadline: that is the promise.
     """
     if job.final:
         return job.end
@@ -24,7 +24,7 @@ def expected_end(job: Job) -> float | None:
 
 
 def profit_now(job: Job, now: float) -> float | None:
-    """Return what the end of a job is worth as things stand; None if nobody can tell."""
+    """Return the profit of a job if it ends as expected. None if that is unknown."""
     contract = job.spec.contract
     if contract is None:
         return None
@@ -39,7 +39,7 @@ def profit_now(job: Job, now: float) -> float | None:
 
 
 def lines(job: Job, now: float) -> Iterator[str]:
-    """Say what was agreed on, for ``jobctl why``; nothing for a job without a contract."""
+    """Yield the lines about the contract for ``jobctl why``. A job without a contract has none."""
     contract = job.spec.contract
     if contract is None:
         return

@@ -1,4 +1,7 @@
-"""What must always be true of the state; checked after every event in tests and ``--debug``."""
+"""Conditions that the state must always fulfil.
+
+Checked after every event in tests and with ``--debug``.
+"""
 
 from collections.abc import Iterator
 from dataclasses import fields
@@ -14,16 +17,16 @@ from pliant.core.state.views import fresh_view, view
 from pliant.core.support.errors import PliantError
 from pliant.core.values.processors import NONE, ProcessorMap, count, format_ranges
 
-#: Talked about, or agreed on and not begun.
+#: Stages in which a resize has not been prepared.
 _TALKED = (ResizeStage.NEGOTIATING, ResizeStage.AGREED)
 
 
 class InvariantError(PliantError):
-    """The state contradicts itself: a fault of ours."""
+    """The state contradicts itself, which is a bug."""
 
 
 def check(state: State) -> None:
-    """Raise InvariantError with what is wrong."""
+    """Raise InvariantError if the state violates a condition."""
     _processors_have_one_owner(state)
     _promises_have_one_owner(state)
     _sums_are_right(state)
@@ -80,7 +83,7 @@ def _promises_have_one_owner(state: State) -> None:
 
 
 def _sums_are_right(state: State) -> None:
-    """What is kept up to date is what its parts amount to."""
+    """Check that the sums of the ledger equal the sums of their parts."""
     usable, suspect, draining, held, earmarked = NONE, NONE, NONE, NONE, NONE
     for node in state.nodes.values():
         usable |= node.processors if node.usable else NONE
@@ -113,7 +116,7 @@ def _sums_are_right(state: State) -> None:
 
 
 def _view_is_fresh(state: State) -> None:
-    """What strategies see is what they would see if nothing were kept from view to view."""
+    """Check that the cached view equals a view made without the cache."""
     kept, right = view(state), fresh_view(state)
     for part in fields(View):
         old, new = getattr(kept, part.name), getattr(right, part.name)
@@ -122,7 +125,7 @@ def _view_is_fresh(state: State) -> None:
 
 
 def _problems(state: State, job: Job) -> Iterator[str]:
-    """The first thing wrong with a job, lazily."""
+    """Yield what is wrong with a job."""
     if (job.id in state.waiting) != (job.state is JobState.PENDING):
         yield "the waiting index is wrong"
     if (job.id in state.active) != (job.state in ACTIVE_STATES):

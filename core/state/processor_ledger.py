@@ -1,6 +1,6 @@
-"""Who may have which processors: sums over nodes and jobs, kept up to date instead of added up.
+"""Sums of processors over nodes and jobs, updated with each change instead of added up again.
 
-Nothing here decides anything. ``core.invariants`` compares every sum with its parts.
+The ledger makes no decisions. ``state/invariants.py`` compares each sum with its parts.
 """
 
 from bisect import bisect_right
@@ -11,7 +11,7 @@ from pliant.core.values.processors import NONE, ProcessorMap, count
 
 
 class Ledger:
-    """The nodes by processor, and the maps that they and the jobs amount to."""
+    """The nodes in order of their processors, and the sums of what nodes and jobs have."""
 
     __slots__ = (
         "_firsts",
@@ -31,26 +31,26 @@ class Ledger:
     def __init__(self) -> None:
         self._nodes: list[Node] = []
         self._firsts: list[int] = []
-        #: Processors of all nodes together.
+        #: The number of processors of all nodes.
         self._slots = 0
-        #: The spare nodes; a dictionary for its order.
+        #: The spare nodes. A dictionary, because the order must be deterministic.
         self.spares: dict[NodeName, Node] = {}
-        #: Of nodes where new work may start.
+        #: Processors of nodes that may get new work.
         self.usable = NONE
-        #: Of nodes that are silent, but not lost.
+        #: Processors of nodes whose heartbeats are overdue.
         self.suspect = NONE
-        #: Of nodes that are kept free of new work and still have some.
+        #: Processors of nodes that get no new work and still have jobs.
         self.draining = NONE
-        #: What jobs hold; no two of them the same.
+        #: Processors that jobs occupy, each by one job.
         self.occupied_by_jobs = NONE
-        #: With processes of jobs whose books are closed.
+        #: Processors with processes of jobs that have ended.
         self.orphaned = NONE
-        #: Promised to waiting jobs; no two of them the same.
+        #: Processors that are reserved, each for one job.
         self.reserved = NONE
-        #: How many processors are usable, or held elsewhere; the same with silent nodes, which
-        #: may be back at once.
+        #: The number of processors that are usable or occupied; and the same with those of
+        #: suspected nodes, which may recover.
         self.capacity = (0, 0)
-        #: None: to be made anew.
+        #: The free processors. None if they have to be calculated again.
         self._free: ProcessorMap | None = NONE
 
     def _busy_changed(self, processors: ProcessorMap) -> None:
@@ -60,9 +60,9 @@ class Ledger:
 
     @property
     def all(self) -> int:
-        """How many processors there are, also on nodes that an operator keeps work off.
+        """Return how many processors there are, also on drained nodes.
 
-        Spare nodes that stand in for none do not count.
+        Idle spare nodes do not count.
         """
         known = self.occupied_by_jobs | self.orphaned
         for node in self._nodes:
@@ -77,7 +77,7 @@ class Ledger:
     # ---------------------------------------------------------------- changes
 
     def put(self, node: Node) -> None:
-        """A node is new, or may now be used otherwise."""
+        """Add a node, or update the sums after a change of its state."""
         place = bisect_right(self._firsts, node.first)
         if not place or self._firsts[place - 1] != node.first:
             self._firsts.insert(place, node.first)
@@ -97,7 +97,7 @@ class Ledger:
         self._count()
 
     def drop(self, node: Node) -> None:
-        """A node is gone for good; no job has anything on it."""
+        """Remove a node for good. No job may have processors on it."""
         place = self._firsts.index(node.first)
         del self._firsts[place], self._nodes[place]
         self._slots -= node.slots
@@ -111,32 +111,32 @@ class Ledger:
         self._count()
 
     def occupy(self, processors: ProcessorMap) -> None:
-        """A job has these, which no other job has."""
+        """Count these processors as occupied by a job."""
         self.occupied_by_jobs |= processors
         self._busy_changed(processors)
 
     def give_back(self, processors: ProcessorMap) -> None:
-        """The job that had these has them no more."""
+        """Count these processors as no longer occupied by a job."""
         self.occupied_by_jobs &= ~processors
         self._busy_changed(processors)
 
     def orphan(self, processors: ProcessorMap) -> None:
-        """Processes that no job knows are on these."""
+        """Mark processors on which processes run that belong to no job."""
         self.orphaned |= processors
         self._busy_changed(processors)
 
     def clear(self, processors: ProcessorMap) -> None:
-        """There are no processes that no job knows on these."""
+        """Mark processors on which no unknown processes run any more."""
         self.orphaned &= ~processors
         self._busy_changed(processors)
 
     def reserve(self, processors: ProcessorMap) -> None:
-        """These are promised to a waiting job."""
+        """Count these processors as reserved for a job."""
         self.reserved |= processors
         self._free = None
 
     def unreserve(self, processors: ProcessorMap) -> None:
-        """These are promised no more."""
+        """Count these processors as no longer reserved."""
         self.reserved &= ~processors
         self._free = None
 
@@ -144,12 +144,12 @@ class Ledger:
 
     @property
     def occupied(self) -> ProcessorMap:
-        """Where somebody's processes may be."""
+        """Return the processors on which processes may be alive."""
         return self.occupied_by_jobs | self.orphaned
 
     @property
     def free(self) -> ProcessorMap:
-        """What may be given away now."""
+        """Return the processors that may be allocated now."""
         if self._free is None:
             self._free = self.usable & ~(self.occupied_by_jobs | self.orphaned | self.reserved)
         return self._free
@@ -158,7 +158,7 @@ class Ledger:
 
     @property
     def nodes(self) -> list[Node]:
-        """All nodes by their processors; read only."""
+        """Return all nodes in order of their processors. Read only."""
         return self._nodes
 
     def room_for(self, slots: int) -> int:
@@ -166,7 +166,7 @@ class Ledger:
         last = self._nodes[-1] if self._nodes else None
         end = last.first + last.slots if last is not None else 0
         if end == self._slots:
-            return end  # there is no gap: registering 1000 nodes does not look at each of them
+            return end  # without a gap, registering 1000 nodes must not search all of them
         first = 0
         for node in self._nodes:
             if node.first - first >= slots:
@@ -175,13 +175,17 @@ class Ledger:
         return first
 
     def node_of(self, processor: int) -> Node | None:
-        """The node that a processor is on."""
+        """Return the node of a processor. None if no node has it."""
         place = bisect_right(self._firsts, processor)
         node = self._nodes[place - 1] if place else None
         return node if node is not None and processor < node.first + node.slots else None
 
     def nodes_of(self, processors: ProcessorMap) -> list[Node]:
-        """The nodes that have at least one of these processors."""
+        """Return the nodes that have at least one of these processors.
+
+        Raises:
+            KeyError: one of them belongs to no node.
+        """
         found: list[Node] = []
         base = 0
         while processors:

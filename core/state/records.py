@@ -1,6 +1,7 @@
-"""Jobs and nodes as JSON-able dictionaries and back: what the database keeps of the core's state.
+"""Convert jobs and nodes to JSON-able dictionaries and back, as the database stores them.
 
-A talk is not kept: before its agreement a restart withdraws it, after it only the stage matters.
+The keys are those of the first version, so some differ from today's field names. Negotiations are
+not stored: a restart withdraws a resize that is not agreed, and later only the stage matters.
 """
 
 from collections.abc import Mapping
@@ -26,7 +27,7 @@ from pliant.core.values.resources import parse_needs
 from pliant.core.values.sizes import Sizes, parse_sizes
 from pliant.core.values.speedup import parse_speedup
 
-#: Raised with every change of the dictionaries; a migration brings older ones up to it.
+#: Incremented with each change of the form. A migration updates older records.
 RECORD_VERSION = 1
 
 Record = dict[str, Any]
@@ -35,7 +36,7 @@ T = TypeVar("T")
 
 
 class NewerRecordError(PliantError):
-    """A record was written by a later version in a form that this one does not know."""
+    """A record has a form that only a later version of Pliant knows."""
 
 
 def check_version(record: Mapping[str, Any]) -> None:
@@ -48,7 +49,7 @@ def check_version(record: Mapping[str, Any]) -> None:
 
 
 def job_to_record(job: Job) -> Record:
-    """Everything about a job that must survive a restart."""
+    """Return everything about a job that must survive a restart."""
     spec = job.spec
     return {
         "version": RECORD_VERSION,
@@ -111,10 +112,10 @@ def job_to_record(job: Job) -> Record:
 
 
 def job_from_record(record: Mapping[str, Any]) -> Job:
-    """Return the job of a record; keys that only another version knows are ignored.
+    """Return the job of a record. Keys that only another version knows are ignored.
 
     Raises:
-        NewerRecordError: a later version has written it in another form.
+        NewerRecordError: a later version wrote it in another form.
     """
     check_version(record)
     spec = JobSpec(
@@ -183,7 +184,7 @@ def job_from_record(record: Mapping[str, Any]) -> Job:
 
 
 def node_to_record(node: Node) -> Record:
-    """Everything about a node that must survive a restart."""
+    """Return everything about a node that must survive a restart."""
     return {
         "version": RECORD_VERSION,
         "name": node.name,
@@ -202,10 +203,10 @@ def node_to_record(node: Node) -> Record:
 
 
 def node_from_record(record: Mapping[str, Any]) -> Node:
-    """Return the node of a record; keys that only another version knows are ignored.
+    """Return the node of a record. Keys that only another version knows are ignored.
 
     Raises:
-        NewerRecordError: a later version has written it in another form.
+        NewerRecordError: a later version wrote it in another form.
     """
     check_version(record)
     return Node(
@@ -225,13 +226,13 @@ def node_from_record(record: Mapping[str, Any]) -> Node:
 
 
 def _made(cls: type[T], record: Mapping[str, Any]) -> T:
-    """Return a dataclass made of those keys that are fields of it."""
+    """Return a dataclass made from those keys that are fields of it."""
     names = {field.name for field in fields(cls)}  # type: ignore[arg-type]
     return cls(**{name: value for name, value in record.items() if name in names})
 
 
 def _fault_from_record(text: str) -> NodeFault | None:
-    # One that only another version knows: an operator is needed, as before there were any.
+    # A fault that only another version knows needs an operator, as faults of early versions did.
     return NodeFault(text) if text in {*NodeFault} else None
 
 
@@ -277,7 +278,7 @@ def _answer_from_record(record: list[Any]) -> RequestAnswer:
 
 
 def _cut_off_from_record(record: Mapping[str, float]) -> dict[NodeName, Isolation]:
-    """How long it takes is kept, not until when: the clock may have jumped since."""
+    """Use the stored duration, not a time: the clock may have changed since."""
     return {NodeName(name): Isolation(inf, wait_s) for name, wait_s in record.items()}
 
 

@@ -1,14 +1,14 @@
-"""Who may use named resources (core.resources) now: the one place where this is decided.
+"""The rules for named resources: how many processors a job that needs them may have now.
 
-How much is in use is not counted anywhere. It follows from the processors that jobs hold or were
-promised, so it is right after a restart, too. A job that lacks something is not in the view of a
-strategy, or it is there with the sizes that it can have. The commit of a plan asks again, because
-two jobs of one plan may need the same.
+Use is not counted anywhere. It follows from the processors that jobs occupy or have reserved, so it
+is correct after a restart, too. A job that lacks a resource is missing in the view of the strategy,
+or is in the view with smaller sizes. The commit of a plan checks again, because two jobs of one
+plan may need the same resource.
 
-Resources are given in order of arrival: what the first waiting job lacks is given neither to a
-later one nor to a running job that could grow by it. Else a job that needs many would never start.
-Resources are also kept for a waiting job for which running jobs are being suspended. Else these
-jobs would leave for nothing.
+Resources are assigned in order of arrival. What the first waiting job lacks is given neither to a
+later job nor to a growing one. Otherwise a job that needs many would never start. Resources are
+also kept for a waiting job for which running jobs are being suspended. Otherwise these jobs would
+be suspended for nothing.
 """
 
 from sys import maxsize
@@ -23,7 +23,7 @@ from pliant.core.values.resources import impossible
 
 
 def claimed(job: Job) -> int:
-    """Return the processors that a job has, or that are kept for it."""
+    """Return the processors that a job occupies or has reserved."""
     return count(job.occupied | job.reserved)
 
 

@@ -1,6 +1,6 @@
-"""The state that the core's handlers share, and the bookkeeping of what must be stored and done.
+"""The state that all handlers share, and the record of what must be stored and done.
 
-Nothing here decides anything. Handlers change jobs through it, so that no change goes unstored.
+The state makes no decisions. Handlers change jobs through it, so that every change is stored.
 """
 
 from collections.abc import Mapping
@@ -34,28 +34,28 @@ class State:
     strategy: str
     limits: Limits
     policy: NegotiationPolicy = field(default_factory=NegotiationPolicy)
-    #: Nobody reads the history or stores anything; only faults of plans are noted.
+    #: Whether nothing is stored and only errors of plans are noted, as in the simulator.
     silent: bool = False
     jobs: dict[JobId, Job] = field(default_factory=dict)
     nodes: dict[NodeName, Node] = field(default_factory=dict)
     #: PENDING jobs in order of arrival.
     waiting: dict[JobId, Job] = field(default_factory=dict)
-    #: Jobs that hold processors, in order of start.
+    #: Jobs that have processors, in order of start.
     active: dict[JobId, Job] = field(default_factory=dict)
-    #: Jobs with processors promised to them: to start, or to grow as they asked.
+    #: Jobs with reserved processors: to start, or to grow at their own request.
     reserving: dict[JobId, Job] = field(default_factory=dict)
-    #: Jobs with an open resize that is talked about, or agreed on and not begun.
+    #: Jobs with an open resize in stage NEGOTIATING or AGREED.
     negotiating: dict[JobId, Job] = field(default_factory=dict)
-    #: Jobs that gave for a promise which is gone, or kept.
+    #: Donors whose recipient's reservation was dropped or fulfilled. Reviewed after each batch.
     donors_to_review: dict[JobId, None] = field(default_factory=dict)
     #: Whether the last plan's strategy ends jobs at their estimates. Not kept over a restart.
     ends_at_estimate: bool = False
-    #: How talks of plans ended, and how many of these the strategy is told at the moment.
+    #: Results of negotiations of plans, and how many of them the strategy is processing now.
     outcomes: list[Outcome] = field(default_factory=list)
     outcomes_reported: int = 0
     #: How often the last plan was revised.
     revisions: int = 0
-    #: Jobs whose processes may live on, for a while, on nodes that are lost.
+    #: Jobs whose processes may still be alive on lost nodes.
     isolated: dict[JobId, Job] = field(default_factory=dict)
     #: SUSPENDED jobs.
     suspended: dict[JobId, Job] = field(default_factory=dict)
@@ -68,18 +68,18 @@ class State:
     ledger: Ledger = field(default_factory=Ledger)
     rows: Rows = field(default_factory=Rows)
     memory: object = None
-    #: What the last plan said about jobs that it did not name, whom it named, and whose reason has
-    #: changed since.
+    #: From the last plan: the reason of jobs that it did not name, and the jobs that it named.
+    #: ``to_explain`` are jobs whose reason has changed since.
     default_wait_reason: Reason = ""
     explained: tuple[JobId, ...] = ()
     to_explain: dict[JobId, None] = field(default_factory=dict)
     next_resize: int = 1
     #: Whether something changed that a strategy should see.
     plan_due: bool = False
-    #: When the last plan wants to be followed by another at the latest, seconds since the epoch;
-    #: None: it does not say.
+    #: When the strategy wants to plan again at the latest, in seconds since the epoch. None if it
+    #: named no time.
     wake_at: float | None = None
-    #: What was wrong with the last plan, and how many were wrong one after the other.
+    #: The error of the last plan, and the number of consecutive plans with errors.
     plan_fault: str = ""
     plan_faults: int = 0
     now: float = 0.0
@@ -92,35 +92,35 @@ class State:
     # ---------------------------------------------------------------- what to do and to store
 
     def emit(self, command: Command) -> None:
-        """Have the shell do this after the commit."""
+        """Add a command for the shell, to be carried out after the commit."""
         self._commands.append(command)
 
     def touch(self, job: Job) -> None:
-        """This job changed."""
+        """Mark a job as changed."""
         if not self.silent:
             self._dirty_jobs.add(job.id)
         self.rows.stale[job.id] = None
 
     def touch_node(self, node: Node) -> None:
-        """This node changed, or is new."""
+        """Mark a node as changed or new."""
         self._dirty_nodes.add(node.name)
         self.put_node(node)
 
     def put_node(self, node: Node) -> None:
-        """Take a node over as it stands."""
+        """Add or update a node without storing it."""
         self.nodes[node.name] = node
         self.ledger.put(node)
         self.rows.nodes.put(node)
 
     def drop_node(self, node: Node) -> None:
-        """This node is gone for good: its row is to be deleted."""
+        """Remove a node for good. Its database row will be deleted."""
         self._dirty_nodes.add(node.name)
         del self.nodes[node.name]
         self.ledger.drop(node)
         self.rows.nodes.drop(node)
 
     def note(self, kind: str, text: str, job: Job | None = None, **data: object) -> None:
-        """Write a line of history."""
+        """Add a line to the history."""
         if self.silent and kind != PLAN_REFUSED:
             if job is not None:
                 self.touch(job)
@@ -131,23 +131,26 @@ class State:
             self.touch(job)
 
     def timer(self, kind: TimerKind, job: Job, after_s: float) -> None:
-        """Wake the core about this job's open resize (or itself) after a time, if that ends."""
+        """Set a timer about a job, or about its open resize. An infinite time sets none."""
         if after_s == inf:
             return
         resize = job.resize.id if job.resize else ResizeId(0)
         self.emit(SetTimer(Timer(kind, job.id, job.run, resize), self.now + after_s))
 
     def timer_at(self, kind: TimerKind, job: Job, at: float) -> None:
-        """Wake the core about this job at a time; at once if it has passed."""
+        """Set a timer about a job at a time, in seconds since the epoch.
+
+        At once if that has passed.
+        """
         self.emit(SetTimer(Timer(kind, job.id, job.run), max(at, self.now)))
 
     def job_of(self, timer: Timer) -> Job | None:
-        """Return the job that a timer is about, or None if that run of the job has ended."""
+        """Return the job that a timer is about. None if that run of the job has ended."""
         job = self.jobs.get(timer.job)
         return job if job is not None and job.run == timer.run else None
 
     def drain(self) -> list[Command]:
-        """Everything since the last drain, the Store first."""
+        """Return and clear all commands since the last call, the Store first."""
         commands = self._commands
         if self._notes or (not self.silent and self._unstored):
             store = Store(
@@ -171,7 +174,7 @@ class State:
     # ---------------------------------------------------------------- jobs
 
     def step(self, job: Job, to: JobState, reason: str) -> None:
-        """Move a job along its life cycle and keep the two indices right."""
+        """Change the state of a job and update the indices."""
         before = job.state
         job.step(to, reason, self.now)
         self.touch(job)
@@ -180,14 +183,14 @@ class State:
         if to in FINAL_STATES:
             self.needing.pop(job.id, None)
         if to is JobState.RUNNING and before is JobState.STARTING:
-            # To a strategy it ran already; what is new is an offer that it may have now.
+            # Strategies count a STARTING job as running. New is only that it may get offers.
             self.plan_due |= job.resizable(self.now)
         elif to is not JobState.COMPLETING:
-            # The processors of an ending job come free together, or nearly so: see `settle_s`.
+            # The processors of an ending job become free nearly together: see `settle_s`.
             self.plan_due = True
 
     def add(self, job: Job) -> None:
-        """Take over a job, new or restored, as it stands."""
+        """Add a new or restored job in its present state."""
         self.jobs[job.id] = job
         self.rows.stale[job.id] = None
         self._index(job)
@@ -203,19 +206,19 @@ class State:
             self.negotiating[job.id] = job
 
     def open_request(self, job: Job, request: SizeRequest) -> None:
-        """This job asks for other sizes."""
+        """Record the request of a job for other sizes."""
         job.request = request
         self.requests[job.id] = job
         self.touch(job)
 
     def close_request(self, job: Job, answer: RequestAnswer) -> None:
-        """This job asks no more."""
+        """Close the open request of a job and record the answer."""
         job.request, job.answered = None, answer
         self.requests.pop(job.id, None)
         self.touch(job)
 
     def _index(self, job: Job) -> None:
-        """Put the job where its state belongs."""
+        """Put a job into the indices that its state requires."""
         if job.state is JobState.SUSPENDED:
             self.suspended[job.id] = job
         elif self.suspended:
@@ -232,14 +235,14 @@ class State:
                 self.waiting.pop(job.id, None)
 
     def explain(self, job: Job, reason: str) -> None:
-        """Change the reason that users read without a step, until the next plan."""
+        """Change the reason that users see, without a change of state, until the next plan."""
         self.to_explain[job.id] = None
         if job.wait is not None or job.reason != reason:
             job.reason, job.wait = reason, None
             self._store_reason(job)
 
     def explain_wait(self, job_id: JobId, reason: Reason) -> None:
-        """The same by a plan, for a job in the queue that was promised nothing."""
+        """Change the reason of a job in the queue that has no reserved processors."""
         job = self.waiting.get(job_id)
         if job is None or job.reserved or job.wait is reason:
             return
@@ -263,19 +266,19 @@ class State:
     # ---------------------------------------------------------------- processors
 
     def occupy(self, job: Job, processors: ProcessorMap) -> None:
-        """This job has these processors, too; nobody else has."""
+        """Give a job these processors, which no other job has."""
         job.occupied |= processors
         self.ledger.occupy(processors)
         self.touch(job)
 
     def give_back(self, job: Job, processors: ProcessorMap) -> None:
-        """This job, which had these processors, has them no more."""
+        """Take these processors from a job."""
         job.occupied &= ~processors
         self.ledger.give_back(processors)
         self.touch(job)
 
     def reserve(self, job: Job, processors: ProcessorMap, donors: frozenset[JobId]) -> None:
-        """Earmark processors, which nobody else was promised, for a job that waits for them."""
+        """Reserve processors, which no other job has reserved, for a job that waits for them."""
         job.reserved, job.donors = processors, donors
         self.reserving[job.id] = job
         self.ledger.reserve(processors)
@@ -283,7 +286,7 @@ class State:
         self.touch(job)
 
     def drop_reservation(self, job: Job) -> None:
-        """Forget what is earmarked for a job."""
+        """Drop the reservation of a job."""
         if job.reserved:
             del self.reserving[job.id]
             self.ledger.unreserve(job.reserved)
@@ -297,35 +300,35 @@ class State:
 
     @property
     def orphaned(self) -> ProcessorMap:
-        """Processors with processes of jobs whose books are closed."""
+        """Return processors with processes of jobs that have ended."""
         return self.ledger.orphaned
 
     def usable(self) -> ProcessorMap:
-        """Processors of nodes where new work may start."""
+        """Return the processors of nodes that may get new work."""
         return self.ledger.usable
 
     def suspect(self) -> ProcessorMap:
-        """Processors of nodes that are silent, but not lost."""
+        """Return the processors of nodes whose heartbeats are overdue."""
         return self.ledger.suspect
 
     def occupied(self) -> ProcessorMap:
-        """Processors that somebody's processes may be on."""
+        """Return the processors on which processes may be alive."""
         return self.ledger.occupied
 
     def reserved(self) -> ProcessorMap:
-        """Processors promised to jobs that wait for them."""
+        """Return the processors that are reserved for jobs."""
         return self.ledger.reserved
 
     def free(self) -> ProcessorMap:
-        """Processors that may be given away now."""
+        """Return the processors that may be allocated now."""
         return self.ledger.free
 
     def node_names(self, processors: ProcessorMap) -> list[NodeName]:
-        """The nodes that have at least one of these processors."""
+        """Return the names of the nodes that have at least one of these processors."""
         return [node.name for node in self.ledger.nodes_of(processors)]
 
     def slot_name(self, processor: int) -> str:
-        """``node/slot`` of a processor, for people."""
+        """Return ``node/slot`` of a processor, for messages."""
         node = self.ledger.node_of(processor)
         if node is None:
             return f"processor {processor}"

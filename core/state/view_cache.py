@@ -1,4 +1,4 @@
-"""What a view is made of, kept between two views: only what changed is made anew."""
+"""The parts of a view, kept from view to view. Only the parts of changed jobs are made again."""
 
 from bisect import bisect_left
 from typing import Any, Generic, TypeVar
@@ -11,7 +11,7 @@ V = TypeVar("V")
 
 
 class Row(Generic[V]):
-    """One value for each job, in order of (time, job), as a tuple made anew after a change."""
+    """One value for each job, ordered by (time, job). The tuple is made again after a change."""
 
     __slots__ = ("_key_of", "_keys", "_tuple", "_values")
 
@@ -46,14 +46,14 @@ class Row(Generic[V]):
 
     @property
     def values(self) -> tuple[V, ...]:
-        """All values in their order."""
+        """Return all values in order."""
         if self._tuple is None:
             self._tuple = tuple(self._values)
         return self._tuple
 
 
 class NodeRow:
-    """The usable nodes by their processors, as a tuple that is made again after a change."""
+    """The usable nodes in order of their processors. The tuple is made again after a change."""
 
     __slots__ = ("_firsts", "_tuple", "_values")
 
@@ -85,14 +85,14 @@ class NodeRow:
 
     @property
     def values(self) -> tuple[NodeView, ...]:
-        """All of them."""
+        """Return all values in order."""
         if self._tuple is None:
             self._tuple = tuple(self._values)
         return self._tuple
 
 
 class Rows:
-    """The rows of a view, and what in them is out of date."""
+    """The rows of a view, and which of their values are outdated."""
 
     __slots__ = (
         "capacity",
@@ -114,17 +114,18 @@ class Rows:
         self.place: dict[JobId, Row[Any]] = {}
         #: The usable nodes.
         self.nodes = NodeRow()
-        #: Jobs that changed since the last view; a dictionary for its order.
+        #: Jobs that changed since the last view. A dictionary, because the order must be
+        #: deterministic.
         self.stale: dict[JobId, None] = {}
-        #: Until when jobs that refused an offer are not asked again.
+        #: When jobs that refused an offer may get offers again, in seconds since the epoch.
         self.quiet: dict[JobId, float] = {}
-        #: Processors of the machine, now and with silent nodes: which sizes jobs can have.
+        #: The ``Ledger.capacity`` of the last view, which limits the sizes of jobs.
         self.capacity = (0, 0)
-        #: How many processors jobs that need named resources may have now.
+        #: How many processors each job that needs named resources may have now.
         self.limits: dict[JobId, int] = {}
 
     def put(self, row: Row[V], time: float, job: JobId, value: V) -> None:
-        """Show a job in this row, and in no other."""
+        """Put a job into this row, and remove it from any other."""
         old = self.place.get(job)
         if old is not row:
             if old is not None:
@@ -133,7 +134,7 @@ class Rows:
         row.put(time, job, value)
 
     def drop(self, job: JobId) -> None:
-        """Show this job no more."""
+        """Remove a job from its row."""
         old = self.place.pop(job, None)
         if old is not None:
             old.drop(job)

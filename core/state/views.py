@@ -1,4 +1,4 @@
-"""The state as strategies see it."""
+"""Make the view of the state that strategies get."""
 
 from dataclasses import replace
 from sys import maxsize
@@ -23,7 +23,10 @@ from pliant.core.values.speedup import speedup_of
 
 
 def view(state: State) -> View:
-    """The state as strategies see it; what has not changed since the last time is the same."""
+    """Return the view for strategies.
+
+    Values that have not changed since the last view are reused.
+    """
     rows, ledger = state.rows, state.ledger
     _find_stale(state)
     for job_id in rows.stale:
@@ -44,16 +47,16 @@ def view(state: State) -> View:
 
 
 def question(state: State, spec: JobSpec, now: float) -> tuple[WaitingJob | None, View]:
-    """What a strategy is asked about a job that is not submitted: the job, and the cluster now.
+    """Return a job that is not submitted, and the view, to ask a strategy about it.
 
-    The job is None if the machine is too small for it at present.
+    The job is None if the cluster is too small for it at present.
     """
     asked = waiting(Job(spec, JobState.PENDING), *state.ledger.capacity)
     return asked, replace(view(state), now=now)
 
 
 def _requests(state: State) -> tuple[JobId, ...]:
-    """Who asks for more than it has, in order of arrival."""
+    """Return the jobs that request more processors, in order of arrival."""
     asking = [
         (job.request.since, job.id)
         for job in state.requests.values()
@@ -63,7 +66,7 @@ def _requests(state: State) -> tuple[JobId, ...]:
 
 
 def _suspended(state: State) -> tuple[WaitingJob, ...]:
-    """Whom the strategy may start again."""
+    """Return the suspended jobs that the strategy may start again."""
     parked = [job for job in state.suspended.values() if job.suspended_by_strategy]
     parked.sort(key=lambda job: (job.spec.submit, job.id))
     shown = [waiting(job, *_capacity(state, job.id)) for job in parked]
@@ -71,7 +74,7 @@ def _suspended(state: State) -> tuple[WaitingJob, ...]:
 
 
 def fresh_view(state: State) -> View:
-    """The same, made of the jobs and nodes alone: what ``view`` must equal."""
+    """Return the view made without the cache. ``view`` must equal it."""
     ledger = state.ledger
     state.rows.limits = resource_gate.limits(state)
     queue = sorted(state.waiting.values(), key=lambda job: (job.spec.submit, job.id))
@@ -95,14 +98,14 @@ def fresh_view(state: State) -> View:
 
 
 def _capacity(state: State, job_id: JobId) -> tuple[int, int]:
-    """How many processors a job may have, now and with silent nodes."""
+    """Return how many processors a job may have, without and with suspected nodes."""
     most = state.rows.limits.get(job_id, maxsize)
     total, expected = state.ledger.capacity
     return min(total, most), min(expected, most)
 
 
 def _find_stale(state: State) -> None:
-    """What time and the machine changed, without the job's own doing."""
+    """Mark jobs whose values changed with time or with the machine."""
     rows = state.rows
     if rows.capacity != state.ledger.capacity:
         rows.capacity = state.ledger.capacity
@@ -121,7 +124,7 @@ def _find_stale(state: State) -> None:
 
 
 def _renew(state: State, job_id: JobId) -> None:
-    """Put a job into the row where it belongs, as it is now."""
+    """Put the present value of a job into the row where it belongs."""
     rows = state.rows
     job = state.active.get(job_id)
     if job is not None:
@@ -144,9 +147,11 @@ def _renew(state: State, job_id: JobId) -> None:
 
 
 def waiting(job: Job, total: int, expected: int) -> WaitingJob | None:
-    """A job in the queue; None: the machine is too small for it now.
+    """Return a job of the queue as strategies see it.
 
-    Nodes that are silent may be back at once: who needs them keeps the place in the queue.
+    None if the cluster is too small for it now.
+
+    Suspected nodes may recover soon, so a job that needs them keeps its place in the queue.
     """
     sizes = job.sizes.up_to(total) or job.sizes.up_to(expected)
     if sizes is None:
@@ -167,7 +172,7 @@ def waiting(job: Job, total: int, expected: int) -> WaitingJob | None:
 
 
 def _estimate(job: Job) -> float | None:
-    """What a waiting job is expected to take, less what its checkpoint saves it."""
+    """Return the expected run time of a waiting job, less what its checkpoint contains."""
     spec, checkpoint = job.spec, job.checkpoint
     if spec.estimate_s is None or checkpoint is None:
         return spec.estimate_s
@@ -175,14 +180,14 @@ def _estimate(job: Job) -> float | None:
 
 
 def promised(job: Job) -> PromisedJob:
-    """A waiting job with processors promised to it."""
+    """Return a waiting job with reserved processors as strategies see it."""
     return PromisedJob(
         job.id, job.spec.submit, job.reserved, job.sizes, job.donors, job.spec.contract
     )
 
 
 def running(job: Job, total: int, earmarked: ProcessorMap, now: float) -> RunningJob:
-    """A job that holds processors."""
+    """Return a job that has processors as strategies see it."""
     spec, own = job.spec, job.sizes
     sizes = own.up_to(total) if job.resizable(now) else _standing(job)
     if sizes is not None and now < job.no_growth_until:
@@ -218,7 +223,7 @@ def running(job: Job, total: int, earmarked: ProcessorMap, now: float) -> Runnin
 
 
 def _request(job: Job, total: int, now: float) -> OpenRequest | None:
-    """What a job asks for, as far as the machine can give it; a release needs no strategy."""
+    """Return the growth that a job requests, limited by the cluster. None if it requests none."""
     request = job.request
     if request is None or request.is_shrink:
         return None
@@ -228,7 +233,7 @@ def _request(job: Job, total: int, now: float) -> OpenRequest | None:
 
 
 def _standing(job: Job) -> Sizes | None:
-    """The sizes of a job that agreed to give, or offered to, to nobody's use so far."""
+    """Return the sizes of a job whose agreed shrink has no recipient. None for other jobs."""
     resize = job.resize
     if resize is None or not resize.reusable:
         return None
@@ -236,7 +241,7 @@ def _standing(job: Job) -> Sizes | None:
 
 
 def _target(job: Job) -> int:
-    """The size it is going to have; nothing can be promised of a resize that may be taken back."""
+    """Return the size after the open resize. The present size if the resize may be withdrawn."""
     resize = job.resize
     if resize is None or resize.reusable or resize.stage is ResizeStage.WITHDRAWING:
         return job.size
