@@ -257,7 +257,7 @@ class Core:
     def restore(
         self, nodes: Iterable[Node], jobs: Iterable[Job], memory: object, next_resize: int
     ) -> None:
-        """Take over the nodes and jobs that an earlier server process stored, before the first event."""
+        """Take over what an earlier server process stored, before the first event."""
         recovery.restore(self._state, nodes, jobs, memory, next_resize)
 
     def recover(self, now: float) -> list[Command]:

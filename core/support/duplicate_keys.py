@@ -1,4 +1,4 @@
-"""Find keys that stand twice in a YAML document, of which YAML's reader keeps only the last."""
+"""Find keys that occur twice in a YAML mapping. YAML's reader silently keeps the last one."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import Any
 
 
 def find_duplicate_key(root: Any) -> str:
-    """Return the first key that stands twice in one mapping, with its lines; empty if none does.
+    """Return the first key that occurs twice in one mapping, with its lines. Empty if none does.
 
     Args:
-        root: what ``yaml.compose`` returns; None for an empty document.
+        root: the result of ``yaml.compose``. None for an empty document.
     """
     return _find(root, set())
 

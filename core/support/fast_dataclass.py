@@ -1,7 +1,7 @@
-"""Frozen dataclasses that cost little to make.
+"""Frozen dataclasses that are fast to make.
 
-A frozen dataclass stores each of its fields through ``object.__setattr__``, which takes longer than
-all the rest of making one; the core makes about a dozen of them for each job.
+A frozen dataclass stores each field through ``object.__setattr__``, which takes longer than the
+rest of its construction. The core makes about a dozen of them for each job.
 """
 
 from dataclasses import MISSING, Field, fields
@@ -9,15 +9,16 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-#: Whatever a frozen class forbids, this may do.
+#: Sets attributes of frozen instances, too.
 _set: Any = object.__setattr__
 
 
 def fast_init(cls: type[T]) -> type[T]:
-    """Have instances of a frozen dataclass with slots made in less than half the time.
+    """Make the construction of a frozen dataclass with slots more than twice as fast.
 
-    While it is made, an instance is of a class with the same slots that forbids nothing. All else
-    stays as ``dataclass`` has it: parameters, defaults, ``__post_init__``, and that it is frozen.
+    During its construction, an instance has another class with the same slots that is not frozen.
+    Everything else is as in ``dataclass``: parameters, defaults, ``__post_init__``, frozen
+    instances.
     """
     given = [field for field in fields(cls) if field.init]  # type: ignore[arg-type]
     draft = type(cls.__name__, (), {"__slots__": [field.name for field in fields(cls)]})  # type: ignore[arg-type]

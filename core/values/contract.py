@@ -1,11 +1,11 @@
-"""What the end of a job is worth: Kumar's contract of profit and deadline (2, 4.2)."""
+"""Contracts: the profit of a job that ends before its deadline (Kumar 2, 4.2)."""
 
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-#: Final states of jobs that did not do what was paid for.
+#: Final states of jobs that bring no profit.
 _WITHOUT_PROFIT = frozenset({"FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "REJECTED"})
 
 #: How a profit function is written, for messages.
@@ -14,14 +14,14 @@ PROFIT_FORM = "PROFIT[:soft=FRACTION][:penalty=AMOUNT], as in 1000 or 1000:soft=
 
 @dataclass(frozen=True, slots=True)
 class Contract:
-    """Full profit until the soft deadline, then falling linearly to nothing at the deadline."""
+    """Full profit until the soft deadline, then falling linearly to 0 at the deadline."""
 
     #: Seconds from arrival.
     deadline_s: float
     profit: float = 0.0
-    #: The part of ``deadline_s`` with full profit.
+    #: The fraction of ``deadline_s`` with full profit.
     soft: float = 0.5
-    #: What is lost when it ends later.
+    #: Loss if the job ends after its deadline.
     penalty: float = 0.0
 
     def __post_init__(self) -> None:
@@ -33,11 +33,11 @@ class Contract:
             raise ValueError(f"contract.soft: {self.soft!r} is not between 0 and 1")
 
     def deadline(self, arrival: float) -> float:
-        """When it must have ended, on the clock of ``arrival``."""
+        """Return the deadline, on the same clock as ``arrival``."""
         return arrival + self.deadline_s
 
     def value(self, arrival: float, end: float) -> float:
-        """The profit if it ends at ``end``, both in seconds of one clock."""
+        """Return the profit if the job ends at ``end``. Both times are on the same clock."""
         taken = end - arrival
         full = self.soft * self.deadline_s
         if taken <= full:

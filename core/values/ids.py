@@ -1,18 +1,20 @@
-"""Typed identities.
+"""Typed identifiers.
 
-``run`` counts requeues, ``epoch`` versions an allocation, ``generation`` the server.
+``run`` counts the runs of a job, ``epoch`` the allocations of a run, ``generation`` the starts of
+the
+server.
 """
 
 from typing import NewType
 
-#: A job, for ever; numbered from 1.
+#: A job. Numbers start with 1 and are never reused.
 JobId = NewType("JobId", int)
-#: One resize transaction and the talk that leads to it; numbered from 1, 0 means "the first start".
+#: A resize transaction and its negotiation, or a suspension. Numbers start with 1.
 ResizeId = NewType("ResizeId", int)
-#: One scheduling cycle.
+#: A call of the strategy.
 CycleId = NewType("CycleId", int)
-#: A node, by the name its controller registered.
+#: A node: the name under which its controller registered.
 NodeName = NewType("NodeName", str)
 
-#: The world of a job's first start: no resize made it.
+#: Stands for the start of a run in place of a resize.
 FIRST_START = ResizeId(0)

@@ -1,8 +1,8 @@
-"""What becomes of a job's processes on a node that is cut off from the server: the user's word.
+"""What happens to a job's processes on a node that loses contact with the server.
 
-``keep``: they go on. ``stop-after=T``: the node ends them when no contact with the server was
-confirmed for its lease and T more seconds. The server can then tell when they are surely gone, also
-of a node that it does not hear.
+The user decides. ``keep``: the processes continue. ``stop-after=T``: the node ends them when it had
+no confirmed contact with the server for its lease plus T seconds. Then the server knows when they
+have certainly ended, even if the node does not answer.
 """
 
 import math
@@ -14,37 +14,38 @@ _STOP = "stop-after="
 _NUMBER = re.compile(r"\d+(\.\d+)?(e[+-]?\d+)?", re.ASCII)
 _FORMS = f"write {KEEP}, or {_STOP}SECONDS as in {_STOP}30"
 
-#: Seconds, ten years.
+#: The largest T, in seconds: ten years.
 LONGEST_STOP_S = 10 * 365 * 86400.0
-#: What the node needs beyond TERM and KILL, seconds: to notice, and to end what ranks left behind.
+#: Seconds that the node needs in addition to TERM and KILL: to notice, and to clean up.
 MARGIN_S = 5.0
-#: By how much the monotonic clocks of two hosts may differ, seconds per second.
+#: How much the monotonic clocks of two hosts may differ, in seconds per second.
 CLOCK_DRIFT = 0.001
 
 
 class Isolation(NamedTuple):
-    """A node that was lost with processes of a job that end by themselves."""
+    """A lost node on which processes of a job end automatically."""
 
-    #: When they are surely gone, seconds since the epoch; infinite: when the node has said so.
+    #: When the processes have certainly ended, in seconds since the epoch. Infinite if only the
+    #: node can tell.
     until: float
-    #: How long that takes from the loss on; a restarted server waits as long again.
+    #: Seconds from the loss of the node to ``until``. A restarted server waits this time again.
     wait_s: float
-    #: It is back, and ends what is still there.
+    #: Whether the node is back. It is then ending processes that are still alive.
     back: bool = False
 
 
 def parse_isolation_policy(text: str) -> float | None:
-    """The T of ``stop-after=T`` in seconds; None: ``keep``.
+    """Return the T of ``stop-after=T`` in seconds, or None for ``keep``.
 
     Raises:
-        ValueError: neither of the two; says what to write.
+        ValueError: the text is neither of the two. The message says what to write.
     """
     if text == KEEP:
         return None
     if not text.startswith(_STOP):
         raise ValueError(f"{text!r} is no policy; {_FORMS}")
     number = text.removeprefix(_STOP)
-    # As `when_cut_off` writes it; float() would take blanks and 1_0, too.
+    # In the form of `isolation_policy`. float() would also accept blanks and 1_0.
     seconds = float(number) if _NUMBER.fullmatch(number) else math.nan
     if not 0 <= seconds <= LONGEST_STOP_S:
         raise ValueError(
@@ -54,23 +55,23 @@ def parse_isolation_policy(text: str) -> float | None:
 
 
 def isolation_policy(stop_after_s: float | None) -> str:
-    """The inverse of ``parse_when_cut_off``."""
+    """Return the policy as text. The inverse of ``parse_isolation_policy``."""
     return KEEP if stop_after_s is None else f"{_STOP}{stop_after_s:.15g}"
 
 
 def grace_s(stop_after_s: float | None, lease_s: float, kill_grace_s: float) -> float:
-    """Seconds without contact after which KILL has come by the node's clock; 0: it never does."""
+    """Return the seconds without contact until the node has sent KILL. 0 if it never does."""
     return 0.0 if stop_after_s is None else lease_s + stop_after_s + kill_grace_s
 
 
-def wait_s(outlives_s: float, lease_s: float) -> float:
-    """Seconds from the loss of a node until its processes are surely gone.
+def wait_s(grace_s: float, lease_s: float) -> float:
+    """Return the seconds from the loss of a node until its processes have certainly ended.
 
-    The node was lost ``lease_s`` after its last word, which it had sent before; its clock may be
-    slower than the server's.
+    The server declared the node lost ``lease_s`` after the node's last message, and the node's
+    count began before it sent that message. The clock of the node may be slower than the server's.
 
     Args:
-        outlives_s: what the node was told when they started, see above.
-        lease_s: the silence after which the server gave it up.
+        grace_s: what ``grace_s`` returned when the processes were started.
+        lease_s: the time without contact after which the server declared the node lost.
     """
-    return max(0.0, outlives_s * (1 + CLOCK_DRIFT) - lease_s) + MARGIN_S
+    return max(0.0, grace_s * (1 + CLOCK_DRIFT) - lease_s) + MARGIN_S

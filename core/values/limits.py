@@ -1,4 +1,4 @@
-"""How long the core waits for others, in seconds."""
+"""Time limits of the core, in seconds."""
 
 from dataclasses import dataclass
 
@@ -7,11 +7,11 @@ from pliant.core.values import isolation
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """All waiting times of the core. The defaults are here alone; configuration may change them."""
+    """How long the core waits. The defaults are only here. The configuration may change them."""
 
     #: For the answer to an offer.
     offer_timeout_s: float = 5.0
-    #: For newcomers to come up, or the next coordinator to connect.
+    #: For joining ranks to come up, or the next coordinator to connect.
     prepare_timeout_s: float = 60.0
     #: From GO to the next safe point; then the resize is withdrawn.
     safe_point_timeout_s: float = 120.0
@@ -30,19 +30,19 @@ class Limits:
     start_deadline_s: float = 120.0
     #: Between TERM and KILL.
     kill_grace_s: float = 5.0
-    #: Of silence until a node is lost.
+    #: Without a heartbeat until a node is lost.
     lease_s: float = 60.0
     #: From KILL until the processes are gone; then their nodes are drained.
     end_deadline_s: float = 60.0
-    #: For the rest of a job's processors once the first came free, so that one plan uses all.
+    #: For the rest of a job's processors after the first ones are free, so that one plan uses all.
     settle_s: float = 0.1
-    #: Before a job that refused, or let an offer expire, is asked again.
+    #: Until a job that refused an offer, or let one expire, gets another offer.
     quiet_s: float = 30.0
-    #: How often that time doubles while one offer of growth after the other comes to nothing.
+    #: How often ``quiet_s`` doubles at most, once for each consecutive growth offer that fails.
     quiet_doublings: int = 5
-    #: For a request of an application that names no deadline; then it expires. 0: for ever.
+    #: For a request of an application without a deadline; then it expires. 0 for no limit.
     request_timeout_s: float = 300.0
 
     def isolation_grace_s(self, stop_after_s: float | None) -> float:
-        """How long processes may live without contact, see ``core.cut_off``; 0: for ever."""
+        """Return how long processes may live without contact to the server. 0 if without limit."""
         return isolation.grace_s(stop_after_s, self.lease_s, self.kill_grace_s)

@@ -1,7 +1,8 @@
-"""How the server's talks converge: data, and the sums that follow from it (Ghafoor 3.2.2.4).
+"""The rules of the server's side in negotiations (Ghafoor 3.2.2.4), and the resulting prices.
 
-Prices have no unit: they are the site's. The server moves from its opening price to its limit in
-equal steps, one with each proposal, and takes what is at least as good as its own next proposal.
+Prices have no unit: their meaning is up to the site. The server moves from its opening price to its
+limit in equal steps, one for each proposal. It accepts a price that is at least as good as the one
+in its own next proposal.
 """
 
 from dataclasses import dataclass
@@ -10,56 +11,58 @@ from math import inf
 
 
 class Take(StrEnum):
-    """When the server takes a counter-offer that gives less than was asked for."""
+    """When the server accepts a counter-offer that frees fewer processors than requested."""
 
-    #: If the strategy, asked again, can use it.
+    #: If the strategy can use it in a revised plan.
     HELPS = "helps"
-    #: Never: it insists on what it needs, as long as it may propose.
+    #: Never. The server repeats its request while it has proposals left.
     COVERS = "covers"
 
 
 class GrowIf(StrEnum):
-    """Which offers of growth an application takes whose program leaves that to the library."""
+    """Which growth offers the appkit library accepts if the program does not decide itself."""
 
-    #: Those that gain more time than the move costs, by what it has measured.
+    #: Offers that save more time than the move costs, by the library's measurements.
     GAIN = "gain"
-    #: All.
+    #: All offers.
     ALWAYS = "always"
 
 
 class Escalation(StrEnum):
-    """What follows when a mandatory offer is refused, or not answered."""
+    """What follows if a mandatory offer is refused or not answered."""
 
-    #: Nothing: the job keeps what it has, until it is asked again.
+    #: Nothing. The job keeps its processors until the next offer.
     KEEP = "keep"
-    #: The job saves itself at its next safe point, ends, and waits in the queue again. Who cannot
-    #: save itself is ended all the same, and goes on from its last checkpoint.
+    #: The job saves itself at its next safe point, ends, and is requeued. A job that cannot save
+    #: itself is ended, too, and restarts from its last checkpoint.
     REQUEUE = "requeue"
-    #: The job is ended, with grace.
+    #: The job is ended, with the usual grace time.
     TERMINATE = "terminate"
 
 
 @dataclass(frozen=True, slots=True)
 class NegotiationPolicy:
-    """The rules of the server's side; the defaults are here alone, configuration may change them.
+    """The rules of the server's side.
 
-    How long an answer may take is one of the ``Limits``; silence counts as a refusal.
+    The defaults are only here. The configuration may change them.
+
+    The time for an answer is one of the ``Limits``. No answer counts as a refusal.
     """
 
-    #: Proposals that the server makes in one talk, the opening one among them; the last is FINAL.
+    #: Proposals that the server makes in one negotiation, with the opening one. The last is FINAL.
     rounds: int = 3
     take: Take = Take.HELPS
-    #: What it asks of an application for each processor, at first and at the least.
+    #: What the server charges for each processor of a growth: at first, and at least.
     price: float = 0.0
     floor: float = 0.0
-    #: What it pays for each processor given back, at the most; at first nothing.
+    #: What the server pays for each processor of a shrink, at most. It begins with 0.
     pays: float = 0.0
-    #: How long it waits for processors that an application can give later only, seconds.
+    #: How long the server waits for processors that an application frees later, in seconds.
     patience_s: float = 600.0
     escalation: Escalation = Escalation.KEEP
-    #: For jobs whose users do not say.
+    #: For jobs whose users state nothing.
     grow_if: GrowIf = GrowIf.GAIN
-    #: How often a strategy may revise one plan after talks.
+    #: How often a strategy may revise one plan after negotiations.
     revisions: int = 3
 
     def __post_init__(self) -> None:
@@ -73,20 +76,21 @@ class NegotiationPolicy:
             raise ValueError(f"floor {self.floor:g} is above the price {self.price:g}")
 
     def proposal(self, number: int, processors: int, *, grows: bool) -> float:
-        """The price in the server's own proposal of this number (from 1), for all processors."""
+        """Return the total price in the server's proposal of this number, counted from 1."""
         steps = self.rounds - 1
         way = min(number - 1, steps) / steps if steps else 0.0
         first, last = (self.price, self.floor) if grows else (0.0, self.pays)
         return (first + way * (last - first)) * processors
 
     def satisfied(self, price: float, number: int, processors: int, *, grows: bool) -> bool:
-        """Whether a counter-offer's price will do, if the server's next proposal has this number.
+        """Return whether a counter-offer's price is acceptable.
 
-        When it may propose no more, whatever keeps to its limit will do.
+        It is if it is at least as good as the price of the server's next proposal, which has this
+        number. After its last proposal the server accepts any price within its limit.
         """
         own = self.proposal(min(number, self.rounds), processors, grows=grows)
         return price >= own if grows else price <= own
 
     def last(self, number: int) -> bool:
-        """Whether the server's proposal of this number is its last one."""
+        """Return whether the server's proposal of this number is its last one."""
         return number >= self.rounds

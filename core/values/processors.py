@@ -1,6 +1,6 @@
-"""Processor maps: sets of global processor indices as integers (bit ``i`` is processor ``i``).
+"""Sets of processors as integers: bit ``i`` is the processor with global index ``i``.
 
-Algebra is the integer's own: ``a & b``, ``a | b``, ``a & ~b``. Here is what integers lack.
+Use the integer operators: ``a & b``, ``a | b``, ``a & ~b``. This module has the other operations.
 """
 
 from collections.abc import Iterable, Iterator
@@ -10,19 +10,19 @@ ProcessorMap = int
 
 NONE: ProcessorMap = 0
 
-#: A map of so many processors is handled in one piece.
+#: Sets are processed in pieces of this many bits, because small integers are faster.
 _NARROW = 512
 _PART = (1 << _NARROW) - 1
-#: So few bits are set one by one even in a wide map.
+#: Fewer indices than this are set one by one.
 _FEW = 8
 
 
 def from_indices(indices: Iterable[int]) -> ProcessorMap:
-    """The map that holds exactly ``indices``."""
-    wanted = tuple(indices)  # which is itself, if it is one
+    """Return the set with exactly these indices."""
+    wanted = tuple(indices)  # costs nothing if it is a tuple already
     if len(wanted) >= _FEW:
         row = range(wanted[0], wanted[0] + len(wanted))
-        if wanted[-1] == row[-1] and wanted == tuple(row):  # as they mostly are
+        if wanted[-1] == row[-1] and wanted == tuple(row):  # the usual case: consecutive indices
             return block(wanted[0], len(wanted))
         if (last := max(wanted)) >= _NARROW:
             return _wide(wanted, last)
@@ -41,17 +41,17 @@ def _wide(wanted: tuple[int, ...], last: int) -> ProcessorMap:
 
 
 def block(first: int, count: int) -> ProcessorMap:
-    """``count`` processors from ``first`` on."""
+    """Return ``count`` consecutive processors, starting with ``first``."""
     return ((1 << count) - 1) << first
 
 
 def count(processors: ProcessorMap) -> int:
-    """How many processors the map holds."""
+    """Return how many processors a set has."""
     return processors.bit_count()
 
 
 def indices(processors: ProcessorMap) -> Iterator[int]:
-    """The indices in ascending order."""
+    """Return the indices in ascending order."""
     found: list[int] = []
     base = 0
     while processors:
@@ -72,10 +72,10 @@ def indices(processors: ProcessorMap) -> Iterator[int]:
 
 
 def lowest(processors: ProcessorMap, number: int) -> ProcessorMap:
-    """The ``number`` lowest processors of the map.
+    """Return the ``number`` lowest processors of a set.
 
     Raises:
-        ValueError: the map holds fewer.
+        ValueError: the set has fewer.
     """
     available = processors.bit_count()
     if number > available:
@@ -84,7 +84,7 @@ def lowest(processors: ProcessorMap, number: int) -> ProcessorMap:
         return processors
     first = (processors & -processors).bit_length() - 1
     run = block(first, number)
-    if processors & run == run:  # as it mostly is: they are all in a row
+    if processors & run == run:  # the usual case: they are consecutive
         return run
     # Halve by position: O(log width) big-integer steps instead of one per processor.
     result, width = 0, processors.bit_length()
@@ -105,7 +105,7 @@ def lowest(processors: ProcessorMap, number: int) -> ProcessorMap:
 
 
 def format_ranges(processors: ProcessorMap) -> str:
-    """For people: ``0-3,8``."""
+    """Return a set as text, such as ``0-3,8``."""
     parts: list[str] = []
     start = previous = -2
     for index in indices(processors):

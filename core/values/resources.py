@@ -1,7 +1,7 @@
-"""Named resources of a cluster that jobs use while they run, such as the licenses of a program.
+"""Named resources that jobs use while they run, such as licenses of a program.
 
-The server's configuration says how many there are of each; a job says how many it needs, for itself
-or for each of its processors.
+The server's configuration states how many there are of each. A job states how many it needs, in
+total or for each of its processors.
 """
 
 import re
@@ -19,15 +19,18 @@ _NEED = re.compile(rf"({_NAME.pattern})=(\d{{1,7}})(/proc)?", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """How much of a resource a job needs."""
+    """How much of one resource a job needs."""
 
     name: str
     amount: int
-    #: For each of its processors; otherwise for the whole job.
+    #: Whether the amount is for each processor. Otherwise it is for the whole job.
     per_processor: bool = False
 
     def on(self, processors: int) -> int:
-        """Return how much a job needs that has so many processors; without any it needs none."""
+        """Return how much a job needs that has this many processors.
+
+        Without processors it needs none.
+        """
         if not processors:
             return 0
         return self.amount * processors if self.per_processor else self.amount

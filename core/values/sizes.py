@@ -1,10 +1,11 @@
 """The size grammar: which numbers of processors a job may have.
 
-One grammar everywhere (command line, decorator, wire, simulator)::
+The same grammar is used everywhere (command line, decorator, wire, simulator)::
 
     4   2-16   1-64:pow2   4-64:x2   3-30:+3   {1,2,4,6,12}
 
-``pow2`` keeps the powers of two of the range, ``xK`` multiplies the lower bound, ``+K`` adds to it.
+``pow2`` keeps the powers of two of the range, ``xK`` multiplies the lower bound by K repeatedly,
+``+K`` adds K repeatedly.
 """
 
 import re
@@ -16,53 +17,53 @@ from pliant.core.support.errors import PliantError
 
 _RANGE = re.compile(r"(\d{1,12})(?:-(\d{1,12}))?(?::(pow2|x(\d{1,12})|\+(\d{1,12})))?", re.ASCII)
 _SET = re.compile(r"\{\s*\d{1,12}(?:\s*,\s*\d{1,12})*\s*\}", re.ASCII)
-#: Larger sizes are typing errors, not machines.
+#: Larger sizes are certainly typing errors.
 LARGEST = 1 << 24
 
 
 class SizesError(PliantError, ValueError):
-    """The text is not in the size grammar; the message names what is wrong and how to write it."""
+    """The text is not in the size grammar. The message says what is wrong and how to write it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """An ascending, non-empty set of sizes (processors), with an optional preferred one."""
+    """An ascending, non-empty set of sizes in processors, with an optional preferred size."""
 
-    #: Ascending; a ``range`` where the set is one, so that ``1-100000`` costs nothing.
+    #: Ascending. A ``range`` if possible, so that ``1-100000`` needs no memory.
     values: Sequence[int]
-    #: The size the job runs best on; always one of ``values``.
+    #: The size at which the job runs best. Always one of ``values``.
     preferred: int | None = None
 
     @property
     def min(self) -> int:
-        """Smallest size."""
+        """Return the smallest size."""
         return self.values[0]
 
     @property
     def max(self) -> int:
-        """Largest size."""
+        """Return the largest size."""
         return self.values[-1]
 
     @property
     def wanted(self) -> int:
-        """The preferred size; without one the largest."""
+        """Return the preferred size, or the largest if there is none."""
         return self.preferred or self.max
 
     @property
     def fixed(self) -> bool:
-        """Whether there is only one size."""
+        """Return whether there is only one size."""
         return len(self.values) == 1
 
     def __contains__(self, size: int) -> bool:
         return size in self.values
 
     def largest_at_most(self, size: int) -> int:
-        """The largest allowed size <= ``size``, or 0."""
+        """Return the largest size <= ``size``, or 0."""
         place = bisect_right(self.values, size)
         return self.values[place - 1] if place else 0
 
     def smallest_above(self, size: int) -> int:
-        """The smallest allowed size > ``size``, or 0."""
+        """Return the smallest size > ``size``, or 0."""
         place = bisect_right(self.values, size)
         return self.values[place] if place < len(self.values) else 0
 
@@ -87,7 +88,7 @@ class Sizes:
         return self.smallest_above(size)
 
     def intersect(self, other: "Sizes") -> "Sizes | None":
-        """The sizes both allow, or None. The other's preference goes first."""
+        """Return the sizes that are in both, or None. The other's preferred size has precedence."""
         low, high = max(self.min, other.min), min(self.max, other.max)
         mine, theirs = _within(self.values, low, high), _within(other.values, low, high)
         if _is_dense(mine):
@@ -102,7 +103,7 @@ class Sizes:
         return Sizes(values, preferred)
 
     def up_to(self, limit: int) -> "Sizes | None":
-        """The sizes that a machine of ``limit`` processors can give, or None."""
+        """Return the sizes <= ``limit``, or None."""
         if self.values[-1] <= limit:
             return self
         values = _within(self.values, self.min, limit)
@@ -111,14 +112,14 @@ class Sizes:
         return Sizes(values, self.preferred if self.preferred in values else None)
 
     def above(self, size: int) -> "Sizes | None":
-        """The sizes larger than ``size``, or None."""
+        """Return the sizes > ``size``, or None."""
         values = self.values[bisect_right(self.values, size) :]
         if not values:
             return None
         return Sizes(values, self.preferred if self.preferred in values else None)
 
     def prefer(self, size: int) -> "Sizes":
-        """The same sizes with a preference.
+        """Return the same sizes with a preferred one.
 
         Raises:
             SizesError: ``size`` is not one of them.
@@ -139,7 +140,7 @@ class Sizes:
 
 
 def parse_sizes(text: str, preferred: int | None = None) -> Sizes:
-    """Read a size grammar.
+    """Parse a text in the size grammar.
 
     Raises:
         SizesError: what is wrong with it, and how to write it.

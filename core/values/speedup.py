@@ -1,7 +1,7 @@
-"""How much faster a job runs on more processors: models of speedup, as data.
+"""Models of speedup: how much faster a job runs on more processors.
 
-A model is a function S of the number of processors with S(1) = 1; one processor does one unit of
-work a second, so a job with W units of work ends after W / S(n) seconds on n processors.
+A model is a function S of the number of processors with S(1) = 1. One processor does one unit of
+work per second, so a job with W units of work takes W / S(n) seconds on n processors.
 """
 
 import math
@@ -13,7 +13,7 @@ from pliant.core.support.errors import PliantError
 
 
 class SpeedupError(PliantError, ValueError):
-    """A model cannot be read or makes no sense; the message says how to write it."""
+    """A model cannot be parsed or is not valid. The message says how to write it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Linear:
     """S(n) = n."""
 
     def __call__(self, processors: int) -> float:
-        """The speedup on so many processors."""
+        """Return the speedup on this many processors."""
         return float(processors)
 
     def __str__(self) -> str:
@@ -33,7 +33,7 @@ class Flat:
     """S(n) = 1: more processors do not help."""
 
     def __call__(self, processors: int) -> float:
-        """The speedup on so many processors."""
+        """Return the speedup on this many processors."""
         del processors
         return 1.0
 
@@ -58,7 +58,7 @@ class Table:
             raise SpeedupError("speedups are positive numbers")
 
     def __call__(self, processors: int) -> float:
-        """The speedup on so many processors."""
+        """Return the speedup on this many processors."""
         place = bisect_right(self.points, processors, key=lambda point: point[0])
         size, speedup = self.points[place - 1]
         if place == len(self.points):
@@ -81,7 +81,7 @@ class Amdahl:
             raise SpeedupError("the parallel fraction is between 0 and 1")
 
     def __call__(self, processors: int) -> float:
-        """The speedup on so many processors."""
+        """Return the speedup on this many processors."""
         return 1.0 / ((1.0 - self.parallel) + self.parallel / processors)
 
     def __str__(self) -> str:
@@ -100,7 +100,7 @@ class Downey:
             raise SpeedupError("downey:A,SIGMA needs A >= 1 and SIGMA >= 0")
 
     def __call__(self, processors: int) -> float:
-        """The speedup on so many processors."""
+        """Return the speedup on this many processors."""
         n, a, sigma = float(processors), self.average, self.sigma
         if sigma >= 1:
             if n >= a + a * sigma - sigma:
@@ -118,9 +118,9 @@ class Downey:
 
 @dataclass(frozen=True, slots=True)
 class Corrected:
-    """A model that is corrected by measurements at two sizes or more.
+    """A model that is corrected by measurements at two or more sizes.
 
-    The ratio between measured and assumed speed is interpolated between the measured sizes and kept
+    The ratio of measured to assumed speed is interpolated between the measured sizes and constant
     beyond them. ``S(1) = 1`` holds here, too.
     """
 
@@ -129,7 +129,7 @@ class Corrected:
     factors: tuple[tuple[int, float], ...]
 
     def __call__(self, processors: int) -> float:
-        """The speedup on so many processors."""
+        """Return the speedup on this many processors."""
         return self.model(processors) * self._factor(processors) / self._factor(1)
 
     def _factor(self, processors: int) -> float:
@@ -147,13 +147,13 @@ Speedup = Linear | Flat | Table | Amdahl | Downey | Corrected
 
 
 def corrected(model: Speedup, seconds: Mapping[int, float]) -> Speedup:
-    """The speedup of a job by its model and by what was measured while it ran.
+    """Return the speedup model of a job, corrected by measured iteration times.
 
-    One measured size says nothing about other sizes: the model is returned as it is.
+    One measured size says nothing about other sizes, so the model is then returned unchanged.
 
     Args:
-        model: as its user stated it.
-        seconds: per iteration, by size; above 0.
+        model: the model that the user stated.
+        seconds: seconds per iteration by size, above 0.
     """
     if len(seconds) < 2 or isinstance(model, Corrected):
         return model
@@ -164,11 +164,17 @@ def corrected(model: Speedup, seconds: Mapping[int, float]) -> Speedup:
 def expected_end(
     estimate_s: float, estimated_for: int, speedup: Speedup, size: int, done: float, since: float
 ) -> float:
-    """When a job ends by its estimate if it keeps its size.
+    """Return when a job ends by its estimate at its present size, in seconds since the epoch.
 
-    ``estimate_s`` seconds on ``estimated_for`` processors are its work; ``done`` of it (in seconds
-    on one processor) was done before ``since``, the rest goes on with ``size`` processors. Exactly
-    start + estimate for a job that has kept the size its estimate was given for.
+    The result is exactly start + estimate for a job that always had the size of its estimate.
+
+    Args:
+        estimate_s: estimated seconds on ``estimated_for`` processors.
+        estimated_for: the size that the estimate was given for.
+        speedup: the speedup of the job.
+        size: the present size.
+        done: work done before ``since``, in seconds on one processor.
+        since: when the job got its present size, in seconds since the epoch.
     """
     if not done and size == estimated_for:
         return since + estimate_s
@@ -177,13 +183,14 @@ def expected_end(
 
 
 def speedup_of(seconds: Mapping[int, float]) -> Table:
-    """The speedup of a job whose speed was measured at some sizes, at least one.
+    """Return the speedup of a job from its measured iteration times.
 
-    Linear up to the smallest of them, and in between; beyond the largest it is taken to be linear
-    for as much again, so that larger sizes get tried, and flat from there on.
+    It is linear up to the smallest measured size and between measured sizes. Up to twice the
+    largest
+    one it is linear, too, so that strategies try larger sizes. Beyond that it is constant.
 
     Args:
-        seconds: per iteration, by size; above 0.
+        seconds: seconds per iteration by size, above 0. At least one.
     """
     sizes = sorted(seconds)
     least, most = sizes[0], sizes[-1]
@@ -193,12 +200,12 @@ def speedup_of(seconds: Mapping[int, float]) -> Table:
     return Table(tuple(points.items()))
 
 
-#: What is assumed of a job that does not say.
+#: The model of jobs that state none.
 LINEAR = Linear()
 
 
 def parse_speedup(text: str) -> Speedup:
-    """Read ``linear``, ``none``, ``amdahl:F``, ``downey:A,SIGMA`` or ``table:1=1,2=1.9,...``.
+    """Parse ``linear``, ``none``, ``amdahl:F``, ``downey:A,SIGMA`` or ``table:1=1,2=1.9,...``.
 
     Raises:
         SpeedupError: what is wrong with it, and how to write it.
