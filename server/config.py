@@ -1,4 +1,4 @@
-"""The server's configuration: one YAML file, every fault named with its key."""
+"""The configuration of the server: one YAML file. Every error names its key."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pliant.protos.daemons.config_files import ConfigFileError, read_config
 from pliant.server.support.rate_limit import MESSAGES_AT_ONCE, MESSAGES_PER_S
 
 _DEFAULT = Limits()
-#: Half a minute becomes a year.
+#: With this many doublings, half a minute becomes a year.
 MAX_QUIET_DOUBLINGS = 20
 DEFAULT_STATE_DIR = "~/.local/state/pliant"
 
@@ -32,7 +32,7 @@ class ConfigError(PliantError, code="server-config"):
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
-    """What an administrator may set."""
+    """The settings of the server, by key of the configuration file."""
 
     state_dir: str = ""
     run_dir: str = ""
@@ -42,18 +42,19 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     strategy: str = "equipartition"
     #: Options of the strategy by name; ``-`` and ``_`` are the same.
     strategy_options: dict[str, object] = {}
-    #: A plan that takes longer is a fault; one of a strategy that is not ours is given up then.
+    #: A plan that takes longer is a fault. A strategy in a child process is killed then.
     strategy_deadline_s: float = 5.0
     #: MPI transport of every job (ofi or ucx) and its interface; empty: the controllers' own.
     transport: str = ""
     interface: str = ""
     #: An application has this long to answer an offer.
     offer_timeout_s: float = _DEFAULT.offer_timeout_s
-    #: Newcomers have this long to come up.
+    #: Joining ranks have this long to start.
     prepare_timeout_s: float = _DEFAULT.prepare_timeout_s
     #: An application has this long to reach its next safe point after GO.
     safe_point_timeout_s: float = _DEFAULT.safe_point_timeout_s
-    #: An application has this long to report once it has begun, or to answer a withdrawal.
+    #: An application has this long to report the result of a resize that it has begun, or to
+    #: answer a withdrawal.
     resize_deadline_s: float = _DEFAULT.resize_deadline_s
     #: Leaving ranks have this long to exit before their job continues without waiting for them.
     release_timeout_s: float = _DEFAULT.release_timeout_s
@@ -63,13 +64,13 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     save_deadline_s: float = _DEFAULT.save_deadline_s
     #: Folder of the jobs' checkpoints, shared by all nodes; empty: in the state folder.
     checkpoints: str = ""
-    #: An application that refused, or did not answer, is left alone this long.
+    #: An application that refused an offer, or did not answer, gets no offers for this long.
     quiet_s: float = _DEFAULT.quiet_s
-    #: How often that doubles while an application refuses one growth after the other.
+    #: How often ``quiet_s`` doubles at most while an application refuses consecutive growths.
     quiet_doublings: int = _DEFAULT.quiet_doublings
-    #: A request of an application that names no deadline expires after this long; 0: never.
+    #: A request of an application without a deadline expires after this long; 0 for never.
     request_timeout_s: float = _DEFAULT.request_timeout_s
-    #: How talks with applications converge, by key.
+    #: Rules of negotiations with applications.
     negotiation: NegotiationPolicy = NegotiationPolicy()
     #: Nodes have this long to report that the processes of a job were started.
     start_deadline_s: float = _DEFAULT.start_deadline_s
@@ -77,50 +78,51 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     kill_grace_s: float = _DEFAULT.kill_grace_s
     #: A node with processes that are still there this long after KILL is drained.
     end_deadline_s: float = _DEFAULT.end_deadline_s
-    #: When the first processors of an ending job are free, the next plan waits this long for more.
+    #: When the first processors of an ending job are free, the next plan waits this long for the
+    #: others.
     settle_s: float = _DEFAULT.settle_s
-    #: Messages a second that an application may send in the long run, and at a time.
+    #: Messages that an application may send: per second on average, and at once.
     session_rate: float = MESSAGES_PER_S
     session_burst: float = MESSAGES_AT_ONCE
-    #: A node that was silent this long is lost.
+    #: A node that sends no heartbeat for this long is lost.
     lease_s: float = 60.0
     beat_interval_s: float = 2.0
     #: A change waits this long while another process has the job database locked.
     database_timeout_s: float = 10.0
-    #: Named resources of the cluster, such as licenses, and how many there are of each.
+    #: Named resources of the cluster, such as licenses, with the amount of each.
     resources: dict[str, int] = {}
-    #: Names of users who may act on everybody's jobs and drain nodes.
+    #: Names of users who may act on all jobs and drain nodes.
     operators: tuple[str, ...] = ()
     #: Check every invariant after every event.
     debug: bool = False
 
     @property
     def state(self) -> Path:
-        """Folder of what must survive."""
+        """Return the state folder, which holds the job database."""
         text = self.state_dir or os.environ.get("PLIANT_STATE_DIR") or DEFAULT_STATE_DIR
         return Path(text).expanduser().absolute()
 
     @property
     def run(self) -> Path:
-        """Folder of sockets, addresses and pid files."""
+        """Return the run folder, which holds sockets, addresses and pid files."""
         text = self.run_dir or os.environ.get("PLIANT_RUN_DIR")
         return Path(text).expanduser().absolute() if text else self.state / "run"
 
     @property
     def operator_uids(self) -> frozenset[int]:
-        """User ids of the operators."""
+        """Return the user ids of the operators."""
         return frozenset(pwd.getpwnam(name).pw_uid for name in self.operators)
 
     @property
     def checkpoint_folder(self) -> Path:
-        """Folder of the jobs' checkpoints."""
+        """Return the folder of the jobs' checkpoints."""
         if not self.checkpoints:
             return self.state / "checkpoints"
         return Path(self.checkpoints).expanduser().absolute()
 
     @property
     def address(self) -> Address:
-        """Where gRPC listens."""
+        """Return the address on which gRPC listens."""
         if not self.listen:
             return UnixAddress(self.run / GRPC_SOCKET)
         return parse_address(self.listen)
@@ -130,26 +132,26 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, **values)
 
     def limits(self) -> Limits:
-        """How long the core waits for others."""
+        """Return the timeouts of the core."""
         return Limits(**{name: getattr(self, name) for name in Limits.__dataclass_fields__})
 
 
 def load_config(path: Path | None, **overrides: object) -> Config:
-    """Read the file (if any); what the command line says goes first.
+    """Read the configuration file, if there is one, and apply options of the command line.
 
-    Options of the strategy are put together one by one, unless the command line names another
-    strategy: those in the file are not meant for it.
+    Options of the strategy are overridden one by one. If the command line names another strategy,
+    the options in the file are ignored, because they are meant for the one in the file.
 
     Raises:
         ConfigError: names the file, the key and what was expected.
     """
     settings = _read(path) if path else {}
-    said = {key: value for key, value in overrides.items() if value is not None}
-    if said.get("strategy") in (None, settings.get("strategy")):
-        _add_options(settings, said)
+    given = {key: value for key, value in overrides.items() if value is not None}
+    if given.get("strategy") in (None, settings.get("strategy")):
+        _add_options(settings, given)
     else:
         settings.pop("strategy_options", None)
-    settings.update(said)
+    settings.update(given)
     where = f"{path}: " if path else ""
     try:
         return check_config(settings)
@@ -158,10 +160,13 @@ def load_config(path: Path | None, **overrides: object) -> Config:
 
 
 def parse_options(words: Sequence[str]) -> dict[str, str] | None:
-    """Options of the strategy from the command line, ``name=value`` each; none: nothing is said.
+    """Return the options of the strategy from the command line, each given as ``name=value``.
+
+    Returns:
+        The values by name, None if there are no options.
 
     Raises:
-        ConfigError: a word is not written that way, or says something twice.
+        ConfigError: if an option is not written that way or is given twice.
     """
     values: dict[str, str] = {}
     for word in words:
@@ -174,17 +179,21 @@ def parse_options(words: Sequence[str]) -> dict[str, str] | None:
     return values or None
 
 
-def _add_options(settings: dict[str, object], said: dict[str, object]) -> None:
-    """Have what is said replace single options of the file's."""
-    own, more = settings.get("strategy_options"), said.get("strategy_options")
+def _add_options(settings: dict[str, object], given: dict[str, object]) -> None:
+    """Merge options of the strategy from the file into those of the command line."""
+    own, more = settings.get("strategy_options"), given.get("strategy_options")
     if isinstance(own, dict) and isinstance(more, dict):
         replaced = {str(name).replace("-", "_") for name in more}
         kept = {key: own[key] for key in own if str(key).replace("-", "_") not in replaced}
-        said["strategy_options"] = kept | more
+        given["strategy_options"] = kept | more
 
 
 def check_config(settings: dict[str, object]) -> Config:
-    """Turn settings into a configuration, or raise ConfigError."""
+    """Return the configuration with these settings.
+
+    Raises:
+        ConfigError: if a key is unknown or a value is wrong.
+    """
     _check_keys(settings, Config.__struct_fields__)
     if isinstance(policy := settings.get("negotiation"), dict):
         _check_keys(policy, tuple(NegotiationPolicy.__dataclass_fields__), "negotiation.")

@@ -1,4 +1,4 @@
-"""Opening the database: durable settings, a check of the file, the schema brought up to date."""
+"""Open the database: set durability, check the file, migrate the schema."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from pliant.server.database.meta_keys import find_invalid
 from pliant.server.database.row_codecs import UnreadableRowError
 from pliant.server.database.tables import HEAD
 
-#: A change waits this long while another process has the database locked.
+#: A write waits this long while another process has the database locked, seconds.
 LOCK_TIMEOUT_S = 10.0
 
 
@@ -34,7 +34,7 @@ _CHANGES = ("INSERT", "UPDATE", "DELETE")
 
 
 class DatabaseUnusableError(PliantError):
-    """The server must not start on this file; the message says why and what to do."""
+    """The server must not start with this database. The message has the reason and a remedy."""
 
 
 def open_database(path: Path, *, locked_s: float = LOCK_TIMEOUT_S, known: bool = False) -> Engine:
@@ -42,11 +42,11 @@ def open_database(path: Path, *, locked_s: float = LOCK_TIMEOUT_S, known: bool =
 
     Args:
         path: the file.
-        locked_s: a change waits this long while another process has the database locked.
-        known: there was one before; an empty one is not taken for it.
+        locked_s: a write waits this long while another process has the database locked.
+        known: whether this cluster already had a database, so that an empty one is refused.
 
     Raises:
-        DatabaseUnusableError: damaged, not ours to write, or made by a newer version.
+        DatabaseUnusableError: if it is damaged, not writable, or made by a newer version.
     """
     _create_private(path)
     engine = _engine(path, "BEGIN IMMEDIATE", locked_s)
@@ -67,10 +67,10 @@ def open_database(path: Path, *, locked_s: float = LOCK_TIMEOUT_S, known: bool =
 
 
 def check_values(path: Path, meta: Mapping[str, str]) -> None:
-    """Look at single values before they are used, and before they are stored.
+    """Check values of the table ``meta`` before they are used or stored.
 
     Raises:
-        DatabaseUnusableError: one of them was not made by a server.
+        DatabaseUnusableError: if one of them cannot have been stored by a server.
     """
     for key in find_invalid(meta):
         raise DatabaseUnusableError(
@@ -79,11 +79,11 @@ def check_values(path: Path, meta: Mapping[str, str]) -> None:
 
 
 def unusable_error(path: Path, error: BaseException) -> DatabaseUnusableError:
-    """Say why a server cannot start on a database, and what helps.
+    """Return the error for a server that cannot start with a database, with a remedy.
 
     Args:
         path: the file.
-        error: what SQLite, SQLAlchemy or who reads a row has raised.
+        error: the error of SQLite, SQLAlchemy or the parser of a row.
     """
     if isinstance(error, UnreadableRowError):
         return DatabaseUnusableError(f"{path} is damaged: {error}; {_recovery(path)}")
@@ -101,14 +101,14 @@ def unusable_error(path: Path, error: BaseException) -> DatabaseUnusableError:
 
 
 def no_space_error(folder: Path) -> DatabaseUnusableError:
-    """Say that a start needs more room than there is."""
+    """Return the error for a start on a full disk."""
     return DatabaseUnusableError(
         f"no room on the device of {folder}: make room there, then start again"
     )
 
 
 def checkpoint(engine: Engine) -> None:
-    """Bring all that is committed into the database's own file, in no transaction."""
+    """Move all commits from the write-ahead log into the database file."""
     connection = engine.raw_connection()
     try:
         connection.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -128,7 +128,7 @@ def open_reader(path: Path) -> Engine:
 
 
 def _create_private(path: Path) -> None:
-    """The database holds environments and keys of users: nobody else reads it."""
+    """Create the file if it is missing, private because it holds environments and keys."""
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
         path.chmod(0o600)
@@ -146,7 +146,7 @@ def _engine(path: Path, begin: str, locked_s: float) -> Engine:
 
     @event.listens_for(engine, "connect")
     def _settings(connection: sqlite3.Connection, _: ConnectionPoolEntry) -> None:
-        # The driver would begin late; we say ourselves when a transaction begins, and how.
+        # The driver begins transactions late. Each one is begun explicitly instead, see _begin.
         connection.isolation_level = None
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=FULL")
@@ -160,7 +160,7 @@ def _engine(path: Path, begin: str, locked_s: float) -> Engine:
 
 
 def _writing(_cursor: object, statement: str, *_others: object) -> None:
-    """A statement that changes something, on a disk that was told to be full."""
+    """Raise the error of a full disk at a write, if a failpoint orders it."""
     if statement.startswith(_CHANGES):
         try:
             writing()
@@ -169,7 +169,7 @@ def _writing(_cursor: object, statement: str, *_others: object) -> None:
 
 
 def _check(connection: Connection, path: Path) -> None:
-    """SQLite goes on happily with a zeroed page: ask before anything is written."""
+    """Check the integrity before anything is written, because SQLite ignores zeroed pages."""
     found = [row[0] for row in connection.exec_driver_sql("PRAGMA quick_check(5)")]
     if found != ["ok"]:
         raise DatabaseUnusableError(f"{path} is damaged: {found[0]}; {_recovery(path)}")

@@ -1,4 +1,4 @@
-"""Reading the database: on connections of its own, so that nobody waits for the writer."""
+"""Queries of the database, on connections of their own so that they never wait for the writer."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pliant.server.registry.program import Program, Summary
 
 T = TypeVar("T")
 
-#: Lines of history in one answer.
+#: Maximum number of events in one answer.
 MAX_HISTORY_LINES = 20_000
 _FINAL = [state.value for state in FINAL_STATES]
 
@@ -38,9 +38,9 @@ class StoredWorld:
 
 
 class Reader:
-    """Short queries; safe from any thread.
+    """The queries of the server. Every method may be called from any thread.
 
-    What reads whole rows raises ``UnreadableRowError`` for one that is damaged.
+    Methods that read records raise ``UnreadableRowError`` for a damaged row.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -48,9 +48,9 @@ class Reader:
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="reader")
 
     async def in_thread(self, query: Callable[[Reader], T]) -> T:
-        """Run a query without holding up the event loop that asks for it.
+        """Run a query in a thread, so that it does not block the event loop of the caller.
 
-        A query waits for the disk, and for the lock when somebody else has the database open.
+        A query waits for the disk, and for the lock of another process.
         """
         return await asyncio.get_running_loop().run_in_executor(self._threads, query, self)
 
@@ -60,11 +60,11 @@ class Reader:
         self._engine.dispose()
 
     def meta(self) -> dict[str, str]:
-        """All single values."""
+        """Return the table ``meta``."""
         return {row.key: row.value for row in self._rows(select(tables.meta))}
 
     def nodes(self) -> list[Node]:
-        """Every node ever registered, in the order of the processor map."""
+        """Return all nodes in the order of their processors."""
         query = select(tables.node.c.name, tables.node.c.record).order_by(tables.node.c.first)
         return [
             row_codecs.read_column("node", row._mapping, "record", row_codecs.parse_node)
@@ -72,7 +72,10 @@ class Reader:
         ]
 
     def open_jobs(self) -> list[tuple[Job, Summary]]:
-        """Jobs that have not ended, in order of submission; what they run can be read, too."""
+        """Return open jobs in order of submission.
+
+        Their programs are checked, too, so that damage is found when the server starts.
+        """
         still = tables.job.c.state.not_in(_FINAL)
         query = select(tables.job.c.id, tables.job.c.program).where(
             still, func.json_valid(tables.job.c.program) == 0
@@ -82,7 +85,7 @@ class Reader:
         return self._jobs(still)
 
     def last_event_time(self) -> float | None:
-        """The time of the latest line of history, if a job is open."""
+        """Return the time of the latest event, None if no job is open."""
         table = tables.job
         if not self._rows(select(table.c.id).where(table.c.state.not_in(_FINAL)).limit(1)):
             return None
@@ -91,33 +94,33 @@ class Reader:
         return float(rows[0].time) if rows else None
 
     def recent_jobs(self, since: float) -> list[tuple[Job, Summary]]:
-        """Jobs that ended after a time."""
+        """Return jobs that ended after a time."""
         return self._jobs(tables.job.c.state.in_(_FINAL), tables.job.c.end >= since)
 
     def jobs(self, ids: Sequence[int]) -> list[tuple[Job, Summary]]:
-        """Jobs by number; unknown numbers are left out."""
+        """Return jobs by number. Unknown numbers are left out."""
         return self._jobs(tables.job.c.id.in_(ids))
 
     def last_job_id(self) -> int:
-        """The highest number ever given."""
+        """Return the highest job number, 0 if there is no job."""
         rows = self._rows(select(func.max(tables.job.c.id).label("last")))
         return int(rows[0].last or 0)
 
     def program(self, job: int) -> Program | None:
-        """What a job runs."""
+        """Return the program of a job, None if the job is unknown."""
         query = select(tables.job.c.id, tables.job.c.program).where(tables.job.c.id == job)
         for row in self._rows(query):
             return row_codecs.read_column("job", row._mapping, "program", Program.from_json)
         return None
 
     def job_with_key(self, uid: int, key: str) -> int | None:
-        """The job that a user submitted under a key."""
+        """Return the number of the job that a user submitted with a key, None if there is none."""
         where = (tables.job.c.uid == uid) & (tables.job.c.submit_key == key)
         rows = self._rows(select(tables.job.c.id).where(where))
         return int(rows[0].id) if rows else None
 
     def worlds(self, jobs: Sequence[int]) -> list[StoredWorld]:
-        """Worlds of these jobs, oldest first."""
+        """Return the worlds of these jobs, oldest first."""
         order = (tables.world.c.job, tables.world.c.run, tables.world.c.resize)
         rows = self._in(select(tables.world).order_by(*order), tables.world.c.job, jobs)
         return [
@@ -135,13 +138,13 @@ class Reader:
         ]
 
     def exits(self, worlds: Sequence[str]) -> set[tuple[str, int]]:
-        """(world, rank) of every end that is stored for these worlds."""
+        """Return (world, rank) of every stored exit in these worlds."""
         table = tables.rank_exit
         rows = self._in(select(table.c.world, table.c.rank), table.c.world, worlds)
         return {(row.world, row.rank) for row in rows}
 
     def barriers(self, worlds: Sequence[str]) -> dict[tuple[str, int], dict[str, str]]:
-        """Finished barriers of these worlds."""
+        """Return the pairs of complete barriers of these worlds, by (world, sequence number)."""
         rows = self._in(select(tables.fence), tables.fence.c.world, worlds)
         return {
             (row.world, row.sequence): row_codecs.read_column(
@@ -157,7 +160,7 @@ class Reader:
         limit: int | None = None,
         owner: int | None = None,
     ) -> list[dict[str, Any]]:
-        """Lines of history, oldest first; of all jobs and nodes when no job is named.
+        """Return events of a job, or of all jobs and nodes if ``job`` is None, oldest first.
 
         With the uid of an ``owner``, lines of the jobs of others are left out, and all refusals:
         they are of no job, and name the program and the folder that a user asked for.
@@ -194,7 +197,7 @@ class Reader:
         ]
 
     def refusals(self, uid: int | None) -> list[dict[str, Any]]:
-        """Requests that were refused, oldest first: of a user, or of all if None."""
+        """Return refused requests of a user, or of all users if None, oldest first."""
         table = tables.job_event
         query = select(table).where(table.c.job.is_(None), table.c.kind == REFUSED)
         found = [
@@ -227,7 +230,7 @@ class Reader:
         ]
 
     def _in(self, query: Any, column: Any, values: Sequence[Any]) -> list[Any]:
-        """Ask in slices: a statement holds a limited number of variables."""
+        """Query in slices, because a statement may have a limited number of variables."""
         rows: list[Any] = []
         for start in range(0, len(values), 5000):
             rows += self._rows(query.where(column.in_(values[start : start + 5000])))

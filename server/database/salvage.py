@@ -1,8 +1,8 @@
-"""What can still be read of a damaged job database, in a new one: ``pliant server --recover``.
+"""``pliant server --recover``: copy the readable rows of a damaged job database into a new one.
 
-SQLite's own ``.recover`` needs a part that distributions leave out of the command. Here the order
-of the rows is used instead: behind a page that cannot be read, the next one that can be is looked
-for by number.
+The command ``.recover`` of SQLite needs an extension that distributions leave out. This module uses
+the order of the rows instead: after a page that cannot be read, it searches for the next readable
+row by its number.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pliant.server.database.engine import open_database
 from pliant.server.database.meta_keys import LAST_JOB_ID, MAX_ID, find_invalid
 from pliant.server.database.tables import metadata
 
-#: No row has a number of more bits.
+#: Row numbers have at most this many bits.
 MAX_ROWID_BITS = 40
 _MAGIC = b"SQLite format 3\0"
 _PAGE = 4096
@@ -28,34 +28,34 @@ _OF_A_TREE = (5, 13)
 
 
 class Recovered(NamedTuple):
-    """What came of it."""
+    """The result of a recovery."""
 
-    #: Where the damaged file is now.
+    #: The path of the damaged file after the recovery.
     kept: Path
     #: How many rows of each table were read.
     rows: dict[str, int]
-    #: What became of rows with texts that no server has stored, for people.
+    #: Sentences about damaged rows: rebuilt or left out.
     told: list[str]
 
 
 class _Damaged(NamedTuple):
-    """A row with a text that no server has stored."""
+    """A row with a damaged column."""
 
     table: str
     row: row_codecs.Row
-    #: What became of it, for people.
+    #: A sentence about it: rebuilt or left out.
     line: str
 
 
 def recover(path: Path) -> Recovered:
-    """Put what can be read of a database in its place; nothing is thrown away.
+    """Replace a database by a new one with its readable rows, and keep the damaged file.
 
-    Nobody else may have it open.
+    No other process may have it open.
 
     Raises:
-        DatabaseUnusableError: the new database cannot be made.
-        OSError: a file cannot be read or written.
-        sqlite3.Error: the new database cannot be written.
+        DatabaseUnusableError: if the new database cannot be created.
+        OSError: if a file cannot be read or written.
+        sqlite3.Error: if the new database cannot be written.
     """
     fresh, copy = (path.with_name(f"{path.name}.{what}") for what in ("recovered", "copy"))
     for file in (*_files_of(fresh), *_files_of(copy)):
@@ -77,10 +77,10 @@ def recover(path: Path) -> Recovered:
 
 
 def is_intact(path: Path) -> bool:
-    """Whether nothing of a database is damaged; it is only read.
+    """Return whether a database is undamaged, without changing it.
 
-    SQLite finds no fault with it, each row is there and holds no zeroed page, and single values and
-    the texts of rows are what a server stores.
+    It is undamaged if SQLite finds no fault, every row can be read and holds no zeroed page, and
+    the table ``meta`` and all JSON columns are valid.
     """
     try:
         with closing(_open_read_only(path)) as source:
@@ -97,13 +97,13 @@ def is_intact(path: Path) -> bool:
 
 
 def _open_read_only(path: Path) -> sqlite3.Connection:
-    # Where there is no log SQLite would make one, which who only reads cannot remove.
+    # Without ``immutable`` SQLite would create a log, which a read-only connection cannot remove.
     how = "" if path.with_name(f"{path.name}-wal").exists() else "&immutable=1"
     return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro{how}", uri=True)
 
 
 def _unreadable(source: sqlite3.Connection) -> list[str]:
-    """The names of single values that no server has stored."""
+    """Return the keys of invalid values in the table ``meta``."""
     return find_invalid(dict(source.execute("SELECT key, value FROM meta")))
 
 
@@ -116,12 +116,12 @@ def _reads_all(source: sqlite3.Connection, table: str) -> bool:
 
 
 def _files_of(path: Path) -> list[Path]:
-    """A database and what SQLite keeps beside it."""
+    """Return the paths of a database and of its log files."""
     return [path, *(path.with_name(path.name + end) for end in ("-wal", "-shm"))]
 
 
 def _copy_with_valid_header(path: Path, copy: Path, fresh: bytes) -> None:
-    """Copy a database with a header that SQLite accepts; migrations make the same pages always."""
+    """Copy a database and repair its header from a new one, which has the same first page."""
     content = bytearray(path.read_bytes())
     content += bytes(max(-len(content) % _PAGE, _PAGE - len(content)))
     if content[100] not in _OF_A_TREE:
@@ -130,7 +130,7 @@ def _copy_with_valid_header(path: Path, copy: Path, fresh: bytes) -> None:
         content[:100] = fresh[:100]
     content[28:32] = (len(content) // _PAGE).to_bytes(4, "big")
     content[32:40] = bytes(8)  # no free pages
-    content[92:96] = content[24:28]  # else the number of pages is not believed
+    content[92:96] = content[24:28]  # else SQLite ignores the number of pages
     _write_private(copy, content)
     log = path.with_name(f"{path.name}-wal")
     if log.exists():
@@ -145,7 +145,7 @@ def _write_private(path: Path, content: bytes | bytearray) -> None:
 def _read(
     source: sqlite3.Connection, target: sqlite3.Connection, table: str, damaged: list[_Damaged]
 ) -> int:
-    """Take the readable rows of a table over; return how many there were."""
+    """Copy the readable rows of a table; return their number."""
     names = [column.name for column in metadata.tables[table].columns]
     places = ", ".join("?" * len(names))
     insert = f'INSERT OR IGNORE INTO "{table}" ({_listed(names)}) VALUES ({places})'
@@ -168,7 +168,10 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def _rows(source: sqlite3.Connection, table: str) -> Iterator[row_codecs.Row]:
-    """Read one by one: the driver looks ahead, and would lose the row before a damaged page."""
+    """Yield readable rows, one query for each.
+
+    A longer query reads ahead, and would lose the row before a damaged page.
+    """
     names = [column.name for column in metadata.tables[table].columns]
     select = f'SELECT rowid, {_listed(names)} FROM "{table}" WHERE rowid > ? ORDER BY rowid LIMIT 1'
     last: int | None = 0
@@ -181,20 +184,20 @@ def _rows(source: sqlite3.Connection, table: str) -> Iterator[row_codecs.Row]:
         if row is None:
             return
         last, *values = row
-        # A zeroed page in the middle of a long text is no error to SQLite.
+        # SQLite does not detect a zeroed page inside a long text.
         if not any(isinstance(value, str) and "\0" in value for value in values):
             yield dict(zip(names, values, strict=True))
 
 
 def _next(source: sqlite3.Connection, select: str, last: int) -> tuple[Any, ...] | None:
     row: tuple[Any, ...] | None = source.execute(select, (last,)).fetchone()
-    if row is not None and row[0] <= last:  # a page of which a part is zero
+    if row is not None and row[0] <= last:  # part of a page is zero
         raise sqlite3.DatabaseError("rows are out of order")
     return row
 
 
 def _next_readable(source: sqlite3.Connection, select: str, last: int) -> int | None:
-    """Find the number behind which rows can be read again; None: there is none."""
+    """Return the row number after which rows can be read again, None if there is none."""
     for power in range(MAX_ROWID_BITS):
         if _readable(source, select, last + (1 << power)):
             break
@@ -219,14 +222,14 @@ def _readable(source: sqlite3.Connection, select: str, last: int) -> bool:
 
 
 def _delete_orphans(target: sqlite3.Connection) -> None:
-    """The number of a lost job is given again: nothing of the first one may be in its way."""
+    """Delete rows of lost jobs, because the number of a lost job may be used again."""
     target.execute("DELETE FROM world WHERE job NOT IN (SELECT id FROM job)")
     for table in ("rank_exit", "fence"):
         target.execute(f"DELETE FROM {table} WHERE world NOT IN (SELECT name FROM world)")
 
 
 def _reserve_job_ids(target: sqlite3.Connection, jobs: Sequence[int]) -> None:
-    """Jobs that were set aside have a history here, and perhaps processes."""
+    """Keep the numbers of left-out jobs from reuse, because they have events and processes."""
     known = dict(target.execute("SELECT key, value FROM meta WHERE key = ?", [LAST_JOB_ID]))
     if given := [number for number in jobs if number <= MAX_ID]:
         last = max(*given, int(known.get(LAST_JOB_ID, "0")))
@@ -234,7 +237,7 @@ def _reserve_job_ids(target: sqlite3.Connection, jobs: Sequence[int]) -> None:
 
 
 def _replace_file(path: Path, fresh: Path) -> Path:
-    """Put the new database in the place of the old one, which is kept under another name."""
+    """Replace the old database by the new one, and return the new path of the old one."""
     number = 1
     while (kept := path.with_name(f"{path.name}.damaged{number}")).exists():
         number += 1

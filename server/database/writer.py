@@ -1,4 +1,4 @@
-"""The one writer of the database: many small transactions share one flush (group commit)."""
+"""The only writer of the database. Transactions that wait together share one flush to disk."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from pliant.server.support.threads import start_thread, uncancellable_future
 
 log = logging.getLogger(__name__)
 
-#: Transactions that share one flush at most.
+#: Maximum number of transactions that share one flush.
 GROUP = 256
 
 
 class WriterStoppedError(Exception):
-    """The writer has stopped: nothing more becomes durable."""
+    """The writer has stopped, so the rows will not be stored."""
 
 
 class ChangedElsewhereError(Exception):
-    """A row is not as this server left it: somebody else has written."""
+    """A row is not as this server left it, so another process has written to the database."""
 
 
 class _Item(NamedTuple):
@@ -42,7 +42,7 @@ class _Item(NamedTuple):
 
 
 class Writer:
-    """Takes changes from any thread; a commit is atomic, and durable when its future is done."""
+    """Commits writes from any thread. A commit is atomic, and durable when its future is done."""
 
     def __init__(self, engine: Engine, guard: CommitGuard | None = None) -> None:
         self._engine, self._guard = engine, guard
@@ -57,7 +57,7 @@ class Writer:
         self._thread = start_thread("writer", self._run, on_fault)
 
     def commit(self, changes: Sequence[Write]) -> Future[None]:
-        """Write these changes in one transaction; the future fails when that is impossible."""
+        """Queue writes as one transaction. The future fails if they cannot be stored."""
         future: Future[None] = uncancellable_future()
         with self._lock:
             if self._stopped:
@@ -67,7 +67,7 @@ class Writer:
         return future
 
     def stop(self) -> None:
-        """Write what was given so far, then end."""
+        """Commit everything that was queued, then end the thread."""
         with self._lock:
             self._stopped = True
             self._queue.put(None)
@@ -84,7 +84,10 @@ class Writer:
                     return
 
     def _next_group(self) -> tuple[list[_Item], bool]:
-        """Wait for one item, then take what is there already."""
+        """Wait for a transaction and return it with all others that have been queued.
+
+        The second value is False if the writer must end after them.
+        """
         group: list[_Item] = []
         item = self._queue.get()
         while item is not None:
@@ -119,8 +122,8 @@ class Writer:
     def _write_separately(
         self, connection: Connection, group: list[_Item], error: Exception
     ) -> None:
-        """One bad item must not take the others with it."""
-        if len(group) == 1 or is_locked(error):  # each by itself would wait as long again
+        """Commit each transaction on its own, so that a bad one does not prevent the others."""
+        if len(group) == 1 or is_locked(error):  # each would wait for the lock again
             self._warnings.log("the job database refused a change: %s", sqlite_message(error))
             for item in group:
                 item.future.set_exception(error)
@@ -130,11 +133,11 @@ class Writer:
 
 
 def apply_writes(connection: Connection, changes: Sequence[Write]) -> None:
-    """Execute changes in order; neighbours with the same statement go to the driver together.
+    """Execute writes in order, adjacent ones with the same statement in one call of the driver.
 
     Raises:
-        ChangedElsewhereError: a row that was to be compared is not as it should be; the
-            transaction must not be committed.
+        ChangedElsewhereError: if a row is not in the expected version. The transaction must not be
+            committed then.
     """
     for statement, same in groupby(changes, key=attrgetter("statement")):
         rows = [change.values for change in same]
@@ -149,13 +152,13 @@ def apply_writes(connection: Connection, changes: Sequence[Write]) -> None:
 
 
 class Prepared(NamedTuple):
-    """A statement as the driver takes it; None: it takes values by name."""
+    """A compiled statement; ``order`` is None if the driver takes values by name."""
 
     text: str
     order: tuple[str, ...] | None
 
     def parameters(self, rows: Sequence[Mapping[str, Any]]) -> list[Any]:
-        """The values of rows in the driver's form."""
+        """Return the values of rows in the form that the driver expects."""
         if self.order is None:
             return [dict(row) for row in rows]
         return [tuple(row[name] for name in self.order) for row in rows]
@@ -163,7 +166,10 @@ class Prepared(NamedTuple):
 
 @lru_cache(maxsize=64)
 def prepare(statement: Executable, dialect: Dialect, names: tuple[str, ...]) -> Prepared:
-    """Compile once: SQLAlchemy's own way to the driver costs more than what SQLite does there."""
+    """Compile a statement once.
+
+    Executing it through SQLAlchemy each time would cost more than the work of SQLite itself.
+    """
     assert isinstance(statement, ClauseElement)
     compiled = statement.compile(dialect=dialect, column_keys=list(names), for_executemany=True)
     assert isinstance(compiled, SQLCompiler)

@@ -84,7 +84,7 @@ class CommandDispatcher:
     def _launch(self, command: commands.Launch) -> None:
         entry = self._status.entry(command.job)
         if entry is None:
-            raise KeyError(f"job {command.job} is not on the board")
+            raise KeyError(f"job {command.job} is not in the status cache")
         world = self._world(command)
         self._worlds.add(world)
         orders = start_orders(

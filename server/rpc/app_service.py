@@ -1,4 +1,4 @@
-"""The stream of an application's coordinator: who it is, what it answers, what it decided."""
+"""The stream of an application's coordinator: authentication, answers, decisions, progress."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ WRONG_TOKEN = "wrong token"
 
 
 class AppService(app_pb2_grpc.AppServiceServicer):
-    """Runs in the gRPC loop."""
+    """Serves the streams of applications. Runs in the gRPC loop."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class AppService(app_pb2_grpc.AppServiceServicer):
         self._tokens, self._clock, self._generation = tokens, clock, generation
 
     async def Session(self, request_iterator: Any, context: Any) -> AsyncIterator[Any]:
-        """Serve one coordinator (or the one that will be) until either side ends the stream."""
+        """Serve one coordinator, or a standby for it, until either side ends the stream."""
         reports = readable(aiter(request_iterator))
         try:
             async with asyncio.timeout(HELLO_TIMEOUT_S):
@@ -92,7 +92,7 @@ class AppService(app_pb2_grpc.AppServiceServicer):
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error))
             return
         if first is None:
-            # Perhaps it looks for the server that had this address before: it is to look again.
+            # It may look for the server that had this address before. It will search again.
             self._warnings.warning(
                 "a session does not prove that it belongs to a job of this cluster"
             )
@@ -122,9 +122,9 @@ class AppService(app_pb2_grpc.AppServiceServicer):
                 self._core_loop.post(ApplicationLeft(session.job, session.run))
 
     async def _hello(self, context: Any, reports: Any) -> app_pb2.AppReport | None:
-        """Return the first message of an application that knows its token, None if it does not."""
+        """Return the first message of an application, None if it does not prove its token."""
         subject = subject_of(context.invocation_metadata())
-        if not subject:  # of an older version: it shows its token
+        if not subject:  # an older version sends the token itself
             first: app_pb2.AppReport = await anext(reports)
             hello = first.hello
             return first if self._tokens.verify(hello.token, hello.job, hello.run) else None
@@ -138,7 +138,7 @@ class AppService(app_pb2_grpc.AppServiceServicer):
         return first if own else None
 
     def _refusal(self, first: app_pb2.AppReport) -> str | None:
-        """Why this session may not be; None: it may."""
+        """Return why a session is refused, None if it is accepted."""
         if first.WhichOneof("body") != "hello":
             return "the first message must be Hello"
         hello = first.hello
@@ -152,7 +152,11 @@ class AppService(app_pb2_grpc.AppServiceServicer):
         return None
 
     async def _read(self, session: AppSession, hello: app_pb2.Hello, reports: Any) -> str:
-        """Take what it says until the end; why it has said too much, empty: it has not."""
+        """Handle messages until the stream ends.
+
+        Returns:
+            Why the application exceeded its rate limit, empty if it did not.
+        """
         try:
             self._take_hello(session, hello)
             async for report in reports:
@@ -188,7 +192,7 @@ class AppService(app_pb2_grpc.AppServiceServicer):
                 self._core_loop.post(*(begun for _ in message("server.begun.in")))
             case "outcome":
                 for _ in message("server.outcome.in"):
-                    # Whoever reports is the coordinator now: the role may have moved.
+                    # The sender is the coordinator now; a resize may have moved the role to it.
                     self._connections.attach_coordinator(session)
                     self._core_loop.post(decision_from_proto(job, run, report.outcome))
             case "progress":
@@ -204,7 +208,7 @@ class AppService(app_pb2_grpc.AppServiceServicer):
             case "hello":
                 self._take_hello(session, report.hello)
             case None:
-                pass  # of a later version, which knows that this one passes over it
+                pass  # from a later version, which knows that this one ignores it
 
     def _take_hello(self, session: AppSession, hello: app_pb2.Hello) -> None:
         if (hello.job, hello.run) != (session.job, session.run):
@@ -216,12 +220,12 @@ class AppService(app_pb2_grpc.AppServiceServicer):
             return
         if not self._is_former(hello):
             self._connections.attach_coordinator(session)
-        said = (registration_from_proto(hello), begun_from_proto(hello), asked_from_proto(hello))
-        self._core_loop.post(*[event for event in said if event is not None])
+        events = (registration_from_proto(hello), begun_from_proto(hello), asked_from_proto(hello))
+        self._core_loop.post(*[event for event in events if event is not None])
         self._core_loop.post(suspension_from_proto(hello))
 
     def _is_former(self, hello: app_pb2.Hello) -> bool:
-        """Whether it speaks of a time before the last resize: another is the coordinator now."""
+        """Return whether a Hello is from before the last resize, so from a former coordinator."""
         entry = self._status.entry(JobId(hello.job))
         return entry is not None and hello.epoch < entry.info["epoch"]
 

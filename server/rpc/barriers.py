@@ -26,7 +26,7 @@ from pliant.server.support.log_setup import RateLimitedLog
 
 log = logging.getLogger(__name__)
 
-#: Between tries to store a barrier when the disk is full or the database is locked.
+#: Seconds between attempts to store a barrier while the disk is full or the database is locked.
 RETRY_S = 0.5
 
 
@@ -38,18 +38,18 @@ class _Barrier:
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """A barrier that is complete, and whom to tell."""
+    """A complete barrier, and the nodes to answer."""
 
     world: str
     sequence: int
     pairs: Mapping[str, str]
     tell: frozenset[NodeName]
-    #: Whether it was complete before: then it is stored already.
+    #: Whether it was complete before, so that it is stored already.
     again: bool = False
 
 
 class BarrierTable:
-    """Merges the pairs of a world's nodes. A node that asks again is answered again."""
+    """Merges the pairs from the nodes of each world. A node that asks again is answered again."""
 
     def __init__(self, done: Mapping[tuple[str, int], Mapping[str, str]] | None = None) -> None:
         self._done: dict[str, dict[int, Mapping[str, str]]] = {}
@@ -65,7 +65,7 @@ class BarrierTable:
         sequence: int,
         pairs: Mapping[str, str],
     ) -> Merged | None:
-        """Note that a node reached a barrier; return it when all nodes have."""
+        """Record that a node reached a barrier; return the barrier once all nodes have."""
         done, waiting = self._done.setdefault(world, {}), self._open.setdefault(world, {})
         if sequence in done:
             return Merged(world, sequence, done[sequence], frozenset({node}), again=True)
@@ -75,7 +75,7 @@ class BarrierTable:
         if not nodes <= barrier.arrived:
             return None
         del waiting[sequence]
-        # Whoever is here has the answers to all barriers before.
+        # All nodes are here, so they have the answers to all earlier barriers.
         for passed in [number for number in done if number < sequence]:
             del done[passed]
         done[sequence] = barrier.pairs
@@ -89,7 +89,7 @@ class BarrierTable:
 
 
 class BarrierService:
-    """Merges and answers; runs in the gRPC loop, except where it says otherwise."""
+    """Stores complete barriers and answers the nodes. Runs in the gRPC loop."""
 
     def __init__(
         self,
@@ -106,13 +106,13 @@ class BarrierService:
         )
         self._lock = threading.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
-        #: Barriers that are complete and not durable yet.
+        #: Barriers that are complete but not durable yet.
         self._storing: set[tuple[str, int]] = set()
         self._retry_s = RETRY_S
         self._warnings = RateLimitedLog(log.warning)
 
     def take(self, node: NodeName, message: node_pb2.Fence) -> None:
-        """Note that a node reached a barrier; answer when all have."""
+        """Record that a node reached a barrier; answer all nodes when all have."""
         world = self._worlds.get(message.world)
         if world is None or node not in world.nodes:
             log.warning("node %s: barrier of unknown world %s", node, message.world)
@@ -127,10 +127,13 @@ class BarrierService:
             task.add_done_callback(self._tasks.discard)
 
     async def _answer(self, merged: Merged) -> None:
-        """Store, then answer: after a restart some nodes may have the answer and others not."""
+        """Store a barrier, then answer its nodes.
+
+        It is stored because a restart may come when only some nodes have the answer.
+        """
         key = (merged.world, merged.sequence)
         if key in self._storing:
-            return  # who asks again now is told with the others
+            return  # a node that asks again is answered with the others
         if not merged.again:
             self._storing.add(key)
             try:
@@ -145,7 +148,10 @@ class BarrierService:
             self._connections.send_to_node(node, node_pb2.NodeOrder(fence_done=done))
 
     async def _store(self, merged: Merged) -> bool:
-        """Make a barrier durable; False: the server stops, and the nodes will ask the next one."""
+        """Make a barrier durable; return False if the server stops before that.
+
+        The nodes then ask the next server.
+        """
         while True:
             try:
                 change = add_fence(merged.world, merged.sequence, merged.pairs)
@@ -155,13 +161,14 @@ class BarrierService:
                 return False
             except Exception as error:
                 if not is_transient(error):
-                    # It is in memory, and ranks wait: only a crash just now would lose it.
+                    # Answer anyway, because ranks wait. The barrier is in memory, so only a crash
+                    # of the server could lose it.
                     log.error("barrier of %s is not stored: %s", merged.world, error)
                     return True
                 self._warnings.log("barriers are not stored yet: %s", sqlite_message(error))
             await asyncio.sleep(self._retry_s)
 
     def forget(self, jobs: Sequence[int], worlds: Sequence[World]) -> None:
-        """Drop the barriers of worlds that have ended, from any thread."""
+        """Drop the barriers of worlds that have ended. May be called from any thread."""
         with self._lock:
             self._barriers.forget(world.name for world in worlds if world.spans_nodes)

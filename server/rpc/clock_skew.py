@@ -1,4 +1,4 @@
-"""Instants that applications name, in the server's time: clocks of nodes may be others."""
+"""Convert times that applications send to the clock of the server, which may differ."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from pliant.protos import app_pb2
 
 
 def to_server_time(report: app_pb2.AppReport, now: float) -> app_pb2.AppReport:
-    """Shift what a report names, in place, by the difference between both clocks; the report.
+    """Shift all times in a report by the difference of both clocks, in place, and return it.
 
     Args:
-        report: says by its own clock when it was sent; if it does not, nothing is shifted.
-        now: the server's time as it arrives, seconds since the epoch.
+        report: carries the time at which it was sent; without it nothing is shifted.
+        now: the time of the server when it arrived, seconds since the epoch.
     """
     if not report.clock:
         return report

@@ -1,9 +1,9 @@
-"""Whether a node and the server have missed something that the other has said on their stream.
+"""Detect messages that were lost between the server and a node.
 
-A stream keeps the order and loses nothing while it stands; that is gRPC's promise, and orders and
-reports are said once on the strength of it. A beat says how far the node is. Who has missed
-something nevertheless would wait for ever, so the stream is closed: on the next one both sides
-compare all that they know.
+gRPC guarantees that a stream keeps the order and loses nothing while it is open, so orders and
+reports are sent once. A heartbeat carries the node's counts of both. If a message was lost anyway,
+its receiver would wait for ever. So the stream is closed, and on the next one both sides compare
+their complete state.
 """
 
 from __future__ import annotations
@@ -12,27 +12,28 @@ from collections import deque
 
 from pliant.protos import node_pb2
 
-#: Orders sent so long ago are carried out, seconds, if the node has beaten so often since then:
-#: one that stood still says what it has done before it looks for what has come.
+#: An order must have been carried out this many seconds after it was sent, and after this many more
+#: heartbeats. The heartbeats are needed because a stalled node sends its counts before it reads the
+#: orders that have arrived.
 UNDER_WAY_S, UNDER_WAY_BEATS = 5.0, 2
 
 
 class DeliveryCheck:
-    """The counts of one stream."""
+    """Compares the message counts of one stream with those in the heartbeats of its node."""
 
     def __init__(self) -> None:
-        #: Reports that were taken, without beats.
+        #: Number of reports received, heartbeats not counted.
         self.reports = 0
         self._sent: deque[tuple[float, int]] = deque()
         self._due = 0
 
     def missing(self, beat: node_pb2.Beat, sent: int, now: float) -> str:
-        """What a beat shows to be lost; empty: nothing.
+        """Return which messages are lost according to a heartbeat, empty if none.
 
         Args:
-            beat: what the node says; one that does not count is believed to have everything.
-            sent: orders that were sent so far.
-            now: on the monotonic clock, seconds.
+            beat: the heartbeat; without counts nothing counts as lost.
+            sent: number of orders sent so far.
+            now: seconds on the monotonic clock.
         """
         self._sent.append((now, sent))
         while len(self._sent) > UNDER_WAY_BEATS and self._sent[0][0] <= now - UNDER_WAY_S:

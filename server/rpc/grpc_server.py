@@ -1,4 +1,7 @@
-"""The gRPC server: one asyncio loop in one thread for every stream (threads do not scale)."""
+"""The gRPC server: one asyncio loop in one thread serves all streams.
+
+A thread for each stream would not scale to a thousand nodes.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +26,9 @@ from pliant.server.support.threads import start_thread
 
 log = logging.getLogger(__name__)
 
-#: Of a message to a peer; what they send is limited to MAX_MESSAGE_BYTES.
+#: Limit of messages to peers. Messages from peers are limited to MAX_MESSAGE_BYTES.
 MAX_SENT_BYTES = 16 << 20
-#: Dead connections are found by the transport within 15 s; silent nodes by their leases.
+#: The transport finds dead connections within 15 s. Silent nodes are found by their leases.
 OPTIONS = (
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 5_000),
@@ -33,8 +36,8 @@ OPTIONS = (
     ("grpc.http2.ping_timeout_ms", 5_000),
     ("grpc.http2.max_pings_without_data", 0),
     ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
-    # Limits that hold before a peer has proved anything: a message, what is buffered of a stream
-    # that nobody reads, streams of one connection, and how long a connection may do nothing.
+    # Limits that hold before a peer is authenticated: the size of a message, the buffer of a stream
+    # that is not read, the streams of a connection, and how long a connection may be idle.
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
     ("grpc.http2.lookahead_bytes", MAX_MESSAGE_BYTES),
     ("grpc.http2.bdp_probe", 0),
@@ -42,18 +45,18 @@ OPTIONS = (
     ("grpc.server_handshake_timeout_ms", 10_000),
     ("grpc.max_connection_idle_ms", 30_000),
     ("grpc.max_send_message_length", MAX_SENT_BYTES),
-    # With it two servers would share a port, and controllers would reach either.
+    # Otherwise two servers could share a port, and controllers would reach either.
     ("grpc.so_reuseport", 0),
 )
 MAX_CONNECTIONS_OPTION = "grpc.max_allowed_incoming_connections"
-#: The largest value of that option: gRPC ends the process for a larger one, and at 0 it lets
-#: nobody in.
+#: The largest value of that option. gRPC aborts the process for a larger one, and accepts no
+#: connection at 0.
 _LARGEST_BOUND = (1 << 31) - 2
 STOP_GRACE_S = 0.5
 
 
 class GrpcServer:
-    """Holds the listening socket and all streams."""
+    """The gRPC server with its thread, its listening socket and all streams."""
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -71,7 +74,11 @@ class GrpcServer:
         addresses: Sequence[Address],
         on_fault: Callable[[str], None],
     ) -> Address:
-        """Listen on the first address that is free, and return it; with the port that was found."""
+        """Listen on the first free address and return it, with its actual port.
+
+        Raises:
+            OSError: if no address is free.
+        """
         self._thread = start_thread(
             "grpc", lambda: asyncio.run(self._serve(nodes, apps, addresses)), on_fault
         )
@@ -81,12 +88,12 @@ class GrpcServer:
         return self._address
 
     def stop(self) -> None:
-        """End every stream; controllers and applications will come back to the next server."""
+        """End every stream. Controllers and applications will connect to the next server."""
         if self._loop is not None and self._stop is not None and self._thread is not None:
             try:
                 self._loop.call_soon_threadsafe(self._stop.set)
             except RuntimeError:
-                pass  # it has ended by itself
+                pass  # the loop has already ended
             self._thread.join()
 
     async def _serve(
@@ -125,7 +132,7 @@ class GrpcServer:
 def _streams(
     service: str, method: str, serve: Callable[..., Any], report: type[Message]
 ) -> grpc.GenericRpcHandler:
-    """Serve a method whose messages arrive even if they cannot be decoded."""
+    """Return the handler of a method that also receives messages that cannot be decoded."""
 
     def read(data: bytes) -> Message | UnreadableMessage:
         try:

@@ -1,4 +1,4 @@
-"""Which nodes are alive, judged by their beats and the monotonic clock alone."""
+"""Heartbeat leases: which nodes are alive, judged by their last heartbeat."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from enum import StrEnum
 
 from pliant.core.values.ids import NodeName
 
-#: Beats that may be missing before a node is suspected.
+#: Missed heartbeats after which a node is suspected.
 MISSED_BEATS = 3
 
 
 class Health(StrEnum):
-    """What the beats say."""
+    """The health of a node according to its heartbeats."""
 
     GOOD = "good"
     SUSPECT = "suspect"
@@ -26,7 +26,11 @@ class _Lease:
 
 
 class HeartbeatLeases:
-    """The beats of all nodes. Times are monotonic seconds that the caller gives."""
+    """The leases of all nodes.
+
+    A node without a heartbeat for three intervals is suspected. After ``lease_s`` it is lost. Times
+    are seconds on the monotonic clock of the caller.
+    """
 
     def __init__(self, beat_interval_s: float, lease_s: float) -> None:
         self._suspect_s = min(MISSED_BEATS * beat_interval_s, lease_s)
@@ -34,11 +38,11 @@ class HeartbeatLeases:
         self._leases: dict[NodeName, _Lease] = {}
 
     def open(self, node: NodeName, now: float) -> None:
-        """Watch a node from now on."""
+        """Start the lease of a node."""
         self._leases[node] = _Lease(now)
 
     def beat(self, node: NodeName, now: float) -> Health | None:
-        """Note a sign of life; return what the node was until now (None: not watched)."""
+        """Record a heartbeat; return the health of the node before it, None if it has no lease."""
         lease = self._leases.get(node)
         if lease is None:
             return None
@@ -48,12 +52,12 @@ class HeartbeatLeases:
         return before
 
     def extend(self, seconds: float, now: float) -> None:
-        """Hold no silence against anybody that fell into a time when nobody listened."""
+        """Extend all leases after the server itself stalled for some seconds."""
         for lease in self._leases.values():
             lease.heard = min(lease.heard + seconds, now)
 
     def overdue(self, now: float) -> list[tuple[NodeName, Health]]:
-        """Nodes whose health has just changed for the worse."""
+        """Return nodes whose health has just become worse."""
         changes: list[tuple[NodeName, Health]] = []
         for node, lease in self._leases.items():
             health = self._judge(now - lease.heard)
@@ -63,7 +67,7 @@ class HeartbeatLeases:
         return changes
 
     def silent(self, node: NodeName, now: float) -> bool:
-        """Whether nothing was heard for long enough to doubt its stream."""
+        """Return whether a node has been silent for so long that its stream may be dead."""
         lease = self._leases.get(node)
         return lease is None or now - lease.heard >= self._suspect_s
 

@@ -36,7 +36,7 @@ from pliant.server.security.cluster_secret import FILE_NAME
 
 log = logging.getLogger(__name__)
 
-#: A peer must say who it is this soon after it connected.
+#: A peer must authenticate itself this many seconds after it connected.
 HELLO_TIMEOUT_S = 10.0
 NEEDS_SECRET = (
     f"this server wants the secret of its cluster: the file {FILE_NAME} in its state folder, or a "
@@ -44,7 +44,7 @@ NEEDS_SECRET = (
 )
 #: Characters of a name that has not been checked yet.
 MAX_NAME_SHOWN = 64
-#: The places where reports arrive, by kind.
+#: Failpoints where reports arrive, by kind.
 _ARRIVED = {
     "world_ready": "server.ready.in",
     "fence": "server.fence.in",
@@ -54,17 +54,17 @@ _ARRIVED = {
 
 @dataclass(frozen=True, slots=True)
 class ServerIdentity:
-    """What a controller must know, and is told when it may stay."""
+    """The identity of this server: the secret that controllers must know, and its generation."""
 
     secret: str = field(repr=False)
     generation: int
-    #: Of this start: a server on a copy of the database may have the same generation.
+    #: Random id of this start. A server on a copy of the database may have the same generation.
     instance_id: str
     beat_interval_s: float
 
 
 class NodeService(node_pb2_grpc.NodeServiceServicer):
-    """Runs in the gRPC loop."""
+    """Serves the streams of node controllers. Runs in the gRPC loop."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
         self._remove, self._barriers, self._validator = remove, barriers, validator
         self._identity = identity
         self._unauthenticated, self._warnings = UnauthenticatedPeers(), PeerWarnings(log)
-        #: Called with each node that comes, before anything of it is taken over.
+        #: Called with the registration of each node, before the core handles it.
         self.on_registered: list[Callable[[NodeRegistered], None]] = []
 
     async def Connect(self, request_iterator: Any, context: Any) -> AsyncIterator[Any]:
@@ -117,7 +117,7 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
         for call in self.on_registered:
             call(event)
         stream: NodeStream = Stream(asyncio.get_running_loop(), f"node {event.name}")
-        # Attached before the core knows: the orders that follow from the registration wait here.
+        # Attached before the core handles the registration, so that its orders wait in the stream.
         self._connections.attach_node(event.name, stream)
         self._nodelist.watch(event.name)
         reader = None
@@ -160,7 +160,7 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
         )
 
     async def _read(self, node: NodeName, reports: Any, stream: NodeStream) -> None:
-        """Take reports until the controller ends the stream or says something impossible."""
+        """Handle reports until the controller ends the stream or sends something invalid."""
         delivery = DeliveryCheck()
         try:
             async for report in reports:
@@ -180,7 +180,7 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
 
     def _take(self, node: NodeName, report: node_pb2.NodeReport, delivery: DeliveryCheck) -> None:
         kind = report.WhichOneof("body")
-        if kind is None:  # of a later version, which knows that this one passes over it
+        if kind is None:  # from a later version, which knows that this one ignores it
             delivery.reports += 1
             return
         if kind == "able":
@@ -225,7 +225,10 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
 
 
 def _confirm_beat(beat: node_pb2.Beat, stream: NodeStream) -> None:
-    """Let the node know since when its lease runs, if anything there depends on it."""
+    """Record a heartbeat, and confirm it if the node asks so.
+
+    A node needs to know when its lease started if jobs on it stop when it is isolated.
+    """
     stream.last_beat = beat.sequence
     if beat.confirm:
         heard = node_pb2.BeatHeard(sequence=beat.sequence)
@@ -237,7 +240,7 @@ def _find_lost_messages(beat: node_pb2.Beat, delivery: DeliveryCheck, stream: No
 
 
 def _wrong_version(register: node_pb2.Register) -> node_pb2.NodeOrder | None:
-    """Return the refusal of a controller that this version cannot talk to; None: it can."""
+    """Return the refusal of a controller with an incompatible version, None if it is compatible."""
     who = f"the controller of node {register.name[:MAX_NAME_SHOWN]}"
     reason = versions.peer_mismatch(who, register.protocol, register.oldest_reader)
     if not reason:

@@ -1,4 +1,4 @@
-"""The nodelist thread: who is alive, judged by beats; who may register at all."""
+"""The nodelist thread: which nodes are alive, and which controllers may register."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from pliant.server.support.threads import start_thread
 log = logging.getLogger(__name__)
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
-#: Looks at the leases are at least this far apart.
+#: Minimum time between two checks of the leases, seconds.
 SHORTEST_SLEEP_S = 0.05
 
 
 def stale(own: tuple[int, str], obeyed: tuple[int, str]) -> str | None:
-    """Why a node must not obey this server; None: it may.
+    """Return why a node must not obey this server, None if it may.
 
     Args:
-        own: generation and life of this server.
-        obeyed: those of the last one that the node has obeyed; an empty life is not known.
+        own: generation and instance id of this server.
+        obeyed: those of the last server that the node obeyed; an empty id is unknown.
     """
     (generation, life), (last, other) = own, obeyed
     copied = last == generation and other not in ("", life)
@@ -47,7 +47,10 @@ def stale(own: tuple[int, str], obeyed: tuple[int, str]) -> str | None:
 
 
 class NodeList:
-    """Leases of all nodes. A stream that closes is no sign of death; silence is."""
+    """Watches the leases of all nodes.
+
+    A node is lost when its lease expires. A closed stream alone does not mean that a node is lost.
+    """
 
     def __init__(
         self,
@@ -62,18 +65,23 @@ class NodeList:
         self._leases = HeartbeatLeases(beat_interval_s, lease_s)
         self._flag = threading.Condition()
         self._stopping = False
-        #: Whether the thread watches no lease and has to be told of the first one.
+        #: Whether the thread sleeps without a timeout, because there is no lease.
         self._sleeps_unlimited = False
         self._thread: Any = None
 
     def restore(self, nodes: Iterable[Node]) -> None:
-        """Give nodes that were there before a restart a whole lease to come back."""
+        """Start a full lease for each node that was not lost before the restart."""
         for node in nodes:
             if node.state is not NodeState.LOST:
                 self._leases.open(node.name, time.monotonic())
 
     def refusal(self, event: NodeRegistered, stale: str | None) -> str | None:
-        """Why a controller may not register; None: it may."""
+        """Return why a controller may not register, None if it may.
+
+        Args:
+            event: its registration.
+            stale: the result of the function `stale` for it.
+        """
         if not _NAME.fullmatch(event.name):
             return f"{event.name!r} is no name for a node"
         if stale is not None:
@@ -89,7 +97,7 @@ class NodeList:
         return None
 
     def name_conflict(self, name: NodeName) -> str | None:
-        """Why a controller may not have this name now; None: it may."""
+        """Return an error if another controller is connected under a name, else None."""
         with self._flag:
             silent = self._leases.silent(name, time.monotonic())
         if self._connections.node_connected(name) and not silent:
@@ -97,11 +105,11 @@ class NodeList:
         return None
 
     def watch(self, node: NodeName) -> None:
-        """Watch a node from now on."""
+        """Start the lease of a node that registered."""
         with self._flag:
             self._leases.open(node, time.monotonic())
-            # A new lease ends after all others. So only a thread that sleeps without a limit has to
-            # be woken: else each of 1000 registrations would make it look at all leases.
+            # A new lease ends after all others, so only a thread without a timeout must be woken.
+            # Otherwise each of 1000 registrations would make it check all leases.
             if self._sleeps_unlimited:
                 self._flag.notify()
 
@@ -112,7 +120,8 @@ class NodeList:
         if before is Health.SUSPECT:
             self._core_loop.post(NodeRecovered(node))
         elif before is Health.LOST:
-            # Its jobs were given up: both sides must compare what they know.
+            # Its processes were given up. It must register again, so that both sides compare
+            # their state.
             self._connections.close_node(node)
         usage = {JobId(j.job): Usage(j.resident_bytes, j.major_faults) for j in beat.jobs}
         self._status.publish_usage(node, beat.idle_memory_bytes, usage)
@@ -143,7 +152,7 @@ class NodeList:
             self.look()
 
     def look(self) -> None:
-        """See whose lease is over."""
+        """Check all leases, and report nodes that are suspected or lost."""
         with self._flag:
             overdue = self._leases.overdue(time.monotonic())
         for node, health in overdue:

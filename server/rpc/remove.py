@@ -1,7 +1,18 @@
-"""The remove thread: ends of processes come in, books are closed.
+"""The remove thread: collects exits of processes, and cleans up after worlds and jobs.
 
-A controller keeps the end of a rank until it is told that the end is durable here; so every report
-is answered, a repeated one too, and none before its commit.
+A controller keeps the exit of a rank until the server acknowledges that the exit is durable. So
+every report is acknowledged, even a repeated one, and never before its commit.
+
+One exit passes through this thread up to three times, because the core and the commit belong to
+other threads:
+
+1. `EndReport` from a stream: exits that are new go to the core, with a row for the database.
+2. `_Committed` from the execute thread: the controller gets its acknowledgement. If it was the last
+   rank of a world, the world is dropped.
+3. `_JobsEnded` from the execute thread, if the exit ended its job: everything about the job is
+   dropped, and the parts in ``on_closed`` are told.
+
+All three are messages in one queue, so this thread alone changes the sets of known exits.
 """
 
 from __future__ import annotations
@@ -27,13 +38,13 @@ from pliant.server.support.threads import start_thread
 
 log = logging.getLogger(__name__)
 
-#: Of no job: ends that concern none.
+#: Run number in events about exits that belong to no open run.
 NO_RUN = -1
 
 
 @dataclass(frozen=True, slots=True)
 class EndReport:
-    """What a node says of ranks of one world; ``ranks`` and ``times`` go with the exits."""
+    """Exits in one world, as a node reports them; ``ranks`` and ``times`` belong to the exits."""
 
     node: NodeName
     world: str
@@ -44,12 +55,12 @@ class EndReport:
 
 @dataclass(frozen=True, slots=True)
 class _Committed:
-    """A report whose consequences are committed, or could not be."""
+    """A report that the core has handled, and whose commit succeeded or failed."""
 
     report: EndReport
-    #: The ranks that were new in it.
+    #: The ranks whose exits were new.
     fresh: tuple[int, ...]
-    #: Whether the books of its job or its world were closed: there is nothing left to be stored.
+    #: Whether the job or the world had already ended, so that nothing was stored.
     is_closed: bool
     fault: BaseException | None
 
@@ -60,7 +71,7 @@ class _JobsEnded:
 
 
 class ExitCollector:
-    """Takes end reports from the streams and ended jobs from the execute thread."""
+    """Collects reports of exits from the streams, and ended jobs from the execute thread."""
 
     def __init__(
         self,
@@ -76,24 +87,24 @@ class ExitCollector:
         self._queue: queue.SimpleQueue[EndReport | _Committed | _JobsEnded | None] = (
             queue.SimpleQueue()
         )
-        #: Ranks by world whose end is durable, of jobs whose books are open.
+        #: Ranks by job and world whose exit is durable, of open jobs.
         self._seen: dict[JobId, dict[str, set[int]]] = {}
-        #: The same of ends that are with the core.
+        #: The same for exits that were passed to the core and are not durable yet.
         self._in_core: dict[JobId, dict[str, set[int]]] = {}
-        #: Told about jobs whose books are closed, and worlds that have ended.
+        #: Called with jobs and worlds that have ended.
         self.on_closed: list[Callable[[Sequence[int], Sequence[World]], None]] = []
         self._thread: Any = None
 
     def restore(self, job: JobId, world: str, rank: int) -> None:
-        """Know an end that was durable before a restart."""
+        """Record an exit that was durable before the restart."""
         _ranks(self._seen, job, world).add(rank)
 
     def report(self, report: EndReport) -> None:
-        """Take a report, from any thread."""
+        """Queue a report. May be called from any thread."""
         self._queue.put(report)
 
     def on_jobs_ended(self, jobs: Sequence[int]) -> None:
-        """Take jobs whose end is durable, from any thread."""
+        """Queue jobs whose end is durable. May be called from any thread."""
         self._queue.put(_JobsEnded(jobs))
 
     def start(self, on_fault: Callable[[str], None]) -> None:
@@ -101,7 +112,7 @@ class ExitCollector:
         self._thread = start_thread("remove", self._run, on_fault)
 
     def stop(self) -> None:
-        """Finish what is queued, then end."""
+        """Handle everything that is queued, then end the thread."""
         self._queue.put(None)
         if self._thread:
             self._thread.join()
@@ -121,8 +132,8 @@ class ExitCollector:
         world = self._worlds.get(report.world)
         known_there = world is not None and report.node in world.nodes
         if not (known_there and self._status.is_open(job, report.event.run)):
-            # Its end is durable; or nobody here has begun it there: an older copy of the database
-            # was put back. There is nothing new to be stored.
+            # The job has ended and its end is durable. Or this server never started the world on
+            # that node, because an older copy of the database was restored. Nothing is stored.
             self._hand_over(report, self.processors_emptied(report), (), is_closed=True)
             return
         seen = _ranks(self._seen, job, report.world)
@@ -134,7 +145,7 @@ class ExitCollector:
         self._hand_over(report, event, fresh, is_closed=False)
 
     def processors_emptied(self, report: EndReport) -> ProcessesExited:
-        """Return what the core must hear in any case: processors of this node are empty."""
+        """Return an event that only tells the core which processors of the node are empty."""
         own = [
             e
             for e in report.event.exits
@@ -145,7 +156,10 @@ class ExitCollector:
     def _hand_over(
         self, report: EndReport, event: ProcessesExited, fresh: Sequence[int], *, is_closed: bool
     ) -> None:
-        """Give the core what is new; a repeated report waits for what was handed over before."""
+        """Pass new exits to the core; `_Committed` follows when they are durable.
+
+        A report without new exits waits for earlier events, which may contain its exits.
+        """
         ranks = tuple(report.ranks[i] for i in fresh)
 
         def durable(future: Future[Any]) -> None:
@@ -171,7 +185,7 @@ class ExitCollector:
         if item.fresh and job in self._in_core:
             _ranks(self._in_core, job, report.world).difference_update(item.fresh)
         if item.fault is not None:
-            # The node will report again, and then it is new again.
+            # The node will report the exit again, and then it counts as new.
             log.error("the end of ranks of %s is not acknowledged: %s", report.world, item.fault)
             return
         ranks: Sequence[int] = report.ranks
@@ -185,7 +199,7 @@ class ExitCollector:
         self._prune(job, report.event.run, report.world)
 
     def _prune(self, job: JobId, run: int, name: str) -> None:
-        """Forget a world whose last end is durable while its job goes on."""
+        """Drop a world whose last exit is durable while its job continues."""
         world = self._worlds.get(name)
         if world is None or not self._status.is_open(job, run):
             return
@@ -196,7 +210,7 @@ class ExitCollector:
             self._finish_worlds((), [world])
 
     def _forget_jobs(self, jobs: Sequence[int]) -> None:
-        """Forget tokens, sessions, worlds and barriers of jobs; release who waits for them."""
+        """Drop the sessions, worlds and exits of ended jobs, and notify ``on_closed``."""
         worlds: list[World] = []
         for number in jobs:
             job = JobId(number)
@@ -207,7 +221,7 @@ class ExitCollector:
         self._finish_worlds(jobs, worlds)
 
     def _finish_worlds(self, jobs: Sequence[int], worlds: Sequence[World]) -> None:
-        """Barriers of these worlds will not be asked for again; tell who else should know."""
+        """Delete the barriers of ended worlds, and notify ``on_closed``."""
         if rows := drop_fences(worlds):
             self._writer.commit(rows)
         for tell in self.on_closed:

@@ -1,4 +1,4 @@
-"""What a node may say of worlds: only what concerns the ranks that are on it."""
+"""Check that a node reports only about ranks that run on it."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from pliant.server.registry.worlds import World, WorldRegistry
 
 
 class ReportValidator:
-    """Compares reports with the books: a node that is wrong, or lies, harms itself alone."""
+    """Compares reports of nodes with the worlds, so that a wrong report affects only its node."""
 
     def __init__(self, worlds: WorldRegistry, status: StatusCache) -> None:
         self._worlds, self._status = worlds, status
 
     def reject_ready(self, node: NodeName, message: node_pb2.WorldReady) -> str | None:
-        """Why a world may not be called ready; None: it may."""
+        """Return why a report that a world is ready is wrong, None if it is right."""
         world = self._worlds.get(message.world)
         if world is None:
             return "nobody knows this world"
         return _foreign(node, world, (message.job, message.run, message.resize))
 
     def reject_exits(self, node: NodeName, message: node_pb2.RanksExited) -> str | None:
-        """Why ends are not believed; None: they are."""
+        """Return why a report of exits is wrong, None if it is right."""
         world = self._worlds.get(message.world)
         if world is None or node not in world.nodes:
-            # Its books are closed, or it began elsewhere: the core is only told that processors of
-            # this node are empty.
+            # The world has ended, or was started on other nodes. The core only learns from the
+            # report that processors of this node are empty.
             return None
         wrong = _foreign(node, world, (message.job, message.run, message.resize))
         if wrong is not None:
@@ -40,7 +40,7 @@ class ReportValidator:
         return None
 
     def owns_processor(self, node: NodeName, processor: int) -> bool:
-        """Whether a processor belongs to a node."""
+        """Return whether a processor belongs to a node."""
         try:
             return self._status.node_map.host(processor).name == node
         except KeyError:

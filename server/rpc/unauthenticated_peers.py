@@ -1,4 +1,4 @@
-"""Limits on peers that have not proved who they are."""
+"""Limits on peers that are not authenticated yet."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from typing import Any
 
 from pliant.protos.codec import CodecError
 
-#: Streams that have not proved themselves, at a time. Each may have one message in memory.
+#: Maximum number of unauthenticated streams. Each may have one message in memory.
 MAX_UNAUTHENTICATED_STREAMS = 256
-#: A line of one kind is written once in so many seconds.
+#: A warning of one kind is logged once in this time, seconds.
 LOG_INTERVAL_S = 10.0
 _MAX_KINDS = 1024
 
 
 class UnreadableMessage:
-    """Stands for a message that cannot be decoded: gRPC would log a traceback for each of them."""
+    """Represents a message that cannot be decoded, for which gRPC would log a traceback."""
 
 
 async def readable(messages: AsyncIterator[Any]) -> AsyncIterator[Any]:
     """Yield messages as they arrive.
 
     Raises:
-        CodecError: one of them cannot be decoded.
+        CodecError: if one of them cannot be decoded.
     """
     async for each in messages:
         if isinstance(each, UnreadableMessage):
@@ -35,18 +35,18 @@ async def readable(messages: AsyncIterator[Any]) -> AsyncIterator[Any]:
 
 
 class TooManyUnauthenticatedPeersError(Exception):
-    """No more streams are taken until some have proved themselves, or have ended."""
+    """The limit of unauthenticated streams is reached, so a new one is refused."""
 
 
 class UnauthenticatedPeers:
-    """Counts the streams that have not proved themselves. For one thread."""
+    """Counts unauthenticated streams. Used by one thread only."""
 
     def __init__(self, limit: int = MAX_UNAUTHENTICATED_STREAMS) -> None:
         self._limit, self._count = limit, 0
 
     @contextmanager
     def admit(self) -> Iterator[None]:
-        """Count a stream until it has proved itself.
+        """Count a stream as unauthenticated inside the ``with`` block.
 
         Raises:
             TooManyStrangersError: there are as many as may be.
@@ -63,7 +63,7 @@ class UnauthenticatedPeers:
 
 
 class PeerWarnings:
-    """Writes warnings that others can cause at will: one line of a kind in some seconds."""
+    """Logs warnings that peers can cause at will, at most one of a kind in 10 s."""
 
     def __init__(self, logger: logging.Logger, clock: Callable[[], float] = time.monotonic) -> None:
         self._logger, self._clock = logger, clock
@@ -71,12 +71,12 @@ class PeerWarnings:
         self._written: OrderedDict[str, tuple[float, int]] = OrderedDict()
 
     def warning(self, text: str, *values: object, kind: str = "") -> None:
-        """Write a line, unless one of its kind was written a moment ago.
+        """Log a warning, unless one of its kind was logged a moment ago.
 
         Args:
             text: as for a logger.
             values: as for a logger.
-            kind: what counts together; empty: all lines of this text.
+            kind: warnings of one kind are limited together; empty for the kind of this text.
         """
         kind, now = kind or text, self._clock()
         at, left_out = self._written.get(kind, (float("-inf"), 0))

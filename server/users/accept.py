@@ -1,7 +1,7 @@
-"""The accept thread: the users' socket. One JSON line each way per request.
+"""The accept thread, which serves the users' socket: one JSON line per request and per answer.
 
-Identity is what the kernel says of the peer. A submission is answered when it is durable; queries
-are answered from the board.
+The kernel tells which user is connected. A submission is answered when it is durable. Queries are
+answered from the status cache.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from pliant.server.users.submission_schema import UserRequestError
 log = logging.getLogger(__name__)
 
 LINE_BYTES = 4 << 20
-#: Answers in flight get this long at the end.
+#: Time for unfinished requests when the server stops, seconds.
 STOP_GRACE_S = 2.0
-#: Users who have connected and were not yet taken.
+#: Length of the queue of connections that are not accepted yet.
 BACKLOG = 512
 
 
 class UserSocketServer:
-    """Listens on ``server.sock`` until stopped."""
+    """Serves the socket ``server.sock`` in a thread of its own."""
 
     def __init__(self, path: Path, actions: Operations) -> None:
         self._path, self._actions = path, actions
@@ -45,27 +45,27 @@ class UserSocketServer:
         self._stop: asyncio.Event | None = None
         self._ready = threading.Event()
         self._thread: threading.Thread | None = None
-        #: Requests being worked on; their connections close when these are answered.
+        #: Requests that are not answered yet; a stop waits for them.
         self._busy: set[asyncio.Task[Any]] = set()
         self._connections: set[asyncio.StreamWriter] = set()
 
     def start(self, on_fault: Callable[[str], None]) -> None:
-        """Listen; returns when users can connect."""
+        """Start the thread; return when users can connect."""
         listener = listen(self._path)
         self._thread = start_thread("accept", lambda: asyncio.run(self._serve(listener)), on_fault)
         self._ready.wait()
 
     def stop(self) -> None:
-        """Take no more requests, answer those in flight."""
+        """Accept no more requests, answer the unfinished ones, and end the thread."""
         if self._loop is not None and self._stop is not None and self._thread is not None:
             try:
                 self._loop.call_soon_threadsafe(self._stop.set)
             except RuntimeError:
-                pass  # it has ended by itself
+                pass  # the loop has already ended
             self._thread.join()
 
     def on_jobs_closed(self, jobs: Sequence[int], _: object) -> None:
-        """Release who waits for these jobs, from any thread."""
+        """Answer requests that wait for these jobs. May be called from any thread."""
         if self._loop is not None:
             try:
                 self._loop.call_soon_threadsafe(self._actions.on_jobs_ended, jobs)
@@ -82,7 +82,7 @@ class UserSocketServer:
             [taking, self._loop.create_task(self._stop.wait())], return_when=asyncio.FIRST_COMPLETED
         )
         if taking.done():
-            taking.result()  # how it broke
+            taking.result()  # raises its error
         taking.cancel()
         listener.close()
         self._path.unlink(missing_ok=True)
@@ -104,7 +104,7 @@ class UserSocketServer:
                 finally:
                     self._busy.discard(task)
         except (ConnectionError, asyncio.CancelledError):
-            pass  # the user went away, or the server stops
+            pass  # the user disconnected, or the server stops
         finally:
             self._connections.discard(writer)
             writer.close()
@@ -134,10 +134,10 @@ class UserSocketServer:
 
 
 async def _line(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes | None:
-    """The next request; None: the end."""
+    """Return the next request, None at the end of the connection."""
     try:
         line = await reader.readline()
-    except ValueError:  # the rest of an endless line is not worth reading
+    except ValueError:  # the line is too long; its rest is not read
         answer = UserRequestError(f"a request is longer than {LINE_BYTES} bytes").answer()
         writer.write(json.dumps(answer).encode("ascii") + b"\n")
         await writer.drain()
@@ -156,10 +156,10 @@ def _request(line: bytes) -> Mapping[str, Any]:
 
 
 def listen(path: Path) -> socket.socket:
-    """Bind the users' socket, which only its owner may use.
+    """Return a listening socket at a path, which only its owner may use.
 
-    It has its name only when a user who finds it can connect; it takes the place of one that was
-    left by a server that was killed (the lock says that it is not alive).
+    The socket gets its name only when users can connect to it. It replaces one of a server that was
+    killed; the lock of the run folder excludes a server that still runs.
     """
     draft = path.with_name(f"{path.name}.new")
     draft.unlink(missing_ok=True)
@@ -167,7 +167,7 @@ def listen(path: Path) -> socket.socket:
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     umask = os.umask(0o177)
     try:
-        # A path of a socket has at most 107 bytes; this one is short wherever the folder is.
+        # The path of a socket is limited to 107 bytes. This one is short for any folder.
         listener.bind(f"/proc/self/fd/{folder}/{draft.name}")
         listener.listen(BACKLOG)
         draft.rename(path)
@@ -178,7 +178,7 @@ def listen(path: Path) -> socket.socket:
 
 
 def peer_of(connection: socket.socket) -> Peer:
-    """Ask the kernel who is at the other end."""
+    """Return the user at the other end of a connection, as the kernel knows it."""
     size = struct.calcsize("3i")
     _, uid, _ = struct.unpack(
         "3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)

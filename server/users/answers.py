@@ -1,7 +1,7 @@
-"""Answers to users as JSON, made piece by piece where they are long.
+"""Encode answers to users as JSON, long ones piece by piece.
 
-One thread serves all users. A list of 50,000 jobs takes most of a second to make, so it is made in
-pieces of a few milliseconds, and the requests of other users are served between two of them.
+One thread serves all users. Encoding a list of 50,000 jobs takes most of a second. So it is encoded
+in pieces of a few milliseconds, and other requests are served between two of them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Objects:
-    """An array of an answer whose objects are made when they are sent."""
+    """An array of an answer whose objects are created when they are sent."""
 
     def __init__(self, values: Iterable[object]) -> None:
         self._values = iter(values)
@@ -33,16 +33,16 @@ class Objects:
 
 
 def encode(value: object) -> bytes:
-    """Return a value as JSON in one piece."""
+    """Return a value as JSON."""
     try:
         return _encode(value)
     except (UnicodeEncodeError, TypeError):
-        # Names of files that are no UTF-8 (lone surrogates), and numbers of more than 64 bits.
+        # File names that are no valid UTF-8 (lone surrogates), and numbers of more than 64 bits.
         return json.dumps(value, separators=(",", ":")).encode("ascii")
 
 
 def encode_pieces(answer: Mapping[str, Any]) -> Iterator[bytes]:
-    """Yield an answer as a line of JSON; between two pieces others may be served."""
+    """Yield an answer as one line of JSON, in pieces between which others may be served."""
     plain = {key: value for key, value in answer.items() if not isinstance(value, Objects)}
     line = encode(plain)
     arrays = {key: value for key, value in answer.items() if isinstance(value, Objects)}

@@ -1,8 +1,8 @@
-"""Who may ask for what: one table, one function, and nothing is allowed that is not in the table.
+"""Authorisation: which role an operation needs, and which role a user has.
 
-A user owns the jobs that he submitted. An operator, named in the configuration, acts on everybody's
-jobs and drains nodes. An administrator, the server's own user or root, may also change which nodes
-there are and stop the server.
+An operation that is not in the table is refused. A user owns the jobs that the user submitted. An
+operator, named in the configuration, may act on all jobs and drain nodes. An administrator (the
+server's own user, or root) may also remove nodes and stop the server.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from pliant.server.users.submission_schema import UserRequestError
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """Who asks, from the kernel."""
+    """The user who sent a request, as the kernel knows it."""
 
     uid: int
     user: str
 
 
 class Role(IntEnum):
-    """What a peer is to a job, or to the cluster; each role may do what the lower ones may."""
+    """The role of a user. Each role includes the lower ones."""
 
     USER = 0
     OWNER = 1
@@ -32,7 +32,8 @@ class Role(IntEnum):
     ADMINISTRATOR = 3
 
 
-#: The lowest role that may carry out each operation on the users' socket.
+#: The lowest role that may carry out each operation on the users' socket. Keys with spaces are
+#: rights within an operation.
 REQUIRED_ROLE: Mapping[str, Role] = {
     "submit": Role.ADMINISTRATOR,  # because each job runs as the server's user
     "query": Role.USER,
@@ -62,11 +63,11 @@ REQUIRED_ROLE: Mapping[str, Role] = {
     "stop": Role.ADMINISTRATOR,
 }
 
-#: What only the owner of a job and operators see of it: paths and arguments. The reason of an end
-#: is hidden with them, for it may quote both.
+#: Values of a job that only its owner and operators see: paths and arguments. The reason of an end
+#: is hidden with them, because it may quote both.
 PRIVATE = ("cwd", "command", "stdout")
 
-#: Why others may not submit, even if somebody opens the socket to them.
+#: The refusal of submissions by other users, who may have been given access to the socket.
 ONE_USER = (
     "only the user of this server may do this, because its jobs run as that user; "
     "start a cluster of your own with `pliant up`"
@@ -82,7 +83,7 @@ class AccessControl:
     operators: frozenset[int] = frozenset()
 
     def role(self, peer: Peer, owner: int | None = None) -> Role:
-        """Return the role of a peer; ``owner`` is the uid of the job that is asked about."""
+        """Return the role of a user; ``owner`` is the uid of the owner of the job in question."""
         if peer.uid in (self.own_uid, 0):
             return Role.ADMINISTRATOR
         if peer.uid in self.operators:
@@ -90,21 +91,21 @@ class AccessControl:
         return Role.OWNER if owner is not None and peer.uid == owner else Role.USER
 
     def allows(self, operation: str, peer: Peer, owner: int | None = None) -> bool:
-        """Return whether a peer may carry an operation out; one that is not known, nobody may."""
+        """Return whether a user may carry out an operation; False if it is unknown."""
         needed = REQUIRED_ROLE.get(operation)
         return needed is not None and self.role(peer, owner) >= needed
 
     def check(self, operation: str, peer: Peer, owner: int | None = None, whose: str = "") -> None:
-        """Let an operation pass.
+        """Check that a user may carry out an operation.
 
         Args:
             operation: a key of `NEEDED`.
-            peer: who asks.
-            owner: the uid of the owner of the job that is asked about; None if it is about none.
+            peer: the user.
+            owner: the uid of the owner of the job in question, None if there is no job.
             whose: whose job it is, for the message: ``job 5 belongs to ann``.
 
         Raises:
-            RequestError: the peer may not carry the operation out.
+            UserRequestError: if the user may not.
         """
         if self.allows(operation, peer, owner):
             return
@@ -118,7 +119,7 @@ class AccessControl:
 
 
 def without_private(info: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a job as users see it who neither own it nor are operators."""
+    """Return a job without the values that only its owner and operators may see."""
     hidden: dict[str, Any] = dict.fromkeys(PRIVATE, "")
     if info["end"] is not None:
         hidden["reason"] = ""

@@ -1,8 +1,8 @@
-"""Queries: would a job be accepted, when, on how many processors, and at what price?
+"""Availability queries: would a job be accepted, when, on how many processors, at what price?
 
-The accept thread checks the job as at a submission and takes a snapshot of the state. A thread of
-its own asks the active strategy (an instance that plans nothing, so that a query changes nothing).
-A strategy that is not ours is asked in a process of its own, which is ended when it is late.
+The accept thread checks the job as it checks a submission, and takes a snapshot of the state. The
+query thread then asks a second instance of the active strategy, so that a query changes nothing. A
+strategy that is not part of Pliant is asked in a child process, which is killed if it is late.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from pliant.strategies import Strategy, is_own, load_strategy
 
 log = logging.getLogger(__name__)
 
-#: The number of the job that is asked about: after all others, where order decides.
+#: The number of the job in a query: higher than all others, so that it is last in any order.
 HYPOTHETICAL_JOB = JobId(1 << 62)
-#: Queries that may wait; more are refused.
+#: Maximum number of waiting queries. Further ones are refused.
 MAX_WAITING = 100
-#: The process of a strategy that is not ours ends when nobody has asked for this long, seconds.
+#: The child process of a strategy is ended after this time without queries, seconds.
 IDLE_S = 60.0
 
 
@@ -55,14 +55,14 @@ class _Question:
 
 
 class AvailabilityQueries:
-    """Answers queries by the strategy in force.
+    """Answers availability queries by the strategy in force.
 
     Args:
         core_loop: owns the state.
         submissions: checks jobs.
         planner: knows the strategy in force.
         clock: of the server.
-        deadline_s: a strategy that needs longer has not answered.
+        deadline_s: time for an answer of the strategy, seconds.
     """
 
     def __init__(
@@ -77,17 +77,17 @@ class AvailabilityQueries:
         self._clock, self._deadline_s = clock, deadline_s
         self._waiting: queue.Queue[_Question | None] = queue.Queue(MAX_WAITING)
         self._strategy: Strategy | StrategyProcess | None = None
-        #: What ``_strategy`` was made of.
+        #: Name and options of ``_strategy``.
         self._made_of: tuple[str, Mapping[str, object] | None] = ("", None)
         self._thread: threading.Thread | None = None
 
     # ---------------------------------------------------------------- the accept thread
 
     async def answer(self, raw: Any, user: str, uid: int) -> dict[str, Any]:
-        """Answer what would become of a job if it were submitted now; nothing is stored.
+        """Return what would happen to a job if it were submitted now. Nothing is stored.
 
         Raises:
-            RequestError: the job could not be submitted, or too many others ask.
+            UserRequestError: if the job is invalid, or too many queries wait.
         """
         name = self._planner.name
         try:
@@ -132,7 +132,7 @@ class AvailabilityQueries:
         self._thread = start_thread("query", self._work, on_fault)
 
     def stop(self) -> None:
-        """End the thread; queries that wait get no answer."""
+        """End the thread. Waiting queries get no answer."""
         while self._thread is not None and self._thread.is_alive():
             try:
                 self._waiting.put(None, timeout=0.1)
@@ -162,7 +162,7 @@ class AvailabilityQueries:
             question.answer.set_result(self._evaluate(question))
 
     def _evaluate(self, question: _Question) -> Availability:
-        """Ask the strategy; whatever goes wrong is an answer, too."""
+        """Ask the strategy; an error becomes an answer that names it."""
         try:
             strategy = self._strategy_in_force()
             left = question.deadline - time.monotonic()
@@ -198,7 +198,7 @@ class AvailabilityQueries:
 
 
 def _process(name: str, options: Mapping[str, object] | None) -> StrategyProcess:
-    """Start the process of a strategy; its loading may take longer than an answer."""
+    """Start the process of a strategy and wait until it is loaded."""
     process = StrategyProcess(name, options or {})
     try:
         process.check()

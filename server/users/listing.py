@@ -1,7 +1,7 @@
-"""Lists of jobs as users ask for them: whole objects, or rows with the values that they name.
+"""Lists of jobs in answers: complete objects, or rows with the values that the request names.
 
-``jobstat`` shows a dozen values of each job. Sent as rows, a list of 50,000 jobs has a fifth of the
-bytes and is made and read in a fraction of the time.
+``jobstat`` shows a dozen values of each job. As rows, a list of 50,000 jobs has a fifth of the size
+and is encoded and decoded in a fraction of the time.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from typing import Any
 from pliant.server.users.answers import Objects
 from pliant.server.users.submission_schema import UserRequestError
 
-#: Values that one request may name.
+#: Maximum number of values that a request may name.
 MAX_FIELDS = 64
 
 
 def shown_fields(request: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """Return the values of each job that a request wants; None if it wants objects with all.
+    """Return the values that a request names in ``fields``, None if it wants complete objects.
 
     Raises:
-        RequestError: ``fields`` is no list of names.
+        UserRequestError: if ``fields`` is not a list of names.
     """
     fields = request.get("fields")
     if fields is None:
@@ -38,7 +38,7 @@ def shown_fields(request: Mapping[str, Any]) -> tuple[str, ...] | None:
 
 
 def job_list(jobs: Iterable[Mapping[str, Any]], fields: tuple[str, ...] | None) -> dict[str, Any]:
-    """Return the part of an answer that lists jobs; they are taken when it is sent.
+    """Return the part of an answer that lists jobs. They are encoded when it is sent.
 
     A value that this server does not know is None in each row.
     """
@@ -48,5 +48,5 @@ def job_list(jobs: Iterable[Mapping[str, Any]], fields: tuple[str, ...] | None) 
 
 
 def _rows(jobs: Iterable[Mapping[str, Any]], fields: tuple[str, ...]) -> Iterable[tuple[Any, ...]]:
-    # A missing value is usual: jobs without a contract have none of its values.
+    # Missing values are normal: jobs without a contract have none of its values.
     return (tuple(map(job.get, fields)) for job in jobs)

@@ -67,7 +67,7 @@ class Operations:
         }
 
     async def handle(self, request: Request, peer: Peer) -> Answer:
-        """Carry a request out, or raise RequestError."""
+        """Carry a request out, or raise UserRequestError."""
         name = request.get("op")
         operation = self._operations.get(name) if isinstance(name, str) else None
         if operation is None:

@@ -1,7 +1,7 @@
-"""Requests that were refused: who asked for what, when, and why, in the job database.
+"""Records of refused requests in the job database: the user, the request, the time, the reason.
 
-The newest ``KEPT`` are kept. A user who is refused again and again is recorded a few times a
-minute; the next record says how many are missing.
+The newest ``KEPT`` are kept. Repeated refusals of one user are recorded a few times a minute; the
+next record has the number of those that were left out.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from pliant.server.users.submission_schema import UserRequestError
 
 log = logging.getLogger(__name__)
 
-#: Refusals in the database.
+#: Maximum number of records in the database.
 KEPT = 1000
-#: Older ones are dropped after so many new ones.
+#: Older records are deleted after this many new ones.
 _SWEEP = 100
-#: Records of one user: a second in the long run, and at a time.
+#: Records of one user: per second on average, and at once.
 RATE, AT_ONCE = 0.2, 20.0
-#: Users whose rates are remembered.
+#: Maximum number of users with a token bucket.
 _MAX_USERS = 1000
-#: Of a request only so much is kept, per field.
+#: Characters of a field that are recorded.
 _LONGEST = 200
 
 
 class RefusedRequests:
-    """Records refusals. Used by the accept thread alone."""
+    """Records refused requests. Used by the accept thread only."""
 
     def __init__(self, writer: Writer, clock: HybridClock) -> None:
         self._writer, self._clock = writer, clock
@@ -44,7 +44,7 @@ class RefusedRequests:
     def record(
         self, request: Mapping[str, Any], user: str, uid: int, why: UserRequestError
     ) -> None:
-        """Store a refusal soon; whoever was refused does not wait for that."""
+        """Record a refusal, without waiting until it is stored."""
         operation = request.get("op")
         if why.kind != "refused" and (operation, why.kind) != ("submit", "invalid"):
             return
@@ -73,7 +73,10 @@ class RefusedRequests:
 
 
 def _asked(request: Mapping[str, Any]) -> dict[str, Any]:
-    """What was asked for, in short; no environment and no arguments, which may hold secrets."""
+    """Return the main fields of a request.
+
+    The environment and the arguments are left out, because they may contain secrets.
+    """
     asked = {name: request[name] for name in ("id", "ids", "node", "size") if name in request}
     job = request.get("job")
     if isinstance(job, Mapping):

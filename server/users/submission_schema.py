@@ -1,4 +1,4 @@
-"""Submissions checked at the door: types, ranges, sizes, all faults named with their field."""
+"""Check a submission: types, ranges and sizes. Every error names its field."""
 
 from __future__ import annotations
 
@@ -23,25 +23,30 @@ from pliant.core.values.sizes import Sizes, SizesError, parse_sizes
 from pliant.core.values.speedup import LINEAR, Speedup, SpeedupError, parse_speedup
 from pliant.server.registry.program import Program, expand
 
-#: What execve accepts: one string, and all strings together with some room for our own variables.
+#: Limits of execve: one string, and all strings together, less some space for variables of Pliant.
 MAX_STRING_BYTES = 131_071
 MAX_TOTAL_BYTES = 2_000_000
 MAX_NAME_LENGTH = 4096
 MAX_SPEEDUP_LENGTH = 4096
-#: Named resources that one job may need.
+#: Maximum number of named resources that one job may need.
 MAX_RESOURCES = 16
 MAX_DURATION_S = 10 * 365 * 86400.0
 
 
 class UserRequestError(PliantError, code="user-request"):
-    """A request that is answered with an error."""
+    """A request is invalid or refused; the answer is this error.
+
+    Attributes:
+        kind: ``invalid``, ``refused``, ``not_found``, ``unavailable`` or ``internal``.
+        field: the field of the request that is wrong; empty if it is none.
+    """
 
     def __init__(self, message: str, *, kind: str = "invalid", field: str = "") -> None:
         super().__init__(message)
         self.kind, self.field = kind, field
 
     def answer(self) -> dict[str, Any]:
-        """The error as the users' socket shows it."""
+        """Return the error as the users' socket shows it."""
         error = {"kind": self.kind, "field": self.field, "message": str(self)}
         return {"ok": False, "error": error}
 
@@ -67,26 +72,26 @@ class JobRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     when_cut_off: str = KEEP
     time_limit_s: float | None = None
     estimate_s: float | None = None
-    #: When it must have ended: seconds from its submission, or seconds since the epoch.
+    #: Deadline of its end: seconds from its submission, or seconds since the epoch.
     deadline_s: float | None = None
     deadline_at: float | None = None
     #: What its end is worth (``core.contract.parse_profit``); needs a deadline.
     profit: str = ""
-    #: How much faster it runs on more processors, as in `pliant.core.values.speedup`.
+    #: Its speedup model, as in `pliant.core.values.speedup`.
     speedup: str = "linear"
-    #: Which offers of growth it takes; None: as the server's policy says.
+    #: Which growth offers it accepts; None for the policy of the server.
     grow_if: Literal["gain", "always"] | None = None
     #: A higher one goes first under strategies that order the queue by it.
     priority: int = 0
     #: Named resources that it needs: ``NAME=N`` for the job, ``NAME=N/proc`` for each processor.
     resources: list[str] = []
-    #: The client's own name for this submission: sent again, it gives the same job.
+    #: The client's key of this submission: a second one with the same key gives the same job.
     key: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """A request that passed every check."""
+    """A submission that passed every check, with its parsed values."""
 
     request: JobRequest
     sizes: Sizes
@@ -95,7 +100,7 @@ class Submission:
     resources: tuple[Need, ...] = ()
 
     def spec(self, job: JobId, user: str, uid: int, now: float) -> JobSpec:
-        """What the core needs to know."""
+        """Return the part of the job for the core."""
         request = self.request
         return JobSpec(
             id=job,
@@ -117,7 +122,7 @@ class Submission:
         )
 
     def program(self, spec: JobSpec) -> Program:
-        """What the nodes need to know."""
+        """Return the part of the job for the nodes."""
         request = self.request
 
         def path(pattern: str) -> str:
@@ -138,19 +143,22 @@ class Submission:
 def check_submission(
     raw: object, processors: int, wall: float = 0.0, amounts: Mapping[str, int] | None = None
 ) -> Submission:
-    """Check a submission against the grammar and the known cluster, or raise RequestError.
+    """Check a submission against the schema and the cluster.
 
     Args:
-        raw: what the client sent.
-        processors: of the whole cluster.
-        wall: the wall clock now, seconds since the epoch; absolute deadlines are counted from it.
-        amounts: of the named resources of the cluster.
+        raw: the submission as the client sent it.
+        processors: number of processors of the cluster.
+        wall: the wall-clock time, for absolute deadlines, seconds since the epoch.
+        amounts: total amount of each named resource.
+
+    Raises:
+        UserRequestError: if it is invalid, or can never run on this cluster.
     """
     try:
         request = msgspec.convert(raw, JobRequest)
     except msgspec.ValidationError as error:
         raise _from_msgspec(str(error)) from None
-    except UnicodeEncodeError:  # it cannot even say what is wrong with such a text
+    except UnicodeEncodeError:  # msgspec cannot encode a lone surrogate in its message
         field = _with_half_a_character(raw)
         raise UserRequestError(f"{field}: it has half of a character", field=field) from None
     _check_program(request)
@@ -244,7 +252,7 @@ def _check_times(request: JobRequest) -> None:
 
 
 def _check_contract(request: JobRequest, wall: float) -> Contract | None:
-    """Return the deadline and what the end is worth; None: the job has no deadline."""
+    """Return the deadline with the profit of meeting it, None if the job has no deadline."""
     if request.deadline_s is not None and request.deadline_at is not None:
         raise UserRequestError("deadline_s and deadline_at: give one of them", field="deadline_s")
     deadline_s = request.deadline_s
@@ -277,7 +285,11 @@ def _check_policy(request: JobRequest) -> None:
 
 
 def check_priority(priority: int) -> None:
-    """Raise RequestError unless a priority is within its bounds."""
+    """Check that a priority is within its bounds.
+
+    Raises:
+        UserRequestError: if it is not.
+    """
     if not MIN_PRIORITY <= priority <= MAX_PRIORITY:
         raise UserRequestError(
             f"priority: expected {MIN_PRIORITY} to {MAX_PRIORITY}, got {priority}", field="priority"

@@ -1,4 +1,4 @@
-"""From a request to a durable job: checked, numbered, stored - then acknowledged."""
+"""Submissions: check a job, give it a number, store it, and then acknowledge it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from pliant.server.registry.status_cache import StatusCache
 from pliant.server.support.clock import HybridClock
 from pliant.server.users.submission_schema import Submission, UserRequestError, check_submission
 
-#: Submissions stored together at most.
+#: Maximum number of submissions in one transaction.
 TOGETHER = 256
 
 
@@ -61,11 +61,24 @@ class Submissions:
         self._storing: asyncio.Task[None] | None = None
 
     def check(self, raw: Any) -> Submission:
-        """Check a job, or raise RequestError."""
+        """Check a submission.
+
+        Raises:
+            UserRequestError: if it is invalid, or can never run on this cluster.
+        """
         return check_submission(raw, self._status.processors, time.time(), self._status.resources)
 
     async def submit(self, raw: Any, user: str, uid: int) -> int:
-        """Take a job; when this returns, it survives whatever happens to the server."""
+        """Store a job and return its number. The job is durable when this returns.
+
+        Args:
+            raw: the submission as the client sent it.
+            user: the name of its owner.
+            uid: of its owner.
+
+        Raises:
+            UserRequestError: if it is invalid, or cannot be stored.
+        """
         submission = self.check(raw)
         request = submission.request
         spec = submission.spec(JobId(self._job_ids.next()), user, uid, self._clock.now())
@@ -78,7 +91,7 @@ class Submissions:
         if self._storing is None:
             self._storing = asyncio.create_task(self._store_waiting())
         try:
-            await stored  # without a limit of its own: what was refused is not stored afterwards
+            await stored  # no timeout here: a job must not be stored after it was refused
         except IntegrityError:
             known = await self._job_with_key(uid, request.key) if request.key else None
             if known is None:
@@ -95,7 +108,7 @@ class Submissions:
         return await self._reader.in_thread(lambda reader: reader.job_with_key(uid, key))
 
     async def _store_waiting(self) -> None:
-        """Store what has gathered, and again: one wake-up and one flush for many users."""
+        """Store all waiting submissions together, until none waits: one flush for many users."""
         try:
             while self._waiting:
                 together, self._waiting = self._waiting[:TOGETHER], self._waiting[TOGETHER:]
@@ -111,7 +124,7 @@ class Submissions:
             failpoint("server.submit.after_commit")
         except Exception as error:
             if len(together) > 1 and not is_locked(error):
-                for new in together:  # one bad job must not take the others with it
+                for new in together:  # one bad job must not prevent the others
                     await self._store([new])
                 return
             for new in together:
@@ -121,11 +134,11 @@ class Submissions:
         self._hand_over(together)
 
     def _hand_over(self, together: list[_New]) -> None:
-        """Tell the core first, so that no request about a job overtakes the job."""
+        """Pass stored jobs to the core, before their users can send requests about them."""
         for new in together:
             self._programs.keep(new.job.id, new.program)
             self._status.publish_summary(new.job.id, new.program.summary())
-        # The core may be busy; whoever has a number finds the job in every list.
+        # The core may be busy, but a user who has the number must find the job in every list.
         self._status.publish_jobs(new.job for new in together)
         self._core_loop.post(*(new.event for new in together))
         for new in together:
@@ -134,7 +147,7 @@ class Submissions:
 
 
 def new_job(job: Job) -> Job:
-    """Give a new job the reason it has until the core has seen it."""
+    """Set the reason that a new job shows until the core has handled it."""
     job.reason = "held by its user" if job.state is JobState.HELD else "waits its turn"
     job.history.append(f"{job.spec.submit:.3f} {job.state}: submitted")
     return job

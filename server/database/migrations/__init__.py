@@ -1,1 +1,1 @@
-"""The history of the database's tables (Alembic)."""
+"""Migrations of the database schema (Alembic)."""

@@ -1,4 +1,4 @@
-"""What Alembic runs: the migrations on the connection that the server gives."""
+"""The environment of Alembic: runs migrations on the connection that the server passes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Running the migrations; imported only when there is something to migrate."""
+"""Run migrations. Imported only if there is one to run, because Alembic is slow to import."""
 
 from __future__ import annotations
 
@@ -18,7 +18,11 @@ class UnknownVersionError(PliantError):
 
 
 def upgrade(engine: Engine, version: str) -> None:
-    """Bring the tables to a version, in one transaction: all of it or nothing."""
+    """Migrate the tables to a version, in one transaction.
+
+    Raises:
+        UnknownVersionError: if the database has a version without a migration.
+    """
     config = alembic_config()
     with engine.begin() as connection:
         config.attributes["connection"] = connection
@@ -34,7 +38,7 @@ def newest() -> str | None:
 
 
 def alembic_config() -> Config:
-    """Return the settings; there is no ini file."""
+    """Return the settings of Alembic, which has no ini file here."""
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent).replace("%", "%%"))
     return config
