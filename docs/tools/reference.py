@@ -25,10 +25,10 @@ from pliant.appkit.kinds import cyclic as grids
 from pliant.appkit.mpi import derived
 from pliant.appkit.redistribution import cyclic_layout, exchange, layout, splitting
 
-#: Sections of the page: title, what is in it, what comes before that.
+#: Sections of the page: title, objects, introduction.
 _SECTIONS: list[tuple[str, list[Any], str]] = [
     ("The decorator", [kit.malleable], ""),
-    ("The job", [kit.Job], "What `@malleable` gives to `main`, here called `job`."),
+    ("The job", [kit.Job], "The object that `@malleable` passes to `main`, here called `job`."),
     (
         "Handles",
         [
@@ -44,18 +44,22 @@ _SECTIONS: list[tuple[str, list[Any], str]] = [
             kit.State,
             kit.DerivedComm,
         ],
-        "What the calls above return. Every attribute and method raises `NotJoined` on a newcomer "
-        "whose data have not arrived, `JobLeave` on a process that has left, and `StaleHandle` "
-        "after the end of `main`. Arrays have `name`, `shape` (global, in cells; of items: of one) "
-        "and `dtype`. Assigning to `local` copies values into it: numpy's `ValueError` if they do "
-        "not fit, `DistributionError` if the array is constant.",
+        "The calls above return handles. Every attribute and method raises `NotJoined` on a "
+        "joining rank whose data have not arrived, `JobLeave` on a process that has left, and "
+        "`StaleHandle` after the end of `main`. Arrays have `name`, `shape` (global, in cells; for "
+        "items: of one item) and `dtype`. Assigning to `local` copies the values. It raises "
+        "numpy's `ValueError` if they do not fit, and `DistributionError` if the array is constant.",
     ),
-    ("Layouts", [layout.Layout, cyclic_layout.CyclicLayout], "What `layout` and `layouts` return."),
+    (
+        "Layouts",
+        [layout.Layout, cyclic_layout.CyclicLayout],
+        "The attributes `layout` and `layouts` return these objects.",
+    ),
     ("Offers and resizes", [kit.Offer, kit.OfferTerms, kit.ResizeInfo], ""),
     ("Requests", [kit.Request, kit.RequestState], ""),
 ]
 
-#: Modules whose names of types stand in signatures.
+#: Modules whose types appear in signatures.
 _TYPES = (
     block,
     items,
@@ -72,7 +76,7 @@ _TYPES = (
     exchange,
 )
 
-#: The library's own business, beside what every registered thing has for resizes.
+#: Names for the library's own use, in addition to those that every entry has for resizes.
 _OWN = {
     *("start_with", "split_description", "depends_on_size_only", "layout_for"),
     *("old_and_new_layouts", "followers"),
@@ -82,31 +86,32 @@ _OWN = {
 _HEAD = """\
 # pliant.appkit: every name
 
-Made from the docstrings (`python docs/tools/reference.py`); a test compares. What it is all for
-is told in [the tutorial](tutorial.md) and [appkit](appkit.md), the words of each error in
-[troubleshooting](troubleshooting.md).
+This page is for authors of malleable programs. It has every name of `pliant.appkit`, with its
+arguments, shapes, units and errors. [Appkit](appkit.md) explains how to use them, the
+[tutorial](tutorial.md) introduces them step by step, and [errors](errors.md) lists the codes of
+errors. The page is generated from the docstrings by `python docs/tools/reference.py`.
 
-Shapes are tuples of cells, times are seconds, sizes are numbers of processes, ranks and cells count
-from 0, and a range is `[start, stop)`. *Collective* means: all processes call it at the same place
-of the program. `SizesError` and the other errors are [below](#errors), as are the
-[types](#types) in signatures.
+Shapes are tuples of cells, times are in seconds, and sizes are numbers of processes. Ranks and
+cells count from 0, and a range is `[start, stop)`. A *collective* call must be made by all processes
+at the same place of the program. [Errors](#errors) and the [types](#types) in signatures are at the
+end.
 """
 
 
 @dataclass(frozen=True)
 class _Member:
-    """A name of a class."""
+    """An attribute or a method of a class."""
 
     name: str
-    #: None: it is no function.
+    #: None if it is an attribute.
     function: ast.FunctionDef | None
-    #: What stands after its name when it is no function.
+    #: The text after the name of an attribute.
     kind: str
     text: str
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     parts = [_HEAD]
     for title, things, before in _SECTIONS:
         parts.append(f"## {title}\n" + (f"\n{_wrapped(before)}\n" if before else ""))
@@ -145,7 +150,7 @@ def _of_class(cls: type) -> str:
 
 
 def _business(cls: type) -> set[str]:
-    """Names that programs have nothing to do with, or that are told of all arrays together."""
+    """Return names that programs do not use, or that are described for all arrays together."""
     if not issubclass(cls, registry.Entry | kit.DerivedComm):
         return set()
     return _OWN | set(dir(handle.Handle)) | {"name", "shape", "dtype"}
@@ -164,7 +169,7 @@ def _bullet(member: _Member, before: str) -> str:
 
 
 def _members(cls: type) -> list[_Member]:
-    """What a class and its bases have, its own first."""
+    """Return the members of a class and its bases, its own first."""
     found: dict[str, _Member] = {}
     for each in cls.__mro__:
         if each.__module__.startswith("pliant."):
@@ -204,7 +209,7 @@ def _of_definition(
 
 
 def _of_assignment(node: ast.stmt, lines: list[str], *, documented: bool) -> Iterator[_Member]:
-    """An attribute; ``documented``: only if there is a text above it."""
+    """Return an attribute; with ``documented`` only if there is a comment above it."""
     if not isinstance(node, ast.Assign | ast.AnnAssign):
         return
     target = node.targets[0] if isinstance(node, ast.Assign) else node.target
@@ -222,7 +227,7 @@ def _value_kind(node: ast.Assign | ast.AnnAssign) -> str:
 
 
 def _above(lines: list[str], number: int) -> str:
-    """The text after ``#:`` above line ``number``, which counts from 1."""
+    """Return the text after ``#:`` above line ``number``, which counts from 1."""
     first = last = number - 1
     while first and lines[first - 1].strip().startswith("#:"):
         first -= 1
@@ -244,7 +249,7 @@ def _errors() -> str:
 
 
 def _types(text: str) -> str:
-    """The names of types that stand in the signatures of a text."""
+    """Return the names of the types in the signatures of a text."""
     found = [alias for module in _TYPES for alias in _aliases(module)]
     rows = [row for name, row in found if re.search(rf"[:>\[( ]`?{name}\b[^:]", text)]
     before = "Names in the signatures above; a function of the program gets and returns this."
@@ -274,7 +279,7 @@ def _decorators(node: ast.FunctionDef) -> set[str]:
 
 
 def _call(name: str, node: ast.FunctionDef) -> str:
-    """How a function is called, with an argument on each line if that is long."""
+    """Return the signature of a function, with one argument per line if it is long."""
     arguments = _arguments(node.args)
     returns = f" -> {ast.unparse(node.returns)}" if node.returns else ""
     # The type of a decorator is that of what it is given.
@@ -303,7 +308,7 @@ def _argument(node: ast.arg, default: ast.expr | None) -> str:
 
 
 def _markdown(docstring: str) -> str:
-    """A docstring with its sections as lists."""
+    """Return a docstring with its sections as lists."""
     paragraphs = []
     for paragraph in inspect.cleandoc(docstring).split("\n\n"):
         title, _, rest = paragraph.partition("\n")
@@ -316,7 +321,7 @@ def _markdown(docstring: str) -> str:
 
 
 def _entries(lines: Iterable[str]) -> list[str]:
-    """Lines with those that go on from them."""
+    """Yield lines, each joined with its continuation lines."""
     entries: list[str] = []
     for line in lines:
         if line.startswith(" ") and entries:
