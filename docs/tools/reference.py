@@ -48,7 +48,8 @@ _SECTIONS: list[tuple[str, list[Any], str]] = [
         "joining rank whose data have not arrived, `JobLeave` on a process that has left, and "
         "`StaleHandle` after the end of `main`. Arrays have `name`, `shape` (global, in cells; for "
         "items: of one item) and `dtype`. Assigning to `local` copies the values. It raises "
-        "numpy's `ValueError` if they do not fit, and `DistributionError` if the array is constant.",
+        "numpy's `ValueError` if they do not fit, and `DistributionError` if the array is "
+        "constant.",
     ),
     (
         "Layouts",
@@ -92,9 +93,9 @@ arguments, shapes, units and errors. [Appkit](appkit.md) explains how to use the
 errors. The page is generated from the docstrings by `python docs/tools/reference.py`.
 
 Shapes are tuples of cells, times are in seconds, and sizes are numbers of processes. Ranks and
-cells count from 0, and a range is `[start, stop)`. A *collective* call must be made by all processes
-at the same place of the program. [Errors](#errors) and the [types](#types) in signatures are at the
-end.
+cells count from 0, and a range is `[start, stop)`. A *collective* call must be made by all
+processes at the same place of the program. [Errors](#errors) and the [types](#types) in signatures
+are at the end.
 """
 
 
