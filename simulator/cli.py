@@ -1,4 +1,4 @@
-"""``pliant simulate``: a workload, a machine and a strategy in; metrics, jobs and pictures out."""
+"""``pliant simulate``: simulate a workload, and write metrics, jobs, history and pictures."""
 
 import contextlib
 import os
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from pliant.simulator.inputs.workload import Workload
     from pliant.simulator.run.result import Result
 
-#: Options that name files to be written.
+#: Options for output files.
 _FILES = ("jobs_out", "events_out", "gantt", "utilization")
-#: Options that may name files to be read.
+#: Options that may name input files.
 _INPUTS = ("workload", "side_file", "node_failures")
-#: Seconds of silence, and between two reports on a terminal or in a file.
+#: Seconds until the first report of progress, and between two on a terminal or in a file.
 _SILENCE, _ON_TERMINAL, _IN_FILE = 2.0, 0.5, 10.0
 INTERRUPTED, BROKEN_PIPE = 130, 141
 
@@ -37,7 +37,7 @@ INTERRUPTED, BROKEN_PIPE = 130, 141
 def main(argv: Sequence[str] | None = None) -> int:
     """Simulate a workload with the core and the strategies that clusters run."""
     options = parser().parse_args(argv)
-    # After the parser, so that --help does not wait for strategies and the core.
+    # Imported after parsing, so that --help does not load the strategies and the core.
     from pliant.simulator.inputs.workload import WorkloadError
     from pliant.strategies import UnknownStrategyError
     from pliant.strategies.interface.options import OptionError
@@ -52,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # The interpreter flushes once more at its end, into a pipe that nobody reads.
+        # The interpreter flushes again when it exits, into a pipe without a reader.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE
     return 0
@@ -73,11 +73,11 @@ def _run(options: Namespace) -> None:
     try:
         with contextlib.ExitStack() as stack:
             files = {name: _open(stack, name, path) for name, path in paths.items()}
-            # What a strategy prints is none of the results.
+            # Output of a strategy does not belong to the results.
             with contextlib.redirect_stdout(sys.stderr):
                 runs, first = _simulate(options, settings, files)
             _draw(first[0], first[1], first[2], files)
-    except OSError as error:  # the disk is full, say; which of the files, nobody tells
+    except OSError as error:  # For example a full disk. The error does not name the file.
         named = ((name, path) for name, path in paths.items() if path is not None)
         raise SimulationError("; ".join(_unwritable(*item, error) for item in named)) from None
     _print(options, settings, runs, first[0], first[1].total)
@@ -90,7 +90,7 @@ def _print(
     workload: "Workload",
     processors: int,
 ) -> None:
-    """The metrics of one strategy, or a table of several."""
+    """Print the metrics of one strategy, or a table of several strategies."""
     from pliant.simulator import report
 
     labels = [each.label for each in settings]
@@ -115,7 +115,7 @@ def _print(
     if any(run["suspensions"] for each in runs for run in each):
         print(
             f"a suspension costs {options.checkpoint_cost} s to save and {options.restart_cost} s "
-            "to go on"
+            "to resume"
         )
     malleable = head["malleable"]
     if isinstance(malleable, dict):
@@ -128,7 +128,7 @@ def _print(
 
 
 def _skipped(workload: "Workload") -> str:
-    """How many records of a log were not used, by kinds of reasons, each with its first line."""
+    """Return how many records of a log were skipped, by kinds of reasons with their first lines."""
     kinds = (
         f"{len(items)} {kind}, line {items[0].line}{' and on' if items[1:] else ''}"
         for kind, items in workload.skipped_by_kind().items()
@@ -138,7 +138,7 @@ def _skipped(workload: "Workload") -> str:
 
 
 def _open(stack: contextlib.ExitStack, name: str, path: str | None) -> TextIO | None:
-    """Open a file before the work starts that would fill it; it is gone if nothing does."""
+    """Open an output file before the simulation. An empty new file is removed after a failure."""
     if path is None:
         return None
     if not os.path.exists(path):
@@ -150,24 +150,24 @@ def _open(stack: contextlib.ExitStack, name: str, path: str | None) -> TextIO | 
 
 
 def _clear_away(path: str) -> None:
-    """Remove an empty file that was made for nothing."""
+    """Remove a file if it is empty."""
     with contextlib.suppress(OSError):
         if os.path.getsize(path) == 0:
             os.remove(path)
 
 
 def _refuse_one_file_twice(options: Namespace) -> None:
-    """What is read must not be written over, nor two outputs by each other."""
+    """Check that no output file is also an input file or another output file."""
     seen: dict[str, str] = {}
     for name in (*_INPUTS, *_FILES):
         path = getattr(options, name)
         if path is None or path == os.devnull:
             continue
-        if name in _INPUTS and not os.path.isfile(path):  # a model, or times
+        if name in _INPUTS and not os.path.isfile(path):  # A model, or MTBF/MTTR.
             continue
         option, real = f"--{name.replace('_', '-')}", os.path.realpath(path)
         if real in seen and name in _FILES:
-            raise SettingsError(f"{option} {path}: is the file of {seen[real]} as well")
+            raise SettingsError(f"{option} {path}: is also the file of {seen[real]}")
         seen[real] = option
 
 
@@ -176,7 +176,7 @@ def _unwritable(name: str, path: str, error: OSError) -> str:
 
 
 def _refuse_files_of_one(options: Namespace) -> None:
-    """Pictures and a history show one run of one strategy."""
+    """Check that pictures and a history are requested for one strategy only."""
     for name in ("events_out", "gantt", "utilization"):
         if getattr(options, name) is not None:
             raise SettingsError(
@@ -187,9 +187,13 @@ def _refuse_files_of_one(options: Namespace) -> None:
 def _simulate(
     options: Namespace, settings: "Sequence[Settings]", files: dict[str, TextIO | None]
 ) -> "tuple[list[list[dict[str, float]]], tuple[Workload, Settings, Result]]":
-    """All runs of each strategy; the very first one with what pictures are made of.
+    """Run all simulations.
 
-    All strategies get the same jobs, and draw costs and answers from the same seeds.
+    All strategies get the same jobs, and the same seeds for costs and answers.
+
+    Returns:
+        The metrics of all runs of each strategy; workload, settings and result of the first run,
+        which has the data for pictures.
     """
     from pliant.simulator.report import write_jobs
     from pliant.simulator.run.simulate import simulate
@@ -226,9 +230,11 @@ def _writer(file: TextIO | None) -> "Callable[[Note], None] | None":
 
 
 def _fitted(settings: "Settings", machine: int | None) -> "Settings":
-    """The settings on a machine of so many processors: the one named, else the workload's."""
+    """Return the settings with the processors of the machine, if they are known."""
     if machine is None:
-        raise SettingsError("--processors: the workload does not say how many; name them")
+        raise SettingsError(
+            "--processors: the workload does not state the number of processors; add this option"
+        )
     return replace(settings, processors=machine)
 
 
@@ -245,7 +251,7 @@ def _draw(
 
 
 def _head(options: Namespace, workload: "Workload", processors: int) -> dict[str, object]:
-    """What was simulated, whatever the strategy."""
+    """Return the part of the JSON output that does not depend on the strategy."""
     malleable: dict[str, object] | None = None
     if options.malleable is not None:
         sizes, speedup = malleable_rules(options)
@@ -270,7 +276,7 @@ def _head(options: Namespace, workload: "Workload", processors: int) -> dict[str
 
 
 class _Watch:
-    """Tells on stderr how far a long run is."""
+    """Reports the progress of a long run on stderr."""
 
     def __init__(self, jobs: int, run: int, runs: int) -> None:
         self._jobs = jobs
@@ -290,6 +296,6 @@ class _Watch:
         sys.stderr.flush()
 
     def close(self) -> None:
-        """Leave the line to others."""
+        """Clear the line on a terminal."""
         if self._said and self._terminal:
             sys.stderr.write("\r\x1b[K")

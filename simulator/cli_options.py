@@ -1,4 +1,4 @@
-"""The options of ``pliant simulate``, and what they make of settings and workloads."""
+"""The options of ``pliant simulate``, and the settings and workloads made from them."""
 
 import argparse
 import math
@@ -16,13 +16,14 @@ if TYPE_CHECKING:
 PROG = "pliant simulate"
 
 DEFAULT_STRATEGY = "equipartition"
-#: Of malleable jobs, by what each requested: from half to twice of it, and Downey's model with as
-#: much parallelism on the average as it requested. A variance of 1 is the middle of his range: half
-#: as many processors make a job 1.7 times as long, twice as many save a third of its time.
+#: Sizes and speedup of malleable jobs, relative to the request: from half of it to twice of it, and
+#: Downey's model with an average parallelism equal to the request. A variance of 1 is the middle of
+#: Downey's range: on half as many processors a job takes 1.7 times as long, and on twice as many it
+#: takes a third less.
 DEFAULT_SIZES, DEFAULT_SPEEDUP = "p/2-2p", "downey:p,1"
-#: Seconds to write or read a checkpoint, as ``costs.SAVE``, which --help does not import.
+#: Seconds to write or read a checkpoint, as in ``costs.SAVE``, which --help does not import.
 SAVE_S = 30
-#: Ways to backfill, as in ``fcfs+easy``.
+#: The values of --backfill, as in ``fcfs+easy``.
 BACKFILLS = ("none", "easy", "conservative")
 
 _T = TypeVar("_T")
@@ -35,16 +36,16 @@ Exit codes: 0 done, 1 the workload or the strategy failed, 2 wrong usage."""
 
 
 class Parser(CommandParser):
-    """Reports wrong usage in one line."""
+    """A parser that reports wrong usage in one line."""
 
     def error(self, message: str) -> NoReturn:
-        """Exit with 2."""
+        """Print the message and exit with status 2."""
         self.exit(2, f"{self.prog}: {message} (try `{self.prog} --help`)\n")
 
 
 @dataclass(frozen=True, slots=True)
 class _Number:
-    """A number on the command line, within bounds."""
+    """A type of arguments: numbers within bounds."""
 
     read: type[int] | type[float]
     low: float
@@ -67,7 +68,7 @@ _PERCENT = _Number(float, 0, "a share between 0 and 100", 100)
 
 
 def parser() -> argparse.ArgumentParser:
-    """All options."""
+    """Return the parser for all options."""
     made = Parser(
         prog=PROG,
         description="Simulate a workload with the core and the strategies that clusters run.",
@@ -85,31 +86,52 @@ def _workload(group: "argparse._ArgumentGroup") -> None:
     add = group.add_argument
     add("--workload", required=True, metavar="FILE|MODEL", help="a log, or a model")
     add("--jobs", type=_COUNT, metavar="N", help="only the first N jobs; N jobs of a model")
-    add("--side-file", metavar="FILE.csv", help="malleable attributes by job number")
-    add("--malleable", type=_PERCENT, metavar="PCT", help="make so many jobs malleable")
+    add("--side-file", metavar="FILE.csv", help="sizes, costs, contracts, priorities by job number")
+    add("--malleable", type=_PERCENT, metavar="PCT", help="make PCT percent of the jobs malleable")
     add(
         "--sizes",
         metavar="GRAMMAR",
-        help="of malleable jobs, such as 2-64:pow2, or by their request p, such as 1-2p (p/2-2p)",
+        help="sizes of malleable jobs, such as 2-64:pow2, or 1-2p for a request of p (p/2-2p)",
     )
     add("--speedup", metavar="MODEL",
-        help="of malleable jobs: linear, amdahl:F, downey:A,SIGMA, table:1=1,...; p is their "
-        "request (downey:p,1, or what the workload says)")  # fmt: skip
-    add("--malleable-spread", choices=("even", "random"), default="even", help="(even)")
-    add("--evolving", type=_PERCENT, metavar="PCT", help="so many jobs ask for other sizes")
+        help="speedup of malleable jobs: linear, amdahl:F, downey:A,SIGMA, table:1=1,...; p is "
+        "their request (downey:p,1, or the speedup in the workload)")  # fmt: skip
+    add(
+        "--malleable-spread",
+        choices=("even", "random"),
+        default="even",
+        help="choose malleable jobs at equal distances or at random (even)",
+    )
+    add(
+        "--evolving",
+        type=_PERCENT,
+        metavar="PCT",
+        help="let PCT percent of the jobs ask for other sizes while they run",
+    )
     add("--priorities", metavar="PCT:N,...",
-        help="so many jobs have priority N, as in 10:5,20:-1; the others 0")  # fmt: skip
+        help="give PCT percent of the jobs priority N, as in 10:5,20:-1 (0)")  # fmt: skip
     add("--shrinking-factor", type=_Number(float, 1e-9, "a factor > 0"), metavar="F",
-        help="multiply times of submission")  # fmt: skip
-    add("--seed", type=_Number(int, 0, "a whole number >= 0"), default=0, metavar="K", help="(0)")
+        help="multiply all submit times by F")  # fmt: skip
+    add(
+        "--seed",
+        type=_Number(int, 0, "a whole number >= 0"),
+        default=0,
+        metavar="K",
+        help="seed of all random numbers (0)",
+    )
     add("--replications", type=_COUNT, default=1, metavar="R",
         help="runs with seeds K, K+1, ...: means with 95 %% confidence intervals (1)")  # fmt: skip
 
 
 def _machine(group: "argparse._ArgumentGroup") -> None:
     add = group.add_argument
-    add("--processors", type=_COUNT, metavar="P", help="default: what the workload says")
-    add("--clusters", metavar="NAME:P,...", help="several clusters instead of one")
+    add(
+        "--processors",
+        type=_COUNT,
+        metavar="P",
+        help="size of the machine (the size in the workload)",
+    )
+    add("--clusters", metavar="NAME:P,...", help="several clusters instead of one machine")
     add("--node-size", type=_COUNT, default=0, metavar="N",
         help="processors of a node (each cluster is one node)")  # fmt: skip
     add("--node-failures", metavar="MTBF/MTTR|FILE.csv",
@@ -124,23 +146,24 @@ def _scheduling(group: "argparse._ArgumentGroup") -> None:
         metavar="NAME",
         help="repeatable: strategies are compared on the same random numbers (equipartition)",
     )
-    add("--backfill", choices=BACKFILLS, help="of a queueing strategy")
+    add("--backfill", choices=BACKFILLS, help="backfilling of a queueing strategy")
     add("--strategy-option", action="append", default=[], metavar="NAME=VALUE", help="repeatable")
-    add("--negotiation-cost", default="0", metavar="S|A-B", help="seconds of each talk (0)")
+    add("--negotiation-cost", default="0", metavar="S|A-B", help="seconds of each negotiation (0)")
     add("--negotiation", choices=("sequential", "parallel"), default="sequential",
-        help="whether talks of a cycle add up, or the longest counts (sequential)")  # fmt: skip
+        help="hold negotiations of a cycle in sequence or in parallel (sequential)")  # fmt: skip
     add("--adaptation-cost", default="0", metavar="S|A-B",
         help="seconds for each changed processor (0)")  # fmt: skip
     add("--checkpoint-cost", default=str(SAVE_S), metavar="S|A-B",
         help=f"seconds in which a suspended job writes its checkpoint ({SAVE_S})")  # fmt: skip
     add("--restart-cost", default=str(SAVE_S), metavar="S|A-B",
-        help=f"seconds in which it reads that when it goes on ({SAVE_S})")  # fmt: skip
+        help=f"seconds in which a resumed job reads its checkpoint ({SAVE_S})")  # fmt: skip
     add("--answers", default="always", metavar="MODEL",
-        help="always, bounds, pow2, reluctant, countering, random:P, random:P:partial")  # fmt: skip
+        help="how jobs answer offers: always, bounds, pow2, reluctant, countering, random:P, "
+        "random:P:partial (always)")  # fmt: skip
     add("--safe-point-interval", type=_SECONDS, default=0.0, metavar="S",
-        help="seconds between safe points (0: always at one)")  # fmt: skip
+        help="seconds between two safe points (0: a job is always at one)")  # fmt: skip
     add("--quiet", type=_SECONDS, metavar="S",
-        help="seconds before who refused is asked again (at the next event)")  # fmt: skip
+        help="seconds until a job that refused is asked again (until the next event)")  # fmt: skip
 
 
 def _output(group: "argparse._ArgumentGroup") -> None:
@@ -148,30 +171,28 @@ def _output(group: "argparse._ArgumentGroup") -> None:
     add("--json", action="store_true", help="metrics as one JSON object")
     add("--jobs-out", metavar="FILE.csv", help="a line for each job of each run")
     add("--events-out", metavar="FILE.jsonl", help="the history of the first run, as JSON lines")
-    add("--gantt", metavar="FILE.svg", help="who held which processors when")
-    add("--utilization", metavar="FILE.svg", help="how many processors were in use")
+    add("--gantt", metavar="FILE.svg", help="picture of the processors that each job held")
+    add("--utilization", metavar="FILE.svg", help="picture of how many processors were in use")
     add("--debug", action="store_true", help="check the core after every event (slow)")
 
 
 def make_workload(options: argparse.Namespace, seed: int, machine: int | None) -> "Workload":
-    """The jobs: read or made, then changed in the order of the options.
+    """Read or make the jobs, then change them in the order of the options.
 
     Args:
-        options: of the command line.
-        seed: of all that is drawn.
-        machine: processors of the machine that was named; None: none was.
+        options: the options of the command line.
+        seed: the seed of all random numbers.
+        machine: the processors of the machine if the options state them; otherwise None.
 
     Raises:
-        WorkloadError, SettingsError: what is wrong.
+        WorkloadError, SettingsError: the workload or an option is invalid.
     """
     from pliant.simulator.inputs import models, swf, workload_options
     from pliant.simulator.inputs.errors import SettingsError
 
     for name in ("sizes", "speedup"):
         if getattr(options, name) is not None and options.malleable is None:
-            raise SettingsError(
-                f"--{name}: says how malleable jobs may change; add --malleable PCT"
-            )
+            raise SettingsError(f"--{name}: applies to malleable jobs only; add --malleable PCT")
     given = {"jobs": options.jobs, "processors": machine}
     if models.is_model(options.workload):
         known = {key: value for key, value in given.items() if value is not None}
@@ -201,27 +222,27 @@ def make_workload(options: argparse.Namespace, seed: int, machine: int | None) -
 
 
 def malleable_rules(options: argparse.Namespace) -> tuple[str, str | None]:
-    """The sizes and the speedup of malleable jobs; None: each keeps the one of the workload."""
+    """Return the rules for sizes and speedup of malleable jobs; None to keep their speedups."""
     from pliant.simulator.inputs import models
 
     sizes = DEFAULT_SIZES if options.sizes is None else options.sizes
     if options.speedup is not None:
         return sizes, options.speedup
-    # Logs, and models of rigid jobs, say nothing of speedup. The others are made of it.
+    # Logs and models of rigid jobs have no speedups; the other models have.
     says_it = models.is_model(options.workload) and not options.workload.startswith("lublin")
     return sizes, None if says_it or options.side_file else DEFAULT_SPEEDUP
 
 
 def named_machine(options: argparse.Namespace, settings: "Settings") -> int | None:
-    """Processors of the machine that was named, as such or as clusters; None: none was."""
+    """Return the processors of the machine if the options state them; otherwise None."""
     return settings.total if options.processors or options.clusters else None
 
 
 def make_settings(options: argparse.Namespace) -> "list[Settings]":
-    """The settings for each strategy, with the machine as far as it is named.
+    """Return the settings for each strategy, with the machine if the options state it.
 
     Raises:
-        SettingsError: the option, what is wrong with it, and what is expected.
+        SettingsError: an option is invalid. The message names it and says what is expected.
     """
     from pliant.simulator.inputs.costs import parse_cost
     from pliant.simulator.inputs.failures import NO_FAILURES, parse_failures
@@ -253,7 +274,7 @@ def make_settings(options: argparse.Namespace) -> "list[Settings]":
 
 
 def _chosen_strategies(options: argparse.Namespace) -> list[tuple[str, dict[str, object]]]:
-    """The strategies with their options; of several, an option goes to those that have it."""
+    """Return the strategies with their options. An option goes to all strategies that have it."""
     from pliant.simulator.inputs.errors import SettingsError
     from pliant.strategies import strategy_options
 
@@ -293,10 +314,10 @@ def _named(option: str, read: Callable[[str], _T], text: str) -> _T:
 def with_backfill(
     name: str, backfill: str | None, options: Mapping[str, object]
 ) -> tuple[str, dict[str, object]]:
-    """The strategy and its options with ``--backfill``: ``fcfs`` and ``easy`` are ``fcfs+easy``.
+    """Apply ``--backfill`` to a strategy: ``fcfs`` with ``easy`` becomes ``fcfs+easy``.
 
     Raises:
-        SettingsError: the strategy says how it backfills, or has no backfilling to choose.
+        SettingsError: the strategy has another backfilling in its name, or none to choose.
     """
     from pliant.simulator.inputs.errors import SettingsError
     from pliant.strategies import known_strategies, strategy_options

@@ -5,7 +5,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-#: The 97.5 % point of Student's t for 1, 2, 3, ... degrees of freedom.
+#: The 97.5 % quantile of Student's t for 1, 2, 3, ... degrees of freedom.
 _T = (
     12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622, 2.2281,
     2.2010, 2.1788, 2.1604, 2.1448, 2.1314, 2.1199, 2.1098, 2.1009, 2.0930, 2.0860,
@@ -16,7 +16,7 @@ _NORMAL = 1.959964
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A mean, and where the true one is with 95 % confidence."""
+    """A mean and its 95 % confidence interval."""
 
     mean: float
     low: float
@@ -27,7 +27,7 @@ class Interval:
 
 
 def interval(values: Sequence[float]) -> Interval:
-    """The mean of independent runs; of a single one nothing more is known than its value."""
+    """Return the mean of independent runs and its interval, which is empty for a single run."""
     mean = math.fsum(values) / len(values)
     if len(values) < 2:
         return Interval(mean, mean, mean)
@@ -37,9 +37,9 @@ def interval(values: Sequence[float]) -> Interval:
 
 
 def t_quantile(freedom: int) -> float:
-    """The 97.5 % point of Student's t; beyond 30 degrees of freedom within 0.0002."""
+    """Return the 97.5 % quantile of Student's t, within 0.0002 above 30 degrees of freedom."""
     if freedom <= len(_T):
         return _T[freedom - 1]
-    # The first terms of its expansion around the normal distribution.
+    # The first terms of the expansion around the normal distribution.
     z, v = _NORMAL, freedom
     return z + (z**3 + z) / (4 * v) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * v * v)

@@ -1,6 +1,6 @@
-"""Pictures of a simulation as SVG: who held which processors when, and how many were in use.
+"""Pictures of a simulation as SVG: the processors of each job, and the processors in use.
 
-Written line by line: a picture of many jobs takes no more memory than its text.
+Pictures are written line by line, so a picture of many jobs needs no memory for its text.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,12 +12,12 @@ from pliant.simulator.run.result import Span
 _WIDTH, _HEIGHT = 1200, 640
 _LEFT, _TOP, _BOTTOM, _RIGHT = 70, 44, 40, 20
 _GREY, _INK = "#d9dde2", "#22272e"
-#: Of the axis of time, in seconds.
+#: The units of the time axis, in seconds.
 _UNITS = ((1, "s"), (60, "min"), (3600, "h"), (86400, "d"))
 
 
 class _Frame:
-    """The measures of a picture: seconds to the right, processors downwards or share upwards."""
+    """The coordinates of a picture: time to the right, processors or a share vertically."""
 
     def __init__(self, begin: float, end: float, rows: float) -> None:
         self.begin, self.end, self.rows = begin, max(end, begin + 1e-9), rows
@@ -53,7 +53,7 @@ class _Frame:
 
 
 def gantt(spans: Sequence[Span], processors: int, title: str) -> Iterator[str]:
-    """Lines of a picture with a row for each processor and a colour for each job."""
+    """Yield the lines of a picture with a row for each processor and a colour for each job."""
     frame = _Frame(*_bounds(spans), rows=processors)
     yield from frame.head(title)
     for span in spans:
@@ -71,7 +71,7 @@ def gantt(spans: Sequence[Span], processors: int, title: str) -> Iterator[str]:
 
 
 def utilization(spans: Sequence[Span], processors: int, title: str) -> Iterator[str]:
-    """Lines of a picture of the share of the processors that jobs held."""
+    """Yield the lines of a picture of the share of processors that jobs held."""
     frame = _Frame(*_bounds(spans), rows=1.0)
     yield from frame.head(title)
     path = [f"M{_LEFT} {frame.y(1)}"]
@@ -88,7 +88,7 @@ def _bounds(spans: Sequence[Span]) -> tuple[float, float]:
 
 
 def _runs(processors: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """(first, count) of each unbroken run."""
+    """Yield (first, count) of each group of consecutive processors."""
     first = following = -1
     for index in indices(from_indices(processors)):
         if index != following:
@@ -101,7 +101,7 @@ def _runs(processors: Iterable[int]) -> Iterator[tuple[int, int]]:
 
 
 def _levels(spans: Sequence[Span]) -> Iterator[tuple[float, int]]:
-    """(moment, processors held from then on)."""
+    """Yield (time, number of processors held from then on)."""
     changes = [(span.start, len(span.processors)) for span in spans]
     changes += [(span.end, -len(span.processors)) for span in spans]
     held = 0
@@ -115,7 +115,7 @@ def _levels(spans: Sequence[Span]) -> Iterator[tuple[float, int]]:
 
 
 def _ticks(span: float) -> Iterator[tuple[float, str]]:
-    """Round moments from 0 on, about eight of them, in the unit that suits."""
+    """Yield about eight round times from 0 on, with their labels, in a suitable unit."""
     seconds, unit = next(
         ((size, name) for size, name in reversed(_UNITS) if span >= 2 * size), (1, "s")
     )

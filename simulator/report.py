@@ -1,4 +1,4 @@
-"""A simulation for people and programs: summary, JSON, one CSV line per job."""
+"""The output of a simulation: summary, comparison, JSON, and one CSV line per job."""
 
 import csv
 import json
@@ -16,12 +16,12 @@ COLUMNS = (
     *("state", "reason", "profit", "initial_size", "final_size"),
     *("priority", "suspensions", "suspended_s"),
 )
-#: Of a value whose difference from the first column is not to be explained by chance.
-TOLD_APART = "*"
+#: The mark of a value that differs significantly from the first column.
+SIGNIFICANT = "*"
 
 
 def intervals(runs: Sequence[Mapping[str, float]]) -> dict[str, Interval]:
-    """Each metric over independent runs, with its 95 % confidence interval."""
+    """Return each metric over independent runs with its 95 % confidence interval."""
     return {
         name: interval([run.get(name, 0.0) for run in runs])
         for name in dict.fromkeys(key for run in runs for key in run)
@@ -29,7 +29,7 @@ def intervals(runs: Sequence[Mapping[str, float]]) -> dict[str, Interval]:
 
 
 def as_json(head: Mapping[str, object], runs: Sequence[Mapping[str, float]]) -> str:
-    """One object: the metrics (means over the runs), and their intervals if there are several."""
+    """Return the metrics as JSON: means over the runs, with intervals if there are several."""
     value: dict[str, object] = {**head}
     if len(runs) == 1:
         value |= runs[0]
@@ -44,7 +44,7 @@ def as_json(head: Mapping[str, object], runs: Sequence[Mapping[str, float]]) -> 
 
 
 def summary(runs: Sequence[Mapping[str, float]]) -> Iterator[str]:
-    """A line for each metric that is not 0 everywhere, or that everybody asks for."""
+    """Yield a line for each metric, without rare metrics that are 0."""
     found = intervals(runs)
     width = max(map(len, found))
     for name, each in found.items():
@@ -75,7 +75,7 @@ def _number(value: float) -> str:
 def differences(
     runs: Sequence[Mapping[str, float]], base: Sequence[Mapping[str, float]]
 ) -> dict[str, Interval]:
-    """How far each metric is above that of another strategy, in pairs of runs of one seed."""
+    """Return the difference of each metric from ``base``, in pairs of runs with one seed."""
     names = dict.fromkeys(key for run in (*base, *runs) for key in run)
     return {
         name: interval(
@@ -91,7 +91,10 @@ def differences(
 def comparison(
     labels: Sequence[str], runs: Sequence[Sequence[Mapping[str, float]]]
 ) -> Iterator[str]:
-    """A line for each metric and a column for each strategy; several runs have half intervals."""
+    """Yield a table with a line for each metric and a column for each strategy.
+
+    If there are several runs, each value has half of its confidence interval.
+    """
     found = [intervals(each) for each in runs]
     apart = [differences(each, runs[0]) for each in runs]
     names = dict.fromkeys(name for each in found for name in each)
@@ -109,7 +112,7 @@ def comparison(
             cell = "" if value is None else _number(value.mean)
             if several and value is not None:
                 marked = place and name in found[0] and 0 not in apart[place][name]
-                cell += f" ± {_number(value.high - value.mean)}{TOLD_APART if marked else ' '}"
+                cell += f" ± {_number(value.high - value.mean)}{SIGNIFICANT if marked else ' '}"
             cells.append(cell)
         rows.append([name, *cells])
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -118,7 +121,7 @@ def comparison(
         yield "  ".join([row[0].ljust(widths[0]), *numbers]).rstrip()
     if several:
         yield (
-            f"{TOLD_APART} the difference from {labels[0]}, in pairs of runs of one seed, has a "
+            f"{SIGNIFICANT} the difference from {labels[0]}, in pairs of runs of one seed, has a "
             "95 % interval without 0"
         )
 
@@ -128,7 +131,7 @@ def comparison_as_json(
     settings: Sequence[Settings],
     runs: Sequence[Sequence[Mapping[str, float]]],
 ) -> str:
-    """One object; ``strategies`` has the metrics of each as ``as_json`` has those of one."""
+    """Return the comparison as JSON; ``strategies`` has the metrics of each as in ``as_json``."""
     entries = []
     for place, (used, each) in enumerate(zip(settings, runs, strict=True)):
         named = {"strategy": used.strategy, "options": dict(used.options)}
@@ -143,12 +146,13 @@ def comparison_as_json(
 
 
 def write_jobs(file: TextIO, runs: Iterable[tuple[str, int, Iterable[JobRecord]]]) -> None:
-    """CSV with ``COLUMNS``, by number; the start of a job that never started is empty.
+    """Write jobs as CSV with ``COLUMNS``, in order of their numbers.
 
     Args:
-        file: where to.
-        runs: the strategy and the seed of each run, and its jobs. Of several strategies, the
-            strategy is a column before the others, of several runs of one, the seed.
+        file: the file to write.
+        runs: the strategy, the seed and the jobs of each run. If there are several strategies, the
+            first column is the strategy; if there are several seeds, the next one is the seed.
+            The start of a job that never started is empty.
     """
     writer = csv.writer(file, lineterminator="\n")
     tables = list(runs)
@@ -187,13 +191,13 @@ def _cells(job: JobRecord) -> tuple[object, ...]:
 
 
 def _time(value: float) -> str:
-    """Seconds to the microsecond, without noise."""
+    """Format seconds to the microsecond, without trailing zeros."""
     text = f"{value:.6f}".rstrip("0").rstrip(".")
     return "0" if text == "-0" else text
 
 
 def note_line(note: Note) -> str:
-    """A line of history as JSON, like the daemon's ``history`` answers."""
+    """Return a line of the history as JSON, in the format of the server's ``history``."""
     return json.dumps(
         {
             "time": note.time,

@@ -1,1 +1,1 @@
-"""Experiments of published papers: data in, runs in parallel, tables with verdicts out."""
+"""Experiments of published papers: definitions, parallel runs, and tables with verdicts."""

@@ -1,4 +1,4 @@
-"""``pliant experiment``: run the experiments of the papers and compare."""
+"""``pliant experiment``: run the experiments of published papers and compare the results."""
 
 import argparse
 import json
@@ -16,7 +16,7 @@ from pliant.simulator.experiments.definitions import (
     known_experiments,
 )
 
-# What runs experiments is imported when one runs, so that --help does not wait for the simulator.
+# Imported only when an experiment runs, so that --help does not load the simulator.
 if TYPE_CHECKING:
     from pliant.simulator.experiments.results import Line
 
@@ -24,7 +24,7 @@ PROG = "pliant experiment"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run published experiments and compare with what was printed."""
+    """Run published experiments and compare the results with the printed values."""
     options = _parser().parse_args(argv)
     try:
         return int(options.act(options))
@@ -70,7 +70,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _at_least(least: int) -> Callable[[str], int]:
-    """A type of arguments: whole numbers from ``least`` on."""
+    """Return a type of arguments: whole numbers of at least ``least``."""
 
     def number(text: str) -> int:
         if not (text.isascii() and text.isdigit() and int(text) >= least):
@@ -120,7 +120,7 @@ def _report(options: argparse.Namespace) -> int:
 
 
 def _check_writable(path: Path) -> None:
-    """Ask before hours of work whether its result can be written; a file that is there stays."""
+    """Check before hours of work that the result can be written. An existing file is kept."""
     is_new = not path.exists()
     try:
         with path.open("a", encoding="utf-8"):
@@ -138,7 +138,7 @@ def _lines(experiment: Experiment, options: argparse.Namespace) -> "list[Line]":
     shown = sys.stderr.isatty()
 
     def progress(done: int) -> None:
-        """One line that is written over on a terminal; elsewhere ten lines in all."""
+        """Update one line on a terminal; otherwise print ten lines in total."""
         text = f"{experiment.name}: {done} of {total} runs"
         if shown:
             print(f"\r{text}", end="\n" if done == total else "", file=sys.stderr, flush=True)

@@ -1,17 +1,17 @@
-"""Experiments as data: what to run, what was printed, what theory says. One YAML file for each.
+"""Experiments as data: runs, printed values and values of theory. One YAML file for each.
 
 A file of ``examples/experiments`` reads::
 
     title: ...
     source: paper, section, table
-    about: what to know when comparing
+    about: what is important for the comparison
     run: {workload: kumar, parameters: {...}, strategy: equipartition, options: {...}}
     seeds: 5
     compare: class
-    variants:                      # the columns of the table; each may change anything of `run`
+    variants:                      # the columns of the table; each may change any part of `run`
       adaptive: {parameters: {job_class: adaptive}}
-    references: {...}              # as variants: run for the claims only
-    vary: {mean_interarrival_s: gap}       # this of `setup` is a parameter of the workload
+    references: {...}              # like variants, but run for the claims only
+    vary: {mean_interarrival_s: gap}       # this part of `setup` is a parameter of the workload
     metrics: {utilization: {within: 0.015}, profit: {within: 3 %}}
     claims: [{metric: profit, of: adaptive, above: traditional}]
     rows:
@@ -22,9 +22,9 @@ A file of ``examples/experiments`` reads::
         theory: {adaptive: {utilization: offered-load}}    # a number, or the name of a formula
 
 ``run`` also knows ``processors``, ``jobs``, ``transform`` (malleable, sizes, speedup, spread,
-evolving, shrinking_factor), ``settings`` of the simulator, and ``warm_up``: so many of the first
-jobs count in no mean response time. Costs among the settings are written as on the command line
-(``0.5-2``), sizes and speedups of malleable jobs, too (``p/2-2p``, ``downey:p,1``).
+evolving, shrinking_factor), ``settings`` of the simulator, and ``warm_up``, the number of first
+jobs that are left out of mean response times. Costs in the settings, and sizes and speedups of
+malleable jobs, are written as on the command line (``0.5-2``, ``p/2-2p``, ``downey:p,1``).
 """
 
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ from typing import Any
 from pliant.core.support.duplicate_keys import find_duplicate_key
 from pliant.simulator.inputs.errors import SimulationError
 
-#: What a table is made of, as read from YAML.
+#: A mapping as read from YAML.
 Tree = Mapping[str, Any]
 
 _RUN = {
@@ -69,22 +69,22 @@ _KINDS = {str: "text", int: "a whole number", dict: "a mapping", list: "a list"}
 
 
 class ExperimentError(SimulationError, ValueError):
-    """An experiment is not known, cannot be read, or is wrong; the message says where."""
+    """An experiment is not known, cannot be read, or is invalid. The message says where."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """How far a value may be from another one and still count as the same."""
+    """How far a value may differ from an expected one and still agree."""
 
     amount: float
     relative: bool = False
 
     def allows(self, value: float, expected: float) -> bool:
-        """Whether they are near enough."""
+        """Return whether a value agrees with the expected one."""
         return abs(value - expected) <= self.margin(expected)
 
     def margin(self, expected: float) -> float:
-        """How far a value may be from this one."""
+        """Return the allowed difference from the expected value."""
         return self.amount * abs(expected) if self.relative else self.amount
 
     def __str__(self) -> str:
@@ -93,15 +93,15 @@ class Tolerance:
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A column: its name here, its name in the results, and how near it should come."""
+    """A metric: its name in the table, its name in the results, and its tolerance."""
 
     name: str
     source: str
-    #: To the printed value; None: compared with theory only.
+    #: The tolerance for printed values; None if only theory is compared.
     within: Tolerance | None = None
 
     def scaled(self, share: float) -> "Metric":
-        """The metric of a total over so large a share of the jobs."""
+        """Return the metric for a share of the jobs, if it is a total."""
         if share == 1.0 or self.within is None or self.within.relative:
             return self
         return Metric(self.name, self.source, Tolerance(self.within.amount * share))
@@ -109,7 +109,7 @@ class Metric:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One variant is above (or below) another one in a metric, in every row."""
+    """A claim of the paper: one variant is above (or below) another in a metric, in every row."""
 
     metric: str
     of: str
@@ -122,20 +122,20 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row of a table: its setup, and what each variant should come to."""
+    """One row of a table: its setup and the expected values of each variant."""
 
     setup: Tree
-    #: How many; overload takes long, and its utilization hardly varies.
+    #: The number of seeds; fewer for overloaded systems, which take long and hardly vary.
     seeds: int
     run: Tree
-    #: By variant, then by metric.
+    #: Printed values by variant, then by metric.
     printed: Mapping[str, Mapping[str, float]]
     theory: Mapping[str, Mapping[str, float | str]]
 
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """One experiment."""
+    """The definition of an experiment."""
 
     name: str
     title: str
@@ -151,7 +151,7 @@ class Experiment:
     rows: tuple[Row, ...] = field(repr=False)
 
     def spec(self, row: Row, variant: str) -> dict[str, Any]:
-        """What to run for one variant of one row: later layers go before earlier ones."""
+        """Return the run for one variant of one row. Later layers override earlier ones."""
         varied = {self.vary[key]: value for key, value in row.setup.items() if key in self.vary}
         chosen = self.variants.get(variant) or self.references.get(variant) or {}
         result: dict[str, Any] = {}
@@ -163,23 +163,23 @@ class Experiment:
 
 
 def folder() -> Path:
-    """Where the experiments that come with the package are."""
-    import importlib.resources  # here, for it brings tempfile, random and zipfile along
+    """Return the folder of the experiments in the package."""
+    import importlib.resources  # Imported here because it loads tempfile, random and zipfile.
 
     return Path(str(importlib.resources.files("pliant.examples"))) / "experiments"
 
 
 def known_experiments() -> dict[str, Path]:
-    """Their files by name."""
+    """Return the files of these experiments by name."""
     paths = sorted(folder().glob("*.yaml"), key=lambda path: path.stem)
     return {path.stem: path for path in paths}
 
 
 def find_experiment(name: str) -> Experiment:
-    """An experiment by its name, or by the path of a file of one's own.
+    """Return an experiment by its name, or by the path of its file.
 
     Raises:
-        ExperimentError: there is none, or it is wrong.
+        ExperimentError: the experiment does not exist or is invalid.
     """
     known = known_experiments()
     if name in known:
@@ -193,7 +193,7 @@ def read_experiment(path: Path) -> Experiment:
     """Read the definition of an experiment.
 
     Raises:
-        ExperimentError: it cannot be read, or is wrong; the message says where.
+        ExperimentError: the file cannot be read or is invalid. The message says where.
     """
     import yaml
 
@@ -245,7 +245,7 @@ def _experiment(name: str, tree: object) -> Experiment:
 
 
 def _mapping(where: str, tree: object, known: Mapping[str, type]) -> Tree:
-    """Check the keys of a mapping and the kinds of its values."""
+    """Check the keys of a mapping and the types of its values."""
     if tree is None:
         return {}
     if not isinstance(tree, dict):

@@ -1,4 +1,4 @@
-"""Many runs at once: each in a process of its own, started anew, so that nothing is shared."""
+"""Many runs in parallel, each in a new process, so that runs share nothing."""
 
 import json
 import subprocess
@@ -10,13 +10,13 @@ from typing import Any
 
 from pliant.simulator.experiments.definitions import ExperimentError
 
-#: Told after each run: how many are done.
+#: Called after each run with the number of runs that are done.
 Progress = Callable[[int], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One run."""
+    """One run of the simulator."""
 
     spec: dict[str, Any]
     seed: int
@@ -24,10 +24,10 @@ class Task:
 
 
 def run_all(tasks: Sequence[Task], processes: int, progress: Progress) -> list[dict[str, float]]:
-    """What each run measured, in the order of the tasks.
+    """Run all tasks. Return the metrics of each, in the order of the tasks.
 
     Raises:
-        ExperimentError: what went wrong in one of them; the others are ended.
+        ExperimentError: a run failed; the other runs are ended.
     """
     pool = _Pool()
     with ThreadPoolExecutor(max(1, processes)) as executor:
@@ -50,7 +50,7 @@ def _wait(futures: Sequence[Future[dict[str, float]]], progress: Progress) -> No
 
 
 class _Pool:
-    """The processes that run now."""
+    """The processes that are running."""
 
     def __init__(self) -> None:
         self._running: set[subprocess.Popen[str]] = set()
@@ -60,8 +60,8 @@ class _Pool:
         """Run one task in a new process and wait for it."""
         if self._stopped:
             raise ExperimentError("stopped")
-        # -P: what lies in the working directory (such as an old build's list of strategies, or a
-        # module of the user's) must not be found instead of what is installed.
+        # -P: modules and package metadata in the working directory (such as an old build's list of
+        # strategies) must not be found instead of the installed ones.
         command = [sys.executable, "-P", "-m", "pliant.simulator.experiments.worker"]
         pipe = subprocess.PIPE
         with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
@@ -74,7 +74,7 @@ class _Pool:
         return measured
 
     def stop(self) -> None:
-        """End all of them; tasks that come later are refused."""
+        """End all processes and refuse further tasks."""
         self._stopped = True
         for process in list(self._running):
             process.kill()

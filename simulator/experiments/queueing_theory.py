@@ -1,6 +1,6 @@
-"""What theory says of an experiment: formulas by name, of the parameters of a workload.
+"""Values of queueing theory for an experiment: named formulas of a workload's parameters.
 
-A formula gives None where it does not hold, as in a system that has no steady state.
+A formula returns None if it does not hold, for example if the system has no steady state.
 """
 
 import types
@@ -15,30 +15,30 @@ Formula = Callable[[Mapping[str, Any]], float | None]
 
 
 def theory_value(value: float | str, spec: Mapping[str, Any]) -> float | None:
-    """A number as it is, or the value of a formula for what is run."""
+    """Return a number as it is, or the value of a formula for a run."""
     if not isinstance(value, str):
         return float(value)
     return FORMULAS[value]({**parameters(spec["workload"]), **spec.get("parameters", {})})
 
 
 def _offered_load(given: Mapping[str, Any]) -> float | None:
-    """Arrival rate times the mean time on the whole machine: what is used while it is stable."""
+    """Return arrival rate times mean run time on all processors, the load of a stable system."""
     load = float(given["base_time"]) / float(given["gap"])
     return load if load < 1 else None
 
 
 def _processor_sharing(given: Mapping[str, Any]) -> float | None:
-    """Mean response time in an M/M/1 queue, under any rule that does not know how long jobs are.
+    """Return the mean response time of an M/M/1 queue, for rules that do not use run times.
 
-    It holds if any job can use the whole machine, with linear speedup: the machine then works at
-    full rate while there is a job.
+    The formula holds if each job can use the whole machine with linear speedup, because then the
+    machine works at its full rate while there is a job.
     """
     load = _offered_load(given)
     return None if load is None else float(given["base_time"]) / (1 - load)
 
 
 def _rigid_load(given: Mapping[str, Any]) -> float | None:
-    """Offered load of jobs that have one size each, with the efficiency that they have there."""
+    """Return the offered load of jobs with one size each, by their efficiency at this size."""
     curve, processors = curve_of(str(given["speedup"])), int(given["processors"])
     sizes = parse_sizes(str(given["minpe"])).values
     cost = sum(size / curve(size) for size in sizes) / len(sizes) * curve(processors) / processors

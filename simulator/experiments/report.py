@@ -1,4 +1,4 @@
-"""Results of experiments as JSON, as a table for a terminal, as Markdown."""
+"""Results of experiments as JSON, as a table for a terminal, and as Markdown."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -7,18 +7,18 @@ from typing import Any
 from pliant.simulator.experiments.definitions import Experiment
 from pliant.simulator.experiments.results import DIFFERS, UNDECIDED, Line
 
-#: Of a claim about two sides whose differences have an interval with 0 in it.
+#: Printed for a claim if the interval of the differences contains 0.
 NOT_TOLD_APART = "of sides not to be told apart (0 is within the interval)"
 _HEADS = ("metric", "printed", "theory", "ours", "95 %", "verdict")
 
 
 def as_json(lines: Sequence[Line]) -> list[dict[str, Any]]:
-    """One object for each line."""
+    """Return one object for each line."""
     return [asdict(line) for line in lines]
 
 
 def as_text(experiment: Experiment, lines: Sequence[Line]) -> str:
-    """A table for people, with what stands out at the end."""
+    """Return a table, followed by the claims and the lines that differ."""
     heads, cells = _heads(lines), list(_cells(lines))
     widths = [max(map(len, column)) for column in zip(heads, *cells, strict=True)]
     body = [
@@ -30,7 +30,7 @@ def as_text(experiment: Experiment, lines: Sequence[Line]) -> str:
 
 
 def as_markdown(experiment: Experiment, lines: Sequence[Line]) -> str:
-    """A section of a report."""
+    """Return a section of a report."""
     heads = _heads(lines)
     rows = [heads, ["---"] * len(heads), *_cells(lines)]
     table = ["| " + " | ".join(row) + " |" for row in rows]
@@ -59,7 +59,7 @@ def _cells(lines: Sequence[Line]) -> Iterator[list[str]]:
 
 
 def _claims(lines: Sequence[Line]) -> list[str]:
-    """One entry for each claim of each row, and an empty line; nothing if nothing is claimed."""
+    """Return a list of the claims of all rows; empty if there are no claims."""
     entries = [
         f"- {_setup(line)}: {'' if found.holds else 'NOT '}{claim}, by {found.by.mean:.4g} "
         f"({found.by.low:.4g} – {found.by.high:.4g}), in {found.pairs} of {found.of} pairs"
@@ -93,7 +93,7 @@ def _summary(lines: Sequence[Line]) -> str:
 
 
 def _doubtful(lines: Sequence[Line]) -> str:
-    """How many claims hold, or do not, by so little that chance may have decided."""
+    """Return how many claims are not significant; an empty text if there are none."""
     claims = [found for line in lines for found in line.claims.values()]
     number = sum(not found.told_apart for found in claims)
     return f"Of {len(claims)} claims {number} are {NOT_TOLD_APART}." if number else ""

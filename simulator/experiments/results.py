@@ -1,4 +1,4 @@
-"""From runs to tables: what was measured beside what was printed and what theory says."""
+"""From runs to tables: measured values, printed values, and values of queueing theory."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,25 +23,26 @@ THEORY = "as theory"
 DIFFERS = "differs"
 REPORTED = "reported"
 UNDECIDED = "too few runs"
-#: Half the width of an interval, in parts of the expected value: a wider one would hold anything.
+#: The largest half width of an interval that decides, relative to the expected value. A wider
+#: interval would contain almost any value.
 WIDEST = 0.1
 
-#: What was measured in one cell of a table: by seed, then by metric.
+#: The metrics of the runs of one cell of a table, one mapping per seed.
 Cell = Sequence[Mapping[str, float]]
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """What became of a claim, in pairs: one seed gives both sides the same arrivals and work."""
+    """The result of a claim, from pairs of runs with the same seed, arrivals and work."""
 
-    #: Of the mean of the differences.
+    #: Whether the claim holds for the mean of the differences.
     holds: bool
-    #: How far the one is on the claimed side of the other.
+    #: The difference, positive on the claimed side.
     by: Interval
-    #: Pairs of runs in which it holds, and pairs.
+    #: The number of pairs in which the claim holds, and the number of pairs.
     pairs: int
     of: int
-    #: Whether the interval of the differences leaves out 0: otherwise chance may have decided.
+    #: Whether the interval of the differences excludes 0. If not, the result may be due to chance.
     told_apart: bool
 
 
@@ -53,7 +54,7 @@ class Line:
     printed: dict[str, float]
     ours: dict[str, Interval]
     theory: dict[str, float]
-    #: One word for each metric, and for all of them with the claims.
+    #: The verdict on each metric; ``verdict`` sums up metrics and claims.
     verdicts: dict[str, str]
     claims: dict[str, Compared]
     verdict: str
@@ -67,15 +68,15 @@ def run_experiment(
     seeds: int | None = None,
     jobs: int | None = None,
 ) -> list[Line]:
-    """Run all of it.
+    """Run an experiment.
 
     Args:
-        experiment: what to run.
-        processes: at once.
-        progress: told after each run.
-        seeds: 1, 2, ... up to this; None: as the definition says.
-        jobs: of each workload; None: as the definition says. Expected totals, such as profit, are
-            scaled to that many.
+        experiment: the experiment.
+        processes: how many runs in parallel.
+        progress: called after each run.
+        seeds: the number of seeds 1, 2, ...; None for the number in the definition.
+        jobs: the jobs of each workload; None for the number in the definition. Expected totals,
+            such as profit, are scaled to this number.
 
     Raises:
         ExperimentError: a run failed.
@@ -106,7 +107,7 @@ def run_experiment(
 
 
 def share_of_jobs(spec: Mapping[str, Any], jobs: int | None) -> float:
-    """How many jobs are run, in parts of those that the definition names; 1 if it names none."""
+    """Return the number of jobs relative to the definition; 1 if it states none."""
     if jobs is None:
         return 1.0
     named = spec.get("jobs") or spec.get("parameters", {}).get("jobs")
@@ -116,13 +117,13 @@ def share_of_jobs(spec: Mapping[str, Any], jobs: int | None) -> float:
 
 
 def _scaled(metric: Metric, values: Mapping[str, float], share: float) -> float | None:
-    """What is expected of fewer jobs than the definition names: a part of what is a total."""
+    """Return the expected value of a metric. Totals are scaled to the number of jobs."""
     value = values.get(metric.name)
     return value if value is None or metric.source not in TOTALS else value * share
 
 
 def count_runs(experiment: Experiment, seeds: int | None) -> int:
-    """How many simulations it takes."""
+    """Return the number of simulations of an experiment."""
     return sum(seeds or row.seeds for _, row, _ in _cells(experiment))
 
 
@@ -195,9 +196,9 @@ def _line(
 def judge(
     metric: Metric, ours: Interval, printed: float | None, theory: Mapping[str, float]
 ) -> str:
-    """Compare with the printed value if it is to be met, otherwise or else with theory.
+    """Compare a metric with the printed value if there is a tolerance, otherwise with theory.
 
-    That theory lies within the interval says something only if little else does.
+    A value of theory within the interval is evidence only if the interval is narrow.
     """
     expected, within = theory.get(metric.name), metric.within
     by_print = REPORTED
@@ -215,9 +216,10 @@ def judge(
 def judge_printed(within: Tolerance, ours: Interval, printed: float) -> str:
     """Compare with a printed value by the interval, not by the mean alone.
 
-    All of the interval within the tolerance: as printed; none of it: differs. If it is partly
-    within, it is as printed only if the mean is within the tolerance, the printed value is within
-    the interval, and little else is. Otherwise other seeds could say something else.
+    The verdict is "as printed" if the whole interval is within the tolerance, and "differs" if no
+    part of it is. If a part is, the verdict is "as printed" only if the mean is within the
+    tolerance, the printed value is within the interval, and the interval is narrow. Otherwise
+    other seeds could give another verdict.
     """
     if within.allows(ours.low, printed) and within.allows(ours.high, printed):
         return PRINTED
@@ -237,7 +239,7 @@ def _near(within: Tolerance | None, ours: Interval, expected: float | None) -> b
 
 
 def compare(claim: Claim, source: str, cells: Mapping[str, Cell]) -> Compared:
-    """Whether a claim is true of one row, in the metric that results call ``source``."""
+    """Compare the two variants of a claim in one row, by the metric named ``source`` in results."""
     pairs = zip(cells[claim.of], cells[claim.than], strict=True)
     sign = 1 if claim.above else -1
     ahead = [sign * (mine[source] - other[source]) for mine, other in pairs]
@@ -246,7 +248,7 @@ def compare(claim: Claim, source: str, cells: Mapping[str, Cell]) -> Compared:
 
 
 def summary(verdicts: Mapping[str, str], claims: Mapping[str, bool]) -> str:
-    """One verdict for the line: what differs, by name, or the weakest of the agreements."""
+    """Return the verdict for the line: the names of what differs, or the weakest agreement."""
     wrong = [name for name, verdict in verdicts.items() if verdict == DIFFERS]
     wrong += [f"not {claim}" for claim, true in claims.items() if not true]
     if wrong:

@@ -1,4 +1,4 @@
-"""One run of an experiment, as data: it can be handed to another process."""
+"""One run of an experiment as data, which can be sent to another process."""
 
 import dataclasses
 import math
@@ -20,18 +20,18 @@ from pliant.simulator.inputs.workload import Workload, WorkloadError
 from pliant.simulator.run.result import JobRecord
 from pliant.simulator.run.simulate import simulate
 
-#: Names the folder of the logs that experiments run on.
+#: The environment variable with the folder of the workload logs.
 LOGS = "PLIANT_WORKLOADS"
-#: They have a place of their own in a definition, or are for pictures.
+#: Settings that a definition states elsewhere, or that are for pictures only.
 _NOT_SETTINGS = {"processors", "strategy", "options", "seed", "keep_jobs", "keep_spans"}
 _TRANSFORMS = ("malleable", "sizes", "speedup", "spread", "evolving", "shrinking_factor")
 
 
 def workload_of(spec: Mapping[str, Any], seed: int) -> Workload:
-    """The workload of one run.
+    """Return the workload of one run.
 
     Raises:
-        ExperimentError, WorkloadError: it cannot be made.
+        ExperimentError, WorkloadError: the workload cannot be made.
     """
     name, jobs, machine = spec.get("workload", ""), spec.get("jobs"), _machine(spec)
     if models.is_model(name):
@@ -44,13 +44,13 @@ def workload_of(spec: Mapping[str, Any], seed: int) -> Workload:
 
 
 def _machine(spec: Mapping[str, Any]) -> int | None:
-    """Processors of the machine that is named, as such or as clusters; None: none is."""
+    """Return the processors of the machine if the definition states them; otherwise None."""
     clusters = _settings(spec.get("settings", {})).get("clusters", ())
     return spec.get("processors") or sum(each.processors for each in clusters) or None
 
 
 def _log(name: str) -> Path:
-    """A log by its path, or in the folder of logs."""
+    """Return the path of a log, which may be in the folder of logs."""
     places = [Path(name), Path(os.environ.get(LOGS, "")) / name]
     found = next((place for place in places if place.is_file()), None)
     if not name or found is None:
@@ -82,11 +82,11 @@ def _transformed(workload: Workload, given: Mapping[str, Any], rng: Random) -> W
 
 
 def run_task(spec: Mapping[str, Any], seed: int, metrics: Sequence[str]) -> dict[str, float]:
-    """Simulate once and say what was measured.
+    """Run one simulation and return its metrics.
 
     Raises:
-        ExperimentError: a metric is not known, or the definition is wrong.
-        WorkloadError, ValueError: the workload, the strategy or the settings make no sense.
+        ExperimentError: a metric is not known, or the definition is invalid.
+        WorkloadError, ValueError: the workload, the strategy or the settings are invalid.
     """
     workload = workload_of(spec, seed)
     processors = _machine(spec) or workload.processors
@@ -106,7 +106,7 @@ def run_task(spec: Mapping[str, Any], seed: int, metrics: Sequence[str]) -> dict
 
 
 def _settings(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Costs and clusters as they are written on the command line."""
+    """Read the settings. Costs and clusters are written as on the command line."""
     known = {field.name for field in dataclasses.fields(Settings)} - _NOT_SETTINGS
     for key in given:
         if key not in known:
@@ -131,7 +131,7 @@ def _measure(name: str, metrics: Mapping[str, float]) -> float:
 
 
 def _means_after(jobs: Sequence[JobRecord], warm_up: int) -> dict[str, float]:
-    """Mean response times without the first jobs, that found an empty machine."""
+    """Return mean response times without the first jobs, which found an empty machine."""
     counted = sorted(jobs, key=lambda job: (job.submit, job.id))[warm_up:]
     taken = [job.turnaround for job in counted if job.start is not None]
     if not warm_up or not taken:

@@ -1,4 +1,4 @@
-"""The process of one run: a task in JSON comes in, what was measured goes out."""
+"""The process of one run: reads a task as JSON and writes the metrics as JSON."""
 
 import json
 import sys
@@ -12,10 +12,10 @@ def main() -> int:
     """Run one task."""
     task = json.load(sys.stdin)
     try:
-        with redirect_stdout(sys.stderr):  # what a strategy prints is none of the results
+        with redirect_stdout(sys.stderr):  # Output of a strategy does not belong to the result.
             measured = run_task(task["spec"], task["seed"], task["metrics"])
     except (SimulationError, ValueError) as error:
-        # Every error of an input is one of these.
+        # All errors in the inputs are of these types.
         print(f"{task['spec'].get('workload')}, seed {task['seed']}: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

@@ -1,12 +1,13 @@
-"""Logs in the Standard Workload Format, plain or gzip.
+"""Logs in the Standard Workload Format, plain or compressed by gzip.
 
-A record is usable if it has a run time >= 0 and asks for at least one processor and not for more
-than the machine has: the allocated processors (field 5) if there are any, otherwise the requested
-ones (field 8). Its estimate is the requested time (field 9) if positive, otherwise the run time,
-and at least one second. Records are ordered by submit time, then by job number.
+A record is used if it has a run time >= 0 and asks for at least one processor and for at most as
+many as the machine has. Its processors are the allocated ones (field 5) if there are any, otherwise
+the requested ones (field 8). Its estimate is the requested time (field 9) if positive, otherwise
+the run time, and at least one second. Records are ordered by submit time, then by job number.
 
-Archived logs are old and varied: lines may be short, numbers may have fractions, comments may stand
-anywhere. Whatever is not used is kept with its line and the reason, and told by kinds of reasons.
+Archived logs are old and varied: lines may be short, numbers may have fractions, and comments may
+be anywhere. A record that is not used is kept with its line and the reason. Reports count skipped
+records by kinds of reasons.
 """
 
 import gzip
@@ -32,11 +33,11 @@ _LABEL = re.compile(r";+\s*([A-Za-z]\w*)\s*:\s*(.*)")
 _FIRST_NUMBER = re.compile(r"\d+", re.ASCII)
 _GZIP = b"\x1f\x8b"
 _FIELDS = 18
-#: Number, submit, wait, run time, processors: with less a line says nothing.
+#: A line with fewer fields than number, submit, wait, run time and processors is not used.
 _LEAST_FIELDS = 5
-#: Longer lines are no records, and must not be read into memory whole.
+#: A longer line is not a record, and must not be read into memory as a whole.
 _MAX_LINE_BYTES = 1 << 16
-#: Larger numbers are damage.
+#: Larger numbers are taken for damaged data.
 _LARGEST = 1e15
 _NAMES = {
     0: "job number",
@@ -49,7 +50,7 @@ _NAMES = {
 
 
 class _UnusableError(ValueError):
-    """A line cannot be used: why, and what kind of reason that is."""
+    """A line cannot be used. It has the reason and the kind of the reason."""
 
     def __init__(self, kind: str, reason: str) -> None:
         super().__init__(reason)
@@ -57,7 +58,7 @@ class _UnusableError(ValueError):
 
 
 class _Record(NamedTuple):
-    """A usable line; the order of the fields is the order of the jobs."""
+    """A usable line. Jobs are sorted by these fields in this order."""
 
     submit: float
     number: int
@@ -72,12 +73,14 @@ def read_swf(path: str | Path, processors: int | None = None, jobs: int | None =
     """Read a log.
 
     Args:
-        path: of the file; whether it is gzip is seen from its first bytes.
-        processors: of the machine; None: what the head of the file says (MaxProcs or MaxNodes).
-        jobs: use only so many, the first ones; None: all.
+        path: the file; its first bytes show whether it is compressed.
+        processors: of the machine; None for the number in the head of the file (MaxProcs or
+            MaxNodes).
+        jobs: how many jobs to use, the first ones; None for all.
 
     Raises:
-        WorkloadError: it cannot be read, is cut off, is no such log, or has no usable record.
+        WorkloadError: the file cannot be read, is cut off, is not such a log, or has no usable
+            record.
     """
     header: dict[str, str] = {}
     skipped: list[Skipped] = []
@@ -112,7 +115,7 @@ def _records(path: str | Path, header: dict[str, str], skipped: list[Skipped]) -
 
 
 def _lines(path: str | Path) -> Iterator[tuple[int, bytes]]:
-    """Every line with its number; what goes wrong on the way has the number, too."""
+    """Yield every line with its number. Errors name the line at which they occur."""
     number, full, line = 0, False, b"\n"
     try:
         with open_regular(path) as raw:
@@ -156,7 +159,7 @@ def _parse(line: int, fields: list[bytes], users: dict[bytes, str]) -> _Record:
     """Read one line.
 
     Raises:
-        _UnusableError: why it cannot be used.
+        _UnusableError: the line cannot be used.
     """
     if len(fields) < _LEAST_FIELDS:
         raise _UnusableError("with too few fields", f"{len(fields)} of {_FIELDS} fields")
@@ -182,7 +185,7 @@ def _numbers(fields: list[bytes]) -> list[float]:
         values = [float(fields[place]) for place in _NAMES]
     except ValueError:
         values = []
-    # One comparison for all of them; false also if one is not a number.
+    # One comparison for all numbers, which is also false if one of them is NaN.
     if not (values and sum(map(abs, values)) < _LARGEST):
         reason = next(filter(None, (_fault(fields, place) for place in _NAMES)))
         raise _UnusableError("with what is no number", reason)
@@ -200,7 +203,7 @@ def _fault(fields: list[bytes], place: int) -> str:
 
 
 def _machine(header: dict[str, str]) -> int | None:
-    """Processors by the head of the file; older logs name only nodes, of one processor each."""
+    """Return the processors in the head of the file. Nodes of old logs have one processor."""
     for label in ("MaxProcs", "MaxNodes"):
         match = _FIRST_NUMBER.match(header.get(label, ""))
         if match and int(match[0]) > 0:
@@ -211,7 +214,7 @@ def _machine(header: dict[str, str]) -> int | None:
 def _unique_and_fitting(
     records: list[_Record], machine: int | None, skipped: list[Skipped]
 ) -> Iterator[_Record]:
-    """Leave out jobs too wide, and further lines of one job (parts of an interrupted run)."""
+    """Leave out jobs that are too wide, and repeated lines of a job (parts of its run)."""
     seen: dict[int, int] = {}
     for record in records:
         first = seen.setdefault(record.number, record.line)

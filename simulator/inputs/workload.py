@@ -1,4 +1,4 @@
-"""What is simulated: jobs as data, from logs and from models alike."""
+"""The jobs of a simulation, from logs and from models alike."""
 
 import dataclasses
 import math
@@ -14,64 +14,64 @@ from pliant.simulator.inputs.errors import SimulationError
 
 
 class WorkloadError(SimulationError, ValueError):
-    """A workload cannot be read or makes no sense; the message says where and what."""
+    """A workload cannot be read or is invalid. The message says where and why."""
 
 
 def error_at(path: str | Path, line: int, text: str) -> WorkloadError:
-    """The error of one line of a file."""
+    """Return the error for one line of a file."""
     return WorkloadError(f"{path}:{line}: {text}")
 
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """A part of an evolving job with a demand of its own (Ghafoor 1.1)."""
+    """A phase of an evolving job, with its own demand for processors (Ghafoor 1.1)."""
 
-    #: Seconds on one processor, as :attr:`SimJob.work`.
+    #: The work in seconds on one processor, as in :attr:`SimJob.work`.
     work: float
-    #: The fewest processors it runs on, 1 or more.
+    #: The fewest processors that it runs on, 1 or more.
     minimum: int
-    #: The most it makes use of.
+    #: The most processors that it can use.
     maximum: int
 
 
 @dataclass(frozen=True, slots=True)
 class SimJob:
-    """One job of a workload. Times are seconds, from the beginning of the simulation.
+    """A job of a workload. Times are seconds from the beginning of the simulation.
 
     Raises:
-        WorkloadError: a number makes no sense; names the job and the field.
+        WorkloadError: a number is invalid. The message names the job and the field.
     """
 
-    #: Unique in the workload.
+    #: The number of the job, unique in the workload.
     id: int
     #: When it is submitted.
     submit: float
-    #: Seconds on one processor by ``speedup``.
+    #: The work in seconds on one processor, by ``speedup``.
     work: float
-    #: Numbers of processors that it can run on. Rigid: only ``requested``.
+    #: The numbers of processors that it can run on; only ``requested`` for a rigid job.
     sizes: Sizes
-    #: The size its run time and its estimate hold for.
+    #: The size for which its run time and its estimate hold.
     requested: int
-    #: What its user expects it to take on ``requested`` processors; None: no idea.
+    #: The user's estimate of its run time on ``requested`` processors; None if there is none.
     estimate_s: float | None = None
     speedup: Speedup = LINEAR
     contract: Contract | None = None
     #: Whether it may be resized while it runs.
     malleable: bool = False
-    #: The name of an answer model; empty: the run's default.
+    #: The name of its answer model; empty for the default of the settings.
     answer: str = ""
     user: str = ""
-    #: Seconds per changed processor; None: the run's model.
+    #: The seconds per changed processor; None for the cost in the settings.
     adaptation_cost: float | None = None
-    #: Evolving: what it needs, in order; their work adds up to ``work``.
+    #: The phases of an evolving job, in order. Their work adds up to ``work``.
     phases: tuple[Phase, ...] = ()
-    #: Seconds that one talk with it takes; None: the run's model.
+    #: The seconds of one negotiation with it; None for the cost in the settings.
     negotiation_delay: float | None = None
-    #: A higher one goes first under strategies that order the queue by it.
+    #: Strategies that order the queue by priority start jobs with higher ones first.
     priority: int = 0
 
     def __post_init__(self) -> None:
-        # One look for all; only who does not pass it is asked more closely.
+        # One cheap check for all fields; `_fault` finds the field only if it fails.
         try:
             sound = (
                 -LARGEST_S <= self.submit <= LARGEST_S
@@ -88,11 +88,11 @@ class SimJob:
 
     @property
     def runtime(self) -> float:
-        """Seconds on ``requested`` processors."""
+        """The run time in seconds on ``requested`` processors."""
         return self.work / self.speedup(self.requested)
 
 
-#: The fields of a job that are numbers: from, to, and whether one may lack.
+#: The numeric fields of a job: smallest value, largest value, whether None is allowed.
 _NUMBERS = {
     "submit": (-LARGEST_S, LARGEST_S, False),
     "work": (0.0, LARGEST_S, False),
@@ -104,7 +104,7 @@ _NUMBERS = {
 
 
 def _fault(job: SimJob) -> str:
-    """What is wrong with the numbers of a job of which one is."""
+    """Return a message about the first invalid number of a job."""
 
     def fits(name: str) -> bool:
         low, high, may_lack = _NUMBERS[name]
@@ -118,7 +118,7 @@ def _fault(job: SimJob) -> str:
     return f"{name}: expected a number from {low:g} to {high:g}, not {getattr(job, name)!r}"
 
 
-#: The kind of the records that need more processors than the machine has.
+#: The kind of records that need more processors than the machine has.
 TOO_WIDE = "wider than the machine"
 
 
@@ -126,10 +126,10 @@ TOO_WIDE = "wider than the machine"
 class Skipped:
     """A record that was not used."""
 
-    #: From 1.
+    #: The number of the line, from 1.
     line: int
     reason: str
-    #: What records of its kind have in common, as in "3 records without a run time".
+    #: The kind of the reason, which completes "3 records ...", as in "without a run time".
     kind: str
 
 
@@ -138,25 +138,25 @@ class Workload:
     """Jobs in the order of their submission."""
 
     jobs: list[SimJob]
-    #: Of the machine it is meant for; None: not known.
+    #: The processors of the machine; None if not known.
     processors: int | None = None
     skipped: list[Skipped] = field(default_factory=list)
     name: str = ""
-    #: What the head of its file says, by label.
+    #: The labels in the head of its file, with their values.
     header: dict[str, str] = field(default_factory=dict)
 
     @property
     def too_wide(self) -> int:
-        """How many were skipped because they need more processors than the machine has."""
+        """How many records were skipped because they need more processors than the machine has."""
         return sum(item.kind == TOO_WIDE for item in self.skipped)
 
     def skipped_by_kind(self) -> dict[str, list[Skipped]]:
-        """The skipped records, each kind in the order of its first one."""
+        """Return the skipped records by kind, in the order in which the kinds first occur."""
         kinds: dict[str, list[Skipped]] = {}
         for item in self.skipped:
             kinds.setdefault(item.kind, []).append(item)
         return kinds
 
     def with_jobs(self, jobs: Iterable[SimJob]) -> "Workload":
-        """The same workload with other jobs."""
+        """Return the workload with other jobs."""
         return dataclasses.replace(self, jobs=list(jobs))

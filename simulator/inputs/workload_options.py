@@ -1,21 +1,22 @@
-"""What a log cannot say of its jobs: which of them may change size, and what that costs.
+"""Attributes of jobs that a log does not have: sizes, kinds, costs, contracts and priorities.
 
-The Standard Workload Format has no field for it, so it stands in a CSV file of its own, beside the
-log, whose first line names the columns::
+The Standard Workload Format has no fields for them, so they are in a CSV file, the side file, whose
+first line names the columns::
 
     job,kind,pmin,pmax,preferred,adaptation_cost,negotiation_delay
     17,malleable,2,64,16,0.002,0.0015
     18,moldable,4,8,,,
 
-``job`` is the number in the log; every other column may be left out, and so may every other value.
-``kind`` is rigid, moldable (the scheduler chooses the size, once) or malleable (the default).
-``adaptation_cost`` is seconds per changed processor, ``negotiation_delay`` seconds per talk.
-``deadline`` is seconds from the job's submission, ``profit`` a profit function as in ``jobsub
---profit``, such as ``1000`` or ``1000:soft=0.25:penalty=50``; a profit needs a deadline.
-``priority`` is a whole number; strategies that order the queue by it let higher ones go first.
-A job of which nothing is said but its contract or priority keeps its sizes and kind.
-Lines that start with ``;`` or ``#`` are comments. Jobs that the workload does not have are passed
-over: one file serves any part of a log.
+``job`` is the number in the log. All other columns and values are optional. ``kind`` is rigid,
+moldable (the scheduler chooses the size, once) or malleable (the default). ``adaptation_cost`` is
+in seconds per changed processor, ``negotiation_delay`` in seconds per negotiation. ``deadline`` is
+in seconds from the job's submission. ``profit`` is a profit function as in ``jobsub --profit``,
+such as ``1000`` or ``1000:soft=0.25:penalty=50``; a profit needs a deadline. ``priority`` is a
+whole number; strategies that order the queue by priority start jobs with higher ones first.
+
+A job with only a contract or a priority keeps its sizes and kind. Lines that start with ``;`` or
+``#`` are comments. Jobs that the workload does not have are ignored, so that one file can be used
+for any part of a log.
 """
 
 import csv
@@ -46,7 +47,7 @@ class Attributes:
 
     line: int
     job: int
-    #: Empty: nothing is said but the contract or the priority.
+    #: Empty if the line has only a contract or a priority.
     kind: str = "malleable"
     pmin: int | None = None
     pmax: int | None = None
@@ -54,15 +55,15 @@ class Attributes:
     adaptation_cost: float | None = None
     negotiation_delay: float | None = None
     contract: Contract | None = None
-    #: None: that of the workload.
+    #: None to keep the priority of the workload.
     priority: int | None = None
 
 
 def read_side_file(path: str | Path) -> list[Attributes]:
-    """Read the attributes of all jobs in it.
+    """Read the attributes of all jobs in a side file.
 
     Raises:
-        WorkloadError: it cannot be read or is wrong; the message says in which line and column.
+        WorkloadError: the file cannot be read or is invalid. The message names line and column.
     """
     try:
         with TextIOWrapper(open_regular(path), encoding="utf-8-sig", newline="") as file:
@@ -74,10 +75,10 @@ def read_side_file(path: str | Path) -> list[Attributes]:
 
 
 def merge_side_file(workload: Workload, path: str | Path) -> Workload:
-    """The workload whose jobs have the attributes of a side file.
+    """Return the workload with the attributes of a side file.
 
     Raises:
-        WorkloadError: it cannot be read, is wrong, or is about none of the jobs.
+        WorkloadError: the file cannot be read, is invalid, or has none of the jobs.
     """
     found = {item.job: item for item in read_side_file(path)}
     jobs = []
@@ -123,7 +124,7 @@ def _columns(path: str | Path, line: int, values: list[str]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """One line while it is read."""
+    """The values of one line, and how to read them."""
 
     path: str | Path
     line: int

@@ -64,7 +64,7 @@ def _check(jobs: Sequence[SimJob], settings: Settings) -> None:
     seen: set[int] = set()
     for job in jobs:
         if job.id in seen:
-            raise WorkloadError(f"job {job.id} is there twice: give each job a number of its own")
+            raise WorkloadError(f"job {job.id} occurs twice: each job needs a number of its own")
         seen.add(job.id)
         if job.sizes.min > settings.total:
             raise WorkloadError(

@@ -79,7 +79,7 @@ def test_priorities_and_what_suspensions_cost(capsys: pytest.CaptureFixture[str]
     words += ["--priorities", "30:5", "--strategy", "priority+preempt", "--restart-cost", "1-9"]
     code, out, _ = call(capsys, *words)
     assert code == 0
-    assert "a suspension costs 30 s to save and 1-9 s to go on" in out
+    assert "a suspension costs 30 s to save and 1-9 s to resume" in out
     values = json.loads(call(capsys, *words, "--json")[1])
     assert (values["checkpoint_cost"], values["restart_cost"]) == ("30", "1-9")
     assert values["priorities"] == "30:5"
@@ -302,8 +302,8 @@ def test_clusters_alone_are_the_machine_of_the_workload(
         (["--workload", "LOG", "--jo", "3"], 2, "unknown option --jo"),
         (["--workload", "LOG", "--processors", "99999999999"], 2, "processors: at most 16777216"),
         (["--workload", "LOG", "--clusters", "a:99999999999"], 2, "processors: at most 16777216"),
-        (["--workload", "LOG", "--sizes", "2-8"], 2, "--sizes: says how malleable jobs may change"),
-        (["--workload", "LOG", "--speedup", "linear"], 2, "--speedup: says how malleable jobs"),
+        (["--workload", "LOG", "--sizes", "2-8"], 2, "--sizes: applies to malleable jobs only"),
+        (["--workload", "LOG", "--speedup", "linear"], 2, "--speedup: applies to malleable jobs"),
         (["--workload", "LOG", "--malleable", "50", "--speedup", "fast"], 2, "--speedup: speedup"),
         (["--workload", "LOG", "--malleable", "50", "--sizes", "2p-p"], 2, "--sizes: '2p-p'"),
         (["--workload", "LOG", "--malleable", "50", "--sizes", "q-2p"], 2, "--sizes: 'q-2p'"),
@@ -368,8 +368,11 @@ def test_no_file_is_written_over_by_another(
     same = tmp_path / "same"
     (tmp_path / "link").symlink_to(log)
     for words, text in (
-        (("--jobs-out", same, "--events-out", same), "--events-out .*same: is the file of --jobs"),
-        (("--gantt", tmp_path / "link"), "--gantt .*link: is the file of --workload as well"),
+        (
+            ("--jobs-out", same, "--events-out", same),
+            "--events-out .*same: is also the file of --jobs",
+        ),
+        (("--gantt", tmp_path / "link"), "--gantt .*link: is also the file of --workload"),
     ):
         code, _, err = call(capsys, "--workload", log, *words)
         assert code == 2

@@ -123,7 +123,7 @@ def test_an_unknown_option() -> None:
 def test_jobs_that_do_not_fit() -> None:
     with pytest.raises(WorkloadError, match="job 7 needs 9 processors, the machine has 8"):
         run([rigid(7, 0, 9, 1)])
-    with pytest.raises(WorkloadError, match="job 7 is there twice"):
+    with pytest.raises(WorkloadError, match="job 7 occurs twice"):
         run([rigid(7, 0, 1, 1), rigid(7, 1, 1, 1)])
 
 

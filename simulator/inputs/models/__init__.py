@@ -1,4 +1,4 @@
-"""Workloads that are made, not recorded. Every random number comes from ``random.Random(seed)``."""
+"""Workloads made by models. All random numbers come from ``random.Random(seed)``."""
 
 from pliant.simulator.inputs.models.downey import downey, ghafoor
 from pliant.simulator.inputs.models.kumar import kumar

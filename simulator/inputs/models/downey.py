@@ -1,4 +1,4 @@
-"""Downey's model of 1997: jobs with a speedup curve, of log-uniform parallelism and work."""
+"""Downey's model of 1997 (jobs with a speedup curve and log-uniform work), Ghafoor's workload."""
 
 from random import Random
 from typing import Literal
@@ -24,27 +24,27 @@ def downey(  # noqa: PLR0913 - the parameters of the model
     spread: Spread = "even",
     seed: int = 0,
 ) -> Workload:
-    """Make a workload of jobs that each are happy with many numbers of processors.
+    """Make a workload of jobs that can each run on many numbers of processors.
 
     Average parallelism and work are log-uniform, the variance of parallelism is uniform, arrivals
     are a Poisson process. A rigid job asks for its average parallelism. The default range of the
     work is Downey's fit of the batch jobs of the SDSC Paragon in 1995.
 
     Args:
-        jobs: how many.
+        jobs: the number of jobs.
         gap: mean seconds between two arrivals.
         processors: of the machine.
-        parallelism: range of the average parallelism A; what exceeds the machine is cut.
-        work: range of the seconds on one processor.
+        parallelism: range of the average parallelism A; limited to the size of the machine.
+        work: range of the work, in seconds on one processor.
         sigma: the variance of parallelism is uniform between 0 and this.
-        speedup: ``linear``: leave the curves away, as Ghafoor does (3.3.2).
-        malleable: percentage of jobs that may change size.
-        flexibility: grammar of their sizes; empty: 1 to all processors.
-        spread: where the malleable jobs are (``even`` or ``random``).
-        seed: of every random number.
+        speedup: ``linear`` for jobs without a speedup curve, as in Ghafoor (3.3.2).
+        malleable: percentage of the jobs that are malleable.
+        flexibility: grammar of their sizes; empty for 1 to all processors.
+        spread: how the malleable jobs are chosen (``even`` or ``random``).
+        seed: of all random numbers.
 
     Raises:
-        WorkloadError: a parameter makes no sense.
+        WorkloadError: a parameter is invalid.
     """
     sampling.require("jobs", jobs >= 1, "at least 1", jobs)
     sampling.require("gap", gap >= 0, "seconds >= 0", gap)
@@ -81,22 +81,22 @@ def ghafoor(  # noqa: PLR0913 - the parameters of the model
 ) -> Workload:
     """Make the workload of Ghafoor's chapter 6: sizes and run times log-uniform, linear speedup.
 
-    The dissertation gives the ranges only; the distributions and the arrival rate are calibrated so
-    that the rigid row of its Table 6.2 comes out.
+    The dissertation gives the ranges only. The distributions and the arrival rate are calibrated so
+    that they reproduce the rigid row of its Table 6.2.
 
     Args:
-        jobs: how many.
+        jobs: the number of jobs.
         gap: mean seconds between two arrivals of a Poisson process.
         processors: of the machine.
         sizes: range of the processors that rigid jobs ask for.
         times: range of their run times there, in seconds.
-        malleable: percentage of jobs that may change size; their work stays the same.
+        malleable: percentage of the jobs that are malleable; their work stays the same.
         flexibility: grammar of their sizes.
-        spread: where the malleable jobs are (``even`` or ``random``).
-        seed: of every random number.
+        spread: how the malleable jobs are chosen (``even`` or ``random``).
+        seed: of all random numbers.
 
     Raises:
-        WorkloadError: a parameter makes no sense.
+        WorkloadError: a parameter is invalid.
     """
     sampling.require("jobs", jobs >= 1, "at least 1", jobs)
     sampling.require("gap", gap >= 0, "seconds >= 0", gap)
@@ -116,6 +116,6 @@ def ghafoor(  # noqa: PLR0913 - the parameters of the model
 
 
 def _job(number: int, submit: float, work: float, size: int, speedup: Speedup) -> SimJob:
-    """A rigid job whose user knows how long it takes."""
+    """Return a rigid job with an exact estimate."""
     estimate = work / speedup(size)
     return SimJob(number, submit, work, Sizes((size,)), size, estimate, speedup)

@@ -1,4 +1,4 @@
-"""The jobs of Kumar's simulations (2001, chapter 4): one program, with random amounts of work."""
+"""The workload of Kumar's simulations (2001, chapter 4): one program, random amounts of work."""
 
 from random import Random
 from typing import Literal
@@ -29,29 +29,30 @@ def kumar(  # noqa: PLR0913 - the parameters of the model
     streams: Literal["independent", "shared"] = "independent",
     seed: int = 0,
 ) -> Workload:
-    """Make jobs with Poisson arrivals and exponential work, all on at most the whole machine.
+    """Make jobs with Poisson arrivals and exponentially distributed work.
 
-    One seed gives both classes the same arrivals, the same work and the same smallest sizes, so
+    With the same seed, both classes of jobs have the same arrivals, work and smallest sizes, so
     that they can be compared.
 
     Args:
-        jobs: how many.
+        jobs: the number of jobs.
         gap: mean seconds between two arrivals.
         processors: of the machine.
-        base_time: mean seconds that a job takes on all of them.
+        base_time: mean run time of a job on all processors, in seconds.
         speedup: ``linear``, ``benchmark`` (Table 4.1), or any speedup model.
-        minpe: range of the smallest size of an adaptive job, whose largest is the machine, and of
-            the only size of a traditional one; uniform.
-        job_class: of all jobs.
-        profit: mean of the exponential profit of a job that ends in time.
-        deadline: mean of the exponential deadline, seconds from arrival; 0: no contracts.
-        soft: part of the deadline with full profit.
-        streams: ``shared``: one random number scales a gap and the work of the job after it. The
-            paper does not say so, but its printed response times follow from it.
-        seed: of every random number.
+        minpe: range of the smallest size of an adaptive job (its largest size is the machine), and
+            of the only size of a traditional job; uniformly distributed.
+        job_class: the class of all jobs.
+        profit: mean of the exponentially distributed profit of a job that ends in time.
+        deadline: mean of the exponentially distributed deadline, in seconds from the arrival; 0 for
+            jobs without contracts.
+        soft: the part of the deadline within which a job earns its full profit.
+        streams: with ``shared``, one random number determines a gap and the work of the next job.
+            The paper does not say so, but its printed response times follow from it.
+        seed: of all random numbers.
 
     Raises:
-        WorkloadError: a parameter makes no sense.
+        WorkloadError: a parameter is invalid.
     """
     sampling.require("jobs", jobs >= 1, "at least 1", jobs)
     sampling.require("processors", processors >= 1, "at least 1", processors)
@@ -85,7 +86,7 @@ def _contract(rng: Random, profit: float, deadline: float, soft: float) -> Contr
 def _job(
     number: int, submit: float, work: float, sizes: range, speedup: Speedup, deal: Contract | None
 ) -> SimJob:
-    """A job whose user knows how long it takes, on its largest size."""
+    """Return a job with an exact estimate for its largest size."""
     size = sizes[-1]
     return SimJob(
         id=number,
@@ -101,10 +102,10 @@ def _job(
 
 
 def curve_of(text: str) -> Speedup:
-    """The speedup that a parameter names.
+    """Return the speedup model that a parameter names.
 
     Raises:
-        WorkloadError: it names none.
+        WorkloadError: the text does not name a speedup model.
     """
     if text == "linear":
         return LINEAR

@@ -1,4 +1,4 @@
-"""Lublin and Feitelson's model of rigid jobs (1999, 2003): sizes, run times, daily cycle."""
+"""Lublin and Feitelson's model of rigid jobs (1999, 2003): sizes, run times and a daily cycle."""
 
 import math
 from collections.abc import Iterator
@@ -11,21 +11,21 @@ from pliant.core.values.sizes import Sizes
 from pliant.simulator.inputs.models import sampling
 from pliant.simulator.inputs.workload import SimJob, Workload
 
-#: A day is cut into half hours.
+#: A day consists of 48 half hours.
 _BUCKETS = 48
 _BUCKET_S = 1800.0
 #: The cumulative distribution of the daily cycle begins at this half hour.
 _CYCLE_START = 11
-#: Longest run time and longest gap, as logarithms of seconds.
+#: The longest run time and the longest gap, as natural logarithms of seconds.
 _LONGEST_RUN = 12.0
 _LONGEST_GAP = 13.0
-#: log2 of the machine that the parameters were fitted for.
+#: log2 of the size of the machine for which the parameters were fitted.
 _FITTED_FOR = 7.0
 
 
 @dataclass(frozen=True, slots=True)
 class JobType:
-    """The parameters of one type of jobs, under the names of the model."""
+    """The parameters of one type of jobs, with their names in the model."""
 
     serial: float
     pow2: float
@@ -35,16 +35,16 @@ class JobType:
     high: float
     #: The part of the sizes below the middle.
     q: float
-    #: Shape and scale of the gamma distributions of ln(run time): short ones, long ones.
+    #: Shape and scale of the gamma distributions of ln(run time), for short and for long jobs.
     run1: tuple[float, float]
     run2: tuple[float, float]
-    #: The part of short ones is pa * size + pb.
+    #: The part of short jobs is pa * size + pb.
     pa: float
     pb: float
-    #: Of ln(gap) at rush hour, and of the daily cycle.
+    #: Shape and scale of ln(gap) at rush hour, and of the daily cycle.
     arrivals: tuple[float, float]
     cycle: tuple[float, float]
-    #: Turns the rate of the rush hour into that of the day.
+    #: The factor between the rates of the rush hour and of the whole day.
     arar: float
 
 
@@ -77,19 +77,20 @@ def lublin(
     start_hour: float = 0.0,
     seed: int = 0,
 ) -> Workload:
-    """Make a workload of rigid jobs as on the machines of the nineties.
+    """Make a workload of rigid jobs as on parallel computers of the 1990s.
 
-    On a machine of another size than 128 all bounds of log2(size) move by the difference.
+    If the machine does not have 128 processors, all bounds of log2(size) are shifted accordingly.
 
     Args:
-        jobs: how many.
+        jobs: the number of jobs.
         processors: of the machine.
-        kind: of jobs; ``both`` mixes batch and interactive ones (users ``batch``, ``interactive``).
-        start_hour: the hour of the day at which time 0 is.
-        seed: of every random number.
+        kind: the type of jobs; ``both`` mixes batch and interactive jobs, whose users are named
+            ``batch`` and ``interactive``.
+        start_hour: the hour of the day at time 0.
+        seed: of all random numbers.
 
     Raises:
-        WorkloadError: a parameter makes no sense.
+        WorkloadError: a parameter is invalid.
     """
     sampling.require("jobs", jobs >= 1, "at least 1", jobs)
     sampling.require("processors", processors >= 2, "at least 2", processors)
@@ -106,12 +107,12 @@ def lublin(
 
 
 def _job(number: int, submit: float, run: float, size: int, user: str) -> SimJob:
-    """A job of known run time; the model has no estimates."""
+    """Return a job with an exact estimate, because the model has no estimates."""
     return SimJob(number, submit, run * size, Sizes((size,)), size, max(1.0, run), user=user)
 
 
 def draw_size(kind: JobType, processors: int, rng: Random) -> int:
-    """Processors of one job."""
+    """Draw the number of processors of one job."""
     chance = rng.random()
     if chance <= kind.serial:
         return 1
@@ -127,7 +128,7 @@ def draw_size(kind: JobType, processors: int, rng: Random) -> int:
 
 
 def draw_run_time(kind: JobType, size: int, rng: Random) -> float:
-    """Whole seconds that a job of this size runs."""
+    """Draw the run time of a job of this size, in whole seconds."""
     short = min(1.0, max(0.0, kind.pa * size + kind.pb))
     while True:
         shape, scale = kind.run1 if rng.random() <= short else kind.run2
@@ -137,7 +138,7 @@ def draw_run_time(kind: JobType, size: int, rng: Random) -> float:
 
 
 class _Arrivals:
-    """The clock of one type of jobs: rush-hour gaps, stretched by the time of the day."""
+    """The arrivals of one type of jobs: gaps of the rush hour, scaled by the time of the day."""
 
     def __init__(self, kind: JobType, start_hour: float, rng: Random) -> None:
         self.kind = kind
@@ -149,7 +150,7 @@ class _Arrivals:
         self._rest = 0.0
 
     def advance(self) -> None:
-        """Go on to the next arrival."""
+        """Advance the clock to the next arrival."""
         self._points += self._rush_hour_gap() / _BUCKET_S
         gap, weights = 0.0, self._weights
         while self._points > weights[self._bucket]:
@@ -169,7 +170,7 @@ class _Arrivals:
 
 
 def _merged(streams: list[_Arrivals]) -> Iterator[_Arrivals]:
-    """The stream whose job is next, again and again; only this one goes on."""
+    """Yield, for each job, the stream from which it comes, and advance only this stream."""
     for stream in streams:
         stream.advance()
     while True:

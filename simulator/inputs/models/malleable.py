@@ -1,4 +1,4 @@
-"""Jobs that may change size, in any workload. What a job takes on its request stays the same."""
+"""Make jobs malleable or evolving. Their run times at the requested size do not change."""
 
 import dataclasses
 from itertools import pairwise
@@ -10,7 +10,7 @@ from pliant.simulator.inputs.models.relative import SizeRule, SpeedupRule
 from pliant.simulator.inputs.workload import Phase, SimJob, Workload, WorkloadError
 
 Spread = Literal["even", "random"]
-#: Fewest and most phases of an evolving job.
+#: The fewest and the most phases of an evolving job.
 _PHASES = (2, 5)
 
 
@@ -25,14 +25,15 @@ def make_malleable(
     """Make a share of the jobs malleable (Ghafoor 3.3.2).
 
     Args:
-        workload: stays as it is.
-        percent: of the jobs.
-        sizes: of the malleable jobs: one range for all of them, or a rule from what each
-            requested; None: from 1 to all processors of the machine.
-        spread: ``even``: at equal distances in the order of submission; ``random``: anywhere.
-        rng: chooses them when they are spread at random.
-        speedup: of the malleable jobs, by what each requested: the time that they take on that
-            many stays what it was; None: each keeps its own.
+        workload: the workload, which is not changed.
+        percent: the percentage of jobs to make malleable.
+        sizes: the sizes of malleable jobs: the same for all of them, or a rule that depends on
+            the request of each job; None for 1 to all processors of the machine.
+        spread: ``even`` for equal distances in the order of submission, ``random`` for a random
+            choice.
+        rng: the random generator for the random choice.
+        speedup: the speedup of malleable jobs as a rule that depends on the request of each job,
+            whose run time on the requested size does not change; None to keep each job's speedup.
 
     Raises:
         WorkloadError: the share is not between 0 and 100, the machine cannot give such sizes, or
@@ -55,11 +56,11 @@ def make_malleable(
 
 
 def make_evolving(workload: Workload, percent: float, rng: Random) -> Workload:
-    """Let a share of the jobs ask for other sizes as they run: phases with demands of their own.
+    """Make a percentage of the jobs evolving: they consist of phases with different demands.
 
-    Such a job has two to five phases, which part its work at random. It begins with what it
-    requested; each further phase demands the half, the same or the double of the one before, within
-    the machine. A phase can do with half of what it demands.
+    A job has two to five phases, among which its work is divided at random. The first phase demands
+    what the job requested. Each further phase demands half of the previous demand, the same, or
+    twice as much, up to the size of the machine. A phase can run on half of what it demands.
 
     Raises:
         WorkloadError: the share is not between 0 and 100.
@@ -87,7 +88,7 @@ def _allowed(workload: Workload, sizes: Sizes | SizeRule | None) -> Sizes | Size
 
 
 def _limited(rule: SizeRule, limit: int) -> SizeRule:
-    """The rule on a machine of so many processors."""
+    """Return the rule with sizes limited to ``limit`` processors."""
     found: dict[int, Sizes] = {}
 
     def sizes_of(requested: int) -> Sizes:

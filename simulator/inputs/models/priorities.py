@@ -1,4 +1,4 @@
-"""Priorities for jobs of any workload: logs and models have none that strategies could go by."""
+"""Random priorities for jobs of any workload. Logs and models do not have usable ones."""
 
 import dataclasses
 import re
@@ -17,7 +17,7 @@ def parse_priorities(text: str) -> Shares:
     """Read ``PCT:N,...``, such as ``10:5,20:-1``.
 
     Raises:
-        SettingsError: how to write it, or what is out of bounds.
+        SettingsError: the text is not valid, or a value is out of bounds.
     """
     shares = []
     for part in text.split(","):
@@ -36,7 +36,7 @@ def parse_priorities(text: str) -> Shares:
 
 
 def give_priorities(workload: Workload, shares: Shares, rng: Random) -> Workload:
-    """Give shares of the jobs, chosen at random, their priorities; the others keep theirs."""
+    """Give priorities to random shares of the jobs. The other jobs keep theirs."""
     places = list(range(len(workload.jobs)))
     rng.shuffle(places)
     chosen: dict[int, int] = {}

@@ -1,4 +1,4 @@
-"""Models by name, with parameters in one word: ``ghafoor:jobs=1000,gap=20,malleable=30``."""
+"""Models by name, with parameters in one text: ``ghafoor:jobs=1000,gap=20,malleable=30``."""
 
 import inspect
 import re
@@ -15,32 +15,32 @@ MODELS: Mapping[str, Callable[..., Workload]] = types.MappingProxyType(
     {"downey": downey, "ghafoor": ghafoor, "kumar": kumar, "lublin": lublin}
 )
 
-#: Commas part the parameters, but not inside of `{1,2,4}`.
+#: Commas separate the parameters, but not inside `{1,2,4}`.
 _COMMA = re.compile(r",(?![^{]*\})")
 _EXPECTED = {int: "a whole number", float: "a number", str: "text"}
 
 
 def is_model(text: str) -> bool:
-    """Whether a workload is named like a model, not like a file."""
+    """Return whether a text names a model, not a file."""
     return text.partition(":")[0] in MODELS
 
 
 def parameters(model: str) -> dict[str, object]:
-    """The parameters of a model with their defaults."""
+    """Return the parameters of a model with their defaults."""
     signature = inspect.signature(_model(model))
     return {name: parameter.default for name, parameter in signature.parameters.items()}
 
 
 def make_workload(text: str, **given: object) -> Workload:
-    """Make the workload that a text like ``lublin`` or ``kumar:jobs=100,gap=64.5`` names.
+    """Make the workload that a text such as ``lublin`` or ``kumar:jobs=100,gap=64.5`` names.
 
     Args:
-        text: what stands in it goes before what is given.
-        given: further parameters; those that the model does not have are passed over.
+        text: the model; its parameters override ``given``.
+        given: further parameters; those that the model does not have are ignored.
 
     Raises:
-        WorkloadError: there is no such model or parameter, or a value makes no sense; the message
-            lists what is known.
+        WorkloadError: the model or a parameter is not known, or a value is invalid. The message
+            lists the known names.
     """
     name, _, rest = text.partition(":")
     known = parameters(name)
@@ -58,11 +58,11 @@ def make_workload(text: str, **given: object) -> Workload:
 
 
 def make(model: str, values: Mapping[str, object]) -> Workload:
-    """Make a workload by the name of its model; values may be texts.
+    """Make a workload by the name of its model and its parameters, which may be texts.
 
     Raises:
-        WorkloadError: there is no such model or parameter, or a value makes no sense; the message
-            lists what is known.
+        WorkloadError: the model or a parameter is not known, or a value is invalid. The message
+            lists the known names.
     """
     function = _model(model)
     hints = get_type_hints(function)
@@ -96,7 +96,7 @@ def _convert(what: str, value: object, kind: type) -> object:
         number = kind(str(value))
     except ValueError:
         number = None
-    # No parameter is infinite, or not a number.
+    # Infinite numbers and NaN are invalid for all parameters.
     if number is None or (kind is float and not abs(number) < float("inf")):
         raise WorkloadError(f"{what}: expected {_EXPECTED[kind]}, not {str(value)!r}")
     return number

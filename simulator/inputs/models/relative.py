@@ -1,7 +1,7 @@
 """Sizes and speedups of jobs relative to what each of them requested: ``p/2-2p``, ``downey:p,1``.
 
 ``p`` is the number of processors that a job requested. ``2p``, ``p/2`` and ``3p/2`` are rounded
-down, and are at least 1. A rule without ``p`` says the same of every job.
+down and at least 1. A rule without ``p`` gives the same result for every job.
 """
 
 import re
@@ -10,18 +10,18 @@ from collections.abc import Callable
 from pliant.core.values.sizes import Sizes, SizesError, parse_sizes
 from pliant.core.values.speedup import Speedup, parse_speedup
 
-#: From the processors that a job requested.
+#: From the number of processors that a job requested to its sizes, or to its speedup.
 SizeRule = Callable[[int], Sizes]
 SpeedupRule = Callable[[int], Speedup]
 
-#: A share of what was requested, not a part of a word.
+#: A multiple or a part of the request, such as `2p` or `p/2`, but not a letter of a word.
 _SHARE = re.compile(r"(?<![a-z0-9])(\d*)p(?:/(\d+))?(?![a-z0-9])")
-#: A request for which every rule that makes sense can be read.
+#: A request with which every valid rule can be read.
 _SOME_REQUEST = 1 << 10
 
 
 def _put_in(text: str, requested: int) -> str:
-    """Write numbers instead of shares."""
+    """Replace `p`, `2p`, `p/2` and so on by numbers."""
 
     def number(match: re.Match[str]) -> str:
         times, parts = int(match[1] or 1), int(match[2] or 1)
@@ -36,7 +36,7 @@ def parse_size_rule(text: str) -> SizeRule:
     """Read a size grammar whose bounds may be shares of the request, such as ``p/2-2p:pow2``.
 
     Raises:
-        SizesError: what is wrong with it, and how to write it.
+        SizesError: the text is not valid; the message says how to write it.
     """
     relative = _SHARE.search(text) is not None
     try:
@@ -60,7 +60,7 @@ def parse_speedup_rule(text: str) -> SpeedupRule:
     """Read a speedup model whose numbers may be shares of the request, such as ``downey:p,1``.
 
     Raises:
-        SpeedupError: what is wrong with it, and how to write it.
+        SpeedupError: the text is not valid; the message says how to write it.
     """
     relative = _SHARE.search(text) is not None
     parse_speedup(_put_in(text, _SOME_REQUEST))

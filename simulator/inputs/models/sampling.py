@@ -1,4 +1,4 @@
-"""Random draws that several models need. All of them take the generator they draw from."""
+"""Random draws and checks of parameters that several models need."""
 
 import math
 from random import Random
@@ -8,20 +8,20 @@ from pliant.simulator.inputs.workload import WorkloadError
 
 
 def log_uniform(rng: Random, low: float, high: float) -> float:
-    """A number whose logarithm is uniform between those of the bounds."""
+    """Draw a number whose logarithm is uniform between the logarithms of the bounds."""
     return math.exp(rng.uniform(math.log(low), math.log(high)))
 
 
 def gap(rng: Random, mean: float) -> float:
-    """Seconds until the next arrival of a Poisson process; a mean of 0: all at once."""
+    """Draw the seconds until the next arrival of a Poisson process; 0 if the mean is 0."""
     return rng.expovariate(1.0) * mean
 
 
 def bounds(name: str, text: str) -> tuple[float, float]:
-    """Read a range of positive numbers like ``100-3600``, or one number.
+    """Read a range of positive numbers such as ``100-3600``, or one number.
 
     Raises:
-        WorkloadError: it is none; ``name`` is the parameter it was given for.
+        WorkloadError: the text is not valid; the message has ``name``, the parameter.
     """
     low, dash, high = text.partition("-")
     try:
@@ -37,7 +37,7 @@ def sizes(name: str, text: str) -> Sizes:
     """Read a size grammar.
 
     Raises:
-        WorkloadError: it is none; ``name`` is the parameter it was given for.
+        WorkloadError: the text is not valid; the message has ``name``, the parameter.
     """
     try:
         return parse_sizes(text)
@@ -49,7 +49,7 @@ def require(name: str, ok: bool, expected: str, value: object) -> None:
     """Check one parameter of a model.
 
     Raises:
-        WorkloadError: it is not ok.
+        WorkloadError: ``ok`` is false.
     """
     if not ok:
         raise WorkloadError(f"{name}: expected {expected}, not {value!r}")

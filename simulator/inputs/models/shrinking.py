@@ -1,4 +1,4 @@
-"""Streit's shrinking factor: more load from the same jobs."""
+"""Streit's shrinking factor: more load with the same jobs."""
 
 import dataclasses
 
@@ -6,7 +6,7 @@ from pliant.simulator.inputs.workload import Workload, WorkloadError
 
 
 def shrink(workload: Workload, factor: float) -> Workload:
-    """Multiply all submit times (Streit 3): 0.5 is twice the load, 1 changes nothing.
+    """Multiply all submit times (Streit 3). A factor of 0.5 doubles the load, 1 changes nothing.
 
     Raises:
         WorkloadError: the factor is not positive, or the times become too long.
