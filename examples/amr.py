@@ -1,22 +1,22 @@
-"""A pulse that steepens into a shock and fades, on a mesh that is fine only where it has to be.
+"""Burgers' equation with adaptive mesh refinement: a pulse that becomes a shock and fades.
 
-Burgers' equation in two dimensions, periodic, with finite volumes (Engquist and Osher's flux)::
+The equation is solved on a periodic square with finite volumes (Engquist and Osher's flux)::
 
     du/dt + d(u^2/2)/dx + d(u^2/2)/dy = 0
 
-The mesh consists of blocks of 8 x 8 cells. Where the solution jumps a block is split into four,
-where it has become smooth four are joined; neighbours differ by at most one level, and both sides
-of a face compute its flux from the same values, so that nothing is lost. The program asks for more
-processors when it has more than ``--blocks`` blocks for each, and gives back what it does not need
-any more::
+The mesh consists of blocks of 8 x 8 cells. A block is split into four where the solution jumps, and
+four blocks are joined where it has become smooth. Neighbours differ by at most one level. Both
+sides of a face compute its flux from the same values, so that the sum of the solution is preserved.
+The program asks for more processors when it has more than ``--blocks`` blocks for each of them, and
+gives processors back when it no longer needs them::
 
     python -m pliant.examples.amr --levels 3 --steps 1200
     mpiexec -n 3 python -m pliant.examples.amr
     jobsub -n 1-8 python -m pliant.examples.amr --pause 0.05
 
-The checksum is the same on any number of processes, whatever their history: blocks keep their
-global order through every resize, each is computed by itself from its neighbours' edges, and what
-decides on the mesh and the length of the step are largest values, which no order changes.
+The checksum is the same on any number of processes and after any resizes. Blocks keep their global
+order through every resize, and each is computed from its neighbours' edges only. The mesh and the
+length of a step depend on maxima, which do not depend on the order of their values.
 """
 
 import argparse
@@ -42,7 +42,7 @@ from pliant.examples.mesh import (
 )
 
 Numbers = NDArray[np.float64]
-#: By key of the block, axis and direction.
+#: Edges by key of the block, axis and direction.
 Edges = dict[tuple[Key, int, int], Numbers]
 MOST_PROCESSES = 64
 
@@ -59,7 +59,7 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
 
 
 def pulse(rank: int, size: int) -> Blocks:
-    """Return this process's blocks of the mesh at the beginning."""
+    """Return the blocks of this process in the initial mesh."""
     blocks = np.zeros(ROOTS * ROOTS, BLOCK)
     blocks["key"] = [(0, i, j) for i in range(ROOTS) for j in range(ROOTS)]
     bump = np.exp(-25 * ((np.arange(ROOTS * N) + 0.5) / (ROOTS * N) - 0.4) ** 2)
@@ -69,7 +69,7 @@ def pulse(rank: int, size: int) -> Blocks:
 
 
 def edges_around(blocks: Blocks, where: Where, comm: MPI.Intracomm) -> Edges:
-    """Return the edges of all blocks here and beside them, by key, axis and side."""
+    """Return the edges of all local blocks and their neighbours, by key, axis and side."""
     here: Edges = {}
     outboxes: list[Edges] = [{} for _ in range(comm.size)]
     for key, u in zip(keys(blocks), blocks["u"], strict=True):
@@ -84,7 +84,7 @@ def edges_around(blocks: Blocks, where: Where, comm: MPI.Intracomm) -> Edges:
 
 
 def outside(key: Key, axis: int, step: int, where: Where, edges: Edges) -> Numbers:
-    """Return the cells behind a side of a block, as many as if they were finer: 2 N."""
+    """Return the 2 N cells behind a side of a block, at the resolution of the finer level."""
     found = [edges[other, axis, -step] for other in across(key, axis, step, where)]
     if len(found) == 2:
         return np.concatenate(found)
@@ -113,7 +113,7 @@ def widths(blocks: Blocks) -> Numbers:
 
 
 def advance(blocks: Blocks, comm: MPI.Intracomm) -> float:
-    """Go as far on as the finest cells allow; return how far."""
+    """Advance by the longest step that the finest cells allow. Return its length."""
     where = directory(blocks, comm)
     edges = edges_around(blocks, where, comm)
     fastest = np.max(np.abs(blocks["u"]), axis=(1, 2)) / widths(blocks)
@@ -141,7 +141,7 @@ def integral(blocks: Blocks, comm: MPI.Intracomm) -> float:
 
 
 def adjust(job: Job, blocks: int, wanted: int) -> None:
-    """Ask for processors, or give some back, when the mesh has changed."""
+    """Ask for processors or give some back after the mesh has changed."""
     if wanted > job.comm.size:
         job.request(f"{job.comm.size + 1}-{wanted}", why=f"{blocks} blocks")
     elif wanted < job.comm.size:

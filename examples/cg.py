@@ -1,4 +1,4 @@
-"""The conjugate gradient method on a sparse matrix that is read from a Matrix Market file.
+"""The conjugate gradient method on a sparse matrix from a Matrix Market file.
 
 Solves A x = b, with A symmetric and positive definite, and b = A (1, 1, ..., 1), so that the
 solution is known. In each step, with r = b - A x and p the direction of search::
@@ -6,16 +6,17 @@ solution is known. In each step, with r = b - A x and p the direction of search:
     alpha = (r, r) / (p, A p),   x += alpha p,   r -= alpha A p
     p = r + (r', r') / (r, r) p
 
-The rows of A are spread so that each process has equally many nonzeros; vectors follow the rows.
-``--make`` writes a matrix to try it with, the 5-point Laplacian of an N x N grid::
+The rows of A are distributed so that all processes have about the same number of nonzeros. Vectors
+are distributed like the rows. ``--make`` writes a matrix to try it with, the 5-point Laplacian of
+an N x N grid::
 
     python -m pliant.examples.cg --make 100 poisson.mtx
     python -m pliant.examples.cg poisson.mtx
     mpiexec -n 3 python -m pliant.examples.cg poisson.mtx
     jobsub -n 1-8 python -m pliant.examples.cg poisson.mtx
 
-The checksum is the same on any number of processes, whatever their history: each row is multiplied
-where it is, in the order of its columns, and inner products are exact (`common.exact_sum`).
+The checksum is the same on any number of processes and after any resizes: each row is multiplied
+on one process, in the order of its columns, and inner products are exact (`common.exact_sum`).
 """
 
 import argparse
@@ -29,7 +30,7 @@ from pliant.appkit import Job, malleable
 from pliant.examples import common
 
 Vector = NDArray[np.float64]
-#: Offsets of rows, columns, values: rows in compressed form.
+#: Rows in compressed form: offsets of the rows, columns, values.
 Rows = tuple[NDArray[np.int64], NDArray[np.int64], Vector]
 
 
@@ -77,7 +78,7 @@ def read_size(path: Path) -> int:
 
 
 def read_rows(path: Path, start: int, stop: int) -> Rows:
-    """Read rows ``start`` to ``stop`` of a symmetric matrix, of which one half is in the file."""
+    """Read rows ``start`` to ``stop`` of a symmetric matrix; the file has one half of it."""
     try:
         table = np.loadtxt(path, comments="%", ndmin=2)[1:]
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""What the examples share: results that do not depend on who computed what, and their options."""
+"""The common parts of the examples: results that do not depend on the distribution, and options."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def exact_sum(comm: MPI.Intracomm, values: NDArray[np.float64]) -> float:
-    """Sum all processes' values; bitwise the same however they are spread over processes.
+    """Sum all processes' values. The result is bitwise the same for any distribution.
 
     Floating-point sums depend on their order, sums of integers do not. So each value is written
     as a multiple of 2^-62 of a power of two above the largest one (which rounds off nothing that
@@ -35,7 +35,7 @@ def exact_sum(comm: MPI.Intracomm, values: NDArray[np.float64]) -> float:
 
 
 def digest(comm: MPI.Intracomm, part: NDArray[Any]) -> str:
-    """Return the SHA-256 of all processes' parts, in order of ranks; on rank 0, elsewhere empty."""
+    """Return the SHA-256 of all processes' parts, in order of ranks; empty except on rank 0."""
     if comm.rank != 0:
         comm.send(part.tobytes(), 0)
         return ""
@@ -55,7 +55,7 @@ def tell_resizes(job: Job) -> None:
 
 
 def options(description: str | None, steps: int, every: int = 1) -> argparse.ArgumentParser:
-    """Return a parser with the options that all have; the numbers are defaults."""
+    """Return a parser with the options of all examples. The numbers are defaults."""
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -73,7 +73,7 @@ def options(description: str | None, steps: int, every: int = 1) -> argparse.Arg
 
 
 def positive(text: str) -> int:
-    """Read a whole number from 1 on."""
+    """Read a whole number of at least 1."""
     if not text.isascii() or not text.isdigit() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r}: expected a whole number from 1 on")
     return int(text)

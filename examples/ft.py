@@ -1,21 +1,21 @@
-"""Diffusion in a periodic box by 3-D Fourier transforms, as FT of the NAS parallel benchmarks.
+"""Diffusion in a periodic box by 3-D Fourier transforms, like FT of the NAS parallel benchmarks.
 
-The equation du/dt = alpha laplace(u) is solved in the space of wave numbers k, where each mode
-fades by itself::
+The equation du/dt = alpha laplace(u) is solved in the space of wave numbers k, in which
+each mode decays independently::
 
     U(k, t + dt) = U(k, t) exp(-4 pi^2 alpha |k|^2 dt)
 
-and transformed back in each step to look at the field. The spectrum is in slabs along y; the
-transform is done along z first, then an all-to-all exchange makes slabs along z of it, and the
-other two directions follow. It runs on any number of processes, but best on powers of two: when it
-is offered another size it takes the power of two below, and hands back the surplus::
+In each step, the spectrum is transformed back to evaluate the field. The spectrum is distributed in
+slabs along y. It is transformed along z first; then an all-to-all exchange makes slabs along z, and
+the other two directions are transformed. The program runs on any number of processes, but best on
+powers of two. If it is offered another size, it accepts the next lower power of two::
 
     python -m pliant.examples.ft --size 32 --steps 6
     mpiexec -n 4 python -m pliant.examples.ft
     jobsub -n 1-8 python -m pliant.examples.ft --size 128 --steps 50
 
-The checksum is the same on any number of processes, whatever their history: transforms along a line
-see whole lines, modes are multiplied one by one, and sums are exact (`common.exact_sum`).
+The checksum is the same on any number of processes and after any resizes: each line is transformed
+on one process, modes are multiplied one by one, and sums are exact (`common.exact_sum`).
 """
 
 import argparse
@@ -45,12 +45,12 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
 
 
 def power_of_two(number: int) -> int:
-    """Return the largest power of two that is not above."""
+    """Return the largest power of two that is at most the number."""
     return 1 << number.bit_length() - 1
 
 
 def transpose(field: Field, comm: MPI.Intracomm, axis: int) -> Field:
-    """Make slabs along the other one of the axes 0 and 1 of slabs along ``axis``."""
+    """Redistribute slabs along ``axis`` (0 or 1) to slabs along the other of these axes."""
     length = field.shape[1 - axis]
     cuts = [length * rank // comm.size for rank in range(comm.size + 1)]
     pieces = np.split(field, cuts[1:-1], axis=1 - axis)
@@ -69,7 +69,7 @@ def transpose(field: Field, comm: MPI.Intracomm, axis: int) -> Field:
 
 
 def initial(size: int, planes: slice, comm: MPI.Intracomm) -> Field:
-    """Return the spectrum of a random field; each plane of it has its own random numbers."""
+    """Return the spectrum of a random field; each of its planes has its own random generator."""
     field = np.empty((planes.stop - planes.start, size, size), np.complex128)
     for place, plane in enumerate(range(planes.start, planes.stop)):
         random = np.random.default_rng([SEED, plane])
@@ -83,7 +83,7 @@ def backward(spectrum: Field, comm: MPI.Intracomm) -> Field:
 
 
 def fade(spectrum: Field, first: int) -> None:
-    """Let all modes fade for one step; ``first`` is the first y of the slab."""
+    """Let all modes decay for one step; ``first`` is the first y of the slab."""
     size, here, _ = spectrum.shape
     decay = np.exp(-4 * np.pi**2 * ALPHA * np.fft.fftfreq(size, 1 / size) ** 2)
     factor = decay[:, None, None] * decay[first : first + here, None] * decay
@@ -96,7 +96,7 @@ def energy(field: Field, comm: MPI.Intracomm) -> float:
 
 
 def sample(field: Field, comm: MPI.Intracomm) -> complex:
-    """Sum the field at the 1024 points that FT looks at."""
+    """Sum the field at the 1024 points of FT's checksum."""
     size = field.shape[1]
     first = size * comm.rank // comm.size
     j = np.arange(1, 1025)

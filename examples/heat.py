@@ -1,6 +1,6 @@
-"""Heat in a plate: Jacobi iteration with halo exchange, on any number of processes at any time.
+"""Heat in a plate: Jacobi iteration with halo exchange on a varying number of processes.
 
-Run it alone, under mpiexec or under Pliant; the checksum at the end is always the same::
+Run it alone, under mpiexec or under Pliant. The checksum at the end is always the same::
 
     python -m pliant.examples.heat [heat.yaml]
     mpiexec -n 4 python -m pliant.examples.heat
@@ -31,7 +31,7 @@ def read_settings(path: Path) -> Settings:
 
 
 def exchange_halo(rows: Plate, comm: MPI.Intracomm, edge: Settings) -> None:
-    """Get the neighbours' border rows; at the ends of the plate the edge's temperature."""
+    """Receive the neighbours' border rows; at the ends of the plate use the edge temperature."""
     above = comm.rank - 1 if comm.rank > 0 else MPI.PROC_NULL
     below = comm.rank + 1 if comm.rank + 1 < comm.size else MPI.PROC_NULL
     comm.Sendrecv(rows[1], above, recvbuf=rows[-1], source=below)
@@ -43,7 +43,7 @@ def exchange_halo(rows: Plate, comm: MPI.Intracomm, edge: Settings) -> None:
 
 
 def jacobi(rows: Plate, edge: Settings) -> float:
-    """Replace each cell by the mean of its neighbours; the largest change."""
+    """Replace each cell by the mean of its neighbours. Return the largest change."""
     old: Plate = rows[1:-1]
     new: Plate = rows[:-2] + rows[2:]
     new[:, 1:] += old[:, :-1]

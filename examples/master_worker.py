@@ -1,7 +1,7 @@
 """A coordinator hands out integrals to a changing set of workers.
 
-The results are in the job's state, so they outlive the process that collected them. The checksum
-does not depend on the number of processes::
+The results are in the job's state, so they are kept when the process that collected them ends. The
+checksum does not depend on the number of processes::
 
     python -m pliant.examples.master_worker [master_worker.yaml]
     jobsub -n 1-8 python -m pliant.examples.master_worker
@@ -31,7 +31,7 @@ def read_settings(path: Path) -> Settings:
 
 
 def integrate(task: Task, settings: Settings) -> float:
-    """Simpson's rule for exp(-decay x) cos(frequency x) over the settings' interval."""
+    """Integrate exp(-decay x) cos(frequency x) over the interval by Simpson's rule."""
     decay, frequency = task
     common.pause(settings["pause_s"])
     x = np.linspace(settings["low"], settings["high"], 2 * settings["panels"] + 1)
@@ -43,7 +43,7 @@ def integrate(task: Task, settings: Settings) -> float:
 
 
 def hand_out(comm: MPI.Intracomm, tasks: list[Task]) -> list[float]:
-    """Keep every worker busy until all tasks are done; the results in order of the tasks."""
+    """Distribute the tasks to the workers. Return the results in order of the tasks."""
     results = [0.0] * len(tasks)
     idle = list(range(1, comm.size))
     following = iter(enumerate(tasks))
@@ -65,7 +65,7 @@ def hand_out(comm: MPI.Intracomm, tasks: list[Task]) -> list[float]:
 
 
 def work(comm: MPI.Intracomm, settings: Settings) -> None:
-    """Compute what comes until told that the batch is over."""
+    """Compute tasks until the coordinator ends the batch."""
     while (order := comm.recv(source=0)) is not None:
         place, task = order
         comm.send((place, integrate(task, settings)), 0)
@@ -79,7 +79,7 @@ def main(job: Job, path: Path) -> None:
     common.tell_resizes(job)
 
     while True:
-        job.safe_point()  # between batches: nothing is under way
+        job.safe_point()  # Between batches no task is under way.
         if state.done == len(tasks):
             break
         comm = job.comm
@@ -91,7 +91,7 @@ def main(job: Job, path: Path) -> None:
         else:
             work(comm, settings)
         state.done += len(batch)
-        job.save()  # a few numbers: worth it after every batch
+        job.save()  # The state is a few numbers, so saving is cheap.
 
     if job.first:
         digest = hashlib.sha256(np.array(state.results).tobytes()).hexdigest()

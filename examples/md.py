@@ -1,22 +1,23 @@
-"""Molecular dynamics of a Lennard-Jones liquid, with cells, in a periodic box.
+"""Molecular dynamics of a Lennard-Jones liquid in a periodic box, with cell lists.
 
-Pairs of atoms nearer than 2.5 sigma attract and repel each other by::
+Pairs of atoms at a distance of less than 2.5 sigma interact by::
 
     V(r) = 4 epsilon ((sigma/r)^12 - (sigma/r)^6) - V(2.5 sigma)
 
 Newton's equations are integrated by velocity Verlet, in reduced units (sigma = epsilon = m = 1).
-The box is cut into cells at least as wide as the range of the force, so that an atom interacts with
-its own cell and the 26 around it. Each process has the atoms of equally many cells; in each step
-the atoms that changed their cell move to its process, which then gets copies of the atoms in the
-cells around its own. An atom has 112 bytes: 400,000 of them (about ``--edge 46``) have 44.8 MB::
+The box is divided into cells at least as wide as the range of the force, so that an atom interacts
+only with atoms in its own cell and in the 26 cells around it. All processes have the same number of
+cells, to within one. In each step, atoms that have changed their cell are sent to the process of
+the new cell, and each process receives copies of the atoms in the cells around its own. An atom
+takes 112 bytes, so 400,000 atoms (about ``--edge 46``) take 44.8 MB::
 
     python -m pliant.examples.md --edge 5 --steps 100
     mpiexec -n 3 python -m pliant.examples.md
     jobsub -n 1-8 python -m pliant.examples.md --edge 20 --steps 1000 --every 5
 
-The checksum is the same on any number of processes, whatever their history: atoms are ordered by
-cell and number wherever they are, the forces on each are added in this order, and sums over all
-atoms are exact (`common.exact_sum`).
+The checksum is the same on any number of processes and after any resizes: atoms are always ordered
+by cell and number, the forces on each atom are added in this order, and sums over all atoms are
+exact (`common.exact_sum`).
 """
 
 import argparse
@@ -31,7 +32,7 @@ from pliant.examples import common
 
 Numbers = NDArray[np.float64]
 Whole = NDArray[np.int64]
-#: ``turns`` counts how often it went through each side of the box.
+#: ``turns`` counts how often an atom has crossed the box in each direction.
 ATOM = np.dtype(
     [
         *[("number", "i8"), ("cell", "i8"), ("turns", "i8", 3)],
@@ -42,7 +43,7 @@ Atoms = NDArray[np.void]
 RANGE, DENSITY, TEMPERATURE, STEP = 2.5, 0.8442, 0.72, 0.004
 SHIFT = 4 * (RANGE**-12 - RANGE**-6)
 SEED = 1924
-#: Atoms whose pairs with those around are in memory at a time.
+#: The number of atoms whose pairs are in memory at a time.
 CHUNK = 250
 
 
@@ -64,7 +65,7 @@ class Box:
     """The periodic box and its cells."""
 
     def __init__(self, edge: int) -> None:
-        #: Unit cells of the crystal along an edge.
+        #: The number of unit cells of the crystal along an edge.
         self.units = edge
         self.length = edge * (4 / DENSITY) ** (1 / 3)
         self.cells = int(self.length / RANGE)
@@ -74,13 +75,13 @@ class Box:
         )
         beside = place[:, :, None] + np.indices((3, 3, 3)).reshape(3, 1, 27) - 1
         i, j, k = beside % self.cells
-        #: The 27 cells of the neighbourhood of each cell, and how far their images are from them.
+        #: The 27 cells in the neighbourhood of each cell, and the offsets of their periodic images.
         self.around: Whole = (i * self.cells + j) * self.cells + k
         self.away: Numbers = beside // self.cells * self.length
         self.needed = lru_cache(maxsize=1)(self._needed)
 
     def cell(self, place: Numbers) -> Whole:
-        """Return in which cells places are."""
+        """Return the cells of positions."""
         x, y, z = np.minimum(place * (self.cells / self.length), self.cells - 1).astype(int).T
         return np.asarray((x * self.cells + y) * self.cells + z)
 
@@ -98,7 +99,7 @@ class Box:
 
 
 def crystal(box: Box, rank: int, size: int) -> Atoms:
-    """Return this process's atoms of a crystal at rest as a whole, with random velocities."""
+    """Return the local atoms of a crystal with random velocities and no total momentum."""
     corners = np.stack(np.meshgrid(*[np.arange(box.units)] * 3, indexing="ij"), axis=-1)
     basis = np.array([[0, 0, 0], [0, 0.5, 0.5], [0.5, 0, 0.5], [0.5, 0.5, 0]]) + 0.25
     places = (corners.reshape(-1, 1, 3) + basis).reshape(-1, 3) * (box.length / box.units)
@@ -118,7 +119,7 @@ def in_order(atoms: Atoms) -> Atoms:
 
 
 def copies_around(atoms: Atoms, box: Box, comm: MPI.Intracomm) -> Atoms:
-    """Return the atoms here and copies of those in the cells around, in order."""
+    """Return the local atoms and copies of the atoms in neighbouring cells, in order."""
     seen = atoms[["number", "cell", "place"]]
     needed = box.needed(comm.size)[:, atoms["cell"]]
     copies = comm.alltoall([seen[wanted].copy() for wanted in needed])
@@ -126,7 +127,7 @@ def copies_around(atoms: Atoms, box: Box, comm: MPI.Intracomm) -> Atoms:
 
 
 def attract(atoms: Atoms, box: Box, comm: MPI.Intracomm) -> Numbers:
-    """Compute the forces on the atoms here, which are in order; return their potentials."""
+    """Compute the forces on the local atoms, which are in order. Return their potentials."""
     near = copies_around(atoms, box, comm)
     first = np.searchsorted(near["cell"], np.arange(box.cells**3 + 1))
     places = np.ascontiguousarray(near["place"].T)
@@ -138,10 +139,10 @@ def attract(atoms: Atoms, box: Box, comm: MPI.Intracomm) -> Numbers:
 
 
 def attract_some(atoms: Atoms, places: Numbers, first: Whole, box: Box) -> Numbers:
-    """Do it for some; ``first`` tells where those of each cell begin in ``places``."""
+    """Compute the forces on some atoms; ``first`` has the start of each cell in ``places``."""
     cells = box.around[atoms["cell"]].ravel()
     number = first[cells + 1] - first[cells]
-    # All pairs, by atom here, then by cell around it, then by atom there.
+    # All pairs, ordered by local atom, then by neighbouring cell, then by atom in this cell.
     own = np.repeat(np.arange(len(atoms)), number.reshape(-1, 27).sum(axis=1))
     other = np.arange(len(own)) + np.repeat(first[cells] - np.cumsum(number) + number, number)
     images = atoms["place"].T[:, :, None] - box.away[:, atoms["cell"]]
@@ -150,7 +151,7 @@ def attract_some(atoms: Atoms, places: Numbers, first: Whole, box: Box) -> Numbe
         for image, place in zip(images, places, strict=True)
     )
     square = x * x + y * y + z * z
-    pairs = np.flatnonzero((square < RANGE**2) & (square > 0))  # 0: the atom itself
+    pairs = np.flatnonzero((square < RANGE**2) & (square > 0))  # 0 is the atom itself.
     own = own[pairs]
     inverse = 1 / square[pairs]
     sixth = inverse * inverse * inverse
@@ -161,7 +162,7 @@ def attract_some(atoms: Atoms, places: Numbers, first: Whole, box: Box) -> Numbe
 
 
 def drift(atoms: Atoms, box: Box) -> None:
-    """Do the first half of a step: half a kick, and all of the way."""
+    """Do the first part of a step: half of the velocity change and the whole movement."""
     atoms["speed"] += 0.5 * STEP * atoms["force"]
     atoms["place"] += STEP * atoms["speed"]
     turns = np.floor(atoms["place"] / box.length)

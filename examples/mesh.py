@@ -1,8 +1,8 @@
-"""The mesh of `amr`: blocks of cells on levels, each with half the width of the one before.
+"""The mesh of `amr`: blocks of cells on levels, each with half the cell width of the previous one.
 
-Every process knows of every block where it is, and decides alike on what is split and joined. The
-blocks have a global order, in which the parts of a block follow each other, so that it does not
-matter who has which.
+Every process knows the rank of every block, and all processes make the same decisions on which
+blocks are split and joined. The blocks have a global order, in which the parts of a block are
+consecutive, so the result does not depend on the distribution.
 """
 
 from itertools import product
@@ -11,15 +11,15 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-#: Level, and place among the blocks of this level.
+#: Level, and position among the blocks of this level.
 Key = tuple[int, int, int]
-#: Where each block of the mesh is.
+#: The rank of each block of the mesh.
 Where = dict[Key, int]
-#: Cells along an edge of a block, and blocks of level 0 along an edge of the domain.
+#: The number of cells along an edge of a block, and of level 0 blocks along an edge of the domain.
 N, ROOTS = 8, 4
 BLOCK = np.dtype([("key", "i8", 3), ("u", "f8", (N, N))])
 Blocks = NDArray[np.void]
-#: Jumps from cell to cell at which a block is split, and below which four are joined.
+#: Differences between cells from which on a block is split, and below which four are joined.
 STEEP, SMOOTH = 0.15, 0.1
 #: Axis and direction.
 SIDES = tuple(product((0, 1), (-1, 1)))
@@ -41,7 +41,7 @@ def children(key: Key) -> list[Key]:
 
 
 def across(key: Key, axis: int, step: int, where: Where) -> list[Key]:
-    """Return the neighbour on a side of a block: one, or two that are finer."""
+    """Return the neighbours on a side of a block: one block, or two finer ones."""
     level, *at = key
     at[axis] = (at[axis] + step) % (ROOTS << level)
     same = (level, at[0], at[1])
@@ -56,7 +56,7 @@ def around(key: Key, where: Where) -> list[Key]:
 
 
 def to_split(jumps: dict[Key, float], where: Where, levels: int) -> set[Key]:
-    """Return the blocks that are steep or beside a steep one, and those that must follow them."""
+    """Return the blocks to split: steep ones, their neighbours, and then too coarse ones."""
     split = {
         key
         for key in where
@@ -72,7 +72,7 @@ def to_split(jumps: dict[Key, float], where: Where, levels: int) -> set[Key]:
 
 
 def to_join(jumps: dict[Key, float], where: Where, split: set[Key]) -> set[Key]:
-    """Return the parents of fours that are smooth, and are not held by finer neighbours."""
+    """Return the parents of four smooth blocks each that have no finer neighbours."""
 
     def may_go(key: Key) -> bool:
         return (
@@ -89,14 +89,14 @@ def to_join(jumps: dict[Key, float], where: Where, split: set[Key]) -> set[Key]:
 
 
 def remesh(blocks: Blocks, comm: MPI.Intracomm, levels: int) -> Blocks:
-    """Return the blocks of this process after splitting and joining, in the global order."""
+    """Return the local blocks after splitting and joining, in the global order."""
     where = directory(blocks, comm)
     steps = [np.abs(np.diff(blocks["u"], axis=axis)).max(axis=(1, 2)) for axis in (1, 2)]
     here = dict(zip(keys(blocks), np.maximum(*steps).tolist(), strict=True))
     jumps = {key: jump for part in comm.allgather(here) for key, jump in part.items()}
     split = to_split(jumps, where, levels)
     join = to_join(jumps, where, split)
-    # Four that are joined meet where the first of them is.
+    # Four blocks are joined on the process of the first of them.
     go = [where[children(up)[0]] if (up := parent(k)) in join else comm.rank for k in keys(blocks)]
     blocks = np.concatenate(
         comm.alltoall([blocks[np.array(go, int) == rank] for rank in range(comm.size)])

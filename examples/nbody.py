@@ -1,19 +1,19 @@
-"""Stars that attract each other, by direct summation of all pairs.
+"""Stars that attract each other: gravity by direct summation over all pairs.
 
 Newton's equations, softened at short distances, in units in which G and the whole mass are 1::
 
     d2x_i/dt2 = sum_j m_j (x_j - x_i) / (|x_j - x_i|^2 + eps^2)^(3/2)
 
-are integrated by leapfrog (kick, drift, kick). The stars begin as a Plummer sphere. Each process
-has equally many of them, to within one, on any number of processes; in each step it gets the places
-of all, and computes the pull on its own::
+are integrated by leapfrog (kick, drift, kick). The stars begin as a Plummer sphere. All processes
+have the same number of stars, to within one. In each step, a process receives the positions of all
+stars and computes the accelerations of its own::
 
     python -m pliant.examples.nbody --stars 500 --steps 100
     mpiexec -n 3 python -m pliant.examples.nbody
     jobsub -n 1-8 python -m pliant.examples.nbody --stars 4000 --steps 1000 --every 5
 
-The checksum is the same on any number of processes, whatever their history: stars keep their global
-order through every resize, the pull on each is added in this order, and sums over all stars are
+The checksum is the same on any number of processes and after any resizes: stars keep their global
+order through every resize, forces on each star are added in this order, and sums over all stars are
 exact (`common.exact_sum`).
 """
 
@@ -32,7 +32,7 @@ Stars = NDArray[np.void]
 SOFTENING = 0.05
 STEP = 0.01
 SEED = 1687
-#: Stars whose pairs with all others are in memory at a time.
+#: The number of stars whose pairs with all others are in memory at a time.
 CHUNK = 64
 
 
@@ -45,14 +45,14 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
 
 
 def plummer(number: int) -> Stars:
-    """Return all stars of a Plummer sphere at rest as a whole; the same on every process."""
+    """Return all stars of a Plummer sphere without total momentum, the same on every process."""
     random = np.random.default_rng(SEED)
     stars = np.zeros(number, STAR)
     stars["mass"] = 1 / number
     radius = 1 / np.sqrt(random.uniform(0.001, 0.99, number) ** (-2 / 3) - 1)
     stars["place"] = radius[:, None] * directions(random, number)
     escape = np.sqrt(2) * (1 + radius**2) ** -0.25
-    # Half of the escape velocity is near what holds the sphere in balance.
+    # Half of the escape velocity nearly keeps the sphere in balance.
     stars["speed"] = (0.5 * escape)[:, None] * directions(random, number)
     for quantity in ("place", "speed"):
         stars[quantity] -= stars[quantity].mean(axis=0)
@@ -70,7 +70,7 @@ def share(stars: Stars, rank: int, size: int) -> Stars:
 
 
 def attract(stars: Stars, comm: MPI.Intracomm) -> Numbers:
-    """Compute the pull of all stars on those here; return the potential of each of these."""
+    """Compute the accelerations of the local stars. Return their potentials."""
     everybody = np.concatenate(comm.allgather(stars[["mass", "place"]].copy()))
     mass, (x, y, z) = everybody["mass"], np.ascontiguousarray(everybody["place"].T)
     potential = np.empty(len(stars))
@@ -88,7 +88,7 @@ def attract(stars: Stars, comm: MPI.Intracomm) -> Numbers:
 
 
 def advance(stars: Stars, comm: MPI.Intracomm) -> Numbers:
-    """Go one step on; return the potentials."""
+    """Advance by one step. Return the potentials."""
     stars["speed"] += 0.5 * STEP * stars["pull"]
     stars["place"] += STEP * stars["speed"]
     potential = attract(stars, comm)
