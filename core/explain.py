@@ -1,4 +1,4 @@
-"""Why a job is where it is, in sentences a user can act on."""
+"""Explain the state of a job in sentences for ``jobctl why``."""
 
 from collections.abc import Iterator, Mapping
 from math import inf
@@ -21,7 +21,7 @@ from pliant.core.values.processors import count
 if TYPE_CHECKING:
     from pliant.core.machine import Core
 
-#: So many jobs are named in one sentence.
+#: Most jobs that are named in one sentence.
 _MOST_NAMES = 5
 
 _STAGES = {
@@ -51,7 +51,13 @@ _SAVE_STAGES = {
 def explain(
     core: "Core", job_id: JobId, now: float, progress: Mapping[str, Any] | None = None
 ) -> list[str]:
-    """Lines for ``jobctl why``; ``progress`` is what the application last reported.
+    """Return the lines of ``jobctl why``.
+
+    Args:
+        core: the core.
+        job_id: the job.
+        now: seconds since the epoch.
+        progress: the application's last progress report.
 
     Raises:
         KeyError: there is no such job.
@@ -78,10 +84,10 @@ def _lines(state: State, job: Job, now: float, progress: Mapping[str, Any] | Non
 
 
 def _why(state: State, job: Job) -> str:
-    """Its reason, with the numbers of the last pass where it waits."""
+    """Return the job's reason, with live numbers if it waits."""
     if job.wait is None:
         return job.reason
-    # Of the reason that most jobs share only the plan's own copy has them.
+    # For the reason that most jobs share, only the plan's own copy has live numbers.
     shared = state.default_wait_reason == job.wait and job.id not in state.explained
     return sentence(state.default_wait_reason if shared else job.wait, job.sizes.min, now=True)
 
@@ -109,7 +115,7 @@ def _waiting(state: State, job: Job, now: float) -> Iterator[str]:
 
 
 def _asked_in_vain(state: State, now: float) -> Iterator[str]:
-    """Who could give processors, and would not."""
+    """Yield which jobs recently refused to give up processors."""
     quiet = [job for job in state.active.values() if job.malleable and job.no_offers_until > now]
     if quiet:
         names = ", ".join(str(job.id) for job in quiet[:_MOST_NAMES])
@@ -131,7 +137,7 @@ def _saved(job: Job, now: float) -> Iterator[str]:
 
 
 def _cut_off(job: Job, now: float) -> Iterator[str]:
-    """Nodes that were lost under it, where its processes end by themselves."""
+    """Yield the lost nodes on which processes of the job end automatically."""
     policy = isolation_policy(job.spec.stop_after_s)
     for name, entry in job.isolated.items():
         if entry.back:
@@ -146,7 +152,7 @@ def _cut_off(job: Job, now: float) -> Iterator[str]:
 
 
 def _time_left(state: State, job: Job, now: float) -> Iterator[str]:
-    """When it is ended by its limit, and expected to end by its estimate."""
+    """Yield when the job reaches its time limit, and when it is expected to end."""
     spec, end = job.spec, job.expected_end
     if spec.time_limit_s is not None and job.start is not None:
         left = max(0.0, job.start + spec.time_limit_s - job.used_s - now)
@@ -217,7 +223,7 @@ def _running(state: State, job: Job, now: float) -> Iterator[str]:
 
 
 def _waits(job: Job) -> str:
-    """What an open request waits for."""
+    """Return what an open request waits for."""
     if job.resize is not None:
         return f"waits for the end of resize {job.resize.id}"
     if not job.connected:

@@ -34,7 +34,7 @@ _LIVE = (JobState.STARTING, JobState.RUNNING, JobState.ADAPTING)
 
 
 def on_application_registered(state: State, event: ApplicationRegistered) -> None:
-    """A coordinator opened its session."""
+    """Handle a coordinator that connected."""
     job = state.jobs.get(event.job)
     if job is None or job.run != event.run or job.state not in _LIVE:
         return
@@ -55,7 +55,7 @@ def on_application_registered(state: State, event: ApplicationRegistered) -> Non
 
 
 def _is_leaver(job: Job, event: ApplicationRegistered) -> bool:
-    """Whether this was the coordinator: it has left the job and lives on for a moment."""
+    """Return whether this is a former coordinator, which has left the job and will exit soon."""
     resize = job.resize
     if resize is not None and resize.stage is ResizeStage.RELEASING:
         return (event.epoch, event.processors) == (job.epoch - 1, resize.before)
@@ -66,7 +66,7 @@ def _is_leaver(job: Job, event: ApplicationRegistered) -> bool:
 
 
 def _settle_open_resize(state: State, job: Job, event: ApplicationRegistered, again: bool) -> None:
-    """What a (re)connected coordinator says decides an open transaction."""
+    """Decide an open resize by what a coordinator reports when it connects again."""
     resize = job.resize
     if resize is None:
         return
@@ -85,7 +85,7 @@ def _settle_open_resize(state: State, job: Job, event: ApplicationRegistered, ag
     elif event.epoch == job.epoch and event.pending != resize.id:
         resize_steps.roll_back(state, job, "go", "the application does not hold it")
     elif resize.stage is ResizeStage.WITHDRAWING:
-        # What was said while nobody listened is said again.
+        # Repeat the message, because it may have been lost while the coordinator was disconnected.
         state.emit(SendWithdraw(job.id, job.run, resize.id, resize.reason))
 
 
@@ -103,7 +103,7 @@ def _same_allocation(state: State, job: Job, event: ApplicationRegistered) -> bo
 
 
 def _first_time(state: State, job: Job, event: ApplicationRegistered) -> None:
-    """From now on the sizes are those that both the user and the program allow."""
+    """Restrict the sizes to those that both the user and the program allow."""
     if event.sizes is not None:
         both = job.spec.sizes.intersect(event.sizes)
         if both is None:
@@ -121,7 +121,7 @@ def _first_time(state: State, job: Job, event: ApplicationRegistered) -> None:
 
 
 def on_application_left(state: State, event: ApplicationLeft) -> None:
-    """The coordinator's session closed; the job goes on, offers to it cannot."""
+    """Note that the coordinator disconnected. The job continues, but gets no offers."""
     job = state.jobs.get(event.job)
     if job is None or job.run != event.run or not job.connected:
         return
@@ -134,7 +134,7 @@ def on_application_left(state: State, event: ApplicationLeft) -> None:
 
 
 def on_speed_measured(state: State, event: SpeedMeasured) -> None:
-    """Take over what an application has measured, if it is news; then there is a new plan."""
+    """Take over measured iteration times if they differ, and plan again."""
     job = state.jobs.get(event.job)
     if job is None or job.run != event.run or job.final or not differs(job.measured, event.seconds):
         return
@@ -145,7 +145,7 @@ def on_speed_measured(state: State, event: SpeedMeasured) -> None:
 
 
 def differs(known: Mapping[int, float], said: Mapping[int, float]) -> bool:
-    """Whether measurements (seconds by size) say something else than those that are known."""
+    """Return whether measurements (seconds by size) differ from the known ones."""
     if known.keys() != said.keys():
         return True
     return any(abs(said[size] - known[size]) > TOLERANCE * known[size] for size in known)

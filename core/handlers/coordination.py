@@ -1,10 +1,11 @@
-"""Deals: a job that waits for processors, and the jobs that are asked to give them.
+"""Coordinated negotiations: several donors give up processors for one recipient.
 
-Who waits is a job in the queue, or one that asked for more (its growth waits). Its processors are
-reserved, its *donors* are named (``Job.reserved``, ``Job.donors``). Donors are asked side by
-side, and no one gets GO before all have answered and the answers suffice: a resize is not begun for
-nothing. If they do not suffice, what was agreed on *stands* until the strategy has planned again:
-a plan may use it, else it is withdrawn (Ghafoor 3.2.2.3: schedule, negotiate, schedule again).
+The recipient is a job in the queue, or a running job that requested growth. Its processors are
+reserved (``Job.reserved``) and its donors are named (``Job.donors``). The server asks all donors at
+the same time, and no donor gets GO before all have answered and the answers are sufficient. So no
+resize is begun for nothing. If the answers are not sufficient, agreed shrinks stay open until the
+strategy has planned again. The next plan may use them, otherwise they are withdrawn (Ghafoor
+3.2.2.3: schedule, negotiate, schedule again).
 """
 
 from collections.abc import Iterable, Iterator
@@ -32,7 +33,7 @@ from pliant.core.values.processors import NONE, ProcessorMap, count, from_indice
 
 
 def review_coordination(state: State) -> None:
-    """After the events of an instant: conclude deals, carry them out, let go of what is void."""
+    """Carry out or give up coordinated negotiations after the events of an instant."""
     for job in list(state.reserving.values()):
         if job.reserved:
             _review_recipient(state, job)
@@ -43,40 +44,40 @@ def review_coordination(state: State) -> None:
             _review_donor(state, donor)
 
 
-def _review_recipient(state: State, taker: Job) -> None:
-    """A job that waits for processors: whether its donors' answers suffice."""
-    donors = list(_donors(state, taker))
+def _review_recipient(state: State, recipient: Job) -> None:
+    """Check whether the donors' answers are sufficient for a recipient."""
+    donors = list(_donors(state, recipient))
     if any(_unanswered(donor) for donor in donors):
         return
-    growth = taker.resize
+    growth = recipient.resize
     if growth is not None and growth.stage is ResizeStage.NEGOTIATING:
         if growth.negotiation.state is NegotiationState.IDLE:
-            _offer_growth(state, taker, growth)
-    elif donors and not _conclude(state, taker, donors):
-        _give_up(state, taker, donors)
-    elif growth is not None and not taker.reserved & (state.occupied() | ~state.usable()):
-        state.occupy(taker, taker.reserved)
-        state.drop_reservation(taker)
-        carry_out(state, taker, growth)
+            _offer_growth(state, recipient, growth)
+    elif donors and not _conclude(state, recipient, donors):
+        _give_up(state, recipient, donors)
+    elif growth is not None and not recipient.reserved & (state.occupied() | ~state.usable()):
+        state.occupy(recipient, recipient.reserved)
+        state.drop_reservation(recipient)
+        carry_out(state, recipient, growth)
 
 
-def _donors(state: State, taker: Job) -> Iterator[Job]:
-    """Who is to give to a job, and has not begun to."""
-    for number in sorted(taker.donors):
+def _donors(state: State, recipient: Job) -> Iterator[Job]:
+    """Yield the donors of a recipient whose shrinks have not begun."""
+    for number in sorted(recipient.donors):
         donor = state.negotiating.get(number)
         resize = donor.resize if donor is not None else None
-        if donor and resize and resize.has_recipients and resize.leaving & taker.reserved:
+        if donor and resize and resize.has_recipients and resize.leaving & recipient.reserved:
             yield donor
 
 
 def _open_resize(donor: Job) -> Resize:
-    """The open resize of a job that is known to have one."""
+    """Return the open resize of a job that is known to have one."""
     assert donor.resize is not None
     return donor.resize
 
 
 def _recipients(state: State, donor: Job, resize: Resize) -> Iterator[Job]:
-    """Who waits for what a job gives, in order of promise."""
+    """Yield the jobs that wait for processors of a donor, in order of reservation."""
     for job in state.reserving.values():
         if donor.id in job.donors and job.reserved & resize.leaving:
             yield job
@@ -91,14 +92,14 @@ def _unanswered(donor: Job) -> bool:
 
 
 def processors_needed(state: State, donor: Job) -> int:
-    """How many of a donor's processors are waited for; 0: nobody waits."""
+    """Return how many of a donor's processors other jobs wait for."""
     resize = donor.resize
     if resize is None or not resize.has_recipients:
         return 0
     return sum(count(job.reserved & resize.leaving) for job in _recipients(state, donor, resize))
 
 
-# ------------------------------------------------------------------ how a plan makes them
+# ------------------------------------------------------------------ from a plan
 
 
 def await_growth(
@@ -109,7 +110,7 @@ def await_growth(
     donors: frozenset[JobId],
     cause: str,
 ) -> None:
-    """Have a job grow by what is free and what others give; it is asked after them."""
+    """Start a growth on free processors and on processors of donors. The donors are asked first."""
     state.reserve(job, later, donors)
     after = (*job.ranks, *indices(now), *indices(later))
     resize_transaction.open_resize(state, job, after, cause)
@@ -118,7 +119,7 @@ def await_growth(
 
 
 def link_donors(state: State, donors: Iterable[JobId]) -> None:
-    """After the parts of a plan: who of its donors gives to somebody, and who may begin to."""
+    """Mark, after the parts of a plan, donors that have a recipient. Let the others begin."""
     for number in donors:
         donor = state.jobs[number]
         resize = donor.resize
@@ -126,7 +127,7 @@ def link_donors(state: State, donors: Iterable[JobId]) -> None:
             continue
         resize.has_recipients = any(True for _ in _recipients(state, donor, resize))
         if resize.has_recipients:
-            state.donors_to_review[number] = None  # it may have answered before
+            state.donors_to_review[number] = None  # the donor may have answered before
         elif resize.counter_sizes:
             accept_counter_offer(state, donor, resize, resize.counter_sizes[0])
             carry_out(state, donor, resize)
@@ -135,7 +136,7 @@ def link_donors(state: State, donors: Iterable[JobId]) -> None:
 
 
 def reuse_offer(state: State, donor: Job, kept: ProcessorMap) -> bool:
-    """Let a plan use what stands; False: its size is not one that the application named."""
+    """Let a plan use an open shrink. Return False if the application did not name this size."""
     resize = _open_resize(donor)
     if count(kept) not in (resize.counter_sizes or (len(resize.after),)):
         return False
@@ -147,12 +148,12 @@ def reuse_offer(state: State, donor: Job, kept: ProcessorMap) -> bool:
     return True
 
 
-# ------------------------------------------------------------------ whether it suffices
+# ------------------------------------------------------------------ sufficient answers
 
 
-def _conclude(state: State, taker: Job, donors: list[Job]) -> bool:
-    """Have the donors begin to give if all is given that the job waits for."""
-    if any(_shortfall(donor, taker) for donor in donors):
+def _conclude(state: State, recipient: Job, donors: list[Job]) -> bool:
+    """Let the donors begin if they give up all processors that the recipient waits for."""
+    if any(_shortfall(donor, recipient) for donor in donors):
         return False
     for donor in donors:
         resize = _open_resize(donor)
@@ -163,18 +164,18 @@ def _conclude(state: State, taker: Job, donors: list[Job]) -> bool:
 
 
 def _offered(donor: Job, resize: Resize) -> int:
-    """How many processors it has agreed, or offers, to give."""
+    """Return how many processors a donor agreed, or offers, to give up."""
     return donor.size - (min(resize.counter_sizes) if resize.counter_sizes else len(resize.after))
 
 
-def _shortfall(donor: Job, taker: Job) -> int:
-    """How many processors of a job's the donor would rather not give."""
+def _shortfall(donor: Job, recipient: Job) -> int:
+    """Return how many reserved processors a donor does not want to give up."""
     resize = _open_resize(donor)
-    return max(0, count(resize.leaving & taker.reserved) - _offered(donor, resize))
+    return max(0, count(resize.leaving & recipient.reserved) - _offered(donor, resize))
 
 
 def _accept_best_size(state: State, donor: Job, resize: Resize) -> None:
-    """Agree to the total of a counter-offer that suits those who wait best."""
+    """Accept the size of a counter-offer that is best for the recipients."""
     wanted = _needed_part(state, donor, resize, _offered(donor, resize))
     accept_counter_offer(
         state,
@@ -186,7 +187,7 @@ def _accept_best_size(state: State, donor: Job, resize: Resize) -> None:
 
 
 def _needed_part(state: State, donor: Job, resize: Resize, most: int) -> ProcessorMap:
-    """What a donor that gives so many gives to those who wait, first come first served."""
+    """Return which processors recipients get if a donor gives up ``most`` of them, oldest first."""
     wanted = NONE
     for job in _recipients(state, donor, resize):
         part = job.reserved & resize.leaving
@@ -196,7 +197,7 @@ def _needed_part(state: State, donor: Job, resize: Resize, most: int) -> Process
 
 
 def change_target(state: State, job: Job, resize: Resize, size: int) -> None:
-    """Let a resize lead to another size; promises that can be kept are."""
+    """Change the target size of a resize. Reservations that can be fulfilled are kept."""
     if job.reserved:
         _choose_donors(state, job, resize, size)
     else:
@@ -205,7 +206,7 @@ def change_target(state: State, job: Job, resize: Resize, size: int) -> None:
 
 
 def accept_counter_offer(state: State, job: Job, resize: Resize, size: int) -> None:
-    """Say yes to a counter-offer, with one of the totals that it names."""
+    """Accept one of the sizes of a counter-offer."""
     change_target(state, job, resize, size)
     state.emit(SendOffer(job.id, job.run, closing_message(job, resize, Verb.ACCEPT)))
     price = f" for {resize.price:g}" if resize.price else ""
@@ -214,9 +215,9 @@ def accept_counter_offer(state: State, job: Job, resize: Resize, size: int) -> N
 
 
 def carry_out(state: State, job: Job, resize: Resize) -> None:
-    """Carry out what was agreed on, as soon as the application can give, or take."""
+    """Carry out an agreed resize, at the time that the application named."""
     if resize.not_before > state.now:
-        # It is decided, whatever becomes of those who wait.
+        # The resize is carried out even if the recipients no longer wait.
         resize.has_recipients = False
         amount = plural(abs(len(resize.after) - job.size), "processor")
         job.reason = f"{'takes' if resize.grows else 'gives'} {amount} later, as it asked"
@@ -226,56 +227,61 @@ def carry_out(state: State, job: Job, resize: Resize) -> None:
         resize_steps.prepare(state, job, resize)
 
 
-# ------------------------------------------------------------------ growth that was asked for
+# ------------------------------------------------------------------ requested growth
 
 
-def _offer_growth(state: State, taker: Job, growth: Resize) -> None:
-    """Offer what there is: what was kept, and what donors would give."""
-    there = [growth.added & taker.occupied, _already_available(state, taker)]
-    there += [part for part, _ in _offered_parts(state, taker)]
-    sizes = taker.request.sizes if taker.request is not None else taker.sizes
-    size = sizes.largest_at_most(taker.size + sum(map(count, there)))
-    if size <= taker.size:
-        resize_transaction.withdraw(state, taker, "nobody gives the processors")
+def _offer_growth(state: State, recipient: Job, growth: Resize) -> None:
+    """Offer a recipient the processors that are free and that its donors would give up."""
+    there = [growth.added & recipient.occupied, _already_available(state, recipient)]
+    there += [part for part, _ in _offered_parts(state, recipient)]
+    sizes = recipient.request.sizes if recipient.request is not None else recipient.sizes
+    size = sizes.largest_at_most(recipient.size + sum(map(count, there)))
+    if size <= recipient.size:
+        resize_transaction.withdraw(state, recipient, "nobody gives the processors")
         return
-    _choose_donors(state, taker, growth, size)
-    resize_transaction.send_proposal(state, taker, growth)
+    _choose_donors(state, recipient, growth, size)
+    resize_transaction.send_proposal(state, recipient, growth)
 
 
-def _offered_parts(state: State, taker: Job) -> list[tuple[ProcessorMap, JobId]]:
-    """What each donor would give of what is promised to a job, and who it is."""
+def _offered_parts(state: State, recipient: Job) -> list[tuple[ProcessorMap, JobId]]:
+    """Return which reserved processors each donor would give up, with the donor."""
     gifts = []
-    for donor in _donors(state, taker):
-        part = _open_resize(donor).leaving & taker.reserved
-        gifts.append((lowest(part, count(part) - _shortfall(donor, taker)), donor.id))
+    for donor in _donors(state, recipient):
+        part = _open_resize(donor).leaving & recipient.reserved
+        gifts.append((lowest(part, count(part) - _shortfall(donor, recipient)), donor.id))
     return gifts
 
 
-def _already_available(state: State, taker: Job) -> ProcessorMap:
-    """What is promised to a job and hangs on no talk any more."""
+def _already_available(state: State, recipient: Job) -> ProcessorMap:
+    """Return the reserved processors that do not depend on an open negotiation."""
     hanging = NONE
-    for donor in _donors(state, taker):
+    for donor in _donors(state, recipient):
         hanging |= _open_resize(donor).leaving
-    return taker.reserved & ~hanging
+    return recipient.reserved & ~hanging
 
 
-def _choose_donors(state: State, taker: Job, growth: Resize, size: int) -> None:
-    """Let a growth lead to a size, with what was kept and as few donors as will do."""
-    kept = [*indices(growth.added & taker.occupied), *indices(_already_available(state, taker))]
-    missing = size - taker.size - len(kept)
+def _choose_donors(state: State, recipient: Job, growth: Resize, size: int) -> None:
+    """Set the size of a growth, with its own processors and as few donors as possible."""
+    kept = [
+        *indices(growth.added & recipient.occupied),
+        *indices(_already_available(state, recipient)),
+    ]
+    missing = size - recipient.size - len(kept)
     given: list[int] = []
-    for part in _fewest(_offered_parts(state, taker), missing):
+    for part in _fewest(_offered_parts(state, recipient), missing):
         given += indices(part)
     growth.after = (*growth.before, *kept, *given)[:size]
     growth.counter_sizes = ()
     mine = from_indices(growth.after)
-    resize_transaction.free_processors(state, taker, taker.occupied & ~taker.allocation & ~mine)
-    reserved, donors = taker.reserved & mine, taker.donors
-    state.drop_reservation(taker)
+    resize_transaction.free_processors(
+        state, recipient, recipient.occupied & ~recipient.allocation & ~mine
+    )
+    reserved, donors = recipient.reserved & mine, recipient.donors
+    state.drop_reservation(recipient)
     if reserved:
         still = (number for number in donors if _occupies(state, number, reserved))
-        state.reserve(taker, reserved, frozenset(still))
-    state.touch(taker)
+        state.reserve(recipient, reserved, frozenset(still))
+    state.touch(recipient)
 
 
 def _occupies(state: State, number: JobId, processors: ProcessorMap) -> bool:
@@ -284,7 +290,7 @@ def _occupies(state: State, number: JobId, processors: ProcessorMap) -> bool:
 
 
 def _fewest(parts: list[tuple[ProcessorMap, JobId]], missing: int) -> list[ProcessorMap]:
-    """Smallest gifts first, as many as are needed; then those that the others make needless go."""
+    """Choose the smallest parts first until they suffice, then remove those that are not needed."""
     parts = sorted(parts, key=lambda part: (count(part[0]), part[1]))
     chosen: list[ProcessorMap] = []
     for part, _ in parts:
@@ -297,22 +303,27 @@ def _fewest(parts: list[tuple[ProcessorMap, JobId]], missing: int) -> list[Proce
     return chosen
 
 
-# ------------------------------------------------------------------ what does not hold
+# ------------------------------------------------------------------ insufficient answers
 
 
-def _give_up(state: State, taker: Job, donors: list[Job]) -> None:
-    """The answers do not suffice: the job waits in the queue again, and the strategy revises."""
+def _give_up(state: State, recipient: Job, donors: list[Job]) -> None:
+    """Drop a reservation because the donors' answers are not sufficient.
+
+    The strategy plans again.
+    """
     for donor in donors:
         resize = _open_resize(donor)
         resize.fell_short = True
         size = min(resize.counter_sizes) if resize.counter_sizes else len(resize.after)
         state.outcomes.append(Outcome(donor.id, size, not resize.counter_sizes))
-    names = ", ".join(str(donor.id) for donor in donors if _shortfall(donor, taker))
-    resize_transaction.drop_reservation(state, taker, f"job {names} gives fewer than were needed")
+    names = ", ".join(str(donor.id) for donor in donors if _shortfall(donor, recipient))
+    resize_transaction.drop_reservation(
+        state, recipient, f"job {names} gives fewer than were needed"
+    )
 
 
 def _review_donor(state: State, number: JobId) -> None:
-    """A job that was asked to give for somebody: whether somebody still waits for it."""
+    """Check whether another job still waits for a donor's processors."""
     donor = state.active.get(number)
     resize = donor.resize if donor is not None else None
     if donor is None or resize is None or not resize.has_recipients or resize.grows:
@@ -324,7 +335,7 @@ def _review_donor(state: State, number: JobId) -> None:
         state.plan_due = True
         state.touch(donor)
     elif state.outcomes and _unanswered(donor):
-        pass  # another refused; when this one answers, the strategy may still use it
+        pass  # another donor refused, but the strategy may still use this donor's answer
     elif resize.stage in BEFORE_GO:
         resize_transaction.withdraw(state, donor, "nobody waits for its processors any more")
     elif resize.stage is ResizeStage.GO:
@@ -334,7 +345,7 @@ def _review_donor(state: State, number: JobId) -> None:
 
 
 def release_unused(state: State) -> None:
-    """After a plan: end what stood and was not used, or insist on what was asked for."""
+    """End shrinks that the plan did not use, or repeat the original request."""
     for donor in list(state.negotiating.values()):
         resize = donor.resize
         if resize is None or not resize.reusable:
@@ -353,7 +364,7 @@ def release_unused(state: State) -> None:
 
 
 def _decline_politely(state: State, donor: Job, resize: Resize) -> None:
-    """Say no to what a donor offered, because nobody needs it: it may be asked again at once."""
+    """Decline a counter-offer that is no longer needed. The job may get offers at once."""
     why = "its processors are not needed after all"
     state.emit(SendOffer(donor.id, donor.run, closing_message(donor, resize, Verb.REJECT, why)))
     state.note("offer.declined", why, donor, resize=resize.id)
@@ -361,7 +372,7 @@ def _decline_politely(state: State, donor: Job, resize: Resize) -> None:
 
 
 def _decline(state: State, donor: Job, resize: Resize, why: str) -> None:
-    """Say no to what a donor offered instead."""
+    """Decline an insufficient counter-offer."""
     state.emit(SendOffer(donor.id, donor.run, closing_message(donor, resize, Verb.REJECT, why)))
     text = f"its counter-offer was declined: {why}"
     state.note("offer.declined", text, donor, resize=resize.id)
@@ -374,7 +385,7 @@ def _decline(state: State, donor: Job, resize: Resize, why: str) -> None:
 def fail_negotiation(
     state: State, job: Job, resize: Resize, why: str, *, tell: bool = True
 ) -> None:
-    """Close a talk that came to nothing; ``tell``: the strategy does not know it yet."""
+    """Close a failed negotiation. With ``tell`` the strategy learns of it."""
     if tell and not job.size_fixed_by_operator:
         state.outcomes.append(Outcome(job.id, job.size, False))
     resize_transaction.close(state, job, why, quiet=True)

@@ -1,7 +1,8 @@
-"""Jobs leave nodes that are being drained, as far as they can: by mandatory offers.
+"""Malleable jobs leave nodes that are being drained, by mandatory offers.
 
-A malleable job with ranks elsewhere is asked to give back those on such a node. What follows if it
-refuses is ``NegotiationPolicy.escalation``; it is asked again when it may be asked at all.
+A malleable job with ranks on other nodes is asked to give up those on a draining node. If it
+refuses, ``NegotiationPolicy.escalation`` decides what follows. It is asked again as soon as it may
+get offers.
 """
 
 from pliant.core.model.jobs import Job
@@ -12,7 +13,7 @@ from pliant.core.values.processors import ProcessorMap, from_indices
 
 
 def ask_to_leave_draining(state: State) -> None:
-    """Ask all who can leave a node that drains, and let nobody grow there."""
+    """Ask jobs to leave draining nodes, and withdraw growth on them."""
     drains = state.ledger.draining
     for job in list(state.active.values()):
         resize = job.resize

@@ -1,8 +1,8 @@
-"""The server's side of talks, by its policy: what is taken, what is answered, when it is over.
+"""The server's side of one negotiation, by its policy: accept, answer, expire.
 
-All talks of a plan run side by side. One that a job waits for (``Resize.serves``) is concluded
-together with the others of its deal in ``coordination.py``. The others are concluded here as soon
-as they can be.
+All negotiations of a plan run at the same time. Those of donors with a recipient
+(``Resize.has_recipients``) are concluded together in ``coordination.py``. The others are concluded
+here as soon as possible.
 """
 
 from pliant.core.commands import SendOffer, SendWithdraw
@@ -21,7 +21,7 @@ from pliant.core.values.negotiation_policy import Take
 
 
 def on_offer_answered(state: State, event: OfferAnswered) -> None:
-    """The application said something in a talk."""
+    """Handle the application's message in a negotiation."""
     template = event.template
     found = resize_transaction.find_resize(
         state, event.job, event.run, ResizeId(template.negotiation)
@@ -30,7 +30,7 @@ def on_offer_answered(state: State, event: OfferAnswered) -> None:
         return
     job, resize = found
     if template.verb is Verb.ACCEPT and resize.negotiation.state is NegotiationState.AGREED:
-        return  # said again, or the echo of our own word
+        return  # a repeated ACCEPT, or the reply to the server's own
     try:
         resize.negotiation = resize.negotiation.apply_message(Side.APPLICATION, template)
     except NegotiationError as error:
@@ -60,7 +60,7 @@ def on_offer_answered(state: State, event: OfferAnswered) -> None:
 
 
 def _accepted(state: State, job: Job, resize: Resize, template: Template) -> None:
-    """The application agrees to the server's proposal, perhaps to give later."""
+    """Handle an ACCEPT, perhaps for a later time."""
     not_before, cost = counter_offers.terms(template)
     if objection := counter_offers.objection(job, resize, template):
         _take_back(state, job, resize, f"refused: {objection}")
@@ -74,7 +74,7 @@ def _accepted(state: State, job: Job, resize: Resize, template: Template) -> Non
 
 
 def _too_late(state: State, resize: Resize, not_before: float) -> bool:
-    """Whether nobody waits so long; what it is to get stays idle, as before a safe point."""
+    """Return whether the named time is too late: the processors would stay idle until then."""
     patience_s = state.limits.safe_point_timeout_s if resize.grows else state.policy.patience_s
     return not_before > state.now + patience_s
 
@@ -85,7 +85,7 @@ def _when(state: State, resize: Resize, not_before: float) -> str:
 
 
 def _agreed(state: State, job: Job, resize: Resize) -> None:
-    """Both sides agree; whether it is carried out may hang on the others of its deal."""
+    """Note the agreement. Carry it out, unless other negotiations decide about it."""
     resize.stage, resize.counter_sizes = ResizeStage.AGREED, ()
     state.touch(job)
     if resize.has_recipients:
@@ -95,7 +95,7 @@ def _agreed(state: State, job: Job, resize: Resize) -> None:
 
 
 def _countered(state: State, job: Job, resize: Resize, template: Template) -> None:
-    """The application would rather have another size, price or time."""
+    """Answer a proposal of another size, price or time."""
     try:
         counter_offer = counter_offers.read(job, resize, template, state.now)
     except counter_offers.UnusableCounterError as error:
@@ -135,7 +135,7 @@ def _countered(state: State, job: Job, resize: Resize, template: Template) -> No
 
 
 def _wait_for_others(state: State, job: Job, resize: Resize, valid_until: float = 0.0) -> None:
-    """Its deal has to be looked at; somebody may wait for it no more."""
+    """Wait for the negotiations with the other donors."""
     state.donors_to_review[job.id] = None
     state.touch(job)
     if resize.counter_sizes:
@@ -146,7 +146,7 @@ def _wait_for_others(state: State, job: Job, resize: Resize, valid_until: float 
 
 
 def _insist(state: State, job: Job, resize: Resize, size: int, why: str, final: bool) -> None:
-    """Propose again, as long as the policy and the machine allow it."""
+    """Make another proposal, or decline if none is left."""
     if final or state.policy.last(server_proposals(resize)):
         _decline(state, job, resize, why)
         return
@@ -166,7 +166,7 @@ def _take_back(state: State, job: Job, resize: Resize, why: str) -> None:
 
 
 def on_negotiation_timeout(state: State, timer: Timer) -> None:
-    """The time of a talk, or until the application can give, may be over."""
+    """Expire a proposal, or begin a resize at the time that the application named."""
     found = resize_transaction.find_resize(state, timer.job, timer.run, timer.resize)
     if found is None:
         return
@@ -179,7 +179,7 @@ def on_negotiation_timeout(state: State, timer: Timer) -> None:
 
 
 def _expired(state: State, job: Job, resize: Resize) -> None:
-    """Nobody answered, or nobody took up what was said."""
+    """Close a negotiation whose proposal was not answered or not used in time."""
     if resize.negotiation.proposer is Side.APPLICATION:
         _decline(state, job, resize, "nobody can use it")
         return

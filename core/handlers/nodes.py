@@ -1,4 +1,4 @@
-"""Nodes come, go silent, are lost, are drained; what that means for the jobs on them."""
+"""Events of nodes: registration, heartbeats, loss, drains, and what they mean for jobs."""
 
 from dataclasses import replace
 
@@ -33,12 +33,12 @@ from pliant.core.transitions.resize_steps import world_ready
 from pliant.core.values.ids import ResizeId
 from pliant.core.values.processors import NONE, ProcessorMap
 
-#: Beats arrive.
+#: States of nodes whose heartbeats arrive.
 _ALIVE = (NodeState.UP, NodeState.DRAINING, NodeState.DRAINED, NodeState.SPARE)
 
 
 def on_node_registered(state: State, event: NodeRegistered) -> None:
-    """A controller connected, for the first time or again: compare what both sides know."""
+    """Compare the reports of a controller that connected with the state."""
     node = node_registry.register(state, event)
     node.address, node.memory_bytes = event.address, event.memory_bytes
     was_silent = node.state in (NodeState.LOST, NodeState.SUSPECT)
@@ -51,9 +51,9 @@ def on_node_registered(state: State, event: NodeRegistered) -> None:
                 state, node.processors, f"node {node.name} is a spare one"
             )
     state.touch_node(node)
-    # The report says what lives there now; what it does not name is gone.
+    # The report names all live processes. Those that it does not name have ended.
     state.ledger.clear(node.processors)
-    # A node speaks for itself alone.
+    # A node can only report about its own processors.
     own = tuple(replace(world, live=world.live & node.processors) for world in event.worlds)
     _compare(state, node, own)
     fencing.node_reported(state, node)
@@ -73,9 +73,9 @@ def _compare(state: State, node: Node, worlds: tuple[LiveWorld, ...]) -> None:
 
 
 def _dismissed(state: State, node: Node, job: Job, worlds: tuple[LiveWorld, ...]) -> None:
-    """Processes that were to be ended: the order to do so may never have arrived.
+    """Kill processes that should have ended, because the order may have been lost.
 
-    These are newcomers of a resize that was taken back, and leavers that stayed too long.
+    These are joining ranks of a withdrawn resize, and leaving ranks that stayed too long.
     """
     ends = job.state is JobState.COMPLETING and job.ending is None
     if job.state not in (JobState.RUNNING, JobState.ADAPTING) and not ends:
@@ -95,14 +95,14 @@ def _dismissed(state: State, node: Node, job: Job, worlds: tuple[LiveWorld, ...]
 
 
 def _overdue(job: Job, resize: Resize | None) -> ProcessorMap:
-    """Leavers that have been told to go by force; others may still leave by themselves."""
+    """Return the leaving ranks that are to be killed. Others may still exit on their own."""
     if resize is None or resize.stage is not ResizeStage.RELEASING or not resize.reason:
         return NONE
     return resize.leaving & job.occupied
 
 
 def _known_to_node(state: State, node: Node, world: LiveWorld) -> None:
-    """A world that the node reports: adopt it, or have strangers ended."""
+    """Adopt the processes of a world that a node reports, or kill unknown ones."""
     job = state.jobs.get(world.job)
     if job is None or job.run != world.run or job.state not in ACTIVE_STATES:
         if world.live:
@@ -120,7 +120,7 @@ def _known_to_node(state: State, node: Node, world: LiveWorld) -> None:
 
 
 def _unknown_to_node(state: State, node: Node, job: Job, known: set[ResizeId]) -> None:
-    """Processors that we hold there for worlds the node has never heard of."""
+    """Start worlds again that a node does not know, or handle their loss."""
     resize = job.resize
     newcomers = NONE
     if resize and resize.stage in BEFORE_GO:
@@ -139,25 +139,25 @@ def _unknown_to_node(state: State, node: Node, job: Job, known: set[ResizeId]) -
 
 
 def _owed(job: Job, node: Node) -> bool:
-    """Whether its processes there have yet to run, although others have ended by themselves."""
+    """Return whether processes on the node have yet to run, although others have exited."""
     ends = job.state is JobState.COMPLETING and job.ending is None
     return ends and node.name in job.starting
 
 
 def _taken_away(state: State, job: Job, processors: ProcessorMap, reason: str) -> None:
-    """Processes that were there are not any more, and no exit will be reported."""
+    """Handle the loss of processes whose exit will not be reported."""
     resize = job.resize
     if suspend.is_leaving(job):
         suspend.processes_gone(state, job, processors)
         return
-    if resize:  # who has ended before the application's word on the resize is not missed
+    if resize:  # exits before the application's decision are known already
         processors &= ~resize.gone
     own = processors & job.allocation & job.occupied
     if own and job.ending is JobState.FAILED and restart_smaller.may_run_again(job):
-        # Its other ranks noticed first that these were gone.
+        # The other ranks noticed first that these were gone.
         job.requeue_at_end, job.reason = True, reason
     if job.ending is None and own:
-        job.exit_code = None  # that of those which have ended well already
+        job.exit_code = None  # not the code of ranks that ended before
         job_end.end(state, job, JobState.NODE_FAIL, reason)
     elif resize and processors & resize.added:
         resize.gone |= processors & resize.added
@@ -172,14 +172,14 @@ def _taken_away(state: State, job: Job, processors: ProcessorMap, reason: str) -
 
 
 def _reviewed(state: State) -> None:
-    """Nodes have changed: see what that means for spare ones, and who waits for processors."""
+    """Review spare nodes and kept processors after a change of nodes."""
     spare_nodes.assign_spares(state)
     restart_smaller.refit_restarts(state)
     state.plan_due = True
 
 
 def on_world_ready(state: State, event: WorldReady) -> None:
-    """A node's part of a world is up: the first start's processes run, or newcomers are ready."""
+    """Note that the processes of a start, or joining ranks, are up on a node."""
     if event.resize:
         world_ready(state, event)
         return
@@ -193,14 +193,14 @@ def on_world_ready(state: State, event: WorldReady) -> None:
 
 
 def on_node_suspected(state: State, event: NodeSuspected) -> None:
-    """Beats are missing: nothing new is started there."""
+    """Start nothing new on a node whose heartbeats are overdue."""
     node = state.nodes.get(event.name)
     if node is not None and node.state in _ALIVE:
         _set(state, node, NodeState.SUSPECT, "beats are missing")
 
 
 def on_node_recovered(state: State, event: NodeRecovered) -> None:
-    """Beats arrive again."""
+    """Use a node again whose heartbeats arrive again."""
     node = state.nodes.get(event.name)
     if node is not None and node.state is NodeState.SUSPECT:
         _set(state, node, *node_registry.state_when_alive(state, node))
@@ -214,7 +214,7 @@ def _set(state: State, node: Node, to: NodeState, reason: str) -> None:
 
 
 def on_node_lost(state: State, event: NodeLost) -> None:
-    """Its lease ran out: jobs with ranks there end as NODE_FAIL."""
+    """Handle an expired lease: jobs with ranks on the node end as NODE_FAIL."""
     node = state.nodes.get(event.name)
     if node is None or node.state is NodeState.LOST:
         return
@@ -223,14 +223,14 @@ def on_node_lost(state: State, event: NodeLost) -> None:
     reason = f"node {node.name} was lost: {event.reason}"
     fencing.node_lost(state, node)
     for job in [j for j in state.active.values() if j.occupied & node.processors]:
-        # Nothing is started on a LOST node; what lives there is ended when it comes back.
+        # Nothing starts on a LOST node. Processes on it are ended when it comes back.
         _taken_away(state, job, node.processors, reason)
     resize_transaction.drop_reservations_on(state, node.processors, f"node {node.name} was lost")
     _reviewed(state)
 
 
 def on_node_drained(state: State, event: NodeDrained) -> None:
-    """An operator keeps new work off a node; jobs on it go on."""
+    """Give a node no new work. Jobs on it continue."""
     node = state.nodes.get(event.name)
     if node is None:
         state.emit(Answer(event.request, f"there is no node {event.name}"))
@@ -247,7 +247,7 @@ def on_node_drained(state: State, event: NodeDrained) -> None:
 
 
 def on_node_resumed(state: State, event: NodeResumed) -> None:
-    """An operator gives a drained node back; a silent one stays out until it reports."""
+    """Resume a drained node. A suspected one gets work when its heartbeats arrive."""
     node = state.nodes.get(event.name)
     if node is None or not node.drained:
         why = (
@@ -262,7 +262,7 @@ def on_node_resumed(state: State, event: NodeResumed) -> None:
 
 
 def on_node_able(state: State, event: NodeAble) -> None:
-    """A node can start processes: give it back if it was drained because it could not."""
+    """Resume a node that was drained because it could not start processes."""
     node = state.nodes.get(event.name)
     if node is not None and node.fault is NodeFault.START:
         _lift(state, node, "it can start jobs again")
@@ -271,7 +271,7 @@ def on_node_able(state: State, event: NodeAble) -> None:
 
 
 def give_back_cleared_nodes(state: State) -> None:
-    """Give nodes back that were drained for processes that did not end, if those are gone."""
+    """Resume nodes that were drained for processes that did not end, if those are gone."""
     late = NONE
     for job in state.active.values():
         if job.state is JobState.COMPLETING:

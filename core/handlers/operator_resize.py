@@ -1,4 +1,4 @@
-"""An operator or user asks for another size of a job: ``jobctl resize``."""
+"""Operators' and users' requests for another size of a job: ``jobctl resize``."""
 
 from pliant.core.commands import Answer
 from pliant.core.events import ResizeRequested
@@ -14,7 +14,7 @@ from pliant.core.values.processors import ProcessorMap, count
 
 
 def on_resize_requested(state: State, event: ResizeRequested) -> None:
-    """An operator wants another size; size 0 gives the job back to the strategy."""
+    """Offer a job the size that an operator wants. Size 0 leaves the size to the strategy again."""
     job = state.jobs.get(event.job)
     refusal = _why_not(state, job, event)
     if refusal or job is None:

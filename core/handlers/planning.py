@@ -1,7 +1,7 @@
-"""Plan, then commit: what becomes of a strategy's plan.
+"""Plans of the strategy: ask for one, and commit it.
 
-The commit checks every part of the plan against the state as it is now and refuses what no longer
-fits; a refused part costs a note, never the rest.
+The commit checks each part of a plan against the present state and refuses parts that no longer
+fit. A refused part is noted in the history, and the rest of the plan is carried out.
 """
 
 from sys import maxsize
@@ -20,12 +20,15 @@ from pliant.core.transitions import resize_transaction, suspend, time_limits
 from pliant.core.values.ids import CycleId, JobId
 from pliant.core.values.processors import NONE, ProcessorMap, count
 
-#: How long a strategy that failed is left alone, at first and when it fails again and again.
+#: Seconds until a failed strategy is asked again: the first time, and at most.
 FIRST_RETRY_S, LAST_RETRY_S = 1.0, 60.0
 
 
 def stop_revising(state: State) -> bool:
-    """Forget a plan that was revised often enough, and let go of what stood for it."""
+    """Drop the results of negotiations if the plan was revised often enough.
+
+    Return whether it was.
+    """
     if not state.outcomes or state.revisions < state.policy.revisions:
         return False
     coordination.release_unused(state)
@@ -34,21 +37,21 @@ def stop_revising(state: State) -> bool:
 
 
 def run_strategy(state: State, cycle: CycleId) -> RunStrategy:
-    """Ask for a plan for the state as it is."""
+    """Return the command that asks for a plan."""
     state.plan_due = False
     state.outcomes_reported = len(state.outcomes)
     return RunStrategy(cycle, view(state), tuple(state.outcomes))
 
 
 def outcomes_delivered(state: State) -> None:
-    """The strategy has answered: it knows how the talks ended that it was told about."""
+    """Remove the results of negotiations that the strategy has now received."""
     state.revisions = state.revisions + 1 if state.outcomes_reported else 0
     del state.outcomes[: state.outcomes_reported]
     state.outcomes_reported = 0
 
 
 def on_plan_failed(state: State, reason: str) -> None:
-    """There is no plan: the strategy is asked again in a while, also if nothing else happens."""
+    """Handle an error of the strategy. It is asked again after a while."""
     outcomes_delivered(state)
     wait_s = min(FIRST_RETRY_S * 2**state.plan_faults, LAST_RETRY_S)
     state.plan_fault, state.plan_faults = reason, state.plan_faults + 1
@@ -57,11 +60,11 @@ def on_plan_failed(state: State, reason: str) -> None:
 
 
 def commit(state: State, plan: Plan) -> bool:
-    """Carry a plan out: shrinks, then starts, then expansions.
+    """Carry out a plan: shrinks, then starts, then expansions.
 
     Returns:
-        Whether another plan is due at once: jobs of this one need more of a named resource than
-        there is for all of them.
+        Whether another plan is due at once, because jobs of this one together need more of a named
+        resource than there is.
     """
     lacks = False
     _enforce_estimates(state, plan)
@@ -77,7 +80,7 @@ def commit(state: State, plan: Plan) -> bool:
     for start in plan.starts:
         _drop_reservation(state, start)
         _requeue_suspended(state, start)
-    # Before the starts: a promise is kept for a job that starts, too.
+    # Before the starts, because a promise also holds for a job that starts.
     for acceptance in plan.accepts:
         _accept(state, acceptance)
     for start in plan.starts:
@@ -98,26 +101,29 @@ def commit(state: State, plan: Plan) -> bool:
 
 
 def _wake(state: State, at: float | None) -> None:
-    """Plan again at this time; None: at no time. What the plan before wanted no longer holds."""
+    """Plan again at this time, in seconds since the epoch.
+
+    None clears the time of the previous plan.
+    """
     if at is not None:
         state.emit(SetTimer(Timer(TimerKind.WAKE, JobId(0), 0), at))
     state.wake_at = at
 
 
 def on_plan_due(state: State, timer: Timer) -> None:
-    """Plan again: a job may be asked again, or its processors had time to come free together."""
+    """Plan again, because a job may get offers again or more processors are free."""
     if state.job_of(timer) is not None:
         state.plan_due = True
 
 
 def on_wake(state: State, _timer: Timer) -> None:
-    """A wake-up has fired: plan again, unless it is one that a later plan gave up or put off."""
+    """Plan again, unless a later plan changed the time."""
     if state.wake_at is not None and state.now >= state.wake_at:
         state.wake_at, state.plan_due = None, True
 
 
 def _enforce_estimates(state: State, plan: Plan) -> None:
-    """Take over whether the strategy ends jobs at their estimates; some may be due already."""
+    """Note whether the strategy ends jobs at their estimates. Some may be due already."""
     begins = plan.ends_at_estimate and not state.ends_at_estimate
     state.ends_at_estimate = plan.ends_at_estimate
     for job in state.active.values() if begins else ():
@@ -125,7 +131,7 @@ def _enforce_estimates(state: State, plan: Plan) -> None:
 
 
 def _explain(state: State, plan: Plan) -> None:
-    """Tell waiting jobs why they wait; only those for whom it may have changed."""
+    """Update why jobs wait, for jobs whose reason may have changed."""
     named = {**plan.reasons, **resource_gate.reasons(state)} if state.needing else plan.reasons
     for job_id, reason in named.items():
         state.explain_wait(job_id, reason)
@@ -156,7 +162,7 @@ def _offerable(state: State, offer: Offer, what: str) -> Job | None:
 
 
 def _shrink(state: State, offer: Offer, plan: Plan) -> ProcessorMap:
-    """Offer a smaller allocation; the processors it will give."""
+    """Offer a smaller allocation. Return the processors that the job would give up."""
     what = f"shrink of job {offer.job}"
     job = state.jobs.get(offer.job)
     stands = job is not None and job.resize is not None and job.resize.reusable
@@ -179,19 +185,19 @@ def _shrink(state: State, offer: Offer, plan: Plan) -> ProcessorMap:
 
 
 def _cause(state: State, plan: Plan, given: ProcessorMap) -> str:
-    """Who wants processors, and for whom: what the application and people are told."""
+    """Return who wants processors, and for which jobs: a text for application and users."""
     if state.silent:
         return state.strategy
     shares = [(to.job, to.processors) for to in plan.starts]
     shares += [(to.job, to.processors) for to in plan.expands]
-    takers = sorted({job for job, processors in shares if processors & given})
-    return state.strategy + (f", for job {', '.join(map(str, takers))}" if takers else "")
+    recipients = sorted({job for job, processors in shares if processors & given})
+    return state.strategy + (f", for job {', '.join(map(str, recipients))}" if recipients else "")
 
 
 def _expand(
     state: State, offer: Offer, promised: ProcessorMap, donors: dict[JobId, ProcessorMap]
 ) -> bool:
-    """Offer a larger allocation; False: it lacks a named resource for that."""
+    """Offer a larger allocation. Return False if the job lacks a named resource."""
     what = f"expansion of job {offer.job}"
     job = _offerable(state, offer, what)
     if job is None:
@@ -217,10 +223,10 @@ def _expand(
 def _taken_by_others(
     state: State, job: Job, processors: ProcessorMap, what: str, lack: str
 ) -> bool:
-    """Return whether other parts of a plan have taken the resource that a job lacks.
+    """Return whether other parts of the plan have taken the resource that a job lacks.
 
-    The next view shows less of it then. What the view did not allow is the strategy's fault, and
-    asking again at once could go on for ever.
+    If so, the next view shows less of it. If the view already did not allow this size, the error is
+    the strategy's, and asking it again at once might not end.
     """
     if count(processors) <= state.rows.limits.get(job.id, maxsize):
         return True
@@ -229,21 +235,21 @@ def _taken_by_others(
 
 
 def _asked(job: Job, offer: Offer) -> bool:
-    """Whether an offer is what the application asks for."""
+    """Return whether an offer fulfils the application's request."""
     request = job.request
     size = count(offer.processors)
     return request is not None and job.size < size and size in request.sizes
 
 
 def _drop_reservation(state: State, start: Start) -> None:
-    """A waiting job that is started on other processors needs those promised to it no more."""
+    """Drop the reservation of a waiting job that the plan starts on other processors."""
     job = state.jobs.get(start.job)
     if job is not None and job.state is JobState.PENDING and job.reserved:
         state.drop_reservation(job)
 
 
 def _requeue_suspended(state: State, start: Start) -> None:
-    """Who suspended a job may start it again."""
+    """Requeue a job that the strategy suspended and now starts again."""
     job = state.jobs.get(start.job)
     if job is not None and job.state is JobState.SUSPENDED and job.suspended_by_strategy:
         suspend.requeue(state, job, "goes on from its checkpoint")
@@ -262,7 +268,10 @@ def _accept(state: State, acceptance: Acceptance) -> None:
 def _start(
     state: State, start: Start, promised: ProcessorMap, donors: dict[JobId, ProcessorMap]
 ) -> bool:
-    """Start a waiting job, or promise it processors; False: it lacks a named resource."""
+    """Start a waiting job, or reserve processors for it.
+
+    Return False if it lacks a named resource.
+    """
     what = f"start of job {start.job}"
     job = state.jobs.get(start.job)
     if job is None or job.state is not JobState.PENDING or job.reserved:

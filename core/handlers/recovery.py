@@ -1,7 +1,7 @@
-"""After a restart of the server: what stood in the database stands again, open ends are tied up.
+"""Restart of the server: restore the stored state and continue open work.
 
-Worlds are compared when the nodes register again, transactions after GO when the coordinators do
-(DESIGN section 6: before GO withdraw, after GO wait for the coordinator, then the deadline).
+Worlds are compared when the nodes register again. Resizes before GO are withdrawn. Resizes after GO
+wait for their coordinator, and then for the deadline (DESIGN section 6).
 """
 
 from collections.abc import Iterable
@@ -34,7 +34,7 @@ def restore(
 
 
 def recover(state: State) -> None:
-    """Tie up what was under way."""
+    """Set timers again, and repeat or withdraw what was open."""
     for job in list(state.active.values()):
         time_limits.arm_timers(state, job)
         if job.no_offers_until > state.now:

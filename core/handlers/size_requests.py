@@ -1,14 +1,16 @@
-"""Applications that ask for other sizes themselves (evolving; Ghafoor 1.1, 3.1.1.3, 3.1.1.4).
+"""Applications that request other sizes themselves (evolving; Ghafoor 1.1, 3.1.1.3, 3.1.1.4).
 
-A request names the sizes that would do; the preferred one, or else the largest, is what is wanted.
-One for more waits for a plan that offers it growth: to the size that is wanted (granted in full) or
-to a smaller one of those named (in part). One for less is a release: its talk is opened by the
-application and agreed on at once, and then goes the way of every resize. Of one job one request is
-open; a later one takes its place. What was begun for the earlier one goes on if its target is one
-of the sizes that the later one names, so that ranks that have almost started are not thrown away.
-A request without a deadline expires after ``request_timeout_s``. While a resize of the job is open
-its request waits for the end of that. Messages may come twice or in another order: numbers only
-grow, and a request that was answered is answered again in the same words.
+A request names acceptable sizes. The application wants the preferred one, or else the largest. A
+request for more processors waits for a plan that offers growth: to the wanted size (granted) or to
+a
+smaller one of those named (granted in part). A request for fewer is a shrink: the application opens
+the negotiation, the server agrees at once, and the resize continues as usual.
+
+A job has at most one open request, and a later one replaces it. A resize that was begun for the
+earlier request continues if its target is one of the sizes of the later one, so that ranks that
+have almost started are not lost. A request without a deadline expires after ``request_timeout_s``.
+While a resize of the job is open, its request waits. Messages may arrive twice or in another order:
+request numbers only rise, and a request that was answered gets the same answer again.
 """
 
 from pliant.core.commands import AnswerRequest, SendOffer
@@ -36,7 +38,7 @@ _KINDS = {
 
 
 def on_sizes_requested(state: State, event: SizesRequested) -> None:
-    """An application asks for other sizes. What becomes of it is for ``review``."""
+    """Open a request. ``review_size_requests`` decides about it."""
     job = state.jobs.get(event.job)
     if job is None or job.run != event.run or job.state not in (JobState.STARTING, *_LIVE):
         return
@@ -67,17 +69,18 @@ def on_sizes_requested(state: State, event: SizesRequested) -> None:
         reason = f"none of {sizes} is one of its sizes {job.sizes}"
         _close(state, job, RequestOutcome.REFUSED, reason)
     else:
-        job.no_offers_until, job.refused_growths = 0.0, 0  # whoever asks wants to hear of it
+        # A job that requests another size gets offers again.
+        job.no_offers_until, job.refused_growths = 0.0, 0
         state.plan_due = True
         if request.deadline is not None:
             state.timer_at(TimerKind.REQUEST, job, request.deadline)
 
 
 def _replace(state: State, job: Job, number: int, allowed: Sizes | None) -> int | None:
-    """End the open request in favour of a later one.
+    """Close the open request in favour of a later one.
 
     Returns:
-        The size from which the resize for the earlier request began, if it goes on for the later
+        The size at which the resize for the earlier request began, if it continues for the later
         one; else None.
     """
     if job.request is None:
@@ -92,7 +95,7 @@ def _replace(state: State, job: Job, number: int, allowed: Sizes | None) -> int 
 
 
 def _deadline(state: State, event: SizesRequested) -> float | None:
-    """When a request is answered at the latest: as it says, or by the server's own limit."""
+    """Return when a request expires: as it states, or by the server's limit. None if never."""
     limit = state.limits.request_timeout_s
     if event.deadline is not None or not limit:
         return event.deadline
@@ -100,7 +103,7 @@ def _deadline(state: State, event: SizesRequested) -> float | None:
 
 
 def on_request_cancelled(state: State, event: RequestCancelled) -> None:
-    """An application needs no answer to its request any more."""
+    """Cancel the open request of an application."""
     job = state.jobs.get(event.job)
     if job is None or job.run != event.run:
         return
@@ -112,14 +115,14 @@ def on_request_cancelled(state: State, event: RequestCancelled) -> None:
 
 
 def on_request_deadline(state: State, timer: Timer) -> None:
-    """The time of a request may be over; a growth that was agreed on is not stopped by that."""
+    """Expire a request whose time has passed. An agreed growth is not stopped."""
     job = state.job_of(timer)
     request = job.request if job is not None else None
     if job is None or request is None:
         return
     if request.deadline is None or state.now < request.deadline:
         return
-    request.overdue = True  # if nothing is open, ``review`` sees whether it was met just now
+    request.overdue = True  # without an open resize, the review checks if it was just met
     resize = _resize_for(job)
     if resize is None and job.resize is not None:
         _expire(state, job)
@@ -129,20 +132,20 @@ def on_request_deadline(state: State, timer: Timer) -> None:
 
 
 def review_size_requests(state: State) -> None:
-    """See what became of open requests after the events of an instant."""
+    """Decide about open requests after the events of an instant."""
     for job in list(state.requests.values()):
         request = job.request
         if request is None:
             continue
         if job.state not in _LIVE:
             _close(state, job, RequestOutcome.CANCELLED, "the job ends", tell=False)
-            job.answered = None  # if it has another run, that counts its requests from 1
+            job.answered = None  # another run counts its requests from 1
         elif job.resize is None and job.saving is None:
             _review(state, job, request)
 
 
 def _review(state: State, job: Job, request: SizeRequest) -> None:
-    """A request whose job is free for it."""
+    """Decide about the request of a job without an open resize."""
     size = job.size
     if request.base is None or (request.base > size and not request.is_shrink):
         request.base = size
@@ -163,7 +166,7 @@ def _review(state: State, job: Job, request: SizeRequest) -> None:
 
 
 def _met(request: SizeRequest, size: int, base: int) -> RequestOutcome | None:
-    """Whether a job on ``size`` processors has what it asked for when it had ``base``."""
+    """Return the outcome if the request, made at size ``base``, is met at this size. Else None."""
     if request.is_shrink:
         return RequestOutcome.GRANTED if size <= request.sizes.max else None
     if size >= request.wanted:
@@ -172,9 +175,9 @@ def _met(request: SizeRequest, size: int, base: int) -> RequestOutcome | None:
 
 
 def _shrink_as_requested(state: State, job: Job, request: SizeRequest) -> None:
-    """Take what the application gives: its own offer, agreed on as it is made."""
+    """Shrink a job as it requested: its own offer is accepted at once."""
     if not job.connected or state.now < job.no_offers_until:
-        return  # it went wrong a moment ago, or nobody would hear of it
+        return  # it failed a moment ago, or the application is not connected
     kept = keep_first(job.ranks, request.sizes.max)
     cause = f"request {request.number} of the application"
     resize = resize_transaction.open_resize(state, job, after_resize(job.ranks, kept), cause)
@@ -186,7 +189,7 @@ def _shrink_as_requested(state: State, job: Job, request: SizeRequest) -> None:
 
 
 def _is_known(state: State, job: Job, number: int) -> bool:
-    """Whether this request was seen before; if it was the last one answered, it is so again."""
+    """Return whether a request was seen before. The last answered one is answered again."""
     answer = job.answered
     if answer is not None and answer.number == number:
         state.emit(AnswerRequest(job.id, job.run, *answer))
@@ -195,7 +198,7 @@ def _is_known(state: State, job: Job, number: int) -> bool:
 
 
 def _take_back(state: State, job: Job, reason: str) -> None:
-    """Nobody asks any more: what was begun for it ends, if the server may still end it."""
+    """Cancel the open request, and its resize if the server may still end it."""
     resize = _resize_for(job)
     _close(state, job, RequestOutcome.CANCELLED, reason)
     if resize is not None and resize.stage in BEFORE_GO:
@@ -203,7 +206,7 @@ def _take_back(state: State, job: Job, reason: str) -> None:
 
 
 def _resize_for(job: Job) -> Resize | None:
-    """The open resize, if it goes the way of the request and began after it; not an operator's."""
+    """Return the open resize if it was begun for the request. None for an operator's."""
     resize, request = job.resize, job.request
     if resize is None or request is None or request.base is None or job.size_fixed_by_operator:
         return None

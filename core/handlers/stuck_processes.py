@@ -1,8 +1,12 @@
-"""Starts that nobody reports and ends that do not come: neither may last for ever.
+"""Processes that do not start or do not end, and nodes that cannot start processes.
 
-A start is over when every node has said that the processes run; what they do then is theirs, and
-only a time limit ends it. Processes that outlive KILL cannot be helped from here: their node gets
-no new work, and their processors stay with the job until they are gone.
+A start ends when every node has reported that the processes run. After that only a time limit ends
+them. If processes survive KILL, their node gets no new work, and the job keeps the processors until
+they are gone.
+
+A job whose processes could not be started can start on other nodes. This cannot repeat without end:
+each such failure drains a node. The node is resumed when its own test can start processes, and the
+time until the test rises with each failure.
 """
 
 from pliant.core.commands import Kill
@@ -18,13 +22,13 @@ from pliant.core.values.processors import from_indices, indices
 
 
 def on_start_timeout(state: State, timer: Timer) -> None:
-    """Not every node has reported the start in time: end the job."""
+    """End a job if a node has not reported the start in time."""
     job = state.job_of(timer)
     if job is None or job.state is not JobState.STARTING:
         return
     limit = state.limits.start_deadline_s
     if job.occupied & state.suspect():
-        # A silent node is either lost soon or reports again, and gets the order again.
+        # A suspected node is lost soon, or it reports again and gets the order again.
         state.timer(TimerKind.START, job, limit)
         return
     nodes = ", ".join(sorted(job.starting))
@@ -32,7 +36,7 @@ def on_start_timeout(state: State, timer: Timer) -> None:
 
 
 def on_stragglers_timeout(state: State, timer: Timer) -> None:
-    """Who was to leave, or never joined, outlives the job: end what is left of it."""
+    """Kill leaving or joining ranks that outlive the ranks of the job."""
     job = state.job_of(timer)
     if job is None or job.state is not JobState.COMPLETING or job.ending is not None:
         return
@@ -41,12 +45,12 @@ def on_stragglers_timeout(state: State, timer: Timer) -> None:
 
 
 def on_end_timeout(state: State, timer: Timer) -> None:
-    """Processes were killed and are still there: say it again, and drain their nodes."""
+    """Repeat KILL for processes that are still alive, and drain their nodes."""
     job = state.job_of(timer)
     if job is None or job.state is not JobState.COMPLETING or job.ending is None:
         return
     if not job.occupied & state.suspect():
-        restart_smaller.drop_kept(state, job)  # it may take for ever, and others wait
+        restart_smaller.drop_kept(state, job)  # it may take for ever, and other jobs wait
     if not job.occupied:
         return
     for node in state.ledger.nodes_of(job.occupied):
@@ -64,12 +68,12 @@ def _drain(state: State, job: Job, node: Node) -> None:
 
 
 def on_processes_exited(state: State, event: ProcessesExited) -> None:
-    """Processes are gone, or never were."""
+    """Drain nodes that could not start processes, then handle the exits."""
     job = state.jobs.get(event.job)
     if job is not None and job.run == event.run and job.state in ACTIVE_STATES:
         faults = [exit for exit in event.exits if exit.node_fault]
         if faults:
-            # Before anybody is given its processors again.
+            # Before other jobs can get its processors.
             _drain_faulty(state, faults)
     job_end.processes_exited(state, event)
 

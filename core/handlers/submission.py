@@ -1,4 +1,4 @@
-"""What users ask: submit, cancel, hold, release, change the priority."""
+"""Users' events: submit, cancel, hold, release, change the priority."""
 
 from pliant.core.commands import Answer, Ended
 from pliant.core.events import (
@@ -16,7 +16,7 @@ from pliant.core.values.ids import JobId
 
 
 def on_job_submitted(state: State, event: JobSubmitted) -> None:
-    """Put a stored job into the queue."""
+    """Add a stored job to the queue."""
     if event.spec.id in state.jobs:
         return
     first, reason = (
@@ -30,7 +30,7 @@ def on_job_submitted(state: State, event: JobSubmitted) -> None:
 
 
 def on_job_cancelled(state: State, event: JobCancelled) -> None:
-    """End a job, wherever it stands."""
+    """End a job in any state."""
     job = _find(state, event.job, event.request)
     if job is None:
         return
@@ -48,7 +48,7 @@ def on_job_cancelled(state: State, event: JobCancelled) -> None:
 
 
 def on_job_held(state: State, event: JobHeld) -> None:
-    """Keep a waiting job from starting."""
+    """Hold a waiting job."""
     job = _find(state, event.job, event.request)
     if job is None:
         return
@@ -62,7 +62,7 @@ def on_job_held(state: State, event: JobHeld) -> None:
 
 
 def on_job_released(state: State, event: JobReleased) -> None:
-    """Let a held job into the queue."""
+    """Release a held job into the queue."""
     job = _find(state, event.job, event.request)
     if job is None:
         return
@@ -75,7 +75,7 @@ def on_job_released(state: State, event: JobReleased) -> None:
 
 
 def on_priority_changed(state: State, event: PriorityChanged) -> None:
-    """Give a job another priority; one that runs may be suspended for jobs above it."""
+    """Change the priority. A running job may be suspended for jobs with a higher one."""
     job = _find(state, event.job, event.request)
     if job is None:
         return
@@ -99,7 +99,7 @@ def on_priority_changed(state: State, event: PriorityChanged) -> None:
 
 
 def close_waiting(state: State, job: Job, final: JobState, reason: str) -> None:
-    """End a job that holds no processors."""
+    """End a job that has no processors."""
     resize_transaction.drop_reservation(state, job)
     job.end = state.now
     state.step(job, final, reason)

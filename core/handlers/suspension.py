@@ -1,8 +1,11 @@
-"""Suspend, resume, requeue: saved at a safe point, gone, and started again at any allowed size.
+"""Suspend, resume, requeue.
 
-A suspension goes like a resize: ordered, begun at the next safe point, decided by the application.
-Until it has begun the server may take it back. What is saved is known here before any process
-leaves, so ends of processes that come after that mean nothing else.
+A suspended job is saved and ended, and starts again at any allowed size.
+
+A suspension has steps like a resize: ordered, begun at the next safe point, decided by the
+application. The server may withdraw it until it has begun. The server knows that everything is
+saved
+before it orders the processes to end, so later exits have no other meaning.
 """
 
 from pliant.core.commands import Answer, Kill
@@ -23,14 +26,14 @@ from pliant.core.state.state import PLAN_REFUSED, State
 from pliant.core.transitions import job_end, resize_transaction, suspend
 from pliant.core.values.processors import NONE
 
-#: Nothing is begun: the server may take its offer back without a trace.
+#: Stages in which the server may withdraw its offer without consequences.
 _TALK = (ResizeStage.NEGOTIATING, ResizeStage.AGREED)
 
-# ------------------------------------------------------------------ who wants it
+# ------------------------------------------------------------------ users and strategies
 
 
 def on_job_suspended(state: State, event: JobSuspended) -> None:
-    """An operator or the job's user wants it out of the way."""
+    """Suspend a job for its user or an operator."""
     job = state.jobs.get(event.job)
     refusal = f"there is no job {event.job}" if job is None else _why_not(job)
     if refusal or job is None:
@@ -47,7 +50,7 @@ def on_job_suspended(state: State, event: JobSuspended) -> None:
 
 
 def suspend_as_planned(state: State, wish: Suspension) -> None:
-    """A strategy wants a job out of the way."""
+    """Suspend a job for the strategy."""
     job = state.jobs.get(wish.job)
     refusal = "there is no such job" if job is None else _why_not(job)
     if job is not None and job.resize is not None:
@@ -84,7 +87,7 @@ def _why_not(job: Job) -> str:
 
 
 def on_job_resumed(state: State, event: JobResumed) -> None:
-    """A suspended job is to go on."""
+    """Requeue a suspended job."""
     job = state.jobs.get(event.job)
     if job is None or job.state is not JobState.SUSPENDED:
         refusal = f"there is no job {event.job}" if job is None else _why_not_resumed(job)
@@ -101,7 +104,7 @@ def _why_not_resumed(job: Job) -> str:
 
 
 def on_job_requeued(state: State, event: JobRequeued) -> None:
-    """Somebody wants a job ended and started again, from its last checkpoint if it has one."""
+    """End a job and start it again, from its last checkpoint if it has one."""
     job = state.jobs.get(event.job)
     by = f"requeued by {event.actor or 'its user'}"
     if job is None:
@@ -123,11 +126,11 @@ def on_job_requeued(state: State, event: JobRequeued) -> None:
     state.emit(Answer(event.request, message=f"job {job.id} {by}"))
 
 
-# ------------------------------------------------------------------ what the application says
+# ------------------------------------------------------------------ applications
 
 
 def on_save_reported(state: State, event: SaveReported) -> None:
-    """The application began, ended or declined a save."""
+    """Handle the application's report that it began, finished or declined to save."""
     job = suspend.find_live_job(state, event.job, event.run)
     if job is None:
         return
@@ -149,7 +152,7 @@ def on_save_reported(state: State, event: SaveReported) -> None:
 
 
 def _failed(state: State, job: Job, reason: str) -> None:
-    """Nothing was saved; who had to leave leaves all the same, for its last checkpoint."""
+    """End a suspension without a checkpoint. A job to be requeued is ended anyway."""
     mine = job.saving
     suspend.close(state, job, reason)
     if mine is not None and mine.requeues:
@@ -158,6 +161,7 @@ def _failed(state: State, job: Job, reason: str) -> None:
 
 
 def _by_itself(state: State, job: Job, event: SaveReported) -> None:
+    """Handle a checkpoint that the program took on its own initiative."""
     if event.word is SaveWord.SAVED:
         suspend.checkpoint_taken(state, job, event, state.now - event.seconds)
     elif event.word is SaveWord.FAILED:
@@ -165,7 +169,7 @@ def _by_itself(state: State, job: Job, event: SaveReported) -> None:
 
 
 def _stale(state: State, job: Job, event: SaveReported) -> None:
-    """It was said again, or the order to leave was lost."""
+    """Repeat the order to end: the report was repeated, or the order was lost."""
     if event.word is SaveWord.SAVED and job.saving is not None:
         suspend.send_step(state, job, SaveStep.LEAVE, event.number)
 
@@ -190,7 +194,7 @@ def _saved(state: State, job: Job, event: SaveReported) -> None:
 
 
 def on_suspension_held(state: State, event: SuspensionHeld) -> None:
-    """A coordinator has (re)connected: what was said while nobody listened is said again."""
+    """Repeat orders that a coordinator missed while it was not connected."""
     job = suspend.find_live_job(state, event.job, event.run)
     if job is None:
         return
@@ -205,17 +209,18 @@ def on_suspension_held(state: State, event: SuspensionHeld) -> None:
 
 
 def _not_in_hand(state: State, job: Job, stage: SaveStage) -> None:
+    """Handle a coordinator that does not know the open suspension."""
     if stage is SaveStage.ORDERED:
         suspend.send_step(state, job, SaveStep.SAVE)
     elif stage in (SaveStage.SAVING, SaveStage.WITHDRAWING):
         _failed(state, job, "the application does not hold it any more")
 
 
-# ------------------------------------------------------------------ what does not come
+# ------------------------------------------------------------------ timeouts and restarts
 
 
 def on_save_timeout(state: State, timer: Timer) -> None:
-    """A stage of a suspension may be overdue."""
+    """Handle a stage of a suspension that may be overdue."""
     job = suspend.find_live_job(state, timer.job, timer.run)
     mine = job.saving if job is not None else None
     if job is None or mine is None or mine.number != timer.resize or state.now < mine.due:
@@ -226,7 +231,7 @@ def on_save_timeout(state: State, timer: Timer) -> None:
         suspend.enter_stage(state, job, SaveStage.WITHDRAWING, limits.resize_deadline_s)
         suspend.send_step(state, job, SaveStep.KEEP)
     elif mine.stage is SaveStage.LEAVING:
-        if job.occupied:  # else `fencing` waits for those on a lost node
+        if job.occupied:  # else `fencing` waits for processes on a lost node
             state.note("job.warning", "processes that stayed after the save are killed", job)
             state.emit(Kill(job.id, job.run, NONE, 0.0))
         suspend.enter_stage(state, job, SaveStage.LEAVING, limits.resize_deadline_s)
@@ -239,7 +244,7 @@ def on_save_timeout(state: State, timer: Timer) -> None:
 
 
 def recover(state: State) -> None:
-    """After a restart of the server: wait as long again for what is under way."""
+    """Set the timers of open suspensions again after a restart, with the full time."""
     limits = state.limits
     for job in list(state.active.values()):
         mine = job.saving
@@ -253,7 +258,7 @@ def recover(state: State) -> None:
 
 
 def requeue_suspended_by_strategy(state: State) -> None:
-    """Another strategy takes over, which does not know whom the last one suspended."""
+    """Requeue suspended jobs, because another strategy does not know them."""
     for job in list(state.suspended.values()):
         if job.suspended_by_strategy:
             suspend.requeue(state, job, "waits its turn, to go on from its checkpoint")

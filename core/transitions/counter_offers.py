@@ -1,4 +1,4 @@
-"""What an application says of an offer, read and weighed; what becomes of the processors."""
+"""Read and judge counter-offers of applications, and change the target of a resize."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,33 +22,33 @@ from pliant.core.transitions import resize_transaction
 from pliant.core.values.processors import NONE, ProcessorMap, from_indices
 from pliant.core.values.sizes import Sizes, SizesError, parse_sizes
 
-#: Characters of an application's words that are repeated to people.
+#: Longest text of an application that is repeated in a message, in characters.
 MAX_TEXT_LENGTH = 80
 
 
 class UnusableCounterError(Exception):
-    """A counter-offer that cannot be taken; the message says why, for people."""
+    """A counter-offer cannot be accepted. The message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class CounterOffer:
-    """What an application would rather have."""
+    """The terms that an application proposes."""
 
-    #: Totals that would do, ascending; each goes the way of the offer.
+    #: Acceptable sizes, ascending. All are in the direction of the offer.
     sizes: Sequence[int]
-    #: For all the processors; the server's own if it names none.
+    #: Total price. The server's price if the application names none.
     price: float
-    #: Seconds since the epoch; 0: at its next safe point.
+    #: Earliest time, in seconds since the epoch. 0 for the next safe point.
     not_before: float
-    #: When it lapses, seconds since the epoch; 0: the application names no time.
+    #: When it expires, in seconds since the epoch. 0 if the application names no time.
     valid_until: float
 
 
 def read(job: Job, resize: Resize, template: Template, now: float) -> CounterOffer:
-    """The wish in a counter-offer.
+    """Return the terms of a counter-offer.
 
     Raises:
-        UnusableCounterError: nothing in it can be had.
+        UnusableCounterError: no part of it can be accepted.
     """
     most = _most_change(job, template)
     item = _processors(template)
@@ -69,10 +69,10 @@ def read(job: Job, resize: Resize, template: Template, now: float) -> CounterOff
 
 
 def objection(job: Job, resize: Resize, template: Template) -> str:
-    """Why an ACCEPT is none, for people; empty: it is one.
+    """Return why an ACCEPT is not valid. Empty if it is.
 
-    Its items have their own status: what is optional may be refused (PARTIAL). Terms that nobody
-    proposed cannot be accepted; who wants others makes a counter-offer.
+    Each item has its own status. Optional items may be refused (PARTIAL). Terms that were not
+    proposed cannot be accepted: the application has to make a counter-offer instead.
     """
     decided = [item for item in template.items if item.status is not ItemStatus.PENDING]
     refused = [item.kind for item in decided if item.status is not ItemStatus.ACCEPTED]
@@ -105,13 +105,16 @@ def _objection_to_processors(resize: Resize, item: Item | None) -> str:
 
 
 def terms(template: Template) -> tuple[float, float]:
-    """``not_before`` (seconds since the epoch, 0: at once) and the cost that a word names."""
+    """Return when the application can resize, and the cost in seconds that it expects.
+
+    The time is in seconds since the epoch. 0 stands for at once.
+    """
     item = _processors(template)
     return (item.not_before, item.estimated_cost_s) if item is not None else (0.0, 0.0)
 
 
 def describe_answer(template: Template) -> str:
-    """What a word of an application names, for people; empty: nothing."""
+    """Return the terms of an application's answer as text. Empty if it has none."""
     item = _processors(template)
     if item is None:
         return ""
@@ -126,18 +129,19 @@ def describe_answer(template: Template) -> str:
 
 
 def largest_covering(job: Job, totals: Sequence[int], need: int) -> int:
-    """Of the totals of a release the largest that gives what is needed, or 0."""
+    """Return the largest of the sizes at which ``need`` processors become free, or 0."""
     return Sizes(totals).largest_at_most(job.size - need)
 
 
 def apply_size(
     state: State, job: Job, resize: Resize, size: int, needed: ProcessorMap = NONE
 ) -> None:
-    """Let the resize lead to ``size`` processors.
+    """Change the resize so that it leads to ``size`` processors.
 
-    Of a growth it takes the first of the offered newcomers. A release gives what is ``needed``
-    first, then what it was asked for, then the last of the ranks: promises that it satisfies stay,
-    the others are dropped; what it gives beyond them will be free.
+    A growth keeps the first of the offered processors. A shrink gives up processors that are
+    ``needed`` first, then those that were requested, then those of the last ranks. Reservations
+    that can still be fulfilled are kept, and the others are dropped. Additional processors become
+    free.
     """
     offered, leaving = resize.after, resize.leaving
     if resize.grows:
@@ -157,10 +161,10 @@ def apply_size(
 
 
 def _most_change(job: Job, template: Template) -> int:
-    """How many processors a counter-offer adds or gives at most, by the resources that it names.
+    """Return how many processors a counter-offer adds or gives up at most, by its resource items.
 
     Raises:
-        UnusableCounterError: it refuses a resource that comes and goes with the processors.
+        UnusableCounterError: it refuses a resource that is needed for each processor.
     """
     most = maxsize
     amounts = {need.name: need.amount for need in job.spec.resources if need.per_processor}
@@ -175,9 +179,9 @@ def _most_change(job: Job, template: Template) -> int:
 
 
 def _fitting(job: Job, resize: Resize, totals: Sizes, most_change: int) -> Sizes | None:
-    """Those that the job may have and that go the way of the offer."""
+    """Return the acceptable sizes that the job may have, in the direction of the offer."""
     most = min(len(resize.after), job.size + most_change) if resize.grows else job.size - 1
-    mine = job.sizes.up_to(most)  # first, so that nobody has a machine of millions searched
+    mine = job.sizes.up_to(most)  # first, so that a huge range is never searched
     if mine is not None:
         mine = mine.above(job.size if resize.grows else job.size - most_change - 1)
     return mine and mine.intersect(totals)
@@ -196,7 +200,7 @@ def _why_not(job: Job, resize: Resize, totals: Sizes) -> str:
 
 
 def _shortened(text: str) -> str:
-    """As much of an application's words as people can read."""
+    """Return the beginning of a text from an application, short enough for a message."""
     return text if len(text) <= MAX_TEXT_LENGTH else f"{text[:MAX_TEXT_LENGTH]}..."
 
 

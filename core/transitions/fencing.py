@@ -1,8 +1,9 @@
-"""No other run of a job before its processes on a node that is cut off are surely gone.
+"""No new run of a job while processes of the old one may be alive on a node without contact.
 
-For jobs that asked for it (``core.cut_off``). Such a job stays COMPLETING, or on its way out with
-everything saved, until its node is back and has ended them, or until the time has passed after
-which the node has ended them by itself.
+This holds for jobs with ``stop-after`` (see ``values/isolation.py``). Such a job stays COMPLETING,
+or
+ADAPTING if it is saved, until the node is back and has ended the processes, or until the time has
+passed after which the node has ended them.
 """
 
 from math import inf
@@ -19,7 +20,7 @@ from pliant.core.values.processors import NONE
 
 
 def node_lost(state: State, node: Node) -> None:
-    """A node is given up: note whose processes may live on there, and how long."""
+    """Note which jobs may have live processes on a lost node, and for how long."""
     for job in state.active.values():
         if job.isolation_grace_s and (job.occupied & node.processors or node.name in job.isolated):
             wait_s = isolation.wait_s(job.isolation_grace_s, state.limits.lease_s)
@@ -37,7 +38,7 @@ def _wait(state: State, job: Job, node: Node, entry: Isolation) -> None:
 
 
 def node_reported(state: State, node: Node) -> None:
-    """A node has told what lives there; what should not is being ended."""
+    """Note that a node is back and ends the processes that it should not have."""
     for job in state.isolated.values():
         entry = job.isolated.get(node.name)
         if entry is not None:
@@ -46,9 +47,10 @@ def node_reported(state: State, node: Node) -> None:
 
 
 def recover(state: State) -> None:
-    """After a restart of the server: a time that had begun begins again, for clocks may jump.
+    """Wait again after a restart of the server.
 
-    Nodes that were not lost have a whole lease to report, or are lost then.
+    Waiting times start again, because the clock may have changed. Nodes that were not lost have a
+    whole lease to report.
     """
     for job in state.active.values():
         if job.isolation_grace_s:
@@ -63,11 +65,11 @@ def recover(state: State) -> None:
 
 
 def on_isolation_end(_state: State, _timer: Timer) -> None:
-    """Do nothing: ``release_fenced`` runs after the events of every instant."""
+    """Do nothing: ``release_fenced`` runs after each batch of events."""
 
 
 def release_fenced(state: State) -> None:
-    """Let those go on whose processes are gone everywhere."""
+    """Continue jobs whose isolated processes have certainly ended."""
     for job in list(state.isolated.values()):
         if job.state in ACTIVE_STATES:
             for name in [n for n, e in job.isolated.items() if _gone(state, state.nodes.get(n), e)]:
@@ -80,7 +82,7 @@ def release_fenced(state: State) -> None:
 
 
 def _gone(state: State, node: Node | None, entry: Isolation) -> bool:
-    """Whether nothing of a job can be left on a node; None: its operator has removed it."""
+    """Return whether no process of a job can be left on a node. None stands for a removed node."""
     if node is None or entry.until <= state.now:
         return True
     return entry.back and not state.orphaned & node.processors

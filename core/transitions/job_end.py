@@ -1,4 +1,4 @@
-"""How jobs end: exits are reported, processors come free with them, books are closed."""
+"""The end of jobs: exits of processes, the exit code, and when the job is closed."""
 
 from collections.abc import Sequence
 
@@ -19,12 +19,12 @@ from pliant.core.transitions import (
 )
 from pliant.core.values.processors import NONE, ProcessorMap, count, from_indices, indices
 
-#: Ranks that are named where a job ends in part.
+#: Most ranks that are named in a reason.
 MAX_NAMED_RANKS = 8
 
 
 def processes_exited(state: State, event: ProcessesExited) -> None:
-    """Processes are gone."""
+    """Handle exits of processes."""
     job = state.jobs.get(event.job)
     gone = _processors(job, event.exits)
     if state.orphaned & gone:
@@ -51,13 +51,13 @@ def processes_exited(state: State, event: ProcessesExited) -> None:
 
 
 def _processors(job: Job | None, exits: tuple[Exit, ...]) -> ProcessorMap:
-    """Where the processes were; mostly all of a job's end at the same time."""
+    """Return the processors of exits. Usually all processes of a job exit together."""
     where = tuple([exit.processor for exit in exits])
     return job.allocation if job is not None and where == job.ranks else from_indices(where)
 
 
 def end(state: State, job: Job, final: JobState, reason: str) -> None:
-    """End an active job: its end is decided, its processes are told to go."""
+    """End an active job: decide its final state and kill its processes."""
     again = job.ending is not None
     _complete(state, job, final, reason)
     state.emit(Kill(job.id, job.run, NONE, state.limits.kill_grace_s))
@@ -67,23 +67,23 @@ def end(state: State, job: Job, final: JobState, reason: str) -> None:
 
 
 def arm_end(state: State, job: Job) -> None:
-    """Look after a job that was told to end when its processes should be gone."""
+    """Set the timer for processes that are still alive after KILL."""
     limits = state.limits
     state.timer(TimerKind.END, job, limits.kill_grace_s + limits.end_deadline_s)
 
 
 def arm_stragglers(state: State, job: Job) -> None:
-    """All ranks have ended by themselves; who was to leave, or never joined, may not stay on."""
+    """Set the timer for leaving or joining ranks that outlive the ranks of the job."""
     if job.ending is None and not job.occupied & job.allocation:
         state.timer(TimerKind.STRAGGLERS, job, state.limits.resize_deadline_s)
 
 
 def on_time_limit(state: State, timer: Timer) -> None:
-    """Its limit or its estimate may have passed: end it, if that is so."""
+    """End the job if its time limit or its estimate is used up."""
     job = state.job_of(timer)
     if job is None:
         return
-    # Also one that ends by itself, but not yet whole: its other ranks may wait for ever.
+    # Also a job of which some ranks have exited: the other ranks may wait for ever.
     if job.state in ACTIVE_STATES and job.ending is None and not suspend.is_leaving(job):
         reason = time_limits.reason_to_end(state, job, timer)
         if reason:
@@ -92,7 +92,7 @@ def on_time_limit(state: State, timer: Timer) -> None:
 
 
 def left_early(state: State, job: Job, gone: ProcessorMap) -> None:
-    """Ranks that were to leave exited with code 0, but nothing was resized: the job is ending."""
+    """End a job whose leaving ranks exited with code 0 although the resize was rolled back."""
     if gone and job.state is not JobState.COMPLETING:
         job.exit_code = job.exit_code or 0
         _complete(state, job, None, _others(job, gone))
@@ -101,14 +101,14 @@ def left_early(state: State, job: Job, gone: ProcessorMap) -> None:
 
 
 def close_if_gone(state: State, job: Job) -> None:
-    """Close the books when the last process is gone."""
+    """Close an ending job when its last process has exited."""
     if job.state is not JobState.COMPLETING:
         return
     if job.occupied:
         arm_stragglers(state, job)
         return
     if job.requeue_at_end:
-        if not job.isolated:  # else `fencing` comes back here
+        if not job.isolated:  # else `fencing` calls this function again
             restart_smaller.start_next_run(state, job)
         return
     restart_smaller.drop_kept(state, job)
@@ -130,17 +130,17 @@ def close_if_gone(state: State, job: Job) -> None:
 
 
 def describe(exit: Exit) -> str:
-    """For people: how a process ended."""
+    """Return how a process ended, as text."""
     if exit.reason:
         return exit.reason
     return f"killed by signal {exit.signal}" if exit.signal else f"exit code {exit.code}"
 
 
 def _sort_out(state: State, job: Job, exits: tuple[Exit, ...]) -> None:
-    """Exits of a job that was not ending: whose were they, and what do they mean."""
+    """Handle exits of a job that was not ending: of its ranks, joining ranks or leaving ranks."""
     own: list[Exit] = []
     back = NONE
-    if job.resize:  # all of them first, so that a withdrawal kills only who is still there
+    if job.resize:  # all of them first, so that a withdrawal kills only live processes
         gone = from_indices([exit.processor for exit in exits])
         job.resize.gone |= gone & job.resize.added & ~job.allocation
     for exit in exits:
@@ -165,9 +165,9 @@ def _sort_out(state: State, job: Job, exits: tuple[Exit, ...]) -> None:
 
 
 def _last_words(state: State, job: Job, exit: Exit) -> None:
-    """Tell for what a process ended that does not belong to the job (any more).
+    """Report why a process ended that does not belong to the job, or no longer does.
 
-    It was a newcomer whose resize was rolled back, perhaps because it ended, or it was leaving.
+    It was a joining rank whose resize was rolled back, or it was leaving.
     """
     if exit.reason and not exit.clean:
         text = f"a newcomer on {state.slot_name(exit.processor)} ended: {exit.reason}"
@@ -177,14 +177,14 @@ def _last_words(state: State, job: Job, exit: Exit) -> None:
 
 
 def _leaver_gone(state: State, job: Job, resize: Resize, exit: Exit) -> bool:
-    """Note the exit of a leaver; False: it died instead of leaving."""
+    """Note the exit of a leaving rank. Return False if it died instead of leaving."""
     if resize.stage is ResizeStage.RELEASING:
         if not exit.clean:
             place = state.slot_name(exit.processor)
             state.note("job.warning", f"the leaver on {place} ended badly: {describe(exit)}", job)
         return True
     if exit.clean and resize.stage in (ResizeStage.GO, ResizeStage.BEGUN, ResizeStage.WITHDRAWING):
-        # It overtook the coordinator's report; what it means is known with the report.
+        # The exit arrived before the coordinator's report, which decides what it means.
         resize.gone |= 1 << exit.processor
         state.touch(job)
         return True
@@ -192,7 +192,7 @@ def _leaver_gone(state: State, job: Job, resize: Resize, exit: Exit) -> bool:
 
 
 def _own_exits(state: State, job: Job, exits: Sequence[Exit]) -> None:
-    """Ranks of the present allocation ended: the job's code is the highest of its last phase."""
+    """Handle exits of ranks. The exit code of a job is the highest of its last allocation."""
     cut_off = next((exit for exit in exits if exit.cut_off), None)
     if cut_off is not None and _ended_apart(state, job, cut_off):
         return
@@ -220,16 +220,14 @@ def _own_exits(state: State, job: Job, exits: Sequence[Exit]) -> None:
 
 
 def _ended_apart(state: State, job: Job, exit: Exit) -> bool:
-    """A node without a server has ended them, as their user wanted; False: it does not matter."""
+    """Handle the end of processes on a node without contact. Return False if it has no effect."""
     return _lost_node(state, job, f"{describe(exit)}, on {state.slot_name(exit.processor)}")
 
 
 def _lost_node(state: State, job: Job, what: str) -> bool:
     if job.ending is JobState.FAILED and restart_smaller.may_run_again(job):
-        job.requeue_at_end, job.reason = (
-            True,
-            what,
-        )  # its other ranks noticed first that these were gone
+        # The other ranks noticed first that these were gone.
+        job.requeue_at_end, job.reason = True, what
         state.touch(job)
     if job.ending is not None:
         return False
@@ -240,22 +238,22 @@ def _lost_node(state: State, job: Job, what: str) -> bool:
 
 
 def _not_started(state: State, job: Job, exits: Sequence[Exit]) -> bool:
-    """Its node could start nothing: the job has lost it; False: it ends for another reason."""
+    """Handle a node that could not start processes.
+
+    Return False if the job ends for another reason.
+    """
     fault = next(exit for exit in exits if exit.node_fault)
     node = ", ".join(state.node_names(1 << fault.processor))
     what = f"node {node} {describe(fault)}"
-    if (
-        job.ending is None
-        and from_indices([e.processor for e in exits if e.node_fault]) == job.allocation
-    ):
-        job.requeue_at_end = (
-            True  # nothing of it has run: that is no other run that a user may not want
-        )
+    failed = from_indices([exit.processor for exit in exits if exit.node_fault])
+    if job.ending is None and failed == job.allocation:
+        # Even a job that must not run twice is requeued, because no rank of it has run.
+        job.requeue_at_end = True
     return _lost_node(state, job, what)
 
 
 def _others(job: Job, gone: ProcessorMap) -> str:
-    """Of a job whose processes end well, but not together: the others may wait for ever."""
+    """Return a reason for a job whose ranks exit with code 0, but not all at the same time."""
     left = job.allocation & job.occupied & ~gone
     if not left:
         return "its processes have ended"
@@ -269,7 +267,7 @@ def _others(job: Job, gone: ProcessorMap) -> str:
 
 
 def _lost_a_joining_rank(job: Job) -> bool:
-    """Whether a joining rank died while data were moving."""
+    """Return whether a joining rank died while data were moving."""
     resize = job.resize
     if resize is None or resize.stage is not ResizeStage.BEGUN:
         return False
@@ -288,7 +286,7 @@ def _stage(job: Job) -> str:
 
 def _complete(state: State, job: Job, final: JobState | None, reason: str) -> None:
     if job.state is not JobState.COMPLETING:
-        # Leavers that were faster than the coordinator's report, which will not matter any more.
+        # Leaving ranks whose exit arrived before the coordinator's report.
         gone = job.resize.gone if job.resize else NONE
         job.saving = None
         resize_transaction.abandon(state, job, "the job ends")

@@ -48,14 +48,14 @@ def stop_waiting(state: State, job: Job) -> None:
 
 
 def ranks_gone(state: State, job: Job) -> None:
-    """Take back the reason that names leaving ranks, when the last of them has exited."""
+    """Remove leaving ranks from the job's reason when the last one has exited."""
     if job.state is JobState.RUNNING and job.reason.endswith(_AFTER) and not lingering(job):
         job.reason = f"runs on {plural(job.size, 'processor')}"
         state.touch(job)
 
 
 def on_leavers_timeout(state: State, timer: Timer) -> None:
-    """Kill the leaving ranks that are still there, and look again: an order may get lost."""
+    """Kill the leaving ranks that are left. Repeat it later, because an order may get lost."""
     job = state.job_of(timer)
     staying = lingering(job) if job is not None else NONE
     if job is None or not staying:  # a Kill of no processors would end the whole job

@@ -1,4 +1,4 @@
-"""The roll of the nodes: who joins where in the processor map, who leaves it, who is empty."""
+"""The registered nodes: their places in the processor map, their removal, and which are empty."""
 
 from pliant.core.commands import Answer
 from pliant.core.events import NodeRegistered, NodeRemoved
@@ -10,9 +10,9 @@ from pliant.core.transitions import resize_transaction, restart_smaller, spare_n
 
 
 def register(state: State, event: NodeRegistered) -> Node:
-    """The node that registers: a known one, or one that gets its place now.
+    """Return the node that registers. A new one gets its place in the processor map.
 
-    A known one may come back with another number of slots when nothing is left on it.
+    The number of slots of a known node may change only if no process is left on it.
     """
     known = state.nodes.get(event.name)
     if known is not None and (known.slots == event.slots or in_use(state, known)):
@@ -28,7 +28,7 @@ def register(state: State, event: NodeRegistered) -> Node:
 
 
 def on_node_removed(state: State, event: NodeRemoved) -> None:
-    """An operator takes a node off the roll for good; it may register again as a new one."""
+    """Remove a node for good. It may register again as a new one."""
     node = state.nodes.get(event.name)
     if node is None:
         state.emit(Answer(event.request, f"there is no node {event.name}"))
@@ -51,23 +51,23 @@ def _remove(state: State, node: Node, reason: str) -> None:
 
 
 def in_use(state: State, node: Node) -> bool:
-    """Whether processes may be on a node."""
+    """Return whether processes may be alive on a node."""
     return bool(state.occupied() & node.processors)
 
 
 def jobs_on(state: State, node: Node) -> list[Job]:
-    """The jobs that hold some of a node's processors."""
+    """Return the jobs that occupy processors of a node."""
     return [job for job in state.active.values() if job.occupied & node.processors]
 
 
 def jobs_phrase(jobs: list[Job]) -> str:
-    """``job 3 is``, ``jobs 3, 4 are``: for a sentence."""
+    """Return the beginning of a sentence: ``job 3 is``, ``jobs 3, 4 are``."""
     numbers = ", ".join(str(job.id) for job in jobs)
     return f"job {numbers} is" if len(jobs) == 1 else f"jobs {numbers} are"
 
 
 def state_when_alive(state: State, node: Node) -> tuple[NodeState, str]:
-    """The state of a node whose beats arrive."""
+    """Return the state and reason of a node whose heartbeats arrive."""
     if node.wanted:
         return NodeState.UP, f"stands in for {node.stands_in}" if node.stands_in else ""
     if not node.drained:
@@ -76,7 +76,7 @@ def state_when_alive(state: State, node: Node) -> tuple[NodeState, str]:
 
 
 def mark_drained(state: State) -> None:
-    """Look whether nodes that are being drained have become empty."""
+    """Mark draining nodes without processes as drained."""
     for node in [n for n in state.ledger.nodes if n.state is NodeState.DRAINING]:
         if not in_use(state, node):
             node.state = NodeState.DRAINED

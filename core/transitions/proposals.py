@@ -1,4 +1,4 @@
-"""What the server says in a talk: its proposals, and what was agreed on, as templates."""
+"""Messages of the server in a negotiation: proposals and closing messages."""
 
 from pliant.core.model.jobs import Job
 from pliant.core.model.negotiation import (
@@ -17,16 +17,17 @@ from pliant.core.values.negotiation_policy import GrowIf
 
 
 def server_proposals(resize: Resize) -> int:
-    """Proposals that the server has made in this talk."""
+    """Return how many proposals the server has made in this negotiation."""
     return sum(
         1 for side, verb in resize.negotiation.history if side is Side.SERVER and verb in PROPOSALS
     )
 
 
 def next_proposal(state: State, job: Job, resize: Resize, by: Side = Side.SERVER) -> Template:
-    """The next proposal of one side: that the job has ``resize.after``; the talk goes on with it.
+    """Make the next proposal of one side, for the allocation ``resize.after``.
 
-    The server's last one, by its policy, is FINAL; an application's own is taken as it is.
+    The server's last proposal by its policy is FINAL. An application's own proposal is taken as it
+    is.
     """
     number, opens = server_proposals(resize) + 1, resize.negotiation.proposer is None
     change = abs(len(resize.after) - len(resize.before))
@@ -60,12 +61,12 @@ def next_proposal(state: State, job: Job, resize: Resize, by: Side = Side.SERVER
 
 
 def grow_if(state: State, job: Job) -> GrowIf:
-    """Which offers of growth the job takes: as its user says, else as the server's policy says."""
+    """Return which growth offers the job accepts: as its user stated, or by the server's policy."""
     return job.spec.grow_if or state.policy.grow_if
 
 
 def closing_message(job: Job, resize: Resize, verb: Verb, reason: str = "") -> Template:
-    """The server's word that ends the talk; the talk has ended with it."""
+    """Make the server's message that ends the negotiation, and end it."""
     items = agreed_items(job, resize) if verb is Verb.ACCEPT else ()
     template = Template(
         resize.id, job.id, job.epoch, verb, items, resize.negotiation.rounds, reason
@@ -75,7 +76,7 @@ def closing_message(job: Job, resize: Resize, verb: Verb, reason: str = "") -> T
 
 
 def agreed_items(job: Job, resize: Resize) -> tuple[Item, ...]:
-    """The items that say what was agreed."""
+    """Return the items that state what was agreed."""
     item = Item(
         "processors",
         abs(len(resize.after) - len(resize.before)),
@@ -90,7 +91,7 @@ def agreed_items(job: Job, resize: Resize) -> tuple[Item, ...]:
 
 
 def resource_items(job: Job, processors: Item) -> tuple[Item, ...]:
-    """The named resources that a job gets, or gives back, with so many processors."""
+    """Return the named resources that a job gets or gives up with these processors."""
     return tuple(
         Item(
             kind=RESOURCE_KIND + need.name,

@@ -1,4 +1,4 @@
-"""The resize transaction once both sides agree: prepare, go, begun, decided, released."""
+"""The steps of a resize after the agreement: prepare, GO, begun, decided."""
 
 from pliant.core.commands import Launch, OpenStandby, SendGo
 from pliant.core.events import (
@@ -27,7 +27,7 @@ _UNDECIDED = (ResizeStage.GO, ResizeStage.BEGUN, ResizeStage.WITHDRAWING)
 
 
 def prepare(state: State, job: Job, resize: Resize) -> None:
-    """Begin what was agreed on: start newcomers, or connect the next coordinator."""
+    """Start the joining ranks, or connect the next coordinator."""
     state.step(job, JobState.ADAPTING, f"will run on {plural(len(resize.after), 'processor')}")
     resize.stage = ResizeStage.PREPARE
     state.negotiating.pop(job.id, None)
@@ -43,7 +43,7 @@ def prepare(state: State, job: Job, resize: Resize) -> None:
 
 
 def world_ready(state: State, event: WorldReady) -> None:
-    """The newcomers on a node are ready; after the last node the application may join them."""
+    """Note that the joining ranks on a node are ready. After the last node, send GO."""
     found = resize_transaction.find_resize(state, event.job, event.run, event.resize)
     if found is None or found[1].stage is not ResizeStage.PREPARE:
         return
@@ -61,7 +61,7 @@ def world_ready(state: State, event: WorldReady) -> None:
 
 
 def on_standby_ready(state: State, event: StandbyReady) -> None:
-    """The next coordinator is connected."""
+    """Send GO, because the next coordinator is connected."""
     found = resize_transaction.find_resize(state, event.job, event.run, event.resize)
     if found is None:
         return
@@ -81,7 +81,7 @@ def _go(state: State, job: Job, resize: Resize) -> None:
 
 
 def on_resize_begun(state: State, event: ResizeBegun) -> None:
-    """The application is at its safe point; from now on the deadline runs."""
+    """Note that the application is at its safe point, and start the deadline."""
     found = resize_transaction.find_resize(state, event.job, event.run, event.resize)
     if found is None or found[1].stage not in (ResizeStage.GO, ResizeStage.WITHDRAWING):
         return
@@ -92,7 +92,7 @@ def on_resize_begun(state: State, event: ResizeBegun) -> None:
 
 
 def on_resize_decided(state: State, event: ResizeDecided) -> None:
-    """The application committed the resize or rolled it back."""
+    """Commit the resize or roll it back, as the application decided."""
     found = resize_transaction.find_resize(state, event.job, event.run, event.resize)
     if found is None or found[1].stage not in _UNDECIDED:
         return
@@ -112,7 +112,7 @@ def on_resize_decided(state: State, event: ResizeDecided) -> None:
 
 
 def roll_back(state: State, job: Job, stage: str, reason: str) -> None:
-    """The application stays at its old size."""
+    """Close the resize. The application keeps its old size."""
     resize = job.resize
     if resize is None:
         return
@@ -162,8 +162,8 @@ def _commit(state: State, job: Job, resize: Resize, event: ResizeDecided) -> Non
         _lost_newcomers(state, job, resize)
         return
     if resize.partial_release:
-        # Who waited may have to wait again. If it grew at once, donors that are not as fast would
-        # find it grown, be asked again, and so on for ever.
+        # Without this pause the job could grow again before other donors have answered. These would
+        # then be asked again, without end.
         job.no_growth_until = state.now + state.limits.quiet_s
         state.timer(TimerKind.QUIET, job, state.limits.quiet_s)
     resize.stage, resize.reason = ResizeStage.RELEASING, ""
@@ -175,7 +175,7 @@ def _commit(state: State, job: Job, resize: Resize, event: ResizeDecided) -> Non
 
 
 def _lost_newcomers(state: State, job: Job, resize: Resize) -> None:
-    """A newcomer that ended before the report arrived is a rank of the job now: the job fails."""
+    """End the job if a joining rank exited before the commit: it is a rank of the job now."""
     if resize.gone:
         resize_transaction.free_processors(state, job, resize.gone)
         reason = f"a newcomer died in resize {resize.id} (stage commit)"
@@ -183,7 +183,7 @@ def _lost_newcomers(state: State, job: Job, resize: Resize) -> None:
 
 
 def on_resize_withdrawn(state: State, event: ResizeWithdrawn) -> None:
-    """The application says that it has not begun and will not."""
+    """Close a resize that the application has not begun and will not."""
     found = resize_transaction.find_resize(state, event.job, event.run, event.resize)
     if found is None:
         return
@@ -195,7 +195,7 @@ def on_resize_withdrawn(state: State, event: ResizeWithdrawn) -> None:
 
 
 def on_resize_timeout(state: State, timer: Timer) -> None:
-    """A timer of a transaction ran out."""
+    """Handle a timer of a resize."""
     found = resize_transaction.find_resize(state, timer.job, timer.run, timer.resize)
     if found is None:
         return
@@ -219,10 +219,10 @@ def on_resize_timeout(state: State, timer: Timer) -> None:
 
 
 def _no_decision(state: State, job: Job, resize: Resize) -> None:
-    """The application owns the transaction and is silent: nobody can say what it runs on."""
+    """End a job that does not report its decision: its allocation is unknown."""
     limit = state.limits.resize_deadline_s
     if resize.begun is not None and state.now < resize.begun + limit:
-        return  # the timer of a withdrawal that found it begun; its own is still to come
+        return  # an older timer, of a withdrawal; that of the deadline will follow
     withdrawing = resize.stage is ResizeStage.WITHDRAWING
     waited = "no answer to the withdrawal" if withdrawing else "no decision"
     text = f"{waited} within {limit:g} s in resize {resize.id} (stage {resize.stage})"
@@ -230,7 +230,7 @@ def _no_decision(state: State, job: Job, resize: Resize) -> None:
 
 
 def _not_rolled_back(state: State, job: Job, resize: Resize) -> None:
-    """A joining rank has died, and the application is stuck in MPI: end it, perhaps to restart."""
+    """End a job that is stuck in MPI after a joining rank died. It may restart."""
     if not resize.gone & resize.added:
         return
     waited = f"not rolled back within {state.limits.rollback_timeout_s:g} s (stage {resize.stage})"

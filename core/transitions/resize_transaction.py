@@ -1,6 +1,7 @@
-"""The parts of a resize transaction that more than one handler needs: open, close, give back.
+"""Steps of a resize transaction that several handlers need: open, offer, withdraw, close.
 
-Until GO the server may end a transaction alone; from GO on the application decides.
+Also the processors of jobs: reserve, allocate and free them. The server may end a transaction alone
+until GO. From GO on the application decides.
 """
 
 from pliant.core.commands import Kill, Launch, SendOffer, SendWithdraw
@@ -16,17 +17,17 @@ from pliant.core.transitions import proposals, time_limits
 from pliant.core.values.ids import JobId, ResizeId
 from pliant.core.values.processors import ProcessorMap, indices
 
-#: Talks with a job that may come to nothing before it is left alone for a while. The parties of a
-#: deal may each have a last word of their own; who is asked again at once could go round for ever.
+#: Failed negotiations after which a job gets no offers for a while. Without this limit, coordinated
+#: negotiations could fail and begin again without end.
 MAX_FAILED_NEGOTIATIONS = 3
 
 
 def open_resize(
     state: State, job: Job, after: tuple[int, ...], cause: str, *, mandatory: bool = False
 ) -> Resize:
-    """Open a transaction that leads to an allocation, in rank order; nothing is said yet.
+    """Open a transaction that leads to this allocation, in rank order. No offer is sent yet.
 
-    Processors to be added that are not promised to the job are reserved at once.
+    Added processors that are not reserved for the job are occupied at once.
     """
     number = ResizeId(state.next_resize)
     state.next_resize += 1
@@ -42,13 +43,13 @@ def open_resize(
 def open_negotiation(
     state: State, job: Job, target: ProcessorMap, cause: str, *, mandatory: bool = False
 ) -> None:
-    """Offer a running job another allocation."""
+    """Offer another allocation to a running job."""
     after = after_resize(job.ranks, target)
     send_proposal(state, job, open_resize(state, job, after, cause, mandatory=mandatory))
 
 
 def send_proposal(state: State, job: Job, resize: Resize) -> None:
-    """Make the server's next proposal."""
+    """Send the server's next proposal."""
     opens = resize.negotiation.proposer is None
     template = proposals.next_proposal(state, job, resize)
     item = template.items[0]
@@ -72,7 +73,10 @@ def send_proposal(state: State, job: Job, resize: Resize) -> None:
 
 
 def close(state: State, job: Job, reason: str, *, quiet: bool = False) -> None:
-    """End a transaction without a change of size; its newcomers are ended, its promises dropped."""
+    """End a transaction without a change of size.
+
+    Joining ranks are ended and reservations dropped.
+    """
     resize = job.resize
     if resize is None:
         return
@@ -92,22 +96,24 @@ def close(state: State, job: Job, reason: str, *, quiet: bool = False) -> None:
     if job.state is JobState.ADAPTING:
         state.step(job, JobState.RUNNING, reason)
     elif job.state is JobState.RUNNING:
-        job.reason = reason  # an offer that came to nothing is told, too
+        job.reason = reason  # users see failed offers, too
     state.touch(job)
     state.plan_due = True
 
 
 def _failed_too_often(job: Job, resize: Resize) -> bool:
-    """Whether a job was asked in vain so often that nothing would come of the next time either."""
-    if resize.negotiation.state is not NegotiationState.IDLE:  # else it never heard of it
+    """Count a failed negotiation. Return whether the job gets no offers for a while."""
+    if resize.negotiation.state is not NegotiationState.IDLE:  # else no offer was sent
         job.failed_negotiations += 1
     return job.failed_negotiations >= MAX_FAILED_NEGOTIATIONS
 
 
 def _pause_offers(state: State, job: Job, resize: Resize) -> None:
-    """Do not ask again for a while; who will not grow, time after time, is asked less and less.
+    """Send no offers for a while.
 
-    Others may have to shrink for each offer of growth.
+    The pause doubles with each consecutive growth that is refused.
+
+    Other jobs may have to shrink for each growth offer.
     """
     job.failed_negotiations = 0
     quiet_s = state.limits.quiet_s
@@ -119,21 +125,21 @@ def _pause_offers(state: State, job: Job, resize: Resize) -> None:
 
 
 def withdraw(state: State, job: Job, reason: str, *, quiet: bool = False) -> None:
-    """Take an offer back that the server may still end alone."""
+    """Withdraw an offer that the server may still end alone."""
     resize = job.resize
     if resize is None:
         return
     talk = resize.negotiation
     if talk.proposer is Side.SERVER and not talk.closed:
         proposals.closing_message(job, resize, Verb.WITHDRAW, reason)
-    if talk.state is not NegotiationState.IDLE:  # else the application never heard of it
+    if talk.state is not NegotiationState.IDLE:  # else no offer was sent
         state.emit(SendWithdraw(job.id, job.run, resize.id, reason))
         state.note("offer.withdrawn", reason, job, resize=resize.id)
     close(state, job, reason, quiet=quiet)
 
 
 def abandon(state: State, job: Job, reason: str) -> None:
-    """Forget a transaction because its job ends; everything it holds is freed with the job."""
+    """End a transaction because its job ends. Its processors become free with the job."""
     resize = job.resize
     if resize is None:
         return
@@ -144,7 +150,7 @@ def abandon(state: State, job: Job, reason: str) -> None:
 
 
 def joining_rank_ended(state: State, job: Job, exit: Exit, what: str) -> None:
-    """A newcomer ended before its resize was decided."""
+    """Handle the exit of a joining rank before the resize was decided."""
     resize = job.resize
     if resize is None:
         return
@@ -161,13 +167,14 @@ def joining_rank_ended(state: State, job: Job, exit: Exit, what: str) -> None:
 
 
 def _joining_rank_lost(state: State, job: Job, resize: Resize, exit: Exit, what: str) -> None:
-    """Give the application a short time to roll a growth back, of which a rank has died.
+    """Give the application a short time to roll back a growth after a joining rank has died.
 
-    It notices the death by itself: the coordinator has a connection to each joining rank. If a
-    process is stuck in a call of MPI that cannot be interrupted, it will never return.
+    The application notices the death, because the coordinator has a connection to each joining
+    rank.
+    If a process is stuck in an MPI call that cannot be interrupted, it will never return.
     """
     if resize.reason:
-        return  # the first one is told
+        return  # only the first death is reported
     rank, place = resize.after.index(exit.processor), state.slot_name(exit.processor)
     resize.reason = f"joining rank {rank} on {place} died while data were moving ({what})"
     state.note("job.warning", resize.reason, job, resize=resize.id)
@@ -175,7 +182,7 @@ def _joining_rank_lost(state: State, job: Job, resize: Resize, exit: Exit, what:
 
 
 def request_withdrawal(state: State, job: Job, resize: Resize, reason: str) -> None:
-    """Ask back what was not begun; only the application's word (or end) closes the transaction."""
+    """Ask the application to withdraw a resize after GO. Only its answer or end closes it."""
     resize.stage, resize.reason = ResizeStage.WITHDRAWING, reason
     state.emit(SendWithdraw(job.id, job.run, resize.id, reason))
     state.timer(TimerKind.DEADLINE, job, state.limits.resize_deadline_s)
@@ -185,7 +192,7 @@ def request_withdrawal(state: State, job: Job, resize: Resize, reason: str) -> N
 
 
 def finish_release(state: State, job: Job) -> None:
-    """Close a committed shrink when its last leaver is gone."""
+    """Close a committed shrink when its last leaving rank has exited."""
     resize = job.resize
     if resize is None or resize.stage is not ResizeStage.RELEASING or resize.leaving & job.occupied:
         return
@@ -194,7 +201,7 @@ def finish_release(state: State, job: Job) -> None:
 
 
 def free_processors(state: State, job: Job, gone: ProcessorMap) -> None:
-    """Nobody's processes are on these any more."""
+    """Free processors on which no process of the job is left."""
     released = job.occupied & gone
     if not released:
         return
@@ -211,11 +218,11 @@ def free_processors(state: State, job: Job, gone: ProcessorMap) -> None:
         state.plan_due = True
 
 
-# ------------------------------------------------------------------ promises
+# ------------------------------------------------------------------ reservations
 
 
 def drop_reservation(state: State, job: Job, reason: str = "waits its turn") -> None:
-    """Forget the processors earmarked for a job that waits for them."""
+    """Drop the reservation of a job that waits for processors."""
     if not job.reserved:
         return
     if job.resize is not None:
@@ -227,7 +234,7 @@ def drop_reservation(state: State, job: Job, reason: str = "waits its turn") -> 
 
 
 def drop_reservations_from(state: State, donor: Job) -> None:
-    """The donor will not deliver: whoever waited for its processors waits in the queue again."""
+    """Drop reservations that wait for a donor, because it will not give up its processors."""
     for job in list(state.reserving.values()):
         if donor.id in job.donors and job.reserved & donor.occupied:
             drop_reservation(
@@ -236,9 +243,9 @@ def drop_reservations_from(state: State, donor: Job) -> None:
 
 
 def drop_reservations_on(state: State, processors: ProcessorMap, reason: str) -> None:
-    """These processors will not come: whoever waited for one of them waits in the queue again.
+    """Drop the reservations of these processors, because they will not become free.
 
-    Not who is to go on at once on what is left to it: that is `survival.review`.
+    Reservations of jobs that restart on their own processors stay: ``refit_restarts`` changes them.
     """
     for job in list(state.reserving.values()):
         if job.reserved & processors and not job.size_before_loss:
@@ -246,7 +253,7 @@ def drop_reservations_on(state: State, processors: ProcessorMap, reason: str) ->
 
 
 def start_reserved(state: State) -> None:
-    """Start every job in the queue whose earmarked processors are all free now."""
+    """Start each waiting job whose reserved processors are all free."""
     if not state.reserving:
         return
     unavailable = state.occupied() | ~state.usable()
@@ -256,7 +263,7 @@ def start_reserved(state: State) -> None:
 
 
 def start(state: State, job: Job, processors: ProcessorMap) -> None:
-    """Give a waiting job its processors and have its world started."""
+    """Allocate processors to a waiting job and start its processes."""
     state.drop_reservation(job)
     job.allocate(processors)
     state.occupy(job, processors)
@@ -264,7 +271,7 @@ def start(state: State, job: Job, processors: ProcessorMap) -> None:
     job.start = job.since = state.now
     job.done, job.used_s = 0.0, 0.0
     job.computed_s.clear()
-    if job.checkpoint is not None:  # what is in it need not be done again
+    if job.checkpoint is not None:  # the new run continues with the work that it contains
         job.done, job.used_s = job.checkpoint.done, job.checkpoint.used_s
     job.starting = set(state.node_names(processors))
     job.isolation_grace_s = state.limits.isolation_grace_s(job.spec.stop_after_s)
@@ -284,7 +291,7 @@ def start(state: State, job: Job, processors: ProcessorMap) -> None:
 def find_resize(
     state: State, job_id: JobId, run: int, resize_id: ResizeId
 ) -> tuple[Job, Resize] | None:
-    """The job and its open transaction, if the message is about this one."""
+    """Return the job and its open resize if a message is about it, else None."""
     job = state.jobs.get(job_id)
     if job is None or job.run != run or job.resize is None or job.resize.id != resize_id:
         return None

@@ -1,14 +1,15 @@
-"""A job that lost a node goes on at once on what is left to it: a shrink that nobody asked for.
+"""Restart a job that lost a node on the processors that are left: a shrink by force.
 
-Its data on that node are in its last checkpoint alone, so it is another run that goes on, on the
-processors of the one that ends. They are earmarked for it when its end is decided, so that nobody
-gets them while its processes there are ending; when the last one is gone the run starts, at the
-largest of its sizes that fits. Spare nodes that stand in for lost ones make up for what is missing.
-What is lost or drained in between is left out; if no size fits any more, the job waits in the queue
-like others.
+The data on the lost node are only in the last checkpoint, so the job needs another run. When the
+end
+of the old run is decided, its remaining processors are reserved for the new one, so that no other
+job gets them while the processes are ending. The new run starts when the last process has exited,
+at
+the largest allowed size. Spare nodes replace lost processors. Processors that are lost or drained
+meanwhile are left out. If no size fits, the job waits in the queue.
 
-A job whose processes failed may have lost a node that nobody misses yet: what it had is kept until
-all its processes are known to be gone.
+Processes may fail before the server notices that their node is lost. So the processors of a failed
+job are kept until all its processes have exited.
 """
 
 from pliant.core.model.jobs import Job
@@ -20,25 +21,25 @@ from pliant.core.transitions import resize_transaction, spare_nodes, suspend
 from pliant.core.values.ids import NodeName
 from pliant.core.values.processors import NONE, ProcessorMap, count, lowest
 
-#: Ends after which there may be another run.
+#: Final states after which a job may run again.
 _ENDS = (JobState.NODE_FAIL, JobState.FAILED)
 
 
 def may_run_again(job: Job) -> bool:
-    """Whether there is another run of a job that lost a node."""
+    """Return whether a job that lost a node gets another run."""
     if job.spec.requeue is None:
         return job.checkpoint is not None and not job.sizes.fixed
     return job.spec.requeue
 
 
 def restarts_at_once(job: Job) -> bool:
-    """Whether that run starts at once, at another size if need be."""
+    """Return whether that run starts at once, at another size if necessary."""
     other_sizes = not job.sizes.fixed and (job.malleable or job.checkpoint is not None)
     return other_sizes and may_run_again(job)
 
 
 def keep_processors(state: State, job: Job) -> None:
-    """It has been decided how a job ends: keep what is left to it, if it may go on there."""
+    """Reserve the remaining processors of an ending job if it may restart at once."""
     if job.ending in _ENDS and restarts_at_once(job):
         job.size_before_loss = job.size
         _reserve(state, job, _left(state, job))
@@ -47,7 +48,7 @@ def keep_processors(state: State, job: Job) -> None:
 
 
 def drop_kept(state: State, job: Job) -> None:
-    """It will not go on at once: nothing is kept for it."""
+    """Drop the processors that were kept for a restart."""
     if job.size_before_loss:
         state.drop_reservation(job)
         job.size_before_loss = 0
@@ -56,7 +57,7 @@ def drop_kept(state: State, job: Job) -> None:
 
 
 def start_next_run(state: State, job: Job) -> None:
-    """The last process is gone of a job that is to have another run."""
+    """Start or requeue a job whose last process has exited."""
     size = job.sizes.largest_at_most(count(_left(state, job))) if job.size_before_loss else 0
     if not size:
         why = job.reason + ("; what is left to it is too small" if job.size_before_loss else "")
@@ -73,7 +74,7 @@ def start_next_run(state: State, job: Job) -> None:
 
 
 def refit_restarts(state: State) -> None:
-    """Nodes have changed: so may have what is left to those who go on; start who can."""
+    """Adapt the kept processors after nodes have changed, and start jobs that can start."""
     for job in {**state.active, **state.reserving}.values():
         if not job.size_before_loss:
             continue
@@ -90,7 +91,7 @@ def refit_restarts(state: State) -> None:
 
 
 def _left(state: State, job: Job) -> ProcessorMap:
-    """What a job can go on on; also on nodes that are silent, which may be back at once."""
+    """Return the processors for a restart, also on suspected nodes, which may recover."""
     others = state.occupied() & ~job.occupied | state.reserved() & ~job.reserved
     there = (state.usable() | state.suspect()) & ~others
     own = job.allocation & there
@@ -101,7 +102,7 @@ def _left(state: State, job: Job) -> ProcessorMap:
 
 
 def _near(state: State, job: Job, processors: ProcessorMap) -> ProcessorMap:
-    """Those in the clusters that a job has, or had, something of."""
+    """Return those of the processors that are in the job's clusters."""
     mine = job.allocation | job.reserved
     clusters = {node.cluster for node in _nodes(state, mine)}
     near = NONE
@@ -111,7 +112,7 @@ def _near(state: State, job: Job, processors: ProcessorMap) -> ProcessorMap:
 
 
 def _nodes(state: State, processors: ProcessorMap) -> list[Node]:
-    """The nodes of these processors that are still on the roll."""
+    """Return the known nodes of these processors."""
     return [node for node in state.ledger.nodes if node.processors & processors]
 
 
@@ -127,7 +128,7 @@ def _reserve(state: State, job: Job, processors: ProcessorMap) -> None:
 
 
 def _fit(state: State, job: Job) -> bool:
-    """Let a job whose processes are gone have the largest of its sizes that is left to it."""
+    """Reserve the largest allowed size for a job whose processes have exited."""
     left = _left(state, job)
     size = job.sizes.largest_at_most(count(left))
     if size:

@@ -1,8 +1,9 @@
-"""Spare nodes: one takes the place of a node of its cluster that is lost, until that is back.
+"""Spare nodes: each replaces a lost node of its cluster until that node is back.
 
-A spare node waits (``NodeState.SPARE``): no work, no part of the machine's size. While it stands in
-for another it is a node like others; then it takes no new work, what is there goes on to its end,
-and it waits again. An operator's drain comes first (Kumar 3.1.4).
+An idle spare node (``NodeState.SPARE``) gets no work and does not count for the size of the
+cluster.
+While it replaces a lost node it works like any node. Then it gets no new work, its jobs continue to
+their end, and it is idle again. A drain by an operator has precedence (Kumar 3.1.4).
 """
 
 from pliant.core.model.nodes import Node, NodeState
@@ -13,7 +14,7 @@ from pliant.core.values.processors import NONE, ProcessorMap
 
 
 def assign_spares(state: State) -> None:
-    """Decide again, after nodes have changed, which spare node stands in for which lost one."""
+    """Decide after a change of nodes which spare node replaces which lost one."""
     if not state.ledger.spares:
         return  # nearly every cluster: a registration must not look at all nodes
     for node in list(state.ledger.spares.values()):
@@ -26,7 +27,7 @@ def assign_spares(state: State) -> None:
 
 
 def standing_in(state: State) -> ProcessorMap:
-    """Processors of spare nodes that stand in for lost ones."""
+    """Return the processors of spare nodes that replace lost ones."""
     processors = NONE
     for node in state.ledger.spares.values():
         if node.stands_in and node.usable:
@@ -40,7 +41,7 @@ def _is_lost(state: State, name: str) -> bool:
 
 
 def _retire(state: State, node: Node) -> None:
-    """Whom it stood in for is back, or gone for good, or it is itself not to be used."""
+    """Make a spare node idle: the lost node is back or removed, or the spare one is drained."""
     told, node.stands_in = f"stands in for {node.stands_in} no more", ""
     if node.state is NodeState.UP:
         node.state, node.reason = NodeState.SPARE, ""
@@ -51,7 +52,7 @@ def _retire(state: State, node: Node) -> None:
 
 
 def _replace(state: State, lost: Node) -> None:
-    """Let the smallest spare node that is large enough take the place of a lost one."""
+    """Let the smallest spare node that is large enough replace a lost one."""
     able = (
         (node.slots, node.name, node)
         for node in state.ledger.spares.values()

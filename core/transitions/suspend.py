@@ -1,8 +1,9 @@
-"""The parts of suspending and requeueing that more than one handler needs.
+"""Steps of suspending and requeueing that several handlers need.
 
-A suspension has its place in ``Job.saving``, as a resize has in ``Job.resize``; a job has at most
-one of the two. What follows it is the same as after a lost node: another run of the same job, which
-goes on from the last checkpoint, or from the start if there is none.
+``Job.saving`` is the open suspension, as ``Job.resize`` is the open resize. A job has at most one
+of
+them. After a suspension, as after a lost node, the job gets another run, which continues from the
+last checkpoint, or from the beginning if there is none.
 """
 
 from pliant.core.commands import SendSuspend, SetTimer
@@ -28,16 +29,16 @@ def order_suspension(
     returns: bool = False,
     serves: JobId | None = None,
 ) -> None:
-    """Have a running job save itself at its next safe point and leave.
+    """Order a running job to save itself at its next safe point and end.
 
     Args:
         state: the state.
         job: the job.
-        cause: who wants it, for people.
-        by_strategy: a strategy wants it, which may then start the job again.
-        requeues: the job is queued again, whatever becomes of the save.
-        returns: the job is queued again once it is saved and gone.
-        serves: the waiting job that is to have the processors.
+        cause: who wants it: a text for users.
+        by_strategy: whether a strategy wants it, which may start the job again.
+        requeues: whether the job is requeued even if it cannot be saved.
+        returns: whether the job is requeued when it is saved and its processes have exited.
+        serves: the waiting job that will get the processors.
     """
     number = ResizeId(state.next_resize)
     state.next_resize += 1
@@ -60,7 +61,7 @@ def order_suspension(
 
 
 def send_step(state: State, job: Job, step: SaveStep, number: ResizeId | None = None) -> None:
-    """Tell the application what is wanted now."""
+    """Send the application an order about the suspension."""
     if number is None and job.saving is not None:
         number = job.saving.number
     if number is not None:
@@ -68,7 +69,7 @@ def send_step(state: State, job: Job, step: SaveStep, number: ResizeId | None = 
 
 
 def arm_timer(state: State, job: Job) -> None:
-    """Look after the suspension when its present stage is overdue."""
+    """Set the timer for the deadline of the present stage."""
     saving = job.saving
     if saving is not None:
         timer = Timer(TimerKind.SAVE, job.id, job.run, saving.number)
@@ -76,7 +77,7 @@ def arm_timer(state: State, job: Job) -> None:
 
 
 def enter_stage(state: State, job: Job, stage: SaveStage, within_s: float) -> None:
-    """Go to the next stage."""
+    """Go to the next stage of the suspension."""
     saving = job.saving
     if saving is not None:
         saving.stage, saving.due = stage, state.now + within_s
@@ -85,12 +86,12 @@ def enter_stage(state: State, job: Job, stage: SaveStage, within_s: float) -> No
 
 
 def is_leaving(job: Job) -> bool:
-    """Whether everything is saved and its processes are on their way out."""
+    """Return whether the job is saved and its processes are ending."""
     return job.saving is not None and job.saving.stage is SaveStage.LEAVING
 
 
 def close(state: State, job: Job, reason: str) -> None:
-    """A suspension has come to nothing: the job goes on."""
+    """End a suspension that failed. The job continues."""
     saving = job.saving
     if saving is None:
         return
@@ -98,7 +99,7 @@ def close(state: State, job: Job, reason: str) -> None:
     if saving.begun is not None:
         time_limits.book_work(state, job, saving.begun)
         time_limits.arm_estimate(state, job)
-    # A strategy that wanted it must not want it again at once.
+    # Otherwise a strategy could order the same suspension again at once.
     job.no_offers_until = state.now + state.limits.quiet_s
     state.timer(TimerKind.QUIET, job, state.limits.quiet_s)
     state.step(job, JobState.RUNNING, f"not suspended: {reason}")
@@ -106,7 +107,7 @@ def close(state: State, job: Job, reason: str) -> None:
 
 
 def checkpoint_taken(state: State, job: Job, event: SaveReported, until: float) -> None:
-    """A checkpoint of this job exists; ``until`` is up to when its work is in it."""
+    """Record a checkpoint. It contains the work until ``until``, in seconds since the epoch."""
     done = job.done + max(0.0, until - job.since) * job.speedup(job.size)
     used_s = job.used_s + max(0.0, until - (job.start or until))
     job.checkpoint = Checkpoint(state.now, event.iteration, job.size, event.bytes, done, used_s)
@@ -121,7 +122,7 @@ def checkpoint_taken(state: State, job: Job, event: SaveReported, until: float) 
 
 
 def processes_gone(state: State, job: Job, processors: ProcessorMap) -> None:
-    """Processes of a job that is saved have ended, it does not matter how."""
+    """Free processors of a saved job whose processes have ended, whatever their exit status."""
     resize_transaction.free_processors(state, job, processors)
     saving = job.saving
     if saving is None or job.occupied or job.isolated:
@@ -134,7 +135,7 @@ def processes_gone(state: State, job: Job, processors: ProcessorMap) -> None:
 
 
 def requeue(state: State, job: Job, reason: str) -> None:
-    """Put a job whose processes are gone into the queue again, for another run."""
+    """Put a job whose processes have exited into the queue, for another run."""
     job.run = max(job.run + 1, job.runs_from)
     job.epoch, job.ranks = 0, ()
     job.malleable = job.connected = job.evolving_only = job.size_fixed_by_operator = (
@@ -148,7 +149,7 @@ def requeue(state: State, job: Job, reason: str) -> None:
 
 
 def find_live_job(state: State, job_id: JobId, run: int) -> Job | None:
-    """The job, if the message is about its present run and it can still speak."""
+    """Return the job if a message is about its present run and that has not ended, else None."""
     job = state.jobs.get(job_id)
     live = (JobState.STARTING, JobState.RUNNING, JobState.ADAPTING)
     return job if job is not None and job.run == run and job.state in live else None

@@ -1,13 +1,13 @@
-"""When a job is ended because its time is over.
+"""When a job is ended because its time limit or its estimate is used up.
 
-A time limit is seconds of wall-clock time from the start of a job, and always holds. An estimate is
-advice for planning. It ends a job only if the strategy promises starts by estimates and says so
+A time limit is wall-clock time from the start of the job, in seconds, and always holds. An estimate
+is advice for planning. It ends a job only if the strategy promises starts by estimates
 (``Plan.ends_at_estimate``), as conservative backfilling does.
 
-An estimate holds for the size that it was given for. At another size it is used up sooner or later
-by the job's speedup, as its user stated it and as its application has measured it. Because a stated
-speedup may be wrong, no job is ended before it has run as long as its estimate says, whatever its
-size. A job that has both is ended by whichever comes first.
+An estimate holds for one size. At another size it is used up faster or slower, by the speedup that
+the user stated and the application measured. A stated speedup may be wrong, so no job is ended
+before it has run as long as its estimate, whatever its size. A job that has both limits is ended by
+the first one that is reached.
 """
 
 from pliant.core.model.jobs import Job
@@ -17,15 +17,16 @@ from pliant.core.state.state import State
 from pliant.core.support.plural import plural
 from pliant.core.values.speedup import Speedup
 
-#: A job that needs exactly its estimate must not be ended for the last bit of a sum of products,
-#: so one whose size has changed gets this much more (seconds).
+#: Additional seconds for a job whose size has changed. Otherwise a rounding error could end a job
+#: that takes exactly its estimate.
 ROUNDING_S = 1e-6
-#: While one of its nodes is silent the report of its end may be under way: look again then.
+#: Seconds until the next check while a node of the job is suspected: the report of the job's end
+#: may be delayed.
 SILENCE_S = 1.0
 
 
 def arm_timers(state: State, job: Job) -> None:
-    """Have a job that holds processors ended when its time is over."""
+    """Set the timers for the time limit and the estimate of a job that starts."""
     if job.spec.time_limit_s is not None and job.start is not None:
         left = job.spec.time_limit_s - job.used_s
         state.timer_at(TimerKind.LIMIT, job, job.start + left)
@@ -33,17 +34,17 @@ def arm_timers(state: State, job: Job) -> None:
 
 
 def arm_estimate(state: State, job: Job) -> None:
-    """Set the timer for the end of its estimate; an older timer finds that it fired too early."""
+    """Set the timer for the end of the estimate. Older timers are ignored when they fire."""
     due = _estimate_over(job)
     if due is not None:
         state.timer_at(TimerKind.ESTIMATE, job, due)
 
 
 def book_work(state: State, job: Job, begun: float | None) -> None:
-    """Book what a job has done since its phase began; from now on it computes again.
+    """Add the work of the phase that ends now. A new phase begins.
 
-    Between its safe point and its decision it moves data, which is no part of its work.
-    ``begun`` is when it stopped; None: it never did.
+    Time in which data move is not work. It lasts from ``begun`` until now. ``begun`` is None if no
+    data were moved.
     """
     until = state.now if begun is None else begun
     seconds = until - job.since
@@ -53,7 +54,7 @@ def book_work(state: State, job: Job, begun: float | None) -> None:
 
 
 def speedup_changed(state: State, job: Job, before: Speedup) -> None:
-    """Count the work of earlier phases again after a measurement, and the end of the estimate."""
+    """Calculate earlier work and the end of the estimate again after a measurement."""
     now = job.speedup
     if now == before:
         return
@@ -62,7 +63,7 @@ def speedup_changed(state: State, job: Job, before: Speedup) -> None:
 
 
 def reason_to_end(state: State, job: Job, timer: Timer) -> str:
-    """Why this timer ends the job, for people; empty: it does not."""
+    """Return why this timer ends the job. Empty if it does not."""
     if timer.kind is TimerKind.ESTIMATE and not _estimate_is_over(state, job):
         return ""
     if job.occupied & state.suspect():
@@ -80,7 +81,7 @@ def reason_to_end(state: State, job: Job, timer: Timer) -> str:
 
 def _estimate_is_over(state: State, job: Job) -> bool:
     due = _estimate_over(job)
-    # While it moves data it uses nothing up; it is counted anew when it has decided.
+    # While data move, the estimate is not used up. The timer is set again after the decision.
     moves = job.resize is not None and job.resize.stage is ResizeStage.BEGUN
     saves = job.saving is not None and job.saving.begun is not None
     over = due is not None and due <= state.now and not (moves or saves)
@@ -92,7 +93,10 @@ def _other_size(job: Job) -> bool:
 
 
 def _estimate_over(job: Job) -> float | None:
-    """When its estimate may end a job: not before it has run as long, by the clock."""
+    """Return when the estimate may end the job, in seconds since the epoch.
+
+    None if it never does.
+    """
     end, spec = job.expected_end, job.spec
     if end is None or spec.estimate_s is None or job.start is None:
         return None
