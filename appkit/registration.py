@@ -1,4 +1,4 @@
-"""How things are registered, and those that are not arrays of cells."""
+"""Registration of data with a job: the common checks, and the kinds that are not divided arrays."""
 
 import operator
 from collections.abc import Callable
@@ -24,7 +24,7 @@ V = TypeVar("V")
 
 
 class Registration:
-    """Registers entries: before the first loop, alike on every process."""
+    """Registers data with a job: before the first loop, and the same on every process."""
 
     def __init__(self, data: JobData, loops: Loops) -> None:
         """Register with these data."""
@@ -34,10 +34,10 @@ class Registration:
 
     @property
     def joining(self) -> bool:
-        """Whether this process is a newcomer whose data have not arrived.
+        """Whether this process is joining, and its data have not arrived.
 
-        True from the top of ``main`` to its first safe point, also where the job goes on from a
-        checkpoint: ``if not job.joining:`` guards what such a process must not do.
+        True from the top of ``main`` to its first safe point, also after a restart from a
+        checkpoint. ``if not job.joining:`` guards code that such a process must not execute.
 
         Raises:
             JobLeave: this process has left the job.
@@ -47,7 +47,7 @@ class Registration:
         return self._member.phase is Phase.JOINING
 
     def state(self, /, **values: Any) -> State:
-        """Register small values, equal on all processes; at a resize those of rank 0 count.
+        """Register small values, equal on all processes; a resize sends those of rank 0 to all.
 
         Args:
             values: the first value of each name; names cannot be added later. Scalars, text,
@@ -76,13 +76,13 @@ class Registration:
         dtype: DTypeLike = np.float64,
         init: Callable[[], Any] | None = None,
     ) -> RootArray:
-        """Register an array that lives on rank 0 alone; it moves when that process leaves.
+        """Register an array that exists on rank 0 alone; it moves if that process leaves.
 
         Args:
             name: unique in the job.
             shape: of the array.
             dtype: of a cell.
-            init: returns it; called on rank 0 only. Without it: zeros.
+            init: returns the array; called on rank 0 only. Without it: zeros.
 
         Raises:
             DuplicateName: the name is taken.
@@ -94,10 +94,10 @@ class Registration:
         return self._register(array, lambda: array.start_with(init))
 
     def rng(self, name: str, seed: int) -> RandomStreams:
-        """Register a random generator for each process, all of one seed.
+        """Register a random generator for each process, all from one seed.
 
-        Those who stay go on with their stream; a newcomer begins one that nobody had. The same
-        seed and the same sizes give the same numbers.
+        Remaining processes continue their stream; a joining process starts a stream that no process
+        has used. The same seed and the same sequence of sizes give the same numbers.
 
         Args:
             name: unique in the job.
@@ -120,15 +120,15 @@ class Registration:
         pack: Pack[V],
         unpack: Unpack[V],
     ) -> Custom[V]:
-        """Register a value on each process that only the program can take apart.
+        """Register a value on each process that only the program can divide and combine.
 
         Args:
             name: unique in the job.
             init: gets rank and number of processes, returns this process's first value.
-            pack: gets the value and a number of processes, returns for each rank, in order, a
-                bytes-like object: what it is to have of this value.
-            unpack: gets what all have packed for this process, by their ranks before, this
-                process's rank and the number of processes; returns the new value.
+            pack: gets the value and a number of processes; returns a bytes-like object for each
+                new rank, in order: the part of the value for that rank.
+            unpack: gets the parts that all old ranks packed for this process, in order, its rank
+                and the number of processes; returns the new value.
 
         Raises:
             DuplicateName: the name is taken.
@@ -164,10 +164,14 @@ class Registration:
 
 
 def as_shape(shape: int | tuple[int, ...], what: str = "shape") -> tuple[int, ...]:
-    """A number stands for one axis; ``what`` names it in errors.
+    """Return a shape as a tuple; a single number is the length of one axis.
+
+    Args:
+        shape: As the program gave it.
+        what: The argument, as errors name it.
 
     Raises:
-        ValueError: there is something else than whole numbers.
+        ValueError: The shape contains something other than whole numbers.
     """
     try:
         lengths = (shape,) if isinstance(shape, int | np.integer) else tuple(shape)
@@ -177,10 +181,14 @@ def as_shape(shape: int | tuple[int, ...], what: str = "shape") -> tuple[int, ..
 
 
 def as_counts(what: str, **values: Any) -> list[int]:
-    """Whole numbers of any type, each by the name that errors call it.
+    """Return arguments of any integer type as ``int``.
+
+    Args:
+        what: The object, as errors name it.
+        values: The arguments by name.
 
     Raises:
-        ValueError: one is none.
+        ValueError: An argument is not a whole number.
     """
     counts = []
     for name, value in values.items():

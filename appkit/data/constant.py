@@ -1,4 +1,4 @@
-"""Registered data that do not change: their new parts may be there before the resize.
+"""Arrays registered with ``constant=True``: their new parts may be read before the resize.
 
 While the program computes, every process reads its new part from files that all processes wrote
 (see `pliant.appkit.resize.prefetch`). The resize then only replaces the old part with the new one.
@@ -28,13 +28,13 @@ class Constant(Entry):
     """The entry of an array with ``constant=True``; programs have the array's own handle."""
 
     def __init__(self, handle: Handle, early: bool) -> None:
-        """Wrap a handle; ``early``: there is a place over which it can move before a resize."""
+        """Wrap a handle; ``early`` says that a folder exists through which it can be prefetched."""
         self.name = handle.name
         self.metadata_rounds = handle.metadata_rounds
         self.handle = handle
-        #: How often the program has said that it changes it.
+        #: How often the program has announced a change (`thaw`).
         self.version = 0
-        #: In the resize under way: the new parts are there on all processes.
+        #: Whether all processes have prefetched their new part for the current resize.
         self.ahead = False
         self._early = early
         self._coming: tuple[Handle, int] | None = None  # with its checksum
@@ -43,13 +43,13 @@ class Constant(Entry):
     # ---------------------------------------------------------------- before a resize
 
     def freeze(self) -> None:
-        """Have numpy refuse to change it."""
+        """Make the arrays read-only."""
         self.handle.constant = True
         for array in self.handle.buffers():
             array.flags.writeable = False
 
     def thaw(self) -> None:
-        """Let the program change it, until it is frozen again."""
+        """Let the program change the array until it is frozen again."""
         self.version += 1
         self._seen = None
         self.handle.constant = False
@@ -57,18 +57,18 @@ class Constant(Entry):
             array.flags.writeable = True
 
     def note(self, arrays: list[Array]) -> None:
-        """Remember what is in the arrays of the part; from any thread."""
+        """Record the checksum of the arrays of the part; from any thread."""
         self._seen = (arrays, checksum(arrays))
 
     def verify(self) -> None:
-        """Find what was changed all the same, through a view of before; from any thread.
+        """Check that the array was not changed through an older view; from any thread.
 
         Raises:
-            DistributionError: something was.
+            DistributionError: It was changed.
         """
         seen, arrays = self._seen, self.handle.buffers()
         if seen is None or [id(array) for array in seen[0]] != [id(array) for array in arrays]:
-            return  # it was distributed anew since
+            return  # it was redistributed since
         if checksum(arrays) != seen[1]:
             raise DistributionError(
                 f"{self.handle.label} is constant, and was changed through a view that is older "
@@ -81,17 +81,17 @@ class Constant(Entry):
         """Read the new part of rank ``rank`` of ``size``; in another thread, without MPI.
 
         Args:
-            source: what all have written of it.
-            rank: of this process, after the resize.
-            size: processes after the resize.
-            others: what was fetched of arrays that were registered before (see ``Handle.twin``).
+            source: The data that all processes have written.
+            rank: The rank of this process after the resize.
+            size: Number of processes after the resize.
+            others: Clones of arrays that were registered before (see ``Handle.clone``).
 
         Returns:
-            For `expect`, with its checksum; None: this process has all that it needs.
+            A filled clone and its checksum, for `expect`; None if this process needs no data.
 
         Raises:
-            CheckpointError: something is missing or damaged.
-            MemoryError: there is no room.
+            CheckpointError: Data are missing or damaged.
+            MemoryError: The memory is not sufficient.
         """
         if self.handle.has_all_data:
             return None
@@ -100,27 +100,27 @@ class Constant(Entry):
         return other, checksum(other.buffers())
 
     def expect(self, coming: tuple[Handle, int] | None) -> None:
-        """Have what was fetched be the new part in the resize that follows."""
+        """Use a prefetched part, the result of `fetch`, in the next resize."""
         self._coming = coming
 
     def drop(self) -> None:
-        """The resize is over, or off."""
+        """Discard the prefetched part, after a resize has ended or was withdrawn."""
         self._coming, self.ahead = None, False
 
     # ---------------------------------------------------------------- in a resize
 
     def describe(self) -> Description:
-        """That of the array, and that it is constant."""
+        """Return the array's description with the word "constant"."""
         return [*self.handle.describe(), "constant"]
 
     def local_metadata(self, rank_map: RankMap, me: int, gathered: GatheredMetadata) -> Any:
-        """As the array."""
+        """Return the array's metadata."""
         return self.handle.local_metadata(rank_map, me, gathered)
 
     def prepare(self, rank_map: RankMap, me: int, gathered: GatheredMetadata) -> None:
-        """Have the part that was fetched take the place of the room for it.
+        """Replace the allocated part with the prefetched one.
 
-        Room that is not written to takes no memory.
+        Allocated pages that are never written to take no memory.
         """
         self.handle.prepare(rank_map, me, gathered)
         if not self.ahead or me not in rank_map.new or self.handle.has_all_data:
@@ -130,19 +130,19 @@ class Constant(Entry):
         self.handle.adopt(self._coming[0])
 
     def plan(self, rank_map: RankMap, gathered: GatheredMetadata) -> TransferPlan:
-        """Nothing, if it is there."""
+        """Return the array's plan, empty if the part was prefetched."""
         return Transfers((), 0) if self.ahead else self.handle.plan(rank_map, gathered)
 
     def plan_checksum(self, plan: Any) -> int:
-        """That of the array, where it moves with the others."""
+        """Return the checksum of the plan."""
         return hash(plan) if self.ahead else self.handle.plan_checksum(plan)
 
     def estimate(self, rank_map: RankMap) -> int:
-        """What would move in the pause."""
+        """Estimate the bytes that would move during the pause."""
         return 0 if self._early else self.handle.estimate(rank_map)
 
     def move(self, plan: Any, comm: MPI.Intracomm, tag: int) -> None:
-        """Unless it is there."""
+        """Move the array, unless it was prefetched."""
         if not self.ahead:
             self.handle.move(plan, comm, tag)
 
@@ -160,17 +160,17 @@ class Constant(Entry):
         self.drop()
 
     def save(self, out: ArrayWriter) -> None:
-        """As the array."""
+        """Write the array."""
         self.handle.save(out)
 
     def restore(self, source: ArrayReader, rank: int, size: int) -> None:
-        """As the array."""
+        """Read the array and freeze it."""
         self.handle.restore(source, rank, size)
         self.freeze()
 
 
 def checksum(arrays: list[Array]) -> int:
-    """Of what is in arrays; views are left out, as the arrays that they are of are there, too."""
+    """Return a checksum of arrays without views, whose base arrays are in the list."""
     result = 0
     for array in arrays:
         if array.base is None and array.size:
@@ -178,5 +178,5 @@ def checksum(arrays: list[Array]) -> int:
     return result
 
 
-#: What all processes wrote of each constant, in order of registration.
+#: The arrays that all processes wrote of each constant, in order of registration.
 Written = tuple[tuple[SavedArray, ...], ...]

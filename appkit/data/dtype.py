@@ -1,4 +1,4 @@
-"""The types of cells: those that can be moved, and what tells one from another."""
+"""Cell types: check that a type can be sent between processes, and describe it."""
 
 import ast
 from typing import Any
@@ -8,15 +8,15 @@ from numpy.typing import DTypeLike
 
 
 def cell_type(what: str, dtype: DTypeLike, object_hint: str) -> np.dtype[Any]:
-    """What a program gave as the type of an array's cells.
+    """Return the numpy type of an array's cells.
 
     Args:
-        what: the array, for errors.
-        dtype: of a cell.
-        object_hint: what to use for Python objects.
+        what: The array, as errors name it.
+        dtype: The type of a cell, as the program gave it.
+        object_hint: The call to use for Python objects.
 
     Raises:
-        ValueError: it is none, or none that numpy keeps as it is and whose bytes are all there is.
+        ValueError: The type is invalid, contains Python objects or subarrays, or has no length.
     """
     try:
         cell = np.dtype(dtype)
@@ -42,16 +42,16 @@ def cell_type(what: str, dtype: DTypeLike, object_hint: str) -> np.dtype[Any]:
 
 
 def _has_empty(cell: np.dtype[Any]) -> bool:
-    """Whether there is a text or the like of no length in it; a structure may hold nothing."""
+    """Return whether a type or one of its fields has length 0; an empty structure is allowed."""
     if cell.names is not None:
         return any(_has_empty(cell[name].base) for name in cell.names)
     return not cell.itemsize
 
 
 def type_terms(cell: np.dtype[Any]) -> object:
-    """What must be equal where two types are to be one, in a form that JSON can carry.
+    """Return a description, as JSON values, that is equal for equal types only.
 
-    Of a structure numpy's own short text tells the size only.
+    numpy's own short text of a structure contains its size only.
     """
     if cell.subdtype is not None:
         base, shape = cell.subdtype
@@ -63,7 +63,7 @@ def type_terms(cell: np.dtype[Any]) -> object:
 
 
 def read_terms(text: str) -> object:
-    """The same of a type whose text is that of ``str``; another text is left as it is."""
+    """Return the description of a type given by its ``str``; return other text unchanged."""
     try:
         return type_terms(np.dtype(ast.literal_eval(text) if text[:1] in ("[", "{") else text))
     except (TypeError, ValueError, SyntaxError):

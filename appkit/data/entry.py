@@ -1,4 +1,4 @@
-"""What follows the job through a resize, in order of registration."""
+"""The base class of everything that a program registers, and the registry of a job."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -11,40 +11,42 @@ from pliant.appkit.redistribution.exchange import Array
 from pliant.appkit.redistribution.plan import RankMap, TransferPlan
 from pliant.appkit.storage.chunks import ArrayReader, ArrayWriter
 
-#: Kind, name and terms of one registered thing, in a form that JSON can carry.
+#: Kind, name and parameters of one registered object, as JSON values.
 Description = list[object]
 
-#: What was told of one entry: for each round, what each process said, None where it had nothing.
+#: The metadata of one entry: for each round one value of each process, None if it had none.
 GatheredMetadata = tuple[tuple[Any, ...], ...]
 
 
 class Entry(ABC):
-    """One registered thing.
+    """One registered object.
 
-    A resize calls census (as often as the entry has rounds), prepare, plan, move, then commit or
-    rollback; a checkpoint calls save, and the start that goes on from it restore.
+    A resize calls `local_metadata` (`metadata_rounds` times), `prepare`, `plan` and `move`, then
+    `commit` or `rollback`. A checkpoint calls `save`, and a start from a checkpoint `restore`.
     """
 
     name: str
-    #: Exchanges of local facts before a plan can be made; the same on all processes.
+    #: Number of metadata exchanges that the plan needs; the same on all processes.
     metadata_rounds: int = 0
 
     def local_metadata(self, rank_map: RankMap, me: int, gathered: GatheredMetadata) -> Any:
-        """What this process, one of the old ones, tells in the next round: small and picklable.
+        """Return this process's metadata for the next round; small and picklable.
+
+        Called on the old processes only.
 
         Args:
-            rank_map: between which processes.
-            me: this one.
-            gathered: what was told in the rounds before.
+            rank_map: The processes before and after.
+            me: This process, as in ``rank_map``.
+            gathered: The metadata of the previous rounds.
 
         Raises:
-            DistributionError: the program's own functions do not say where things belong.
+            DistributionError: A function of the program does not return valid owners.
         """
         raise NotImplementedError
 
     @abstractmethod
     def describe(self) -> Description:
-        """What must be equal on all processes."""
+        """Return the description that must be equal on all processes."""
 
     def preallocate(self, size: int, rank: int) -> list[Array]:
         """Allocate the new part of rank ``rank`` of ``size`` in advance, and return its memory.
@@ -58,63 +60,63 @@ class Entry(ABC):
 
     @abstractmethod
     def prepare(self, rank_map: RankMap, me: int, gathered: GatheredMetadata) -> None:
-        """Allocate the new part beside the old one.
+        """Allocate the new part in addition to the old one.
 
         Raises:
-            DistributionError: the program's own functions do not say where things belong.
-            MemoryError: there is no room.
+            DistributionError: A function of the program does not return valid owners.
+            MemoryError: The memory is not sufficient.
         """
 
     @abstractmethod
     def plan(self, rank_map: RankMap, gathered: GatheredMetadata) -> TransferPlan:
-        """Who sends what to whom; after prepare."""
+        """Return the transfers of this resize; called after `prepare`."""
 
     def plan_checksum(self, plan: Any) -> int:
-        """What tells this plan from another: it is compared with that of the other processes."""
+        """Return a checksum of the plan, which must be equal on all processes."""
         return hash(plan)
 
     @abstractmethod
     def estimate(self, rank_map: RankMap) -> int:
-        """Bytes that would probably change their process.
+        """Estimate the bytes that would change process.
 
-        From any thread, and without any exchange.
+        Called from any thread; must not communicate.
         """
 
     @abstractmethod
     def move(self, plan: Any, comm: MPI.Intracomm, tag: int) -> None:
-        """Fill the new part, leave the old one as it is.
+        """Fill the new part; the old part stays unchanged.
 
         Args:
-            plan: what ``plan`` gave.
-            comm: of all who take part.
-            tag: of the messages.
+            plan: The result of `plan`.
+            comm: Contains all processes of the resize.
+            tag: The tag of the messages.
         """
 
     @abstractmethod
     def commit(self) -> None:
-        """Let the new part take the place of the old one."""
+        """Replace the old part with the new one."""
 
     @abstractmethod
     def rollback(self) -> None:
-        """Drop the new part."""
+        """Discard the new part."""
 
     @abstractmethod
     def save(self, out: ArrayWriter) -> None:
-        """Write what this process owns; what all have is written by rank 0 alone. No MPI.
+        """Write the part of this process; rank 0 alone writes data that all processes have. No MPI.
 
         Raises:
-            OSError: it cannot be written.
+            OSError: The file cannot be written.
         """
 
     @abstractmethod
     def restore(self, source: ArrayReader, rank: int, size: int) -> None:
-        """Make the part of rank ``rank`` of ``size`` and fill it from what all had written.
+        """Make the part of rank ``rank`` of ``size`` and fill it from a checkpoint.
 
-        Reads only what this process will own. No MPI.
+        Reads only the data that this process will own. No MPI.
 
         Raises:
-            CheckpointError: something is missing or damaged.
-            MemoryError: there is no room.
+            CheckpointError: Data are missing or damaged.
+            MemoryError: The memory is not sufficient.
         """
 
 
@@ -131,20 +133,20 @@ class Registry:
         return len(self._entries)
 
     def add(self, entry: Entry) -> None:
-        """Register.
+        """Add an entry.
 
         Raises:
-            DuplicateName: there is one of this name.
+            DuplicateName: An entry of this name exists.
         """
         if entry.name in self._entries:
             raise DuplicateName(f"{entry.name!r} is registered already")
         self._entries[entry.name] = entry
 
     def description(self) -> list[Description]:
-        """All entries' descriptions."""
+        """Return the descriptions of all entries."""
         return [entry.describe() for entry in self]
 
     @property
     def metadata_rounds(self) -> int:
-        """Exchanges before the plans can be made; 0, as for fixed layouts: none."""
+        """Return the number of metadata exchanges that all plans need, 0 for fixed layouts."""
         return max((entry.metadata_rounds for entry in self), default=0)

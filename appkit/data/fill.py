@@ -1,4 +1,4 @@
-"""Memory of new parts: the first values, from the program's ``init``, and pages ahead of time."""
+"""Fill new arrays: with the result of ``init``, and with zeros so that the pages exist early."""
 
 import mmap
 from collections.abc import Iterable
@@ -11,10 +11,10 @@ from pliant.appkit.redistribution.exchange import Array
 
 
 def assign_initial(name: str, into: Array, values: Any) -> None:
-    """Put what ``init`` returned into a part; a single value fills all of it.
+    """Copy the result of ``init`` into an array; a single value fills all cells.
 
     Raises:
-        DistributionError: it is not of that shape, or of a type that cannot become the array's.
+        DistributionError: The shape differs, or the type cannot be converted.
     """
     try:
         into[...] = values
@@ -26,9 +26,9 @@ def assign_initial(name: str, into: Array, values: Any) -> None:
 
 
 def touch_pages(arrays: Iterable[Array]) -> None:
-    """Have the system give the pages of new contiguous arrays now, not when data arrive.
+    """Make the system allocate the pages of new contiguous arrays now, not when data arrive.
 
-    A page costs as much when it is first written to as the data that go into it.
+    The first write to a page costs as much time as receiving its data.
     """
     for array in arrays:
         if array.nbytes:

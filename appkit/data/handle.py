@@ -1,6 +1,6 @@
-"""What handles of arrays have in common: name, shape and type, and this process's part.
+"""Base classes of array handles: name, shape, type, and the part of this process.
 
-A handle stays valid through every resize; its numpy arrays do not: programs fetch them anew.
+A handle stays valid through every resize. Its numpy arrays do not: programs read them again.
 """
 
 import copy
@@ -21,67 +21,67 @@ from pliant.appkit.redistribution.layout import Layout
 class Handle(Entry):
     """A registered array of any kind."""
 
-    #: What errors call it.
+    #: How errors call objects of this kind.
     kind_name = "array"
-    #: What to use for Python objects.
+    #: The call to use for Python objects, named in errors.
     object_hint = "job.custom"
-    #: Registered as constant, and not to be changed now.
+    #: Whether the array is registered as constant and must not be changed now.
     constant = False
 
     def __init__(
         self, membership: Membership, name: str, shape: tuple[int, ...], dtype: DTypeLike
     ) -> None:
-        """Describe an array; nothing is allocated.
+        """Describe an array without allocating it.
 
         Raises:
-            ValueError: the type makes no sense, or is of Python objects (see ``cell_type``).
+            ValueError: The type is invalid or contains Python objects (see ``cell_type``).
         """
         self.name = name
-        #: The global shape; of items: that of one.
+        #: The global shape; for items, the shape of one item.
         self.shape = shape
         self.dtype = cell_type(self.label, dtype, self.object_hint)
         self._membership = membership
 
     @property
     def label(self) -> str:
-        """How errors name it."""
+        """Return the kind and name, as errors show them."""
         return f"{self.kind_name} {self.name!r}"
 
     @property
     def type_terms(self) -> object:
-        """The type of a cell, in a description."""
+        """Return the cell type as part of a description."""
         return type_terms(self.dtype)
 
     @property
     def has_all_data(self) -> bool:
-        """Whether this process needs nothing from others, whatever the sizes."""
+        """Whether this process needs no data from others, at any size."""
         return False
 
     @abstractmethod
     def buffers(self) -> list[Array]:
-        """The arrays of this process's part."""
+        """Return the arrays of this process's part."""
 
     def clone(self, twins: "Mapping[int, Handle]") -> Self:
-        """Another handle of the same, to be filled beside this one while the program uses this.
+        """Return a copy of the handle that is filled while the program uses this one.
 
         Args:
-            twins: those of arrays that were registered before, by the ``id`` of the array.
+            twins: Clones of arrays that were registered before, by the ``id`` of the array.
         """
         return copy.copy(self)
 
     @abstractmethod
     def adopt(self, other: Any) -> None:
-        """Have what a twin was filled with be the new part, after ``prepare``.
+        """Use the part of a filled clone as the new part; called after ``prepare``.
 
         Raises:
-            DistributionError: it is not of the shape that was prepared.
+            DistributionError: The shape is not the one that was prepared.
         """
 
     def check_change(self) -> None:
-        """Pass where the program may put other values.
+        """Check that the program may change values.
 
         Raises:
-            DistributionError: it has said that they do not change.
+            DistributionError: The array is constant.
         """
         if self.constant:
             raise DistributionError(
@@ -93,19 +93,19 @@ class Handle(Entry):
 
 
 class SinglePartHandle(Handle):
-    """An array of which each process holds its part in one numpy array, or nothing."""
+    """An array whose part on each process is one numpy array, or nothing."""
 
     def __init__(
         self, membership: Membership, name: str, shape: tuple[int, ...], dtype: DTypeLike
     ) -> None:
-        """Describe an array; nothing is allocated."""
+        """Describe an array without allocating it."""
         super().__init__(membership, name, shape, dtype)
         self._array: Array | None = None
         self._next: Array | None = None
 
     @property
     def local(self) -> Array:
-        """This process's part: a numpy array, to be fetched anew after a safe point."""
+        """This process's part: a numpy array, to be read again after a safe point."""
         self._membership.check()
         assert self._array is not None
         return self._array
@@ -116,18 +116,21 @@ class SinglePartHandle(Handle):
         self.local[...] = values
 
     def buffers(self) -> list[Array]:
-        """The one array."""
+        """Return the one array, if there is one."""
         return [self._array] if self._array is not None else []
 
     def adopt(self, other: "SinglePartHandle") -> None:
-        """Take its array."""
-        room, array = self._next, other._array
-        if room is None or array is None or room.shape != array.shape:
-            raise DistributionError(f"{self.label}: what was read is not what is to be here")
+        """Use the array of the clone."""
+        prepared, array = self._next, other._array
+        shapes = [None if each is None else each.shape for each in (array, prepared)]
+        if array is None or shapes[0] != shapes[1]:
+            raise DistributionError(
+                f"{self.label}: the prefetched part has shape {shapes[0]}, expected {shapes[1]}"
+            )
         self._next = array
 
     def commit(self) -> None:
-        """Use the new part; a view of the old one that the program holds is read-only then."""
+        """Use the new part, and make the old one read-only so that a stale write raises."""
         if self._array is not None:
             self._array.flags.writeable = False
         self._array, self._next = self._next, None
@@ -138,7 +141,7 @@ class SinglePartHandle(Handle):
 
 
 class Block(Protocol):
-    """One process's part of what lies in consecutive blocks."""
+    """One process's part of an array in consecutive blocks."""
 
     start: int
     stop: int
@@ -146,11 +149,11 @@ class Block(Protocol):
 
     @abstractmethod
     def retire(self) -> None:
-        """Make the views that the program may still hold read-only: a stale write then raises."""
+        """Make arrays that the program may still hold read-only, so that a stale write raises."""
 
     @abstractmethod
     def buffers(self) -> list[Array]:
-        """Its arrays, those that others are views of first."""
+        """Return the arrays of the block, base arrays before their views."""
 
 
 BlockT = TypeVar("BlockT", bound=Block)
@@ -162,24 +165,24 @@ class BlockHandle(Handle, Generic[BlockT]):
     def __init__(
         self, membership: Membership, name: str, shape: tuple[int, ...], dtype: DTypeLike
     ) -> None:
-        """Describe an array; nothing is allocated."""
+        """Describe an array without allocating it."""
         super().__init__(membership, name, shape, dtype)
         self._part: BlockT | None = None
         self._next: BlockT | None = None
 
     @property
     def start(self) -> int:
-        """First owned cell along the axis; of a matrix: row."""
+        """First owned cell along the axis; for a matrix, the first owned row."""
         return self._here().start
 
     @property
     def stop(self) -> int:
-        """One past the last owned one."""
+        """One past the last owned cell or row."""
         return self._here().stop
 
     @property
     def layout(self) -> Layout:
-        """Which rank owns which ones now."""
+        """The present layout: which rank owns which cells or rows."""
         return self._here().layout
 
     def _here(self) -> BlockT:
@@ -188,18 +191,21 @@ class BlockHandle(Handle, Generic[BlockT]):
         return self._part
 
     def buffers(self) -> list[Array]:
-        """The arrays of the block."""
+        """Return the arrays of the block."""
         return self._part.buffers() if self._part is not None else []
 
     def adopt(self, other: "BlockHandle[BlockT]") -> None:
-        """Take its block."""
-        room, part = self._next, other._part
-        if room is None or part is None or (room.start, room.stop) != (part.start, part.stop):
-            raise DistributionError(f"{self.label}: what was read is not what is to be here")
+        """Use the block of the clone."""
+        prepared, part = self._next, other._part
+        cells = [None if each is None else (each.start, each.stop) for each in (part, prepared)]
+        if part is None or cells[0] != cells[1]:
+            raise DistributionError(
+                f"{self.label}: the prefetched part has cells {cells[0]}, expected {cells[1]}"
+            )
         self._next = part
 
     def commit(self) -> None:
-        """Use the new part; a view of the old one that the program holds is read-only then."""
+        """Use the new part, and make the old one read-only so that a stale write raises."""
         if self._part is not None:
             self._part.retire()
         self._part, self._next = self._next, None

@@ -1,8 +1,8 @@
-"""Local facts that plans need: gathered on all processes, once for all entries.
+"""Gather the local metadata that plans need, once for all entries, and rebalance entries.
 
-How many items a process has, or where its matrix rows may be cut, nobody else knows. Entries whose
-plan depends on such facts say in how many rounds they tell them (``Entry.rounds``); where no entry
-has any there is no exchange.
+Only a process itself knows how many items it has, or where its matrix rows may be cut. Entries
+whose plan depends on such metadata state the number of exchanges (``Entry.metadata_rounds``). If no
+entry needs any, nothing is exchanged.
 """
 
 from collections.abc import Sequence
@@ -16,24 +16,25 @@ from pliant.appkit.mpi import death_watch
 from pliant.appkit.redistribution.plan import RankMap
 from pliant.faults import failpoint
 
-#: Of messages between resizes: above those of registered things, within what MPI guarantees.
+#: Tag of messages between resizes: above the tags of entries, within the range MPI guarantees.
 REBALANCE_TAG = 32_000
 
 
 def gather_metadata(
     entries: Sequence[Entry], rank_map: RankMap, comm: MPI.Intracomm, rounds: int, error: str
 ) -> tuple[list[GatheredMetadata], str]:
-    """Exchange the facts of all entries; collective.
+    """Exchange the metadata of all entries; collective.
 
     Args:
-        entries: the same on all processes, unless there is an error.
-        rank_map: between the processes of ``comm``.
-        comm: all who take part.
-        rounds: the largest of the entries', the same on all processes.
-        error: why this process has nothing to tell; empty: it has.
+        entries: The same on all processes, unless there is an error.
+        rank_map: The processes before and after, as ranks of ``comm``.
+        comm: Contains all processes of the redistribution.
+        rounds: The largest number of rounds of the entries, the same on all processes.
+        error: Why this process cannot contribute, empty if it can.
 
     Returns:
-        For each entry what was told, and the first error of all (then what was told is of no use).
+        The metadata of each entry, and the first error of all processes. If there is an error, the
+        metadata are incomplete.
     """
     gathered: list[list[tuple[Any, ...]]] = [[] for _ in entries]
     for step in range(rounds):
@@ -60,7 +61,7 @@ def _collect_local(
     step: int,
     error: str,
 ) -> tuple[list[Any], str]:
-    """What this process has to tell in a round, and what went wrong."""
+    """Return the metadata of this process in a round, and its error, if any."""
     facts: list[Any] = [None] * len(entries)
     if error or me not in rank_map.old:
         return facts, error
@@ -74,22 +75,22 @@ def _collect_local(
 
 
 def error_text(fault: AppkitError | MemoryError) -> str:
-    """What is wrong, for those who decide together; never empty."""
+    """Return a non-empty error text, to be shared in a collective vote."""
     return str(fault) if isinstance(fault, AppkitError) else f"MemoryError: {fault}"
 
 
 def rebalance_entries(entries: Sequence[Entry], comm: MPI.Intracomm) -> int:
-    """Distribute entries anew among the present processes; collective.
+    """Redistribute entries among the present processes; collective.
 
     Args:
-        entries: in order of registration.
-        comm: the job's communicator.
+        entries: In order of registration.
+        comm: The job's communicator.
 
     Returns:
-        Bytes that changed their process.
+        Bytes that changed process.
 
     Raises:
-        DistributionError: it cannot be done; everything is as it was, on all processes.
+        DistributionError: A process failed; the data are unchanged on all processes.
     """
     rank_map = RankMap.identity(comm.size)
     gathered, error = gather_metadata(
@@ -122,10 +123,10 @@ def rebalance_entries(entries: Sequence[Entry], comm: MPI.Intracomm) -> int:
 
 
 def _check_all_succeeded(comm: MPI.Intracomm, error: str) -> None:
-    """Go on if all can.
+    """Check that no process has an error; collective.
 
     Raises:
-        DistributionError: somebody cannot.
+        DistributionError: A process has one.
     """
     reasons = [reason for reason in comm.allgather(error) if reason]
     if reasons:

@@ -1,4 +1,4 @@
-"""The kinds of data that a program can register: one module for each.
+"""The kinds of data that a program can register.
 
 `block` is the simplest distributed kind and the best one to read first. `job_data` holds all that
 one job has registered. To add a kind, implement `pliant.appkit.data.entry.Entry` and add a method

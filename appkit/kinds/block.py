@@ -1,4 +1,4 @@
-"""Arrays in blocks along one axis that follow the job through every resize."""
+"""``job.block``: arrays in consecutive blocks along one axis."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -29,12 +29,12 @@ from pliant.appkit.redistribution.splitting import EvenSplit, Split
 from pliant.appkit.storage.chunks import ArrayReader, ArrayWriter
 from pliant.core.support.plural import plural
 
-#: Gets the owned global ranges, one slice per axis, and returns that part.
+#: Gets the owned global ranges, one slice for each axis; returns the values of that part.
 Init = Callable[[tuple[slice, ...]], Any]
 
 
 class _Part:
-    """This process's storage: the owned cells, with ``halo`` more on both sides of the axis."""
+    """This process's memory: the owned cells, and ``halo`` cells on both sides of the axis."""
 
     def __init__(self, array: "BlockArray", layout: Layout, rank: int) -> None:
         self.layout = layout
@@ -46,17 +46,22 @@ class _Part:
         self.own: Array = self.whole[(slice(None),) * array.axis + (inner,)]
 
     def rows(self, array: "BlockArray") -> Array:
-        """The owned cells with the distributed axis in front: a view."""
+        """Return the owned cells with the distributed axis first, as a view."""
         return np.moveaxis(self.own, array.axis, 0)
 
     def range_buffer(self, array: "BlockArray") -> RangeBuffer:
-        """Of an array whose cells lie one after the other."""
+        """Return the buffer of an array whose cells are contiguous along the axis."""
         return RangeBuffer(
             self.whole.reshape(self.whole.shape[array.axis :]), self.start, array.halo
         )
 
     def packed_buffer(self, array: "BlockArray", begins: Mapping[int, int]) -> PackedBuffer:
-        """Of any other; ``begins`` says where what goes to, or comes from, a process begins."""
+        """Return the buffer of any other array.
+
+        Args:
+            array: The handle.
+            begins: For each other process, the first cell that is sent to or received from it.
+        """
 
         def indices(other: int, first: int, stop: int) -> slice:
             begin = begins[other] - self.start
@@ -65,19 +70,19 @@ class _Part:
         return PackedBuffer(self.rows(array), indices)
 
     def retire(self) -> None:
-        """Make the views that the program may still hold read-only: a stale write then raises."""
+        """Make arrays that the program may still hold read-only, so that a stale write raises."""
         for array in self.buffers():
             array.flags.writeable = False
 
     def buffers(self) -> list[Array]:
-        """Both arrays; one is a view of the other."""
+        """Return the array with halo, and the view of the owned cells."""
         return [self.whole, self.own]
 
 
 class BlockArray(BlockHandle[_Part]):
-    """A handle that stays valid through every resize; its numpy arrays do not: fetch them anew.
+    """A handle that stays valid through every resize; read its numpy arrays again after each one.
 
-    The halo is on both sides of the axis, also at the ends of the global array. Its cells are zero
+    The halo is on both sides of the axis, even at the ends of the global array. Its cells are zero
     at the start and after every resize, until the program exchanges them.
     """
 
@@ -94,7 +99,7 @@ class BlockArray(BlockHandle[_Part]):
         dtype: DTypeLike,
         split: Split | None = None,
     ) -> None:
-        """Describe an array; see ``Job.block``. ``split`` says who owns what; None: even blocks."""
+        """Describe an array; see ``Job.block``. Without ``split`` the blocks are even."""
         if not -len(shape) <= axis < len(shape):
             raise ValueError(f"array {name!r}: shape {shape} has no axis {axis}")
         if halo < 0 or any(length < 0 for length in shape):
@@ -107,7 +112,7 @@ class BlockArray(BlockHandle[_Part]):
         self._split = split or EvenSplit(shape[self.axis])
 
     def start_with(self, init: Init | None) -> None:
-        """Make this process's part and fill it; for the first start."""
+        """Allocate and fill this process's part, when the job starts for the first time."""
         layout = self._split.layout_for(self._membership.size)
         self._check_halo(layout)
         self._part = part = _Part(self, layout, self._membership.rank)
@@ -118,7 +123,7 @@ class BlockArray(BlockHandle[_Part]):
 
     @property
     def local(self) -> Array:
-        """This process's part without halo: a view, to be fetched anew after a safe point.
+        """This process's part without halo: a view, to be read again after a safe point.
 
         Of the global shape, but ``stop - start`` long along the axis.
         """
@@ -131,14 +136,14 @@ class BlockArray(BlockHandle[_Part]):
 
     @property
     def with_halo(self) -> Array:
-        """This process's part with halo: a view, to be fetched anew after a safe point.
+        """This process's part with halo: a view, to be read again after a safe point.
 
         Of the global shape, but ``stop - start + 2 * halo`` long along the axis.
         """
         return self._here().whole
 
     def clone(self, twins: Mapping[int, Handle]) -> Self:
-        """Like its matrix's twin, where it is like a matrix."""
+        """Return a clone that follows the clone of its matrix, if it is like a matrix."""
         other = super().clone(twins)
         matrix = twins.get(id(self._split))
         if isinstance(matrix, CsrMatrix):
@@ -146,28 +151,28 @@ class BlockArray(BlockHandle[_Part]):
         return other
 
     def describe(self) -> Description:
-        """Kind, name, shape, axis, halo, type, and how it is split unless evenly."""
+        """Return kind, name, shape, axis, halo, type, and the split unless it is even."""
         terms = [self.name, list(self.shape), self.axis, self.halo, self.type_terms]
         return ["block", *terms, *self._split.split_description]
 
     def plan(self, rank_map: RankMap, gathered: GatheredMetadata = ()) -> RangePlan:
-        """Each cell straight to its new owner."""
+        """Plan to send each cell straight to its new owner."""
         return plan_layouts(
             *self._split.old_and_new_layouts(rank_map), rank_map, self._cell_bytes()
         )
 
     def estimate(self, rank_map: RankMap) -> int:
-        """As if it were in even blocks."""
+        """Estimate the bytes as for even blocks."""
         return plan_blocks(self.shape[self.axis], rank_map, self._cell_bytes()).bytes_moved
 
     def _check_halo(self, layout: Layout) -> None:
         """Refuse a layout in which the halo of a block reaches beyond its neighbor.
 
-        An exchange between neighbors would leave a part of such a halo unfilled, and no error would
-        say so. Blocks that the program itself left empty do not count.
+        An exchange between neighbors would leave a part of such a halo unfilled without any error.
+        Blocks that the program itself made empty are allowed.
 
         Raises:
-            DistributionError: a block is narrower than the halo.
+            DistributionError: A block is narrower than the halo.
         """
         if not self.halo or layout.parts == 1 or not layout.extent:
             return
@@ -186,27 +191,27 @@ class BlockArray(BlockHandle[_Part]):
         return math.prod(others) * self.dtype.itemsize
 
     def preallocate(self, size: int, rank: int) -> list[Array]:
-        """The block's memory, unless it depends on what a matrix holds."""
+        """Allocate the block early, unless its size depends on the contents of a matrix."""
         if not self._split.depends_on_size_only or self._next is not None:
             return []
         self._next = _Part(self, self._split.layout_for(size), rank)
         return [self._next.whole]
 
     def prepare(self, rank_map: RankMap, me: int, gathered: GatheredMetadata = ()) -> None:
-        """Allocate the new part, unless it is there."""
+        """Allocate the new part, unless it was preallocated."""
         _, layout = self._split.old_and_new_layouts(rank_map)
         self._check_halo(layout)
         if me in rank_map.new and self._next is None:
             self._next = _Part(self, layout, rank_map.new.index(me))
 
     def move(self, plan: RangePlan, comm: MPI.Intracomm, tag: int) -> None:
-        """Send what goes, receive what comes, copy what stays."""
+        """Send the cells that leave, receive those that arrive, and copy those that stay."""
         old, new = self._part, self._next
         if math.prod(self.shape[: self.axis]) == 1:
             source, target = (part.range_buffer(self) if part else None for part in (old, new))
             exchange_ranges(plan, comm, source, target, tag)
             return
-        # What goes to another process lies in many short stretches: packed, a little at a time.
+        # The cells for another process are many short ranges of memory: pack them.
         to = {move.target: move.start for move in plan.transfers if move.source == comm.rank}
         of = {move.source: move.start for move in plan.transfers if move.target == comm.rank}
         ends = (
@@ -217,12 +222,12 @@ class BlockArray(BlockHandle[_Part]):
         exchange_packed(Transfers(shares, plan.cell_bytes), comm, *ends, tag)
 
     def save(self, out: ArrayWriter) -> None:
-        """Write the owned cells, the distributed axis in front."""
+        """Write the owned cells, with the distributed axis first."""
         if self._part is not None:
             out.write(self._part.rows(self), start=self._part.start)
 
     def restore(self, source: ArrayReader, rank: int, size: int) -> None:
-        """Read the cells of this process's block from the blocks that were written."""
+        """Read the cells of this process's block from the saved blocks."""
         layout = self._split.layout_for(size)
         self._check_halo(layout)
         part = _Part(self, layout, rank)

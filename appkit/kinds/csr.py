@@ -1,4 +1,4 @@
-"""Sparse matrices in blocks of rows: row pointers, columns and values move as one."""
+"""``job.csr``: sparse matrices in blocks of rows."""
 
 from collections.abc import Callable
 from typing import Any
@@ -20,15 +20,15 @@ from pliant.appkit.redistribution.plan import CombinedPlan, RankMap, plan_blocks
 from pliant.appkit.redistribution.splitting import cuts_by_weight, cuts_evenly, layout_of
 from pliant.appkit.storage.chunks import ArrayReader, ArrayWriter
 
-#: Gets a range of rows and returns their indptr (from 0), indices (global) and data.
+#: Gets a range of rows; returns their indptr (from 0), indices (global) and data.
 CsrInit = Callable[[int, int], Any]
 
-#: Bytes of a row's length and of a column's number.
+#: Bytes of the length of a row, and of the number of a column.
 _NUMBER = 8
 
 
 class _Part:
-    """This process's rows, and what follows from them."""
+    """This process's rows, with their ghosts and the ghost exchange once they are needed."""
 
     def __init__(self, layout: Layout, rank: int, rows: Rows) -> None:
         self.layout, self.rank, self.rows = layout, rank, rows
@@ -42,11 +42,11 @@ class _Part:
         return self._ghosts
 
     def retire(self) -> None:
-        """Make the values that the program may still hold read-only: a stale write then raises."""
+        """Make values that the program may still hold read-only: a stale write then raises."""
         self.rows.data.flags.writeable = False
 
     def buffers(self) -> list[Array]:
-        """The three arrays of the rows."""
+        """Return the three arrays of the rows."""
         return [self.rows.indptr, self.rows.indices, self.rows.data]
 
     def ghost_exchange(self, comm: MPI.Intracomm) -> GhostExchange:
@@ -56,7 +56,7 @@ class _Part:
 
 
 class _RowLayouts:
-    """Rows and nonzeros before and after a redistribution."""
+    """The layouts of rows and nonzeros before and after a redistribution."""
 
     def __init__(self, rank_map: RankMap, gathered: GatheredMetadata) -> None:
         told = [gathered[0][process] for process in rank_map.old]
@@ -73,7 +73,7 @@ class _RowLayouts:
 
 
 class CsrMatrix(BlockHandle[_Part]):
-    """A handle that stays valid through every resize; its arrays do not: fetch them anew.
+    """A handle that stays valid through every resize; read its arrays again after each one.
 
     Arrays made with ``job.block(..., like=matrix)`` are always distributed like its rows.
     """
@@ -101,7 +101,7 @@ class CsrMatrix(BlockHandle[_Part]):
         self._layouts: _RowLayouts | None = None
 
     def start_with(self, init: CsrInit | None) -> None:
-        """Make the first rows of this process; collective if they are shared out by nonzeros."""
+        """Take the first rows of this process; collective if rows are balanced by nonzeros."""
         member = self._membership
         layout = BlockLayout(self.shape[0], member.size)
         start, stop = layout.start(member.rank), layout.stop(member.rank)
@@ -146,7 +146,7 @@ class CsrMatrix(BlockHandle[_Part]):
 
     @local.setter
     def local(self, values: Any) -> None:
-        """Replace the rows here, with other nonzeros; on all processes, as ghosts change."""
+        """Replace the nonzeros of the local rows; on all processes, because ghosts change."""
         self.check_change()
         part = self._here()
         self._part = _Part(part.layout, part.rank, self._taken(values, part.stop - part.start))
@@ -171,7 +171,7 @@ class CsrMatrix(BlockHandle[_Part]):
 
     @property
     def ghosts_by_owner(self) -> dict[int, slice]:
-        """For each rank that owns some of the ``ghosts``, which.
+        """For each rank that owns ``ghosts``, their range in it.
 
         Raises:
             DistributionError: the matrix is not square.
@@ -179,7 +179,7 @@ class CsrMatrix(BlockHandle[_Part]):
         return dict(self._ghosts().by_owner)
 
     def with_ghosts(self, x: Array) -> Array:
-        """The owned part of a vector with the values of the ghosts behind it; collective.
+        """Return the owned part of a vector, followed by the values of the ghosts; collective.
 
         Args:
             x: ``(rows here, ...)``, of any type without Python objects.
@@ -201,14 +201,14 @@ class CsrMatrix(BlockHandle[_Part]):
         return part.ghost_exchange(comm).fetch(values, comm)
 
     def matvec(self, x: Array) -> Array:
-        """The matrix times a vector; collective.
+        """Multiply the matrix by a vector; collective.
 
         Args:
             x: the owned part, ``(rows here,)``.
 
         Returns:
-            The owned part of the product, ``(rows here,)``. Each row is summed alike on any number
-            of processes.
+            The owned part of the product, ``(rows here,)``. Each row is summed in the same order on
+            any number of processes.
 
         Raises:
             DistributionError: ``x`` has another length, or the matrix is not square.
@@ -222,12 +222,12 @@ class CsrMatrix(BlockHandle[_Part]):
         return result
 
     def rebalance(self) -> int:
-        """Share rows out anew among the present processes, by the same rule; collective.
+        """Redistribute the rows among the present processes by the same rule; collective.
 
         Arrays that are ``like`` the matrix move with it.
 
         Returns:
-            Bytes that changed their process, over the whole job.
+            Bytes that changed process, over the whole job.
         """
         return rebalance_entries([self, *self.followers], self._membership.communicator())
 
@@ -242,33 +242,33 @@ class CsrMatrix(BlockHandle[_Part]):
     def _taken(self, values: Any, rows: int) -> Rows:
         return Rows.taken(f"matrix {self.name!r}", values, rows, self.shape[1], self.dtype)
 
-    # ---------------------------------------------------------------- as a split of other arrays
+    # ---------------------------------------------------------------- as the split of other arrays
 
     depends_on_size_only = False
 
     @property
     def split_description(self) -> list[object]:
-        """Of an array that is like this matrix."""
+        """The description of an array that is like this matrix."""
         return ["like", self.name]
 
     def layout_for(self, size: int) -> Layout:
-        """The rows."""
+        """Return the present layout of the rows."""
         assert self._part is not None
         return self._part.layout
 
     def old_and_new_layouts(self, rank_map: RankMap) -> tuple[Layout, Layout]:
-        """The rows before and after."""
+        """Return the layouts of the rows before and after a resize."""
         assert self._layouts is not None
         return self._layouts.rows
 
     # ---------------------------------------------------------------- for resizes
 
     def describe(self) -> Description:
-        """Kind, name, shape, type and rule."""
+        """Return kind, name, shape, type and rule."""
         return ["csr", self.name, list(self.shape), self.type_terms, self._balance]
 
     def local_metadata(self, rank_map: RankMap, me: int, gathered: GatheredMetadata) -> Any:
-        """How many rows and nonzeros are here, and where they are cut."""
+        """Return the numbers of rows and nonzeros, and the borders that fall among the rows."""
         assert self._part is not None
         part, parts = self._part, len(rank_map.new)
         indptr = part.rows.indptr
@@ -284,7 +284,7 @@ class CsrMatrix(BlockHandle[_Part]):
         return *counts, [(border, row, int(indptr[row])) for border, row in cuts]
 
     def prepare(self, rank_map: RankMap, me: int, gathered: GatheredMetadata) -> None:
-        """Allocate the new part."""
+        """Allocate the new part of this process."""
         self._layouts = layouts = _RowLayouts(rank_map, gathered)
         if me in rank_map.new:
             rank = rank_map.new.index(me)
@@ -297,7 +297,7 @@ class CsrMatrix(BlockHandle[_Part]):
             self._next = _Part(rows, rank, room)
 
     def plan(self, rank_map: RankMap, gathered: GatheredMetadata) -> CombinedPlan:
-        """Lengths of rows, columns and values, each straight to its new owner."""
+        """Plan to send row lengths, columns and values straight to their new owners."""
         layouts = _RowLayouts(rank_map, gathered)
         return CombinedPlan(
             (
@@ -308,7 +308,7 @@ class CsrMatrix(BlockHandle[_Part]):
         )
 
     def estimate(self, rank_map: RankMap) -> int:
-        """As if all had as many nonzeros as this process."""
+        """Estimate the bytes as if every process had as many nonzeros as this one."""
         part = self._part
         nonzeros = len(rank_map.old) * (0 if part is None else len(part.rows.indices))
         rows = plan_blocks(self.shape[0], rank_map, _NUMBER)
@@ -316,7 +316,7 @@ class CsrMatrix(BlockHandle[_Part]):
         return rows.bytes_moved + values.bytes_moved
 
     def move(self, plan: CombinedPlan, comm: MPI.Intracomm, tag: int) -> None:
-        """Send what goes, receive what comes, copy what stays."""
+        """Send the rows that leave, receive those that arrive, and copy those that stay."""
         layouts = self._layouts
         assert layouts is not None
         here: list[RangeBuffer] | list[None] = [None] * 3
@@ -332,12 +332,12 @@ class CsrMatrix(BlockHandle[_Part]):
             np.cumsum(lengths, out=self._next.rows.indptr[1:])
 
     def save(self, out: ArrayWriter) -> None:
-        """Write the rows here."""
+        """Write the rows of this process."""
         assert self._part is not None
         self._part.rows.save(out, self._part.start)
 
     def restore(self, source: ArrayReader, rank: int, size: int) -> None:
-        """Read the rows of this process, by the rule."""
+        """Read the rows of this process, distributed by the rule."""
         saved = SavedRows(self.name, source, self.shape[0])
         layout: Layout = BlockLayout(self.shape[0], size)
         if self._balance == "nnz":
@@ -350,7 +350,7 @@ class CsrMatrix(BlockHandle[_Part]):
 
 
 def _range_buffers(part: _Part, lengths: NDArray[np.int64], nonzeros: Layout) -> list[RangeBuffer]:
-    """The arrays of a part, as they move."""
+    """Return the buffers of a part: row lengths, columns and values."""
     first = nonzeros.start(part.rank)
     rows = part.rows
     return [

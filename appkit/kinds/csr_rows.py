@@ -1,4 +1,4 @@
-"""Rows of a sparse matrix as three arrays: checked when they come in, read from a checkpoint."""
+"""Rows of a sparse matrix as three arrays: check them, save them, read them."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -15,30 +15,30 @@ from pliant.appkit.storage.chunks import ArrayReader, ArrayWriter, SavedArray
 
 @dataclass(frozen=True)
 class Rows:
-    """Some rows: those of row ``i`` are ``indices[indptr[i]:indptr[i + 1]]``, ``data`` alike."""
+    """Rows in CSR form: row ``i`` has ``indices[indptr[i]:indptr[i + 1]]``, and ``data`` alike."""
 
     indptr: NDArray[np.int64]
-    #: Global columns.
+    #: Global column numbers.
     indices: NDArray[np.int64]
     data: Array
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """Nonzeros of each row."""
+        """The number of nonzeros of each row."""
         return np.diff(self.indptr)
 
     @classmethod
     def empty(cls, rows: int, nonzeros: int, dtype: np.dtype[Any]) -> "Rows":
-        """Room for so many."""
+        """Allocate rows and nonzeros without values."""
         indptr, indices = np.zeros(rows + 1, np.int64), np.empty(nonzeros, np.int64)
         return cls(indptr, indices, np.empty(nonzeros, dtype))
 
     @classmethod
     def taken(cls, what: str, values: Any, rows: int, columns: int, dtype: np.dtype[Any]) -> "Rows":
-        """What a program gave: three arrays, or an object that has them.
+        """Return the rows that a program gave: three arrays, or an object that has them.
 
         Raises:
-            DistributionError: they are not those of so many rows and columns.
+            DistributionError: The arrays do not describe that number of rows and columns.
         """
         if hasattr(values, "indptr"):
             values = (values.indptr, values.indices, values.data)
@@ -68,7 +68,7 @@ class Rows:
         return ""
 
     def save(self, out: ArrayWriter, start: int) -> None:
-        """Write them; ``start`` is the global number of the first."""
+        """Write the rows; ``start`` is the global number of the first one."""
         out.write(self.indptr, part="indptr", start=start)
         out.write(self.indices, part="indices")
         out.write(self.data, part="data")
@@ -78,10 +78,10 @@ class SavedRows:
     """The rows of a matrix in a checkpoint."""
 
     def __init__(self, name: str, source: ArrayReader, rows: int) -> None:
-        """Look at what there is.
+        """Find the saved arrays.
 
         Raises:
-            CheckpointError: not all of the ``rows`` rows are there.
+            CheckpointError: Some of the ``rows`` rows are missing.
         """
         self._name, self._source = name, source
         pointers = [saved for saved in source.arrays if saved.where["part"] == "indptr"]
@@ -93,10 +93,12 @@ class SavedRows:
         self.layout = UnevenLayout.of(counts or [0])
 
     def balanced(self, size: int) -> Layout:
-        """Rows for ``size`` processes, by nonzeros; reads all row pointers, one by one process's.
+        """Return the layout of the rows on ``size`` processes, balanced by nonzeros.
+
+        Reads the row pointers of one process after the other.
 
         Raises:
-            CheckpointError: they are damaged.
+            CheckpointError: The row pointers are damaged.
         """
         totals = [self._nonzeros(saved) for saved in self._pointers]
         cuts = []
@@ -106,10 +108,10 @@ class SavedRows:
         return layout_of(cuts, [saved.shape[0] - 1 for saved in self._pointers], size)
 
     def read(self, start: int, stop: int, dtype: np.dtype[Any]) -> Rows:
-        """Rows ``[start, stop)``; nothing else is read.
+        """Read the rows ``[start, stop)`` and nothing else.
 
         Raises:
-            CheckpointError: they are damaged, or something is missing.
+            CheckpointError: Data are missing or damaged.
         """
         ranges = [
             (saved, max(start, begin) - begin, min(stop, end) - begin)

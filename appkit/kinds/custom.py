@@ -1,4 +1,4 @@
-"""Values that only the program knows how to take apart and put together."""
+"""``job.custom``: values that only the program can divide and combine."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
@@ -23,32 +23,32 @@ V = TypeVar("V")
 
 _Bytes = NDArray[np.uint8]
 
-#: Gets this process's value and a number of processes; bytes-like, what goes to each rank.
+#: Gets this process's value and a number of processes; returns a bytes-like object for each rank.
 Pack = Callable[[V, int], Sequence[Any]]
-#: Gets what came, from old ranks in order, this process's rank and the number of processes.
+#: Gets the parts of all old ranks in order, this process's rank and the number of processes.
 Unpack = Callable[[list[memoryview], int, int], V]
 
 
 class Custom(Entry, Generic[V]):
     """A handle of one value on each process: ``value``.
 
-    While it moves, the packed bytes are in memory beside the value.
+    During a resize, the packed bytes are in memory in addition to the value.
     """
 
     metadata_rounds = 1
 
     def __init__(self, membership: Membership, name: str, pack: Pack[V], unpack: Unpack[V]) -> None:
-        """Describe it; see ``Job.custom``."""
+        """Describe the value; see ``Job.custom``."""
         self.name = name
         self._membership = membership
         self._pack, self._unpack = pack, unpack
         self._value: list[V] = []  # at most one; None is a value like any other
         self._next: list[V] = []
         self._packed: list[_Bytes] = []
-        self._way: tuple[RankMap, GatheredMetadata] | None = None
+        self._prepared: tuple[RankMap, GatheredMetadata] | None = None
 
     def start_with(self, init: Callable[[int, int], V]) -> None:
-        """Make the first value of this process."""
+        """Make the first value of this process, when the job starts for the first time."""
         self._value = [init(self._membership.rank, self._membership.size)]
 
     @property
@@ -63,20 +63,20 @@ class Custom(Entry, Generic[V]):
         self._value = [value]
 
     def describe(self) -> Description:
-        """Kind and name."""
+        """Return kind and name."""
         return ["custom", self.name]
 
     def local_metadata(self, rank_map: RankMap, me: int, gathered: GatheredMetadata) -> list[int]:
-        """How many bytes go to each rank."""
-        self._packed = self._apart(self._value[0], len(rank_map.new))
+        """Pack the value, and return the number of bytes for each new rank."""
+        self._packed = self._pack_checked(self._value[0], len(rank_map.new))
         return [data.size for data in self._packed]
 
     def prepare(self, rank_map: RankMap, me: int, gathered: GatheredMetadata) -> None:
-        """Nothing yet: what comes is put together when it is there."""
-        self._way = (rank_map, gathered)
+        """Remember the metadata; the value is unpacked when its parts have arrived."""
+        self._prepared = (rank_map, gathered)
 
     def plan(self, rank_map: RankMap, gathered: GatheredMetadata) -> CellPlan:
-        """As the program packed it."""
+        """Plan to send the packed parts."""
         return Transfers(
             tuple(
                 Transfer(source, target, size)
@@ -88,17 +88,17 @@ class Custom(Entry, Generic[V]):
         )
 
     def estimate(self, rank_map: RankMap) -> int:
-        """Nobody knows before it is packed: 0."""
+        """Return 0: the size is unknown before the value is packed."""
         return 0
 
     def move(self, plan: CellPlan, comm: MPI.Intracomm, tag: int) -> None:
-        """Exchange the bytes, then put the new value together.
+        """Exchange the packed parts, then unpack the new value.
 
         Raises:
-            DistributionError: the program cannot do that.
+            DistributionError: The program's ``unpack`` raised an exception.
         """
-        assert self._way is not None
-        rank_map, gathered = self._way
+        assert self._prepared is not None
+        rank_map, gathered = self._prepared
         me, packed = comm.rank, self._packed
         came: dict[int, _Bytes] = {}
         if me in rank_map.new:
@@ -111,7 +111,7 @@ class Custom(Entry, Generic[V]):
         sends = {share.target: goes[share.target] for share in plan.sends(me)}
         exchange_buffers(comm, sends, receives, tag)
         if me in rank_map.new:
-            self._next = [self._together(list(came.values()), rank, len(rank_map.new))]
+            self._next = [self._unpack_checked(list(came.values()), rank, len(rank_map.new))]
 
     def commit(self) -> None:
         """Use the new value."""
@@ -122,25 +122,25 @@ class Custom(Entry, Generic[V]):
         self._next, self._packed = [], []
 
     def save(self, out: ArrayWriter) -> None:
-        """Write the value, packed as for a single process."""
-        out.write(self._apart(self._value[0], 1)[0])
+        """Write the value, packed for a single process."""
+        out.write(self._pack_checked(self._value[0], 1)[0])
 
     def restore(self, source: ArrayReader, rank: int, size: int) -> None:
-        """Unpack each saved value as a single process would, and take this rank's part of it."""
+        """Unpack each saved value as on a single process, and combine this rank's parts of them."""
         saved = {saved.rank: saved for saved in source.arrays}
         parts = []
         for writer in range(source.size):
             whole = np.empty(saved[writer].items if writer in saved else 0, np.uint8)
             if writer in saved:
                 source.read(saved[writer], 0, whole)
-            parts.append(self._apart(self._together([whole], 0, 1), size)[rank])
-        self._value = [self._together(parts, rank, size)]
+            parts.append(self._pack_checked(self._unpack_checked([whole], 0, 1), size)[rank])
+        self._value = [self._unpack_checked(parts, rank, size)]
 
-    def _apart(self, value: V, size: int) -> list[_Bytes]:
+    def _pack_checked(self, value: V, size: int) -> list[_Bytes]:
         what = f"custom {self.name!r}: pack(value, {size})"
         try:
             buffers = [_raw(buffer) for buffer in self._pack(value, size)]
-        except Exception as error:  # the program's own function
+        except Exception as error:  # raised by the program's function
             raise DistributionError(f"{what} raised {type(error).__name__}: {error}") from error
         if len(buffers) != size:
             raise DistributionError(
@@ -148,10 +148,10 @@ class Custom(Entry, Generic[V]):
             )
         return buffers
 
-    def _together(self, parts: list[_Bytes], rank: int, size: int) -> V:
+    def _unpack_checked(self, parts: list[_Bytes], rank: int, size: int) -> V:
         try:
             return self._unpack([part.data.toreadonly() for part in parts], rank, size)
-        except Exception as error:  # the program's own function
+        except Exception as error:  # raised by the program's function
             raise DistributionError(
                 f"custom {self.name!r}: unpack(parts, {rank}, {size}) raised "
                 f"{type(error).__name__}: {error}"
@@ -162,7 +162,7 @@ class Custom(Entry, Generic[V]):
 
 
 def _raw(buffer: Any) -> _Bytes:
-    """The bytes of a bytes-like object, not copied."""
+    """Return the bytes of a bytes-like object without copying."""
     view = memoryview(buffer)
     if not view.nbytes:
         return np.empty(0, np.uint8)

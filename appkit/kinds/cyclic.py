@@ -1,4 +1,4 @@
-"""Arrays dealt out cyclically along one axis, or along both on a grid of processes."""
+"""``job.cyclic`` and ``job.block_cyclic``: blocks assigned to the processes in turn."""
 
 import math
 from collections.abc import Callable
@@ -25,35 +25,35 @@ from pliant.appkit.redistribution.plan import (
 from pliant.appkit.storage.chunks import ArrayReader, ArrayWriter
 from pliant.appkit.storage.selective_reader import read_cells
 
-#: Gets a number of processes and returns how many there are along each distributed axis.
+#: Gets the number of processes; returns the number along each distributed axis.
 Grid = Callable[[int], tuple[int, ...]]
-#: Gets an index of the owned cells into the global array and returns that part.
+#: Gets the index of the owned cells in the global array; returns the values of that part.
 CyclicInit = Callable[[tuple[Any, ...]], Any]
 
 
 class GridLayout:
-    """Who has which cells on a number of processes: a layout for each distributed axis.
+    """The cells of each process on a process grid: one cyclic layout for each distributed axis.
 
-    Processes are numbered along the grid's last axis first, as BLACS does by default.
+    Processes are numbered along the grid's last axis first, as in BLACS by default.
     """
 
     def __init__(self, extents: tuple[int, ...], blocks: tuple[int, ...], grid: tuple[int, ...]):
-        """Deal cells out on a grid."""
+        """Distribute the cells on a grid."""
         self.grid = grid
         self.layouts = tuple(map(CyclicLayout, extents, grid, blocks))
 
     def coords(self, rank: int) -> tuple[int, ...]:
-        """Where a process is in the grid."""
+        """Return the grid coordinates of a process."""
         return tuple(int(index) for index in np.unravel_index(rank, self.grid))
 
     def lengths(self, rank: int) -> tuple[int, ...]:
-        """Cells of a process along each distributed axis."""
+        """Return the number of cells of a process along each distributed axis."""
         return tuple(map(CyclicLayout.length, self.layouts, self.coords(rank)))
 
     def intersections(
         self, other: "GridLayout", here: int, there: int
     ) -> tuple[BlockIntersection, ...]:
-        """What a process here and one there have in common, along each axis."""
+        """Return the cells that ``here`` and process ``there`` of ``other`` share, by axis."""
         return tuple(
             map(
                 BlockIntersection.of,
@@ -66,9 +66,9 @@ class GridLayout:
 
 
 class CyclicArray(SinglePartHandle):
-    """A handle that stays valid through every resize; its numpy arrays do not: fetch them anew.
+    """A handle that stays valid through every resize; read its numpy arrays again after each one.
 
-    On a grid ``local`` is in Fortran's order, as ScaLAPACK has it.
+    On a grid ``local`` is in Fortran order, as in ScaLAPACK.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class CyclicArray(SinglePartHandle):
         self._coming: tuple[RankMap, GridLayout, GridLayout] | None = None
 
     def start_with(self, init: CyclicInit | None) -> None:
-        """Make this process's part and fill it; for the first start."""
+        """Allocate and fill this process's part, when the job starts for the first time."""
         self._grid_layout = self._layout_for(self._membership.size)
         self._array = self._room(self._grid_layout, self._membership.rank)
         if init is not None:
@@ -113,12 +113,12 @@ class CyclicArray(SinglePartHandle):
 
     @property
     def place(self) -> tuple[int, ...]:
-        """Where this process is in the grid."""
+        """The coordinates of this process in the grid."""
         return self._here().coords(self._membership.rank)
 
     @property
     def layouts(self) -> tuple[CyclicLayout, ...]:
-        """Of each distributed axis: who has which cells."""
+        """The cyclic layout of each distributed axis."""
         return self._here().layouts
 
     @property
@@ -127,7 +127,7 @@ class CyclicArray(SinglePartHandle):
         return tuple(map(CyclicLayout.cells, self.layouts, self.place))
 
     def owner(self, *cell: int) -> int:
-        """The rank that has a cell.
+        """Return the rank that owns a cell.
 
         Args:
             cell: its global numbers, one for each distributed axis.
@@ -140,7 +140,7 @@ class CyclicArray(SinglePartHandle):
         return int(np.ravel_multi_index(place, grid_layout.grid))
 
     def index(self, *cell: int) -> tuple[int, ...]:
-        """Where a cell is in its owner's ``local``, along the distributed axes.
+        """Return the index of a cell in its owner's ``local``, along the distributed axes.
 
         Args:
             cell: its global numbers, one for each distributed axis.
@@ -167,7 +167,7 @@ class CyclicArray(SinglePartHandle):
     def _layout_for(self, size: int) -> GridLayout:
         try:
             grid = tuple(int(length) for length in self._grid(size))
-        except Exception as error:  # the program's own function
+        except Exception as error:  # raised by the program's function
             raise DistributionError(
                 f"array {self.name!r}: grid({size}) raised {type(error).__name__}: {error}"
             ) from error
@@ -185,32 +185,32 @@ class CyclicArray(SinglePartHandle):
         return np.zeros(lengths, self.dtype, order="C" if len(self.axes) == 1 else "F")
 
     def _cells(self, array: Array) -> Array:
-        """The cells of a part along one axis, those of the first distributed axis first: a view."""
+        """Return a view of a part whose first axis is that of the distributed cells."""
         if len(self.axes) > 1:
             return array.reshape(-1, order="F")
         return np.moveaxis(array, self.axes[0], 0)
 
     def describe(self) -> Description:
-        """Kind, name, shape, axes, blocks and type."""
+        """Return kind, name, shape, axes, blocks and type."""
         terms = [list(self.shape), list(self.axes), list(self.blocks), self.type_terms]
         return ["cyclic", self.name, *terms]
 
     def preallocate(self, size: int, rank: int) -> list[Array]:
-        """The part's memory."""
+        """Allocate the new part early."""
         if self._next is not None:
             return []
         self._next = self._room(self._layout_for(size), rank)
         return [self._next]
 
     def prepare(self, rank_map: RankMap, me: int, gathered: GatheredMetadata = ()) -> None:
-        """Allocate the new part, unless it is there."""
+        """Allocate the new part, unless it was preallocated."""
         old, new = self._layout_for(len(rank_map.old)), self._layout_for(len(rank_map.new))
         self._coming = (rank_map, old, new)
         if me in rank_map.new and self._next is None:
             self._next = self._room(new, rank_map.new.index(me))
 
     def plan(self, rank_map: RankMap, gathered: GatheredMetadata = ()) -> CellPlan:
-        """Each cell straight to its new owner."""
+        """Plan to send each cell straight to its new owner."""
         old, new = self._layout_for(len(rank_map.old)), self._layout_for(len(rank_map.new))
         tables = [
             [
@@ -231,20 +231,20 @@ class CyclicArray(SinglePartHandle):
         return Transfers(tuple(shares), math.prod(others) * self.dtype.itemsize)
 
     def plan_checksum(self, plan: CellPlan) -> int:
-        """Of the grids, too: other ones may make the same traffic."""
+        """Return a checksum that includes the grids; different grids can have equal transfers."""
         assert self._coming is not None
         _, old, new = self._coming
         return hash((plan, old.grid, new.grid))
 
     def estimate(self, rank_map: RankMap) -> int:
-        """As planned; 0 where the program's grid makes no sense."""
+        """Return the bytes of the plan, 0 if the program's grid is invalid."""
         try:
             return self.plan(rank_map).bytes_moved
         except DistributionError:
             return 0
 
     def move(self, plan: CellPlan, comm: MPI.Intracomm, tag: int) -> None:
-        """Send what goes, receive what comes, copy what stays."""
+        """Send the cells that leave, receive those that arrive, and copy those that stay."""
         assert self._coming is not None
         rank_map, old, new = self._coming
         source = target = None
@@ -273,12 +273,12 @@ class CyclicArray(SinglePartHandle):
         self._grid_layout = self._coming[-1]
 
     def save(self, out: ArrayWriter) -> None:
-        """Write the part of this process."""
+        """Write this process's part."""
         assert self._array is not None
         out.write(self._cells(self._array))
 
     def restore(self, source: ArrayReader, rank: int, size: int) -> None:
-        """Pick the cells of this process out of what all wrote."""
+        """Read the cells of this process from the arrays of all processes."""
         old, new = self._layout_for(source.size), self._layout_for(size)
         array = self._room(new, rank)
         missing = array.size
@@ -302,10 +302,10 @@ def _positions(
     first: int,
     stop: int,
 ) -> Positions:
-    """Where the cells [first, stop) of what two processes have in common lie in one's part."""
+    """Return the local indices of the cells [first, stop) that two processes share."""
     if (
         len(intersections) == 1 and intersections[0].block == 1
-    ):  # equally spaced: no list of them is made
+    ):  # equally spaced: a slice needs no list
         layout, intersection = grid_layout.layouts[0], intersections[0]
         begin, space = layout.local(intersection.first), intersection.step // layout.parts
         return slice(begin + first * space, begin + (stop - 1) * space + 1, space)
@@ -320,7 +320,7 @@ def _positions(
 
 
 class _Selection:
-    """Which cells of an old process's part a new one wants, and where they go."""
+    """Selects the saved cells of an old process that belong to a new process."""
 
     def __init__(self, old: GridLayout, theirs: int, new: GridLayout, mine: int) -> None:
         self._old, self._theirs, self._new, self._mine = old, theirs, new, mine

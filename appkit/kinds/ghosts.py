@@ -1,4 +1,4 @@
-"""The columns of a distributed matrix that belong to other processes: numbering and exchange."""
+"""Ghosts: the columns of a matrix that other processes own. Number and exchange them."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -11,27 +11,27 @@ from pliant.appkit.redistribution.exchange import Array
 from pliant.appkit.redistribution.layout import Layout
 from pliant.appkit.redistribution.packed import exchange_buffers
 
-#: Of the messages: above those of registered things, within what MPI guarantees.
+#: Tag of the messages: above the tags of entries, within the range MPI guarantees.
 GHOST_TAG = 32_001
 
 
 @dataclass(frozen=True)
 class Ghosts:
-    """Local numbers of columns: the owned ones first, in order, then the ghosts, sorted.
+    """Local column numbers of a square matrix: owned columns first, then the ghosts, sorted.
 
-    Of a square matrix, whose columns are distributed like its rows.
+    The columns of such a matrix are distributed like its rows.
     """
 
-    #: For each nonzero its column's local number.
+    #: The local column number of each nonzero.
     columns: NDArray[np.int64]
-    #: Global numbers of the columns of others.
+    #: The global numbers of the ghosts, sorted.
     numbers: NDArray[np.int64]
-    #: Whose they are: of each owner a range of ``numbers``.
+    #: For each owner, its range of ``numbers``.
     by_owner: dict[int, slice]
 
     @classmethod
     def find(cls, indices: NDArray[np.int64], layout: Layout, rank: int) -> "Ghosts":
-        """Look through the global columns of a process's nonzeros."""
+        """Find the ghosts among the global columns of a process's nonzeros."""
         start, stop = layout.start(rank), layout.stop(rank)
         owned = (indices >= start) & (indices < stop)
         numbers = np.unique(indices[~owned])
@@ -42,10 +42,10 @@ class Ghosts:
 
 
 class GhostExchange:
-    """Which of its rows a process sends to whom; made once for each distribution."""
+    """The rows that a process sends to each other one; made once for each distribution."""
 
     def __init__(self, ghosts: Ghosts, start: int, comm: MPI.Intracomm) -> None:
-        """Tell the owners what is wanted of them; collective."""
+        """Send the numbers of the ghosts to their owners; collective."""
         self._ghosts = ghosts
         wants: list[Any] = [None] * comm.size
         for owner, place in ghosts.by_owner.items():
@@ -56,11 +56,11 @@ class GhostExchange:
         }
 
     def fetch(self, values: Array, comm: MPI.Intracomm) -> Array:
-        """The values of the owned rows with those of the ghosts behind; collective.
+        """Return the values of the owned rows, followed by those of the ghosts; collective.
 
         Args:
-            values: ``(rows here, ...)``.
-            comm: the job's communicator.
+            values: The owned values, ``(rows here, ...)``.
+            comm: The job's communicator.
         """
         own = len(values)
         full = np.empty((own + len(self._ghosts.numbers), *values.shape[1:]), values.dtype)

@@ -1,4 +1,4 @@
-"""The rules by which items are shared out: evenly by number or by weight in order, or to owners."""
+"""The rules that distribute items: even by number or by weight, or by owner."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -25,69 +25,69 @@ from pliant.appkit.redistribution.splitting import cuts_by_weight, layout_of
 from pliant.appkit.storage.chunks import ArrayReader
 from pliant.appkit.storage.selective_reader import read_even, read_owned
 
-#: Gets items and returns the weight of each, >= 0.
+#: Gets items; returns the weight of each, >= 0.
 Weight = Callable[[Array], Any]
-#: Gets items and a number of processes and returns the rank that is to own each.
+#: Gets items and a number of processes; returns the owner rank of each item.
 Owner = Callable[[Array, int], Any]
 
 
 class ItemExchange:
-    """One redistribution of items under way on one process."""
+    """One redistribution of items on one process."""
 
     def __init__(self, rank_map: RankMap, me: int, gathered: GatheredMetadata) -> None:
-        """Between the processes of ``rank_map``; this one is ``me``."""
+        """Describe a redistribution between the processes of ``rank_map`` on process ``me``."""
         self.rank_map, self.me, self.gathered = rank_map, me, gathered
 
     @property
     def before(self) -> int | None:
-        """This process's rank before; None: it is a newcomer."""
+        """The rank of this process before, None if it is joining."""
         return self.rank_map.old.index(self.me) if self.me in self.rank_map.old else None
 
     @property
     def after(self) -> int | None:
-        """This process's rank after; None: it leaves."""
+        """The rank of this process after, None if it is leaving."""
         return self.rank_map.new.index(self.me) if self.me in self.rank_map.new else None
 
     def from_old_ranks(self, step: int) -> list[Any]:
-        """What the old processes said in a round, in the order of ranks."""
+        """Return the metadata of the old processes in a round, in rank order."""
         return [self.gathered[step][process] for process in self.rank_map.old]
 
 
 class ItemDistribution(ABC):
-    """Who gets which items; ``what`` names them in errors."""
+    """A rule that assigns items to processes."""
 
     kind: str
     metadata_rounds = 1
 
     def __init__(self, what: str) -> None:
-        """Share out what is called so."""
+        """Distribute the items that errors call ``what``."""
         self._what = what
 
     @abstractmethod
     def local_metadata(self, items: Array, exchange: ItemExchange) -> Any:
-        """What this process tells in the next round."""
+        """Return this process's metadata for the next round."""
 
     @abstractmethod
     def count(self, exchange: ItemExchange, rank: int) -> int:
-        """Items that the process of a new rank gets."""
+        """Return the number of items of a new rank."""
 
     @abstractmethod
     def plan(self, exchange: ItemExchange, item_bytes: int) -> RangePlan | CellPlan:
-        """Each item straight to its new owner."""
+        """Plan to send each item straight to its new owner."""
 
     @abstractmethod
     def move(
         self, exchange: ItemExchange, plan: Any, comm: MPI.Intracomm, tag: int, old: Any, new: Any
     ) -> None:
-        """Send what goes, receive what comes, copy what stays.
+        """Send the items that leave, receive those that arrive, and copy those that stay.
 
         Args:
-            exchange: under way.
-            plan: what ``plan`` gave.
-            comm: holds all senders and receivers.
-            tag: of the messages.
-            old: the items that were here; None: this is a newcomer.
-            new: room for those that will be; None: this process leaves.
+            exchange: This redistribution.
+            plan: The result of `plan`.
+            comm: Contains all senders and receivers.
+            tag: The tag of the messages.
+            old: The old items of this process, None if it is joining.
+            new: The array for its new items, None if it is leaving.
         """
 
     def restore(
@@ -97,41 +97,41 @@ class ItemDistribution(ABC):
         dtype: np.dtype[Any],
         place: "RankAndSize",
     ) -> Array:
-        """The share of a process from a checkpoint: evenly by number."""
+        """Read the share of a process from a checkpoint, even by number."""
         return read_even(source, shape, dtype, *place)
 
 
-#: Rank and number of processes.
+#: A rank and the number of processes.
 RankAndSize = tuple[int, int]
 
 
 class Even(ItemDistribution):
-    """By number; the order stays."""
+    """Even by number; the global order stays."""
 
     kind = "even"
 
     def local_metadata(self, items: Array, exchange: ItemExchange) -> Any:
-        """How many items are here."""
+        """Return the number of items of this process."""
         return len(items)
 
     def layouts(self, exchange: ItemExchange) -> tuple[Layout, Layout]:
-        """Before and after."""
+        """Return the layouts before and after."""
         counts: list[int] = exchange.from_old_ranks(0)
         return UnevenLayout.of(counts), BlockLayout(sum(counts), len(exchange.rank_map.new))
 
     def count(self, exchange: ItemExchange, rank: int) -> int:
-        """The length of a block."""
+        """Return the length of the block of a new rank."""
         _, new = self.layouts(exchange)
         return new.stop(rank) - new.start(rank)
 
     def plan(self, exchange: ItemExchange, item_bytes: int) -> RangePlan:
-        """The fewest bytes that keep the order."""
+        """Plan the fewest bytes that keep the order."""
         return plan_layouts(*self.layouts(exchange), exchange.rank_map, item_bytes)
 
     def move(
         self, exchange: ItemExchange, plan: Any, comm: MPI.Intracomm, tag: int, old: Any, new: Any
     ) -> None:
-        """Ranges of items."""
+        """Send and receive contiguous ranges of items."""
         was, will = self.layouts(exchange)
         here, there = exchange.before, exchange.after
         source = RangeBuffer(old, was.start(here)) if here is not None else None
@@ -140,18 +140,18 @@ class Even(ItemDistribution):
 
 
 class Weighted(Even):
-    """By weight; the order stays. From a checkpoint it is by number."""
+    """Even by weight; the global order stays. A checkpoint is restored even by number."""
 
     kind = "weight"
     metadata_rounds = 2
 
     def __init__(self, what: str, weight: Weight) -> None:
-        """Weigh with the program's function."""
+        """Weigh the items with a function of the program."""
         super().__init__(what)
         self._weight = weight
 
     def local_metadata(self, items: Array, exchange: ItemExchange) -> Any:
-        """How many items are here and what they weigh, then where they are cut."""
+        """Return number and weight of the items, then the borders that fall among them."""
         weights = self._weigh(items)
         if not exchange.gathered:
             return len(items), float(weights.sum())
@@ -160,7 +160,7 @@ class Weighted(Even):
         return cuts_by_weight(weights, totals, exchange.before, len(exchange.rank_map.new))
 
     def layouts(self, exchange: ItemExchange) -> tuple[Layout, Layout]:
-        """Before and after."""
+        """Return the layouts before and after."""
         counts = [count for count, _ in exchange.from_old_ranks(0)]
         new = layout_of(exchange.from_old_ranks(1), counts, len(exchange.rank_map.new))
         return UnevenLayout.of(counts), new
@@ -176,28 +176,28 @@ class Weighted(Even):
 
 
 class ByOwner(ItemDistribution):
-    """To whom the program says; what arrives is in the order of those who sent it."""
+    """By the owners that the program returns; arriving items are in the order of their senders."""
 
     kind = "owner"
 
     def __init__(self, what: str, owner: Owner) -> None:
-        """Ask the program's function."""
+        """Find the owners with a function of the program."""
         super().__init__(what)
         self._owner = owner
-        self._by_owner: OwnerIndex | None = None  # of the last census
+        self._by_owner: OwnerIndex | None = None  # of the last local_metadata
 
     def local_metadata(self, items: Array, exchange: ItemExchange) -> Any:
-        """How many items go to whom."""
+        """Return the number of items for each new rank."""
         parts = len(exchange.rank_map.new)
         self._by_owner = OwnerIndex(self._owners(items, parts), parts)
         return self._by_owner.counts
 
     def count(self, exchange: ItemExchange, rank: int) -> int:
-        """What all send there."""
+        """Return the number of items that all processes send to a new rank."""
         return int(sum(counts[rank] for counts in exchange.from_old_ranks(0)))
 
     def plan(self, exchange: ItemExchange, item_bytes: int) -> CellPlan:
-        """As the owners are."""
+        """Plan to send each item to its owner."""
         rank_map = exchange.rank_map
         return Transfers(
             tuple(
@@ -212,7 +212,7 @@ class ByOwner(ItemDistribution):
     def move(
         self, exchange: ItemExchange, plan: Any, comm: MPI.Intracomm, tag: int, old: Any, new: Any
     ) -> None:
-        """Packed for each owner; what arrives is not packed."""
+        """Pack the items for each owner; arriving items are received in place."""
         rank_map, source, target, by_owner = exchange.rank_map, None, None, self._by_owner
         if old is not None and by_owner is not None:
             ranks = {process: rank for rank, process in enumerate(rank_map.new)}
@@ -228,7 +228,7 @@ class ByOwner(ItemDistribution):
     def restore(
         self, source: ArrayReader, shape: tuple[int, ...], dtype: np.dtype[Any], place: RankAndSize
     ) -> Array:
-        """Those whose owner is this process."""
+        """Read the items whose owner is this process."""
         rank, size = place
         return read_owned(source, shape, dtype, rank, lambda items: self._owners(items, size))
 
@@ -248,10 +248,10 @@ class ByOwner(ItemDistribution):
 
 
 def _call(what: str, function: Callable[..., Any], items: Array, *more: int) -> Array:
-    """Call the program's own function, also with no items, for which it may return a plain list.
+    """Call a function of the program with items, unless there are none.
 
     Raises:
-        DistributionError: it raised something.
+        DistributionError: The function raised an exception.
     """
     if not len(items):
         return np.empty(0, np.int64)

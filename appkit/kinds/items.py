@@ -1,4 +1,4 @@
-"""Particles, tasks: rows of which every process has any number; they are shared out anew."""
+"""``job.items``: particles, tasks and other items, any number of them on each process."""
 
 import math
 from collections.abc import Callable
@@ -18,12 +18,12 @@ from pliant.appkit.redistribution.exchange import Array
 from pliant.appkit.redistribution.plan import CellPlan, RangePlan, RankMap, plan_blocks
 from pliant.appkit.storage.chunks import ArrayReader, ArrayWriter
 
-#: Gets rank and number of processes and returns this process's first items.
+#: Gets the rank and the number of processes; returns the first items of this process.
 ItemInit = Callable[[int, int], Any]
 
 
 class Items(SinglePartHandle):
-    """A handle that stays valid through every resize; its numpy array does not: fetch it anew.
+    """A handle that stays valid through every resize; read its numpy array again after each one.
 
     The items of the job have a global order: those of rank 0, then those of rank 1, and so on. Even
     shares, by number or by weight, keep it, and move the fewest bytes that keep it.
@@ -39,7 +39,7 @@ class Items(SinglePartHandle):
         shape: tuple[int, ...],
         distribution: ItemDistribution,
     ) -> None:
-        """Describe them; see ``Job.items``."""
+        """Describe the items; see ``Job.items``."""
         if any(length < 0 for length in shape):
             raise ValueError(f"items {name!r}: negative length: {shape}")
         super().__init__(membership, name, shape, dtype)
@@ -47,7 +47,7 @@ class Items(SinglePartHandle):
         self._distribution = distribution
 
     def start_with(self, init: ItemInit | None) -> None:
-        """Make the first items of this process."""
+        """Take the first items of this process, when the job starts for the first time."""
         member = self._membership
         self._array = np.empty((0, *self.shape), self.dtype)
         if init is not None:
@@ -55,12 +55,12 @@ class Items(SinglePartHandle):
 
     @property
     def local(self) -> Array:
-        """The items here, shape ``(n, *shape)``: to be fetched anew after a safe point.
+        """The items here, shape ``(n, *shape)``: to be read again after a safe point.
 
         Assigning other items, of any number, replaces them; ``len(...)`` of the handle is ``n``.
 
         Raises:
-            DistributionError: what is assigned is not of that shape, or the items are constant.
+            DistributionError: the assigned array has another shape, or the items are constant.
         """
         return super().local
 
@@ -74,23 +74,23 @@ class Items(SinglePartHandle):
         return len(self.local)
 
     def counts(self) -> list[int]:
-        """Items of each process, by rank; collective."""
+        """Return the number of items of each process, by rank; collective."""
         counts: list[int] = self._membership.communicator().allgather(len(self.local))
         return counts
 
     def rebalance(self) -> int:
-        """Share them out anew among the present processes, by the same rule; collective.
+        """Redistribute the items among the present processes by the same rule; collective.
 
         Returns:
-            Bytes that changed their process, over the whole job.
+            Bytes that changed process, over the whole job.
 
         Raises:
-            DistributionError: ``weight`` or ``owner`` made no sense; all is as it was.
+            DistributionError: ``weight`` or ``owner`` is invalid; the items are unchanged.
         """
         return rebalance_entries([self], self._membership.communicator())
 
     def _fitting(self, values: Any) -> Array:
-        """As an array of items; not copied if it is one that nobody else can change."""
+        """Return values as an array of items, copied if the program could change it later."""
         array: Array = np.ascontiguousarray(values, self.dtype)
         if array.shape != (len(array), *self.shape):
             raise DistributionError(
@@ -101,27 +101,27 @@ class Items(SinglePartHandle):
         return array.copy() if borrowed else array
 
     def describe(self) -> Description:
-        """Kind, name, shape and type of an item, and the rule."""
+        """Return kind, name, shape and type of an item, and the rule."""
         return ["items", self.name, list(self.shape), self.type_terms, self._distribution.kind]
 
     def local_metadata(self, rank_map: RankMap, me: int, gathered: GatheredMetadata) -> Any:
-        """How many items are here, or what else the rule has to know."""
+        """Return the metadata that the rule needs, for example the number of items."""
         assert self._array is not None
         return self._distribution.local_metadata(self._array, ItemExchange(rank_map, me, gathered))
 
     def prepare(self, rank_map: RankMap, me: int, gathered: GatheredMetadata) -> None:
-        """Allocate the new part."""
+        """Allocate the new part of this process."""
         self._exchange = exchange = ItemExchange(rank_map, me, gathered)
         if exchange.after is not None:
             count = self._distribution.count(exchange, exchange.after)
             self._next = np.empty((count, *self.shape), self.dtype)
 
     def plan(self, rank_map: RankMap, gathered: GatheredMetadata) -> RangePlan | CellPlan:
-        """Each item straight to its new owner."""
+        """Plan to send each item straight to its new owner."""
         return self._distribution.plan(ItemExchange(rank_map, 0, gathered), self._item_bytes())
 
     def estimate(self, rank_map: RankMap) -> int:
-        """As if all had as many as this process."""
+        """Estimate the bytes as if every process had as many items as this one."""
         array = self._array
         total = len(rank_map.old) * (0 if array is None else len(array))
         return plan_blocks(total, rank_map, self._item_bytes()).bytes_moved
@@ -130,16 +130,16 @@ class Items(SinglePartHandle):
         return math.prod(self.shape) * self.dtype.itemsize
 
     def move(self, plan: RangePlan | CellPlan, comm: MPI.Intracomm, tag: int) -> None:
-        """Send what goes, receive what comes, copy what stays."""
+        """Send the cells that leave, receive those that arrive, and copy those that stay."""
         self._distribution.move(self._exchange, plan, comm, tag, self._array, self._next)
 
     def save(self, out: ArrayWriter) -> None:
-        """Write the items that are here."""
+        """Write the items of this process."""
         assert self._array is not None
         out.write(self._array)
 
     def restore(self, source: ArrayReader, rank: int, size: int) -> None:
-        """Read a share, evenly by number, or those that this process owns."""
+        """Read an even share of the items, or those that this process owns."""
         self._array = self._distribution.restore(source, self.shape, self.dtype, (rank, size))
 
     def __repr__(self) -> str:

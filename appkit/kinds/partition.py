@@ -1,4 +1,4 @@
-"""Arrays of which a map says whose each cell is."""
+"""``job.partition``: arrays that are distributed by an explicit owner map."""
 
 import math
 import zlib
@@ -27,25 +27,26 @@ from pliant.appkit.redistribution.plan import (
 from pliant.appkit.storage.chunks import ArrayReader, ArrayWriter
 from pliant.appkit.storage.selective_reader import read_cells
 
-#: Of every cell its owner's rank.
+#: The owner rank of each cell.
 Owners = NDArray[np.int32]
-#: Gets a number of processes and returns the rank that owns each cell.
+#: Gets the number of processes; returns the owner rank of each cell.
 OwnerMap = Callable[[int], Any]
-#: Gets the global numbers of the owned cells and returns their values.
+#: Gets the global numbers of the owned cells; returns their values.
 PartitionInit = Callable[[NDArray[np.int64]], Any]
 
 
 def spread_parts(name: str, parts: Any) -> OwnerMap:
-    """The owner map of cells in numbered parts, which are shared out in even blocks of numbers.
+    """Return the owner map of cells that belong to numbered parts, as a partitioner returns them.
 
-    On as many processes as there are parts, part ``k`` is that of rank ``k``.
+    Parts are distributed in even blocks of their numbers. With as many processes as parts, rank
+    ``k`` owns part ``k``.
 
     Args:
-        name: of the array, for errors.
-        parts: of every cell the number of its part, from 0.
+        name: The name of the array, for errors.
+        parts: The number of each cell's part, from 0.
 
     Raises:
-        DistributionError: there is a negative number, or this is no array.
+        DistributionError: A number is negative, or ``parts`` is not an array.
     """
     try:
         numbers = np.asarray(parts)
@@ -68,10 +69,10 @@ def spread_parts(name: str, parts: Any) -> OwnerMap:
 
 
 class PartitionedArray(SinglePartHandle):
-    """A handle that stays valid through every resize; its numpy arrays do not: fetch them anew.
+    """A handle that stays valid through every resize; read its numpy arrays again after each one.
 
-    The first axis is that of cells; ``local`` has those of ``cells``, in that order. Every process
-    keeps the owner of every cell, 4 bytes for each.
+    The first axis is distributed; ``local`` has the cells of ``cells``, in that order. Every
+    process stores the owner of every cell, 4 bytes each.
     """
 
     def __init__(
@@ -91,7 +92,7 @@ class PartitionedArray(SinglePartHandle):
         self._coming: tuple[RankMap, Owners, Owners] | None = None
 
     def start_with(self, init: PartitionInit | None) -> None:
-        """Make this process's part and fill it; for the first start."""
+        """Allocate and fill this process's part, when the job starts for the first time."""
         self._owners = self._call_owner_map(self._membership.size)
         self._array = self._room(self._owners, self._membership.rank)
         if init is not None:
@@ -113,7 +114,7 @@ class PartitionedArray(SinglePartHandle):
         what = f"array {self.name!r}: owner({size})"
         try:
             owners = np.asarray(self._owner(size))
-        except Exception as error:  # the program's own function
+        except Exception as error:  # raised by the program's function
             raise DistributionError(f"{what} raised {type(error).__name__}: {error}") from error
         if owners.shape != self.shape[:1] or (owners.size and owners.dtype.kind not in "iu"):
             raise DistributionError(
@@ -132,11 +133,11 @@ class PartitionedArray(SinglePartHandle):
         return math.prod(self.shape[1:]) * self.dtype.itemsize
 
     def describe(self) -> Description:
-        """Kind, name, shape and type."""
+        """Return kind, name, shape and type."""
         return ["partition", self.name, list(self.shape), self.type_terms]
 
     def prepare(self, rank_map: RankMap, me: int, gathered: GatheredMetadata = ()) -> None:
-        """Ask for the new owners and allocate the new part."""
+        """Compute the new owners and allocate the new part."""
         old = self._owners if self._owners is not None else self._call_owner_map(len(rank_map.old))
         new = self._call_owner_map(len(rank_map.new))
         self._coming = (rank_map, old, new)
@@ -144,7 +145,7 @@ class PartitionedArray(SinglePartHandle):
             self._next = self._room(new, rank_map.new.index(me))
 
     def plan(self, rank_map: RankMap, gathered: GatheredMetadata = ()) -> CellPlan:
-        """Each cell straight to its new owner."""
+        """Plan to send each cell straight to its new owner."""
         assert self._coming is not None
         _, old, new = self._coming
         ranks = (len(rank_map.old), len(rank_map.new))
@@ -159,17 +160,17 @@ class PartitionedArray(SinglePartHandle):
         )
 
     def plan_checksum(self, plan: CellPlan) -> int:
-        """Of the owners: other ones may make the same traffic."""
+        """Return a checksum of the owners, because different owners can have equal transfers."""
         assert self._coming is not None
         _, old, new = self._coming
         return zlib.crc32(new.tobytes(), zlib.crc32(old.tobytes()))
 
     def estimate(self, rank_map: RankMap) -> int:
-        """As if it were in even blocks."""
+        """Estimate the bytes as for even blocks."""
         return plan_blocks(self.shape[0], rank_map, self._cell_bytes()).bytes_moved
 
     def move(self, plan: CellPlan, comm: MPI.Intracomm, tag: int) -> None:
-        """Send what goes, receive what comes, copy what stays."""
+        """Send the cells that leave, receive those that arrive, and copy those that stay."""
         assert self._coming is not None
         rank_map, old, new = self._coming
         source = target = None
@@ -188,20 +189,22 @@ class PartitionedArray(SinglePartHandle):
         self._owners, self._coming = self._coming[-1], None
 
     def rollback(self) -> None:
-        """Keep the old part."""
+        """Discard the new part."""
         super().rollback()
         self._coming = None
 
     def save(self, out: ArrayWriter) -> None:
-        """Write the part of this process."""
+        """Write this process's part."""
         assert self._array is not None
         out.write(self._array)
 
     def restore(self, source: ArrayReader, rank: int, size: int) -> None:
-        """Pick the cells of this process out of what all wrote."""
+        """Read the cells of this process from the arrays of all processes."""
         old, new = self._call_owner_map(source.size), self._call_owner_map(size)
         array = self._room(new, rank)
-        places = np.cumsum(new == rank) - 1  # of every cell that is to be here
+        places = (
+            np.cumsum(new == rank) - 1
+        )  # the local place of each cell that this process will own
         missing = len(array) if self._cell_bytes() else 0
         for saved in source.arrays:
             theirs = np.flatnonzero(old == saved.rank)
@@ -225,7 +228,7 @@ class PartitionedArray(SinglePartHandle):
 
 
 def _packed_buffer(array: Array, others: Owners, processes: tuple[int, ...]) -> PackedBuffer:
-    """One end, whose cells go to, or come from, the ranks ``others`` of ``processes``."""
+    """Return the buffer whose cells go to, or come from, the ranks ``others`` of ``processes``."""
     by_other = OwnerIndex(others, len(processes))
     ranks = {process: rank for rank, process in enumerate(processes)}
     return PackedBuffer(array, lambda other, *cells: by_other.positions(ranks[other], *cells))

@@ -1,8 +1,8 @@
-"""Random numbers: a stream for each process, reproducible whatever the sizes have been.
+"""``job.rng``: one stream of random numbers for each process, reproducible at any size.
 
-Streams are numbered as processes begin: those of the first start by rank, then newcomers in the
-order in which they joined. Stream ``k`` of a seed is always the same one, and no two processes of a
-job, also those that have left, ever use one stream.
+The processes of the first start get streams by rank, joining processes get the next ones in the
+order in which they join. Stream ``k`` of a seed is always the same, and no two processes of a job
+ever use the same stream, not even after one of them has left.
 """
 
 import json
@@ -20,80 +20,82 @@ from pliant.appkit.storage.chunks import ArrayReader, ArrayWriter
 
 
 def stream(seed: int, number: int) -> np.random.Generator:
-    """The stream of a number: numpy's own way to have many of one seed."""
+    """Return stream ``number`` of a seed, made by numpy's ``SeedSequence``."""
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(number,))))
 
 
 class RandomStreams(Entry):
-    """A handle of this process's generator: ``generator``; the same object as long as it stays."""
+    """A handle of this process's ``generator``, the same object until the process leaves."""
 
     def __init__(self, membership: Membership, name: str, seed: int) -> None:
-        """Describe it; see ``Job.rng``."""
+        """Describe the streams; see ``Job.rng``."""
         if seed < 0:
             raise ValueError(f"rng {name!r}: seed {seed} is negative")
         self.name = name
         self.seed = seed
         self._membership = membership
         self._generator: np.random.Generator | None = None
-        # Streams that have been given out; newcomers are sent it.
+        # Number of streams that have been assigned; sent to joining processes.
         self._given: NDArray[np.int64] = np.zeros(1, np.int64)
-        self._joins: tuple[int, int] | None = None  # which newcomer of how many
+        self._joins: tuple[int, int] | None = (
+            None  # index among the joining processes, and their number
+        )
 
     def start_with(self) -> None:
-        """Begin this process's stream; for the first start."""
+        """Start this process's stream, when the job starts for the first time."""
         self._generator = stream(self.seed, self._membership.rank)
         self._given[0] = self._membership.size
 
     @property
     def generator(self) -> np.random.Generator:
-        """This process's generator: PCG64, of its stream."""
+        """This process's generator: PCG64 with its stream."""
         self._membership.check()
         assert self._generator is not None
         return self._generator
 
     def describe(self) -> Description:
-        """Kind, name and seed."""
+        """Return kind, name and seed."""
         return ["rng", self.name, self.seed]
 
     def prepare(self, rank_map: RankMap, me: int, gathered: GatheredMetadata = ()) -> None:
-        """Find out whether this is a newcomer, and which."""
-        newcomers = [process for process in rank_map.new if process not in rank_map.old]
-        place = newcomers.index(me) if me in newcomers else -1
-        self._joins = (place, len(newcomers))
+        """Find the index of this process among the joining ones."""
+        joining = [process for process in rank_map.new if process not in rank_map.old]
+        place = joining.index(me) if me in joining else -1
+        self._joins = (place, len(joining))
 
     def plan(self, rank_map: RankMap, gathered: GatheredMetadata = ()) -> RangePlan:
-        """One number for each newcomer."""
+        """Plan to send one number to each joining process."""
         return plan_replicated(1, rank_map, 8)
 
     def estimate(self, rank_map: RankMap) -> int:
-        """As planned."""
+        """Return the bytes of the plan, which needs no metadata."""
         return self.plan(rank_map).bytes_moved
 
     def move(self, plan: RangePlan, comm: MPI.Intracomm, tag: int) -> None:
-        """Tell newcomers how many streams there are."""
+        """Send the number of assigned streams to the joining processes."""
         own = RangeBuffer(self._given, 0)
         here = self._generator is not None
         exchange_ranges(plan, comm, own if here else None, None if here else own, tag)
 
     def commit(self) -> None:
-        """Newcomers begin a stream; the others go on with theirs."""
+        """Start the stream of a joining process; the others continue theirs."""
         assert self._joins is not None
-        place, newcomers = self._joins
+        place, joining = self._joins
         if self._generator is None:
             self._generator = stream(self.seed, int(self._given[0]) + place)
-        self._given[0] += newcomers
+        self._given[0] += joining
 
     def rollback(self) -> None:
-        """Nothing has changed."""
+        """Forget the resize; the streams are unchanged."""
         self._joins = None
 
     def save(self, out: ArrayWriter) -> None:
-        """Write where this process's stream is."""
+        """Write the state of this process's stream."""
         state = json.dumps(self.generator.bit_generator.state).encode()
         out.write(np.frombuffer(state, np.uint8), given=int(self._given[0]))
 
     def restore(self, source: ArrayReader, rank: int, size: int) -> None:
-        """Go on with the stream of this rank; those that were not there begin new ones."""
+        """Continue the saved stream of this rank, or start a new one if there is none."""
         if not source.arrays:
             raise CheckpointError(f"rng {self.name!r} is not in the checkpoint")
         given = int(source.arrays[0].where["given"])

@@ -1,4 +1,4 @@
-"""Small values, equal on every process, that follow the job through every resize."""
+"""``job.state``: small values that are equal on every process."""
 
 from typing import Any
 
@@ -6,14 +6,14 @@ from pliant.appkit.errors import StateError
 from pliant.appkit.mpi.membership import Membership
 from pliant.appkit.plain_data import decode, encode
 
-#: Attributes of a state that are no values.
+#: Attributes of a state that are not values.
 _OWN = ("_membership", "_values")
 
 
 class State:
-    """Named values: ``s.name`` reads and assigns. At a resize those of rank 0 count for all.
+    """Named values: ``s.name`` reads and assigns. A resize sends the values of rank 0 to all.
 
-    The names are those given to ``job.state``; another one raises ``AttributeError``. The values
+    The names are those given to ``job.state``; any other raises ``AttributeError``. The values
     may be scalars, text, containers and numpy arrays of these, or picklable objects. One that
     cannot be sent makes the resize fail, and the job continues at its size.
     """
@@ -22,7 +22,7 @@ class State:
         """Make a state; see ``Job.state``.
 
         Raises:
-            ValueError: a name is one of the handle's own.
+            ValueError: A name is used by the handle itself.
         """
         for name in values:
             if name in _OWN or name in dir(State):
@@ -31,7 +31,7 @@ class State:
         object.__setattr__(self, "_values", dict(values))
 
     def __getattr__(self, name: str) -> Any:
-        # Only called where the usual search fails; copy and pickle look for names of their own.
+        # Called only if the attribute does not exist. copy and pickle look for names of their own.
         values = self.__dict__.get("_values")
         if values is None or name not in values:
             raise AttributeError(f"job.state has no {name!r}; it has {sorted(values or ())}")
@@ -59,11 +59,11 @@ class StateEntry:
         self._state = state
 
     def names(self) -> list[str]:
-        """The names it was made with."""
+        """Return the names given to ``job.state``."""
         return sorted(self._state.__dict__["_values"])
 
     def values(self) -> dict[str, Any]:
-        """The present values."""
+        """Return the present values."""
         values: dict[str, Any] = self._state.__dict__["_values"]
         return values
 
@@ -71,12 +71,12 @@ class StateEntry:
         """Raise an error if a value cannot be sent to other processes.
 
         Raises:
-            StateError: a value cannot be stored.
+            StateError: A value cannot be stored.
         """
         for name, value in self.values().items():
             try:
                 encode([value])
-            except Exception as error:  # whatever pickle raises
+            except Exception as error:  # pickle raises any type
                 kind = type(value).__qualname__
                 raise StateError(
                     f"the value of {name!r} in job.state, a {kind}, cannot be pickled: "
@@ -85,7 +85,7 @@ class StateEntry:
                 ) from error
 
     def replace(self, values: dict[str, Any]) -> None:
-        """Take over the values of rank 0."""
+        """Replace the values by those of rank 0."""
         self._state.__dict__["_values"].update(values)
 
 
@@ -93,13 +93,13 @@ def pack(states: list[StateEntry]) -> bytes:
     """Return all states of rank 0, in order, as bytes.
 
     Raises:
-        StateError: a value cannot be stored; the text names it.
+        StateError: A value cannot be stored; the message names it.
     """
     names = [list(entry.values()) for entry in states]
     values = [value for entry in states for value in entry.values().values()]
     try:
         return encode([names, *values])
-    except Exception:  # whatever pickle raises
+    except Exception:  # pickle raises any type
         for entry in states:
             entry.check()
         raise
@@ -109,10 +109,10 @@ def unpack(data: bytes) -> list[dict[str, Any]]:
     """Return the values of packed states, in order.
 
     Args:
-        data: from a process of this job, or from a checkpoint whose signature was verified.
+        data: The bytes of a process of this job, or of a checkpoint with a verified signature.
 
     Raises:
-        Exception: whatever the values' own unpickling raises.
+        Exception: The unpickling of a value raised it.
     """
     names, *values = decode(data)
     each = iter(values)

@@ -24,12 +24,12 @@ from pliant.appkit.storage.chunks import ArrayReader, ArrayWriter
 
 
 class UndividedHandle(SinglePartHandle):
-    """An array that is whole wherever it is; ``local`` and where it is are the kind's business."""
+    """An array that a process has either completely or not at all."""
 
     object_hint = "job.state"
 
     def _range_buffers(self) -> tuple[RangeBuffer | None, RangeBuffer | None]:
-        """Both ends of a move, cell by cell."""
+        """Return the old and the new array as ends of a redistribution, cell by cell."""
         here, there = (
             None if array is None else RangeBuffer(array.reshape(-1), 0)
             for array in (self._array, self._next)
@@ -37,7 +37,7 @@ class UndividedHandle(SinglePartHandle):
         return here, there
 
     def _read(self, source: ArrayReader) -> None:
-        """Make it and read all of it."""
+        """Allocate the array and read all of it."""
         array = np.empty(self.shape, self.dtype)
         if array.size:
             if len(source.arrays) != 1:
@@ -47,79 +47,79 @@ class UndividedHandle(SinglePartHandle):
 
 
 class ReplicatedArray(UndividedHandle):
-    """The same array on every process, ``local``, through every resize.
+    """An array, ``local``, of which every process has a copy.
 
-    The program keeps the copies equal; nothing checks it.
+    The program must keep the copies equal; this is not checked.
     """
 
     def start_with(self, init: Callable[[], Any] | None) -> None:
-        """Make the copy of this process and fill it; for the first start."""
+        """Allocate and fill the copy of this process, when the job starts for the first time."""
         self._array = np.zeros(self.shape, self.dtype)
         if init is not None:
             assign_initial(self.name, self._array, init())
 
     @property
     def has_all_data(self) -> bool:
-        """Whether it has its copy."""
+        """Whether this process has its copy."""
         return self._array is not None
 
     def describe(self) -> Description:
-        """Kind, name, shape and type."""
+        """Return kind, name, shape and type."""
         return ["replicated", self.name, list(self.shape), self.type_terms]
 
     def plan(self, rank_map: RankMap, gathered: GatheredMetadata = ()) -> RangePlan:
-        """A copy for each newcomer."""
+        """Plan a copy for each joining process."""
         return plan_replicated(int(np.prod(self.shape)), rank_map, self.dtype.itemsize)
 
     def preallocate(self, size: int, rank: int) -> list[Array]:
-        """A newcomer's copy."""
+        """Allocate the copy of a joining process early."""
         if self._array is not None or self._next is not None:
             return []
         self._next = np.empty(self.shape, self.dtype)
         return [self._next]
 
     def prepare(self, rank_map: RankMap, me: int, gathered: GatheredMetadata = ()) -> None:
-        """Allocate a newcomer's copy, unless it is there."""
+        """Allocate the copy of a joining process, unless it was preallocated."""
         if self._array is None and self._next is None and me in rank_map.new:
             self._next = np.empty(self.shape, self.dtype)
 
     def estimate(self, rank_map: RankMap) -> int:
-        """As planned."""
+        """Return the bytes of the plan, which needs no metadata."""
         return self.plan(rank_map).bytes_moved
 
     def move(self, plan: RangePlan, comm: MPI.Intracomm, tag: int) -> None:
-        """Send copies to newcomers."""
+        """Send copies to the joining processes."""
         exchange_ranges(plan, comm, *self._range_buffers(), tag)
 
     def commit(self) -> None:
-        """Use what arrived."""
+        """Use the copy that arrived."""
         if self._next is not None:
             self._array, self._next = self._next, None
 
     def save(self, out: ArrayWriter) -> None:
-        """Write one copy."""
+        """Write the copy of rank 0."""
         if self._membership.rank == 0 and self._array is not None:
             out.write(self._array)
 
     def restore(self, source: ArrayReader, rank: int, size: int) -> None:
-        """Read the copy."""
+        """Read the copy of this process."""
         self._read(source)
 
 
 class RootArray(UndividedHandle):
-    """An array of rank 0. It moves when that process leaves, and then only."""
+    """An array of rank 0. It moves only if that process leaves."""
 
     def __init__(
         self, membership: Membership, name: str, shape: tuple[int, ...], dtype: DTypeLike
     ) -> None:
-        """Describe it; see ``Job.root_only``."""
+        """Describe an array; see ``Job.root_only``."""
         if any(length < 0 for length in shape):
             raise ValueError(f"array {name!r}: negative length: {shape}")
         super().__init__(membership, name, shape, dtype)
         self._stays = True
 
     def start_with(self, init: Callable[[], Any] | None) -> None:
-        """Make it on rank 0; for the first start."""
+        """Allocate and fill the array on rank 0, when the job starts for the first time."""
         if self._membership.rank == 0:
             self._array = np.zeros(self.shape, self.dtype)
             if init is not None:
@@ -130,7 +130,7 @@ class RootArray(UndividedHandle):
         """The array, of the registered shape, on rank 0.
 
         Raises:
-            DistributionError: this is not rank 0.
+            DistributionError: This process is not rank 0.
         """
         self._membership.check()
         if self._array is None:
@@ -145,42 +145,42 @@ class RootArray(UndividedHandle):
         self.local[...] = values
 
     def describe(self) -> Description:
-        """Kind, name, shape and type."""
+        """Return kind, name, shape and type."""
         return ["root", self.name, list(self.shape), self.type_terms]
 
     def plan(self, rank_map: RankMap, gathered: GatheredMetadata = ()) -> RangePlan:
-        """All of it, if rank 0 leaves."""
+        """Plan to send the array to the new rank 0."""
         size = int(np.prod(self.shape))
         move = RangeTransfer(rank_map.old[0], rank_map.new[0], 0, size)
         return Transfers((move,) if size else (), self.dtype.itemsize)
 
     def estimate(self, rank_map: RankMap) -> int:
-        """As planned."""
+        """Return the bytes of the plan, which needs no metadata."""
         return self.plan(rank_map).bytes_moved
 
     def prepare(self, rank_map: RankMap, me: int, gathered: GatheredMetadata = ()) -> None:
-        """Allocate it where rank 0 will be."""
+        """Allocate the array on the new rank 0."""
         self._stays = rank_map.old[0] == rank_map.new[0]
         if not self._stays and me == rank_map.new[0]:
             self._next = np.empty(self.shape, self.dtype)
 
     def move(self, plan: RangePlan, comm: MPI.Intracomm, tag: int) -> None:
-        """Send it to the new rank 0."""
+        """Send the array to the new rank 0."""
         if not self._stays:
             exchange_ranges(plan, comm, *self._range_buffers(), tag)
 
     def commit(self) -> None:
-        """Have it where it is now."""
+        """Switch to the new copy if rank 0 has changed."""
         if not self._stays:
             self._array, self._next = self._next, None
 
     def save(self, out: ArrayWriter) -> None:
-        """Write it."""
+        """Write the array."""
         if self._array is not None:
             out.write(self._array)
 
     def restore(self, source: ArrayReader, rank: int, size: int) -> None:
-        """Read it on rank 0."""
+        """Read the array on rank 0."""
         if rank != 0:
             return
         self._read(source)

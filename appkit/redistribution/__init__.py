@@ -1,5 +1,5 @@
-"""Which process sends what to whom, and the messages that carry it.
+"""Plan which process sends which data to which other one, and send them.
 
-`layout` and `plan` are arithmetic without MPI. `ranges` and `packed` carry a plan out with messages
-of bounded size. Handles and jobs are not known here.
+`layout`, `cyclic_layout`, `splitting` and `plan` are arithmetic without MPI. `exchange` and
+`packed` carry a plan out with messages of bounded size. This package knows no handles and no jobs.
 """

@@ -1,4 +1,4 @@
-"""Cyclic layouts: blocks of cells dealt out in turn. Pure arithmetic, no MPI."""
+"""Cyclic layouts: blocks of cells are assigned to the processes in turn. No MPI."""
 
 import math
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-#: One number of a cell, or an array of them.
+#: The number of one cell, or an array of such numbers.
 CellT = TypeVar("CellT", int, NDArray[np.int64])
 
 
@@ -15,8 +15,8 @@ CellT = TypeVar("CellT", int, NDArray[np.int64])
 class CyclicLayout:
     """``extent`` cells in blocks of ``block``: block ``j`` belongs to part ``j % parts``.
 
-    The last block may be shorter. A part's cells are numbered without gaps in their global order,
-    as ScaLAPACK does.
+    The last block may be shorter. The cells of a part have local numbers without gaps, in their
+    global order, as in ScaLAPACK.
     """
 
     #: Cells along the axis, >= 0.
@@ -33,25 +33,25 @@ class CyclicLayout:
             )
 
     def length(self, part: int) -> int:
-        """Number of cells of a part (ScaLAPACK's NUMROC)."""
+        """Return the number of cells of a part (ScaLAPACK's NUMROC)."""
         whole, rest = divmod(self.extent, self.block)
         cycles, extra = divmod(whole, self.parts)
         return cycles * self.block + (self.block if part < extra else rest * (part == extra))
 
     def owner(self, cell: CellT) -> CellT:
-        """The part that has a cell (INDXG2P)."""
+        """Return the part that owns a cell (INDXG2P)."""
         return cell // self.block % self.parts
 
     def local(self, cell: CellT) -> CellT:
-        """The number of a cell in its part (INDXG2L, from 0)."""
+        """Return the local number of a cell in its part (INDXG2L, from 0)."""
         return cell // (self.block * self.parts) * self.block + cell % self.block
 
     def cell(self, part: int, local: CellT) -> CellT:
-        """The global number of a part's cell (INDXL2G, from 0)."""
+        """Return the global number of a local cell of a part (INDXL2G, from 0)."""
         return (local // self.block * self.parts + part) * self.block + local % self.block
 
     def cells(self, part: int) -> NDArray[np.int64]:
-        """Global numbers of all cells of a part, in order."""
+        """Return the global numbers of all cells of a part, in order."""
         return self.cell(part, np.arange(self.length(part)))
 
 
@@ -59,18 +59,22 @@ class CyclicLayout:
 class BlockIntersection:
     """The cells that one part of a layout and one of another have in common, in order.
 
-    Both have blocks of the same length. They share every ``step``-th block from ``first`` on.
+    Both layouts have blocks of the same length. The two parts share every ``step``-th block,
+    beginning with block ``first``.
     """
 
     first: int
     step: int
     block: int
-    #: Cells in all.
+    #: Number of cells in the intersection.
     count: int
 
     @classmethod
     def of(cls, old: CyclicLayout, here: int, new: CyclicLayout, there: int) -> "BlockIntersection":
-        """Of part ``here`` of the old layout and ``there`` of the new: by the remainder theorem."""
+        """Intersect part ``here`` of the old layout with part ``there`` of the new one.
+
+        The shared blocks follow from the Chinese remainder theorem.
+        """
         common = math.gcd(old.parts, new.parts)
         if (there - here) % common:
             return cls(0, 1, old.block, 0)
@@ -85,12 +89,12 @@ class BlockIntersection:
         return cls(first, step, old.block, count)
 
     def cell(self, number: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Global numbers of the cells of these numbers, each from 0 to ``count - 1``."""
+        """Return the global numbers of cells, given by their place in the intersection."""
         return (self.first + number // self.block * self.step) * self.block + number % self.block
 
 
 def square_grid(size: int) -> tuple[int, int]:
-    """Rows and columns of processes, as near to a square as possible, rows <= columns."""
+    """Return rows and columns of the process grid closest to a square, rows <= columns."""
     rows = math.isqrt(size)
     while size % rows:
         rows -= 1

@@ -16,7 +16,7 @@ from pliant.appkit.errors import DistributionError
 from pliant.appkit.mpi import death_watch
 from pliant.appkit.redistribution.plan import RangePlan, RangeTransfer
 
-#: What makes both ends plan differently.
+#: Explains why both ends of a message planned different lengths.
 NOT_ALIKE = (
     "a function of the program that says where data belong (owner=, lengths=, grid=, weight=) does "
     "not return the same on all processes"
@@ -24,32 +24,32 @@ NOT_ALIKE = (
 
 
 class MessageBatch:
-    """What one process sends and receives in one step of a move."""
+    """The messages that one process sends and receives in one step of a redistribution."""
 
     def __init__(self, comm: MPI.Intracomm, tag: int) -> None:
-        """Begin with nothing; ``tag`` tells apart what is under way together."""
+        """Begin an empty batch; ``tag`` separates it from other batches in progress."""
         self._comm, self._tag = comm, tag
         self._receives: list[MPI.Request] = []
         self._sends: list[MPI.Request] = []
-        self._lengths: list[int] = []  # of what is received, in bytes
+        self._lengths: list[int] = []  # expected bytes of each receive
 
     def receive(self, spec: list[Any], source: int) -> None:
-        """Begin to receive into a buffer of bytes: it, their number, their type."""
+        """Begin to receive; ``spec`` is ``[buffer, number of bytes, MPI.BYTE]``."""
         self._receives.append(self._comm.Irecv(spec, source, self._tag))
         self._lengths.append(spec[1])
 
     def send(self, spec: list[Any], target: int) -> None:
-        """Begin to send a buffer, which is to stay as it is until ``wait`` has returned."""
+        """Begin to send a buffer, which must not change before ``wait`` returns."""
         begun = [*self._receives, *self._sends]
         self._sends.append(death_watch.send(self._comm, spec, target, self._tag, begun))
 
     def wait(self) -> None:
-        """Wait until all is done.
+        """Wait until all messages are complete.
 
         Raises:
-            JoiningRankLost: a process that joins has died.
-            DistributionError: more or fewer bytes came than are expected here.
-            MPI.Exception: a transport failed.
+            JoiningRankLost: A joining process has died.
+            DistributionError: A message is longer or shorter than expected here.
+            MPI.Exception: A transport failed.
         """
         statuses: list[MPI.Status] = []
         try:
@@ -63,7 +63,7 @@ class MessageBatch:
 
 
 def _underlying_error(fault: MPI.Exception, statuses: list[MPI.Status]) -> Exception:
-    """The error that MPI says is in the statuses."""
+    """Return the error of the message that failed, if MPI reports it in the statuses only."""
     codes = [status.Get_error() for status in statuses]
     kinds = [MPI.Get_error_class(code) for code in codes]
     if fault.Get_error_class() != MPI.ERR_IN_STATUS:
@@ -80,35 +80,35 @@ def _differs(how: str) -> DistributionError:
     return DistributionError(f"{how}: {NOT_ALIKE}")
 
 
-#: Largest message in bytes; longer moves are cut, so that no count comes near 2^31.
+#: Largest message in bytes. Longer transfers are divided so that no count reaches 2^31.
 CHUNK_BYTES = 1 << 29
 
-#: A numpy array of any type of cell.
+#: A numpy array with any type of cell.
 Array = NDArray[Any]
 
 
 class RangeBuffer:
-    """One end of a redistribution: a C-contiguous array and where its first cell lies."""
+    """A C-contiguous array as one end of a redistribution; knows its first cell's number."""
 
     def __init__(self, array: Array, start: int, halo: int = 0) -> None:
-        """Describe an array whose first axis holds, after ``halo`` others, cells from ``start``."""
+        """Wrap an array with ``halo`` cells, then those from ``start`` on, along its first axis."""
         if not array.flags.c_contiguous:
             raise ValueError("arrays that are moved are C-contiguous")
         self.array = array
         self._shift = halo - start
 
     def view(self, move: RangeTransfer) -> Array:
-        """The cells of a move."""
+        """Return the cells of a transfer, as a view."""
         cells: Array = self.array[move.start + self._shift : move.stop + self._shift]
         return cells
 
     def messages(self, move: RangeTransfer) -> Iterator[list[Any]]:
-        """Yield mpi4py buffer specifications; both ends cut a move at the same places."""
+        """Yield the mpi4py buffers of a transfer; both ends divide it at the same places."""
         return buffer_specs(self.view(move))
 
 
 def buffer_specs(array: Array) -> Iterator[list[Any]]:
-    """Yield mpi4py buffer specifications of a whole C-contiguous array, cut where it is long."""
+    """Yield the mpi4py buffers of a C-contiguous array, divided if it is long."""
     data = array.reshape(-1).view(np.uint8)
     for start in range(0, data.size, CHUNK_BYTES):  # a single cell may be longer than a message
         piece = data[start : start + CHUNK_BYTES]
@@ -122,18 +122,18 @@ def exchange_ranges(
     target: RangeBuffer | None,
     tag: int = 0,
 ) -> None:
-    """Do this process's part of a plan; returns when its messages are done.
+    """Carry out this process's part of a plan, and return when its messages are complete.
 
     Args:
-        plan: the same on every process; numbers processes as ``comm`` does.
-        comm: holds all senders and receivers.
-        source: what this process had; None: it had nothing.
-        target: where its new part goes; None: it gets nothing.
-        tag: tells apart arrays that are under way together.
+        plan: The same on every process; numbers processes as ``comm`` does.
+        comm: Contains all senders and receivers.
+        source: The old part of this process, None if it had none.
+        target: The new part of this process, None if it gets none.
+        tag: Separates arrays that are redistributed at the same time.
 
     Raises:
-        DistributionError: the other end sent more or fewer bytes than are expected here.
-        MPI.Exception: a transport failed. The target's contents are undefined after either.
+        DistributionError: The other end sent more or fewer bytes than expected here.
+        MPI.Exception: A transport failed. After either error the target is undefined.
     """
     batch = MessageBatch(comm, tag)
     if target is not None:

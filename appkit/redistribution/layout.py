@@ -1,4 +1,4 @@
-"""Which process owns which part of an array: pure arithmetic, no MPI."""
+"""Layouts in consecutive blocks: which process owns which part of an array. No MPI."""
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
@@ -7,31 +7,31 @@ from typing import Protocol
 
 
 class Layout(Protocol):
-    """Consecutive blocks, one for each process in the order of ranks; some may be empty."""
+    """Consecutive blocks, one for each process in rank order; some may be empty."""
 
     @property
     def extent(self) -> int:
-        """Cells along the distributed axis, >= 0."""
+        """Return the number of cells along the distributed axis, >= 0."""
 
     @property
     def parts(self) -> int:
-        """Number of blocks, >= 1."""
+        """Return the number of blocks, >= 1."""
 
     def start(self, part: int) -> int:
-        """First cell of a block."""
+        """Return the first cell of a block."""
 
     def stop(self, part: int) -> int:
-        """One past the last cell of a block."""
+        """Return one past the last cell of a block."""
 
     def owner(self, cell: int) -> int:
-        """The block that holds a cell.
+        """Return the block that contains a cell.
 
         Raises:
-            IndexError: there is no such cell.
+            IndexError: The cell does not exist.
         """
 
     def blocks(self) -> Iterator[tuple[int, int]]:
-        """Yield (start, stop) of every block in order."""
+        """Yield ``(start, stop)`` of every block in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,34 +52,34 @@ class BlockLayout:
             raise ValueError(f"no layout of {self.extent} cells in {self.parts} blocks")
 
     def start(self, part: int) -> int:
-        """First cell of a block."""
+        """Return the first cell of a block."""
         return self.extent * part // self.parts
 
     def stop(self, part: int) -> int:
-        """One past the last cell of a block."""
+        """Return one past the last cell of a block."""
         return self.extent * (part + 1) // self.parts
 
     def owner(self, cell: int) -> int:
-        """The block that holds a cell.
+        """Return the block that contains a cell.
 
         Raises:
-            IndexError: there is no such cell.
+            IndexError: The cell does not exist.
         """
         if not 0 <= cell < self.extent:
             raise IndexError(f"cell {cell} is outside 0..{self.extent - 1}")
         return ((cell + 1) * self.parts - 1) // self.extent
 
     def blocks(self) -> Iterator[tuple[int, int]]:
-        """Yield (start, stop) of every block in order."""
+        """Yield ``(start, stop)`` of every block in order."""
         for part in range(self.parts):
             yield self.start(part), self.stop(part)
 
 
 @dataclass(frozen=True, slots=True)
 class UnevenLayout:
-    """Consecutive blocks of any lengths: block ``i`` is ``[borders[i], borders[i + 1])``."""
+    """Consecutive blocks of any length: block ``i`` is ``[borders[i], borders[i + 1])``."""
 
-    #: From 0 to the extent, never falling; one more than there are blocks.
+    #: Rises from 0 to the extent; has one number more than there are blocks.
     borders: tuple[int, ...]
 
     def __post_init__(self) -> None:
@@ -89,10 +89,10 @@ class UnevenLayout:
 
     @classmethod
     def of(cls, lengths: Sequence[int]) -> "UnevenLayout":
-        """Blocks of these lengths.
+        """Return the layout whose blocks have these lengths.
 
         Raises:
-            ValueError: there is none, or one is negative.
+            ValueError: The list is empty, or a length is negative.
         """
         borders = [0]
         for length in lengths:
@@ -101,32 +101,32 @@ class UnevenLayout:
 
     @property
     def extent(self) -> int:
-        """Cells of all blocks."""
+        """Return the number of cells in all blocks."""
         return self.borders[-1]
 
     @property
     def parts(self) -> int:
-        """Number of blocks."""
+        """Return the number of blocks."""
         return len(self.borders) - 1
 
     def start(self, part: int) -> int:
-        """First cell of a block."""
+        """Return the first cell of a block."""
         return self.borders[part]
 
     def stop(self, part: int) -> int:
-        """One past the last cell of a block."""
+        """Return one past the last cell of a block."""
         return self.borders[part + 1]
 
     def owner(self, cell: int) -> int:
-        """The block that holds a cell.
+        """Return the block that contains a cell.
 
         Raises:
-            IndexError: there is no such cell.
+            IndexError: The cell does not exist.
         """
         if not 0 <= cell < self.extent:
             raise IndexError(f"cell {cell} is outside 0..{self.extent - 1}")
         return bisect_right(self.borders, cell) - 1
 
     def blocks(self) -> Iterator[tuple[int, int]]:
-        """Yield (start, stop) of every block in order."""
+        """Yield ``(start, stop)`` of every block in order."""
         return zip(self.borders, self.borders[1:], strict=False)

@@ -1,8 +1,8 @@
-"""Moving cells that do not lie in consecutive blocks: packed and unpacked piece by piece.
+"""Redistribute cells that are not contiguous: pack, send and unpack them part by part.
 
-Both ends of a pair of processes number the cells that go between them alike, 0, 1, 2, ..., and cut
-them at the same places; where each lies in its own array is the kind's business (``Course``). Where
-a piece happens to be one stretch of memory it is sent, or received, without a copy.
+The two processes of a transfer number its cells alike, 0, 1, 2, ..., and divide them at the same
+places. Each kind of data knows where these cells are in its own array (``IndexFunction``). A part
+that is contiguous in memory is sent or received without a copy.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,27 +16,27 @@ from pliant.appkit.redistribution import exchange
 from pliant.appkit.redistribution.exchange import Array, MessageBatch
 from pliant.appkit.redistribution.plan import CellPlan, Transfer
 
-#: Bytes that a process packs at most for all others together, and as many that it unpacks.
+#: Bytes that a process packs at most for all others together; it unpacks as many at most.
 STAGE_BYTES = 32 << 20
 
-#: Where cells lie: numbers along the first axis of an array, or a range of them.
+#: Indices of cells along the first axis of an array.
 Positions = NDArray[np.int64] | slice
-#: Gets the other process and the range [first, stop) of what goes between; where that lies here.
+#: Gets the other process and a range [first, stop) of the transfer; returns its indices here.
 IndexFunction = Callable[[int, int, int], Positions]
 
 
 class OwnerIndex:
-    """Cells in the order of their owners: where those of each owner lie."""
+    """The cells of an array sorted by owner."""
 
     def __init__(self, owners: NDArray[np.integer[Any]], parts: int) -> None:
-        """Sort by ``owners``: of each cell a number from 0 to ``parts - 1``."""
+        """Sort by ``owners``, which has a number from 0 to ``parts - 1`` for each cell."""
         self._order = np.argsort(owners, kind="stable")
-        #: Cells of each owner.
+        #: Number of cells of each owner.
         self.counts: list[int] = np.bincount(owners, minlength=parts).tolist()
         self._begins = [0, *np.cumsum(self.counts).tolist()]
 
     def positions(self, owner: int, first: int, stop: int) -> Positions:
-        """Where the cells [first, stop) of an owner lie; a range, if they are neighbours."""
+        """Return the indices of the cells [first, stop) of an owner, a slice if contiguous."""
         begin = self._begins[owner]
         found = self._order[begin + first : begin + stop]
         if len(found) and found[-1] - found[0] == len(found) - 1:
@@ -45,19 +45,22 @@ class OwnerIndex:
 
 
 class PackedBuffer:
-    """One end: an array whose first axis is that of cells, and where the cells of a pair lie."""
+    """An array as one end of a redistribution, with the indices of the cells of each transfer."""
 
     def __init__(self, cells: Array, indices: IndexFunction) -> None:
-        """Take cells from ``cells``, or put them there; any strides."""
+        """Read or write the first axis of ``cells``, which may have any strides."""
         self._cells, self._indices = cells, indices
 
     def pack(self, other: int, first: int, stop: int) -> Array:
-        """A piece as one stretch; a copy only where it has to be."""
+        """Return a part of a transfer as a contiguous array, copied only if necessary."""
         piece: Array = np.ascontiguousarray(self._cells[self._indices(other, first, stop)])
         return piece
 
-    def room(self, other: int, first: int, stop: int) -> tuple[Array, Positions | None]:
-        """Where a piece may be received: in its place, or beside it, and where it is to go."""
+    def receive_buffer(self, other: int, first: int, stop: int) -> tuple[Array, Positions | None]:
+        """Return an array to receive a part into, and the indices to unpack it to.
+
+        The indices are None if the part is received in place.
+        """
         positions = self._indices(other, first, stop)
         if isinstance(positions, slice):
             view = self._cells[positions]
@@ -66,56 +69,58 @@ class PackedBuffer:
         return np.empty((stop - first, *self._cells.shape[1:]), self._cells.dtype), positions
 
     def put(self, positions: Positions | None, piece: Array) -> None:
-        """Unpack a piece, unless it is in its place."""
+        """Unpack a part, unless it was received in place."""
         if positions is not None:
             self._cells[positions] = piece
 
     def copy(self, other: int, first: int, stop: int, piece: Array) -> None:
-        """Put a piece into its place."""
+        """Write a part that stays on this process."""
         self._cells[self._indices(other, first, stop)] = piece
 
 
 def exchange_packed(
-    traffic: CellPlan,
+    plan: CellPlan,
     comm: MPI.Intracomm,
     source: PackedBuffer | None,
     target: PackedBuffer | None,
     tag: int = 0,
 ) -> None:
-    """Do this process's part; returns when its messages are done.
+    """Carry out this process's part of a plan, and return when its messages are complete.
 
     Args:
-        traffic: the same on every process; numbers processes as ``comm`` does.
-        comm: holds all senders and receivers.
-        source: what this process had; None: it had nothing.
-        target: where its new part goes; None: it gets nothing.
-        tag: tells apart what is under way together.
+        plan: The same on every process; numbers processes as ``comm`` does.
+        comm: Contains all senders and receivers.
+        source: The old part of this process, None if it had none.
+        target: The new part of this process, None if it gets none.
+        tag: Separates arrays that are redistributed at the same time.
 
     Raises:
-        DistributionError: the other end sent more or fewer bytes than are expected here.
-        MPI.Exception: a transport failed. The target's contents are undefined after either.
+        DistributionError: The other end sent more or fewer bytes than expected here.
+        MPI.Exception: A transport failed. After either error the target is undefined.
     """
-    if not traffic.cell_bytes:
+    if not plan.cell_bytes:
         return
-    step = cells_per_piece(traffic, comm.size)
+    step = cells_per_message(plan, comm.size)
     if source is not None and target is not None:
-        for share in traffic.copies(comm.rank):
-            for first, stop in _cut(share, step):
+        for transfer in plan.copies(comm.rank):
+            for first, stop in _cut(transfer, step):
                 piece = source.pack(comm.rank, first, stop)
                 target.copy(comm.rank, first, stop, piece)
     ends = _PackedExchange(comm, tag, source, target)
-    sends = traffic.sends(comm.rank)
-    receives = traffic.receives(comm.rank)
-    for first in range(0, max((share.cells for share in (*sends, *receives)), default=0), step):
-        ends.exchange(_pieces(sends, first, step), _pieces(receives, first, step))
+    sends = plan.sends(comm.rank)
+    receives = plan.receives(comm.rank)
+    for first in range(
+        0, max((transfer.cells for transfer in (*sends, *receives)), default=0), step
+    ):
+        ends.exchange(_parts(sends, first, step), _parts(receives, first, step))
 
 
-#: A share and the range [first, stop) of its cells.
-_Piece = tuple[Transfer, int, int]
+#: A transfer and the range [first, stop) of its cells.
+_Part = tuple[Transfer, int, int]
 
 
 class _PackedExchange:
-    """This process's two ends."""
+    """The two ends of a redistribution on this process."""
 
     def __init__(
         self,
@@ -127,44 +132,44 @@ class _PackedExchange:
         self._comm, self._tag = comm, tag
         self._source, self._target = source, target
 
-    def exchange(self, sends: list[_Piece], receives: list[_Piece]) -> None:
-        """Send and receive these."""
+    def exchange(self, sends: list[_Part], receives: list[_Part]) -> None:
+        """Send and receive parts, and unpack what was received."""
         source, target = self._source, self._target
         batch = MessageBatch(self._comm, self._tag)
-        rooms: list[tuple[Array, Positions | None]] = []
-        packed: list[Array] = []  # kept until they are sent
-        for share, first, stop in receives:
+        buffers: list[tuple[Array, Positions | None]] = []
+        packed: list[Array] = []  # kept until the sends are complete
+        for transfer, first, stop in receives:
             assert target is not None
-            rooms.append(target.room(share.source, first, stop))
-            batch.receive(_raw(rooms[-1][0]), share.source)
-        for share, first, stop in sends:
+            buffers.append(target.receive_buffer(transfer.source, first, stop))
+            batch.receive(_raw(buffers[-1][0]), transfer.source)
+        for transfer, first, stop in sends:
             assert source is not None
-            packed.append(source.pack(share.target, first, stop))
-            batch.send(_raw(packed[-1]), share.target)
+            packed.append(source.pack(transfer.target, first, stop))
+            batch.send(_raw(packed[-1]), transfer.target)
         batch.wait()
-        for room, positions in rooms:
+        for receive_buffer, positions in buffers:
             assert target is not None
-            target.put(positions, room)
+            target.put(positions, receive_buffer)
 
 
-def _pieces(shares: Sequence[Transfer], first: int, step: int) -> list[_Piece]:
-    """One piece of every share that has so many cells."""
-    return [(s, first, min(first + step, s.cells)) for s in shares if first < s.cells]
+def _parts(transfers: Sequence[Transfer], first: int, step: int) -> list[_Part]:
+    """Return the part beginning at ``first`` of every transfer that is long enough."""
+    return [(s, first, min(first + step, s.cells)) for s in transfers if first < s.cells]
 
 
 def exchange_buffers(
     comm: MPI.Intracomm, sends: Mapping[int, Array], receives: Mapping[int, Array], tag: int
 ) -> None:
-    """Exchange whole buffers, whose sizes both ends know; returns when it is done.
+    """Exchange whole buffers whose sizes both ends know, and return when it is complete.
 
     Args:
-        comm: holds all senders and receivers.
-        sends: for each process what goes to it, C-contiguous.
-        receives: for each process where what comes from it goes.
-        tag: tells apart what is under way together.
+        comm: Contains all senders and receivers.
+        sends: The buffer for each target process, C-contiguous.
+        receives: The buffer for each source process, C-contiguous.
+        tag: Separates exchanges in progress at the same time.
 
     Raises:
-        DistributionError, MPI.Exception: as ``carry_cells``.
+        DistributionError, MPI.Exception: As `exchange_packed`.
     """
     batch = MessageBatch(comm, tag)
     for other, array in receives.items():
@@ -176,14 +181,14 @@ def exchange_buffers(
     batch.wait()
 
 
-def cells_per_piece(traffic: CellPlan, processes: int) -> int:
-    """Cells in one message, the same on all processes."""
+def cells_per_message(plan: CellPlan, processes: int) -> int:
+    """Return the number of cells in one message, the same on all processes."""
     limit = min(exchange.CHUNK_BYTES, STAGE_BYTES // processes)
-    return max(1, limit // traffic.cell_bytes)
+    return max(1, limit // plan.cell_bytes)
 
 
-def _cut(share: Transfer, step: int) -> list[tuple[int, int]]:
-    return [(first, min(first + step, share.cells)) for first in range(0, share.cells, step)]
+def _cut(transfer: Transfer, step: int) -> list[tuple[int, int]]:
+    return [(first, min(first + step, transfer.cells)) for first in range(0, transfer.cells, step)]
 
 
 def _raw(array: Array) -> list[Any]:

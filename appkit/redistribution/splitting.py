@@ -22,24 +22,24 @@ Lengths = Callable[[int], Sequence[int]]
 
 
 class Split(Protocol):
-    """Says which cells belong to whom."""
+    """A rule that assigns the cells of an axis to the processes in consecutive blocks."""
 
     @property
     def split_description(self) -> list[object]:
-        """What must be the same on all processes, in a form that JSON can carry."""
+        """Return the part of an array's description that names the rule, as JSON values."""
 
-    #: Whether the number of processes alone decides.
+    #: Whether the number of processes alone determines the layout.
     depends_on_size_only: bool
 
     def layout_for(self, size: int) -> Layout:
-        """On the present ``size`` processes."""
+        """Return the layout on the present ``size`` processes."""
 
     def old_and_new_layouts(self, rank_map: RankMap) -> tuple[Layout, Layout]:
-        """Before and after a resize, whose facts are known by now."""
+        """Return the layouts before and after a resize, once its metadata have been gathered."""
 
 
 class EvenSplit:
-    """Blocks whose lengths differ by at most one."""
+    """Split an axis into blocks whose lengths differ by at most one."""
 
     depends_on_size_only = True
 
@@ -50,16 +50,16 @@ class EvenSplit:
         self._extent = extent
 
     def layout_for(self, size: int) -> Layout:
-        """On ``size`` processes."""
+        """Return the layout on ``size`` processes."""
         return BlockLayout(self._extent, size)
 
     def old_and_new_layouts(self, rank_map: RankMap) -> tuple[Layout, Layout]:
-        """Before and after."""
+        """Return the layouts before and after a resize."""
         return self.layout_for(len(rank_map.old)), self.layout_for(len(rank_map.new))
 
 
 class LengthSplit:
-    """Blocks as long as the program says."""
+    """Split an axis into blocks whose lengths the program gives."""
 
     depends_on_size_only = True
 
@@ -70,10 +70,10 @@ class LengthSplit:
         self._name, self._extent, self._lengths = name, extent, lengths
 
     def layout_for(self, size: int) -> Layout:
-        """On ``size`` processes.
+        """Return the layout on ``size`` processes.
 
         Raises:
-            DistributionError: the lengths are not those of ``size`` blocks of all cells.
+            DistributionError: The lengths are not those of ``size`` blocks of all cells.
         """
         try:
             lengths = [int(length) for length in self._lengths(size)]
@@ -89,28 +89,29 @@ class LengthSplit:
         return UnevenLayout.of(lengths)
 
     def old_and_new_layouts(self, rank_map: RankMap) -> tuple[Layout, Layout]:
-        """Before and after."""
+        """Return the layouts before and after a resize."""
         return self.layout_for(len(rank_map.old)), self.layout_for(len(rank_map.new))
 
 
-#: Number of a border (1 to parts - 1) and how many of a process's things lie before it.
+#: The number of a border (1 to parts - 1), and how many objects of one process lie before it.
 Cut = tuple[int, int]
 
 
 def cuts_by_weight(
     weights: NDArray[np.float64], totals: Sequence[float], mine: int, parts: int
 ) -> list[Cut]:
-    """The borders that fall among the things of one process, each at the nearest place.
+    """Return the borders that fall among the objects of one process.
 
-    No part is then heavier than the mean by more than the heaviest thing. A border that has things
-    without weight on both sides lies behind them: so the borders of whole weights are the same
-    however the things are distributed.
+    Each border is put between the two objects that are nearest to it, so that no part exceeds the
+    mean weight by more than the heaviest object. If a border has objects of weight 0 on both sides,
+    it is put behind them. The borders of integer weights are then the same however the objects are
+    distributed.
 
     Args:
-        weights: of this process's things, in order, >= 0.
-        totals: what the things of each process weigh.
-        mine: which of them this process is.
-        parts: into how many parts all are cut.
+        weights: The weight of each object of this process, in order, >= 0.
+        totals: The total weight of each process.
+        mine: The index of this process in ``totals``.
+        parts: Number of parts into which all objects are cut.
     """
     ends = list(accumulate(totals, initial=0.0))
     here = np.concatenate([[0.0], np.cumsum(weights)])
@@ -127,22 +128,22 @@ def cuts_by_weight(
 
 
 def cuts_evenly(start: int, stop: int, extent: int, parts: int) -> list[Cut]:
-    """The borders of even blocks of ``extent`` things that fall into ``[start, stop)``."""
+    """Return the borders of even blocks of ``extent`` objects that fall into ``[start, stop)``."""
     layout = BlockLayout(extent, parts)
     borders = ((border, layout.start(border)) for border in range(1, parts))
     return [(border, cell - start) for border, cell in borders if start <= cell < stop]
 
 
 def layout_of(cuts: Sequence[Sequence[Cut]], counts: Sequence[int], parts: int) -> Layout:
-    """Put the cuts of all processes together.
+    """Combine the cuts of all processes into a layout.
 
     Args:
-        cuts: of each process.
-        counts: things of each process.
-        parts: into how many parts all are cut.
+        cuts: The cuts of each process.
+        counts: Number of objects of each process.
+        parts: Number of parts into which all objects are cut.
 
     Returns:
-        The parts; even by number where nothing weighs anything.
+        The layout of the parts; even by number if all weights are 0.
     """
     before = list(accumulate(counts, initial=0))
     if parts > 1 and not any(cuts):

@@ -1,7 +1,7 @@
 """The key with which a job signs its checkpoints.
 
-A manifest is believed only if it carries the right HMAC, so that nobody can give a job the
-checkpoint of another job, or one that no job has written. The server derives the key of a job from
+A manifest is accepted only if it has the right HMAC, so that nobody can give a job the checkpoint
+of another job, or one that no job has written. The server derives the key of a job from
 the key of the cluster: it is the same for every run of the job and different for every job. A
 program without Pliant uses a key of its user, in the user's state folder. No MPI.
 """
@@ -27,7 +27,7 @@ KeySource = Callable[[], bytes]
 
 
 def key_source(file: str) -> KeySource:
-    """Return where a key comes from: a file of the job, or the user's own if there is none."""
+    """Return the function that reads the key: the job's file, or the user's own key without one."""
     return (lambda: read_key(Path(file))) if file else own_key
 
 
@@ -35,8 +35,8 @@ def read_key(path: Path) -> bytes:
     """Read a key.
 
     Raises:
-        UntrustedPathError: others can read or write it.
-        OSError: it cannot be read.
+        UntrustedPathError: Others can read or write the file, or it contains no key.
+        OSError: The file cannot be read.
     """
     with PrivateFolder.open(path.parent) as folder, folder.read(path.name) as file:
         if stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o077:
@@ -48,10 +48,10 @@ def read_key(path: Path) -> bytes:
 
 
 def own_key() -> bytes:
-    """Return the key of this user's programs that run without Pliant; make it the first time.
+    """Return the key of this user's programs that run without Pliant; create it if missing.
 
     Raises:
-        OSError: it can be neither read nor made.
+        OSError: The key can be neither read nor created.
     """
     chosen = os.environ.get("PLIANT_STATE_DIR") or "~/.local/state/pliant"
     state = Path(chosen).expanduser().absolute()

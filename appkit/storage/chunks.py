@@ -1,10 +1,10 @@
-"""The files of a checkpoint: what one process wrote of one registered thing, and reading it back.
+"""The files of a checkpoint: arrays that one process wrote of one registered object. No MPI.
 
-A file holds *pieces*: arrays in C order, one after the other, each described in the manifest by
-where it belongs. What "where" means is the kind's own business (``Entry.save``, ``Entry.restore``);
-here is only how bytes get to the disk and back: in chunks, so that no process ever needs more than
-its share of the data and a chunk, and with a checksum for each chunk, so that any part of a piece
-can be read alone and is still known to be right. No MPI.
+A file contains arrays in C order, one after the other. The manifest describes each array, including
+the place where it belongs (``where``), which only its kind interprets (``Entry.save`` and
+``Entry.restore``). Arrays are written and read in chunks, so that a process needs memory for its
+part of the data and one chunk. Each chunk has a checksum, so that any range of an array can be read
+and verified alone.
 """
 
 import math
@@ -22,10 +22,10 @@ from pliant.appkit.redistribution.exchange import Array
 from pliant.appkit.storage.private_folders import PrivateFolder
 from pliant.faults import writing
 
-#: Bytes that are written, read and checked together.
+#: Bytes of a chunk: they are written, read and verified together.
 CHUNK_BYTES = 4 << 20
 
-#: What a kind notes of a piece, in a form that JSON can carry.
+#: Where an array belongs, as JSON values that its kind interprets.
 Where = dict[str, Any]
 
 
@@ -34,14 +34,14 @@ class SavedArray:
     """One array in a file."""
 
     file: str
-    #: The process that wrote it, as its rank then.
+    #: The rank of the process that wrote it.
     rank: int
-    #: First byte of it in the file.
+    #: The offset of its first byte in the file.
     offset: int
-    #: Of an item, as numpy writes it.
+    #: The type of an item, as numpy's short text.
     dtype: str
     shape: tuple[int, ...]
-    #: Of each chunk, in order.
+    #: The CRC-32 of each chunk, in order.
     checksums: tuple[int, ...]
     where: Where
 
@@ -52,39 +52,39 @@ class SavedArray:
 
     @property
     def bytes(self) -> int:
-        """Its length in the file."""
+        """Number of bytes in the file."""
         return self.items * np.dtype(self.dtype).itemsize
 
     def to_json(self) -> list[Any]:
-        """For the manifest."""
+        """Return the description that the manifest contains."""
         shape, sums = list(self.shape), list(self.checksums)
         return [self.file, self.rank, self.offset, self.dtype, shape, sums, self.where]
 
     @classmethod
     def from_json(cls, data: Sequence[Any]) -> "SavedArray":
-        """The inverse of ``to_json``."""
+        """Return the array of a description made by ``to_json``."""
         file, rank, offset, dtype, shape, sums, where = data
         return cls(file, rank, offset, dtype, tuple(shape), tuple(sums), where)
 
 
 class ArrayWriter:
-    """Writes what one process has of one registered thing; makes its file with the first piece."""
+    """Writes the arrays of one registered object on one process; creates its file when needed."""
 
     def __init__(self, folder: Path | PrivateFolder, file: str, rank: int) -> None:
-        """Write into ``folder``; ``rank`` is that of this process."""
+        """Write into ``folder`` on the process of rank ``rank``."""
         self.arrays: list[SavedArray] = []
         self._folder, self._file, self._rank = _opened(folder), file, rank
         self._handle: Any = None
 
     def write(self, array: Array, **where: Any) -> None:
-        """Append a piece; an empty array leaves none.
+        """Append an array, unless it is empty.
 
         Args:
-            array: of any strides; without Python objects.
-            where: what ``Entry.restore`` has to know about it.
+            array: With any strides, without Python objects.
+            where: What ``Entry.restore`` needs to know about the array.
 
         Raises:
-            OSError: it cannot be written.
+            OSError: The file cannot be written.
         """
         if not array.size:
             return
@@ -103,10 +103,10 @@ class ArrayWriter:
         )
 
     def close(self, *, durable: bool = True) -> None:
-        """Have it on the disk; if not ``durable``, where other processes can read it.
+        """Close the file, after fsync if ``durable``.
 
         Raises:
-            OSError: it is not.
+            OSError: The data could not be written.
         """
         if self._handle is not None:
             try:
@@ -119,21 +119,21 @@ class ArrayWriter:
 
 
 class ArrayReader:
-    """Reads what all processes wrote of one registered thing."""
+    """Reads the arrays that all processes wrote of one registered object."""
 
     def __init__(
-        self, folder: Path | PrivateFolder, pieces: Sequence[SavedArray], size: int
+        self, folder: Path | PrivateFolder, arrays: Sequence[SavedArray], size: int
     ) -> None:
-        """Read from ``folder``; ``size`` is the number of processes that wrote."""
-        self.arrays = tuple(pieces)
+        """Read from ``folder``, into which ``size`` processes wrote."""
+        self.arrays = tuple(arrays)
         self.size = size
         self._folder = _opened(folder)
 
     def read(self, saved: SavedArray, first: int, into: Array) -> None:
-        """Fill an array with the items of a piece from ``first`` on, in C order.
+        """Fill ``into`` with the items of a saved array from ``first`` on, in C order.
 
         Raises:
-            CheckpointError: the piece has not so many items, or they are damaged.
+            CheckpointError: The saved array has too few items, another type, or is damaged.
         """
         if not into.size:
             return
@@ -174,7 +174,7 @@ def _per_chunk(dtype: np.dtype[Any]) -> int:
 
 
 def _flat(array: Array, first: int, stop: int) -> Array:
-    """Items in C order: a view where the array lies that way in memory, else a copy of these."""
+    """Return items in C order: a view if the array is contiguous, otherwise a copy."""
     if array.flags.c_contiguous:
         return array.reshape(-1)[first:stop]
     part: Array = array.flat[first:stop]

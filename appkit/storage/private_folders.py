@@ -25,26 +25,26 @@ class UntrustedPathError(PliantError, OSError):
 
 
 class PrivateFolder:
-    """An open folder of this user's own; names in it are never paths."""
+    """An open folder that only this user can write to; names in it are never paths."""
 
     def __init__(self, descriptor: int, path: Path) -> None:
-        """Take over a descriptor that was checked; see `open`."""
+        """Take over a checked descriptor; see `open`."""
         self.path = path
         self._descriptor = descriptor
 
     @classmethod
     def open(cls, path: Path, *, create: bool = False) -> Self:
-        """Open a folder; only its last component is required to be no link.
+        """Open a folder; the last component of its path must not be a link.
 
         Args:
-            path: of the folder.
-            create: make it, and its parents, if it does not exist; mode 0700.
+            path: The path of the folder.
+            create: Create the folder and its parents, with mode 0700, if it does not exist.
 
         Raises:
-            UntrustedPathError: it belongs to another user, others can write into it, or it is not
-                a folder.
-            FileNotFoundError: it does not exist, without ``create``.
-            OSError: it cannot be opened or made.
+            UntrustedPathError: The folder belongs to another user, others can write into it, or it
+                is not a folder.
+            FileNotFoundError: The folder does not exist, and ``create`` is not set.
+            OSError: The folder cannot be opened or created.
         """
         path = path.absolute()
         if create:
@@ -56,7 +56,7 @@ class PrivateFolder:
             os.close(parent)
 
     def child(self, name: str, *, create: bool = False) -> "PrivateFolder":
-        """Open a folder in this one; otherwise as `open`."""
+        """Open a folder inside this one, with the checks of `open`."""
         return PrivateFolder._open(self._descriptor, _plain(name), self.path / name, create)
 
     @classmethod
@@ -81,9 +81,9 @@ class PrivateFolder:
         """Open a file for reading.
 
         Raises:
-            UntrustedPathError: it belongs to another user, others can write it, or it is not a
-                file.
-            OSError: it cannot be opened.
+            UntrustedPathError: The file belongs to another user, others can write it, or it is not
+                a regular file.
+            OSError: The file cannot be opened.
         """
         path, flags = self.path / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         try:
@@ -101,36 +101,36 @@ class PrivateFolder:
             raise
 
     def write(self, name: str) -> BinaryIO:
-        """Make a new file, mode 0600.
+        """Create a new file with mode 0600.
 
         Raises:
-            OSError: it exists, or cannot be made.
+            OSError: The file exists or cannot be created.
         """
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         return os.fdopen(os.open(_plain(name), flags, 0o600, dir_fd=self._descriptor), "wb")
 
     def names(self) -> list[str]:
-        """Return the names of everything in it.
+        """Return the names of all files and folders in the folder.
 
         Raises:
-            OSError: it cannot be read.
+            OSError: The folder cannot be read.
         """
         return os.listdir(self._descriptor)
 
     def rename(self, old: str, new: str) -> None:
-        """Give a file another name; a file of that name is replaced.
+        """Rename a file, and replace an existing file of the new name.
 
         Raises:
-            OSError: it cannot be renamed.
+            OSError: The file cannot be renamed.
         """
         here = self._descriptor
         os.rename(_plain(old), _plain(new), src_dir_fd=here, dst_dir_fd=here)
 
     def link_new(self, draft: str, name: str) -> None:
-        """Give a file a name unless there is a file of that name; the draft goes.
+        """Rename a file unless a file of the new name exists; the draft is removed in any case.
 
         Raises:
-            OSError: neither was possible.
+            OSError: The file could not be linked.
         """
         here = self._descriptor
         try:
@@ -141,17 +141,17 @@ class PrivateFolder:
             self.remove(draft)
 
     def remove(self, name: str) -> None:
-        """Remove a file, or a folder with all in it, as far as that is possible."""
+        """Remove a file, or a folder with its contents, as far as possible."""
         with suppress(OSError):
             os.unlink(_plain(name), dir_fd=self._descriptor)
             return
         shutil.rmtree(_plain(name), ignore_errors=True, dir_fd=self._descriptor)
 
     def sync(self) -> None:
-        """Bring the names in it to the disk.
+        """Write the names in the folder to the disk (fsync).
 
         Raises:
-            OSError: that failed.
+            OSError: The fsync failed.
         """
         os.fsync(self._descriptor)
 
@@ -177,10 +177,10 @@ class PrivateFolder:
 
 
 def _check(descriptor: int, path: Path) -> int:
-    """Return the mode of what was opened.
+    """Return the mode of an open file or folder.
 
     Raises:
-        UntrustedPathError: another user owns it, or others can write it.
+        UntrustedPathError: Another user owns it, or others can write it.
     """
     found, user = os.fstat(descriptor), os.geteuid()
     if found.st_uid != user:
@@ -198,10 +198,10 @@ def _check(descriptor: int, path: Path) -> int:
 
 
 def _plain(name: str) -> str:
-    """Return a name that is no path.
+    """Return the name, after checking that it is not a path.
 
     Raises:
-        UntrustedPathError: it leads elsewhere.
+        UntrustedPathError: The name leads elsewhere.
     """
     if "/" in name or name in ("", ".", "..") or "\0" in name:
         raise UntrustedPathError(f"{name!r} is no name of a file in a checkpoint")

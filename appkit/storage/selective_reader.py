@@ -16,17 +16,17 @@ from pliant.appkit.storage.chunks import ArrayReader, SavedArray
 def read_even(
     source: ArrayReader, shape: tuple[int, ...], dtype: np.dtype[Any], rank: int, size: int
 ) -> Array:
-    """An even share by number, in the global order; nothing else is read.
+    """Read an even share of the items, in the global order; nothing else is read.
 
     Args:
-        source: what was written, one piece ``(n, *shape)`` for each process that had items.
-        shape: of an item.
-        dtype: of an item.
-        rank: whose share it is.
-        size: number of processes.
+        source: One array ``(n, *shape)`` for each process that had items.
+        shape: The shape of an item.
+        dtype: The type of an item.
+        rank: The process that gets the share.
+        size: Number of processes.
 
     Raises:
-        CheckpointError: something is missing or damaged.
+        CheckpointError: Data are missing or damaged.
     """
     layout = BlockLayout(sum(saved.shape[0] for saved in source.arrays), size)
     start, stop = layout.start(rank), layout.stop(rank)
@@ -48,13 +48,14 @@ def read_owned(
     rank: int,
     owners: Callable[[Array], NDArray[np.int64]],
 ) -> Array:
-    """The items whose owner is ``rank``: all are read twice, a chunk at a time.
+    """Read the items whose owner is ``rank``.
 
-    The first time they are counted, so that there is never more in memory than the share.
+    All items are read twice, one chunk at a time. The first pass counts the items of this process,
+    so that memory is needed for its share and one chunk only.
 
     Raises:
-        CheckpointError: something is missing or damaged.
-        DistributionError: the program's own function does not say to whom an item belongs.
+        CheckpointError: Data are missing or damaged.
+        DistributionError: The program's function does not return valid owners.
     """
     parts = _chunks(source, shape, dtype)
     count = sum(int((owners(chunk) == rank).sum()) for chunk in parts)
@@ -79,24 +80,24 @@ def _chunks(source: ArrayReader, shape: tuple[int, ...], dtype: np.dtype[Any]) -
 
 _Numbers = NDArray[np.int64]
 
-#: Gets places in a piece and returns which of them are wanted, and where they go.
+#: Gets cell numbers in a saved array; returns which are wanted, and their places in the target.
 Choice = Callable[[_Numbers], tuple[NDArray[np.bool_], _Numbers]]
 
 
 def read_cells(source: ArrayReader, saved: SavedArray, into: Array, choice: Choice) -> int:
-    """Fill cells from one piece; chunks of which nothing is wanted are not read.
+    """Fill cells from one saved array; chunks without a wanted cell are not read.
 
     Args:
-        source: where the piece is.
-        saved: ``(cells, ...)``.
-        into: ``(cells here, ...)``, of any strides.
-        choice: what is wanted of it.
+        source: Reads the array.
+        saved: An array of shape ``(cells, ...)``.
+        into: The target, shape ``(cells here, ...)``, with any strides.
+        choice: Selects the wanted cells.
 
     Returns:
-        How many cells were filled.
+        Number of cells that were filled.
 
     Raises:
-        CheckpointError: it is damaged.
+        CheckpointError: The saved array is damaged.
     """
     per_cell = math.prod(into.shape[1:])
     step = max(1, chunks.CHUNK_BYTES // max(1, per_cell * into.dtype.itemsize))

@@ -106,8 +106,8 @@ def test_more_than_two_to_the_31_items() -> None:
         ItemExchange(way, 0, (([0, 1 << 33, 5], [1, 2, 0], None),)), 3
     )
     assert sends.bytes_moved == 3 * ((1 << 33) + 5 + 1)
-    assert packed.cells_per_piece(sends, 3) * 3 <= packed.STAGE_BYTES // 3
-    assert packed.cells_per_piece(Transfers((), 1 << 40), 3) == 1
+    assert packed.cells_per_message(sends, 3) * 3 <= packed.STAGE_BYTES // 3
+    assert packed.cells_per_message(Transfers((), 1 << 40), 3) == 1
 
 
 def test_weightless_items_go_by_number() -> None:
