@@ -30,7 +30,7 @@ _FILES = ("jobs_out", "events_out", "gantt", "utilization")
 #: Options that may name input files.
 _INPUTS = ("workload", "side_file", "node_failures")
 #: Seconds until the first report of progress, and between two on a terminal or in a file.
-_SILENCE, _ON_TERMINAL, _IN_FILE = 2.0, 0.5, 10.0
+_FIRST_AFTER_S, _TERMINAL_S, _FILE_S = 2.0, 0.5, 10.0
 INTERRUPTED, BROKEN_PIPE = 130, 141
 
 
@@ -210,7 +210,7 @@ def _simulate(
                 replace(chosen, seed=seed, keep_spans=spans), machine or workload.processors
             )
             number = (seed - options.seed) * len(settings) + place + 1
-            watch = _Watch(len(workload.jobs), number, total)
+            watch = _ProgressReport(len(workload.jobs), number, total)
             result = simulate(workload.jobs, used, on_note=_writer(log), progress=watch)
             watch.close()
             runs[place].append(dict(result.metrics))
@@ -275,27 +275,27 @@ def _head(options: Namespace, workload: "Workload", processors: int) -> dict[str
     }
 
 
-class _Watch:
+class _ProgressReport:
     """Reports the progress of a long run on stderr."""
 
     def __init__(self, jobs: int, run: int, runs: int) -> None:
         self._jobs = jobs
         self._which = f"run {run} of {runs}, " if runs > 1 else ""
         self._terminal = sys.stderr.isatty()
-        self._next = time.monotonic() + _SILENCE
-        self._said = False
+        self._next = time.monotonic() + _FIRST_AFTER_S
+        self._has_reported = False
 
     def __call__(self, ended: int, now: float) -> None:
         moment = time.monotonic()
         if moment < self._next:
             return
-        self._next = moment + (_ON_TERMINAL if self._terminal else _IN_FILE)
-        self._said = True
+        self._next = moment + (_TERMINAL_S if self._terminal else _FILE_S)
+        self._has_reported = True
         text = f"{PROG}: {self._which}{ended} of {self._jobs} jobs ended, {now:.0f} s simulated"
         sys.stderr.write(f"\r\x1b[K{text}" if self._terminal else f"{text}\n")
         sys.stderr.flush()
 
     def close(self) -> None:
         """Clear the line on a terminal."""
-        if self._said and self._terminal:
+        if self._has_reported and self._terminal:
             sys.stderr.write("\r\x1b[K")

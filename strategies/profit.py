@@ -66,17 +66,17 @@ class Cycle:
         self.reasons: dict[JobId, WaitReason] = {}
         #: Jobs whose deadline is at risk. Offers to their donors are mandatory.
         self.at_risk: set[JobId] = set()
-        self._rescue()
+        self._save_deadlines()
         fresh = [job for job in view.running if job.moldable and not job.malleable]
         #: When the grace of jobs that have just started ends.
-        self._known_at = [at for job in fresh if (at := job.started + grace) > view.now]
-        self._unsettled = bool(
-            view.promised or self._known_at or any(_resizes(job) for job in view.running)
+        self._grace_ends = [at for job in fresh if (at := job.started + grace) > view.now]
+        self._is_unsettled = bool(
+            view.promised or self._grace_ends or any(_resizes(job) for job in view.running)
         )
         #: When to plan again, seconds since the epoch; None if that is not needed.
         self.wake_at: float | None = None
 
-    def _rescue(self) -> None:
+    def _save_deadlines(self) -> None:
         """Give more processors to running jobs that would miss their deadlines at their sizes."""
         movable = {job.id for job in self.view.running if job.resizable}
         late = [value for value in self.valuation.jobs if value.size < value.minpe]
@@ -88,17 +88,17 @@ class Cycle:
         """Decide about all waiting jobs: first accepted ones, then the others by arrival."""
         for job in self.view.waiting:
             if job.accepted:
-                self.force(job, value_of(job, self.view))
+                self.force_start(job, value_of(job, self.view))
         for job in self.view.waiting:
             if not job.accepted:
                 value = value_of(job, self.view)
-                why = self.bid(job, value)
+                why = self.try_start(job, value)
                 if why:
-                    self.refuse(job, why)
+                    self.reject_or_wait(job, why)
                 else:
                     self.accept(job, self.view.now)
 
-    def bid(self, job: WaitingJob, value: JobValue) -> str:
+    def try_start(self, job: WaitingJob, value: JobValue) -> str:
         """Apply the rule of 3.2.4 to a job. Return an empty text if it starts, else a reason."""
         if job.contract is not None and value.work is None:
             return NO_ESTIMATE
@@ -111,7 +111,7 @@ class Cycle:
         self.started.append((job, value))
         return ""
 
-    def force(self, job: WaitingJob, value: JobValue) -> bool:
+    def force_start(self, job: WaitingJob, value: JobValue) -> bool:
         """Start an accepted job without regard to profit (``forceAllocate`` of the paper)."""
         room = self.valuation.obtainable()
         least = value.min_size_at(self.view.now) or value.sizes.largest_at_most(room)
@@ -127,13 +127,13 @@ class Cycle:
         if job.contract is not None and not job.accepted:
             self.accepts.append(Acceptance(job.id, text, start))
 
-    def refuse(self, job: WaitingJob, why: str) -> None:
+    def reject_or_wait(self, job: WaitingJob, why: str) -> None:
         """Reject a job, or let it wait if it might still be accepted."""
         if job.contract is None:
             self.reasons[job.id] = _COSTS_PROFIT
-        elif self._unsettled and why != NO_ESTIMATE and _in_time(job, self.view):
+        elif self._is_unsettled and why != NO_ESTIMATE and _in_time(job, self.view):
             self.reasons[job.id] = WaitReason(WaitCode.UNSETTLED, (("why", why),))
-            self.wake_at = min(self._known_at, default=None)
+            self.wake_at = min(self._grace_ends, default=None)
         else:
             self.rejects.append(Rejection(job.id, why))
 
@@ -180,7 +180,7 @@ class Cycle:
         )
 
 
-def _checked(grace: float) -> float:
+def _check_grace(grace: float) -> float:
     """Return the value of the option ``grace``.
 
     Raises:
@@ -229,7 +229,7 @@ class ProfitDriven(Strategy):
     """The common part of Kumar's two strategies."""
 
     def __init__(self, *, grace: float = 10.0) -> None:
-        self._grace = _checked(grace)
+        self._grace = _check_grace(grace)
 
     def is_available(self, job: WaitingJob, view: View) -> Availability:
         """Return what would happen if the job were submitted now."""

@@ -28,11 +28,11 @@ class LazyCycle(Cycle):
     def __init__(self, view: View, grace: float) -> None:
         super().__init__(view, grace)
         #: The lookahead job and its deadline; None and infinity if there is none.
-        self.look: JobId | None = None
-        self.until = math.inf
-        look, until, order = _remembered(view.memory)
+        self.lookahead_job: JobId | None = None
+        self.lookahead = math.inf
+        look, until, order = _read_memory(view.memory)
         if look is not None:
-            self.look, self.until = look, until
+            self.lookahead_job, self.lookahead = look, until
         accepted = [job for job in view.waiting if job.accepted]
         accepted.sort(key=lambda job: (order.get(job.id, len(order)), job.arrival, job.id))
         #: Accepted jobs that have not been started, in order of acceptance.
@@ -40,25 +40,25 @@ class LazyCycle(Cycle):
 
     def run(self) -> None:
         """Update the lookahead, decide about jobs that were put off, then about new jobs."""
-        self._look_ahead()
+        self._update_lookahead()
         for job, value in list(self.put_off.values()):
-            self._keep(job, value)
+            self._start_or_put_off(job, value)
         for job in self.view.waiting:
             if not job.accepted:
-                self._look_ahead()
-                self._consider(job, value_of(job, self.view))
-        if self.put_off and self.view.now < self.until < math.inf:
+                self._update_lookahead()
+                self._decide(job, value_of(job, self.view))
+        if self.put_off and self.view.now < self.lookahead < math.inf:
             # The lookahead job should have ended by then, unless its estimate was wrong.
-            self.wake_at = min(self.until, self.wake_at or math.inf)
+            self.wake_at = min(self.lookahead, self.wake_at or math.inf)
 
     def memory(self) -> object:
         """Return what the next cycle needs, as values that JSON can store."""
-        until = None if self.look is None else self.until
-        return ("lazy", self.look, until, tuple(self.put_off))
+        until = None if self.lookahead_job is None else self.lookahead
+        return ("lazy", self.lookahead_job, until, tuple(self.put_off))
 
     # ---------------------------------------------------------------- the lookahead
 
-    def _look_ahead(self) -> None:
+    def _update_lookahead(self) -> None:
         """Choose a new lookahead job if the present one has ended or is past its deadline."""
         now, view = self.view.now, self.view
         deadlines = {value.id: value.deadline for value in self.valuation.jobs}
@@ -66,14 +66,14 @@ class LazyCycle(Cycle):
         deadlines |= {
             job.id: job.contract.deadline(job.arrival) for job in view.promised if job.contract
         }
-        if self.look in deadlines and now < self.until:
+        if self.lookahead_job in deadlines and now < self.lookahead:
             return
         open_ends = [(end, job_id) for job_id, end in deadlines.items() if now < end < math.inf]
-        self.until, self.look = min(open_ends, default=(math.inf, None))
-        if self.look in self.put_off:
-            self._keep(*self.put_off[self.look])
+        self.lookahead, self.lookahead_job = min(open_ends, default=(math.inf, None))
+        if self.lookahead_job in self.put_off:
+            self._start_or_put_off(*self.put_off[self.lookahead_job])
 
-    def _needed(self, but: JobId) -> int:
+    def _needed_by_others(self, but: JobId) -> int:
         """Return how many processors other jobs need at the lookahead (``at(L)`` of the paper).
 
         Running jobs count with what they need now, jobs that were put off with what they will need
@@ -82,58 +82,68 @@ class LazyCycle(Cycle):
         Args:
             but: the job that is not counted.
         """
-        total = sum(value.minpe for value in self.valuation.jobs if value.id != self.look)
+        total = sum(value.minpe for value in self.valuation.jobs if value.id != self.lookahead_job)
         for job_id, (_, value) in self.put_off.items():
             if job_id != but:
-                total += value.min_size_at(self.until) or value.min_size_at(self.view.now)
-        given = (count(job.processors) for job in self.view.promised if job.id != self.look)
+                total += value.min_size_at(self.lookahead) or value.min_size_at(self.view.now)
+        given = (
+            count(job.processors) for job in self.view.promised if job.id != self.lookahead_job
+        )
         return total + sum(given)
 
     def _fits(self, job_id: JobId, size: int) -> bool:
         """Return whether all promises can be kept if the job has this size at the lookahead."""
-        return self.look is None or self._needed(job_id) + size <= self.view.total
+        return (
+            self.lookahead_job is None or self._needed_by_others(job_id) + size <= self.view.total
+        )
 
     def _postponable(self, value: JobValue) -> bool:
-        if self.look is None or value.id == self.look or value.deadline <= self.until:
+        if (
+            self.lookahead_job is None
+            or value.id == self.lookahead_job
+            or value.deadline <= self.lookahead
+        ):
             return False
-        least = value.min_size_at(self.until) if value.contract is not None else 0
+        least = value.min_size_at(self.lookahead) if value.contract is not None else 0
         return bool(least) and self._fits(value.id, least)
 
     # ---------------------------------------------------------------- jobs
 
-    def _try(self, job: WaitingJob, value: JobValue) -> str:
+    def _start_if_no_promise_breaks(self, job: WaitingJob, value: JobValue) -> str:
         """Start a job if that pays and breaks no promise. Return a reason if it does not start."""
         if not self._fits(job.id, value.min_size_at(self.view.now)):
             return "its start would break a promise"
-        return self.bid(job, value)
+        return self.try_start(job, value)
 
-    def _keep(self, job: WaitingJob, value: JobValue) -> None:
+    def _start_or_put_off(self, job: WaitingJob, value: JobValue) -> None:
         """Start a job that was put off, if that is profitable or it cannot wait any longer."""
         if job.id not in self.put_off:  # Already started as the lookahead job.
             return
-        if not self._try(job, value) or (not self._postponable(value) and self.force(job, value)):
+        if not self._start_if_no_promise_breaks(job, value) or (
+            not self._postponable(value) and self.force_start(job, value)
+        ):
             del self.put_off[job.id]
             self.reasons.pop(job.id, None)
         else:
-            self.reasons.setdefault(job.id, self._promise())
+            self.reasons.setdefault(job.id, self._wait_reason())
 
-    def _promise(self) -> WaitReason:
-        return WaitReason(WaitCode.LOOKAHEAD, (("job", self.look or 0),))
+    def _wait_reason(self) -> WaitReason:
+        return WaitReason(WaitCode.LOOKAHEAD, (("job", self.lookahead_job or 0),))
 
-    def _consider(self, job: WaitingJob, value: JobValue) -> None:
+    def _decide(self, job: WaitingJob, value: JobValue) -> None:
         """Start a new job, put it off, or reject it."""
-        why = self._try(job, value)
+        why = self._start_if_no_promise_breaks(job, value)
         if not why:
             self.accept(job, self.view.now)
         elif self._postponable(value):
             self.put_off[job.id] = (job, value)
-            self.reasons[job.id] = self._promise()
-            self.accept(job, self.until, self._promise().sentence(job.sizes.min))
+            self.reasons[job.id] = self._wait_reason()
+            self.accept(job, self.lookahead, self._wait_reason().sentence(job.sizes.min))
         else:
-            self.refuse(job, why)
+            self.reject_or_wait(job, why)
 
 
-def _remembered(memory: object) -> tuple[JobId | None, float, dict[JobId, int]]:
+def _read_memory(memory: object) -> tuple[JobId | None, float, dict[JobId, int]]:
     """Return the lookahead job, its deadline, and the places of jobs put off, from the memory."""
     match memory:
         case ["lazy", look, until, [*jobs]]:

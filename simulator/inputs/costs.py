@@ -13,7 +13,7 @@ from random import Random
 from pliant.simulator.inputs.errors import SettingsError
 
 #: Longer times and larger amounts of work are invalid, because their sums could be infinite.
-LARGEST_S = 1e30
+MAX_S = 1e30
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +24,9 @@ class Cost:
     high: float = 0.0
 
     def __post_init__(self) -> None:
-        if not (0 <= self.low <= LARGEST_S and 0 <= self.high <= LARGEST_S):
+        if not (0 <= self.low <= MAX_S and 0 <= self.high <= MAX_S):
             raise SettingsError(
-                f"cost {self}: both bounds are numbers of seconds from 0 to {LARGEST_S:g}"
+                f"cost {self}: both bounds are numbers of seconds from 0 to {MAX_S:g}"
             )
         if self.low > self.high:
             raise SettingsError(f"cost {self}: the lower bound is above the upper one")

@@ -34,11 +34,11 @@ _FIRST_NUMBER = re.compile(r"\d+", re.ASCII)
 _GZIP = b"\x1f\x8b"
 _FIELDS = 18
 #: A line with fewer fields than number, submit, wait, run time and processors is not used.
-_LEAST_FIELDS = 5
+_MIN_FIELDS = 5
 #: A longer line is not a record, and must not be read into memory as a whole.
 _MAX_LINE_BYTES = 1 << 16
 #: Larger numbers are taken for damaged data.
-_LARGEST = 1e15
+_MAX_NUMBER = 1e15
 _NAMES = {
     0: "job number",
     1: "submit time",
@@ -89,7 +89,7 @@ def read_swf(path: str | Path, processors: int | None = None, jobs: int | None =
     usable = sorted(_unique_and_fitting(records, machine, skipped))
     skipped.sort(key=lambda item: item.line)
     if not usable:
-        raise _nothing(path, skipped)
+        raise _no_usable_record(path, skipped)
     if jobs is not None and jobs < len(usable):
         usable = usable[:jobs]
         last = max((record.line for record in usable), default=0)
@@ -161,7 +161,7 @@ def _parse(line: int, fields: list[bytes], users: dict[bytes, str]) -> _Record:
     Raises:
         _UnusableError: the line cannot be used.
     """
-    if len(fields) < _LEAST_FIELDS:
+    if len(fields) < _MIN_FIELDS:
         raise _UnusableError("with too few fields", f"{len(fields)} of {_FIELDS} fields")
     if len(fields) < _FIELDS:
         fields = fields + [b"-1"] * (_FIELDS - len(fields))
@@ -186,7 +186,7 @@ def _numbers(fields: list[bytes]) -> list[float]:
     except ValueError:
         values = []
     # One comparison for all numbers, which is also false if one of them is NaN.
-    if not (values and sum(map(abs, values)) < _LARGEST):
+    if not (values and sum(map(abs, values)) < _MAX_NUMBER):
         reason = next(filter(None, (_fault(fields, place) for place in _NAMES)))
         raise _UnusableError("with what is no number", reason)
     return values
@@ -194,7 +194,7 @@ def _numbers(fields: list[bytes]) -> list[float]:
 
 def _fault(fields: list[bytes], place: int) -> str:
     try:
-        if abs(float(fields[place])) < _LARGEST / len(_NAMES):
+        if abs(float(fields[place])) < _MAX_NUMBER / len(_NAMES):
             return ""
     except ValueError:
         pass
@@ -231,7 +231,7 @@ def _unique_and_fitting(
         skipped.append(Skipped(record.line, reason, kind))
 
 
-def _nothing(path: str | Path, skipped: list[Skipped]) -> WorkloadError:
+def _no_usable_record(path: str | Path, skipped: list[Skipped]) -> WorkloadError:
     if not skipped:
         return WorkloadError(f"{path}: there are no records in it")
     first = skipped[0]

@@ -9,7 +9,7 @@ from pathlib import Path
 from pliant.core.values.contract import Contract
 from pliant.core.values.sizes import Sizes
 from pliant.core.values.speedup import LINEAR, Speedup
-from pliant.simulator.inputs.costs import LARGEST_S
+from pliant.simulator.inputs.costs import MAX_S
 from pliant.simulator.inputs.errors import SimulationError
 
 
@@ -74,12 +74,12 @@ class SimJob:
         # One cheap check for all fields; `_fault` finds the field only if it fails.
         try:
             sound = (
-                -LARGEST_S <= self.submit <= LARGEST_S
-                and 0 <= self.work <= LARGEST_S
+                -MAX_S <= self.submit <= MAX_S
+                and 0 <= self.work <= MAX_S
                 and self.requested >= 1
                 and (self.estimate_s is None or self.estimate_s >= 0)
-                and (self.adaptation_cost is None or 0 <= self.adaptation_cost <= LARGEST_S)
-                and (self.negotiation_delay is None or 0 <= self.negotiation_delay <= LARGEST_S)
+                and (self.adaptation_cost is None or 0 <= self.adaptation_cost <= MAX_S)
+                and (self.negotiation_delay is None or 0 <= self.negotiation_delay <= MAX_S)
             )
         except TypeError:
             sound = False
@@ -94,12 +94,12 @@ class SimJob:
 
 #: The numeric fields of a job: smallest value, largest value, whether None is allowed.
 _NUMBERS = {
-    "submit": (-LARGEST_S, LARGEST_S, False),
-    "work": (0.0, LARGEST_S, False),
+    "submit": (-MAX_S, MAX_S, False),
+    "work": (0.0, MAX_S, False),
     "requested": (1.0, math.inf, False),
     "estimate_s": (0.0, math.inf, True),
-    "adaptation_cost": (0.0, LARGEST_S, True),
-    "negotiation_delay": (0.0, LARGEST_S, True),
+    "adaptation_cost": (0.0, MAX_S, True),
+    "negotiation_delay": (0.0, MAX_S, True),
 }
 
 

@@ -35,7 +35,7 @@ Wanted = Callable[[WaitingJob], int]
 Walk = Callable[[Sequence[WaitingJob], View, int, Wanted], list[Choice]]
 
 #: A job with an estimate of 0 is planned with this time, in seconds.
-SHORTEST_S = 1e-3
+MIN_RUN_S = 1e-3
 
 
 def preferred(job: WaitingJob) -> int:
@@ -74,7 +74,7 @@ def _seconds(job: WaitingJob, size: int) -> float:
     time = job.estimate_s if size == job.requested else job.time_on(size)
     if time is None:
         return math.inf
-    return time if time > SHORTEST_S else SHORTEST_S
+    return time if time > MIN_RUN_S else MIN_RUN_S
 
 
 def _coming(view: View, chosen: Sequence[Choice]) -> list[Release]:

@@ -113,14 +113,14 @@ def crowded(draw: st.DrawFn) -> tuple[int, list[SimJob]]:
 def forced(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, int, bool]]:
     """When which jobs were forced to start, and whether that succeeded."""
     found: list[tuple[float, int, bool]] = []
-    force = LazyCycle.force
+    force = LazyCycle.force_start
 
     def watched(self: LazyCycle, job: WaitingJob, value: JobValue) -> bool:
         done = force(self, job, value)
         found.append((self.view.now, job.id, done))
         return done
 
-    monkeypatch.setattr(LazyCycle, "force", watched)
+    monkeypatch.setattr(LazyCycle, "force_start", watched)
     return found
 
 

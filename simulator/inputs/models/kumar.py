@@ -6,7 +6,7 @@ from typing import Literal
 from pliant.core.values.contract import Contract
 from pliant.core.values.sizes import Sizes
 from pliant.core.values.speedup import LINEAR, Speedup, SpeedupError, Table, parse_speedup
-from pliant.simulator.inputs.costs import LARGEST_S
+from pliant.simulator.inputs.costs import MAX_S
 from pliant.simulator.inputs.models import sampling
 from pliant.simulator.inputs.workload import SimJob, Workload, WorkloadError
 
@@ -58,8 +58,8 @@ def kumar(  # noqa: PLR0913 - the parameters of the model
     sampling.require("processors", processors >= 1, "at least 1", processors)
     sampling.require("base_time", base_time > 0, "seconds > 0", base_time)
     for name, value in (("gap", gap), ("profit", profit), ("deadline", deadline)):
-        fits = 0 <= value <= LARGEST_S
-        sampling.require(name, fits, f"a number from 0 to {LARGEST_S:g}", value)
+        fits = 0 <= value <= MAX_S
+        sampling.require(name, fits, f"a number from 0 to {MAX_S:g}", value)
     sampling.require("soft", 0 <= soft <= 1, "a part between 0 and 1", soft)
     smallest = sampling.sizes("minpe", minpe)
     sampling.require("minpe", smallest.max <= processors, f"at most {processors}", minpe)
