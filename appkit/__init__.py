@@ -1,14 +1,14 @@
-"""What a malleable MPI application imports: safe points, data that follow a resize, requests.
+"""The library for malleable MPI programs: safe points, redistributed data, requests.
 
-The session with the server, the join and leave of processes and the redistribution of registered
-data live here. It runs inside other people's programs: it never configures logging, never installs
-a signal handler unasked and loads grpc only in the coordinator, only when there is a server.
+It connects the program to the server, lets processes join and leave, and redistributes registered
+data. It runs inside other people's programs, so it never configures logging, never installs a
+signal handler unasked, and imports grpc only in the coordinator, only when there is a server.
 
 May import: the standard library, mpi4py, numpy, grpc (lazily), ``pliant.core``, ``pliant.protos``.
 Never SQLAlchemy, click or rich.
 """
 
-from pliant.appkit.mpi.library import MPI  # noqa: F401 - first: it says what helps without one
+from pliant.appkit.mpi.library import MPI  # noqa: F401 - first, because its error says what to do without MPI
 
 # isort: split
 

@@ -1,7 +1,7 @@
-"""The time by which a program names instants: wall time at start, advanced by the monotonic clock.
+"""The clock of a program: the wall time at its start, advanced by the monotonic clock.
 
-It does not jump when somebody sets the machine's clock. Every report says what it is, so that the
-server, whose clock may be another, knows which instant is meant.
+It does not jump when the clock of the machine is set. Each report contains its time, so that the
+server can convert the instants in it to its own clock.
 """
 
 import time
@@ -10,5 +10,5 @@ _OFFSET = time.time() - time.monotonic()
 
 
 def now() -> float:
-    """Seconds since the epoch."""
+    """Return the seconds since the epoch."""
     return _OFFSET + time.monotonic()

@@ -1,4 +1,4 @@
-"""``@malleable``: the frame around a program's main function."""
+"""``@malleable``: start and end of a program's main function."""
 
 import functools
 import sys
@@ -28,8 +28,9 @@ from pliant.core.values.sizes import Sizes, SizesError, parse_sizes
 P = ParamSpec("P")
 R = TypeVar("R")
 
-#: A starter such as mpiexec hands on what was said before an abort only if it comes to it first.
-_HAND_ON_S = 0.2
+#: Seconds between the last output and an abort. A starter such as mpiexec loses output that it has
+#: not read before the abort.
+_OUTPUT_WAIT_S = 0.2
 
 
 def malleable(
@@ -66,7 +67,7 @@ def malleable(
 
 
 def _read_sizes(sizes: object, prefer: object) -> Sizes | None:
-    """What the decorator was given; None: any number."""
+    """Check the arguments of the decorator; return None if any number of processes is allowed."""
     if callable(sizes):
         raise TypeError("malleable: write it with parentheses, as in @malleable(sizes='1-8')")
     if not isinstance(sizes, str | None):
@@ -80,12 +81,12 @@ def _read_sizes(sizes: object, prefer: object) -> Sizes | None:
 
 
 def check_start(sizes: Sizes, comm: MPI.Intracomm) -> None:
-    """Compare the processes of a program that runs without Pliant with its sizes.
+    """Check the number of processes of a program that runs without Pliant.
 
-    One process alone is how programs are tried out, so it only warns.
+    A single process only causes a warning, because that is how programs are tried out.
 
     Raises:
-        SizesError: there are more processes, and not one of the sizes.
+        SizesError: the number of processes is above 1 and not one of the sizes.
     """
     if comm.size in sizes:
         return
@@ -95,7 +96,7 @@ def check_start(sizes: Sizes, comm: MPI.Intracomm) -> None:
     print(f"pliant: {text}; it runs all the same", file=sys.stderr, flush=True)
 
 
-#: What helps when a joining rank misses a variable.
+#: Added to a NameError on a joining rank.
 _JOINED_LATER = (
     "this process joined at a resize, so it did not run the iterations before: keep the value in "
     "job.state, or set it before the loop (`pliant check` finds such variables)"
@@ -105,7 +106,7 @@ _JOINED_LATER = (
 class _Run:
     """One run of a main function in this process."""
 
-    #: A control socket is taken over once.
+    #: Whether the control socket is in use; a process can use it only once.
     _managed_before = False
 
     def __init__(
@@ -125,7 +126,7 @@ class _Run:
         self._job = Job(data, loops, self._runtime)
 
     def call(self, main: Callable[[Job], R]) -> R:
-        """Run main and end the process's part in the job, however main ends."""
+        """Run main, and end this process's part in the job however main ends."""
         try:
             result = main(self._job)
             self._job.joining  # noqa: B018  # raises again a JobLeave that main swallowed
@@ -144,7 +145,7 @@ class _Run:
         if self._runtime.restorer is not None:
             raise self._runtime.restorer.never_reached()
         if self._member.phase is Phase.JOINING:
-            end_now(1, "a newcomer came to the end of main() without a loop to join in")
+            end_now(1, "a joining rank came to the end of main() without a loop to join in")
         self._finish(orderly=True)
         return result
 
@@ -154,10 +155,10 @@ class _Run:
         if self._member.phase is Phase.MEMBER:
             self._member.leave(Phase.ENDED)
             if orderly and comm is not None:
-                comm.Disconnect()  # nothing is under way when the processes finalize alone
+                comm.Disconnect()  # so that no message is pending at MPI_Finalize
 
     def _crash(self, error: BaseException) -> None:
-        """End all processes, which would wait for this one; alone, let Python report."""
+        """Abort all processes, which would wait for this one; a single process just raises."""
         if self._environment is None and MPI.COMM_WORLD.size == 1:
             return
         traceback.print_exc()
@@ -165,7 +166,7 @@ class _Run:
         sys.stdout.flush()
         sys.stderr.flush()
         if self._environment is None:
-            time.sleep(_HAND_ON_S)
+            time.sleep(_OUTPUT_WAIT_S)
         MPI.COMM_WORLD.Abort(1)
 
 

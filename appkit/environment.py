@@ -1,4 +1,4 @@
-"""What the node controller tells a rank through its environment."""
+"""The environment variables by which the node controller describes a rank to itself."""
 
 import os
 import stat
@@ -8,10 +8,10 @@ from pathlib import Path
 
 from pliant.appkit.storage.checkpoint_key import KEY_FILE
 
-#: Names the folder of a job's checkpoints.
+#: Variable with the folder of the job's checkpoints.
 CHECKPOINT = "PLIANT_CHECKPOINT"
 
-#: Set by ``pliant check``.
+#: Variable with the number of resizes that ``pliant check`` wants; see `Environment`.
 CHECK_RESIZES = "PLIANT_CHECK_RESIZES"
 
 _NEEDED = (
@@ -29,30 +29,30 @@ class Environment:
 
     job: int
     run: int
-    #: The resize this process was started for; 0: the first start.
+    #: The resize for which this process was started; 0 for the first start.
     resize: int
     epoch: int
-    #: Started to join a running application.
+    #: Whether this process was started to join a running application.
     joins: bool
     control_fd: int
     #: Address of the server's application service when the process started.
     application_address: str
-    #: File that holds the present one; empty: none.
+    #: File with the present address of that service; empty if there is none.
     address_file: str
     token_file: str
-    #: Where other nodes reach this one.
+    #: Address at which other nodes reach this one.
     node_address: str
-    #: Global processor of each rank of this process's world.
+    #: Global processor of each rank in this process's ``MPI.COMM_WORLD``.
     processors: tuple[int, ...]
-    #: Folder of this job's checkpoints; empty: it takes none.
+    #: Folder of the job's checkpoints; empty if it takes none.
     checkpoint: str = ""
-    #: Resizes for which the program waits at its first safe points: `pliant check` sets it.
+    #: Number of resizes for which the program waits at its first safe points (``pliant check``).
     check_resizes: int = 0
-    #: File with the key of its checkpoints; empty: an older node controller gives none.
+    #: File with the key that signs the checkpoints; empty from an older node controller.
     checkpoint_key_file: str = ""
 
     def token(self) -> bytes:
-        """The application's secret for this (job, run).
+        """Return the secret of the application for this run of the job.
 
         Raises:
             OSError: the file cannot be read.
@@ -61,7 +61,7 @@ class Environment:
             return file.read().strip()
 
     def address(self) -> str:
-        """Return the server's present address, or the one of the start if no file tells it."""
+        """Return the server's present address, or the one at the start if no file has it."""
         try:
             with open(self.address_file, encoding="utf-8") as file:
                 return file.read().strip() or self.application_address
@@ -70,9 +70,9 @@ class Environment:
 
 
 def read_environment(environ: Mapping[str, str] = os.environ) -> Environment | None:
-    """The environment of a rank that Pliant started, or None for an ordinary process.
+    """Return the environment of a rank that Pliant has started; None in any other process.
 
-    Programs that a rank or a job script starts inherit the variables but not the control socket:
+    Programs that a rank or a job script starts inherit the variables but not the control socket, so
     they are ordinary processes.
     """
     if not all(environ.get(name) for name in _NEEDED):
@@ -100,9 +100,9 @@ def read_environment(environ: Mapping[str, str] = os.environ) -> Environment | N
 
 
 def checkpoint_folder(environ: Mapping[str, str] = os.environ) -> Path | None:
-    """Where an ordinary MPI program is to save itself; None: nowhere.
+    """Return the folder for the checkpoints of an ordinary MPI program; None if it takes none.
 
-    Inside a job the folder is the job's, and not for programs that it starts.
+    Inside a job, the folder belongs to the job and not to the programs that it starts.
     """
     folder = "" if environ.get("PLIANT_JOB") else environ.get(CHECKPOINT, "")
     return Path(folder) if folder else None

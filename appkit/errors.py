@@ -1,25 +1,25 @@
-"""What can go wrong in a malleable program, as exceptions.
+"""The exceptions of a malleable program.
 
 ::
 
     AppkitError (Exception)
-    ├── NotJoined             the communicator or the data were touched before they are there
+    ├── NotJoined             the communicator or the data were used before they are there
     ├── StaleHandle           a handle was used after main() ended, a communicator after a resize
     ├── PendingRequests       a request was pending at a safe point; ends the process
-    ├── LoopError             loops are nested, or a safe point stands inside a loop
+    ├── LoopError             loops are nested, or a safe point is inside a loop
     ├── RegistrationError
     │   ├── DuplicateName     two arrays of one name
     │   ├── LateRegistration  registered inside a loop
-    │   └── RegistrationMismatch  a newcomer registered something else than the others
-    ├── DistributionError     data cannot be distributed as the program says (a ValueError, too)
-    ├── StateError            a value of job.state cannot be stored or sent (a TypeError, too)
-    ├── CheckpointError       a checkpoint cannot be written, or not be gone on from
-    ├── RequestError          a request asks for what cannot be (a ValueError, too)
-    ├── NoMPILibrary          mpi4py finds no MPI library (an ImportError, too)
+    │   └── RegistrationMismatch  a joining rank registered other data than the job
+    ├── DistributionError     data cannot be distributed as requested (also a ValueError)
+    ├── StateError            a value of job.state cannot be stored or sent (also a TypeError)
+    ├── CheckpointError       a checkpoint cannot be written, or the job cannot continue from it
+    ├── RequestError          a request for a size that the job cannot have (also a ValueError)
+    ├── NoMPILibrary          mpi4py finds no MPI library (also an ImportError)
     ├── UnsupportedOperation  an MPI operation cannot work in a job that grows
-    └── ResizeFailed          a resize was rolled back; internal, its text goes to the server
+    └── ResizeFailed          a resize was rolled back; internal, the server gets its text
     JobLeave (BaseException)  this process leaves the job: unwinds main() and ends with code 0
-    SizesError (ValueError)   sizes= is not in the size grammar; of pliant.core.values.sizes
+    SizesError (ValueError)   sizes= is not in the size grammar; see pliant.core.values.sizes
 """
 
 from pliant.core.support.errors import PliantError
@@ -34,7 +34,7 @@ class NoMPILibrary(AppkitError, ImportError):
 
 
 class NotJoined(AppkitError):
-    """The communicator or data of the job were touched before the first safe point."""
+    """The communicator or the data of the job were used before the first safe point."""
 
 
 class StaleHandle(AppkitError):
@@ -42,31 +42,31 @@ class StaleHandle(AppkitError):
 
 
 class PendingRequests(AppkitError):
-    """A request on ``job.comm`` was pending at a safe point, so that a resize cannot end."""
+    """A request on ``job.comm`` was pending at a safe point, so a resize could not end."""
 
 
 class LoopError(AppkitError):
-    """Loops are nested, a safe point stands inside a loop, or a loop cannot be resumed."""
+    """Loops are nested, a safe point is inside a loop, or a loop cannot be resumed."""
 
 
 class RegistrationError(AppkitError):
-    """What is registered is not what it must be."""
+    """A registration is not valid."""
 
 
 class DuplicateName(RegistrationError):
-    """Two registered things have one name."""
+    """Two registrations have the same name."""
 
 
 class LateRegistration(RegistrationError):
-    """Something was registered inside a loop; newcomers would not have it."""
+    """Something was registered inside a loop, so joining ranks would not have it."""
 
 
 class RegistrationMismatch(RegistrationError):
-    """A newcomer registered something else, or in another order, than the running processes."""
+    """A joining rank registered other things, or in another order, than the job."""
 
 
 class DistributionError(AppkitError, ValueError):
-    """What the program says about where its data belong makes no sense, or was asked elsewhere."""
+    """Data cannot be distributed as the program requests, or a process asks for data elsewhere."""
 
 
 class StateError(AppkitError, TypeError):
@@ -74,7 +74,7 @@ class StateError(AppkitError, TypeError):
 
 
 class RequestError(AppkitError, ValueError):
-    """A request for other sizes asks for what the program cannot have."""
+    """A request asks for a size that the job cannot have."""
 
 
 class UnsupportedOperation(AppkitError):
@@ -96,12 +96,12 @@ class ResizeFailed(AppkitError):
 
 
 class CheckpointError(AppkitError):
-    """A checkpoint cannot be written, or is not one that this program can go on from."""
+    """A checkpoint cannot be written, or this program cannot continue from it."""
 
 
 class JobLeave(BaseException):
     """This process leaves the job.
 
-    Not an ``Exception``, so that ``except Exception`` lets it pass. Where it is caught all the
-    same, the next touch of the job raises it again.
+    It is not an ``Exception``, so that ``except Exception`` does not catch it. If the program
+    catches it anyway, the next use of the job raises it again.
     """

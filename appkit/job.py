@@ -1,4 +1,4 @@
-"""The handle that a malleable program works with."""
+"""`Job`: the object through which a malleable program uses this library."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -26,18 +26,18 @@ from pliant.appkit.resize.plain_messages import pack_message, unpack_message
 from pliant.appkit.resize.safe_point import SafePointMessage
 from pliant.appkit.runtime import Runtime
 
-#: What rank 0 tells in the place of a decision's length: it has left the loop.
+#: Sent at a safe point in place of a message's length by a rank 0 that has left the loop.
 _LEFT = -1
 
 T = TypeVar("T")
-#: Gets what is known of a resize; what it returns is not looked at.
+#: A resize hook; its result is ignored.
 Hook = Callable[[ResizeInfo], object]
 HookT = TypeVar("HookT", bound=Hook)
 OnOfferT = TypeVar("OnOfferT", bound=OnOffer)
 
 
 def _name_as_written(*bases: type) -> None:
-    """Let Python's own errors name methods as programs do: ``Job.block()``, not its base class."""
+    """Let Python's errors name methods as programs do: ``Job.block()``, not the base class."""
     for base in bases:
         for name, method in vars(base).items():
             if isinstance(method, FunctionType) and not name.startswith("_"):
@@ -48,20 +48,21 @@ _name_as_written(Registration, Catalogue)
 
 
 class Job(Catalogue):
-    """What ``@malleable`` hands to ``main``. Register data, then loop; see the package's text.
+    """What ``@malleable`` passes to ``main``: register data first, then run the loops.
 
-    What may follow the job is in its base, the catalogue.
+    The methods that register data are in the base class `Catalogue`.
     """
 
     def __init__(self, data: JobData, loops: Loops, runtime: Runtime) -> None:
-        """Wrap what decorator.py made; programs never make a job."""
+        """Made by ``@malleable``; programs never make a job themselves."""
         super().__init__(data, loops)
         self._runtime = runtime
-        # The safe point's message: allocated once, because it is sent every few microseconds.
-        self._flag = np.zeros(1, dtype=np.int64)  # bytes of a decision that follow
+        # Length of the message that follows, broadcast at each safe point; usually 0. The buffer is
+        # allocated once, because a safe point may come every few microseconds.
+        self._flag = np.zeros(1, dtype=np.int64)
         self._spec = [self._flag, 1, MPI.INT64_T]
 
-    # ---------------------------------------------------------------- where this process stands
+    # ---------------------------------------------------------------- this process
 
     @property
     def comm(self) -> MPI.Intracomm:
@@ -75,16 +76,16 @@ class Job(Catalogue):
 
     @property
     def first(self) -> bool:
-        """True on exactly one process of the running job, its rank 0; never on a newcomer.
+        """True on exactly one process of the running job, its rank 0; never on a joining rank.
 
         Guards one-time effects: headers, folders, the printing of results.
         """
         return not self.joining and self._member.rank == 0
 
     def thaw(self, array: Handle) -> None:
-        """Let the program change an array that is ``constant``, until the next safe point.
+        """Let the program change a ``constant`` array until the next safe point.
 
-        Call it on all processes alike. At the next resize it moves as if it were new.
+        Call it on all processes at the same place. The next resize cannot use an older copy.
 
         Args:
             array: a handle that was registered with ``constant=True``.
@@ -99,7 +100,7 @@ class Job(Catalogue):
                 return
         raise DistributionError(f"{array.label} is not registered with constant=True")
 
-    # ---------------------------------------------------------------- what else follows it
+    # ---------------------------------------------------------------- communicators and results
 
     def derive(self, make: Derive) -> DerivedComm:
         """Register a communicator made from ``job.comm``, made again after every resize.
@@ -129,14 +130,14 @@ class Job(Catalogue):
         return derived
 
     def once(self, function: Callable[[], T]) -> T:
-        """Run a function at the first start only; newcomers get its (picklable) result.
+        """Run a function at the first start only; joining ranks get its (picklable) result.
 
         Args:
             function: runs on every process of the first start and may use ``job.comm``. The result
-                of the lowest rank that is still there is what newcomers get.
+                of the lowest rank that has not left is sent to joining ranks.
 
         Returns:
-            What the function returned, or the copy of that which a newcomer gets.
+            The result of the function, or on a joining rank a copy of it.
 
         Raises:
             LateRegistration: inside a loop.
@@ -158,13 +159,13 @@ class Job(Catalogue):
     # ---------------------------------------------------------------- hooks
 
     def before_resize(self, hook: HookT) -> HookT:
-        """Call ``hook(change)`` on all processes before a resize; collective. A decorator.
+        """Call ``hook(info)`` on all processes before a resize; collective. A decorator.
 
         Args:
-            hook: gets a `ResizeInfo`, whose ``leaving`` tells whether this process will leave.
+            hook: gets a `ResizeInfo`; its ``leaving`` tells whether this process will leave.
 
         Returns:
-            The hook, so that this may stand above a function as ``@job.before_resize``.
+            The hook, so that this can be used as a decorator, ``@job.before_resize``.
 
         Raises:
             TypeError: it cannot be called.
@@ -174,14 +175,14 @@ class Job(Catalogue):
         return hook
 
     def after_resize(self, hook: HookT) -> HookT:
-        """Call ``hook(change)`` on all that go on, newcomers included, after it; collective.
+        """Call ``hook(info)`` after a resize on all remaining and joined processes; collective.
 
         Args:
-            hook: gets a `ResizeInfo`, whose ``committed`` tells whether it was carried out. It is
-                called with a change of resize 0 where the job goes on from a checkpoint.
+            hook: gets a `ResizeInfo`; its ``committed`` tells whether the resize was carried out.
+                When the job continues from a checkpoint, it is called with resize 0.
 
         Returns:
-            The hook, so that this may stand above a function as ``@job.after_resize``.
+            The hook, so that this can be used as a decorator, ``@job.after_resize``.
 
         Raises:
             TypeError: it cannot be called.
@@ -200,7 +201,7 @@ class Job(Catalogue):
                 reason.
 
         Returns:
-            The hook, so that this may stand above a function as ``@job.on_offer``.
+            The hook, so that this can be used as a decorator, ``@job.on_offer``.
 
         Raises:
             TypeError: it cannot be called.
@@ -218,17 +219,17 @@ class Job(Catalogue):
         deadline: float | None = None,
         prefer: int | None = None,
     ) -> Request:
-        """Ask for another number of processors; returns at once, and sends no message to others.
+        """Request another number of processors; returns at once, without communication.
 
-        Call it on every process at the same place with the same arguments; what rank 0 says
-        counts. A later request takes the place of an earlier one. A newcomer's call asks for
-        nothing: once it has joined, what it got is the job's latest request.
+        Call it on every process at the same place with the same arguments; those of rank 0 count.
+        A later request replaces an earlier one. On a joining rank, the call requests nothing: once
+        the rank has joined, the returned request is the latest request of the job.
 
         Args:
-            sizes: the total wanted, or several in the size grammar, of which the largest is wanted.
-            why: for people.
-            deadline: seconds from now after which there is no use for it; None: it waits.
-            prefer: the total that is wanted, if it is not the largest.
+            sizes: the wanted total, or several in the size grammar, of which the largest is wanted.
+            why: text for people.
+            deadline: seconds from now after which the request expires; None if it never does.
+            prefer: the wanted total, if it is not the largest.
 
         Returns:
             The request, whose ``state`` changes at safe points.
@@ -240,13 +241,13 @@ class Job(Catalogue):
         return self._runtime.requests.request(sizes, why, deadline, prefer)
 
     def release(self, n: int = 1, *, to: int | None = None, why: str = "") -> Request:
-        """Give ``n`` processors back, or all but ``to``; otherwise as `request`.
+        """Release ``n`` processors, or all but ``to``; otherwise like `request`.
 
         Args:
-            n: processors, 1 or more; where the program's sizes have gaps, it goes down to the next
-                of them, and gives back more.
-            to: the total that is to be left; ``n`` does not count then.
-            why: for people.
+            n: number of processors, 1 or more. If that does not lead to one of the program's sizes,
+                the job releases more, down to its next smaller size.
+            to: the total that the job keeps; if given, ``n`` is ignored.
+            why: text for people.
 
         Returns:
             The request, whose ``state`` changes at safe points.
@@ -258,22 +259,22 @@ class Job(Catalogue):
 
     @property
     def requested(self) -> Request | None:
-        """The latest request, also on processes that came later; None: there was none."""
+        """The latest request, also on ranks that have joined later; None if there was none."""
         return self._runtime.requests.latest
 
     # ---------------------------------------------------------------- safe points
 
     def steps(self, n: int, every: int = 1, save_every: int = 0) -> Iterator[int]:
-        """Count from 0 to ``n - 1``, with a safe point before every ``every``-th but the first.
+        """Count from 0 to ``n - 1``, with a safe point before each ``every``-th step but the first.
 
-        Newcomers continue at the present iteration; loops that were over yield nothing to them.
-        All processes must do the same steps.
+        Joining ranks continue at the present iteration; finished loops yield nothing to them. All
+        processes must do the same steps.
 
         Args:
-            n: steps in all.
+            n: number of steps.
             every: steps between two safe points, 1 or more.
-            save_every: steps between two checkpoints, each as if `save` had been called; 0: the
-                program takes none by itself.
+            save_every: steps between two checkpoints, each as if `save` had been called; 0 for no
+                such checkpoints.
 
         Raises:
             JobLeave: this process leaves.
@@ -314,26 +315,26 @@ class Job(Catalogue):
             self._runtime.leave_loop()
 
     def save(self) -> None:
-        """Have a checkpoint taken at the next safe point; call it on every process alike.
+        """Take a checkpoint at the next safe point; call it on all processes at the same place.
 
-        The job goes on from its last checkpoint when it is started again, on any of its sizes.
-        Where there is no folder for checkpoints, as in a program that runs alone, it does nothing.
-        If one cannot be taken, that is told on stderr once, and the job goes on.
+        When the job is started again, on any of its sizes, it continues from its last checkpoint.
+        Without a folder for checkpoints, as in a program that runs alone, the call does nothing.
+        The first checkpoint that fails is reported on stderr, and the job continues.
         """
         self._member.check()
         self._runtime.checkpoints.request()
 
     def safe_point(self) -> None:
-        """A place in a while-loop where the job may be resized.
+        """Let the job be resized here, in a while-loop.
 
-        Newcomers enter the job at the first call of the loop that is running then. They skip
-        ``steps`` loops that were over, but not such a loop: it is to be the last one, and has one
-        such call.
+        Joining ranks enter the job at the first call in the loop that is running. They skip
+        finished ``steps`` loops, but cannot skip a while-loop: it must be the last loop, and have
+        only one such call.
 
         Raises:
             JobLeave: this process leaves.
-            LoopError: inside a ``steps`` loop, or when the first of several calls in a loop comes
-                again; on a newcomer also where the job is in a later loop.
+            LoopError: inside a ``steps`` loop, or if a loop has several such calls; on a joining
+                rank also if the job is in a later loop.
         """
         site = site_of(sys._getframe(1))
         self._check_left()
@@ -343,21 +344,21 @@ class Job(Catalogue):
             joins = self.joining
             if self._enter(self._loops.number) is None:
                 raise LoopError(
-                    "a newcomer came to a while-loop that the job has left behind: write all loops "
-                    "but the last with job.steps, which newcomers skip"
+                    "a joining rank came to a while-loop that the job has already left: write all "
+                    "loops but the last with job.steps, which joining ranks skip"
                 )
             if joins:
                 return
         self._safe_point()
 
     def _check_left(self) -> None:
-        """Agree that all have left the last ``steps`` loop at the same iteration; collective.
+        """Check that all have left the last ``steps`` loop at the same iteration; collective.
 
-        A ``break`` that only some processes take is noticed here on those that took it, and in
-        `_spread` on the others.
+        If only some processes took a ``break``, they notice it here, and the others in
+        `_broadcast`.
 
         Raises:
-            LoopError: some process has left it elsewhere, or not at all.
+            LoopError: a process has left the loop at another iteration, or not at all.
         """
         loops, member, raw = self._loops, self._member, self._member.raw
         if not loops.left or loops.active or member.phase is not Phase.MEMBER or raw is None:
@@ -366,9 +367,7 @@ class Job(Catalogue):
         if member.size == 1:
             return
         with waiting_for_others(loops.iteration):
-            if (
-                self._runtime.is_active
-            ):  # the others may be at a safe point, where rank 0 tells them
+            if self._runtime.is_active:  # the others may be in the broadcast of a safe point
                 self._flag[0] = _LEFT
                 raw.Bcast(self._spec, 0)
                 if self._flag[0] != _LEFT:
@@ -382,7 +381,7 @@ class Job(Catalogue):
             )
 
     def _enter(self, number: int) -> int | None:
-        """Begin a loop; the iteration to begin with, None: newcomers skip this loop."""
+        """Begin a loop; return its first iteration, or None if this joining rank skips it."""
         if self.joining:
             position = self._runtime.join(number)
             if position is None:
@@ -407,13 +406,13 @@ class Job(Catalogue):
             runtime.wait_for_check_resize()
         message = runtime.next_message()
         if member.size > 1:
-            message = self._spread(message)
+            message = self._broadcast(message)
         if message is not None:
             runtime.handle(message, Position(loops.number, loops.iteration))
         runtime.performance.timer.begin_interval(loops.iteration)
 
-    def _spread(self, message: SafePointMessage | None) -> SafePointMessage | None:
-        """Tell all what rank 0 says. Nothing, as nearly always, costs one small Bcast."""
+    def _broadcast(self, message: SafePointMessage | None) -> SafePointMessage | None:
+        """Broadcast rank 0's message; without one, the usual case, that is one small Bcast."""
         raw = self._member.raw
         assert raw is not None
         text = pack_message(message) if message is not None else b""

@@ -1,4 +1,4 @@
-"""The control socket between a rank and the shim that started it: JSON objects, one a line."""
+"""JSON objects over a socket, one per line: the control socket of a rank, and join connections."""
 
 import json
 import os
@@ -19,23 +19,23 @@ class LineSigner(Protocol):
         """Return what to send for a line; the caller holds the lock until it is sent."""
 
     def check(self, line: bytes) -> bytes:
-        """Return the line in what has arrived, or raise ValueError."""
+        """Return an arrived line without its signature; raise ValueError if that is wrong."""
 
 
 class JsonLines:
     """A stream socket that carries JSON lines."""
 
     def __init__(self, sock: socket.socket, limit: int | None = None) -> None:
-        """Wrap a socket; closing it closes this.
+        """Use a socket; `close` closes it.
 
         Args:
-            sock: the stream.
-            limit: the longest line that is taken, in bytes; None: whatever comes, because the
-                other side is trusted.
+            sock: a connected stream socket.
+            limit: longest line that is accepted, in bytes; None for no limit, if the other side is
+                trusted.
         """
         self.sock = sock
         self.limit = limit
-        #: Signs and checks all lines from now on; None: they are sent as they are.
+        #: Signs and checks all lines; None if they are not signed.
         self.signer: LineSigner | None = None
         self._buffer = bytearray()
 
@@ -43,7 +43,7 @@ class JsonLines:
         """Send one object.
 
         Raises:
-            OSError: the other side is gone.
+            OSError: the connection is broken.
         """
         line = json.dumps(message).encode()
         if self.signer is None:
@@ -53,11 +53,11 @@ class JsonLines:
             self.sock.sendall(self.signer.sign(line) + b"\n")
 
     def take(self) -> dict[str, Any] | None:
-        """The next object that has arrived completely, or None; reads nothing.
+        """Return the next object that has arrived completely; None if there is none. Reads nothing.
 
         Raises:
-            ValueError: what has arrived is not an object, is longer than the limit, or is not what
-                the other side has signed.
+            ValueError: the line is not an object, is longer than the limit, or has a wrong
+                signature.
         """
         end = self._buffer.find(b"\n")
         length = len(self._buffer) if end < 0 else end
@@ -70,9 +70,9 @@ class JsonLines:
         return _parse(line if self.signer is None else self.signer.check(line))
 
     def read(self) -> bool:
-        """Read what is there, waiting for something; False: the other side is gone."""
+        """Wait until something can be read and read it; False if the other side has closed."""
         try:
-            # Who takes what it has read never keeps more than two lines.
+            # Callers take all lines after each read, so the buffer never exceeds two lines.
             data = self.sock.recv(65536 if self.limit is None else min(65536, self.limit + 1))
         except (TimeoutError, InterruptedError, BlockingIOError):
             return True
@@ -82,7 +82,7 @@ class JsonLines:
         return bool(data)
 
     def fileno(self) -> int:
-        """For select."""
+        """Return the file descriptor, for ``select`` and ``poll``."""
         return self.sock.fileno()
 
     def close(self) -> None:
@@ -91,10 +91,10 @@ class JsonLines:
 
 
 def _parse(line: bytes) -> dict[str, Any]:
-    """The object in a line.
+    """Return the object in a line.
 
     Raises:
-        ValueError: there is none.
+        ValueError: the line is not a JSON object.
     """
     try:
         message = json.loads(line)
@@ -106,15 +106,15 @@ def _parse(line: bytes) -> dict[str, Any]:
 
 
 def open_control(descriptor: int) -> JsonLines:
-    """Take over the inherited descriptor; programs that this process starts do not get it."""
+    """Use the inherited control socket; programs that this process starts do not inherit it."""
     os.set_inheritable(descriptor, False)
     return JsonLines(socket.socket(fileno=descriptor))
 
 
 def serve(control: JsonLines, handle: Callable[[dict[str, Any]], None]) -> threading.Thread:
-    """Handle orders in a daemon thread that sleeps in a read until the shim is gone.
+    """Handle orders of the shim in a daemon thread, until the shim has ended.
 
-    An order that fails is told on stderr, and the next one is handled.
+    An exception in ``handle`` is printed on stderr, and the next order is handled.
     """
 
     def run() -> None:

@@ -1,4 +1,4 @@
-"""Leaving a ``steps`` loop: a ``break`` must be taken by all processes at the same iteration."""
+"""Errors and warnings if processes leave a ``steps`` loop at different iterations."""
 
 import sys
 import threading
@@ -10,7 +10,7 @@ REMEDY = (
     "job.comm.allreduce"
 )
 
-#: Tell the user when the other processes have not left the loop after so many seconds.
+#: Seconds that a process waits for the others to leave the loop before it warns the user.
 WARN_AFTER_S = 10.0
 
 
@@ -21,7 +21,7 @@ def left_alone(who: str, iteration: int) -> str:
 
 @contextmanager
 def waiting_for_others(iteration: int) -> Iterator[None]:
-    """Warn on stderr while this process waits for long for others to leave the loop, too."""
+    """Warn on stderr if this process waits long for the others to leave the loop as well."""
 
     def warn() -> None:
         print(

@@ -1,4 +1,4 @@
-"""Counting loops and safe points."""
+"""Count loops and safe points, equally on all processes."""
 
 import time
 from dataclasses import dataclass
@@ -8,56 +8,61 @@ from pliant.appkit.errors import LoopError
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where the application is: newcomers start here."""
+    """A loop and an iteration, at which joining ranks start."""
 
     loop: int
     iteration: int
 
 
 class Loops:
-    """Loops are numbered from 1 in the order in which they begin, alike on every process."""
+    """Numbers the loops from 1 in the order in which they begin, equally on all processes."""
 
     def __init__(self) -> None:
         #: Number of the loop that began last.
         self.number = 0
-        #: Inside a ``steps`` loop.
+        #: Whether the program is inside a ``steps`` loop.
         self.active = False
-        #: The last ``steps`` loop that this process was in, until all have agreed that they left
-        #: it; 0: none.
+        #: Number of the last ``steps`` loop until all processes have agreed that they left it; 0
+        #: afterwards.
         self.left = 0
         self.iteration = 0
-        #: Of the present loop; 0: unknown.
+        #: Number of iterations of the present loop; 0 if unknown.
         self.iterations = 0
         self.safe_points = 0
         self._last_safe_point = 0.0
         self._sites: list[object] = []  # of safe points in while-loops, since the last `steps`
 
     def begin(self, iterations: int) -> int:
-        """A ``steps`` loop begins; its number.
+        """Begin a ``steps`` loop, and return its number.
 
         Raises:
-            LoopError: another one is not over.
+            LoopError: the program is inside another ``steps`` loop.
         """
         if self.active:
-            raise LoopError("job.steps loops cannot be nested: a newcomer could not enter there")
+            raise LoopError(
+                "job.steps loops cannot be nested: a joining rank could not enter there"
+            )
         self.active, self._sites = True, []
         self.iteration, self.iterations = 0, iterations
         self.number += 1
         return self.number
 
     def end(self) -> None:
-        """The ``steps`` loop is over."""
+        """End the ``steps`` loop."""
         self.active = False
 
     def at_site(self, site: object) -> bool:
-        """A ``safe_point`` call at this place of the program; whether it begins a loop.
+        """Count a ``safe_point`` call, and return whether it begins a loop.
+
+        Args:
+            site: place of the call in the program.
 
         Raises:
             LoopError: inside a ``steps`` loop, or after another one of the same loop.
         """
         if self.active:
             raise LoopError(
-                "job.safe_point() is for while-loops; inside job.steps a newcomer could not "
+                "job.safe_point() is for while-loops; inside job.steps a joining rank could not "
                 "continue there"
             )
         self.iteration += 1
@@ -66,7 +71,7 @@ class Loops:
         if site in self._sites:
             raise LoopError(
                 "a loop has one job.safe_point(): this call comes again after another one, and "
-                "newcomers, which join at the first, could not go on at the second"
+                "joining ranks, which enter at the first, could not continue at the second"
             )
         self._sites.append(site)
         self.number += 1
@@ -74,13 +79,13 @@ class Loops:
         return True
 
     def passed(self) -> None:
-        """A safe point was reached."""
+        """Count a safe point."""
         self.safe_points += 1
         self._last_safe_point = time.monotonic()
 
     @property
     def remaining(self) -> int:
-        """Iterations of the present loop that are left; 0: unknown."""
+        """Number of iterations of the present loop that are left; 0 if unknown."""
         return max(0, self.iterations - self.iteration)
 
     @property

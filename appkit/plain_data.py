@@ -23,7 +23,7 @@ _Node = Any
 
 
 class _NotPlain(Exception):
-    """The value holds something that only pickle can store."""
+    """The value contains something that only pickle can store."""
 
 
 def encode(values: Sequence[Any], *, allow_pickle: bool = True) -> bytes:
@@ -107,7 +107,7 @@ def _split(data: bytes, lengths: Sequence[int]) -> list[bytes]:
 
 
 class _Writer:
-    """Makes nodes and blobs; numbers containers in the order in which it meets them."""
+    """Makes the nodes and blobs of values; numbers containers in the order of their appearance."""
 
     def __init__(self, allow_pickle: bool) -> None:
         self.blobs: list[bytes] = []
@@ -116,7 +116,7 @@ class _Writer:
         self._open: set[int] = set()
 
     def top(self, value: Any) -> _Node:
-        """One value: plain as a whole, or pickled as a whole."""
+        """Return the node of one value, which is plain as a whole or pickled as a whole."""
         blobs, numbers = len(self.blobs), len(self._numbers)
         try:
             return self._node(value)
@@ -190,7 +190,7 @@ class _Writer:
 
 
 class _Reader:
-    """The inverse of `_Writer`."""
+    """Makes values from the nodes and blobs of `_Writer`."""
 
     def __init__(self, blobs: list[bytes], allow_pickle: bool) -> None:
         self._blobs, self._allow_pickle = blobs, allow_pickle

@@ -272,7 +272,7 @@ class Coordinator:
             if decision is None or decision.resize != resize or not self.ready:
                 return None
             if decision.grows and not self.rendezvous.all_connected():
-                self._fail(decision.resize, "join", f"a newcomer {ENDED}")
+                self._fail(decision.resize, "join", f"a joining rank {ENDED}")
                 return None
             self._begun, self.ready = True, False
             self._send(Begun(decision.resize))

@@ -139,7 +139,7 @@ class Peer:
         elif self.is_challenged:
             self._check_proof(message)
         elif not self.is_admitted:
-            raise ValueError("a newcomer waits for its welcome")
+            raise ValueError("a joining rank waits for its welcome")
         elif "loop" in message:
             self.loop = _number(message, "loop")
         elif "fetched" in message:

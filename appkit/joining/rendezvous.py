@@ -231,7 +231,7 @@ class Rendezvous:
             rank = group.remove(peer) if group is not None else None
         self._listener.close_peer(peer)
         if group is not None and rank is not None and not peer.has_joined:
-            reason = peer.error or f"newcomer {rank} {ENDED}"
+            reason = peer.error or f"joining rank {rank} {ENDED}"
             self._on_failure(group.resize, reason)
 
     def _advance(self, group: _JoinGroup, active: int) -> None:
@@ -287,6 +287,6 @@ class Rendezvous:
             complete = group.is_waiting_at(self._loop)
             changed, group.was_complete = complete != group.was_complete, complete
         if late:
-            self._on_failure(group.resize, f"newcomers {missing} did not come in time")
+            self._on_failure(group.resize, f"joining ranks {missing} did not arrive in time")
         elif changed:
             self._on_change()

@@ -74,11 +74,11 @@ def compare_registrations(mine: list[Description], theirs: list[Description]) ->
     for place, (here, there) in enumerate(zip(mine, theirs, strict=False), start=1):
         if here != there:
             raise RegistrationMismatch(
-                f"registration {place}: the newcomer has {here}, the job has {there}"
+                f"registration {place}: the joining rank has {here}, the job has {there}"
             )
     if len(mine) != len(theirs):
-        who, more = ("newcomer", mine) if len(mine) > len(theirs) else ("job", theirs)
+        who, more = ("joining rank", mine) if len(mine) > len(theirs) else ("job", theirs)
         raise RegistrationMismatch(
-            f"the newcomer registered {len(mine)} things, the job has {len(theirs)}: only the "
+            f"the joining rank registered {len(mine)} things, the job has {len(theirs)}: only the "
             f"{who} has {more[min(len(mine), len(theirs))]}"
         )

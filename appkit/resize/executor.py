@@ -134,7 +134,7 @@ class Executor:
                 header = self._header(decision, processors, position)
                 self._transfer(merged, old, rank_map, header, timing)
             except ResizeFailed:
-                merged.Free()  # not Disconnect, which would wait for newcomers that have ended
+                merged.Free()  # not Disconnect, which would wait for dead joining ranks
                 raise
         self._commit(merged, decision.epoch, processors)
         disconnect(old, self._report_fatal)
@@ -212,7 +212,7 @@ class Executor:
             # The port stays open. Otherwise the next port would get the same tag, and messages of
             # the next joining ranks would match the receive that ucx leaves behind after this
             # failed Accept, so that the next growth would fail as well.
-            error, self._port = f"newcomers did not connect: {fault}", ""
+            error, self._port = f"joining ranks did not connect: {fault}", ""
         self._close_port()
         vote("join", error, old, old)
         assert isinstance(merged, MPI.Intracomm)

@@ -82,7 +82,7 @@ def test_the_order_of_registration_counts(run: Run) -> None:
         """,
         LOOP,
     )
-    assert "RegistrationMismatch: registration 1: the newcomer has" in refused(app)
+    assert "RegistrationMismatch: registration 1: the joining rank has" in refused(app)
     assert app.shrink([1]).committed
     finish(app)
 
@@ -120,10 +120,10 @@ def test_functions_that_do_not_say_the_same_everywhere_are_found_out(
         (
             "[split, dup]",
             "[dup, split]",
-            "registration 2: the newcomer has ['derive', 'main.<locals>.split']",
+            "registration 2: the joining rank has ['derive', 'main.<locals>.split']",
         ),
         ("[dup]", "[dup, split]", "only the job has ['derive', 'main.<locals>.split']"),
-        ("[dup, split]", "[dup]", "only the newcomer has ['derive', 'main.<locals>.split']"),
+        ("[dup, split]", "[dup]", "only the joining rank has ['derive', 'main.<locals>.split']"),
     ],
 )
 def test_derived_communicators_are_registrations(

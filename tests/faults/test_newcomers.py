@@ -33,7 +33,7 @@ def _bed() -> Iterator[Bed]:
 def test_a_growth_is_rolled_back_when_a_joining_rank_dies(bed: Bed, point: str) -> None:
     result = run_case(bed, Case(point, "kill", "grow", "newcomer"))
     assert result.verdict == "old size", result.reason
-    assert "resize rolled back (move: newcomer" in result.reason
+    assert "resize rolled back (move: joining rank" in result.reason
 
 
 @pytest.mark.parametrize(

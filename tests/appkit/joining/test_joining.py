@@ -109,7 +109,7 @@ def test_a_while_loop_before_another_loop_keeps_newcomers_out(run: Run) -> None:
     assert not outcome.committed
     assert "ended before it joined" in outcome.reason
     forget_newcomers(app, 1)
-    assert "a while-loop that the job has left behind" in finish(app)
+    assert "a while-loop that the job has already left" in finish(app)
 
 
 def test_who_waits_with_patience_sleeps(run: Run) -> None:

@@ -197,7 +197,7 @@ def test_what_somebody_on_the_way_changes_is_not_acted_on(
         sealed = newcomer.signer.sign(b'{"loop": 1}') + b"\n"
         newcomer.sock.sendall(change(sealed))
         wait_until(desk.heard_of(1))
-    assert desk.lost == [(1, f"newcomer 0 {ENDED}")]
+    assert desk.lost == [(1, f"joining rank 0 {ENDED}")]
 
 
 def test_only_a_greeting_is_heard_before_the_go(desk: Desk) -> None:
@@ -214,7 +214,7 @@ def test_nonsense_of_a_newcomer_fails_its_resize_only(desk: Desk) -> None:
             newcomer.send(loop="one")
             assert is_closed(newcomer)
         wait_until(desk.heard_of(resize))
-        assert desk.lost[-1] == (resize, f"newcomer 0 {ENDED}")
+        assert desk.lost[-1] == (resize, f"joining rank 0 {ENDED}")
         desk.place.abort()
 
 
@@ -329,7 +329,7 @@ def test_who_does_not_come_in_time_is_named_once(desk: Desk) -> None:
         wait_until(lambda: desk.lost)
         desk.place.set_loop(2)
         desk.place.set_loop(3)
-        assert desk.lost == [(1, "newcomers [0, 2] did not come in time")]
+        assert desk.lost == [(1, "joining ranks [0, 2] did not arrive in time")]
 
 
 def test_newcomers_at_an_old_loop_are_sent_on(desk: Desk) -> None:
