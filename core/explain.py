@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 _MOST_NAMES = 5
 
 _STAGES = {
-    ResizeStage.NEGOTIATING: "it was offered; the application has not answered",
-    ResizeStage.AGREED: "agreed; it waits for others of its deal, or for its time",
-    ResizeStage.PREPARE: "agreed; newcomers start, or the next coordinator connects",
-    ResizeStage.GO: "the application goes at its next safe point",
+    ResizeStage.NEGOTIATING: "offered; the application has not answered",
+    ResizeStage.AGREED: "agreed; it waits for answers of other jobs, or for the agreed time",
+    ResizeStage.PREPARE: "agreed; joining ranks start, or the next coordinator connects",
+    ResizeStage.GO: "the application resizes at its next safe point",
     ResizeStage.BEGUN: "the application is at its safe point and moves its data",
-    ResizeStage.WITHDRAWING: "taken back; the application has not confirmed it yet",
-    ResizeStage.RELEASING: "done; the leavers' processes are ending",
+    ResizeStage.WITHDRAWING: "withdrawn; the application has not confirmed it yet",
+    ResizeStage.RELEASING: "done; the leaving ranks are ending",
 }
 
 _GROWS_IF = {
@@ -43,7 +43,7 @@ _GROWS_IF = {
 _SAVE_STAGES = {
     SaveStage.ORDERED: "the application saves at its next safe point",
     SaveStage.SAVING: "the application is at its safe point and saves",
-    SaveStage.WITHDRAWING: "taken back for want of a safe point; not confirmed yet",
+    SaveStage.WITHDRAWING: "withdrawn because no safe point was reached; not confirmed yet",
     SaveStage.LEAVING: "saved; its processes are ending",
 }
 
@@ -111,10 +111,10 @@ def _waiting(state: State, job: Job, now: float) -> Iterator[str]:
         names = ", ".join(map(str, sorted(job.donors)))
         donors = "job" if len(job.donors) == 1 else "jobs"
         yield f"{plural(count(job.reserved), 'processor')} promised to it, from {donors} {names}"
-    yield from _asked_in_vain(state, now)
+    yield from _recent_refusals(state, now)
 
 
-def _asked_in_vain(state: State, now: float) -> Iterator[str]:
+def _recent_refusals(state: State, now: float) -> Iterator[str]:
     """Yield which jobs recently refused to give up processors."""
     quiet = [job for job in state.active.values() if job.malleable and job.no_offers_until > now]
     if quiet:
@@ -122,8 +122,8 @@ def _asked_in_vain(state: State, now: float) -> Iterator[str]:
         more = f" and {len(quiet) - _MOST_NAMES} more" if len(quiet) > _MOST_NAMES else ""
         soonest = min(job.no_offers_until for job in quiet) - now
         yield (
-            f"asked for another size in vain lately: {'job' if len(quiet) == 1 else 'jobs'} "
-            f"{names}{more}; not again for {soonest:.0f} s"
+            f"recently refused another size: {'job' if len(quiet) == 1 else 'jobs'} "
+            f"{names}{more}; next offer in {soonest:.0f} s"
         )
 
 
@@ -228,7 +228,7 @@ def _waits(job: Job) -> str:
         return f"waits for the end of resize {job.resize.id}"
     if not job.connected:
         return "waits for its coordinator to connect"
-    return "waits until so many can be had"
+    return "waits until enough processors are available"
 
 
 def _safe_point(job: Job, progress: Mapping[str, Any] | None) -> Iterator[str]:

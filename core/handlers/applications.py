@@ -38,7 +38,7 @@ def on_application_registered(state: State, event: ApplicationRegistered) -> Non
     job = state.jobs.get(event.job)
     if job is None or job.run != event.run or job.state not in _LIVE:
         return
-    if _is_leaver(job, event):
+    if _is_former_coordinator(job, event):
         return
     again = job.connected or job.malleable
     job.connected = True
@@ -54,7 +54,7 @@ def on_application_registered(state: State, event: ApplicationRegistered) -> Non
     state.plan_due = True
 
 
-def _is_leaver(job: Job, event: ApplicationRegistered) -> bool:
+def _is_former_coordinator(job: Job, event: ApplicationRegistered) -> bool:
     """Return whether this is a former coordinator, which has left the job and will exit soon."""
     resize = job.resize
     if resize is not None and resize.stage is ResizeStage.RELEASING:

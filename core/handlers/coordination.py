@@ -220,7 +220,7 @@ def carry_out(state: State, job: Job, resize: Resize) -> None:
         # The resize is carried out even if the recipients no longer wait.
         resize.has_recipients = False
         amount = plural(abs(len(resize.after) - job.size), "processor")
-        job.reason = f"{'takes' if resize.grows else 'gives'} {amount} later, as it asked"
+        job.reason = f"{'gets' if resize.grows else 'gives up'} {amount} at the agreed time"
         state.timer(TimerKind.RELEASE_TIME, job, resize.not_before - state.now)
         state.touch(job)
     else:

@@ -122,11 +122,11 @@ def _known_to_node(state: State, node: Node, world: LiveWorld) -> None:
 def _unknown_to_node(state: State, node: Node, job: Job, known: set[ResizeId]) -> None:
     """Start worlds again that a node does not know, or handle their loss."""
     resize = job.resize
-    newcomers = NONE
+    added = NONE
     if resize and resize.stage in BEFORE_GO:
-        newcomers = resize.added
+        added = resize.added
         again = resize.stage is ResizeStage.PREPARE and resize.id not in known
-        if again and newcomers & node.processors:
+        if again and added & node.processors:
             epoch = job.epoch + 1
             state.emit(Launch(job.id, job.run, resize.id, epoch, resize.joining, node.name))
     if job.state is JobState.STARTING or _owed(job, node):
@@ -135,7 +135,7 @@ def _unknown_to_node(state: State, node: Node, job: Job, known: set[ResizeId]) -
             state.emit(Launch(job.id, job.run, first, job.epoch, job.ranks, node.name))
     elif not known:
         reason = f"its processes on node {node.name} vanished"
-        _taken_away(state, job, node.processors & ~newcomers, reason)
+        _taken_away(state, job, node.processors & ~added, reason)
 
 
 def _owed(job: Job, node: Node) -> bool:

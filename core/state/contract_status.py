@@ -45,7 +45,7 @@ def lines(job: Job, now: float) -> Iterator[str]:
         return
     left = contract.deadline(job.spec.submit) - now
     when = f"is in {left:.1f} s" if left >= 0 else f"was {-left:.1f} s ago"
-    if job.final:  # nobody waits for its deadline any more
+    if job.final:  # the deadline no longer matters
         when = "was"
     after = f"{contract.deadline_s:g} s after its submission"
     full_s = contract.soft * contract.deadline_s

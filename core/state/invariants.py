@@ -84,7 +84,7 @@ def _promises_have_one_owner(state: State) -> None:
 
 def _sums_are_right(state: State) -> None:
     """Check that the sums of the ledger equal the sums of their parts."""
-    usable, suspect, draining, held, earmarked = NONE, NONE, NONE, NONE, NONE
+    usable, suspect, draining, held, reserved = NONE, NONE, NONE, NONE, NONE
     for node in state.nodes.values():
         usable |= node.processors if node.usable else NONE
         idle = node.drained or (node.spare and not node.stands_in)
@@ -93,15 +93,15 @@ def _sums_are_right(state: State) -> None:
         draining |= node.processors if node.state is NodeState.DRAINING else NONE
     for job in state.jobs.values():
         held |= job.occupied
-        earmarked |= job.reserved
+        reserved |= job.reserved
     everything = held | state.ledger.orphaned
     sums = {
         "usable": (state.ledger.usable, usable),
         "suspect": (state.ledger.suspect, suspect),
         "draining": (state.ledger.draining, draining),
         "held": (state.ledger.occupied_by_jobs, held),
-        "earmarked": (state.ledger.reserved, earmarked),
-        "free": (state.ledger.free, usable & ~everything & ~earmarked),
+        "reserved": (state.ledger.reserved, reserved),
+        "free": (state.ledger.free, usable & ~everything & ~reserved),
         "in all": (state.ledger.capacity[0], count(usable | everything)),
         "expected": (state.ledger.capacity[1], count(usable | everything | suspect)),
     }

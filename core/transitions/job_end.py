@@ -146,7 +146,7 @@ def _sort_out(state: State, job: Job, exits: tuple[Exit, ...]) -> None:
     for exit in exits:
         bit = 1 << exit.processor
         resize = job.resize
-        if resize and bit & resize.leaving and _leaver_gone(state, job, resize, exit):
+        if resize and bit & resize.leaving and _leaving_rank_gone(state, job, resize, exit):
             back |= bit if resize.stage is ResizeStage.RELEASING else NONE
         elif resize and bit & resize.added & ~job.allocation:
             resize_transaction.joining_rank_ended(state, job, exit, describe(exit))
@@ -156,7 +156,7 @@ def _sort_out(state: State, job: Job, exits: tuple[Exit, ...]) -> None:
             own.append(exit)
         else:
             back |= bit
-            _last_words(state, job, exit)
+            _report_late_exit(state, job, exit)
     resize_transaction.free_processors(state, job, back)
     if own:
         _own_exits(state, job, own)
@@ -164,7 +164,7 @@ def _sort_out(state: State, job: Job, exits: tuple[Exit, ...]) -> None:
         resize_transaction.finish_release(state, job)
 
 
-def _last_words(state: State, job: Job, exit: Exit) -> None:
+def _report_late_exit(state: State, job: Job, exit: Exit) -> None:
     """Report why a process ended that does not belong to the job, or no longer does.
 
     It was a joining rank whose resize was rolled back, or it was leaving.
@@ -176,7 +176,7 @@ def _last_words(state: State, job: Job, exit: Exit) -> None:
             job.reason = f"{job.reason}; {text}"  # stored with the processors that come free
 
 
-def _leaver_gone(state: State, job: Job, resize: Resize, exit: Exit) -> bool:
+def _leaving_rank_gone(state: State, job: Job, resize: Resize, exit: Exit) -> bool:
     """Note the exit of a leaving rank. Return False if it died instead of leaving."""
     if resize.stage is ResizeStage.RELEASING:
         if not exit.clean:
@@ -194,7 +194,7 @@ def _leaver_gone(state: State, job: Job, resize: Resize, exit: Exit) -> bool:
 def _own_exits(state: State, job: Job, exits: Sequence[Exit]) -> None:
     """Handle exits of ranks. The exit code of a job is the highest of its last allocation."""
     cut_off = next((exit for exit in exits if exit.cut_off), None)
-    if cut_off is not None and _ended_apart(state, job, cut_off):
+    if cut_off is not None and _ended_in_isolation(state, job, cut_off):
         return
     if any(exit.node_fault for exit in exits) and _not_started(state, job, exits):
         return
@@ -214,12 +214,12 @@ def _own_exits(state: State, job: Job, exits: Sequence[Exit]) -> None:
     job.signal = worst.signal
     what = f"{describe(worst)} on {state.slot_name(worst.processor)}{_stage(job)}"
     state.note("job.failed", what, job)
-    # The transport may end ranks that talk to one that has died.
+    # MPI may end ranks that communicate with one that has died.
     job.requeue_at_end |= _lost_a_joining_rank(job) and restart_smaller.may_run_again(job)
     end(state, job, JobState.FAILED, what)
 
 
-def _ended_apart(state: State, job: Job, exit: Exit) -> bool:
+def _ended_in_isolation(state: State, job: Job, exit: Exit) -> bool:
     """Handle the end of processes on a node without contact. Return False if it has no effect."""
     return _lost_node(state, job, f"{describe(exit)}, on {state.slot_name(exit.processor)}")
 

@@ -159,7 +159,7 @@ def _commit(state: State, job: Job, resize: Resize, event: ResizeDecided) -> Non
     if not resize.leaving:
         job.resize = None
         state.step(job, JobState.RUNNING, f"runs on {plural(job.size, 'processor')}")
-        _lost_newcomers(state, job, resize)
+        _fail_if_joining_rank_ended(state, job, resize)
         return
     if resize.partial_release:
         # Without this pause the job could grow again before other donors have answered. These would
@@ -174,7 +174,7 @@ def _commit(state: State, job: Job, resize: Resize, event: ResizeDecided) -> Non
     resize_transaction.start_reserved(state)
 
 
-def _lost_newcomers(state: State, job: Job, resize: Resize) -> None:
+def _fail_if_joining_rank_ended(state: State, job: Job, resize: Resize) -> None:
     """End the job if a joining rank exited before the commit: it is a rank of the job now."""
     if resize.gone:
         resize_transaction.free_processors(state, job, resize.gone)

@@ -83,13 +83,13 @@ def close(state: State, job: Job, reason: str, *, quiet: bool = False) -> None:
     job.resize = None
     state.negotiating.pop(job.id, None)
     state.drop_reservation(job)
-    newcomers = resize.added
+    added = resize.added
     free_processors(state, job, resize.gone & ~job.allocation)
-    if newcomers & job.occupied:
+    if added & job.occupied:
         if resize.stage in (ResizeStage.NEGOTIATING, ResizeStage.AGREED):
-            free_processors(state, job, newcomers)
+            free_processors(state, job, added)
         else:
-            state.emit(Kill(job.id, job.run, newcomers & job.occupied, 0.0))
+            state.emit(Kill(job.id, job.run, added & job.occupied, 0.0))
     if quiet or _failed_too_often(job, resize):
         _pause_offers(state, job, resize)
     drop_reservations_from(state, job)
@@ -129,10 +129,10 @@ def withdraw(state: State, job: Job, reason: str, *, quiet: bool = False) -> Non
     resize = job.resize
     if resize is None:
         return
-    talk = resize.negotiation
-    if talk.proposer is Side.SERVER and not talk.closed:
+    negotiation = resize.negotiation
+    if negotiation.proposer is Side.SERVER and not negotiation.closed:
         proposals.closing_message(job, resize, Verb.WITHDRAW, reason)
-    if talk.state is not NegotiationState.IDLE:  # else no offer was sent
+    if negotiation.state is not NegotiationState.IDLE:  # else no offer was sent
         state.emit(SendWithdraw(job.id, job.run, resize.id, reason))
         state.note("offer.withdrawn", reason, job, resize=resize.id)
     close(state, job, reason, quiet=quiet)

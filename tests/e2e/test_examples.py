@@ -67,7 +67,7 @@ def test_example_1_asked_for_five_it_counters_four_or_six_and_six_is_taken(
     rigid = submit(eleven, 8)
     asked = donor.told("offered 3 processors instead of 8").data["resize"]
     assert f"resize {asked}: 8 -> 3 processors" in donor.why()
-    assert "it was offered; the application has not answered" in donor.why()
+    assert "offered; the application has not answered" in donor.why()
     assert f"8 processors promised to it, from job {donor.id}" in eleven.client.why(rigid).text
     (donor.folder / "hold").unlink()
     eleven.wait_for(rigid, lambda job: job.state == "RUNNING", "the rigid job to run")

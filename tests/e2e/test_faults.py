@@ -232,7 +232,7 @@ def test_an_application_that_reaches_no_safe_point(
     counter.shut("hold")
     cluster.client.resize(counter.id, size)
     wait_note(cluster, counter.id, "resize.go")
-    assert "goes at its next safe point" in why(cluster, counter.id)
+    assert "resizes at its next safe point" in why(cluster, counter.id)
     if size == 1:
         passes_through(cluster)
     wait_note(cluster, counter.id, "resize.rolled_back")

@@ -383,7 +383,7 @@ def test_a_growth_happens_when_the_application_can() -> None:
         rig.finish(number)
     rig.wait(19.0)
     assert rig.stage(1) is S.AGREED
-    assert rig.job(1).reason == "takes 15 processors later, as it asked"
+    assert rig.job(1).reason == "gets 15 processors at the agreed time"
     rig.wait(2.0)
     assert rig.stage(1) is S.PREPARE
 

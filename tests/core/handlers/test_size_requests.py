@@ -419,7 +419,7 @@ def test_it_is_told_what_a_job_asks_for() -> None:
     said = explain(made.core, JobId(1), made.now)
     assert (
         "request 1: its program asked 10.0 s ago for 6 processors (said the test): "
-        "waits until so many can be had, for 40 s more"
+        "waits until enough processors are available, for 40 s more"
     ) in said
     assert "its size changes only when its program asks for that" in said
 

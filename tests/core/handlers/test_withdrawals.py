@@ -78,7 +78,7 @@ def test_a_rank_that_dies_after_go_names_the_stage_in_which_that_began(
         rig.exit(1, 5, signal=9)
         assert rig.stage(1) is S.WITHDRAWING
         why = "\n".join(explain(rig.core, JobId(1), rig.now))
-        assert "taken back; the application has not confirmed it yet: a newcomer on n2" in why
+        assert "withdrawn; the application has not confirmed it yet: a newcomer on n2" in why
     rig.exit(1, 0, signal=11)
     reason = rig.job(1).reason
     assert reason.startswith("killed by signal 11 on n1")
