@@ -1,10 +1,10 @@
-"""Named failpoints: places where a process can be told to die, stop or dawdle, for tests.
+"""Failpoints: named places where tests can make a process die, stop or wait.
 
-Where a message comes by it can be lost or doubled, where something is written the disk can be full.
+At some of them a message can be dropped or doubled, at others the disk can be full.
 
-``failpoint("appkit.grow.join")`` does nothing, at the price of one look at a variable, unless
-``PLIANT_FAILPOINTS`` was set when the process started. `registry` lists every name; docs/faults.md
-tells how to use them and what has come of each.
+``failpoint("appkit.grow.join")`` only tests a variable, unless ``PLIANT_FAILPOINTS`` was set when
+the process started. `registry` lists all names. docs/faults.md explains how to use them, and what
+happens at each.
 
 May import: the standard library alone. Every part that runs in a process of its own may import it.
 """

@@ -1,4 +1,4 @@
-"""What a process does that was told to fail."""
+"""Carry out the orders of ``PLIANT_FAILPOINTS`` in one process."""
 
 import errno
 import os
@@ -12,17 +12,17 @@ from typing import NoReturn
 
 from pliant.faults.orders import Order, OrderError, parse_orders
 
-#: What of a rank's environment orders can ask for.
-_OF_A_RANK = {
+#: Variables of a rank by the keys with which orders select processes.
+_RANK_VARIABLES = {
     "rank": "PMI_RANK",
     "role": "PLIANT_ROLE",
     "node": "PLIANT_NODE",
     "processor": "PLIANT_PROCESSOR",
     "job": "PLIANT_JOB",
 }
-#: The code of a process that a failpoint ended, or whose orders cannot be read.
+#: Exit code of a process that a failpoint ended, or whose orders are malformed.
 EXIT_CODE = 70
-_LONG_S = 3600.0
+_HANG_SLEEP_S = 3600.0
 
 
 class FailpointReached(RuntimeError):
@@ -30,44 +30,48 @@ class FailpointReached(RuntimeError):
 
 
 class Trigger:
-    """The orders of one process, and what it has counted."""
+    """The orders of one process, and how often each failpoint was reached."""
 
     def __init__(self, text: str, environ: Mapping[str, str]) -> None:
-        """Read the orders; ``@FILE``: they are in a file, which is read anew at each failpoint.
+        """Read the orders; after ``@FILE`` they are read from a file at each failpoint.
 
         Raises:
-            OrderError: they are not in the grammar.
+            OrderError: an order is malformed.
         """
         self._file = text[1:] if text.startswith("@") else ""
         self._text = "" if self._file else text
         self._orders = parse_orders(self._text)
-        self._who = {key: environ[name] for key, name in _OF_A_RANK.items() if name in environ}
+        self._who = {key: environ[name] for key, name in _RANK_VARIABLES.items() if name in environ}
         self._hits: Counter[Order] = Counter()
         self._lock = threading.Lock()
-        self._full_until = 0.0  # the disk, on the monotonic clock
+        self._disk_full_until = 0.0  # the disk, on the monotonic clock
 
     def identify(self, **who: object) -> None:
-        """Say who this process is."""
+        """Add properties of this process by which orders can select it."""
         self._who |= {key: str(value) for key, value in who.items()}
 
     def reach(self, name: str) -> int:
-        """Do what the orders say about a place; how often a message there is to be handled."""
+        """Carry out the orders for a failpoint; return how often its message is to be handled."""
         try:
             with self._lock:
-                due = [order for order in self._now() if order.name == name and self._is_due(order)]
-        except OrderError as error:  # of the file, which has changed
-            give_up(error)
+                due = [
+                    order
+                    for order in self._current_orders()
+                    if order.name == name and self._is_due(order)
+                ]
+        except OrderError as error:  # the file was changed
+            exit_on_error(error)
         for order in due:
             self._carry_out(order)
         actions = {order.action for order in due}
         return 0 if "drop" in actions else 2 if "double" in actions else 1
 
     def write(self) -> None:
-        """Do what a full disk does, while this process has one."""
-        if time.monotonic() < self._full_until:
+        """Raise ENOSPC while the disk of this process counts as full."""
+        if time.monotonic() < self._disk_full_until:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    def _now(self) -> tuple[Order, ...]:
+    def _current_orders(self) -> tuple[Order, ...]:
         if not self._file:
             return self._orders
         try:
@@ -88,7 +92,7 @@ class Trigger:
             return False
         if order.once and self._hits[order] > order.after + 1:
             return False
-        return not order.latch or _closes(order.latch)
+        return not order.latch or _create_latch(order.latch)
 
     def _carry_out(self, order: Order) -> None:
         line = f"pliant: failpoint {order.name}: {order.action} (process {os.getpid()})\n"
@@ -105,14 +109,14 @@ class Trigger:
             case "delay":
                 time.sleep(order.seconds)
             case "full-disk":
-                self._full_until = time.monotonic() + order.seconds
+                self._disk_full_until = time.monotonic() + order.seconds
             case "hang":
                 while True:
-                    time.sleep(_LONG_S)
+                    time.sleep(_HANG_SLEEP_S)
 
 
-def _closes(latch: str) -> bool:
-    """Whether this process is the one that makes the file; its id is in it."""
+def _create_latch(latch: str) -> bool:
+    """Create a latch file with the process id; return False if it exists already."""
     try:
         handle = os.open(latch, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
     except FileExistsError:
@@ -123,15 +127,15 @@ def _closes(latch: str) -> bool:
 
 
 def start(text: str) -> Trigger:
-    """Make the trigger of this process; orders that nobody understands end it."""
+    """Return the trigger of this process; malformed orders end the process."""
     try:
         return Trigger(text, os.environ)
     except OrderError as error:
-        give_up(error)
+        exit_on_error(error)
 
 
-def give_up(error: OrderError) -> NoReturn:
-    """End a process that was told to fail in a way that nobody understands."""
+def exit_on_error(error: OrderError) -> NoReturn:
+    """End this process because of a malformed order."""
     print(f"pliant: {error}", file=sys.stderr)
     sys.stderr.flush()
     os._exit(EXIT_CODE)

@@ -1,14 +1,14 @@
-"""What ``PLIANT_FAILPOINTS`` may say.
+"""Parse the orders in ``PLIANT_FAILPOINTS``.
 
 ::
 
     orders = order [";" order]...
     order  = NAME ["@" KEY "=" VALUE]... "=" ACTION [":" SECONDS] ["," option]...
              (SECONDS after delay and full-disk)
-    option = "after=N"     the first N times nothing happens
-           | "once"        once in a process
-           | "once=FILE"   once in all processes together, also those that are started later: who
-                           makes the file is the one
+    option = "after=N"     do nothing the first N times
+           | "once"        once in each process
+           | "once=FILE"   once in all processes together, including later ones: the process that
+                           creates FILE carries out the order
 """
 
 import difflib
@@ -19,16 +19,16 @@ from pliant.faults.registry import POINTS
 
 VARIABLE = "PLIANT_FAILPOINTS"
 
-#: What orders can ask of a process.
+#: Properties by which orders select processes.
 KEYS = ("rank", "role", "node", "processor", "job")
 
 #: ``kill``: SIGKILL; ``freeze``: SIGSTOP; ``exit``: at once, code 70; ``raise``: an exception;
-#: ``delay``: some seconds; ``hang``: this thread, for ever. Where a message is handled or sent:
-#: ``drop``: it is lost; ``double``: it comes twice. Where something is about to be written:
-#: ``full-disk``: for some seconds there is no room for anything that this process writes.
+#: ``delay``: wait some seconds; ``hang``: this thread waits for ever. Where a message is handled or
+#: sent: ``drop``: it is lost; ``double``: it is handled twice. Where a file is written:
+#: ``full-disk``: for some seconds, all writes of this process fail with ENOSPC.
 ACTIONS = ("kill", "freeze", "exit", "raise", "delay", "hang", "drop", "double", "full-disk")
-#: Those that not every place can do, and why not.
-SPECIAL = {
+#: Actions that are not possible at every failpoint, and the reason.
+RESTRICTED = {
     "drop": "no message that can be lost is handled or sent here",
     "double": "no message is handled or sent here",
     "full-disk": "nothing is about to be written here",
@@ -46,12 +46,12 @@ _ORDER = re.compile(
 
 
 class OrderError(ValueError):
-    """An order that cannot be understood; the text says which, and what would be."""
+    """A malformed order; the text names it and says what is expected."""
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What is to happen at one place."""
+    """What to do at one failpoint."""
 
     name: str
     action: str
@@ -60,15 +60,15 @@ class Order:
     who: tuple[tuple[str, str], ...] = ()
     after: int = 0
     once: bool = False
-    #: File that is made by the one process to which it happens; empty: to each.
+    #: File that the only process that carries out the order creates; empty if each process does.
     latch: str = ""
 
 
 def parse_orders(text: str) -> tuple[Order, ...]:
-    """The orders in a text.
+    """Return the orders in a text.
 
     Raises:
-        OrderError: names the order and what is wrong with it.
+        OrderError: an order is malformed.
     """
     return tuple(_parse(part.strip()) for part in text.split(";") if part.strip())
 
@@ -83,8 +83,8 @@ def _parse(text: str) -> Order:
         raise _error(text, f"there is no failpoint {name}" + (f"; {close[0]}?" if close else ""))
     if action not in ACTIONS:
         raise _error(text, f"action {action}: expected one of {', '.join(ACTIONS)}")
-    if action in SPECIAL and action not in _POINTS[name].besides:
-        raise _error(text, f"{name} cannot {action}: {SPECIAL[action]}")
+    if action in RESTRICTED and action not in _POINTS[name].extra_actions:
+        raise _error(text, f"{name} cannot {action}: {RESTRICTED[action]}")
     who = tuple(_selector(text, part) for part in match["who"].split("@")[1:])
     order = Order(name, action, _seconds(text, action, match["seconds"]), who)
     for option in match["options"].split(",")[1:]:

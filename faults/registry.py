@@ -13,7 +13,7 @@ class Point:
     #: submitted and ends by itself (``run``), a job that its user cancels (``cancel``).
     when: tuple[str, ...] = ("grow", "shrink")
     #: Actions that are possible here in addition to those that are possible everywhere.
-    besides: tuple[str, ...] = ()
+    extra_actions: tuple[str, ...] = ()
 
     @property
     def process(self) -> str:

@@ -1,4 +1,4 @@
-"""The call that stands in the code. In production it is one look at a variable."""
+"""The functions that the code calls at failpoints. In production each only tests a variable."""
 
 import os
 from typing import Protocol
@@ -26,7 +26,7 @@ _ONCE = range(1)
 
 
 def failpoint(name: str) -> None:
-    """Fail here, if this process was told to.
+    """Carry out the orders for this failpoint, if there are any.
 
     Args:
         name: one of `registry.POINTS`.
@@ -39,9 +39,9 @@ def failpoint(name: str) -> None:
 
 
 def message(name: str) -> range:
-    """Fail here, if this process was told to, or have a message come not at all or twice.
+    """Carry out the orders for this failpoint; return how often to handle the message, as a range.
 
-    ``for _ in message("server.answer.in"): ...`` is around what is done with the message.
+    Use it as ``for _ in message("server.answer.in"): ...`` around the handling of the message.
 
     Args:
         name: one of `registry.POINTS` that can do ``drop`` or ``double``.
@@ -53,21 +53,21 @@ def message(name: str) -> range:
 
 
 def writing() -> None:
-    """Say that something is about to be written to the disk, which may have been told to be full.
+    """Announce a write to the disk, which may have been ordered to be full.
 
     Raises:
-        OSError: it is (ENOSPC), as the system would say.
+        OSError: the disk counts as full (ENOSPC).
     """
     if _trigger is not None:
         _trigger.write()
 
 
 def active() -> bool:
-    """Whether this process was told to fail anywhere: where a name has to be looked for first."""
+    """Return whether this process has orders, for callers that must first compute a name."""
     return _trigger is not None
 
 
 def identify(**who: object) -> None:
-    """Say who this process is, for orders that are meant for one of several."""
+    """Add properties of this process by which orders can select it."""
     if _trigger is not None:
         _trigger.identify(**who)

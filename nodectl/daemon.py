@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from pliant.core.support.command_line import CommandParser
 from pliant.core.support.errors import PliantError
 from pliant.faults import identify
-from pliant.protos.daemons.files import of_no_use
+from pliant.protos.daemons.files import describe_unusable
 from pliant.protos.daemons.log_handlers import LogHandler
 from pliant.protos.daemons.private_paths import open_private
 from pliant.protos.versions import ProtocolError
@@ -135,7 +135,7 @@ def _with_lock(
     except BusyError as error:
         logger.error("%s", error)
     except OSError as error:
-        logger.error("%s", of_no_use(error))
+        logger.error("%s", describe_unusable(error))
     return _FAILED
 
 

@@ -1,10 +1,8 @@
-"""The wire contracts: ``*.proto`` files, their committed stubs and the one codec.
+"""The wire contracts: ``*.proto`` files, their generated stubs, and the codec.
 
-Here live the protobuf definitions, the stubs that ``pliant.protos.generate`` makes from them
-(committed, never edited by hand), and ``codec``, the only module that turns messages into the
-dataclasses of ``pliant.core`` and back. No behaviour lives here: no threads, no defaults that a
-peer cannot see on the wire; but what all daemons do alike to sockets (`sockets`) and small files
-(`files`).
+``pliant.protos.generate`` makes the stubs, which are committed and never edited by hand. `codec`
+and `codec_saves` convert messages to values of ``pliant.core`` and back. Package `daemons` has what
+all daemons need for files and sockets. No threads and no scheduling live here.
 
 May import: the standard library, ``google.protobuf``, ``grpc`` (stubs only), ``pliant.core``.
 """

@@ -1,7 +1,7 @@
-"""Addresses of the server: how they are written, checked and turned into gRPC targets.
+"""Addresses of the server: parse them, check them, and turn them into gRPC targets.
 
-``unix:PATH`` is a socket in a directory of mode 0700, ``HOST:PORT`` a TCP port. Every process that
-connects or listens comes through this module.
+``unix:PATH`` is a socket in a directory of mode 0700, ``HOST:PORT`` a TCP port. Every process uses
+this module to connect or listen.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def parse_address(text: str) -> Address:
     """Read ``unix:PATH`` or ``HOST:PORT``.
 
     Raises:
-        ValueError: it is neither; the text says what was expected.
+        ValueError: the text is neither; the message says what was expected.
     """
     if text.startswith(_SCHEME):
         path = Path(text.removeprefix(_SCHEME))
@@ -69,11 +69,11 @@ def parse_address(text: str) -> Address:
 
 @contextmanager
 def dial_target(text: str) -> Iterator[str]:
-    """Yield the gRPC target of an address, checked just before use; good inside the block.
+    """Check an address, and yield its gRPC target, which is valid inside the block.
 
     Raises:
         ValueError: it is not an address.
-        UntrustedPathError: another account could stand behind it.
+        UntrustedPathError: another account could serve this socket.
         OSError: there is no such socket.
     """
     address = parse_address(text)
@@ -85,7 +85,7 @@ def dial_target(text: str) -> Iterator[str]:
 
 
 def prepare_socket(address: UnixAddress) -> tuple[int, str]:
-    """Make a place ready for a server's socket; remove the socket of an earlier server.
+    """Prepare the directory of a server's socket; remove the socket of an earlier server.
 
     Returns:
         The descriptor of the directory, to be closed when the server has stopped, and the gRPC

@@ -1,6 +1,6 @@
-"""Wire messages <-> the values of ``pliant.core``, in one place.
+"""Convert wire messages to values of ``pliant.core``, and back.
 
-Whatever arrives is checked here: what cannot be a value of the core raises CodecError.
+All received messages are checked here: one that is no valid value raises CodecError.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from pliant.core.values.ids import JobId, NodeName, ResizeId
 from pliant.core.values.processors import from_indices
 from pliant.core.values.sizes import Sizes, SizesError, parse_sizes
 from pliant.protos import app_pb2, node_pb2
-from pliant.protos.texts import LONGEST_WHY, words
+from pliant.protos.texts import MAX_TEXT, sanitize_text
 
-#: A processor index beyond this is a mistake or an attack: it would make a bit set of megabytes.
-LARGEST_PROCESSOR = 1 << 24
-#: The same of sizes: a set of some hundred.
-LONGEST_SIZES = 4000
-#: Items of one message of a talk.
-MOST_ITEMS = 16
+#: Largest processor index; a larger one would make a bit set of megabytes.
+MAX_PROCESSOR = 1 << 24
+#: Characters of a list of sizes, enough for some hundred.
+MAX_SIZES_TEXT = 4000
+#: Items of one negotiation message.
+MAX_ITEMS = 16
 
 
 class CodecError(PliantError, ValueError):
-    """A message that no correct program sends; says which field is wrong."""
+    """A message that no correct program sends; the text names the wrong field."""
 
 
 _VERBS = {
@@ -60,7 +60,7 @@ _OUTCOMES_BACK = {wire: outcome for outcome, wire in _OUTCOMES.items()}
 
 
 def template_to_proto(template: negotiation.Template) -> app_pb2.Template:
-    """Put a message of a talk on the wire."""
+    """Convert a negotiation message for the wire."""
     return app_pb2.Template(
         negotiation=template.negotiation,
         job=template.job,
@@ -68,18 +68,18 @@ def template_to_proto(template: negotiation.Template) -> app_pb2.Template:
         round=template.round,
         verb=_VERBS[template.verb],
         items=[_item_to_proto(item) for item in template.items],
-        reason=words(template.reason),
+        reason=sanitize_text(template.reason),
         skip_gain_test=template.skip_gain_test,
     )
 
 
 def template_from_proto(message: app_pb2.Template) -> negotiation.Template:
-    """Read a message of a talk, or raise CodecError."""
+    """Read a negotiation message, or raise CodecError."""
     verb = _VERBS_BACK.get(message.verb)
     if verb is None:
         raise CodecError(f"verb: {message.verb} is unknown")
-    if len(message.items) > MOST_ITEMS:
-        raise CodecError(f"items: {len(message.items)}, at most {MOST_ITEMS} are read")
+    if len(message.items) > MAX_ITEMS:
+        raise CodecError(f"items: {len(message.items)}, at most {MAX_ITEMS} are read")
     return negotiation.Template(
         negotiation=message.negotiation,
         job=message.job,
@@ -87,14 +87,14 @@ def template_from_proto(message: app_pb2.Template) -> negotiation.Template:
         verb=verb,
         items=tuple(_item_from_proto(item) for item in message.items),
         round=message.round,
-        reason=message.reason[:LONGEST_WHY],
+        reason=message.reason[:MAX_TEXT],
         skip_gain_test=message.skip_gain_test,
     )
 
 
 def _item_to_proto(item: negotiation.Item) -> app_pb2.Item:
     return app_pb2.Item(
-        kind=words(item.kind),
+        kind=sanitize_text(item.kind),
         quantity=item.quantity,
         direction=_DIRECTIONS[item.direction],
         price=item.price,
@@ -116,22 +116,22 @@ def _item_from_proto(message: app_pb2.Item) -> negotiation.Item:
         status = negotiation.ItemStatus(message.status or negotiation.ItemStatus.PENDING)
     except ValueError:
         raise CodecError(f"status: {message.status[:80]!r} is unknown") from None
-    for field, text, most in (
-        ("kind", message.kind, LONGEST_WHY),
-        ("sizes", message.sizes, LONGEST_SIZES),
+    for field, text, limit in (
+        ("kind", message.kind, MAX_TEXT),
+        ("sizes", message.sizes, MAX_SIZES_TEXT),
     ):
-        if len(text) > most:
-            raise CodecError(f"{field}: longer than {most} characters")
+        if len(text) > limit:
+            raise CodecError(f"{field}: longer than {limit} characters")
     return negotiation.Item(
         kind=message.kind,
         quantity=message.quantity,
         direction=direction,
-        price=finite("price", message.price),
-        not_before=finite("not_before_s", message.not_before_s),
-        valid_until=finite("valid_until_s", message.valid_until_s),
+        price=check_finite("price", message.price),
+        not_before=check_finite("not_before_s", message.not_before_s),
+        valid_until=check_finite("valid_until_s", message.valid_until_s),
         mandatory=message.mandatory,
         required=message.required,
-        estimated_cost_s=finite("estimated_cost_s", message.estimated_cost_s),
+        estimated_cost_s=check_finite("estimated_cost_s", message.estimated_cost_s),
         sizes=message.sizes,
         status=status,
     )
@@ -154,7 +154,7 @@ def registration_from_proto(message: app_pb2.Hello) -> events.ApplicationRegiste
 
 
 def begun_from_proto(message: app_pb2.Hello) -> events.ResizeBegun | None:
-    """What a Hello says of a resize that has begun, None: nothing."""
+    """Return the resize that has begun according to a Hello, or None if there is none."""
     if not message.begun or not message.pending_resize:
         return None
     return events.ResizeBegun(JobId(message.job), message.run, ResizeId(message.pending_resize))
@@ -169,9 +169,9 @@ def decision_from_proto(job: JobId, run: int, message: app_pb2.Outcome) -> event
         committed=message.committed,
         epoch=message.epoch,
         processors=_processors(message.processors),
-        stage=message.stage[:LONGEST_WHY],
-        reason=message.reason[:LONGEST_WHY],
-        seconds={name: finite(name, value) for name, value in message.seconds.items()},
+        stage=message.stage[:MAX_TEXT],
+        reason=message.reason[:MAX_TEXT],
+        seconds={name: check_finite(name, value) for name, value in message.seconds.items()},
         bytes_moved=message.bytes_moved,
     )
 
@@ -179,15 +179,15 @@ def decision_from_proto(job: JobId, run: int, message: app_pb2.Outcome) -> event
 def request_from_proto(
     job: JobId, run: int, message: app_pb2.RequestSizes
 ) -> events.SizesRequested:
-    """Read what an application asks for, or raise CodecError."""
+    """Read the request of an application for other sizes, or raise CodecError."""
     if not message.number:
         raise CodecError("number: requests count from 1")
     sizes = _sizes(message.sizes, message.preferred)
     if sizes is None:
         raise CodecError("sizes: a request names some")
-    if len(message.reason) > LONGEST_WHY:
-        raise CodecError(f"reason: longer than {LONGEST_WHY} characters")
-    deadline = finite("deadline_s", message.deadline_s)
+    if len(message.reason) > MAX_TEXT:
+        raise CodecError(f"reason: longer than {MAX_TEXT} characters")
+    deadline = check_finite("deadline_s", message.deadline_s)
     return events.SizesRequested(
         job=job,
         run=run,
@@ -198,10 +198,10 @@ def request_from_proto(
     )
 
 
-def asked_from_proto(
+def open_request_from_proto(
     message: app_pb2.Hello,
 ) -> events.SizesRequested | events.RequestCancelled | None:
-    """What a Hello says of its last request, None: nothing. May raise CodecError."""
+    """Return the last request in a Hello, or None if there is none. May raise CodecError."""
     if not message.HasField("request"):
         return None
     job, run = JobId(message.job), message.run
@@ -210,12 +210,12 @@ def asked_from_proto(
 
 
 def answer_to_proto(answer: commands.AnswerRequest) -> app_pb2.RequestAnswer:
-    """Put the answer to a request on the wire."""
+    """Convert the answer to a request for the wire."""
     return app_pb2.RequestAnswer(
         number=answer.number,
         outcome=_OUTCOMES[answer.outcome],
         size=answer.size,
-        reason=words(answer.reason),
+        reason=sanitize_text(answer.reason),
     )
 
 
@@ -230,11 +230,11 @@ def answer_from_proto(message: app_pb2.RequestAnswer) -> RequestAnswer:
 def speeds_from_proto(
     job: JobId, run: int, message: app_pb2.Progress
 ) -> events.SpeedMeasured | None:
-    """Read how fast an application is, None: it does not say. May raise CodecError."""
+    """Return the measured speeds of an application, or None. May raise CodecError."""
     seconds: dict[int, float] = {}
     for each in message.measured:
-        value = finite("seconds_per_iteration", each.seconds_per_iteration)
-        if not 1 <= each.size <= LARGEST_PROCESSOR or value <= 0:
+        value = check_finite("seconds_per_iteration", each.seconds_per_iteration)
+        if not 1 <= each.size <= MAX_PROCESSOR or value <= 0:
             raise CodecError(f"measured: {value} s per iteration on {each.size} processors")
         seconds[each.size] = value
     return events.SpeedMeasured(job, run, seconds) if seconds else None
@@ -243,8 +243,8 @@ def speeds_from_proto(
 def _sizes(text: str, preferred: int) -> Sizes | None:
     if not text:
         return None
-    if len(text) > LONGEST_SIZES:
-        raise CodecError(f"sizes: longer than {LONGEST_SIZES} characters")
+    if len(text) > MAX_SIZES_TEXT:
+        raise CodecError(f"sizes: longer than {MAX_SIZES_TEXT} characters")
     try:
         return parse_sizes(text, preferred or None)
     except SizesError as error:
@@ -272,7 +272,7 @@ def node_from_proto(message: node_pb2.Register) -> events.NodeRegistered:
 
 
 def exits_from_proto(message: node_pb2.RanksExited) -> events.ProcessesExited:
-    """Read the ends of processes, or raise CodecError."""
+    """Read the exits of processes, or raise CodecError."""
     return events.ProcessesExited(
         job=JobId(message.job),
         run=message.run,
@@ -293,7 +293,7 @@ def _exit(end: node_pb2.RankExit) -> Exit:
 
 
 def ready_from_proto(node: NodeName, message: node_pb2.WorldReady) -> events.WorldReady:
-    """Read that the newcomers on a node wait to join."""
+    """Read that the joining ranks on a node are ready."""
     return events.WorldReady(JobId(message.job), message.run, ResizeId(message.resize), node)
 
 
@@ -312,13 +312,13 @@ def _live_world(message: node_pb2.LiveWorld) -> events.LiveWorld:
 
 def _processors(values: Iterable[int]) -> tuple[int, ...]:
     result = tuple(values)
-    if any(value > LARGEST_PROCESSOR for value in result):
-        raise CodecError(f"processors: {max(result)} is beyond {LARGEST_PROCESSOR}")
+    if any(value > MAX_PROCESSOR for value in result):
+        raise CodecError(f"processors: {max(result)} is beyond {MAX_PROCESSOR}")
     return result
 
 
-def finite(field: str, value: float) -> float:
-    """A number that is one, or CodecError."""
+def check_finite(field: str, value: float) -> float:
+    """Return a number that is finite, or raise CodecError."""
     if not math.isfinite(value):
         raise CodecError(f"{field}: expected a finite number, got {value}")
     return value

@@ -1,4 +1,4 @@
-"""Checkpoints and suspensions on the wire <-> the values of ``pliant.core``; see codec.py."""
+"""Convert messages about checkpoints and suspensions; see codec.py."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pliant.core.events import SaveReported, SuspensionHeld
 from pliant.core.model.checkpoint import SaveStep, SaveWord
 from pliant.core.values.ids import JobId, ResizeId
 from pliant.protos import app_pb2
-from pliant.protos.codec import CodecError, finite
+from pliant.protos.codec import CodecError, check_finite
 
 _WORDS = {
     SaveWord.HELD: app_pb2.SAVE_WORD_HELD,
@@ -22,22 +22,22 @@ _STEPS = {
     SaveStep.LEAVE: app_pb2.SUSPEND_STEP_LEAVE,
 }
 _STEPS_BACK = {wire: step for step, wire in _STEPS.items()}
-#: An application's own words; longer ones are cut.
-_LONGEST_REASON = 1000
+#: Characters of an application's reason; longer ones are cut.
+_MAX_REASON = 1000
 
 
 def save_word_to_proto(word: SaveWord) -> app_pb2.SaveWord.ValueType:
-    """Put an application's word on the wire."""
+    """Convert the status of a checkpoint for the wire."""
     return _WORDS[word]
 
 
 def suspend_step_to_proto(step: SaveStep) -> app_pb2.SuspendStep.ValueType:
-    """Put the server's wish on the wire."""
+    """Convert a step of a suspension for the wire."""
     return _STEPS[step]
 
 
 def suspend_step_from_proto(step: app_pb2.SuspendStep.ValueType) -> SaveStep:
-    """Read the server's wish, or raise CodecError."""
+    """Read a step of a suspension, or raise CodecError."""
     found = _STEPS_BACK.get(step)
     if found is None:
         raise CodecError(f"step: {step} is unknown")
@@ -45,7 +45,7 @@ def suspend_step_from_proto(step: app_pb2.SuspendStep.ValueType) -> SaveStep:
 
 
 def save_from_proto(job: JobId, run: int, message: app_pb2.SaveReport) -> SaveReported:
-    """Read what has come of a checkpoint, or raise CodecError."""
+    """Read the report of a checkpoint, or raise CodecError."""
     word = _WORDS_BACK.get(message.word)
     if word is None:
         raise CodecError(f"word: {message.word} is unknown")
@@ -54,15 +54,15 @@ def save_from_proto(job: JobId, run: int, message: app_pb2.SaveReport) -> SaveRe
         run=run,
         number=ResizeId(message.number),
         word=word,
-        reason=message.reason[:_LONGEST_REASON],
+        reason=message.reason[:_MAX_REASON],
         iteration=message.iteration,
         bytes=message.bytes,
-        seconds=finite("seconds", message.seconds),
+        seconds=check_finite("seconds", message.seconds),
     )
 
 
 def suspension_from_proto(message: app_pb2.Hello) -> SuspensionHeld | SaveReported:
-    """What a coordinator's Hello says of a suspension in hand. May raise CodecError."""
+    """Return the state of a suspension in a coordinator's Hello. May raise CodecError."""
     job, run = JobId(message.job), message.run
     if not message.HasField("saving"):
         return SuspensionHeld(job, run)

@@ -1,10 +1,9 @@
-"""How a server and its client prove to each other that they know one key; nobody sends the key.
+"""A handshake in which server and client prove that they know the same key, without sending it.
 
 The client opens a stream with a random number (its nonce). The server answers with its own nonce
-and an HMAC over both, made with the key: only who knows the key can make it. The client checks the
-HMAC, and then sends its own as the first message. The nonces are new for each stream, so that
-nothing can be used again, and the two HMACs differ in their first words, so that neither side can
-answer with what it was sent.
+and an HMAC over both, made with the key. The client checks the HMAC, and then sends its own as the
+first message. The nonces are new for each stream, so that no message can be replayed. The two HMACs
+begin with different words, so that neither side can send back the HMAC that it received.
 
 The key of a node controller is the secret of its cluster, that of an application its token, that
 of a joining rank the secret of its resize (`pliant.appkit.joining.proof`).
@@ -20,7 +19,7 @@ from dataclasses import dataclass
 
 from pliant.core.support.errors import PliantError
 
-#: What the client names: whose key is meant.
+#: Metadata keys. The subject says whose key is used.
 SUBJECT = "pliant-subject"
 NONCE = "pliant-nonce-bin"
 PROOF = "pliant-proof-bin"
@@ -33,7 +32,7 @@ Metadata = Iterable[tuple[str, str | bytes]] | None
 
 
 class UnprovenServerError(PliantError, OSError):
-    """What answers at the server's address does not know the key; nothing more is sent to it."""
+    """The process at the server's address does not know the key; nothing more is sent to it."""
 
 
 def application(job: int, run: int) -> str:
@@ -42,7 +41,7 @@ def application(job: int, run: int) -> str:
 
 
 def read_application(subject: str) -> tuple[int, int] | None:
-    """Return job and run of the subject of an application, None for anything else."""
+    """Return job and run of the subject of an application, or None for other subjects."""
     word, *numbers = subject.split(" ")
     if word != _APPLICATION or len(numbers) != 2:
         return None
@@ -62,14 +61,14 @@ class ClientHandshake:
 
     @property
     def metadata(self) -> tuple[tuple[str, str | bytes], ...]:
-        """What to open the stream with."""
+        """Return the metadata with which the client opens the stream."""
         return ((SUBJECT, self._subject), (NONCE, self._nonce))
 
     def proof(self, answer: Metadata) -> bytes:
         """Check the server's initial metadata, and return the client's proof.
 
         Raises:
-            UnprovenServerError: whoever sent them does not know the key.
+            UnprovenServerError: the sender does not know the key.
         """
         nonce, proof = _bytes(answer, NONCE), _bytes(answer, PROOF)
         wanted = _sign(self._key, "server", self._subject, self._nonce, nonce)
@@ -93,7 +92,7 @@ class ServerHandshake:
 
     @property
     def metadata(self) -> tuple[tuple[str, str | bytes], ...]:
-        """The initial metadata to answer with."""
+        """Return the initial metadata of the server's answer."""
         proof = _sign(self.key, "server", self.subject, self.client_nonce, self.nonce)
         return ((NONCE, self.nonce), (PROOF, proof))
 
@@ -103,13 +102,13 @@ class ServerHandshake:
         return _sign(self.key, "session", self.subject, self.client_nonce, self.nonce)
 
     def verifies(self, proof: bytes) -> bool:
-        """Return whether the client knows the key; takes as long whatever was sent."""
+        """Return whether the client knows the key, in constant time."""
         wanted = _sign(self.key, "client", self.subject, self.client_nonce, self.nonce)
         return hmac.compare_digest(proof, wanted)
 
 
 def subject_of(metadata: Metadata) -> str:
-    """Return whom a client says it is; empty: it opens no handshake."""
+    """Return the subject that a client names; empty if it opens no handshake."""
     found = next((value for key, value in metadata or () if key == SUBJECT), "")
     return found if isinstance(found, str) and _bytes(metadata, NONCE) else ""
 
@@ -126,6 +125,6 @@ def _bytes(metadata: Metadata, name: str) -> bytes:
 
 
 def _sign(key: bytes, role: str, subject: str, client: bytes, server: bytes) -> bytes:
-    # Every field has a fixed length or ends with a zero byte: no two inputs read alike.
+    # Every field has a fixed length or ends with a zero byte, so different inputs never join alike.
     text = b"pliant handshake 1\0" + role.encode() + b"\0" + subject.encode() + b"\0"
     return hmac.new(key, text + client + server, hashlib.sha256).digest()

@@ -1,8 +1,7 @@
-"""Long reports travel in parts, so that the server never has to take a long message.
+"""Send long reports in parts, so that the server can limit the length of messages.
 
-gRPC takes a whole message before it hands it on, also from a peer that has not proved anything. So
-the server's limit on messages is low, and a node controller that has proved itself cuts what is
-longer.
+gRPC receives a whole message before it passes it on, even from a peer that is not authenticated. So
+the server's limit is low, and authenticated node controllers split longer reports.
 """
 
 from __future__ import annotations

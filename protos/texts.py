@@ -1,15 +1,15 @@
-"""Words for people, made fit for the wire."""
+"""Make texts from users and programs valid for the wire."""
 
-#: Characters of anybody's own words; more would fill the history.
-LONGEST_WHY = 1000
+#: Characters of a text from a user or program; longer ones would fill the history.
+MAX_TEXT = 1000
 
 
-def words(text: str) -> str:
-    r"""What can be sent of a text that came from outside: at most ``LONGEST_WHY`` characters.
+def sanitize_text(text: str) -> str:
+    r"""Return a text without surrogates, cut to ``MAX_TEXT`` characters.
 
-    Programs, files and users bring halves of surrogate pairs, as ``os.fsdecode`` makes them of a
-    file's name; they become ``\udcff``. protobuf raises at one, and gRPC refuses what is very
-    long: either ends the stream, and would do so again on the next one.
+    Texts from outside may have surrogates, as ``os.fsdecode`` makes them from file names; they are
+    written as ``\udcff``. protobuf refuses surrogates, and gRPC refuses very long messages: either
+    would end the stream, and the next one, too.
     """
-    plain = text[: LONGEST_WHY + 1].encode("utf-8", "backslashreplace").decode()
-    return plain if len(plain) <= LONGEST_WHY else f"{plain[: LONGEST_WHY - 3]}..."
+    plain = text[: MAX_TEXT + 1].encode("utf-8", "backslashreplace").decode()
+    return plain if len(plain) <= MAX_TEXT else f"{plain[: MAX_TEXT - 3]}..."

@@ -36,17 +36,17 @@ def mismatch(what: str, protocol: int, oldest_reader: int, oldest: int | None = 
         what: names the message or file and its origin.
         protocol: the protocol that it is written in.
         oldest_reader: the oldest protocol whose programs can read it.
-        oldest: the oldest protocol that is taken here; None: the oldest that can be read.
+        oldest: the oldest protocol that is accepted; by default the oldest that can be read.
     """
     first = OLDEST_READABLE if oldest is None else oldest
     if oldest_reader > PROTOCOL:
-        verdict, remedy = "too new", "start a newer version of Pliant here"
+        problem, remedy = "too new", "start a newer version of Pliant here"
     elif protocol < first:
-        verdict, remedy = "too old", "start an older version of Pliant here"
+        problem, remedy = "too old", "start an older version of Pliant here"
     else:
         return ""
     return (
-        f"{what} has protocol {protocol}, which is {verdict}: this version takes protocol "
+        f"{what} has protocol {protocol}, which is {problem}: this version takes protocol "
         f"{first} to {PROTOCOL}; {remedy}, or the same version on both sides"
     )
 
@@ -62,11 +62,11 @@ def numbers() -> dict[str, int]:
 
 
 def check_record(what: str, record: Mapping[str, Any]) -> None:
-    """Look at the numbers of a record before anything else of it is used.
+    """Check the numbers of a record, before other fields are used.
 
     Raises:
-        ProtocolError: this version cannot read it.
-        ValueError: its numbers are damaged.
+        ProtocolError: this version cannot read the record.
+        ValueError: the numbers are damaged.
     """
     found = [record.get(name, 0) for name in ("protocol", "oldest_reader")]
     for number in found:
@@ -77,6 +77,6 @@ def check_record(what: str, record: Mapping[str, Any]) -> None:
 
 
 def known_fields(cls: type, record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the part of a record that a dataclass has fields for; other versions write more."""
+    """Return the keys of a record that a dataclass has; other versions may write more."""
     names = {field.name for field in fields(cls)}
     return {name: value for name, value in record.items() if name in names}

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pliant.core.support.command_line import CommandParser
-from pliant.protos.daemons.files import of_no_use, write_whole
+from pliant.protos.daemons.files import describe_unusable, write_whole
 from pliant.protos.daemons.private_paths import open_private
 from pliant.server.locks import AlreadyRunningError, RunLock, ServerLock, started_ticks
 from pliant.server.shutdown import ShutdownPipe
@@ -236,7 +236,7 @@ def _startup_error_message(config: Config, error: Exception) -> object:
         case OSError() if is_disk_full(error, config.state):
             return no_space_error(config.state if not has_free_space(config.state) else config.run)
         case OSError():
-            return of_no_use(error)
+            return describe_unusable(error)
         case DatabaseUnusableError():
             return error
     return None

@@ -20,7 +20,7 @@ from pliant.core.model.checkpoint import SaveStep
 from pliant.protos import app_pb2 as pb
 from pliant.protos.codec import template_to_proto
 from pliant.protos.codec_saves import save_word_to_proto, suspend_step_from_proto
-from pliant.protos.texts import words
+from pliant.protos.texts import sanitize_text
 
 
 def hello_to_wire(hello: Hello) -> pb.AppReport:
@@ -50,7 +50,7 @@ def _request_to_wire(asked: RequestRecord) -> pb.RequestSizes:
         number=asked.number,
         sizes=str(asked.sizes),
         preferred=asked.sizes.preferred or 0,
-        reason=words(asked.reason),
+        reason=sanitize_text(asked.reason),
         deadline_s=asked.deadline_s,
     )
 
@@ -80,7 +80,7 @@ def report_to_wire(report: CoordinatorReport) -> pb.AppReport:
                     epoch=report.epoch,
                     processors=report.processors,
                     stage=report.stage,
-                    reason=words(report.reason),
+                    reason=sanitize_text(report.reason),
                     seconds=report.seconds,
                     bytes_moved=report.bytes_moved,
                 )
@@ -91,7 +91,7 @@ def _save_to_wire(report: CheckpointReport) -> pb.SaveReport:
     return pb.SaveReport(
         number=report.number,
         word=save_word_to_proto(report.word),
-        reason=words(report.reason),
+        reason=sanitize_text(report.reason),
         iteration=report.iteration,
         bytes=report.bytes,
         seconds=report.seconds,

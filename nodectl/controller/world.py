@@ -16,7 +16,7 @@ from typing import Any
 from pliant.nodectl.host.procfs import Identity
 from pliant.nodectl.spool import Exit, Spool, StartRequest
 from pliant.protos import node_pb2 as wire
-from pliant.protos.texts import words
+from pliant.protos.texts import sanitize_text
 
 logger = logging.getLogger("pliant.nodectl")
 
@@ -180,7 +180,7 @@ def _wire_exit(end: Exit) -> wire.RankExit:
         processor=end.processor,
         code=end.code,
         signal=end.signal,
-        reason=words(end.reason),
+        reason=sanitize_text(end.reason),
         at=end.at,
         cut_off=end.cut_off,
         node_fault=end.node_fault,
@@ -196,7 +196,7 @@ def refusal_report(
             rank=place.rank,
             processor=place.processor,
             code=126,
-            reason=words(reason),
+            reason=sanitize_text(reason),
             cut_off=cut_off,
             node_fault=node_fault,
         )

@@ -1,1 +1,1 @@
-"""What all daemons do alike: configuration and log files, private folders, unix sockets."""
+"""Shared by all daemons: configuration and log files, private folders, unix sockets."""

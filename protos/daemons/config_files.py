@@ -1,4 +1,4 @@
-"""Configuration files of the daemons, read within limits: YAML in, plain values or one line out."""
+"""Read the configuration files of the daemons, which are YAML of limited size and depth."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pliant.core.support.errors import PliantError
 
 #: Bytes of the largest file that is read.
 MAX_BYTES = 1 << 20
-#: Collections inside each other; the configurations of the daemons need three.
+#: Largest nesting of collections; the configurations of the daemons need three.
 MAX_DEPTH = 16
 #: How long the writer of a pipe may take, seconds.
 _PIPE_TIMEOUT_S = 10.0
@@ -29,7 +29,7 @@ def read_config(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Return the keys and values of a configuration file; an empty file has none.
 
     Raises:
-        ConfigFileError: it cannot be read, is too large or too deep, is not YAML, has a key
+        ConfigFileError: the file cannot be read, is too large or too deep, is not YAML, has a key
             twice, or has a text that no path or name can have.
     """
     try:
@@ -46,7 +46,7 @@ def read_config(path: str | os.PathLike[str]) -> dict[str, Any]:
     except yaml.YAMLError as error:
         raise ConfigFileError(f"not YAML: {' '.join(str(error).split())}") from None
     except (ValueError, OverflowError, RecursionError) as error:
-        # The reader of YAML passes on what making a number or a date of a text raises.
+        # The YAML reader passes on the errors of converting numbers and dates.
         raise ConfigFileError(f"not YAML: {' '.join(str(error).split())}") from None
     if data is None:
         return {}
@@ -73,7 +73,7 @@ def check_text(name: str, value: str) -> None:
 
 
 def _read(path: str | os.PathLike[str]) -> bytes:
-    """Read a file, a pipe or ``/dev/null`` to its end, which must come soon."""
+    """Read a file, a pipe or ``/dev/null`` to its end, within a timeout."""
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         mode = os.fstat(handle).st_mode
@@ -108,7 +108,7 @@ def _why(error: Exception) -> str:
 
 
 def _check_depth(text: str) -> None:
-    """Refuse what the reader of YAML, which calls itself for each level, could not finish."""
+    """Refuse deep nesting, because the YAML reader is recursive."""
     depth = 0
     for event in yaml.parse(text, Loader=yaml.SafeLoader):
         if isinstance(event, yaml.CollectionStartEvent):
@@ -128,7 +128,7 @@ def _line(event: yaml.Event) -> int:
 
 
 def _texts(value: object, place: str = "") -> Iterator[tuple[str, str]]:
-    """Yield all texts of a value, each with the key under which it is."""
+    """Yield all texts of a value, each with its key."""
     if isinstance(value, str):
         yield place, value
     elif isinstance(value, dict):

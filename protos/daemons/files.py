@@ -1,7 +1,4 @@
-"""Small files of the daemons: replaced whole, and on the disk when the writer goes on.
-
-And what to tell of a place on the disk that is of no use.
-"""
+"""Write small files atomically, and describe why a path cannot be used."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from pathlib import Path
 
 _MOVE = "move it away, then start again"
 _RIGHTS = "let this user write there, or name another folder"
-#: What is wrong with a place, and what helps.
+#: By error number: what is wrong with a path, and the remedy.
 _REMEDIES: Mapping[int, tuple[str, str]] = {
     errno.EISDIR: ("it is a folder, where a file belongs", _MOVE),
     errno.EEXIST: ("it is a file, where a folder belongs", _MOVE),
@@ -24,9 +21,9 @@ _REMEDIES: Mapping[int, tuple[str, str]] = {
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Replace a small file: readers see the old or the new text, also after a power failure.
+    """Replace a small file: readers see the old or the new text, even after a power failure.
 
-    There is one writer of each file: a draft that a killed one has left is written over.
+    Each file has one writer, so a draft that a killed writer left is overwritten.
     """
     draft = path.with_name(f".{path.name}.new")
     with open(draft, "w", encoding="utf-8") as file:
@@ -36,14 +33,14 @@ def write_whole(path: Path, text: str) -> None:
     draft.replace(path)
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        os.fsync(folder)  # else the new name may be lost, and the old text is back
+        os.fsync(folder)  # otherwise a power failure could bring back the old text
     finally:
         os.close(folder)
 
 
-def of_no_use(error: OSError) -> str:
-    """Say in one line which place on the disk cannot be used, and what helps."""
-    # Of two it is the second that is in the way: the first was made just before.
+def describe_unusable(error: OSError) -> str:
+    """Return one line that says which path cannot be used, why, and the remedy."""
+    # Of two paths, the second is the cause: the first was created just before.
     path = error.filename2 or error.filename
     if not isinstance(path, str | bytes):
         return str(error)

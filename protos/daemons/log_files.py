@@ -1,4 +1,4 @@
-"""The files that daemons log to, which may be renamed under them (log rotation).
+"""Log files of daemons, which may be renamed while the daemons write (log rotation).
 
 Daemons write to their standard error. If that is a file, it is opened again under its name as
 soon as the name is gone or belongs to another file, and when the daemon is told to (SIGHUP). Only
@@ -12,8 +12,8 @@ import stat
 import time
 from contextlib import suppress
 
-#: A look at the name costs a system call; so it is taken at most this often, seconds.
-LOOK_EVERY_S = 1.0
+#: Seconds between checks of the name, each of which costs a system call.
+CHECK_INTERVAL_S = 1.0
 
 
 class LogFile:
@@ -29,15 +29,15 @@ class LogFile:
                 self._path = os.readlink(f"/proc/self/fd/{descriptor}")
 
     def reopen_if_moved(self) -> None:
-        """Open the file again if it was renamed or removed, looking once in a while."""
+        """Open the file again if it was renamed or removed; checks only now and then."""
         now = time.monotonic()
-        if self._path and now - self._looked >= LOOK_EVERY_S:
+        if self._path and now - self._looked >= CHECK_INTERVAL_S:
             self._looked = now
             if not self._is_in_place():
                 self.reopen()
 
     def reopen(self) -> None:
-        """Open the file again under its name; on an error the old one goes on to be used."""
+        """Open the file again under its name; after an error, continue with the old file."""
         if not self._path:
             return
         with suppress(OSError):

@@ -1,4 +1,4 @@
-"""Logging to a file that may be renamed under the daemon."""
+"""A logging handler for a file that may be renamed while the daemon writes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pliant.protos.daemons.log_files import LogFile
 
 
 class LogHandler(logging.StreamHandler[TextIO]):
-    """Writes to standard error, wherever the name of its file leads now."""
+    """Writes to standard error, and opens its file again if that was renamed."""
 
     def __init__(self) -> None:
         super().__init__(sys.stderr)

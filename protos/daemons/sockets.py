@@ -1,4 +1,4 @@
-"""How the daemons take those who connect to their unix sockets."""
+"""Accept the connections of a daemon's unix socket."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from typing import NoReturn
 
 log = logging.getLogger(__name__)
 
-#: Who cannot be taken is tried again after so long, seconds.
-AGAIN_S = 0.2
+#: Seconds before the next attempt after a connection could not be accepted.
+RETRY_S = 0.2
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[None, None, None]]
 
 
 async def take_connections(listener: socket.socket, serve: Serve, *, limit: int) -> NoReturn:
-    """Serve each who connects in a task of its own, until cancelled; the listener stays open.
+    """Serve each connection in its own task, until cancelled; the listener stays open.
 
-    While there is no descriptor left, who connects waits in the kernel's queue, and one line of the
-    log says so: asyncio's own server logs a traceback for each place of that queue, each second.
+    If no descriptor is left, new connections wait in the kernel's queue, and one log line says so.
+    The server of asyncio would log a traceback for each place in that queue, each second.
 
     Args:
-        listener: a unix socket that listens.
-        serve: talks to one of them and closes the connection.
-        limit: bytes of the longest line.
+        listener: a listening unix socket.
+        serve: serves one connection and closes it.
+        limit: longest line in bytes.
     """
     loop = asyncio.get_running_loop()
     listener.setblocking(False)
@@ -36,9 +36,9 @@ async def take_connections(listener: socket.socket, serve: Serve, *, limit: int)
             connection, _ = await loop.sock_accept(listener)
         except OSError as error:
             if not scarce:
-                log.warning("who connects has to wait: %s", error.strerror)
+                log.warning("not accepting connections: %s", error.strerror)
             scarce = True
-            await asyncio.sleep(AGAIN_S)
+            await asyncio.sleep(RETRY_S)
             continue
         scarce = False
         reader, writer = await asyncio.open_unix_connection(sock=connection, limit=limit)

@@ -15,7 +15,7 @@ from sqlalchemy.pool import ConnectionPoolEntry, QueuePool
 from pliant.core.state.records import NewerRecordError
 from pliant.core.support.errors import PliantError
 from pliant.faults import active, writing
-from pliant.protos.daemons.files import of_no_use
+from pliant.protos.daemons.files import describe_unusable
 from pliant.server.database.db_errors import (
     disk_full_error,
     is_disk_full,
@@ -133,7 +133,7 @@ def _create_private(path: Path) -> None:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
         path.chmod(0o600)
     except OSError as error:
-        raise DatabaseUnusableError(of_no_use(error)) from None
+        raise DatabaseUnusableError(describe_unusable(error)) from None
 
 
 def _engine(path: Path, begin: str, locked_s: float) -> Engine:

@@ -13,7 +13,7 @@ from pliant.core.values.processors import indices
 from pliant.protos import app_pb2, node_pb2
 from pliant.protos.codec import answer_to_proto, template_to_proto
 from pliant.protos.codec_saves import suspend_step_to_proto
-from pliant.protos.texts import words
+from pliant.protos.texts import sanitize_text
 from pliant.server.database.statements import Write, add_world
 from pliant.server.execution.connections import Connections
 from pliant.server.execution.program_cache import ProgramCache
@@ -141,7 +141,7 @@ class CommandDispatcher:
         self._connections.send_to_coordinator(command.job, command.run, order)
 
     def _withdraw(self, command: commands.SendWithdraw) -> None:
-        order = app_pb2.Withdraw(resize=command.resize, reason=words(command.reason))
+        order = app_pb2.Withdraw(resize=command.resize, reason=sanitize_text(command.reason))
         self._connections.send_to_coordinator(
             command.job, command.run, app_pb2.AppOrder(withdraw=order)
         )

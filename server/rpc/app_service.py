@@ -23,9 +23,9 @@ from pliant.faults import message
 from pliant.protos import app_pb2, app_pb2_grpc
 from pliant.protos.codec import (
     CodecError,
-    asked_from_proto,
     begun_from_proto,
     decision_from_proto,
+    open_request_from_proto,
     registration_from_proto,
     request_from_proto,
     speeds_from_proto,
@@ -33,7 +33,7 @@ from pliant.protos.codec import (
 )
 from pliant.protos.codec_saves import save_from_proto, suspension_from_proto
 from pliant.protos.handshake import read_application, subject_of
-from pliant.protos.texts import words
+from pliant.protos.texts import sanitize_text
 from pliant.server.execution.connections import AppSession, Connections, Stream
 from pliant.server.execution.execute import CoreLoop
 from pliant.server.registry.status_cache import StatusCache
@@ -102,7 +102,7 @@ class AppService(app_pb2_grpc.AppServiceServicer):
         if reason is not None:
             job = first.hello.job
             self._warnings.warning("session for job %d refused: %s", job, reason, kind=f"{job}")
-            yield app_pb2.AppOrder(refused=app_pb2.AppRefused(reason=words(reason)))
+            yield app_pb2.AppOrder(refused=app_pb2.AppRefused(reason=sanitize_text(reason)))
             return
         hello = to_server_time(first, self._clock.now()).hello
         loop = asyncio.get_running_loop()
@@ -146,7 +146,7 @@ class AppService(app_pb2_grpc.AppServiceServicer):
             return f"run {hello.run} of job {hello.job} is over"
         try:
             registration_from_proto(hello)
-            asked_from_proto(hello)
+            open_request_from_proto(hello)
         except CodecError as error:
             return str(error)
         return None
@@ -220,7 +220,11 @@ class AppService(app_pb2_grpc.AppServiceServicer):
             return
         if not self._is_former(hello):
             self._connections.attach_coordinator(session)
-        events = (registration_from_proto(hello), begun_from_proto(hello), asked_from_proto(hello))
+        events = (
+            registration_from_proto(hello),
+            begun_from_proto(hello),
+            open_request_from_proto(hello),
+        )
         self._core_loop.post(*[event for event in events if event is not None])
         self._core_loop.post(suspension_from_proto(hello))
 

@@ -17,7 +17,7 @@ from pliant.protos import node_pb2, node_pb2_grpc, versions
 from pliant.protos.codec import CodecError, exits_from_proto, node_from_proto, ready_from_proto
 from pliant.protos.handshake import NODE, subject_of
 from pliant.protos.parts import join
-from pliant.protos.texts import words
+from pliant.protos.texts import sanitize_text
 from pliant.server.execution.connections import Connections, NodeStream, Stream
 from pliant.server.execution.execute import CoreLoop
 from pliant.server.rpc.barriers import BarrierService
@@ -252,4 +252,4 @@ def _wrong_version(register: node_pb2.Register) -> node_pb2.NodeOrder | None:
 
 
 def _refused(reason: str, *, taken: bool = False) -> node_pb2.NodeOrder:
-    return node_pb2.NodeOrder(refused=node_pb2.Refused(reason=words(reason), taken=taken))
+    return node_pb2.NodeOrder(refused=node_pb2.Refused(reason=sanitize_text(reason), taken=taken))

@@ -70,7 +70,7 @@ def test_messages_are_where_the_list_says() -> None:
                 at[ast.unparse(node.func)] |= set(constants(node.args[0]))
             if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in TABLES:
                 at["message"] |= set(constants(node.value)) & set(NAMES)
-    doubled = {point.name for point in POINTS if "double" in point.besides}
+    doubled = {point.name for point in POINTS if "double" in point.extra_actions}
     assert at["message"] == doubled
     assert not at["failpoint"] & doubled
 

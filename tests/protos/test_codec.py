@@ -21,16 +21,16 @@ from pliant.protos.codec import (
     CodecError,
     answer_from_proto,
     answer_to_proto,
-    asked_from_proto,
     begun_from_proto,
     decision_from_proto,
     exits_from_proto,
     node_from_proto,
+    open_request_from_proto,
     registration_from_proto,
     template_from_proto,
     template_to_proto,
 )
-from pliant.protos.texts import LONGEST_WHY, words
+from pliant.protos.texts import MAX_TEXT, sanitize_text
 
 numbers = st.floats(allow_nan=False, allow_infinity=False)
 counts = st.integers(0, 2**32 - 1)
@@ -171,13 +171,13 @@ def test_hello_says_what_was_asked_for_last() -> None:
     request = app_pb2.RequestSizes(number=2, sizes="4-8", preferred=6, reason="why", deadline_s=5.0)
     hello = app_pb2.Hello(job=7, run=1, request=request)
     sizes = parse_sizes("4-8", 6)
-    assert asked_from_proto(hello) == SizesRequested(JobId(7), 1, 2, sizes, "why", 5.0)
+    assert open_request_from_proto(hello) == SizesRequested(JobId(7), 1, 2, sizes, "why", 5.0)
     hello.cancelled = True
-    assert asked_from_proto(hello) == RequestCancelled(JobId(7), 1, 2)
-    assert asked_from_proto(app_pb2.Hello(job=7, run=1, cancelled=True)) is None
+    assert open_request_from_proto(hello) == RequestCancelled(JobId(7), 1, 2)
+    assert open_request_from_proto(app_pb2.Hello(job=7, run=1, cancelled=True)) is None
     hello.request.deadline_s = 0.0
     hello.cancelled = False
-    asked = asked_from_proto(hello)
+    asked = open_request_from_proto(hello)
     assert isinstance(asked, SizesRequested)
     assert asked.deadline is None
 
@@ -186,8 +186,8 @@ def test_hello_says_what_was_asked_for_last() -> None:
 def test_words_from_outside_can_be_sent_whatever_they_are(text: str) -> None:
     template = Template(1, 7, 0, Verb.REJECT, reason=text)
     sent = app_pb2.Template.FromString(template_to_proto(template).SerializeToString())
-    assert template_from_proto(sent).reason == words(text)
+    assert template_from_proto(sent).reason == sanitize_text(text)
     answer = AnswerRequest(JobId(7), 1, 3, RequestOutcome.REFUSED, 16, text)
-    assert answer_to_proto(answer).reason == words(text)
-    assert len(words(text)) <= LONGEST_WHY
-    assert words(text)[:13] == text.encode("utf-8", "backslashreplace").decode()[:13]
+    assert answer_to_proto(answer).reason == sanitize_text(text)
+    assert len(sanitize_text(text)) <= MAX_TEXT
+    assert sanitize_text(text)[:13] == text.encode("utf-8", "backslashreplace").decode()[:13]

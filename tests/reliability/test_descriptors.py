@@ -130,7 +130,7 @@ def test_case_47_a_shim_that_cannot_call_is_heard_when_there_are_descriptors(
     with descriptors(node.process.pid, 3):
         for world in worlds:
             world.start(nodes)
-        wait_until(lambda: "who connects has to wait" in node.log.read_text())
+        wait_until(lambda: "not accepting connections" in node.log.read_text())
         gate.touch()
     ends = [end for world in worlds for end in world.ends(nodes)]
     codes = {end.code for end in ends}

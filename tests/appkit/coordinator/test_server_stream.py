@@ -31,7 +31,7 @@ from pliant.core.model.negotiation import Template, Verb
 from pliant.core.values.sizes import parse_sizes
 from pliant.protos import app_pb2 as pb
 from pliant.protos.handshake import begin
-from pliant.protos.texts import words
+from pliant.protos.texts import sanitize_text
 from standin import Server
 from testkit import wait_until
 
@@ -269,7 +269,7 @@ def test_what_a_hello_and_a_save_report_say_can_be_sent(text: str) -> None:
         Desk().begin_stream(), saving=saving, asked=RequestRecord(1, parse_sizes("4"), text, 0.0)
     )
     sent = pb.AppReport.FromString(wire.report_to_wire(hello).SerializeToString()).hello
-    assert sent.request.reason == sent.saving.reason == words(text)
+    assert sent.request.reason == sent.saving.reason == sanitize_text(text)
 
 
 def test_reports_wait_for_the_next_stream_and_answers_do_not(open_stream: Open) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pliant.protos.daemons.files import of_no_use, write_whole
+from pliant.protos.daemons.files import describe_unusable, write_whole
 
 
 def test_it_replaces_a_file_and_leaves_no_draft(tmp_path: Path) -> None:
@@ -52,7 +52,7 @@ def test_what_is_in_the_way_is_named(tmp_path: Path, place: str) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(OSError) as caught:  # noqa: PT011  # its words are what is tested
         write_whole(tmp_path / place, "text")
-    said = of_no_use(caught.value)
+    said = describe_unusable(caught.value)
     assert str(tmp_path / place).rpartition("/")[0] in said
     assert said.endswith("where a file belongs; move it away, then start again") or said.endswith(
         "where a folder belongs; move it away, then start again"
@@ -60,4 +60,4 @@ def test_what_is_in_the_way_is_named(tmp_path: Path, place: str) -> None:
 
 
 def test_an_error_with_words_of_its_own_keeps_them() -> None:
-    assert of_no_use(OSError("it is empty; remove it")) == "it is empty; remove it"
+    assert describe_unusable(OSError("it is empty; remove it")) == "it is empty; remove it"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pliant.faults.orders import SPECIAL
+from pliant.faults.orders import RESTRICTED
 from pliant.faults.registry import POINTS, Point
 
 #: Seconds that a delayed step takes.
@@ -202,7 +202,9 @@ def ci_run_cases() -> list[Case]:
 
 
 def _actions(point: Point) -> list[str]:
-    return [action for action in ACTIONS if action not in SPECIAL or action in point.besides]
+    return [
+        action for action in ACTIONS if action not in RESTRICTED or action in point.extra_actions
+    ]
 
 
 def _once(case: Case) -> str:

@@ -48,7 +48,8 @@ def replaced(page: str, name: str, text: str) -> str:
 def points() -> str:
     """The list of failpoints."""
     lines = [
-        f"| `{point.name}` | {point.meaning} | {', '.join(f'`{word}`' for word in point.besides)} |"
+        f"| `{point.name}` | {point.meaning} | "
+        f"{', '.join(f'`{action}`' for action in point.extra_actions)} |"
         for point in POINTS
     ]
     heading = [
