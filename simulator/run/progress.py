@@ -168,7 +168,7 @@ class Run:
 
 
 def next_safe_point(start: float, now: float, interval: float) -> float:
-    """The first safe point at or after ``now`` of a job that has one every ``interval`` seconds."""
+    """Return the first safe point at or after ``now``; there is one every ``interval`` seconds."""
     if interval <= 0:
         return now
     passed = (now - start) // interval

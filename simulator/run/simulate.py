@@ -75,7 +75,7 @@ def _check(jobs: Sequence[SimJob], settings: Settings) -> None:
 
 
 def _check_clusters(jobs: Sequence[SimJob], settings: Settings, strategy: str) -> None:
-    """Refuse jobs that fit into no cluster, for a strategy that keeps each within one."""
+    """Check that each job fits into one cluster, for a strategy that does not span clusters."""
     widest = max((cluster.processors for cluster in settings.clusters), default=settings.total)
     for job in jobs:
         if job.sizes.min > widest:

@@ -192,7 +192,7 @@ def _suspension_faults(view: View, plan: Plan) -> Iterator[str]:
 
 
 def _sizes(job: RunningJob) -> Sizes:
-    """What a job may be offered: what it asks for, if nothing else."""
+    """Return the sizes that a job may be offered: only requested ones if it is not resizable."""
     return job.request.sizes if job.request and not job.resizable else job.sizes
 
 
@@ -222,7 +222,7 @@ def _texts(reason: WaitReason) -> Iterator[str]:
 
 
 def _is_text(reason: str) -> bool:
-    """Whether it can be stored: half of a surrogate pair cannot."""
+    """Return whether a text can be stored; a part of a surrogate pair cannot."""
     try:
         reason.encode()
     except UnicodeEncodeError:

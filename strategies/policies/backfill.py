@@ -91,7 +91,7 @@ def _coming(view: View, chosen: Sequence[Choice]) -> list[Release]:
 def easy(
     queue: Sequence[WaitingJob], view: View, free: int, wanted: Wanted = preferred
 ) -> list[Choice]:
-    """EASY backfilling: the first job that does not fit is not delayed, later ones may be."""
+    """Choose by EASY: the first job that does not fit is not delayed, later ones may be."""
     chosen, free = from_head(queue, free, wanted)
     blocked = len(chosen)
     # A job that does not fit now will not fit later in this walk, because `free` only decreases.
@@ -133,7 +133,7 @@ def _shadow(need: int, free: int, coming: Sequence[Release]) -> tuple[float, int
 def conservative(
     queue: Sequence[WaitingJob], view: View, free: int, wanted: Wanted = preferred
 ) -> list[Choice]:
-    """Conservative backfilling: no job delays the planned start of an earlier job.
+    """Choose conservatively: no job delays the planned start of an earlier job.
 
     All jobs are planned again in each call. The plan of a job that cannot start now matters only
     for later jobs that could start now, so planning ends with the last job that fits into the free

@@ -180,7 +180,7 @@ def _merged(streams: list[_Arrivals]) -> Iterator[_Arrivals]:
 
 
 def daily_cycle(kind: JobType) -> list[float]:
-    """The weights of the half hours of a day; their mean is 1."""
+    """Return the weights of the half hours of a day; their mean is 1."""
     shape, scale = kind.cycle
     weights = [0.0] * _BUCKETS
     for place in range(_CYCLE_START, _CYCLE_START + _BUCKETS):
@@ -191,7 +191,8 @@ def daily_cycle(kind: JobType) -> list[float]:
 
 
 def gamma_cdf(shape: float, value: float) -> float:
-    """The probability that a gamma variate of scale 1 is below a value (its power series)."""
+    """Return the probability that a gamma variate of scale 1 is below a value."""
+    # The power series of the incomplete gamma function.
     term = total = 1.0 / shape
     factor = shape
     while term > total * 1e-16:
