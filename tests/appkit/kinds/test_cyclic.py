@@ -64,3 +64,18 @@ def test_wrong_terms_are_refused() -> None:
     with pytest.raises(DistributionError, match="raised ZeroDivisionError"):
         array(grid=lambda _: 1 / 0)
     assert array().estimate(RankMap.expand(3, 4)) > 0
+
+
+def test_the_checksum_tells_other_grids_with_as_many_cells() -> None:
+    way = RankMap.identity(4)
+
+    def checksum(grid: tuple[int, int]) -> tuple[int, Any]:
+        terms = {"axes": (0, 1), "blocks": (1, 1), "grid": lambda _: grid}
+        array = CyclicArray(member(0, 4), "a", (4, 4), "f8", **terms)  # type: ignore[arg-type]
+        array.prepare(way, 0)
+        plan = array.plan(way)
+        return array.plan_checksum(plan), plan
+
+    (one, plan), (other, same_plan) = checksum((1, 4)), checksum((4, 1))
+    assert plan == same_plan
+    assert one != other

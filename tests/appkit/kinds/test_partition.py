@@ -112,3 +112,17 @@ def test_no_cells() -> None:
     assert sent == 0
     assert isinstance(parts[2][0]._membership, Membership)
     assert parts[2][0].local.shape == (0,)
+
+
+def test_the_checksum_tells_other_owners_of_as_many_cells() -> None:
+    way = RankMap.identity(2)
+
+    def checksum(owners: list[int]) -> tuple[int, Any]:
+        (array,) = make(lambda _: owners, (4,))(member(0, 2))
+        array.prepare(way, 0)
+        plan = array.plan(way)
+        return array.plan_checksum(plan), plan
+
+    (one, plan), (other, same_plan) = checksum([0, 0, 1, 1]), checksum([0, 1, 0, 1])
+    assert plan == same_plan
+    assert one != other
