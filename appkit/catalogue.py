@@ -1,4 +1,4 @@
-"""The arrays that may follow a job through its resizes: the registering half of ``Job``."""
+"""The calls of ``Job`` that register arrays, matrices and items."""
 
 from collections.abc import Callable
 from typing import Any
@@ -20,12 +20,13 @@ from pliant.appkit.registration import Registration, as_counts, as_shape
 
 
 class Catalogue(Registration):
-    """Registers arrays and values. Everything before the first loop, alike on every process.
+    """Registers arrays, matrices and items, before the first loop and alike on every process.
 
-    All of these raise ``DuplicateName`` if the name is taken, ``LateRegistration`` inside a loop,
-    and ``ValueError`` if shape or type make no sense. What ``init`` functions return is used at the
-    first start only; newcomers are sent their part. An array that is ``constant`` does not change
-    from the first loop on, and moves before a resize, while the program computes (`Job.thaw`).
+    Every call raises ``DuplicateName`` if the name is taken, ``LateRegistration`` inside a loop,
+    and ``ValueError`` if shape, type or another argument is invalid. ``init`` functions are called
+    at the first start only; joining processes receive their part. A ``constant`` array does not
+    change from the first loop on, so it is moved before a resize, while the program computes
+    (`Job.thaw`).
     """
 
     def block(  # noqa: PLR0913 - each is a keyword that most programs leave out
@@ -46,23 +47,20 @@ class Catalogue(Registration):
         Args:
             name: unique in the job.
             shape: global, in cells.
-            axis: the distributed one.
-            halo: further cells on both sides of the axis.
+            axis: the distributed axis.
+            halo: number of additional cells on both sides of the axis.
             dtype: of a cell.
             init: gets the owned global ranges as a tuple of slices, returns that part; not called
-                on newcomers. Without it: zeros.
-            lengths: gets the number of processes, returns the length of each one's block; without
-                it they differ by at most one.
-            like: a matrix; the blocks are those of its rows, whenever they change.
-            constant: it does not change from the first loop on.
+                on joining processes. Without it: zeros.
+            lengths: gets the number of processes, returns the length of each block; without it the
+                lengths differ by at most one.
+            like: a matrix; the array always has the same blocks as its rows.
+            constant: the array does not change from the first loop on.
 
         Raises:
-            DuplicateName: the name is taken.
-            LateRegistration: inside a loop.
             DistributionError: what ``init`` returned does not fit, ``lengths`` are not those of so
                 many blocks of the axis, the axis is not as long as ``like`` has rows, or the halo
                 is wider than the smallest block.
-            ValueError: shape, axis, halo or dtype make no sense.
         """
         full = as_shape(shape)
         axis, halo = as_counts(f"array {name!r}", axis=axis, halo=halo)
@@ -96,20 +94,17 @@ class Catalogue(Registration):
         init: Callable[[], Any] | None = None,
         constant: bool = False,
     ) -> ReplicatedArray:
-        """Register an array of which every process has a whole copy; newcomers are sent one.
+        """Register an array of which every process has a copy; joining processes receive one.
 
         Args:
             name: unique in the job.
             shape: of the array, in cells.
             dtype: of a cell.
             init: returns the whole array, equal on all processes. Without it: zeros.
-            constant: it does not change from the first loop on.
+            constant: the array does not change from the first loop on.
 
         Raises:
-            DuplicateName: the name is taken.
-            LateRegistration: inside a loop.
             DistributionError: what ``init`` returned does not fit.
-            ValueError: shape or dtype make no sense.
         """
         array = ReplicatedArray(self._member, name, as_shape(shape), dtype)
         return self._register(array, lambda: array.start_with(init), constant=constant)
@@ -125,26 +120,25 @@ class Catalogue(Registration):
         owner: Owner | None = None,
         constant: bool = False,
     ) -> Items:
-        """Register particles, tasks or the like: every process has any number of them.
+        """Register particles, tasks or other items; every process has any number of them.
 
-        At a resize they are shared out evenly, and keep their order: those of rank 0, then those of
+        A resize distributes them evenly and keeps their order: the items of rank 0, then those of
         rank 1, and so on.
 
         Args:
             name: unique in the job.
             dtype: of an item's cells; may be structured.
-            shape: of one item; ``(n, *shape)`` is that of ``local``.
-            init: gets rank and number of processes, returns this process's first items; without
-                it: none.
-            weight: gets items, returns the weight of each, >= 0: shares are of even weight.
-            owner: gets items and a number of processes, returns the rank that is to own each.
-            constant: it does not change from the first loop on.
+            shape: of one item; ``local`` has the shape ``(n, *shape)``.
+            init: gets rank and number of processes, returns this process's first items.
+                Without it: none.
+            weight: gets items, returns the weight of each, >= 0; every process then gets items of
+                about the same total weight.
+            owner: gets items and a number of processes, returns the owner rank of each.
+            constant: the array does not change from the first loop on.
 
         Raises:
-            DuplicateName: the name is taken.
-            LateRegistration: inside a loop.
             DistributionError: ``init`` returned items of another shape.
-            ValueError: shape or dtype make no sense, or both ``weight`` and ``owner`` are given.
+            ValueError: ``weight`` and ``owner`` are both given.
         """
         if weight is not None and owner is not None:
             raise ValueError(f"items {name!r}: either weight= or owner=, not both")
@@ -177,16 +171,13 @@ class Catalogue(Registration):
             name: unique in the job.
             shape: rows and columns of the whole.
             dtype: of a nonzero.
-            balance: "rows": as many rows for each process; "nnz": as many nonzeros.
+            balance: "rows" gives every process as many rows, "nnz" as many nonzeros.
             init: gets the range of rows [start, stop), returns indptr (from 0), indices (global
                 columns) and data, or an object that has these attributes. Without it: no nonzeros.
-            constant: it does not change from the first loop on.
+            constant: the array does not change from the first loop on.
 
         Raises:
-            DuplicateName: the name is taken.
-            LateRegistration: inside a loop.
             DistributionError: ``init`` returned other arrays.
-            ValueError: shape, dtype or balance make no sense.
         """
         full = as_shape(shape)
         if len(full) != 2:
@@ -205,23 +196,20 @@ class Catalogue(Registration):
         init: CyclicInit | None = None,
         constant: bool = False,
     ) -> CyclicArray:
-        """Register an array whose cells along ``axis`` are dealt out in turn.
+        """Register an array whose cells along ``axis`` are assigned to the processes in turn.
 
         Args:
             name: unique in the job.
             shape: global, in cells.
-            axis: the distributed one.
-            block: cells that are dealt out together.
+            axis: the distributed axis.
+            block: number of cells that are assigned together.
             dtype: of a cell.
             init: gets an index into the global array, slices and for ``axis`` the numbers of the
                 owned cells; returns that part. Without it: zeros.
-            constant: it does not change from the first loop on.
+            constant: the array does not change from the first loop on.
 
         Raises:
-            DuplicateName: the name is taken.
-            LateRegistration: inside a loop.
             DistributionError: what ``init`` returned does not fit.
-            ValueError: shape, axis, block or dtype make no sense.
         """
         axis, block = as_counts(f"array {name!r}", axis=axis, block=block)
         array = CyclicArray(
@@ -246,25 +234,22 @@ class Catalogue(Registration):
         init: CyclicInit | None = None,
         constant: bool = False,
     ) -> CyclicArray:
-        """Register a matrix in ScaLAPACK's layout: blocks dealt out on a grid of processes.
+        """Register a matrix in ScaLAPACK's layout: blocks on a grid of processes.
 
         Args:
             name: unique in the job.
             shape: rows and columns of the whole.
             blocks: rows and columns of a block.
             grid: gets the number of processes, returns rows and columns of processes; without it
-                as near to a square as possible. Rank ``r`` is at ``divmod(r, columns)``.
+                as close to a square as possible. Rank ``r`` is at ``divmod(r, columns)``.
             dtype: of a cell.
             init: gets an index into the global matrix, the numbers of the owned rows ``(m, 1)``
                 and columns ``(1, n)``; returns that part. Without it: zeros.
-            constant: it does not change from the first loop on.
+            constant: the array does not change from the first loop on.
 
         Raises:
-            DuplicateName: the name is taken.
-            LateRegistration: inside a loop.
             DistributionError: ``grid`` does not make a grid of all processes, or what ``init``
                 returned does not fit.
-            ValueError: shape, blocks or dtype make no sense.
         """
         full, cut = as_shape(shape), as_shape(blocks, f"array {name!r}: blocks")
         if len(full) != 2 or len(cut) != 2:
@@ -282,25 +267,22 @@ class Catalogue(Registration):
         init: PartitionInit | None = None,
         constant: bool = False,
     ) -> PartitionedArray:
-        """Register an array of which a map says whose each cell is.
+        """Register an array that is distributed by an owner map.
 
         Args:
             name: unique in the job.
             shape: global; the first axis is that of cells.
-            owner: gets the number of processes, returns the rank that owns each cell, the same on
-                all processes. Or an array: of each cell the number of its part, as a partitioner
-                gives; parts are shared out in even blocks of their numbers.
+            owner: gets the number of processes, returns the owner rank of each cell, the same on
+                all processes. Or an array with the number of each cell's part, as a partitioner
+                returns it; parts are distributed in even blocks of their numbers.
             dtype: of a cell.
             init: gets the global numbers of the owned cells, returns their values. Without it:
                 zeros.
-            constant: it does not change from the first loop on.
+            constant: the array does not change from the first loop on.
 
         Raises:
-            DuplicateName: the name is taken.
-            LateRegistration: inside a loop.
             DistributionError: ``owner`` does not name a rank, or a part from 0 on, for each cell,
                 or what ``init`` returned does not fit.
-            ValueError: shape or dtype make no sense.
         """
         owners = owner if callable(owner) else spread_parts(name, owner)
         array = PartitionedArray(self._member, name, as_shape(shape), dtype, owners)

@@ -1,10 +1,10 @@
-"""Waiting in MPI without a processor: for the short time in which all wait for all.
+"""Make MPICH sleep while it waits, during the pause of a resize.
 
-MPICH waits in a loop that gives way to others, but does not sleep. In a resize there are more
-processes than usual, often more than processors, and those that wait keep those that work from
-working. MPICH can sleep between its looks; always to do so would cost every message some 60 us, so
-it is switched on for the pause only, through the MPI tool interface. Another MPI has no such
-switch: then nothing happens.
+MPICH waits in a loop that yields to other processes but does not sleep. During a resize there are
+often more processes than processors, so waiting ranks take processor time from working ones. MPICH
+can sleep between two polls. That would cost every message about 60 us, so it is switched on for the
+pause only, through the MPI tool interface. Other MPI libraries have no such switch and are left as
+they are.
 """
 
 import ctypes
@@ -25,19 +25,19 @@ class Variable:
         self._library, self._handle = library, handle
 
     def get(self) -> int:
-        """Return its value."""
+        """Return the value."""
         value = ctypes.c_int()
         self._library.MPI_T_cvar_read(self._handle, ctypes.byref(value))
         return value.value
 
     def set(self, value: int) -> None:
-        """Give it a value."""
+        """Set the value."""
         self._library.MPI_T_cvar_write(self._handle, ctypes.byref(ctypes.c_int(value)))
 
 
 @contextmanager
 def blocking_waits() -> Iterator[None]:
-    """Sleep between looks as long as this lasts."""
+    """Make MPICH sleep between polls inside this context."""
     switch = find(_SWITCH)
     if switch is None:
         yield
@@ -52,9 +52,9 @@ def blocking_waits() -> Iterator[None]:
 
 @cache
 def find(name: bytes) -> Variable | None:
-    """Return a variable, or None where this MPI has none of the name."""
+    """Return a control variable, or None if this MPI library has none of that name."""
     try:
-        # The symbols of a module's own libraries are found through it.
+        # A loaded module gives access to the symbols of the libraries it is linked to.
         library = ctypes.CDLL(MPI.__file__)
         return _open(library, name)
     except (OSError, AttributeError):

@@ -1,10 +1,10 @@
-"""First contact between processes, one side first; and how two worlds become one.
+"""Connect two groups of processes, and open the connections between them in one direction.
 
 libfabric's *tcp* provider (2.5) can lose a message when two processes open a connection to each
 other at the same moment: the one whose request was refused tries again before it has seen the
 other's, which then replaces the connection that already carries data. The first collective over
-joined worlds is full of such pairs, and about one growth in a hundred hung. So all processes that
-do not know each other exchange an empty message in one direction before anything else is sent.
+joined worlds is full of such pairs, and about one growth in a hundred hung. So processes
+that have no connection yet exchange an empty message in one direction before anything else is sent.
 """
 
 import os
@@ -15,27 +15,27 @@ from mpi4py import MPI
 
 from pliant.appkit.mpi import death_watch
 
-#: For Accept and Connect, seconds.
+#: Timeout of Accept and Connect, seconds.
 JOIN_TIMEOUT_S = 10
 
-#: Of the messages of first contact.
+#: Tag of the empty messages.
 _TAG = 0
-#: With more processes on one side each would open too many connections that it may never need.
+#: With more processes on one side, each would open too many connections it may never need.
 _MAX_WARMED_UP = 128
 
 
 def connect_and_merge(
     together: Callable[[MPI.Info], MPI.Intercomm], *, high: bool
 ) -> MPI.Intracomm:
-    """Join two groups of processes; collective over both.
+    """Connect two groups of processes and merge them; collective over both.
 
     Args:
-        together: Accept or Connect.
-        high: whether this group has the higher ranks: newcomers.
+        together: Calls Accept or Connect.
+        high: Whether this group gets the higher ranks, as joining processes do.
 
     Raises:
-        MPI.Exception: the other side did not come.
-        JoiningRankLost: a process of the other side has died.
+        MPI.Exception: The other side did not connect in time.
+        JoiningRankLost: A process of the other side has died.
     """
     info = MPI.Info.Create()
     info.Set("timeout", str(JOIN_TIMEOUT_S))
@@ -54,7 +54,7 @@ def connect_and_merge(
 
 
 def warm_up_connections(world: MPI.Intracomm) -> None:
-    """Let the processes of one world get to know each other; collective."""
+    """Open the connections between all processes of one world; collective."""
     if _is_needed(world.size):
         _exchange_empty(world, range(world.rank + 1, world.size), range(world.rank))
 

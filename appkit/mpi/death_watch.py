@@ -20,7 +20,7 @@ from pliant.appkit.errors import AppkitError
 from pliant.appkit.mpi import blocking_wait
 from pliant.appkit.plain_data import decode, encode
 
-#: Of the message over the old communicator: above those of data (see `census.REBALANCE_TAG`).
+#: Of the message over the old communicator: above those of data (see `metadata.REBALANCE_TAG`).
 _TAG = 32_001
 #: Of messages between rank 0 and the others over the joined, and over the old communicator.
 TAG_OF_OBJECTS, _HERE = 32_002, 32_003
@@ -43,62 +43,62 @@ class JoiningRankLost(AppkitError):
 
 
 class JoinWatch:
-    """Whether a joining rank has died, on all old ranks of one growth."""
+    """Tells all old ranks of one growth if a joining rank has died."""
 
     def __init__(self, old: MPI.Intracomm, lost: Callable[[], str]) -> None:
-        """Begin to listen; collective over the old ranks.
+        """Start watching; collective over the old ranks.
 
         Args:
-            old: their communicator.
-            lost: on rank 0, why a joining rank is lost, empty: none is.
+            old: The communicator of the old ranks.
+            lost: On rank 0, returns why a joining rank is lost, or an empty text.
         """
         self._old, self._lost = old, lost
         self._reason = ""
-        self._said = np.zeros(1, dtype=np.int8)
-        self._heard = old.Irecv(self._said, 0, _TAG) if old.rank != 0 else None
+        self._signal = np.zeros(1, dtype=np.int8)
+        self._received = old.Irecv(self._signal, 0, _TAG) if old.rank != 0 else None
 
     def failure(self) -> str:
-        """Why a joining rank is lost, as far as this process knows; empty: none is."""
+        """Return why a joining rank is lost, as far as this process knows, or an empty text."""
         if not self._reason:
-            if self._heard is None:
+            if self._received is None:
                 self._reason = self._lost()
                 if self._reason:
-                    self._tell(1)
-            elif self._heard.Test() and self._said[0]:
+                    self._send_signal(1)
+            elif self._received.Test() and self._signal[0]:
                 self._reason = "a joining rank died"
         return self._reason
 
     def stop(self) -> None:
-        """Stop listening; on all old ranks, once."""
-        if self._heard is not None:
-            self._heard.Wait()
+        """Stop watching; called once on all old ranks."""
+        if self._received is not None:
+            self._received.Wait()
         elif not self._reason:
-            self._tell(0)
+            self._send_signal(0)
 
-    def _tell(self, word: int) -> None:
-        self._said[0] = word
-        sent = [self._old.Isend(self._said, rank, _TAG) for rank in range(1, self._old.size)]
+    def _send_signal(self, word: int) -> None:
+        self._signal[0] = word
+        sent = [self._old.Isend(self._signal, rank, _TAG) for rank in range(1, self._old.size)]
         MPI.Request.Waitall(sent)
 
 
 @contextmanager
-def watching(alarm: JoinWatch) -> Iterator[None]:
-    """Have the functions below look at an alarm while they wait."""
+def watching(watch: JoinWatch) -> Iterator[None]:
+    """Make the functions below check a watch while they wait."""
     global _current  # noqa: PLW0603 - data of every kind wait, and only the main thread moves them
-    _current = alarm
+    _current = watch
     try:
         yield
     finally:
         _current = None
-        alarm.stop()
+        watch.stop()
 
 
 def wait(requests: Sequence[MPI.Request], statuses: list[MPI.Status] | None = None) -> None:
     """Wait for operations over the joined communicator.
 
     Raises:
-        JoiningRankLost: they were given up, because a joining rank has died.
-        MPI.Exception: one of them failed.
+        JoiningRankLost: A joining rank has died, and the operations were given up.
+        MPI.Exception: An operation failed.
     """
     if _current is None:
         MPI.Request.Waitall(requests, statuses)
@@ -119,15 +119,15 @@ def send(
     operation would fail when a rank is slow.
 
     Args:
-        comm: the joined communicator.
-        spec: the buffer, as MPI_Isend takes it.
-        target: a rank of it.
-        tag: of the message.
-        begun: operations that are given up, too, if this one is.
+        comm: The joined communicator.
+        spec: The buffer, as for MPI_Isend.
+        target: The rank in ``comm`` to send to.
+        tag: The tag of the message.
+        begun: Operations that are given up together with this one.
 
     Raises:
-        JoiningRankLost: a joining rank has died.
-        MPI.Exception: the transport failed.
+        JoiningRankLost: A joining rank has died.
+        MPI.Exception: The transport failed.
     """
     attempts = blocking_wait.find(_ATTEMPTS) if _current is not None else None
     if _current is None or attempts is None:
@@ -149,9 +149,9 @@ def send(
 
 
 def wait_for_old_ranks(old: MPI.Intracomm) -> None:
-    """Wait for all old ranks before they use their communicator; rank 0 sounds the alarm meanwhile.
+    """Wait until all old ranks are here, before they use their communicator.
 
-    Some of them may still wait for a joining rank that has died.
+    Some may still be waiting for a joining rank that has died, so rank 0 keeps checking the watch.
     """
     if _current is None:
         return
@@ -203,7 +203,7 @@ def allgather(comm: MPI.Intracomm, value: Any) -> list[Any]:
 
 
 def minimum(comm: MPI.Intracomm, mine: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The least of all ranks' values, place by place; collective, with the errors of `wait`."""
+    """Return the elementwise minimum over all ranks; collective, with the errors of `wait`."""
     found = mine.copy()
     if comm.rank != 0:
         wait([send(comm, mine, 0, TAG_OF_OBJECTS)])

@@ -1,4 +1,4 @@
-"""Communicators that a program derives from ``job.comm``, made again after every resize."""
+"""``job.derive``: communicators made from ``job.comm`` again after every resize."""
 
 from collections.abc import Callable, Sequence
 
@@ -17,7 +17,7 @@ class DerivedComm:
     def __init__(
         self, membership: Membership, make: Derive, others: "Sequence[DerivedComm]"
     ) -> None:
-        """Describe it; see ``Job.derive``. ``others``: all that the program has registered."""
+        """Describe the communicator; see ``Job.derive``. ``others`` are all registered ones."""
         self._membership = membership
         self._make = make
         self._others = others
@@ -25,7 +25,7 @@ class DerivedComm:
 
     @property
     def name(self) -> str:
-        """Of the function that makes it, as newcomers compare it with theirs."""
+        """The name of the function that makes it, which joining processes compare with theirs."""
         return str(getattr(self._make, "__qualname__", type(self._make).__qualname__))
 
     @property
@@ -41,10 +41,10 @@ class DerivedComm:
         return self._comm
 
     def rebuild(self) -> None:
-        """Make it from the present communicator; collective.
+        """Make the communicator from the present one of the job; collective.
 
         Raises:
-            RegistrationError: the program's function returned what is not to be freed one day.
+            RegistrationError: The program's function did not return a new communicator.
         """
         raw = self._membership.raw
         assert raw is not None
@@ -64,7 +64,7 @@ class DerivedComm:
         self._comm = made
 
     def free(self) -> None:
-        """Free the old one; collective over its processes."""
+        """Free the old communicator; collective over its processes."""
         comm, self._comm = self._comm, None
         if comm is not None and comm != MPI.COMM_NULL:
             comm.Free()

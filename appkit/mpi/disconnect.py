@@ -1,8 +1,8 @@
-"""Parting from a communicator of before: in bounded time, and so that nobody uses it afterwards.
+"""Disconnect an old communicator in bounded time, and make any later use of it an error.
 
-MPI parts from a communicator when all that was begun on it is complete. A request that a program
-has left pending at a safe point - an Irecv that nobody answers - would keep its process there for
-ever, and the others waiting for it.
+MPI_Comm_disconnect returns when all operations on the communicator are complete. A request that the
+program left pending at a safe point, for example an Irecv without a matching send, would block its
+process forever, and all other processes with it.
 """
 
 import threading
@@ -14,7 +14,7 @@ from mpi4py import MPI
 from pliant.appkit.errors import PendingRequests, StaleHandle
 from pliant.appkit.process import end_now
 
-#: All processes part from it at the same time, so that nothing but a request can take so long.
+#: Seconds. All processes disconnect at the same time, so only a pending request takes this long.
 PENDING_S = 15.0
 
 
@@ -23,7 +23,7 @@ class JobComm(MPI.Intracomm):
 
 
 class _StaleComm(MPI.Intracomm):
-    """What becomes of it: every use is an error that says what helps."""
+    """A disconnected communicator of the job; every use raises `StaleHandle`."""
 
     def __getattribute__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -35,11 +35,11 @@ class _StaleComm(MPI.Intracomm):
 
 
 def disconnect(comm: MPI.Intracomm, report_fatal: Callable[[BaseException], None]) -> None:
-    """Disconnect the job's communicator; collective. Ends the process where that hangs.
+    """Disconnect the job's communicator; collective. Ends the process if that hangs.
 
     Args:
-        comm: a ``JobComm``.
-        report_fatal: is told why, before.
+        comm: A ``JobComm``.
+        report_fatal: Called with the error before the process ends.
     """
     watch = threading.Timer(PENDING_S, _give_up, (comm.rank, report_fatal))
     watch.daemon = True

@@ -1,4 +1,4 @@
-"""Imported before everything else here: where mpi4py finds no MPI library, it says what helps."""
+"""Import mpi4py before any other module, and explain what to do if it finds no MPI library."""
 
 from pliant.appkit.errors import NoMPILibrary
 
@@ -7,7 +7,7 @@ try:
 except RuntimeError as error:
     if "cannot load MPI library" not in str(error):
         raise
-    # Without the paths that were tried: what helps is to have one, wherever it is.
+    # The paths that mpi4py tried are left out: they do not help to install a library.
     raise NoMPILibrary(
         "mpi4py finds no MPI library: install one with `pip install 'pliant[mpich]'`, "
         "or load your own MPI (as with `module load mpich`)"

@@ -1,4 +1,4 @@
-"""Where this process stands in the job, and the gate before everything that needs to be in it."""
+"""Phase and communicator of this process, and checks that it is a member of the job."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,12 +11,12 @@ from pliant.appkit.mpi.disconnect import JobComm
 
 
 class Phase(Enum):
-    """The life of a process in a job."""
+    """The phases of a process in a job."""
 
-    #: A newcomer whose data have not arrived.
+    #: The process is joining, and its data have not arrived.
     JOINING = auto()
     MEMBER = auto()
-    #: Left in a shrinkage.
+    #: The process has left in a shrinkage.
     LEFT = auto()
     #: ``main`` has ended.
     ENDED = auto()
@@ -28,34 +28,34 @@ class Membership:
     def __init__(
         self, comm: MPI.Intracomm | None, epoch: int = 0, processors: tuple[int, ...] = ()
     ) -> None:
-        #: None: a newcomer, not yet joined.
+        #: None if the process has not joined yet.
         self.raw: MPI.Intracomm | None = None if comm is None else JobComm(comm)
-        #: Version and rank-ordered global processors, always replaced together.
+        #: The epoch and the processors of the job in rank order, always replaced together.
         self.allocation: tuple[int, tuple[int, ...]] = (epoch, processors)
         self.phase = Phase.JOINING if comm is None else Phase.MEMBER
         self.rank = -1 if comm is None else comm.rank
         self.size = 0 if comm is None else comm.size
-        #: The first safe point was reached.
+        #: Whether the first safe point has been reached.
         self.opened = False
         self._allowed = 0
 
     def check(self) -> None:
-        """Pass where the job's data may be touched.
+        """Check that the data of the job may be used.
 
         Raises:
-            NotJoined: the data have not arrived.
-            JobLeave: this process has left the job.
+            NotJoined: The data have not arrived.
+            JobLeave: This process has left the job.
             StaleHandle: ``main`` has ended.
         """
         if self.phase is not Phase.MEMBER:
             self._refuse()
 
     def communicator(self) -> MPI.Intracomm:
-        """The present communicator.
+        """Return the present communicator.
 
         Raises:
-            NotJoined: before the first safe point, except where it is lent.
-            JobLeave: this process has left the job.
+            NotJoined: The first safe point has not been reached (see `allow_communicator`).
+            JobLeave: This process has left the job.
             StaleHandle: ``main`` has ended.
         """
         self.check()
@@ -77,13 +77,13 @@ class Membership:
             self._allowed -= 1
 
     def become(self, comm: MPI.Intracomm, epoch: int, processors: tuple[int, ...]) -> None:
-        """Be a member of a new communicator."""
+        """Make this process a member with a new communicator."""
         self.raw, self.rank, self.size = JobComm(comm), comm.rank, comm.size
         self.allocation = (epoch, processors)
         self.phase = Phase.MEMBER
 
     def leave(self, phase: Phase) -> None:
-        """Be no member any more."""
+        """End the membership of this process."""
         self.phase, self.raw = phase, None
 
     def _refuse(self) -> None:

@@ -28,7 +28,13 @@ from pliant.appkit.redistribution import cyclic_layout, exchange, layout, splitt
 #: Sections of the page: title, objects, introduction.
 _SECTIONS: list[tuple[str, list[Any], str]] = [
     ("The decorator", [kit.malleable], ""),
-    ("The job", [kit.Job], "The object that `@malleable` passes to `main`, here called `job`."),
+    (
+        "The job",
+        [kit.Job],
+        "The object that `@malleable` passes to `main`, here called `job`. Every call that "
+        "registers data raises `DuplicateName` if the name is taken, `LateRegistration` inside a "
+        "loop, and `ValueError` if shape, type or another argument is invalid.",
+    ),
     (
         "Handles",
         [

@@ -42,7 +42,9 @@ def test_calls_that_take_arguments_tell_each_and_its_errors() -> None:
         told = page.partition(f"### job.{name}\n")[2].partition("\n### ")[0]
         arguments = list(inspect.signature(getattr(Catalogue, name)).parameters)[1:]
         assert [each for each in arguments if f"\n- `{each}`: " not in told] == []
-        assert "- `LateRegistration`: " in told
+        assert "- `DistributionError`: " in told
+    job = page.partition("## The job\n")[2].partition("\n### ")[0]
+    assert "`LateRegistration` inside a loop" in " ".join(job.split())
 
 
 def test_what_is_for_resizes_is_not_there() -> None:
