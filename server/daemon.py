@@ -211,9 +211,9 @@ def _serve(config: Config, *, read: Callable[[], Config], file: LogFile) -> int:
     shutdown.wait()
     if shutdown.fault:
         # Without that thread the state in memory cannot be trusted. The database can.
-        log.critical("thread %s broke: the server ends, jobs go on", shutdown.fault)
+        log.critical("thread %s failed: the server ends, jobs keep running", shutdown.fault)
         os._exit(1)
-    log.info("stopping; jobs go on")
+    log.info("stopping; jobs keep running")
     server.stop()
     pid_file.unlink(missing_ok=True)
     return 0

@@ -193,7 +193,7 @@ def _bring_up_to_date(engine: Engine, path: Path, *, known: bool) -> None:
     if known and version is None:
         raise DatabaseUnusableError(
             f"{path} is empty, but {path.parent} had a cluster: put a copy of the database back, "
-            "or remove node.secret there to begin anew"
+            "or remove node.secret there to start a new cluster"
         )
     from pliant.server.database.migrations.run import UnknownVersionError, upgrade
 

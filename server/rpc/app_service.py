@@ -165,7 +165,7 @@ class AppService(app_pb2_grpc.AppServiceServicer):
                 self._take(session, to_server_time(report, self._clock.now()))
         except CodecError as error:
             self._warnings.warning(
-                "job %d sent nonsense, session closed: %s",
+                "job %d sent an invalid message, session closed: %s",
                 session.job,
                 error,
                 kind=f"{session.job}",

@@ -90,7 +90,7 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
             async with asyncio.timeout(HELLO_TIMEOUT_S):
                 with self._unauthenticated.admit():
                     if not await self._authenticate(context, reports):
-                        self._warnings.warning("a stream does not prove itself: %s", context.peer())
+                        self._warnings.warning("a stream is not authenticated: %s", context.peer())
                         await context.abort(grpc.StatusCode.UNAUTHENTICATED, NEEDS_SECRET)
                 reports = join(reports)
                 first = await anext(reports)
@@ -170,10 +170,10 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
                 if self._nodelist.beat(node, report.beat):
                     _confirm_beat(report.beat, stream)
                 if lost := _find_lost_messages(report.beat, delivery, stream):
-                    log.warning("node %s: %s: it is to register anew", node, lost)
+                    log.warning("node %s: %s; it must register again", node, lost)
                     return
         except CodecError as error:
-            text = "node %s sent nonsense, stream closed: %s"
+            text = "node %s sent an invalid message, stream closed: %s"
             self._warnings.warning(text, node, error, kind=node)
         finally:
             stream.close()
@@ -207,7 +207,7 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
         event = ready_from_proto(node, message)
         wrong = self._validator.reject_ready(node, message)
         if wrong is not None:
-            log.warning("node %s calls world %s ready: %s", node, message.world, wrong)
+            log.warning("node %s reports world %s ready: %s", node, message.world, wrong)
             return
         self._core_loop.post(event)
 
@@ -218,7 +218,7 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
         report = EndReport(node, message.world, ranks, times, event)
         wrong = self._validator.reject_exits(node, message)
         if wrong is not None:
-            log.warning("node %s reports ends in world %s: %s", node, message.world, wrong)
+            log.warning("node %s reports exits in world %s: %s", node, message.world, wrong)
             self._core_loop.post(self._remove.processors_emptied(report))
             return
         self._remove.report(report)

@@ -147,7 +147,9 @@ class NodeList:
                 pause_s = self._sleep()
                 self._sleeps_unlimited = pause_s is None
                 if late := wait_measuring_stall(self._flag, pause_s):
-                    log.warning("this server stood still for %d s, which no node must pay", late)
+                    log.warning(
+                        "this server did not run for %d s; leases and deadlines are extended", late
+                    )
                     self._leases.extend(late + CATCH_UP_S, time.monotonic())
             self.look()
 

@@ -18,7 +18,7 @@ class ReportValidator:
         """Return why a report that a world is ready is wrong, None if it is right."""
         world = self._worlds.get(message.world)
         if world is None:
-            return "nobody knows this world"
+            return "this world is unknown"
         return _foreign(node, world, (message.job, message.run, message.resize))
 
     def reject_exits(self, node: NodeName, message: node_pb2.RanksExited) -> str | None:

@@ -28,14 +28,15 @@ def load_secret(path: Path) -> str:
         found = os.fstat(file.fileno())
         mode, owner = stat.S_IMODE(found.st_mode), found.st_uid
         text = file.read().strip()
+    remedy = "remove it and restart, the server makes a new one"
     if owner not in (os.geteuid(), 0):
-        raise OSError(f"{path} belongs to the user with id {owner}; remove it, a new one is made")
+        raise OSError(f"{path} belongs to the user with id {owner}; {remedy}")
     if mode & 0o077:
-        raise OSError(f"{path}: others may use it (mode {mode:04o}); remove it, a new one is made")
+        raise OSError(f"{path} is accessible to other users (mode {mode:04o}); {remedy}")
     if not text:
-        raise OSError(f"{path} is empty; remove it, a new one is made")
+        raise OSError(f"{path} is empty; {remedy}")
     if not (text.isascii() and text.isprintable()):
-        raise OSError(f"{path} is damaged; remove it, a new one is made")
+        raise OSError(f"{path} is damaged; {remedy}")
     return text
 
 

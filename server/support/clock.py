@@ -63,8 +63,8 @@ def resume_clock(meta: Mapping[str, str], boot: str, last: float | None) -> Hybr
         clock = HybridClock(max(last, wall.now()) - time.monotonic())
     if abs(ahead := clock.ahead_s()) > TOLD_S:
         log.warning(
-            "the machine's clock is %d s %s the cluster's, which goes on as it was while jobs "
-            "are open; a start with none follows the machine's",
+            "the machine's clock is %d s %s the cluster's, which is kept while jobs are open and "
+            "follows the machine's at the next start without open jobs",
             round(abs(ahead)),
             "ahead of" if ahead > 0 else "behind",
         )

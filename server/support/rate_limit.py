@@ -65,7 +65,7 @@ class RateLimiter:
         if bucket.take(self._rate, self._most, now):
             return ""
         return (
-            f"job {job} says too much: more than {self._rate:g} messages a second, "
+            f"job {job} exceeded its rate limit: more than {self._rate:g} messages a second, "
             f"{self._most:g} at once"
         )
 

@@ -122,8 +122,8 @@ class Commands:
         except StorageDelayedError as error:
             if error.taken:
                 raise UserRequestError(
-                    f"the job database cannot be written ({error}): the server goes on trying to "
-                    "store what came of the request, which is lost if it ends before",
+                    f"the job database cannot be written ({error}): the server keeps trying to "
+                    "store the result of the request, which is lost if the server ends before",
                     kind="unavailable",
                 ) from None
             raise UserRequestError(

@@ -21,7 +21,7 @@ def test_a_signal_that_another_thread_gets_ends_the_server(server: Server, threa
     assert process is not None
     tell(process.pid, thread_of(process.pid, thread), signal.SIGTERM)
     assert process.wait(30) == 0
-    assert "stopping; jobs go on" in server.log()
+    assert "stopping; jobs keep running" in server.log()
 
 
 def test_an_end_before_anybody_waits() -> None:

@@ -333,7 +333,7 @@ def test_a_flood_closes_its_own_session(stage: Stage) -> None:
     assert "more than 20 messages a second, 100 at once" in str(flood.error.details())
     flood.close()
     assert (stage.user.job(int(theirs.job))["progress"] or {}).get("iteration", 0) < 200
-    assert stage.server.log().count("says too much") == 1
+    assert stage.server.log().count("exceeded its rate limit") == 1
 
 
 def test_who_comes_back_after_a_flood_has_no_new_bucket(stage: Stage) -> None:

@@ -63,7 +63,7 @@ def test_ends_of_others_are_not_believed(
     [
         (C, ready(), "it has no ranks on this node"),
         (A, ready(resize=3), "it belongs to job 1, run 1, resize 0"),
-        (A, ready(world="x"), "nobody knows this world"),
+        (A, ready(world="x"), "this world is unknown"),
     ],
 )
 def test_worlds_of_others_are_not_ready(

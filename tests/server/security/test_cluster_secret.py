@@ -23,7 +23,7 @@ def test_it_is_made_once_and_for_its_owner_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("mode", "text", "says"),
     [
-        (0o644, "abc", "others may use it .mode 0644."),
+        (0o644, "abc", "accessible to other users .mode 0644."),
         (0o600, "\n", "is empty"),
         (0o600, "é", "is damaged"),
     ],

@@ -31,7 +31,7 @@ def test_each_run_of_a_job_has_its_own_until_the_job_ends() -> None:
     assert [rate_limiter.exceeded(7, 1, 0.0) for _ in range(3)] == [
         "",
         "",
-        "job 7 says too much: more than 1 messages a second, 2 at once",
+        "job 7 exceeded its rate limit: more than 1 messages a second, 2 at once",
     ]
     assert rate_limiter.exceeded(7, 2, 0.0) == rate_limiter.exceeded(8, 1, 0.0) == ""
     rate_limiter.forget([7])

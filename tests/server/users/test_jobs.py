@@ -285,7 +285,7 @@ def test_only_who_knows_the_secret_may_register(server: Server, secret: str) -> 
     stranger.close()
     with server.user() as user:
         assert user.do("nodes")["nodes"] == []
-    assert "does not prove itself" in server.log()
+    assert "a stream is not authenticated" in server.log()
 
 
 def test_a_silent_node_is_suspected_then_lost(make_server: Callable[..., Server]) -> None:

@@ -170,7 +170,9 @@ def test_a_request_that_is_nonsense_closes_the_session(
     request = app_pb2.RequestSizes(**fields)  # type: ignore[arg-type]
     application.say(app_pb2.AppReport(request=request))
     assert application.ended.wait(30)
-    assert f"sent nonsense, session closed: {text}" in server.log() or text in server.log()
+    assert (
+        f"sent an invalid message, session closed: {text}" in server.log() or text in server.log()
+    )
     application.close()
 
 
