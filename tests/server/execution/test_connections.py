@@ -1,4 +1,4 @@
-"""The hub of open streams, while several threads attach, detach and close at the same moment."""
+"""The open streams, while several threads attach, detach and close at the same moment."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def loop() -> Iterator[asyncio.AbstractEventLoop]:
 
 @contextmanager
 def interrupted_before_line(number: int, rival: Callable[[], object]) -> Iterator[list[int]]:
-    """Run `rival` in another thread before the given line that this thread executes in the hub.
+    """Run `rival` in another thread before a given line of `Connections` in this thread.
 
     The rival gets a moment to finish; if it waits for a lock of ours, it continues afterwards.
     Yields a list with the number of lines that were executed.
@@ -56,7 +56,7 @@ def interrupted_before_line(number: int, rival: Callable[[], object]) -> Iterato
         sys.settrace(None)
         for thread in started:
             thread.join(60)
-            assert not thread.is_alive(), "the hub is locked for ever"
+            assert not thread.is_alive(), "the connections stay locked"
 
 
 def lines_of(act: Callable[[], object]) -> range:

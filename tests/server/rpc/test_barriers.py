@@ -29,7 +29,7 @@ def database_error(code: int) -> sqlite3.OperationalError:
 
 
 class Stand:
-    """A writer that fails as it is told, and a hub that remembers who was answered."""
+    """A writer that fails as ordered, and connections that record which nodes were answered."""
 
     def __init__(self, *faults: Exception) -> None:
         self.faults, self.told = list(faults), list[str]()

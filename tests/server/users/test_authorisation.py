@@ -70,7 +70,7 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
     shell.close()
 
 
-@pytest.fixture(params=["on the status board", "in the database only"])
+@pytest.fixture(params=["in the status cache", "in the database only"])
 def actions(shell: Shell, request: pytest.FixtureRequest) -> Operations:
     if request.param == "in the database only":
         shell.status._jobs.pop(JobId(1))

@@ -1,4 +1,4 @@
-"""A real server in its own process, users on its socket, and a controller that only pretends."""
+"""A real server process, users on its socket, and scripted controllers and applications."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SLOW = {"beat_interval_s": 100.0, "lease_s": 1000.0}
 
 
 class Server:
-    """``python -m pliant.server`` on folders of its own."""
+    """A process ``python -m pliant.server`` with its own folders."""
 
     def __init__(self, base: Path, **settings: object) -> None:
         self.state, self.run = base / "state", base / "run"
@@ -74,7 +74,7 @@ class Server:
         return process.wait(30)
 
     def at_rest(self) -> None:
-        """See that it does not swell (I10), if it still runs: everybody has left it."""
+        """Check that a running server without peers has not grown (invariant I10)."""
         if self._processes():
             with self.user() as user:
                 jobs = len(user.do("jobs", all=True)["jobs"])
@@ -149,7 +149,7 @@ def job_request(**job: Any) -> dict[str, Any]:
 
 
 class Peer:
-    """One bidirectional stream: what arrives is queued, what is said is sent."""
+    """A bidirectional stream. Messages that arrive are queued."""
 
     def __init__(self, address: str, first: Any, shaking: ClientHandshake) -> None:
         self._held = ExitStack()
@@ -190,19 +190,19 @@ class Peer:
         self._outbox.put(message)
 
     def expect(self, body: str, timeout: float = 30.0) -> Any:
-        """The next message, which must be this one."""
+        """Return the next message, which must be of this kind."""
         message = self.inbox.get(timeout=timeout)
         assert message.WhichOneof("body") == body, message
         return getattr(message, body)
 
     def find(self, body: str, timeout: float = 30.0) -> Any:
-        """The next message of this kind; others are passed over."""
+        """Return the next message of this kind, skipping others."""
         while (message := self.inbox.get(timeout=timeout)).WhichOneof("body") != body:
             pass
         return getattr(message, body)
 
     def failure(self, timeout: float = 30.0) -> str:
-        """Why the server ended the call."""
+        """Return why the server ended the call."""
         assert self.ended.wait(timeout)
         assert isinstance(self.error, grpc.Call)
         return str(self.error.details())
@@ -216,7 +216,7 @@ class Peer:
 
 
 class Controller(Peer):
-    """Registers as a node and does what the test says."""
+    """A node controller that does what the test orders."""
 
     def __init__(
         self, address: str, name: str, slots: int, *, secret: str = "", **fields: Any
@@ -254,7 +254,7 @@ class Controller(Peer):
 
 
 class Application(Peer):
-    """A coordinator that does what the test says."""
+    """A coordinator that does what the test orders."""
 
     def __init__(self, start: node_pb2.StartWorld, **fields: Any) -> None:
         hello = app_pb2.Hello(

@@ -1,8 +1,9 @@
-"""The daemon's shell in one thread, on a clock that a test sets, with channels that it reads.
+"""A server in one thread, with a clock that the test sets and streams that the test reads.
 
-The parts are the server's own: execute, planner, submissions, effects, remove, the two services,
-board, books and database. In place of gRPC stand lists that collect what the streams would carry;
-in place of the threads, turns: each handles what has arrived, as the threads do before they end.
+All parts are those of the server: core loop, planner, submissions, dispatcher, collector of exits,
+the two services, the tables in memory and the database. Instead of gRPC there are lists that
+collect the messages of the streams. Instead of threads there are turns: each turn handles
+everything that has arrived, as the threads do before they end.
 """
 
 from __future__ import annotations
@@ -50,40 +51,40 @@ from pliant.server.users.submissions import Submissions
 
 
 class Clock(HybridClock):
-    """Shows what a test says."""
+    """A clock that shows the time that the test sets."""
 
     def __init__(self) -> None:
         super().__init__()
         self.time = 0.0
 
     def now(self) -> float:
-        """The time that was set."""
+        """Return the time that was set."""
         return self.time
 
 
 class Channel:
-    """The sending half of a stream: what is sent is kept, with whom it is for."""
+    """The sending half of a stream, which records messages with their receiver."""
 
     def __init__(self, outbox: list[tuple[Any, Any]], to: Any) -> None:
         self._outbox, self._to = outbox, to
 
     def send(self, message: Any) -> None:
-        """Keep a message."""
+        """Record a message."""
         self._outbox.append((self._to, message))
 
     def close(self) -> None:
-        """Nobody reads on."""
+        """Do nothing."""
 
 
 class RecordingPlanner(Planner):
-    """Remembers when it made which plan; a strategy that fails is the test's failure."""
+    """Records each plan with its time. A fault of the strategy fails the test."""
 
     def __init__(self, name: str, options: Mapping[str, object] | None = None) -> None:
         super().__init__(name, options, deadline_s=1000.0)
         self.plans: list[tuple[float, Plan]] = []
 
     def run(self, order: RunStrategy) -> PlanReady | PlanFailed:
-        """Ask for a plan, and keep it."""
+        """Ask for a plan and record it."""
         result = super().run(order)
         assert isinstance(result, PlanReady), result
         self.plans.append((order.view.now, result.plan))
@@ -91,10 +92,10 @@ class RecordingPlanner(Planner):
 
 
 class NoQueries:
-    """Stands in for the strategy's thread: every query gets the same answer."""
+    """Answers every availability query in the same way, instead of the query thread."""
 
     async def answer(self, *_: object) -> dict[str, Any]:
-        """Say nothing."""
+        """Return an empty answer."""
         return {}
 
 
@@ -154,7 +155,7 @@ class Shell:
             self.clock,
             JobIdAllocator(0),
         )
-        unused = cast(Any, None)  # beats and barriers, which nobody sends here
+        unused = cast(Any, None)  # heartbeats and barriers are not sent here
         greeting = ServerIdentity("", 1, "", 1.0)
         self.nodes = NodeService(
             self.execute, self.connections, unused, self.remove, unused, validator, greeting
@@ -180,9 +181,9 @@ class Shell:
     # ---------------------------------------------------------------- turns
 
     def turn(self) -> list[tuple[Any, Any]]:
-        """Handle what has arrived; return what was sent.
+        """Handle everything that has arrived; return the messages that were sent.
 
-        A patient shell asks for a plan in a turn of its own, when nobody has anything to say.
+        A patient shell plans in a turn of its own, when no message is waiting.
         """
         before = len(self.planner.plans)
         if not self.patient:
@@ -197,7 +198,7 @@ class Shell:
         return sent
 
     def _batches(self, plans: int) -> None:
-        """Do what the execute thread does, until nothing but plans beyond these is left to do."""
+        """Run rounds of the execute thread until only plans beyond ``plans`` are left to do."""
         usual, execute.PLANS_PER_BATCH = execute.PLANS_PER_BATCH, plans
         try:
             while True:
@@ -214,18 +215,18 @@ class Shell:
             execute.PLANS_PER_BATCH = usual
 
     def ends(self) -> None:
-        """Hand the ends that nodes reported to the execute thread's inbox."""
-        self.remove.stop()  # its loop ends here, and goes on in the next turn
+        """Pass the exits that nodes reported to the core loop."""
+        self.remove.stop()  # its loop ends here and is entered again in the next turn
         self.remove._run()
 
     def next_timer(self) -> float | None:
-        """When the core wants to be woken."""
+        """Return the time of the next timer, None if none is set."""
         return self.execute._timers.next_time()
 
     # ---------------------------------------------------------------- peers
 
     def register(self, nodes: Iterable[NodeRegistered]) -> None:
-        """Open the streams of nodes."""
+        """Register nodes, whose messages are recorded from now on."""
         for node in nodes:
             channel = cast(Stream[node_pb2.NodeOrder], Channel(self.outbox, node.name))
             self.connections.attach_node(node.name, channel)
@@ -238,7 +239,7 @@ class Shell:
         return asyncio.run(self._submissions.submit(raw, "ann", 1000))
 
     def actions(self, *, operators: Iterable[int] = (), own_uid: int = 999) -> Operations:
-        """What users may ask for, of a server that runs as the user ``own_uid``."""
+        """Return the operations of users, for a server that runs as the user ``own_uid``."""
         access = AccessControl(own_uid, frozenset(operators))
         identity = ServerInfo(pid=1, generation=1, started=0.0, address="", version="")
         jobs = JobLookup(self.status, self.reader, access)
@@ -266,16 +267,16 @@ class Shell:
         )
 
     def session(self, job: int, run: int) -> AppSession:
-        """A session of an application."""
+        """Return a session of an application."""
         channel = cast(Stream[app_pb2.AppOrder], Channel(self.outbox, job))
         return AppSession(JobId(job), run, channel, "nowhere:1")
 
     def hear_node(self, node: str, **report: Any) -> None:
-        """Take what a node says."""
+        """Handle a report of a node."""
         self.nodes._take(NodeName(node), node_pb2.NodeReport(**report), DeliveryCheck())
 
     def hear_app(self, session: AppSession, **report: Any) -> None:
-        """Take what an application says, beginning with its Hello."""
+        """Handle a report of an application. The first one must be its Hello."""
         self.apps._take(session, app_pb2.AppReport(**report))
 
 
