@@ -75,7 +75,10 @@ def _number(value: float) -> str:
 def differences(
     runs: Sequence[Mapping[str, float]], base: Sequence[Mapping[str, float]]
 ) -> dict[str, Interval]:
-    """Return the difference of each metric from ``base``, in pairs of runs with one seed."""
+    """Return the mean difference of each metric from ``base``.
+
+    Each run is compared with the run of ``base`` that has the same seed.
+    """
     names = dict.fromkeys(key for run in (*base, *runs) for key in run)
     return {
         name: interval(

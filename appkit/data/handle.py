@@ -120,7 +120,7 @@ class SinglePartHandle(Handle):
         return [self._array] if self._array is not None else []
 
     def adopt(self, other: "SinglePartHandle") -> None:
-        """Use the array of the clone."""
+        """Use the array of a filled clone as the new array; see `Handle.adopt`."""
         prepared, array = self._next, other._array
         shapes = [None if each is None else each.shape for each in (array, prepared)]
         if array is None or shapes[0] != shapes[1]:
@@ -195,7 +195,7 @@ class BlockHandle(Handle, Generic[BlockT]):
         return self._part.buffers() if self._part is not None else []
 
     def adopt(self, other: "BlockHandle[BlockT]") -> None:
-        """Use the block of the clone."""
+        """Use the block of a filled clone as the new block; see `Handle.adopt`."""
         prepared, part = self._next, other._part
         cells = [None if each is None else (each.start, each.stop) for each in (part, prepared)]
         if part is None or cells[0] != cells[1]:

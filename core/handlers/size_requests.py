@@ -2,9 +2,8 @@
 
 A request names acceptable sizes. The application wants the preferred one, or else the largest. A
 request for more processors waits for a plan that offers growth: to the wanted size (granted) or to
-a
-smaller one of those named (granted in part). A request for fewer is a shrink: the application opens
-the negotiation, the server agrees at once, and the resize continues as usual.
+a smaller one of those named (granted in part). A request for fewer is a shrink: the application
+opens the negotiation, the server agrees at once, and the resize continues as usual.
 
 A job has at most one open request, and a later one replaces it. A resize that was begun for the
 earlier request continues if its target is one of the sizes of the later one, so that ranks that

@@ -63,7 +63,7 @@ class NodeRow:
         self._tuple: tuple[NodeView, ...] | None = ()
 
     def put(self, node: Node) -> None:
-        """Show a node as it is now, or no longer if it is not usable."""
+        """Update the row of a node, or remove the row if the node is not usable."""
         if not node.usable:
             self.drop(node)
             return

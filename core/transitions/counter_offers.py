@@ -1,4 +1,7 @@
-"""Read and judge counter-offers of applications, and change the target of a resize."""
+"""Check whether answers of applications are usable, and change the target of a resize.
+
+Whether a usable counter-offer is accepted is decided in ``handlers/negotiation.py``.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,9 +1,8 @@
 """No new run of a job while processes of the old one may be alive on a node without contact.
 
 This holds for jobs with ``stop-after`` (see ``values/isolation.py``). Such a job stays COMPLETING,
-or
-ADAPTING if it is saved, until the node is back and has ended the processes, or until the time has
-passed after which the node has ended them.
+or ADAPTING if it is saved, until the node is back and has ended the processes, or until the time
+has passed after which the node has ended them.
 """
 
 from math import inf

@@ -170,8 +170,7 @@ def _joining_rank_lost(state: State, job: Job, resize: Resize, exit: Exit, what:
     """Give the application a short time to roll back a growth after a joining rank has died.
 
     The application notices the death, because the coordinator has a connection to each joining
-    rank.
-    If a process is stuck in an MPI call that cannot be interrupted, it will never return.
+    rank. If a process is stuck in an MPI call that cannot be interrupted, it will never return.
     """
     if resize.reason:
         return  # only the first death is reported

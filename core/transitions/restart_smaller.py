@@ -1,12 +1,10 @@
 """Restart a job that lost a node on the processors that are left: a shrink by force.
 
 The data on the lost node are only in the last checkpoint, so the job needs another run. When the
-end
-of the old run is decided, its remaining processors are reserved for the new one, so that no other
-job gets them while the processes are ending. The new run starts when the last process has exited,
-at
-the largest allowed size. Spare nodes replace lost processors. Processors that are lost or drained
-meanwhile are left out. If no size fits, the job waits in the queue.
+end of the old run is decided, its remaining processors are reserved for the new one, so that no
+other job gets them while the processes are ending. The new run starts when the last process has
+exited, at the largest allowed size. Spare nodes replace lost processors. Processors that are lost
+or drained meanwhile are left out. If no size fits, the job waits in the queue.
 
 Processes may fail before the server notices that their node is lost. So the processors of a failed
 job are kept until all its processes have exited.

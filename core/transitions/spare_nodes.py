@@ -1,9 +1,8 @@
 """Spare nodes: each replaces a lost node of its cluster until that node is back.
 
 An idle spare node (``NodeState.SPARE``) gets no work and does not count for the size of the
-cluster.
-While it replaces a lost node it works like any node. Then it gets no new work, its jobs continue to
-their end, and it is idle again. A drain by an operator has precedence (Kumar 3.1.4).
+cluster. While it replaces a lost node it works like any node. Then it gets no new work, its jobs
+continue to their end, and it is idle again. A drain by an operator has precedence (Kumar 3.1.4).
 """
 
 from pliant.core.model.nodes import Node, NodeState

@@ -1,9 +1,8 @@
 """Steps of suspending and requeueing that several handlers need.
 
 ``Job.saving`` is the open suspension, as ``Job.resize`` is the open resize. A job has at most one
-of
-them. After a suspension, as after a lost node, the job gets another run, which continues from the
-last checkpoint, or from the beginning if there is none.
+of them. After a suspension, as after a lost node, the job gets another run, which continues from
+the last checkpoint, or from the beginning if there is none.
 """
 
 from pliant.core.commands import SendSuspend, SetTimer

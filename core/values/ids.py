@@ -1,8 +1,7 @@
 """Typed identifiers.
 
 ``run`` counts the runs of a job, ``epoch`` the allocations of a run, ``generation`` the starts of
-the
-server.
+the server.
 """
 
 from typing import NewType

@@ -186,8 +186,7 @@ def speedup_of(seconds: Mapping[int, float]) -> Table:
     """Return the speedup of a job from its measured iteration times.
 
     It is linear up to the smallest measured size and between measured sizes. Up to twice the
-    largest
-    one it is linear, too, so that strategies try larger sizes. Beyond that it is constant.
+    largest one it is linear, too, so that strategies try larger sizes. Beyond that it is constant.
 
     Args:
         seconds: seconds per iteration by size, above 0. At least one.

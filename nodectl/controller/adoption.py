@@ -1,4 +1,7 @@
-"""Worlds of an earlier controller: read them from the spool, and clean up those without a shim."""
+"""Read the worlds of an earlier controller from the spool, and end those without a shim.
+
+Shims that are alive call the new controller, which then continues their worlds.
+"""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class JobIdAllocator:
                 )
 
     def adopt_unknown(self, number: int) -> bool:
-        """Mark a number that a node names as used.
+        """Note that a node knows a job of this number, so that the number is not given again.
 
         A number far above the last one at the start was never allocated; it is ignored.
 

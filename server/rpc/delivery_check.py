@@ -31,7 +31,7 @@ class DeliveryCheck:
         """Return which messages are lost according to a heartbeat, empty if none.
 
         Args:
-            beat: the heartbeat; without counts nothing counts as lost.
+            beat: the heartbeat. If it states no numbers of messages, nothing is lost.
             sent: number of orders sent so far.
             now: seconds on the monotonic clock.
         """

@@ -99,7 +99,7 @@ class AccessControl:
         """Check that a user may carry out an operation.
 
         Args:
-            operation: a key of `NEEDED`.
+            operation: a key of `REQUIRED_ROLE`.
             peer: the user.
             owner: the uid of the owner of the job in question, None if there is no job.
             whose: whose job it is, for the message: ``job 5 belongs to ann``.

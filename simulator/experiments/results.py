@@ -214,7 +214,7 @@ def judge(
 
 
 def judge_printed(within: Tolerance, ours: Interval, printed: float) -> str:
-    """Compare with a printed value by the interval, not by the mean alone.
+    """Return the verdict on a printed value: "as printed", "differs" or "too few runs".
 
     The verdict is "as printed" if the whole interval is within the tolerance, and "differs" if no
     part of it is. If a part is, the verdict is "as printed" only if the mean is within the

@@ -71,7 +71,7 @@ class Reluctant:
     """Accepts every growth and refuses every shrink."""
 
     def __call__(self, now: int, offered: int, sizes: Sizes, rng: Random) -> int:
-        """Return the offered size if it is larger than the present one."""
+        """Return the larger one of the present size, ``now``, and the offered size."""
         return max(now, offered)
 
 

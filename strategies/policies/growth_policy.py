@@ -96,7 +96,7 @@ class GrowthPolicy(ABC):
         return growth
 
     def shrink(self, jobs: Sequence[RunningJob], amount: int, gain: Gain) -> Shrinking:
-        """Ask jobs that can be resized for ``amount`` processors. Return the round on paper.
+        """Ask jobs that can be resized for ``amount`` processors, without changing them yet.
 
         In the paper, missing processors are asked for in the next poll. Then a waiting job would
         wait although running jobs can give enough, so here the jobs are asked again in the same

@@ -82,7 +82,10 @@ class DynpMemory:
         return None
 
     def decided(self, policy: QueueOrder, now: float, seen: tuple[int, int]) -> "DynpMemory":
-        """Return the memory after a decision for ``policy`` at ``now``."""
+        """Return the memory after a decision for ``policy`` at time ``now``.
+
+        ``seen`` identifies the queue for which it was made: see the field ``seen``.
+        """
         if policy == self.policy:
             return replace(self, seen=seen)
         return DynpMemory(policy, now, self.first, self._spent(now), seen)
