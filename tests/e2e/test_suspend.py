@@ -98,6 +98,8 @@ def test_the_result_is_that_of_the_undisturbed_run(cluster: Cluster, tmp_path: P
     resume(cluster, number, 2)
     suspend(cluster, number)
     cluster.client.cancel(other, third)
+    for cancelled in (other, third):  # their processors are free when their processes have exited
+        cluster.client.wait(cancelled)
     fill(cluster, 2)
     resume(cluster, number, 6)
     advanced(cluster, number)
