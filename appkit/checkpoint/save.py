@@ -45,7 +45,7 @@ class Checkpoints:
 
     @property
     def is_enabled(self) -> bool:
-        """Whether checkpoints can be taken."""
+        """Whether this job has a folder in which it can save checkpoints."""
         return self.store is not None
 
     def request(self) -> None:

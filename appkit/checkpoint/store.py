@@ -96,7 +96,7 @@ class Manifest:
 
     @property
     def data_bytes(self) -> int:
-        """Bytes of all arrays."""
+        """Size of all saved arrays together, in bytes."""
         return sum(piece.bytes for own in self.pieces for piece in own)
 
 

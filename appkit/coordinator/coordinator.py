@@ -41,7 +41,7 @@ class ReportChannel(Protocol):
     """Sends reports to the server."""
 
     def start(self) -> None:
-        """Start to connect."""
+        """Start to connect to the server, and return at once."""
 
     def send(self, report: CoordinatorReport) -> None:
         """Queue a report; never blocks."""

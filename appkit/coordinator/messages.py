@@ -48,7 +48,7 @@ class Offer:
 
     @property
     def grows(self) -> bool:
-        """Whether the application would get processors."""
+        """Whether the offer is for more processors than the job has."""
         return self.proposed > self.current
 
 
@@ -86,7 +86,7 @@ class Decision:
 
     @property
     def grows(self) -> bool:
-        """Whether ranks join."""
+        """Whether this resize adds ranks to the job."""
         return bool(self.joining)
 
 
@@ -194,7 +194,7 @@ class CheckpointOrder:
 
     @property
     def leaves(self) -> bool:
-        """Whether the processes leave after saving."""
+        """Whether the job is suspended: its processes exit after saving."""
         return self.number > 0
 
 

@@ -32,7 +32,7 @@ def refuse_unsupported() -> None:
 
 
 def _of_one_world(group: MPI.Group) -> bool:
-    """Whether all processes of a group were started together.
+    """Return whether all processes of a group were started together.
 
     All processes of the group get the same answer, without communication: each compares with its
     own world, and if there are two worlds, each process misses those of the other one.
@@ -46,7 +46,7 @@ def _of_one_world(group: MPI.Group) -> bool:
 
 
 def _may_share_memory(comm: MPI.Comm) -> bool:
-    """Whether MPICH may be asked which ranks of a communicator share memory; alike on all ranks."""
+    """Return whether MPICH can tell which ranks share memory; the same on all ranks."""
     if has_no_shared_memory():
         return False
     group = comm.Get_group()

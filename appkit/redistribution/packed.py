@@ -85,7 +85,7 @@ def exchange_packed(
     target: PackedBuffer | None,
     tag: int = 0,
 ) -> None:
-    """Carry out this process's part of a plan, and return when its messages are complete.
+    """Carry out a plan like `exchange_ranges`, but pack and unpack cells that are not contiguous.
 
     Args:
         plan: The same on every process; numbers processes as ``comm`` does.

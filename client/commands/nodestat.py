@@ -15,9 +15,9 @@ from typing import Any
 
 from pliant.client.connection import Connection
 from pliant.client.terminal.durations import format_bytes, format_time
-from pliant.client.terminal.numbers import seconds
 from pliant.client.terminal.output import (
     Parser,
+    add_watch_options,
     print_error,
     print_json,
     print_text,
@@ -44,10 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("names", nargs="*", metavar="node", help="a node")
     parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("-w", "--watch", action="store_true", help="show it until Ctrl-C")
-    parser.add_argument(
-        "--every", type=seconds, default=1.0, metavar="S", help="with --watch: seconds (1)"
-    )
+    add_watch_options(parser)
     options = parser.parse_args(argv)
     return run_command(PROG, lambda: _show(options))
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
 from pliant.client.errors import ClientError, NoServerError
+from pliant.client.terminal.numbers import seconds
 from pliant.core.support.command_line import CommandParser
 
 #: Exit code of a command that Ctrl-C ended.
@@ -132,6 +133,14 @@ def print_json(value: object) -> None:
 def with_keys_first(record: dict[str, Any], first: Iterable[str]) -> dict[str, Any]:
     """Return a record that starts with the given keys, with None for missing values."""
     return {key: record.get(key) for key in first} | record
+
+
+def add_watch_options(parser: argparse.ArgumentParser) -> None:
+    """Add ``--watch`` and ``--every``, the options of commands that call `watch`."""
+    parser.add_argument("-w", "--watch", action="store_true", help="show it until Ctrl-C")
+    parser.add_argument(
+        "--every", type=seconds, default=1.0, metavar="S", help="with --watch: seconds (1)"
+    )
 
 
 def watch(draw: Callable[[], str], every_s: float) -> int:

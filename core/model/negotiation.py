@@ -124,7 +124,7 @@ RESOURCE_KIND = "resource:"
 
 
 class ItemStatus(StrEnum):
-    """Whether the two sides agree on one item."""
+    """How far the two sides have agreed on one item."""
 
     PENDING = "pending"
     ACCEPTED = "accepted"

@@ -56,10 +56,10 @@ def limits(state: State) -> dict[JobId, int]:
     found: dict[JobId, int] = {}
     for job in by_arrival:
         if job.id in served:
-            found[job.id] = _most(job, left)
+            found[job.id] = _max_processors(job, left)
         elif _waits(job):
-            most = _most(job, rest)
-            if most < job.sizes.min and not _never(state, job):
+            most = _max_processors(job, rest)
+            if most < job.sizes.min and not _cannot_start(state, job):
                 awaited.update(_short_of(job, rest))
             if awaited.intersection(need.name for need in job.spec.resources):
                 most = 0
@@ -67,7 +67,7 @@ def limits(state: State) -> dict[JobId, int]:
     for job in by_arrival:
         if job.state in ACTIVE_STATES:
             there = {name: 0 if name in awaited else amount for name, amount in rest.items()}
-            found[job.id] = _most(job, there)
+            found[job.id] = _max_processors(job, there)
     return found
 
 
@@ -117,12 +117,12 @@ def _without(left: dict[str, int], served: dict[JobId, Job]) -> dict[str, int]:
 
 
 def _waits(job: Job) -> bool:
-    """Whether a strategy could start a job."""
+    """Return whether a strategy could start a job."""
     return (job.state is JobState.PENDING and not job.reserved) or job.suspended_by_strategy
 
 
-def _most(job: Job, left: dict[str, int]) -> int:
-    """Return the most processors for which there is enough of everything; 0: for none."""
+def _max_processors(job: Job, left: dict[str, int]) -> int:
+    """Return the most processors for which all resources of a job suffice, 0 if there are none."""
     most, has = maxsize, claimed(job)
     for need in job.spec.resources:
         there = max(0, left.get(need.name, 0))
@@ -133,8 +133,8 @@ def _most(job: Job, left: dict[str, int]) -> int:
     return most
 
 
-def _never(state: State, job: Job) -> bool:
-    """Whether the cluster cannot start a job as it is: nothing is kept for such a job.
+def _cannot_start(state: State, job: Job) -> bool:
+    """Return whether the cluster is too small for a job. Nothing is kept for such a job.
 
     Its configuration may have been changed, or nodes were drained or removed since the submission.
     """
