@@ -1,6 +1,6 @@
 """``easy-min``, ``easy-avg``, ``easy-pref``: EASY with malleable jobs (arXiv 2602.17318).
 
-One scheduling cycle has four steps:
+One scheduling pass has four steps:
 
 1. Jobs with an agreement start. An agreement is a reservation of processors that donors will give;
    if a donor refuses, the agreements that depend on it end.

@@ -1,4 +1,4 @@
-"""Run the strategy. A fault costs one planning cycle; after three in a row it is replaced.
+"""Run the strategy. A fault costs one scheduling pass; after three in a row it is replaced.
 
 Strategies of Pliant run in the execute thread. Others run in a process that can be killed.
 """
