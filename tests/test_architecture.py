@@ -55,7 +55,7 @@ ORDER = {
         cli
     """,
     "protos": """
-        daemons generate handshake texts versions
+        channel daemons generate handshake texts versions
         address codec
         codec_saves parts
     """,

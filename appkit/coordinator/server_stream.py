@@ -35,10 +35,6 @@ log = logging.getLogger(__name__)
 
 #: Seconds between two reports of progress.
 PROGRESS_INTERVAL_S = 1.0
-#: Seconds of silence after which the connection is tested. The server allows no shorter interval.
-KEEPALIVE_S = 10.0
-#: Seconds without an answer to such a test after which the connection is closed.
-KEEPALIVE_TIMEOUT_S = 5.0
 #: Seconds after which a server that accepts the connection but does not welcome is given up.
 WELCOME_TIMEOUT_S = 30.0
 #: Shortest and longest wait before the stream is opened again, in seconds.
@@ -155,13 +151,14 @@ class _Connection:
         import grpc
 
         from pliant.protos.address import dial_target
+        from pliant.protos.channel import channel_options
 
         address = find_address()
         self._watchdog.start(lambda: find_address() == address, self.cancel, WELCOME_TIMEOUT_S)
         try:
             with (
                 dial_target(address) as target,
-                grpc.insecure_channel(target, options=_channel_options()) as channel,
+                grpc.insecure_channel(target, options=channel_options()) as channel,
             ):
                 self._call = self._open(channel)
                 if stopping.is_set():
@@ -277,19 +274,6 @@ def _with_clock(reports: Iterator["app_pb2.AppReport"]) -> Iterator["app_pb2.App
     for report in reports:
         report.clock = clock.now()
         yield report
-
-
-def _channel_options() -> list[tuple[str, int]]:
-    """Return gRPC options: a new connection for each stream, and keepalive to notice dead hosts."""
-    timeout = int(KEEPALIVE_TIMEOUT_S * 1000)
-    return [
-        ("grpc.use_local_subchannel_pool", 1),
-        ("grpc.enable_http_proxy", 0),
-        ("grpc.keepalive_time_ms", int(KEEPALIVE_S * 1000)),
-        ("grpc.keepalive_timeout_ms", timeout),
-        ("grpc.http2.ping_timeout_ms", timeout),
-        ("grpc.http2.max_pings_without_data", 0),
-    ]
 
 
 def _on_refused(reason: str, standby: bool) -> None:

@@ -12,12 +12,9 @@ from mpi4py import MPI
 
 from pliant.appkit.data.entry import Entry, GatheredMetadata
 from pliant.appkit.errors import AppkitError, DistributionError
-from pliant.appkit.mpi import death_watch
+from pliant.appkit.mpi import death_watch, tags
 from pliant.appkit.redistribution.plan import RankMap
 from pliant.faults import failpoint
-
-#: Tag of messages between resizes: above the tags of entries, within the range MPI guarantees.
-REBALANCE_TAG = 32_000
 
 
 def gather_metadata(
@@ -109,7 +106,7 @@ def rebalance_entries(entries: Sequence[Entry], comm: MPI.Intracomm) -> int:
             for entry, told in zip(entries, gathered, strict=True):
                 plan = entry.plan(rank_map, told)
                 moved += plan.bytes_moved
-                entry.move(plan, comm, REBALANCE_TAG)
+                entry.move(plan, comm, tags.REBALANCE)
         except (AppkitError, MemoryError) as fault:
             error = error_text(fault)
         _check_all_succeeded(comm, error)

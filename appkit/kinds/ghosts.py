@@ -7,12 +7,10 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
+from pliant.appkit.mpi import tags
 from pliant.appkit.redistribution.exchange import Array
 from pliant.appkit.redistribution.layout import Layout
 from pliant.appkit.redistribution.packed import exchange_buffers
-
-#: Tag of the messages: above the tags of entries, within the range MPI guarantees.
-GHOST_TAG = 32_001
 
 
 @dataclass(frozen=True)
@@ -70,5 +68,5 @@ class GhostExchange:
             for owner, place in self._ghosts.by_owner.items()
         }
         sends = {other: values[rows] for other, rows in self._sends.items()}
-        exchange_buffers(comm, sends, receives, GHOST_TAG)
+        exchange_buffers(comm, sends, receives, tags.GHOSTS)
         return full

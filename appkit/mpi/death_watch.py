@@ -17,13 +17,9 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from pliant.appkit.errors import AppkitError
-from pliant.appkit.mpi import blocking_wait
+from pliant.appkit.mpi import blocking_wait, tags
 from pliant.appkit.plain_data import decode, encode
 
-#: Of the message over the old communicator: above those of data (see `metadata.REBALANCE_TAG`).
-_TAG = 32_001
-#: Of messages between rank 0 and the others over the joined, and over the old communicator.
-TAG_OF_OBJECTS, _HERE = 32_002, 32_003
 #: Tests of an operation in a row before this process sleeps between two of them, and how long.
 _EAGER_TESTS = 1000
 _SLEEP_S = 50e-6
@@ -55,7 +51,7 @@ class JoinWatch:
         self._old, self._lost = old, lost
         self._reason = ""
         self._signal = np.zeros(1, dtype=np.int8)
-        self._received = old.Irecv(self._signal, 0, _TAG) if old.rank != 0 else None
+        self._received = old.Irecv(self._signal, 0, tags.DEATH) if old.rank != 0 else None
 
     def failure(self) -> str:
         """Return why a joining rank is lost, as far as this process knows, or an empty text."""
@@ -77,7 +73,9 @@ class JoinWatch:
 
     def _send_signal(self, word: int) -> None:
         self._signal[0] = word
-        sent = [self._old.Isend(self._signal, rank, _TAG) for rank in range(1, self._old.size)]
+        sent = [
+            self._old.Isend(self._signal, rank, tags.DEATH) for rank in range(1, self._old.size)
+        ]
         MPI.Request.Waitall(sent)
 
 
@@ -157,11 +155,11 @@ def wait_for_old_ranks(old: MPI.Intracomm) -> None:
         return
     here = np.zeros(1, dtype=np.int8)
     if old.rank != 0:
-        old.Send(here, 0, _HERE)
+        old.Send(here, 0, tags.BACK)
         return
     others = range(1, old.size)
     places = [np.zeros(1, dtype=np.int8) for _ in others]
-    requests = [old.Irecv(p, rank, _HERE) for p, rank in zip(places, others, strict=True)]
+    requests = [old.Irecv(p, rank, tags.BACK) for p, rank in zip(places, others, strict=True)]
     for _ in _until_done(requests, None):
         _current.failure()
 
@@ -206,13 +204,13 @@ def minimum(comm: MPI.Intracomm, mine: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the elementwise minimum over all ranks; collective, with the errors of `wait`."""
     found = mine.copy()
     if comm.rank != 0:
-        wait([send(comm, mine, 0, TAG_OF_OBJECTS)])
+        wait([send(comm, mine, 0, tags.JOINED)])
     else:
         parts = np.empty((comm.size - 1, mine.size), dtype=np.int64)
-        wait([comm.Irecv(part, rank, TAG_OF_OBJECTS) for rank, part in enumerate(parts, start=1)])
+        wait([comm.Irecv(part, rank, tags.JOINED) for rank, part in enumerate(parts, start=1)])
         found = np.minimum(found, parts.min(axis=0, initial=np.iinfo(np.int64).max))
     if comm.rank != 0:
-        wait([comm.Irecv(found, 0, TAG_OF_OBJECTS)])
+        wait([comm.Irecv(found, 0, tags.JOINED)])
     else:
         _send_all(comm, [found], range(1, comm.size))
     return found
@@ -227,13 +225,13 @@ def _send_all(comm: MPI.Intracomm, specs: Sequence[Any], targets: Sequence[int])
     sent: list[MPI.Request] = []
     for spec in specs:
         for target in targets:
-            sent.append(send(comm, spec, target, TAG_OF_OBJECTS, sent))
+            sent.append(send(comm, spec, target, tags.JOINED, sent))
     wait(sent)
 
 
 def _receive(comm: MPI.Intracomm, source: int) -> bytes:
     length = np.zeros(1, dtype=np.int64)
-    wait([comm.Irecv(length, source, TAG_OF_OBJECTS)])
+    wait([comm.Irecv(length, source, tags.JOINED)])
     data = bytearray(int(length[0]))
-    wait([comm.Irecv([data, MPI.BYTE], source, TAG_OF_OBJECTS)])
+    wait([comm.Irecv([data, MPI.BYTE], source, tags.JOINED)])
     return bytes(data)

@@ -21,17 +21,10 @@ import grpc
 
 from pliant.protos import node_pb2 as wire
 from pliant.protos.address import dial_target
+from pliant.protos.channel import channel_options
 from pliant.protos.handshake import NODE, ClientHandshake
 from pliant.protos.node_pb2_grpc import NodeServiceStub
 
-#: As nodectl has them, and a connection for each.
-OPTIONS = [
-    ("grpc.keepalive_time_ms", 10_000),
-    ("grpc.keepalive_timeout_ms", 5_000),
-    ("grpc.http2.max_pings_without_data", 0),
-    ("grpc.enable_http_proxy", 0),
-    ("grpc.use_local_subchannel_pool", 1),
-]
 #: So many connect at a time, as nodes that are switched on one after the other.
 AT_ONCE = 50
 MEMORY_BYTES = 64 << 30
@@ -73,7 +66,7 @@ class Node:
             await self._serve(target, secret, gate)
 
     async def _serve(self, target: str, secret: str, gate: asyncio.Semaphore) -> None:
-        async with grpc.aio.insecure_channel(target, options=OPTIONS) as channel:
+        async with grpc.aio.insecure_channel(target, options=channel_options()) as channel:
             async with gate:
                 shaking = ClientHandshake(secret.encode(), NODE)
                 stub = NodeServiceStub(channel)

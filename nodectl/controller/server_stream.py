@@ -23,6 +23,7 @@ from pliant.nodectl.controller.lease import ConfirmedContact
 from pliant.protos import node_pb2 as wire
 from pliant.protos import versions
 from pliant.protos.address import dial_target, parse_address
+from pliant.protos.channel import channel_options
 from pliant.protos.handshake import NODE, ClientHandshake
 from pliant.protos.node_pb2_grpc import NodeServiceStub
 from pliant.protos.parts import split
@@ -37,17 +38,10 @@ _CONNECT_S, _WELCOME_S = 5.0, 10.0
 _ADDRESS_POLL_S = 0.5
 _MAX_SECRET_BYTES = 4096
 
-#: Detect a frozen or unreachable server; a frozen one is detected by the ping timeout.
 _OPTIONS = [
-    ("grpc.keepalive_time_ms", 10_000),
-    ("grpc.keepalive_timeout_ms", 5_000),
-    ("grpc.http2.ping_timeout_ms", 5_000),
-    ("grpc.http2.max_pings_without_data", 0),
+    *channel_options(),
+    # Orders of the server carry the environment of a job. Reports are sent in parts.
     ("grpc.max_receive_message_length", 64 << 20),
-    ("grpc.max_send_message_length", 64 << 20),
-    ("grpc.enable_http_proxy", 0),
-    # A target through a descriptor may name another directory each time.
-    ("grpc.use_local_subchannel_pool", 1),
 ]
 
 #: The failpoint of each kind of order.

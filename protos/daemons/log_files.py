@@ -25,7 +25,9 @@ class LogFile:
         self._path = ""
         self._looked = time.monotonic()
         with suppress(OSError):
-            if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            file = os.fstat(descriptor)
+            # A file without a name, as some programs capture output in, stays as it is.
+            if stat.S_ISREG(file.st_mode) and file.st_nlink:
                 self._path = os.readlink(f"/proc/self/fd/{descriptor}")
 
     def reopen_if_moved(self) -> None:
@@ -45,7 +47,7 @@ class LogFile:
             flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
             handle = os.open(self._path, flags, stat.S_IMODE(old.st_mode))
             try:
-                for number in (1, 2):
+                for number in {1, 2, self._descriptor}:
                     if number == self._descriptor or _is_same(number, old):
                         os.dup2(handle, number, inheritable=True)
             finally:

@@ -30,6 +30,7 @@ from pliant.core.model.checkpoint import SaveWord
 from pliant.core.model.negotiation import Template, Verb
 from pliant.core.values.sizes import parse_sizes
 from pliant.protos import app_pb2 as pb
+from pliant.protos import channel
 from pliant.protos.handshake import begin
 from pliant.protos.texts import sanitize_text
 from standin import Server
@@ -153,8 +154,8 @@ Open = Callable[[str], tuple[ServerStream, Desk]]
 def test_a_host_that_is_gone_is_noticed_and_the_stream_opened_again(
     relay: Relay, server: Server, open_stream: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "KEEPALIVE_S", 1.0)
-    monkeypatch.setattr(module, "KEEPALIVE_TIMEOUT_S", 1.0)
+    options = channel.channel_options(keepalive_s=1.0, timeout_s=1.0)
+    monkeypatch.setattr(channel, "channel_options", lambda: options)
     relay.target = server.address
     open_stream(relay.address)
     server.hellos.get(timeout=40)
@@ -284,7 +285,7 @@ def test_reports_wait_for_the_next_stream_and_answers_do_not(open_stream: Open) 
 def test_channels_ask_no_more_often_than_the_server_allows() -> None:
     from pliant.server.rpc import grpc_server
 
-    mine, allowed = dict(module._channel_options()), dict(grpc_server.OPTIONS)
+    mine, allowed = dict(channel.channel_options()), dict(grpc_server.OPTIONS)
     assert mine["grpc.keepalive_time_ms"] > allowed["grpc.http2.min_ping_interval_without_data_ms"]
     assert isinstance(grpc.insecure_channel("127.0.0.1:1", list(mine.items())), grpc.Channel)
 

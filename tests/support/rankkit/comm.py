@@ -15,13 +15,13 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-from pliant.appkit.mpi import death_watch
+from pliant.appkit.mpi import death_watch, tags
 from pliant.appkit.redistribution import exchange, packed
 
 T = TypeVar("T")
 
 #: Tags of what ranks tell each other about a resize, which is not counted.
-_NOT_DATA = (death_watch.TAG_OF_OBJECTS,)
+_NOT_DATA = (tags.JOINED,)
 
 #: A message that does not come in this time never comes, seconds.
 PATIENCE_S = 30.0
