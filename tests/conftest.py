@@ -15,6 +15,8 @@ import pytest
 
 from testkit.leaks import MARK, Leaks, describe, end, remove_segments, session_processes
 
+pytest_plugins = ["casekit.plugin"]
+
 # Before any test starts a rank: one host, no network but loopback, the same transport everywhere.
 os.environ["FI_TCP_IFACE"] = "lo"
 os.environ["FI_PROVIDER"] = "^sockets"

@@ -54,6 +54,7 @@ def test_what_is_allowed_is_not_told() -> None:
     assert swollen("server", BEFORE, 0, MOST, JOBS, MARGIN) == []
 
 
+@pytest.mark.case(66)
 @pytest.mark.parametrize("what", ["resident", "descriptors", "threads"])
 def test_what_swells_is_told(what: str) -> None:
     now = replace(MOST, **{what: getattr(MOST, what) + 2})

@@ -150,11 +150,13 @@ def test_input_files(here: Path) -> None:
 
 @pytest.mark.usefixtures("here")
 class TestLimits:
+    @pytest.mark.case(50)
     def test_one_long_argument(self) -> None:
         build_job(["true", "x" * (128 * 1024 - 2)])
         with pytest.raises(SubmitError, match="put it into a file"):
             build_job(["true", "x" * 128 * 1024])
 
+    @pytest.mark.case(51)
     def test_one_long_variable(self) -> None:
         with pytest.raises(SubmitError, match=r"^environment: 'LONG=x"):
             build_job(["/bin/true"], env={"LONG": "x" * 128 * 1024})

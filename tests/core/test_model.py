@@ -6,6 +6,7 @@ streams break and what was said on them is lost, the server restarts.
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
@@ -204,5 +205,5 @@ class AnyHistory(History):
         assert count(self.rig.free()) == sum(SLOTS.values()), bin(self.rig.core.state.orphaned)
 
 
-TestAnyHistory = AnyHistory.TestCase
+TestAnyHistory = pytest.mark.case(32, 63)(AnyHistory.TestCase)
 TestAnyHistory.settings = settings(max_examples=60, stateful_step_count=50, deadline=None)

@@ -114,6 +114,7 @@ def test_who_is_requeued_goes_on_from_its_checkpoint_at_another_size(
     assert checksum(text) == checksum(alone)
 
 
+@pytest.mark.case(27)
 def test_who_loses_a_node_goes_on_from_its_checkpoint_on_the_other(tmp_path: Path) -> None:
     alone = run_python(*plain("md", tmp_path, 3)).stdout
     hurry = tmp_path / "hurry"

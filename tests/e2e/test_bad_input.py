@@ -213,6 +213,7 @@ def test_resizes_that_cannot_be(cluster: Cluster) -> None:
     cluster.client.cancel(int(number))
 
 
+@pytest.mark.case(13)
 def test_a_second_server_is_refused_at_once(cluster: Cluster) -> None:
     owner = cluster.daemon("server").pid
     said = run_command("pliant", "server")

@@ -150,6 +150,7 @@ def test_a_rank_that_is_killed_after_go(
     assert "(stage go)" in job.reason
 
 
+@pytest.mark.case(40)
 @pytest.mark.parametrize(
     ("fault", "size"), [("die=0", 3), ("die=1", 3), ("die=leaver", 1), ("die=stayer", 1)]
 )
@@ -207,6 +208,7 @@ def passes_through(cluster: Cluster) -> None:
     assert end(cluster, number).state == "COMPLETED"
 
 
+@pytest.mark.case(36)
 def test_an_application_that_never_answers(cluster: Cluster, counter: Counter) -> None:
     wait_until(lambda: cluster.client.job(counter.id).progress, what="progress")
     with stopped(cluster, counter.id):

@@ -268,6 +268,7 @@ def test_hold_and_release(cluster: Cluster, tmp_path: Path) -> None:
 # -------------------------------------------------------------------- nothing is left behind
 
 
+@pytest.mark.case(44)
 def test_a_child_that_became_a_daemon_ends_with_its_job(cluster: Cluster, tmp_path: Path) -> None:
     mark = tmp_path / "pid"
     number = submit(cluster, tmp_path, sys.executable, "-c", DAEMON, str(mark))
@@ -283,6 +284,7 @@ def test_a_background_child_ends_with_its_script(cluster: Cluster, tmp_path: Pat
     assert not psutil.pid_exists(int((tmp_path / "pid").read_text()))
 
 
+@pytest.mark.case(62)
 def test_a_burst_of_short_jobs(cluster: Cluster, tmp_path: Path) -> None:
     kinds = ["uni", "mpi", "script"]
     numbers = [

@@ -95,6 +95,7 @@ def ends_well(cluster: Cluster, number: int, folder: Path, size: int, lost: str)
     assert f"from iteration {told.data['iteration']}" in told.text
 
 
+@pytest.mark.case(24)
 def test_it_goes_on_where_it_was_at_a_smaller_size(tmp_path: Path) -> None:
     with running_cluster("fcfs", SETTINGS, nodes=3) as cluster:
         number, other, lost = goes_on(cluster, tmp_path, 4)
@@ -103,6 +104,7 @@ def test_it_goes_on_where_it_was_at_a_smaller_size(tmp_path: Path) -> None:
         assert cluster.client.wait(other).state == "COMPLETED"
 
 
+@pytest.mark.case(24)
 def test_with_a_spare_node_it_keeps_its_size(tmp_path: Path) -> None:
     with running_cluster("fcfs", SETTINGS, nodes=3) as cluster, spare_node(cluster):
         with pytest.raises(Exception, match="can never be satisfied: the cluster has 6"):

@@ -77,7 +77,7 @@ def _v2_has_pids() -> bool:
     return bool(home) and "pids" in Path(home, "cgroup.controllers").read_text().split()
 
 
-def test_case_43_the_next_job_on_the_node_of_a_bomb_runs(cluster: Cluster) -> None:
+def test_the_next_job_on_the_node_of_a_bomb_runs(cluster: Cluster) -> None:
     daemons = {name: each.pid for name, each in cluster.daemons().items()}
     submit = cluster.client.submit
     quiet = submit("sleep", "600", type="uni", stdout="/dev/null")
@@ -97,7 +97,7 @@ def test_case_43_the_next_job_on_the_node_of_a_bomb_runs(cluster: Cluster) -> No
 
 
 @pytest.mark.skipif(not kernel_limits(), reason="the pids controller cannot be used here")
-def test_case_43_the_kernel_keeps_a_job_to_its_tasks(cluster: Cluster, tmp_path: Path) -> None:
+def test_the_kernel_keeps_a_job_to_its_tasks(cluster: Cluster, tmp_path: Path) -> None:
     submit, out = cluster.client.submit, tmp_path / "out"
     job = submit(sys.executable, "-c", THREADS, type="uni", stdout=str(out))
     done = cluster.wait_for(job, lambda job: job.final, "the threads to end")

@@ -67,6 +67,7 @@ def pids(counter: Counter) -> list[int]:
     return [rank.process.pid for rank in counter.cluster.ranks(counter.id)]
 
 
+@pytest.mark.case(5)
 def test_a_killed_server_comes_back_to_the_same_jobs(
     cluster: Cluster, counter: Counter, tmp_path: Path
 ) -> None:
@@ -163,6 +164,7 @@ def wait_until_told(counter: Counter) -> None:
         wait_until(lambda before=before: age() != before, what="a report")  # type: ignore[misc]
 
 
+@pytest.mark.case(21)
 def test_a_killed_controller_comes_back_to_its_ranks(counter: Counter) -> None:
     cluster, before = counter.cluster, cluster_ranks(counter)
     cluster.kill(f"node-{before[0][2]}")
@@ -177,6 +179,7 @@ def cluster_ranks(counter: Counter) -> list[tuple[int, int, str]]:
     return [(rank.process.pid, rank.processor, rank.node) for rank in ranks]
 
 
+@pytest.mark.case(22)
 def test_codes_of_jobs_that_end_without_their_controller(cluster: Cluster, tmp_path: Path) -> None:
     numbers = [shell(cluster, after(tmp_path / "gate", code), "2") for code in (0, 5)]
     for number in numbers:

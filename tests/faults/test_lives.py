@@ -17,6 +17,22 @@ def _no_leaks() -> None:
     """The bed outlives a test, and looks for what is left behind after each by itself."""
 
 
+@pytest.mark.case(1, param="server.submit.before_commit")
+@pytest.mark.case(2, param="server.submit.after_commit")
+@pytest.mark.case(3, param="server.start.after_commit")
+@pytest.mark.case(4, param="server.start.sent")
+@pytest.mark.case(6, param="server.exits.in")
+@pytest.mark.case(6, param="server.end.before_commit")
+@pytest.mark.case(6, param="server.end.after_commit")
+@pytest.mark.case(9, param="server.word")
+@pytest.mark.case(9, param="server.kill")
+@pytest.mark.case(10)
+@pytest.mark.case(16, param="server.submit.before_commit-full-disk")
+@pytest.mark.case(17, param="server.end.before_commit-full-disk")
+@pytest.mark.case(17, param="shim.exits.before_save-full-disk")
+@pytest.mark.case(23, param="shim")
+@pytest.mark.case(32, param="drop")
+@pytest.mark.case(32, param="double")
 @pytest.mark.parametrize("case", ci_run_cases(), ids=lambda case: case.name)
 def test_a_fault(beds: Beds, case: Case) -> None:
     check(beds, case, "ofi", run_life)

@@ -6,6 +6,8 @@ import ast
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from faultkit import all_cases, ci_cases, ci_run_cases, run_cases
 from faultkit.cases import CI
 from pliant.faults.registry import POINTS
@@ -39,6 +41,7 @@ def constants(tree: ast.AST) -> list[str]:
     return [text for text in found if isinstance(text, str)]
 
 
+@pytest.mark.case(10)
 def test_every_failpoint_has_its_cases() -> None:
     assert {case.point for case in [*all_cases(), *run_cases()]} == set(NAMES)
     assert {case.name for case in ci_cases()} == CI

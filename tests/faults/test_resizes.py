@@ -26,6 +26,11 @@ def _no_leaks() -> None:
     """The bed outlives a test, and looks for what is left behind after each by itself."""
 
 
+@pytest.mark.case(7, param="shrink-server")
+@pytest.mark.case(8, param="grow-server")
+@pytest.mark.case(10)
+@pytest.mark.case(32, param="drop")
+@pytest.mark.case(32, param="double")
 @pytest.mark.parametrize("case", ci_cases(), ids=lambda case: case.name)
 def test_a_fault(beds: Beds, case: Case) -> None:
     check(beds, case, "ofi", run_case)

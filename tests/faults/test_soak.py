@@ -25,7 +25,8 @@ pytestmark = [
 ]
 
 
-def test_case_66_a_long_time_of_everything(state_dir: Path, tmp_path: Path) -> None:
+@pytest.mark.case(66)
+def test_a_long_time_of_everything(state_dir: Path, tmp_path: Path) -> None:
     settings = state_dir.parent / "server.yaml"
     settings.write_text(SETTINGS)
     cluster = Cluster(state_dir.parent, nodes=3, slots=2, strategy="equipartition")

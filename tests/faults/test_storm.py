@@ -19,6 +19,7 @@ KILLS = int(os.environ.get("PLIANT_KILLS", "6"))
 SEED = int(os.environ.get("PLIANT_TEST_SEED", "1"))
 
 
+@pytest.mark.case(11)
 def test_what_was_acknowledged_runs_once_whatever_is_killed(
     state_dir: Path, tmp_path: Path
 ) -> None:

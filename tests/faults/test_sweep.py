@@ -38,6 +38,7 @@ def _no_leaks() -> None:
     """The bed outlives a test, and looks for what is left behind after each by itself."""
 
 
+@pytest.mark.case(10)
 @pytest.mark.parametrize("point", NAMES)
 def test_who_comes_by_dies_three_times(beds: Beds, point: str) -> None:
     print(f"seed {SEED}")

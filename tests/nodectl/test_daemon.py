@@ -22,6 +22,7 @@ def check(tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str]) -> tupl
     return code, out + err.replace(f"pliant nodectl: {file}: ", "")
 
 
+@pytest.mark.case(61)
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
@@ -132,6 +133,7 @@ def test_a_refused_node_says_why(server: FakeServer, state_dir: Path) -> None:
     assert "the server refused this node: there is a node n9 already" in node.log.read_text()
 
 
+@pytest.mark.case(33)
 @pytest.mark.cluster
 def test_a_name_that_is_taken(server: FakeServer, node: Node, state_dir: Path) -> None:
     server.refusal, server.taken = "a node with this name is connected already", True

@@ -49,6 +49,7 @@ def launcher_of(node: Node) -> psutil.Process:
     return launcher
 
 
+@pytest.mark.case(21)
 @pytest.mark.parametrize("end", ["kill", "stop"])
 def test_a_new_controller_takes_over(
     server: FakeServer, node: Node, tmp_path: Path, end: str
@@ -65,6 +66,7 @@ def test_a_new_controller_takes_over(
     wait_until(lambda: node.worlds() == [])
 
 
+@pytest.mark.case(22)
 def test_ends_without_a_controller_are_not_lost(
     server: FakeServer, node: Node, tmp_path: Path
 ) -> None:
@@ -116,6 +118,7 @@ def test_a_server_that_comes_back_elsewhere_is_found(
     world.ends(server)
 
 
+@pytest.mark.case(31)
 def test_orders_of_an_earlier_server_are_not_obeyed(
     server: FakeServer, node: Node, tmp_path: Path
 ) -> None:
@@ -148,7 +151,8 @@ def test_orders_of_an_earlier_server_are_not_obeyed(
     world.ends(server)
 
 
-def test_case_31_orders_of_another_server_of_the_same_generation_are_not_obeyed(
+@pytest.mark.case(31)
+def test_orders_of_another_server_of_the_same_generation_are_not_obeyed(
     server: FakeServer, node: Node
 ) -> None:
     server.stop()
@@ -168,6 +172,7 @@ def test_case_31_orders_of_another_server_of_the_same_generation_are_not_obeyed(
     wait_until(lambda: node.log.read_text().count("registered with") == 3)
 
 
+@pytest.mark.case(23)
 def test_a_killed_shim_is_noticed_and_nothing_is_left(
     server: FakeServer, node: Node, tmp_path: Path
 ) -> None:
@@ -217,6 +222,7 @@ def test_another_launcher_takes_the_place_of_a_killed_one(
     assert [world.ends(server)[0].code, second.ends(server)[0].code] == [3, 3]
 
 
+@pytest.mark.case(24)
 def test_worlds_of_an_earlier_boot_are_reported_as_ended(
     server: FakeServer, node: Node, tmp_path: Path
 ) -> None:
@@ -425,7 +431,8 @@ def test_a_second_shim_of_a_world_is_told_to_end(
     assert world.ends(server)[0].code == 4
 
 
-def test_case_31_a_later_server_is_told_ends_that_an_earlier_one_has_acknowledged(
+@pytest.mark.case(31)
+def test_a_later_server_is_told_ends_that_an_earlier_one_has_acknowledged(
     server: FakeServer, node: Node, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate"

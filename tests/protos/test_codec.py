@@ -67,6 +67,7 @@ def test_templates_come_back_as_they_were(template: Template) -> None:
     assert template_from_proto(message) == template
 
 
+@pytest.mark.case(32)
 @given(st.binary(max_size=200))
 def test_any_bytes_are_a_value_or_an_error(data: bytes) -> None:
     try:

@@ -59,7 +59,8 @@ class Looker(threading.Thread):
             self.failures.append(error)
 
 
-def test_case_62_a_burst_is_taken_and_who_looks_is_answered(cluster: Cluster) -> None:
+@pytest.mark.case(62)
+def test_a_burst_is_taken_and_who_looks_is_answered(cluster: Cluster) -> None:
     over = threading.Event()
     lookers = [Looker(over) for _ in range(LOOKERS)]
     for looker in lookers:

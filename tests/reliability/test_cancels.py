@@ -30,7 +30,8 @@ def cancel(cluster: Cluster, jobs: list[int]) -> None:
                     raise
 
 
-def test_case_63_a_storm_of_cancellations_leaves_one_end_of_each(cluster: Cluster) -> None:
+@pytest.mark.case(63)
+def test_a_storm_of_cancellations_leaves_one_end_of_each(cluster: Cluster) -> None:
     chance = random.Random(63)
     jobs: list[int] = []
     with ThreadPoolExecutor(USERS) as pool:

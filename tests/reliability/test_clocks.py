@@ -67,8 +67,9 @@ def check_times(cluster: Cluster, *jobs: Job) -> None:
     assert times[-1] - times[0] < HOUR
 
 
+@pytest.mark.case(35)
 @pytest.mark.parametrize("jump", [HOUR, -HOUR, -SINCE_1970], ids=["on", "back", "1970"])
-def test_case_35_a_clock_that_jumps_changes_nothing(
+def test_a_clock_that_jumps_changes_nothing(
     clock: Clock, cluster: Cluster, tmp_path: Path, jump: float
 ) -> None:
     gate = tmp_path / "gate"
@@ -88,7 +89,8 @@ def test_case_35_a_clock_that_jumps_changes_nothing(
     assert not [event.text for event in cluster.client.history() if "LOST" in event.text]
 
 
-def test_case_35_a_limit_ends_a_job_in_time_although_the_clock_was_set_back(
+@pytest.mark.case(35)
+def test_a_limit_ends_a_job_in_time_although_the_clock_was_set_back(
     clock: Clock, cluster: Cluster, tmp_path: Path
 ) -> None:
     job = run(cluster, tmp_path / "gate", time_limit_s=3)

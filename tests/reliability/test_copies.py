@@ -35,10 +35,11 @@ def put_back(cluster: Cluster, copy: Path) -> None:
     cluster.up()
 
 
+@pytest.mark.case(31)
 @pytest.mark.parametrize(
     ("nodes", "slots"), [(2, 2), (1, 4)], ids=["no room meanwhile", "room beside them"]
 )
-def test_case_31_what_runs_unknown_to_the_copy_is_ended_and_others_run(
+def test_what_runs_unknown_to_the_copy_is_ended_and_others_run(
     state_dir: Path, tmp_path: Path, nodes: int, slots: int
 ) -> None:
     cluster = Cluster(state_dir.parent, nodes=nodes, slots=slots, strategy="fcfs")
@@ -64,7 +65,8 @@ def test_case_31_what_runs_unknown_to_the_copy_is_ended_and_others_run(
         cluster.down()
 
 
-def test_case_31_another_run_is_not_taken_for_one_that_the_copy_does_not_know(
+@pytest.mark.case(31)
+def test_another_run_is_not_taken_for_one_that_the_copy_does_not_know(
     state_dir: Path, tmp_path: Path
 ) -> None:
     cluster = Cluster(state_dir.parent, nodes=2, slots=2, strategy="fcfs")

@@ -80,6 +80,7 @@ def tail_of_whole_pages(content: bytes) -> bytes:
     return content[: len(content) * 3 // 4 // PAGE * PAGE]
 
 
+@pytest.mark.case(18)
 @pytest.mark.parametrize(
     ("damage", "left"),
     [
@@ -90,7 +91,7 @@ def tail_of_whole_pages(content: bytes) -> bytes:
         (tail_of_whole_pages, JOBS // 4),
     ],
 )
-def test_case_18_a_damaged_database_is_refused_and_can_be_recovered(
+def test_a_damaged_database_is_refused_and_can_be_recovered(
     server: Server, damage: Callable[[bytes], bytes], left: int
 ) -> None:
     assert server.stop() == 0
@@ -116,7 +117,8 @@ def test_case_18_a_damaged_database_is_refused_and_can_be_recovered(
     assert gather(server.state).integrity == "ok"
 
 
-def test_case_18_without_its_log_the_database_has_what_was_in_it_at_the_last_start(
+@pytest.mark.case(18)
+def test_without_its_log_the_database_has_what_was_in_it_at_the_last_start(
     server: Server,
 ) -> None:
     server.stop(signal.SIGKILL)
@@ -136,7 +138,8 @@ def test_case_18_without_its_log_the_database_has_what_was_in_it_at_the_last_sta
     assert server.stop() == 0
 
 
-def test_case_18_a_job_that_was_lost_with_the_log_is_noticed_and_its_number_not_given_again(
+@pytest.mark.case(18)
+def test_a_job_that_was_lost_with_the_log_is_noticed_and_its_number_not_given_again(
     server: Server,
 ) -> None:
     server.stop(signal.SIGKILL)
@@ -162,6 +165,7 @@ def test_case_18_a_job_that_was_lost_with_the_log_is_noticed_and_its_number_not_
     assert server.stop() == 0
 
 
+@pytest.mark.case(18)
 @pytest.mark.parametrize(
     ("key", "value"),
     [
@@ -177,7 +181,7 @@ def test_case_18_a_job_that_was_lost_with_the_log_is_noticed_and_its_number_not_
         ("key", b"blob"),
     ],
 )
-def test_case_18_a_single_value_that_no_server_has_stored(
+def test_a_single_value_that_no_server_has_stored(
     tmp_path: Path, key: str, value: str | bytes
 ) -> None:
     server = Server(tmp_path).start()
@@ -213,8 +217,9 @@ def recovered(said: str) -> str:
     return told.out
 
 
+@pytest.mark.case(18)
 @pytest.mark.parametrize("column", ["record", "summary", "program"])
-def test_case_18_a_damaged_row_of_a_job_is_named_and_set_aside(server: Server, column: str) -> None:
+def test_a_damaged_row_of_a_job_is_named_and_set_aside(server: Server, column: str) -> None:
     assert server.stop() == 0
     damage_row(server, "job", column, "id", JOBS)
     said = refused(server)
@@ -229,7 +234,7 @@ def test_case_18_a_damaged_row_of_a_job_is_named_and_set_aside(server: Server, c
     assert gather(server.state).integrity == "ok"
 
 
-def test_case_18_a_damaged_row_of_a_job_that_has_ended(server: Server) -> None:
+def test_a_damaged_row_of_a_job_that_has_ended(server: Server) -> None:
     with server.user() as user:
         user.do("cancel", ids=[5])
     assert server.stop() == 0
@@ -237,7 +242,8 @@ def test_case_18_a_damaged_row_of_a_job_that_has_ended(server: Server) -> None:
     assert "record of job 5 in table job is" in refused(server)
 
 
-def test_case_18_a_damaged_row_of_a_node_is_made_anew(server: Server) -> None:
+@pytest.mark.case(18)
+def test_a_damaged_row_of_a_node_is_made_anew(server: Server) -> None:
     node = server.controller("n2", 3).welcome()
     with server.user() as user:
         user.do("drain", node="n2", reason="fan")
@@ -259,7 +265,8 @@ def test_case_18_a_damaged_row_of_a_node_is_made_anew(server: Server) -> None:
     assert len(names(server)) == JOBS
 
 
-def test_case_18_processes_of_a_job_that_was_set_aside_are_ended(server: Server) -> None:
+@pytest.mark.case(18)
+def test_processes_of_a_job_that_was_set_aside_are_ended(server: Server) -> None:
     node = server.controller().welcome()
     with server.user() as user:
         lost, other = user.submit(), submit(user, JOBS)
@@ -278,7 +285,7 @@ def test_case_18_processes_of_a_job_that_was_set_aside_are_ended(server: Server)
     assert other in names(server)
 
 
-def test_case_18_a_row_that_is_damaged_while_it_is_not_looked_at(server: Server) -> None:
+def test_a_row_that_is_damaged_while_it_is_not_looked_at(server: Server) -> None:
     with server.user() as user:
         damage_row(server, "job_event", "data", "job = 5 AND kind", user.kinds(5)[0])
     with server.user() as user:
@@ -288,7 +295,8 @@ def test_case_18_a_row_that_is_damaged_while_it_is_not_looked_at(server: Server)
     assert "Traceback" not in server.log()
 
 
-def test_case_18_an_empty_database_is_not_taken_for_a_new_one(server: Server) -> None:
+@pytest.mark.case(18)
+def test_an_empty_database_is_not_taken_for_a_new_one(server: Server) -> None:
     server.stop(signal.SIGKILL)
     path = server.state / "pliant.db"
     path.write_bytes(b"")

@@ -59,8 +59,9 @@ def to_nodes(server: Server) -> socket.socket:
     return raw.connect(server.address)
 
 
+@pytest.mark.case(47)
 @pytest.mark.parametrize("connect", [to_users, to_nodes])
-def test_case_47_a_server_without_descriptors_goes_on_and_stops_in_order(
+def test_a_server_without_descriptors_goes_on_and_stops_in_order(
     server: Server, connect: Callable[[Server], socket.socket]
 ) -> None:
     assert server.process is not None
@@ -101,7 +102,8 @@ def node(nodes: FakeServer, state_dir: Path) -> Iterator[Node]:
     assert node.stop() == 0
 
 
-def test_case_47_a_controller_without_descriptors_refuses_a_launch_with_the_reason(
+@pytest.mark.case(47)
+def test_a_controller_without_descriptors_refuses_a_launch_with_the_reason(
     nodes: FakeServer, node: Node, tmp_path: Path
 ) -> None:
     assert node.process is not None
@@ -117,7 +119,8 @@ def test_case_47_a_controller_without_descriptors_refuses_a_launch_with_the_reas
     assert "Traceback" not in node.log.read_text()
 
 
-def test_case_47_a_shim_that_cannot_call_is_heard_when_there_are_descriptors(
+@pytest.mark.case(47)
+def test_a_shim_that_cannot_call_is_heard_when_there_are_descriptors(
     nodes: FakeServer, node: Node, tmp_path: Path
 ) -> None:
     assert node.process is not None

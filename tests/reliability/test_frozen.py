@@ -49,7 +49,8 @@ def node_of(cluster: Cluster, job: int) -> str:
     return node
 
 
-def test_case_26_a_controller_that_stands_still_for_a_while_loses_nothing(
+@pytest.mark.case(26)
+def test_a_controller_that_stands_still_for_a_while_loses_nothing(
     cluster: Cluster, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate"
@@ -70,9 +71,8 @@ def test_case_26_a_controller_that_stands_still_for_a_while_loses_nothing(
     cluster.wait_for(waiting, lambda job: job.final, "the other job to run and end")
 
 
-def test_case_27_a_controller_that_outlives_its_lease_is_fenced(
-    cluster: Cluster, tmp_path: Path
-) -> None:
+@pytest.mark.case(27)
+def test_a_controller_that_outlives_its_lease_is_fenced(cluster: Cluster, tmp_path: Path) -> None:
     job = run(cluster, tmp_path / "never", "2")
     cluster.wait_for(job, lambda job: job.state == "RUNNING", "the job to run")
     node = node_of(cluster, job)
@@ -93,9 +93,10 @@ def test_case_27_a_controller_that_outlives_its_lease_is_fenced(
 SHORT, STANDS_STILL_S = "lease_s: 3\nresize_deadline_s: 3\nbeat_interval_s: 0.25\n", 5.0
 
 
+@pytest.mark.case(27)
 @pytest.mark.parametrize("cluster", [SHORT], indirect=True, ids=["short"])
 @pytest.mark.parametrize("who", ["the server", "every daemon"])
-def test_case_27_a_server_that_stands_still_blames_no_node(
+def test_a_server_that_stands_still_blames_no_node(
     cluster: Cluster, tmp_path: Path, who: str
 ) -> None:
     gate = tmp_path / "gate"
@@ -115,11 +116,12 @@ def test_case_27_a_server_that_stands_still_blames_no_node(
     assert "this server did not run for" in (cluster.state / "server.log").read_text()
 
 
+@pytest.mark.case(27)
 @pytest.mark.mpi
 @pytest.mark.parametrize(
     "cluster", [f"{SHORT}safe_point_timeout_s: 2\n"], indirect=True, ids=["short"]
 )
-def test_case_27_a_server_that_stands_still_hears_what_became_of_a_resize(
+def test_a_server_that_stands_still_hears_what_became_of_a_resize(
     cluster: Cluster, tmp_path: Path
 ) -> None:
     job = Carrier(cluster, tmp_path / "job", 2, orders="appkit.move.moved=delay:1")
@@ -145,7 +147,8 @@ def run_again(cluster: Cluster, trail: Trail, policy: str) -> tuple[int, str]:
     return job, node_of(cluster, job)
 
 
-def test_case_27_what_is_to_stop_ends_beside_a_frozen_controller_before_the_next_run_begins(
+@pytest.mark.case(27)
+def test_what_is_to_stop_ends_beside_a_frozen_controller_before_the_next_run_begins(
     cluster: Cluster, tmp_path: Path
 ) -> None:
     trail = Trail(tmp_path)
@@ -165,9 +168,8 @@ def test_case_27_what_is_to_stop_ends_beside_a_frozen_controller_before_the_next
     settled(cluster.state)
 
 
-def test_case_27_what_is_to_go_on_may_have_another_run_beside_it(
-    cluster: Cluster, tmp_path: Path
-) -> None:
+@pytest.mark.case(27)
+def test_what_is_to_go_on_may_have_another_run_beside_it(cluster: Cluster, tmp_path: Path) -> None:
     trail = Trail(tmp_path)
     job, node = run_again(cluster, trail, "keep")
     with frozen(cluster, node):
@@ -181,7 +183,8 @@ def test_case_27_what_is_to_go_on_may_have_another_run_beside_it(
     assert (ended.state, ended.run) == ("COMPLETED", 2)
 
 
-def test_case_27_what_is_to_stop_ends_without_a_server_and_has_another_run_with_it(
+@pytest.mark.case(27)
+def test_what_is_to_stop_ends_without_a_server_and_has_another_run_with_it(
     cluster: Cluster, tmp_path: Path
 ) -> None:
     trail = Trail(tmp_path)

@@ -55,7 +55,8 @@ def refused(cluster: Cluster) -> tuple[set[int], str]:
     raise AssertionError("there was always room")
 
 
-def test_case_16_submissions_to_a_full_disk_are_refused_until_there_is_room(
+@pytest.mark.case(16)
+def test_submissions_to_a_full_disk_are_refused_until_there_is_room(
     cluster: Cluster, disk: Path
 ) -> None:
     server = cluster.daemon("server")
@@ -71,7 +72,8 @@ def test_case_16_submissions_to_a_full_disk_are_refused_until_there_is_room(
     assert cluster.daemon("server") == server
 
 
-def test_case_17_an_end_that_finds_no_room_is_kept(cluster: Cluster, disk: Path) -> None:
+@pytest.mark.case(17)
+def test_an_end_that_finds_no_room_is_kept(cluster: Cluster, disk: Path) -> None:
     gate = disk.parent / "gate"
     script = f"while [ ! -e '{gate}' ]; do sleep 0.05; done; exit 6"
     job = cluster.client.submit("/bin/sh", "-c", script, stdout="/dev/null")
@@ -86,7 +88,8 @@ def test_case_17_an_end_that_finds_no_room_is_kept(cluster: Cluster, disk: Path)
     assert (ended.state, ended.exit_code) == ("FAILED", 6)
 
 
-def test_case_16_a_request_to_a_full_disk_is_answered_and_counts_when_there_is_room(
+@pytest.mark.case(16)
+def test_a_request_to_a_full_disk_is_answered_and_counts_when_there_is_room(
     cluster: Cluster, disk: Path
 ) -> None:
     jobs = [cluster.client.submit("true", hold=True, stdout="/dev/null") for _ in range(3)]
@@ -109,8 +112,9 @@ def test_case_16_a_request_to_a_full_disk_is_answered_and_counts_when_there_is_r
     cluster.wait_for(jobs[-1], lambda job: job.final, "what is asked for now to be done")
 
 
+@pytest.mark.case(16)
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM], ids=["killed", "stopped"])
-def test_case_16_a_start_on_a_full_disk_asks_for_room_and_nothing_else(
+def test_a_start_on_a_full_disk_asks_for_room_and_nothing_else(
     disk: Path, end: signal.Signals
 ) -> None:
     server = Server(disk.parent).start()
@@ -126,7 +130,8 @@ def test_case_16_a_start_on_a_full_disk_asks_for_room_and_nothing_else(
     assert server.stop() == 0
 
 
-def test_case_16_a_start_without_room_for_its_sockets_names_their_folder(disk: Path) -> None:
+@pytest.mark.case(16)
+def test_a_start_without_room_for_its_sockets_names_their_folder(disk: Path) -> None:
     server = Server(disk.parent).start()
     assert server.stop() == 0
     with small_disk(server.run, "16k"):
@@ -138,7 +143,8 @@ def test_case_16_a_start_without_room_for_its_sockets_names_their_folder(disk: P
     assert "Traceback" not in said
 
 
-def test_case_19_a_read_only_file_system_is_named(disk: Path) -> None:
+@pytest.mark.case(19)
+def test_a_read_only_file_system_is_named(disk: Path) -> None:
     cluster = Cluster(disk.parent, nodes=1, slots=1, strategy="fcfs")
     cluster.up()
     cluster.down()

@@ -58,7 +58,8 @@ def assert_heard(cluster: Cluster) -> None:
     wait_until(lambda: states(cluster) == {"UP"}, what="nodes that are heard")
 
 
-def test_case_14_submissions_wait_for_a_lock_that_goes(cluster: Cluster) -> None:
+@pytest.mark.case(14)
+def test_submissions_wait_for_a_lock_that_goes(cluster: Cluster) -> None:
     with ThreadPoolExecutor(USERS) as pool:
         with locked(cluster):
             users = [pool.submit(submit, cluster) for _ in range(USERS)]
@@ -74,8 +75,9 @@ def test_case_14_submissions_wait_for_a_lock_that_goes(cluster: Cluster) -> None
         assert ended.state == "COMPLETED"
 
 
+@pytest.mark.case(14)
 @pytest.mark.parametrize("cluster", ["database_timeout_s: 1\n"], indirect=True)
-def test_case_14_who_waits_too_long_for_a_lock_is_told_to_come_again(
+def test_who_waits_too_long_for_a_lock_is_told_to_come_again(
     cluster: Cluster, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate"

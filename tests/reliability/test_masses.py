@@ -17,7 +17,8 @@ MEBIBYTE = 1 << 20
 PER_CHILD_S = 0.0002
 
 
-def test_case_46_short_children_in_masses_leave_no_zombies(cluster: Cluster) -> None:
+@pytest.mark.case(46)
+def test_short_children_in_masses_leave_no_zombies(cluster: Cluster) -> None:
     before = spent(cluster)
     # Each is an orphan at once: nobody but the shim can collect it.
     script = f"i=0; while [ $i -lt {CHILDREN} ]; do (true & ) ; i=$((i+1)); done"
@@ -29,7 +30,8 @@ def test_case_46_short_children_in_masses_leave_no_zombies(cluster: Cluster) -> 
     assert max(cost.values()) < CHILDREN * PER_CHILD_S, cost
 
 
-def test_case_49_output_in_masses_goes_past_the_daemons(cluster: Cluster, tmp_path: Path) -> None:
+@pytest.mark.case(49)
+def test_output_in_masses_goes_past_the_daemons(cluster: Cluster, tmp_path: Path) -> None:
     output = tmp_path / "out"
     before = memory(cluster)
     job = cluster.client.submit(

@@ -140,34 +140,39 @@ def beyond_the_lease(cluster: ApartCluster, folder: Path, fault: Fault) -> None:
     ended(cluster, waiting)
 
 
-def test_case_28_a_link_that_is_down_for_a_while_loses_nothing(
+@pytest.mark.case(28)
+def test_a_link_that_is_down_for_a_while_loses_nothing(
     cluster: ApartCluster, tmp_path: Path
 ) -> None:
     below_the_lease(cluster, tmp_path, cluster.network.cut)
 
 
-def test_case_28_a_link_that_is_down_beyond_the_lease_fences_its_node(
+@pytest.mark.case(28)
+def test_a_link_that_is_down_beyond_the_lease_fences_its_node(
     cluster: ApartCluster, tmp_path: Path
 ) -> None:
     beyond_the_lease(cluster, tmp_path, cluster.network.cut)
 
 
+@pytest.mark.case(29)
 @pytest.mark.parametrize("direction", ["mute", "deaf"])
-def test_case_29_one_direction_that_is_down_for_a_while_loses_nothing(
+def test_one_direction_that_is_down_for_a_while_loses_nothing(
     cluster: ApartCluster, tmp_path: Path, direction: str
 ) -> None:
     below_the_lease(cluster, tmp_path, getattr(cluster.network, direction))
 
 
+@pytest.mark.case(29)
 @pytest.mark.parametrize("direction", ["mute", "deaf"])
-def test_case_29_one_direction_that_is_down_beyond_the_lease_fences_its_node(
+def test_one_direction_that_is_down_beyond_the_lease_fences_its_node(
     cluster: ApartCluster, tmp_path: Path, direction: str
 ) -> None:
     beyond_the_lease(cluster, tmp_path, getattr(cluster.network, direction))
 
 
+@pytest.mark.case(29)
 @pytest.mark.parametrize("direction", ["mute", "deaf"])
-def test_case_29_what_is_to_stop_does_so_when_one_direction_is_down(
+def test_what_is_to_stop_does_so_when_one_direction_is_down(
     cluster: ApartCluster, tmp_path: Path, direction: str
 ) -> None:
     """What still arrives from the server does not renew the lease of a node that it cannot hear."""
@@ -203,7 +208,8 @@ def resized_at_last(cluster: ApartCluster, number: int, size: int) -> None:
     wait_until(there, every=0.2, what=f"{size} processors")
 
 
-def test_case_29_a_link_that_is_slow_and_loses_much_does_for_all(
+@pytest.mark.case(29)
+def test_a_link_that_is_slow_and_loses_much_does_for_all(
     cluster: ApartCluster, tmp_path: Path
 ) -> None:
     counter = Counter(cluster, tmp_path / "counter", sizes="1-4")
@@ -245,8 +251,9 @@ def agreed(cluster: ApartCluster, counter: Counter) -> int:
     return cluster.wait_for(counter.id, one, "both sides to agree").processors
 
 
+@pytest.mark.case(30)
 @pytest.mark.parametrize("size", [4, 1])
-def test_case_30_a_program_that_decides_while_its_link_is_down(
+def test_a_program_that_decides_while_its_link_is_down(
     cluster: ApartCluster, tmp_path: Path, size: int
 ) -> None:
     counter, node = counting(cluster, tmp_path / "counter")
@@ -270,8 +277,9 @@ def test_case_30_a_program_that_decides_while_its_link_is_down(
     counter.finish()
 
 
+@pytest.mark.case(30)
 @pytest.mark.parametrize("size", [4, 1])
-def test_case_30_a_go_that_does_not_arrive_in_time(
+def test_a_go_that_does_not_arrive_in_time(
     cluster: ApartCluster, tmp_path: Path, size: int
 ) -> None:
     counter, node = counting(cluster, tmp_path / "counter")
@@ -287,8 +295,9 @@ def test_case_30_a_go_that_does_not_arrive_in_time(
     counter.finish()
 
 
+@pytest.mark.case(30)
 @pytest.mark.parametrize(("before", "size"), [(2, 4), (4, 6)])
-def test_case_30_newcomers_that_cannot_say_that_they_are_there(
+def test_newcomers_that_cannot_say_that_they_are_there(
     cluster: ApartCluster, tmp_path: Path, before: int, size: int
 ) -> None:
     """They are on the node of the others, or all of them on the other one."""
@@ -307,7 +316,8 @@ def test_case_30_newcomers_that_cannot_say_that_they_are_there(
     counter.finish()
 
 
-def test_case_30_a_link_that_is_back_too_late(cluster: ApartCluster, tmp_path: Path) -> None:
+@pytest.mark.case(30)
+def test_a_link_that_is_back_too_late(cluster: ApartCluster, tmp_path: Path) -> None:
     counter, node = counting(cluster, tmp_path / "counter")
     counter.shut("hold-join")
     cluster.client.resize(counter.id, 4)

@@ -37,7 +37,8 @@ def cluster(disk: Path) -> Iterator[Cluster]:
     Logs(cluster.state).check()
 
 
-def test_case_47_a_node_without_room_gets_no_more_and_its_jobs_run_elsewhere(
+@pytest.mark.case(47)
+def test_a_node_without_room_gets_no_more_and_its_jobs_run_elsewhere(
     cluster: Cluster, disk: Path
 ) -> None:
     client = cluster.client

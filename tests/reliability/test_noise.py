@@ -30,7 +30,8 @@ def noises() -> list[bytes]:
     return found
 
 
-def test_case_56_noise_on_the_socket_disturbs_nobody(cluster: Cluster) -> None:
+@pytest.mark.case(56)
+def test_noise_on_the_socket_disturbs_nobody(cluster: Cluster) -> None:
     address = (cluster.run / "server.address").read_text().strip()
     server = cluster.daemon("server")
     before = server.memory_info().rss

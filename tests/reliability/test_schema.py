@@ -111,7 +111,8 @@ def before(tmp_path: Path) -> Path:
     return path
 
 
-def test_case_20_tables_are_made_at_once_or_not_at_all(tmp_path: Path) -> None:
+@pytest.mark.case(20)
+def test_tables_are_made_at_once_or_not_at_all(tmp_path: Path) -> None:
     whole = tmp_path / "whole.db"
     open_database(whole).dispose()
     found = [schema(path) for path in killed(tmp_path)]
@@ -123,7 +124,8 @@ def test_case_20_tables_are_made_at_once_or_not_at_all(tmp_path: Path) -> None:
         assert schema(tmp_path / f"{turn}.db") == schema(whole)
 
 
-def test_case_20_tables_are_changed_at_once_or_not_at_all(before: Path, tmp_path: Path) -> None:
+@pytest.mark.case(20)
+def test_tables_are_changed_at_once_or_not_at_all(before: Path, tmp_path: Path) -> None:
     scripts = tmp_path / "migrations"
     from pliant.server.database import migrations
 

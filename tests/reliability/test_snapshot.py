@@ -51,7 +51,8 @@ def writes(path: Path) -> int:
     return 0 if row is None else int(row[0])
 
 
-def test_case_15_users_hear_nothing_of_others_who_write(state_dir: Path) -> None:
+@pytest.mark.case(15)
+def test_users_hear_nothing_of_others_who_write(state_dir: Path) -> None:
     server = Server(state_dir.parent).start()
     node = server.controller().welcome()
     path = server.state / "pliant.db"
@@ -70,7 +71,8 @@ def test_case_15_users_hear_nothing_of_others_who_write(state_dir: Path) -> None
     assert "ERROR" not in server.log()
 
 
-def test_case_15_a_transaction_that_reads_first_may_still_write(tmp_path: Path) -> None:
+@pytest.mark.case(15)
+def test_a_transaction_that_reads_first_may_still_write(tmp_path: Path) -> None:
     """The same on a plain connection fails at once, whatever the timeout."""
     path = tmp_path / "pliant.db"
     engine = open_database(path)

@@ -15,8 +15,9 @@ pytestmark = pytest.mark.cluster
 PATIENT = "lease_s: 60\nbeat_interval_s: 20\n"
 
 
+@pytest.mark.case(3)
 @pytest.mark.parametrize("cluster", [PATIENT], indirect=True, ids=["patient"])
-def test_case_3_all_processes_run_although_some_have_ended_before_others_began(
+def test_all_processes_run_although_some_have_ended_before_others_began(
     cluster: Cluster, tmp_path: Path
 ) -> None:
     """A script, whose processes do not wait for each other."""

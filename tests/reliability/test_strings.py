@@ -12,7 +12,8 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
 NAMES = ["x'; DROP TABLE job; --", "%", "_", 'a" OR 1=1', "1) UNION SELECT * FROM meta --", "\\"]
 
 
-def test_case_54_strings_are_values_and_numbers_are_exact(cluster: Cluster) -> None:
+@pytest.mark.case(54)
+def test_strings_are_values_and_numbers_are_exact(cluster: Cluster) -> None:
     client = cluster.client
     assert client.submit("true", hold=True, stdout="/dev/null") == 1
     jobs = {

@@ -72,10 +72,9 @@ def say_again(cluster: Cluster, word: Callable[[Client], object]) -> None:
             raise
 
 
+@pytest.mark.case(9)
 @pytest.mark.parametrize("point", WORDS)
-def test_case_9_hold_and_release_can_be_said_again(
-    orders: Path, cluster: Cluster, point: str
-) -> None:
+def test_hold_and_release_can_be_said_again(orders: Path, cluster: Cluster, point: str) -> None:
     blocking = cluster.client.submit("sleep", "600", sizes="4", type="mpi", stdout="/dev/null")
     cluster.wait_for(blocking, lambda job: job.state == "RUNNING", "all processors to be taken")
     job = cluster.client.submit("true", stdout="/dev/null")
@@ -93,10 +92,9 @@ def test_case_9_hold_and_release_can_be_said_again(
     settled(cluster.state)
 
 
+@pytest.mark.case(9)
 @pytest.mark.parametrize("point", [*WORDS, KILLS[1]])
-def test_case_9_a_job_is_requeued_once(
-    orders: Path, cluster: Cluster, point: str, tmp_path: Path
-) -> None:
+def test_a_job_is_requeued_once(orders: Path, cluster: Cluster, point: str, tmp_path: Path) -> None:
     script = 'echo "$PLIANT_RUN" >> runs; while [ ! -e gate ]; do sleep 0.05; done; exit 5'
     job = cluster.client.submit(
         "/bin/sh", "-c", script, stdout="/dev/null", chdir=str(tmp_path), type="mpi", sizes="2"
@@ -121,8 +119,9 @@ def again(job: Job) -> bool:
     return (job.run, job.state) == (2, "RUNNING")
 
 
+@pytest.mark.case(9)
 @pytest.mark.parametrize("point", KILLS)
-def test_case_9_the_end_of_a_time_limit_is_kept(orders: Path, cluster: Cluster, point: str) -> None:
+def test_the_end_of_a_time_limit_is_kept(orders: Path, cluster: Cluster, point: str) -> None:
     fault = Fault(cluster, orders, point)
     job = cluster.client.submit("sleep", "600", stdout="/dev/null", time_limit_s=1)
     fault.repair()

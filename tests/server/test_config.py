@@ -17,6 +17,7 @@ from pliant.server.config import (
 from testkit import run_python
 
 
+@pytest.mark.case(61)
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -93,6 +94,7 @@ def test_folders_come_from_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_
     assert Config(run_dir="/r").run == Path("/r")
 
 
+@pytest.mark.case(61)
 def test_check_says_what_is_wrong(tmp_path: Path) -> None:
     path = tmp_path / "server.yaml"
     path.write_text("strategy: magic\n")

@@ -89,9 +89,7 @@ def test_json(server: Any, make_job: MakeJob, capsys: Capture) -> None:
     assert server.last["all"] is True
 
 
-def test_case_35_spans_are_of_the_servers_clock(
-    server: Any, make_job: MakeJob, capsys: Capture
-) -> None:
+def test_spans_are_of_the_servers_clock(server: Any, make_job: MakeJob, capsys: Capture) -> None:
     start = time.time() + 3600
     server.answers["jobs"] = {"jobs": [make_job(1, start=start)], "now": start + 125}
     assert main([]) == 0

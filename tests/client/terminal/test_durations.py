@@ -37,6 +37,7 @@ def test_forms(text: str, seconds: float) -> None:
     assert parse_duration(text) == seconds
 
 
+@pytest.mark.case(55)
 @pytest.mark.parametrize(
     "text",
     ["", "0", "0s", "-5", "1x", "s", "1:2:3:4", "10:60", "1:60:00", "inf", "nan", "1e3", "٣"],

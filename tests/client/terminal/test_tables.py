@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,6 +17,7 @@ def test_clean_text_has_nothing_that_a_terminal_obeys(text: str) -> None:
     assert clean(shown) == shown
 
 
+@pytest.mark.case(53)
 def test_escapes_are_shown_and_not_obeyed() -> None:
     assert clean("\x1b[2J\x07a\u202eb") == "\\x1b[2J\\x07a\\u202eb"
     assert clean("café ☕") == "café ☕"
@@ -26,6 +28,7 @@ def test_columns_are_as_wide_as_what_is_in_them() -> None:
     assert text.splitlines() == [" id  name", "  7  a", "123  longer"]
 
 
+@pytest.mark.case(52)
 def test_wide_characters_count_twice() -> None:
     assert width("日本") == 4
     lines = table(("n", "x"), [("日本", 1), ("ab", 2)]).splitlines()

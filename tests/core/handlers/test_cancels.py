@@ -116,8 +116,9 @@ def cancel(rig: Rig, number: int) -> commands.Answer:
     return rig.one(commands.Answer)
 
 
+@pytest.mark.case(63)
 @pytest.mark.parametrize("name", WAYS)
-def test_case_63_cancelled_in_each_state_twice(rig: Rig, name: str) -> None:
+def test_cancelled_in_each_state_twice(rig: Rig, name: str) -> None:
     number, way, state, stage = WAYS[name]
     way(rig)
     assert (rig.state(number), rig.stage(number)) == (state, stage)
@@ -134,7 +135,8 @@ def test_case_63_cancelled_in_each_state_twice(rig: Rig, name: str) -> None:
         assert count(rig.free()) == ALL
 
 
-def test_case_63_both_at_the_same_instant(rig: Rig) -> None:
+@pytest.mark.case(63)
+def test_both_at_the_same_instant(rig: Rig) -> None:
     word = events.JobCancelled(JobId(1), "ann", 7)
     rig.do(word, word)
     _all_end(rig, 1)
@@ -142,7 +144,7 @@ def test_case_63_both_at_the_same_instant(rig: Rig) -> None:
     assert rig.kinds(1).count("job.ended") == 1
 
 
-def test_case_63_who_has_ended_is_not_cancelled(rig: Rig) -> None:
+def test_who_has_ended_is_not_cancelled(rig: Rig) -> None:
     ended(rig)
     assert rig.state(1) is S.COMPLETED
     for _ in range(2):

@@ -79,6 +79,7 @@ def test_with_no_other_node_it_waits_until_the_node_is_given_back() -> None:
     assert rig.state(1) is JobState.STARTING
 
 
+@pytest.mark.case(47)
 def test_a_whole_queue_is_not_swallowed() -> None:
     rig = Rig({"n1": 2, "n2": 2})
     for number in range(1, 13):

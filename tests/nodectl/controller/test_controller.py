@@ -187,6 +187,7 @@ def test_one_process_without_mpi_has_no_pmi(server: FakeServer, tmp_path: Path) 
     assert not {"PMI_FD", "PMI_RANK", "PMI_SIZE", "PLIANT_CONTROL_FD"} & names
 
 
+@pytest.mark.case(44)
 @pytest.mark.usefixtures("node")
 def test_a_rank_that_ignores_term_is_killed(server: FakeServer, tmp_path: Path) -> None:
     code = "trap '' TERM; echo up; while :; do sleep 0.1; done"
@@ -210,6 +211,7 @@ def test_a_rank_may_end_by_itself_in_the_grace_time(server: FakeServer, tmp_path
     assert (tmp_path / "out").read_text().endswith("bye\n")
 
 
+@pytest.mark.case(44)
 @pytest.mark.usefixtures("node")
 def test_a_stopped_rank_hears_the_order_to_end(server: FakeServer, tmp_path: Path) -> None:
     world = World(["sh", "-c", "echo up; kill -STOP $$"], tmp_path / "out", type="uni")
@@ -286,6 +288,7 @@ def test_a_leaver_leaves_nothing_while_others_go_on(server: FakeServer, tmp_path
     assert not psutil.pid_exists(int((tmp_path / "kept").read_text()))
 
 
+@pytest.mark.case(65)
 @pytest.mark.usefixtures("node")
 def test_phases_append_to_one_file(server: FakeServer, tmp_path: Path) -> None:
     out = tmp_path / "out"
@@ -343,6 +346,7 @@ def test_an_order_that_comes_twice_is_carried_out_once(server: FakeServer, tmp_p
     assert (tmp_path / "out").read_text() == "once\n"
 
 
+@pytest.mark.case(31)
 def test_an_order_to_start_what_has_ended_is_answered_and_not_carried_out(
     server: FakeServer, node: Node, tmp_path: Path
 ) -> None:
@@ -359,7 +363,8 @@ def test_an_order_to_start_what_has_ended_is_answered_and_not_carried_out(
     assert node.worlds() == []
 
 
-def test_case_31_an_order_to_start_what_runs_here_otherwise_is_refused(
+@pytest.mark.case(31)
+def test_an_order_to_start_what_runs_here_otherwise_is_refused(
     server: FakeServer, node: Node, tmp_path: Path
 ) -> None:
     world = World(["sleep", "600"], tmp_path / "out", type="uni")

@@ -48,7 +48,7 @@ def test_a_damaged_file_is_not_taken_for_none(path: Path, content: bytes) -> Non
         (ServerIdentity(6, "other"), ""),
     ],
 )
-def test_case_31_which_servers_are_obeyed(server: ServerIdentity, reason: str) -> None:
+def test_which_servers_are_obeyed(server: ServerIdentity, reason: str) -> None:
     assert reason in ServerIdentity(5, "own").rejection(server)
     assert bool(ServerIdentity(5, "own").rejection(server)) == bool(reason)
     assert bool(ServerIdentity(5).rejection(server)) == (server.generation < 5)

@@ -21,6 +21,7 @@ def end_of(tmp_path: Path, server: FakeServer, program: str = "/bin/true") -> wi
     return end
 
 
+@pytest.mark.case(47)
 def test_a_spool_that_cannot_be_written_is_a_fault_of_the_node(
     server: FakeServer, node: Node, tmp_path: Path
 ) -> None:

@@ -142,6 +142,7 @@ def test_a_world_without_a_shim_ends_with_the_reason(controller: Controller, wor
     assert world.ended
 
 
+@pytest.mark.case(45)
 def test_what_nobody_can_end_is_given_up(
     world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -199,6 +200,7 @@ def test_ends_are_reported_when_they_cannot_be_noted(
 # ------------------------------------------------------------------ the launcher
 
 
+@pytest.mark.case(47)
 def test_a_launcher_that_cannot_fork_says_so_and_lives(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "fork", fail(errno.EAGAIN))
     ours, theirs = socket.socketpair()
@@ -222,6 +224,7 @@ def test_a_launcher_that_cannot_fork_says_so_and_lives(monkeypatch: pytest.Monke
 # ------------------------------------------------------------------ the shim
 
 
+@pytest.mark.case(47)
 def test_ranks_that_cannot_be_forked_have_ended(
     spool: Spool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -233,6 +236,7 @@ def test_ranks_that_cannot_be_forked_have_ended(
     assert ranks[1].end_reason == "cannot start: fork: Cannot allocate memory"
 
 
+@pytest.mark.case(17)
 def test_a_shim_keeps_ends_until_the_disk_has_room(
     tracked: Tracked, spool: Spool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

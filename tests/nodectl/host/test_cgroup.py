@@ -37,8 +37,9 @@ def start(server: FakeServer, tmp_path: Path, code: str) -> tuple[World, procfs.
     return world, daemon
 
 
+@pytest.mark.case(44)
 @pytest.mark.parametrize("controller", ["lives", "is started again"])
-def test_case_44_a_daemon_that_leaves_everything_behind_does_not_outlive_its_shim(
+def test_a_daemon_that_leaves_everything_behind_does_not_outlive_its_shim(
     server: FakeServer, node: Node, tmp_path: Path, controller: str
 ) -> None:
     world, daemon = start(server, tmp_path, STAYS)
@@ -57,7 +58,7 @@ def test_case_44_a_daemon_that_leaves_everything_behind_does_not_outlive_its_shi
 
 
 @pytest.mark.parametrize("shim", ["killed", "alive"])
-def test_case_44_a_node_without_controller_is_told_to_end_its_jobs(
+def test_a_node_without_controller_is_told_to_end_its_jobs(
     server: FakeServer, node: Node, tmp_path: Path, shim: str
 ) -> None:
     world, daemon = start(server, tmp_path, STAYS)
@@ -76,8 +77,9 @@ def test_case_44_a_node_without_controller_is_told_to_end_its_jobs(
     assert end.reason == "its node was taken down"
 
 
+@pytest.mark.case(44)
 @pytest.mark.usefixtures("node")
-def test_case_44_a_daemon_is_ended_with_its_job(server: FakeServer, tmp_path: Path) -> None:
+def test_a_daemon_is_ended_with_its_job(server: FakeServer, tmp_path: Path) -> None:
     world, daemon = start(server, tmp_path, GOES)
     (tmp_path / "go").touch()
     (end,) = world.ends(server)

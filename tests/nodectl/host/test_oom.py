@@ -37,8 +37,9 @@ def small_group() -> Iterator[Path]:
     folder.rmdir()
 
 
+@pytest.mark.case(47)
 @pytest.mark.cluster
-def test_case_47_a_job_that_is_killed_for_want_of_memory_is_told_so(
+def test_a_job_that_is_killed_for_want_of_memory_is_told_so(
     small_group: Path, server: FakeServer, node: Node, tmp_path: Path
 ) -> None:
     assert node.process is not None
@@ -79,7 +80,7 @@ MOUNTS = [
         ([], [], ""),
     ],
 )
-def test_case_47_where_the_kernel_counts(
+def test_where_the_kernel_counts(
     groups: list[list[str]], mounts: list[list[str]], file: str
 ) -> None:
     assert counter_of(groups, mounts) == file

@@ -7,12 +7,15 @@ import resource
 import subprocess
 import sys
 
+import pytest
+
 from pliant.nodectl.host import procfs
 from pliant.nodectl.host.procfs import Identity
 
 SLEEP = [sys.executable, "-c", "import time; time.sleep(60)"]
 
 
+@pytest.mark.case(25)
 def test_a_process_is_itself_until_it_ends() -> None:
     child = subprocess.Popen(SLEEP)
     identity = Identity.of(child.pid)
@@ -65,7 +68,8 @@ def test_processes_that_are_not_there() -> None:
     assert procfs.environment(pid) == {b""}
 
 
-def test_case_47_who_has_no_descriptor_takes_nobody_for_dead() -> None:
+@pytest.mark.case(47)
+def test_who_has_no_descriptor_takes_nobody_for_dead() -> None:
     me = Identity.of(os.getpid())
     assert me is not None
     another = me._replace(start=me.start + 1)

@@ -30,6 +30,7 @@ def test_a_controller_that_has_stopped_has_left_no_idle_shim(
     assert not any(shim.is_running() for shim in shims)
 
 
+@pytest.mark.case(46)
 def test_what_a_rank_left_behind_is_collected_before_a_shim_waits(
     server: FakeServer, node: Node, tmp_path: Path
 ) -> None:

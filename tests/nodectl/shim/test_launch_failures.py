@@ -30,6 +30,7 @@ def test_a_program_that_is_not_there(server: FakeServer, tmp_path: Path, program
     assert end.reason == f"program {program}: No such file or directory"
 
 
+@pytest.mark.case(50)
 def test_a_program_that_is_not_executable(server: FakeServer, tmp_path: Path) -> None:
     program = tmp_path / "data"
     program.write_text("echo no\n")
@@ -68,6 +69,7 @@ def test_a_folder_that_is_not_there(server: FakeServer, tmp_path: Path) -> None:
     assert end.reason == "working directory /no/where: No such file or directory"
 
 
+@pytest.mark.case(48)
 @pytest.mark.parametrize(
     ("name", "code", "text"),
     [
@@ -107,6 +109,7 @@ def test_arguments_arrive_byte_by_byte(server: FakeServer, tmp_path: Path) -> No
     assert out.read_bytes() == b"|".join(odd) + b"|"
 
 
+@pytest.mark.case(50)
 def test_an_argument_that_is_too_long(server: FakeServer, tmp_path: Path) -> None:
     end = end_of(World(["echo", "x" * 131_072], tmp_path / "out", type="uni"), server)
     assert end.code == 126

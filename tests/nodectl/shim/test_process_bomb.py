@@ -41,9 +41,10 @@ def processes(world: str) -> list[int]:
     return [pid for pid in procfs.processes() if mark in procfs.environment(pid)]
 
 
+@pytest.mark.case(43)
 @pytest.mark.cluster
 @pytest.mark.parametrize("node", [("--most-processes", str(MOST))], indirect=True)
-def test_case_43_a_bomb_is_ended_with_all_that_came_of_it(
+def test_a_bomb_is_ended_with_all_that_came_of_it(
     server: FakeServer, node: Node, gate: Path, tmp_path: Path
 ) -> None:
     variables = {"GATE": str(gate), "DEPTH": str(DEPTH)}
@@ -68,12 +69,13 @@ def test_case_43_a_bomb_is_ended_with_all_that_came_of_it(
     assert node.process.poll() is None
 
 
-def test_case_43_who_keeps_to_the_limit_is_let_alone() -> None:
+def test_who_keeps_to_the_limit_is_let_alone() -> None:
     used = [wire.JobUsage(job=1, processes=8), wire.JobUsage(job=2, processes=9)]
     assert [job for job, _ in over_process_limit(used, 8)] == [2]
 
 
-def test_case_43_without_a_limit_a_job_may_have_half_of_what_the_kernel_gives() -> None:
+@pytest.mark.case(43)
+def test_without_a_limit_a_job_may_have_half_of_what_the_kernel_gives() -> None:
     ids = int(Path("/proc/sys/kernel/pid_max").read_text())
     used = [wire.JobUsage(job=1, processes=ids // 2), wire.JobUsage(job=2, processes=ids // 2 + 1)]
     assert [job for job, _ in over_process_limit(used, 0)] == [2]

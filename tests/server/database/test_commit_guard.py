@@ -88,7 +88,8 @@ def test_each_transaction_is_counted_once(live: Callable[[int], Life], path: Pat
     assert read_last_seen(path.with_name(FILE_NAME)) == LastSeen(CommitCount(3, 3), 7)
 
 
-def test_case_13_of_two_that_no_lock_keeps_apart_the_first_ends(
+@pytest.mark.case(13)
+def test_of_two_that_no_lock_keeps_apart_the_first_ends(
     live: Callable[[int], Life],
 ) -> None:
     first = live(1)
@@ -99,8 +100,9 @@ def test_case_13_of_two_that_no_lock_keeps_apart_the_first_ends(
     assert "b" not in second.meta()
 
 
+@pytest.mark.case(31)
 @pytest.mark.parametrize("replaced", [False, True], ids=["removed", "replaced"])
-def test_case_31_a_database_that_is_not_there_any_more_takes_nothing(
+def test_a_database_that_is_not_there_any_more_takes_nothing(
     live: Callable[[int], Life], path: Path, tmp_path: Path, replaced: bool
 ) -> None:
     life = live(1)

@@ -54,7 +54,7 @@ def test_it_grows_with_each_start(path: Path, caplog: pytest.LogCaptureFixture) 
     assert caplog.text == ""
 
 
-def test_case_31_a_copy_of_the_same_generation_is_told_and_no_number_given_again(
+def test_a_copy_of_the_same_generation_is_told_and_no_number_given_again(
     path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     write_used(path, "5")
@@ -75,7 +75,7 @@ def test_the_count_of_changes_stands_in_for_a_file_that_is_missing(path: Path) -
     assert following(meta, path, 7, LastSeen(CommitCount(5, 1), 9))["generation"] == "6"
 
 
-def test_case_31_an_older_copy_is_told_and_leaves_numbers_out(
+def test_an_older_copy_is_told_and_leaves_numbers_out(
     path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     write_used(path, "5")
@@ -89,7 +89,7 @@ def test_case_31_an_older_copy_is_told_and_leaves_numbers_out(
     assert again == given | left_out(7, 9, 1 + MAX_LOST_IDS)
 
 
-def test_case_31_runs_of_many_generations_fit_into_messages(path: Path) -> None:
+def test_runs_of_many_generations_fit_into_messages(path: Path) -> None:
     write_used(path, str(1 << 38))
     run = int(following({"generation": "3"}, path, 7)["runs_from"].split()[1])
     assert 0 < run < (1 << 32) - 1000
@@ -124,9 +124,7 @@ def test_a_damaged_file_is_not_taken_for_none(path: Path, content: bytes) -> Non
         ((4, ""), True),
     ],
 )
-def test_case_31_a_node_that_has_obeyed_another_server(
-    obeyed: tuple[int, str], refused: bool
-) -> None:
+def test_a_node_that_has_obeyed_another_server(obeyed: tuple[int, str], refused: bool) -> None:
     why = stale((3, "own"), obeyed)
     assert (why is not None) == refused
     assert why is None or "old copy of the database" in why
@@ -182,7 +180,8 @@ def end(node: Controller) -> int:
     return int(order.job)
 
 
-def test_case_31_numbers_are_not_given_again_on_an_older_copy(server: Server) -> None:
+@pytest.mark.case(31)
+def test_numbers_are_not_given_again_on_an_older_copy(server: Server) -> None:
     node = server.controller().welcome()
     with server.user() as user:
         first = user.submit()
@@ -241,7 +240,8 @@ def copied(server: Server) -> Path:
     return copy
 
 
-def test_case_31_numbers_are_not_given_again_on_a_copy_from_the_same_life(server: Server) -> None:
+@pytest.mark.case(31)
+def test_numbers_are_not_given_again_on_a_copy_from_the_same_life(server: Server) -> None:
     node = server.controller().welcome()
     with server.user() as user:
         first = user.submit()
@@ -261,10 +261,9 @@ def test_case_31_numbers_are_not_given_again_on_a_copy_from_the_same_life(server
     assert server.stop() == 0
 
 
+@pytest.mark.case(31)
 @pytest.mark.parametrize("restored", [False, True], ids=["renamed", "restored"])
-def test_case_31_a_copy_that_is_put_back_under_a_server_ends_it(
-    server: Server, restored: bool
-) -> None:
+def test_a_copy_that_is_put_back_under_a_server_ends_it(server: Server, restored: bool) -> None:
     node = server.controller().welcome()
     copy = copied(server)
     with server.user() as user:
@@ -296,7 +295,8 @@ def test_a_damaged_file_of_changes_is_no_obstacle(server: Server) -> None:
     assert server.stop() == 0
 
 
-def test_case_31_another_server_of_the_same_generation_is_refused(server: Server) -> None:
+@pytest.mark.case(31)
+def test_another_server_of_the_same_generation_is_refused(server: Server) -> None:
     node = server.controller().welcome()
     node.close()
     other = server.controller(name="n2", generation=1, life="of another")
@@ -304,7 +304,8 @@ def test_case_31_another_server_of_the_same_generation_is_refused(server: Server
     other.close()
 
 
-def test_case_31_an_end_that_is_told_again_after_the_job_changes_nothing(server: Server) -> None:
+@pytest.mark.case(31)
+def test_an_end_that_is_told_again_after_the_job_changes_nothing(server: Server) -> None:
     """A doubled order is answered so by a controller whose world has ended."""
     node = server.controller(slots=1).welcome()
     with server.user() as user:

@@ -80,6 +80,7 @@ def test_after_the_stop_nothing_is_taken(writer: Writer) -> None:
         writer.commit([put_meta("b", "2")]).result(1)
 
 
+@pytest.mark.case(14)
 def test_writers_wait_for_a_foreign_lock(writer: Writer, tmp_path: Path) -> None:
     other = sqlite3.connect(tmp_path / "pliant.db", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
@@ -91,6 +92,7 @@ def test_writers_wait_for_a_foreign_lock(writer: Writer, tmp_path: Path) -> None
     future.result(10)
 
 
+@pytest.mark.case(16)
 def test_a_full_disk_is_reported_and_survived(engine: Engine, tmp_path: Path) -> None:
     # The file may not grow beyond its present size: to SQLite that is a full disk.
     full = ["PRAGMA max_page_count=1"]
@@ -175,6 +177,7 @@ def test_settings_are_durable(engine: Engine) -> None:
     assert settings == ["wal", 2, 10_000]
 
 
+@pytest.mark.case(20)
 def test_migrations_make_exactly_the_tables(engine: Engine) -> None:
     from alembic.autogenerate import compare_metadata
     from alembic.migration import MigrationContext
@@ -198,6 +201,7 @@ def test_a_current_database_needs_no_alembic(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
+@pytest.mark.case(20)
 def test_a_newer_database_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "pliant.db"
     open_database(path).dispose()
@@ -208,6 +212,7 @@ def test_a_newer_database_is_refused(tmp_path: Path) -> None:
         open_database(path)
 
 
+@pytest.mark.case(18)
 @pytest.mark.parametrize("damage", ["header", "page"])
 def test_a_damaged_database_is_refused_with_a_way_out(tmp_path: Path, damage: str) -> None:
     path = tmp_path / "pliant.db"
@@ -235,6 +240,7 @@ def test_readers_cannot_write(tmp_path: Path) -> None:
     assert os.path.exists(tmp_path / "pliant.db")
 
 
+@pytest.mark.case(15)
 def test_faults_that_pass_are_known(engine: Engine, writer: Writer, tmp_path: Path) -> None:
     with engine.connect() as connection:
         for statement, passes in (("SELECT * FROM nowhere", False), ("SELECT 1/", False)):

@@ -206,7 +206,8 @@ def delayed(future: Future[Answer]) -> bool:
     return told.value.taken
 
 
-def test_case_16_who_asks_while_nothing_can_be_stored_is_told_what_became_of_it(
+@pytest.mark.case(16)
+def test_who_asks_while_nothing_can_be_stored_is_told_what_became_of_it(
     server: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(committer, "REPORT_AFTER_S", 0.0)
@@ -230,7 +231,7 @@ def test_case_16_who_asks_while_nothing_can_be_stored_is_told_what_became_of_it(
     assert not server.broken.is_set()
 
 
-def test_case_16_a_look_that_came_with_what_cannot_be_stored_is_answered(
+def test_a_look_that_came_with_what_cannot_be_stored_is_answered(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(committer, "REPORT_AFTER_S", 0.0)
@@ -244,7 +245,7 @@ def test_case_16_a_look_that_came_with_what_cannot_be_stored_is_answered(
     end.result(30)
 
 
-def test_case_16_a_short_fault_is_told_nobody(server: Server) -> None:
+def test_a_short_fault_is_told_nobody(server: Server) -> None:
     server.outside.faults[:] = [fault(sqlite3.SQLITE_FULL)] * 20
     server.execute.post(JobSubmitted(server.spec(1, size=9)))
     assert not server.execute.ask(JobHeld(JobId(1), "ann")).result(30).refusal

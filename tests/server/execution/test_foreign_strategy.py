@@ -69,6 +69,7 @@ def test_a_good_one_serves(make_server: Callable[..., Server]) -> None:
     assert "fault" not in server.log()
 
 
+@pytest.mark.case(64)
 @pytest.mark.parametrize(
     ("name", "says"),
     [("Hangs", "no answer within 0.7 s"), ("Dies", "its process ended with exit code 9")],

@@ -320,6 +320,7 @@ def order(kind: str) -> RunStrategy:
     return RunStrategy(CycleId(1), view(kind))
 
 
+@pytest.mark.case(64)
 def test_a_fault_costs_one_cycle_three_in_a_row_the_place(planner: Planner) -> None:
     kinds = ["raises", "too_much", "good", "exits", "not_there", "no_plan"]
     answers = []

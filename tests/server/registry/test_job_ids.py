@@ -17,7 +17,7 @@ def node(*jobs: int) -> NodeRegistered:
     return NodeRegistered(NodeName("n1"), 4, worlds=worlds)
 
 
-def test_case_18_a_number_that_a_node_knows_is_not_given_again(
+def test_a_number_that_a_node_knows_is_not_given_again(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     numbers = JobIdAllocator(5)
@@ -28,7 +28,7 @@ def test_case_18_a_number_that_a_node_knows_is_not_given_again(
 
 
 @pytest.mark.parametrize("order", [(6, 8), (8, 6)])
-def test_case_18_each_lost_job_is_told_once_in_any_order(
+def test_each_lost_job_is_told_once_in_any_order(
     order: tuple[int, ...], caplog: pytest.LogCaptureFixture
 ) -> None:
     numbers = JobIdAllocator(5)
@@ -38,7 +38,7 @@ def test_case_18_each_lost_job_is_told_once_in_any_order(
     assert numbers.next() == 9
 
 
-def test_case_18_numbers_that_were_given_here_are_no_loss(caplog: pytest.LogCaptureFixture) -> None:
+def test_numbers_that_were_given_here_are_no_loss(caplog: pytest.LogCaptureFixture) -> None:
     numbers = JobIdAllocator(5)
     given = numbers.next()
     numbers.on_node_registered(node(given + 2))
@@ -47,7 +47,7 @@ def test_case_18_numbers_that_were_given_here_are_no_loss(caplog: pytest.LogCapt
     assert caplog.text == ""
 
 
-def test_case_31_after_an_old_copy_the_jobs_since_then_are_lost_and_not_given_again(
+def test_after_an_old_copy_the_jobs_since_then_are_lost_and_not_given_again(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     numbers = JobIdAllocator(1, 1 + MAX_LOST_IDS)
@@ -57,13 +57,13 @@ def test_case_31_after_an_old_copy_the_jobs_since_then_are_lost_and_not_given_ag
     assert numbers.next() == 2 + MAX_LOST_IDS
 
 
-def test_case_18_what_is_known_is_no_loss(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_is_known_is_no_loss(caplog: pytest.LogCaptureFixture) -> None:
     numbers = JobIdAllocator(5)
     numbers.on_node_registered(node(1, 5))
     assert (numbers.next(), caplog.text) == (6, "")
 
 
-def test_case_18_a_number_that_cannot_have_been_given_is_not_believed() -> None:
+def test_a_number_that_cannot_have_been_given_is_not_believed() -> None:
     numbers = JobIdAllocator(5)
     numbers.on_node_registered(node(5 + MAX_LOST_IDS + 1, 2**63))
     assert numbers.next() == 6

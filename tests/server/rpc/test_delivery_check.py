@@ -49,6 +49,7 @@ def test_who_does_not_count_is_believed() -> None:
     assert delivery.missing(node_pb2.Beat(), 5, 2 * UNDER_WAY_S) == ""
 
 
+@pytest.mark.case(32)
 @pytest.mark.cluster
 def test_a_node_whose_report_was_lost_registers_anew(make_server: Callable[..., Server]) -> None:
     server = make_server().start()

@@ -135,6 +135,7 @@ def stage(make_server: Callable[..., Server]) -> Iterator[Stage]:
 # ---------------------------------------------------------------- silent, late, doubled, disordered
 
 
+@pytest.mark.case(36)
 def test_a_silent_one_keeps_its_size(stage: Stage) -> None:
     stage.offer(6)
     wait_until(lambda: "offer.expired" in stage.kinds())
@@ -142,6 +143,7 @@ def test_a_silent_one_keeps_its_size(stage: Stage) -> None:
     stage.check(4)
 
 
+@pytest.mark.case(37)
 def test_a_late_answer_changes_nothing(stage: Stage) -> None:
     for expired, size in enumerate((2, 6), start=1):
         offer = stage.offer(size)
@@ -153,6 +155,7 @@ def test_a_late_answer_changes_nothing(stage: Stage) -> None:
     stage.check(4)
 
 
+@pytest.mark.case(37)
 def test_what_is_said_twice_counts_once(stage: Stage) -> None:
     offer = stage.offer(6)
     stage.accept(offer)
@@ -213,6 +216,7 @@ def test_a_counter_offer_above_the_offer_is_declined(stage: Stage) -> None:
     stage.check(4)
 
 
+@pytest.mark.case(38)
 def test_who_accepts_more_than_was_offered_gets_nothing(stage: Stage) -> None:
     offer = stage.offer(6)
     offer.items[0].quantity, offer.items[0].sizes = 4, "8"
@@ -222,6 +226,7 @@ def test_who_accepts_more_than_was_offered_gets_nothing(stage: Stage) -> None:
     stage.check(4)
 
 
+@pytest.mark.case(38)
 def test_who_claims_other_processors_is_ended(stage: Stage) -> None:
     for processors in (range(8), range(2, 8), range(5)):
         _claim(stage, processors)
@@ -243,6 +248,7 @@ def _claim(stage: Stage, processors: range) -> None:
     stage.app.close()
 
 
+@pytest.mark.case(39)
 def test_processors_said_to_be_free_are_not_given_away_before_they_are(stage: Stage) -> None:
     offer = stage.offer(2)
     waiting = stage.user.submit(sizes="6")
@@ -288,6 +294,7 @@ def test_a_former_coordinator_does_not_take_the_place_of_the_present_one(stage: 
 # ---------------------------------------------------------------- another's job
 
 
+@pytest.mark.case(42)
 def test_who_shows_another_token_is_refused(stage: Stage) -> None:
     other = stage.user.submit(sizes="2")
     theirs = stage.node.find("start_world")
@@ -298,6 +305,7 @@ def test_who_shows_another_token_is_refused(stage: Stage) -> None:
     stage.heard()
 
 
+@pytest.mark.case(42)
 def test_what_is_said_about_another_job_is_not_heard(stage: Stage) -> None:
     """Its own token opens its session; the number of another's resize is no key to that."""
     stage.user.submit(sizes="1-4", prefer=2)
@@ -319,6 +327,7 @@ def test_what_is_said_about_another_job_is_not_heard(stage: Stage) -> None:
 # ---------------------------------------------------------------- flooding
 
 
+@pytest.mark.case(41)
 def test_a_flood_closes_its_own_session(stage: Stage) -> None:
     stage.user.submit(sizes="1-4", prefer=2)
     theirs = stage.node.find("start_world")

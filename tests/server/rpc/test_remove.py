@@ -117,6 +117,7 @@ def test_an_end_is_acknowledged_when_it_is_durable(desk: Desk) -> None:
     assert desk.around.acks == [[0, 1]]
 
 
+@pytest.mark.case(17)
 def test_an_end_that_could_not_be_stored_is_new_when_it_is_reported_again(desk: Desk) -> None:
     desk.report(0)
     desk.resolve(0, OSError("disk"))
@@ -176,7 +177,8 @@ def test_of_an_ended_job_a_node_empties_only_its_own_processors(desk: Desk) -> N
     assert (desk.around.acks, desk.around.rows) == ([[0], [0]], [])
 
 
-def test_case_31_of_a_world_that_nobody_here_began_processors_are_emptied(desk: Desk) -> None:
+@pytest.mark.case(31)
+def test_of_a_world_that_nobody_here_began_processors_are_emptied(desk: Desk) -> None:
     """The job waits in the older copy of the database that was put back; it ran since."""
     desk.put(JobState.PENDING)
     desk.worlds.forget(ONE)
@@ -187,7 +189,8 @@ def test_case_31_of_a_world_that_nobody_here_began_processors_are_emptied(desk: 
     assert (desk.around.acks, desk.around.rows) == ([[0, 1]], [])
 
 
-def test_case_31_of_a_world_that_began_elsewhere_processors_are_emptied(desk: Desk) -> None:
+@pytest.mark.case(31)
+def test_of_a_world_that_began_elsewhere_processors_are_emptied(desk: Desk) -> None:
     """As above, and the job was started again before its earlier processes were gone."""
     desk.worlds.forget(ONE)
     desk.worlds.add(replace(desk.world, processors=(2,), nodes=frozenset({B})))

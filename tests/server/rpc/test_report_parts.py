@@ -138,6 +138,7 @@ def test_output_paths(pattern: str, name: str) -> None:
     assert "\0" not in expand(pattern.replace("\0", ""), 1, name.replace("\0", ""))
 
 
+@pytest.mark.case(52)
 @given(
     st.lists(st.binary(max_size=20).map(lambda b: b.replace(b"\0", b""))),
     st.dictionaries(st.text("AB_", min_size=1), st.binary().map(lambda b: b.replace(b"\0", b""))),
@@ -159,6 +160,7 @@ def test_programs_keep_every_byte(argv: list[bytes], env: dict[str, bytes]) -> N
     )
 
 
+@pytest.mark.case(51)
 def test_the_jobs_own_variables_go_first() -> None:
     program = Program((), {"A": "job"}, "/", "", "", "", 0)
     assert set(program.environment(A="server", B="server", C="")) == {b"A=job", b"B=server"}
@@ -291,6 +293,7 @@ def test_a_strategy_that_keeps_failing_is_replaced() -> None:
 # ------------------------------------------------------------------ requests
 
 
+@pytest.mark.case(55)
 @pytest.mark.parametrize(
     ("change", "field", "message"),
     [
@@ -335,6 +338,7 @@ def test_without_nodes_users_are_told_to_come_again() -> None:
     assert error.value.kind == "unavailable"
 
 
+@pytest.mark.case(53)
 def test_one_event_is_one_line() -> None:
     assert escape_control("a\r\n\x1b[31mb\udcff") == r"a\r\n\x1b[31mb\udcff"
     assert escape_control("é plain") == "é plain"

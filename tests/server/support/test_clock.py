@@ -52,7 +52,7 @@ JUMPS = [3600.0, -3600.0, -NOON]
 
 
 @pytest.mark.parametrize("jump", JUMPS)
-def test_case_35_a_clock_that_is_set_moves_nothing(machine: Machine, jump: float) -> None:
+def test_a_clock_that_is_set_moves_nothing(machine: Machine, jump: float) -> None:
     clock = HybridClock()
     machine.passes(10)
     machine.wall += jump
@@ -61,8 +61,9 @@ def test_case_35_a_clock_that_is_set_moves_nothing(machine: Machine, jump: float
     assert clock.ahead_s() == jump
 
 
+@pytest.mark.case(35)
 @pytest.mark.parametrize("jump", JUMPS)
-def test_case_35_the_next_server_goes_on_while_jobs_are_open(
+def test_the_next_server_goes_on_while_jobs_are_open(
     machine: Machine, jump: float, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock = HybridClock()
@@ -73,13 +74,13 @@ def test_case_35_the_next_server_goes_on_while_jobs_are_open(
 
 
 @pytest.mark.parametrize("jump", JUMPS)
-def test_case_35_with_no_job_open_the_machine_is_followed(machine: Machine, jump: float) -> None:
+def test_with_no_job_open_the_machine_is_followed(machine: Machine, jump: float) -> None:
     clock = HybridClock()
     machine.wall += jump
     assert again(clock, machine, last=None).now() == NOON + jump
 
 
-def test_case_35_after_a_boot_only_the_wall_clock_knows_how_long_it_took(machine: Machine) -> None:
+def test_after_a_boot_only_the_wall_clock_knows_how_long_it_took(machine: Machine) -> None:
     clock = HybridClock()
     meta = {CLOCK_KEY: clock.record(machine.boot)}
     machine.reboots()
@@ -89,7 +90,7 @@ def test_case_35_after_a_boot_only_the_wall_clock_knows_how_long_it_took(machine
     assert resume_clock(meta, machine.boot, last=NOON + 7).now() == NOON + 7
 
 
-def test_case_35_a_database_without_a_clock(machine: Machine) -> None:
+def test_a_database_without_a_clock(machine: Machine) -> None:
     assert resume_clock({}, machine.boot, last=NOON - 60).now() == NOON
 
 
@@ -103,8 +104,9 @@ STEPS = st.lists(
 )
 
 
+@pytest.mark.case(35)
 @given(STEPS)
-def test_case_35_time_never_runs_backwards_while_jobs_are_open(
+def test_time_never_runs_backwards_while_jobs_are_open(
     steps: list[tuple[str, float]],
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:

@@ -230,6 +230,7 @@ def leave(server: Server, node: Controller) -> None:
     wait_until(lambda: "n1: stream closed" in server.log())
 
 
+@pytest.mark.case(34)
 def test_a_node_changes_its_slots_when_nothing_is_on_it(
     server: Server, node: Controller, user: User
 ) -> None:
@@ -275,6 +276,7 @@ def test_a_node_is_removed_for_good(server: Server, node: Controller, user: User
         assert [each["name"] for each in again.do("nodes")["nodes"]] == ["n1"]
 
 
+@pytest.mark.case(33)
 @pytest.mark.parametrize("secret", ["", "0" * 64, "\x7e"])
 def test_only_who_knows_the_secret_may_register(server: Server, secret: str) -> None:
     stranger = server.controller("n1", 4, secret=secret)
@@ -288,6 +290,7 @@ def test_only_who_knows_the_secret_may_register(server: Server, secret: str) -> 
     assert "a stream is not authenticated" in server.log()
 
 
+@pytest.mark.case(26)
 def test_a_silent_node_is_suspected_then_lost(make_server: Callable[..., Server]) -> None:
     server = make_server(beat_interval_s=0.2, lease_s=1.5).start()
     node = server.controller().welcome()
@@ -374,6 +377,7 @@ def node_report_of(start: object, rank: int, code: int) -> object:
     return node_pb2.NodeReport(ranks_exited=report)
 
 
+@pytest.mark.case(12)
 def test_a_stop_is_quick_and_answers_who_waits(server: Server) -> None:
     node = server.controller().welcome()
     user = server.user()

@@ -24,6 +24,7 @@ from testkit import wait_until
 pytestmark = pytest.mark.cluster
 
 
+@pytest.mark.case(56)
 def test_requests_that_are_none(server: Server) -> None:
     with server.user() as user:
         for line, text in [
@@ -54,6 +55,7 @@ def test_a_submission_without_nodes(server: Server) -> None:
     assert "no node has registered yet" in error["message"]
 
 
+@pytest.mark.case(56)
 def test_an_endless_line_is_cut_off(server: Server) -> None:
     with server.user() as user:
         try:
@@ -109,6 +111,7 @@ def test_a_socket_that_can_be_seen_can_be_connected_to(tmp_path: Path) -> None:
     assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
 
 
+@pytest.mark.case(13)
 def test_a_second_server_is_refused(server: Server) -> None:
     assert server.process is not None
     assert server.spawn().wait(30) == 1
@@ -117,6 +120,7 @@ def test_a_second_server_is_refused(server: Server) -> None:
         assert user.do("ping")["pid"] == server.process.pid
 
 
+@pytest.mark.case(13)
 @pytest.mark.parametrize("again", [False, True], ids=["removed", "made anew"])
 def test_a_second_server_is_refused_without_the_file_of_the_lock(
     server: Server, again: bool
@@ -209,6 +213,7 @@ def test_an_idle_server_rests(server: Server) -> None:
     node.close()
 
 
+@pytest.mark.case(56)
 def test_many_connections_at_once(server: Server) -> None:
     users = [server.user() for _ in range(300)]
     for user in users:
@@ -231,6 +236,7 @@ def test_a_low_soft_limit_of_descriptors_is_no_limit(make_server: Callable[..., 
         user.close()
 
 
+@pytest.mark.case(56)
 def test_a_slow_user_holds_up_nobody(server: Server) -> None:
     slow = server.user()
     slow._socket.sendall(b'{"op":')
@@ -241,6 +247,7 @@ def test_a_slow_user_holds_up_nobody(server: Server) -> None:
     slow.close()
 
 
+@pytest.mark.case(19)
 def test_the_database_must_be_usable(make_server: Callable[..., Server]) -> None:
     server = make_server()
     server.state.mkdir()
