@@ -289,7 +289,7 @@ def check_policy(text: str) -> str:
     if text == "keep":
         return text  # the usual case imports nothing
     from pliant.client.terminal.durations import parse_span
-    from pliant.core.values.isolation import isolation_policy, parse_isolation_policy
+    from pliant.core.values.lost_contact_policy import isolation_policy, parse_isolation_policy
 
     name, equals, time = text.partition("=")
     bare = not equals or _BARE.fullmatch(time) or time != time.strip()

@@ -14,10 +14,10 @@ from pliant.core.support.lazy_imports import lazy_names
 if TYPE_CHECKING:
     from pliant.core.machine import Core
     from pliant.core.state.invariants import InvariantError
-    from pliant.core.values.limits import Limits
+    from pliant.core.values.timeouts import Limits
 
 __all__ = ["Core", "InvariantError", "Limits"]
 
 __getattr__ = lazy_names(
-    __name__, {"Core": "machine", "InvariantError": "state.invariants", "Limits": "values.limits"}
+    __name__, {"Core": "machine", "InvariantError": "state.invariants", "Limits": "values.timeouts"}
 )

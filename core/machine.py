@@ -10,12 +10,12 @@ from pliant.core import events
 from pliant.core.commands import Command
 from pliant.core.handlers import (
     applications,
-    coordination,
+    donor_negotiation,
     drain,
     negotiation,
     operator_resize,
     planning,
-    recovery,
+    server_restart,
     size_requests,
     stuck_processes,
     submission,
@@ -36,8 +36,8 @@ from pliant.core.transitions import (
     resize_transaction,
 )
 from pliant.core.values.ids import CycleId, JobId, NodeName
-from pliant.core.values.limits import Limits
 from pliant.core.values.negotiation_policy import NegotiationPolicy
+from pliant.core.values.timeouts import Limits
 
 Handler = Callable[[State, Any], None]
 
@@ -179,7 +179,7 @@ class Core:
         if state.isolated:
             fencing.release_fenced(state)
         if state.negotiating or state.donors_to_review:
-            coordination.review_coordination(state)
+            donor_negotiation.review_coordination(state)
         if state.requests:
             size_requests.review_size_requests(state)
 
@@ -258,12 +258,12 @@ class Core:
         self, nodes: Iterable[Node], jobs: Iterable[Job], memory: object, next_resize: int
     ) -> None:
         """Take over what an earlier server process stored, before the first event."""
-        recovery.restore(self._state, nodes, jobs, memory, next_resize)
+        server_restart.restore(self._state, nodes, jobs, memory, next_resize)
 
     def recover(self, now: float) -> list[Command]:
         """Return the commands that continue open work after ``restore``."""
         self._state.now = now
-        recovery.recover(self._state)
+        server_restart.recover(self._state)
         size_requests.review_size_requests(
             self._state
         )  # a resize that they waited for may have been taken back

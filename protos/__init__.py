@@ -1,8 +1,8 @@
 """The wire contracts: ``*.proto`` files, their generated stubs, and the codec.
 
 ``pliant.protos.generate`` makes the stubs, which are committed and never edited by hand. `codec`
-and `codec_saves` convert messages to values of ``pliant.core`` and back. Package `daemons` has what
-all daemons need for files and sockets. No threads and no scheduling live here.
+and `checkpoint_codec` convert messages to values of ``pliant.core`` and back. Package `daemons` has
+what all daemons need for files and sockets. No threads and no scheduling live here.
 
 May import: the standard library, ``google.protobuf``, ``grpc`` (stubs only), ``pliant.core``.
 """

@@ -17,7 +17,7 @@ from pliant.core.values.ids import JobId, NodeName, ResizeId
 from pliant.core.values.processors import from_indices
 from pliant.core.values.sizes import Sizes, SizesError, parse_sizes
 from pliant.protos import app_pb2, node_pb2
-from pliant.protos.texts import MAX_TEXT, sanitize_text
+from pliant.protos.sanitize_text import MAX_TEXT, sanitize_text
 
 #: Largest processor index; a larger one would make a bit set of megabytes.
 MAX_PROCESSOR = 1 << 24

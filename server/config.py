@@ -14,9 +14,9 @@ from pathlib import Path
 import msgspec
 
 from pliant.core.support.errors import PliantError
-from pliant.core.values.limits import Limits
 from pliant.core.values.negotiation_policy import Escalation, GrowIf, NegotiationPolicy, Take
 from pliant.core.values.resources import LARGEST, is_name
+from pliant.core.values.timeouts import Limits
 from pliant.protos.address import GRPC_SOCKET, Address, UnixAddress, parse_address
 from pliant.protos.daemons.config_files import ConfigFileError, read_config
 from pliant.server.support.rate_limit import MESSAGES_AT_ONCE, MESSAGES_PER_S

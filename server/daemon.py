@@ -157,7 +157,7 @@ def _recover(config: Config) -> int:
     """Replace a damaged database by a new one with all rows that can be read."""
     import sqlite3
 
-    from pliant.core.state.records import NewerRecordError
+    from pliant.core.state.json_records import NewerRecordError
     from pliant.server.database.engine import DatabaseUnusableError, unusable_error
     from pliant.server.database.salvage import is_intact, recover
 
@@ -225,7 +225,7 @@ def _startup_error_message(config: Config, error: Exception) -> object:
 
     from sqlalchemy.exc import SQLAlchemyError
 
-    from pliant.core.state.records import NewerRecordError
+    from pliant.core.state.json_records import NewerRecordError
     from pliant.server.database.db_errors import has_free_space, is_disk_full
     from pliant.server.database.engine import DatabaseUnusableError, no_space_error, unusable_error
     from pliant.server.database.row_codecs import UnreadableRowError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from pliant.core.values.limits import Limits
+from pliant.core.values.timeouts import Limits
 from pliant.protos.daemons.log_files import LogFile
 from pliant.server.config import Config, ConfigError
 

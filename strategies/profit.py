@@ -37,8 +37,8 @@ from pliant.core.values.ids import JobId
 from pliant.core.values.processors import NONE, count, from_indices
 from pliant.strategies.interface.base import Strategy
 from pliant.strategies.policies.availability import too_few, too_wide, with_job
+from pliant.strategies.policies.marginal_profit import JobValue, Valuation, value_of
 from pliant.strategies.policies.placement import Placer, place
-from pliant.strategies.policies.valuation import JobValue, Valuation, value_of
 
 #: Why a job is rejected, as texts for users.
 TOO_LATE = "deadline cannot be met"

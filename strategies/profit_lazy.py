@@ -18,7 +18,7 @@ from pliant.core.model.scheduling import View, WaitingJob
 from pliant.core.model.wait_reasons import WaitCode, WaitReason
 from pliant.core.values.ids import JobId
 from pliant.core.values.processors import count
-from pliant.strategies.policies.valuation import JobValue, value_of
+from pliant.strategies.policies.marginal_profit import JobValue, value_of
 from pliant.strategies.profit import Cycle, ProfitDriven
 
 

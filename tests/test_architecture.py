@@ -40,13 +40,13 @@ ORDER = {
         transitions
         handlers
         machine
-        explain
+        job_explanation
     """,
     "strategies": """
         interface
         policies
-        composed equipartition koala profit registry steepest
-        malleable_easy maxfit presets profit_lazy
+        composed equipartition koala profit registry steepest_ascent
+        malleable_easy max_fit presets profit_lazy
     """,
     "simulator": """
         confidence inputs
@@ -55,9 +55,9 @@ ORDER = {
         cli
     """,
     "protos": """
-        channel daemons generate handshake texts versions
+        channel daemons generate handshake sanitize_text versions
         address codec
-        codec_saves parts
+        checkpoint_codec report_parts
     """,
     "faults": """
         registry

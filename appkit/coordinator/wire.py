@@ -18,9 +18,9 @@ from pliant.appkit.coordinator.messages import (
 )
 from pliant.core.model.checkpoint import SaveStep
 from pliant.protos import app_pb2 as pb
+from pliant.protos.checkpoint_codec import save_word_to_proto, suspend_step_from_proto
 from pliant.protos.codec import template_to_proto
-from pliant.protos.codec_saves import save_word_to_proto, suspend_step_from_proto
-from pliant.protos.texts import sanitize_text
+from pliant.protos.sanitize_text import sanitize_text
 
 
 def hello_to_wire(hello: Hello) -> pb.AppReport:

@@ -1,13 +1,13 @@
 """The server's side of one negotiation, by its policy: accept, answer, expire.
 
 All negotiations of a plan run at the same time. Those of donors with a recipient
-(``Resize.has_recipients``) are concluded together in ``coordination.py``. The others are concluded
-here as soon as possible.
+(``Resize.has_recipients``) are concluded together in ``donor_negotiation.py``. The others are
+concluded here as soon as possible.
 """
 
 from pliant.core.commands import SendOffer, SendWithdraw
 from pliant.core.events import OfferAnswered
-from pliant.core.handlers import coordination
+from pliant.core.handlers import donor_negotiation
 from pliant.core.model.jobs import Job
 from pliant.core.model.negotiation import NegotiationError, NegotiationState, Side, Template, Verb
 from pliant.core.model.resize import Resize, ResizeStage
@@ -52,9 +52,9 @@ def on_offer_answered(state: State, event: OfferAnswered) -> None:
         case NegotiationState.AGREED:
             _accepted(state, job, resize, template)
         case NegotiationState.REFUSED:
-            coordination.fail_negotiation(state, job, resize, f"refused: {reason}")
+            donor_negotiation.fail_negotiation(state, job, resize, f"refused: {reason}")
         case NegotiationState.WITHDRAWN:
-            coordination.fail_negotiation(state, job, resize, f"withdrawn: {reason}")
+            donor_negotiation.fail_negotiation(state, job, resize, f"withdrawn: {reason}")
         case _:
             _countered(state, job, resize, template)
 
@@ -91,7 +91,7 @@ def _agreed(state: State, job: Job, resize: Resize) -> None:
     if resize.has_recipients:
         _wait_for_others(state, job, resize)
     elif not job.reserved:
-        coordination.carry_out(state, job, resize)
+        donor_negotiation.carry_out(state, job, resize)
 
 
 def _countered(state: State, job: Job, resize: Resize, template: Template) -> None:
@@ -105,7 +105,7 @@ def _countered(state: State, job: Job, resize: Resize, template: Template) -> No
         _decline(state, job, resize, _when(state, resize, counter_offer.not_before))
         return
     final = resize.negotiation.state is NegotiationState.FINAL
-    need = coordination.processors_needed(state, job) or job.size - len(resize.after)
+    need = donor_negotiation.processors_needed(state, job) or job.size - len(resize.after)
     size = (
         max(counter_offer.sizes)
         if resize.grows
@@ -130,7 +130,7 @@ def _countered(state: State, job: Job, resize: Resize, template: Template) -> No
             resize.counter_sizes = counter_offer.sizes
             _wait_for_others(state, job, resize, counter_offer.valid_until)
         else:
-            coordination.accept_counter_offer(state, job, resize, size)
+            donor_negotiation.accept_counter_offer(state, job, resize, size)
             _agreed(state, job, resize)
 
 
@@ -151,18 +151,18 @@ def _insist(state: State, job: Job, resize: Resize, size: int, why: str, final: 
         _decline(state, job, resize, why)
         return
     if size != len(resize.after):
-        coordination.change_target(state, job, resize, size)
+        donor_negotiation.change_target(state, job, resize, size)
     resize_transaction.send_proposal(state, job, resize)
 
 
 def _decline(state: State, job: Job, resize: Resize, why: str) -> None:
     state.emit(SendOffer(job.id, job.run, closing_message(job, resize, Verb.REJECT, why)))
-    coordination.fail_negotiation(state, job, resize, f"its counter-offer was declined: {why}")
+    donor_negotiation.fail_negotiation(state, job, resize, f"its counter-offer was declined: {why}")
 
 
 def _take_back(state: State, job: Job, resize: Resize, why: str) -> None:
     state.emit(SendWithdraw(job.id, job.run, resize.id, why))
-    coordination.fail_negotiation(state, job, resize, why)
+    donor_negotiation.fail_negotiation(state, job, resize, why)
 
 
 def on_negotiation_timeout(state: State, timer: Timer) -> None:
@@ -187,4 +187,4 @@ def _expired(state: State, job: Job, resize: Resize) -> None:
     waited = f"no answer within {state.limits.offer_timeout_s:g} s"
     state.emit(SendWithdraw(job.id, job.run, resize.id, waited))
     state.note("offer.expired", waited, job, resize=resize.id)
-    coordination.fail_negotiation(state, job, resize, waited)
+    donor_negotiation.fail_negotiation(state, job, resize, waited)

@@ -6,7 +6,7 @@ from pliant.core.model.jobs import Job
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.placement import grow, keep_first
 from pliant.core.model.scheduling import NodeView
-from pliant.core.state import resource_gate
+from pliant.core.state import named_resources
 from pliant.core.state.state import State
 from pliant.core.support.plural import plural
 from pliant.core.transitions import resize_transaction
@@ -76,7 +76,7 @@ def _why_not_this_size(state: State, job: Job, event: ResizeRequested) -> str:
         return "release names processors to give back, but the new size is larger"
     if more > count(state.free()):
         return f"needed: {plural(more, 'more processor')}, free: {count(state.free())}"
-    if lack := more > 0 and resource_gate.lacking(state, job, event.size):
+    if lack := more > 0 and named_resources.lacking(state, job, event.size):
         return f"job {job.id} needs more of resource {lack} for that than is free"
     if event.release & ~job.allocation:
         return f"job {job.id} does not have all of the processors named in release"

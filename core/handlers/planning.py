@@ -7,12 +7,12 @@ fit. A refused part is noted in the history, and the rest of the plan is carried
 from sys import maxsize
 
 from pliant.core.commands import RunStrategy, SetTimer
-from pliant.core.handlers import coordination, submission, suspension
+from pliant.core.handlers import donor_negotiation, submission, suspension
 from pliant.core.model.jobs import Job
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.scheduling import Acceptance, Offer, Plan, Start
 from pliant.core.model.timers import Timer, TimerKind
-from pliant.core.state import resource_gate
+from pliant.core.state import named_resources
 from pliant.core.state.state import PLAN_REFUSED, State
 from pliant.core.state.views import view
 from pliant.core.support.plural import plural
@@ -31,7 +31,7 @@ def stop_revising(state: State) -> bool:
     """
     if not state.outcomes or state.revisions < state.policy.revisions:
         return False
-    coordination.release_unused(state)
+    donor_negotiation.release_unused(state)
     state.outcomes.clear()
     return True
 
@@ -87,14 +87,14 @@ def commit(state: State, plan: Plan) -> bool:
         lacks |= not _start(state, start, promised, donors)
     for offer in plan.expands:
         lacks |= not _expand(state, offer, promised, donors)
-    coordination.link_donors(state, donors)
+    donor_negotiation.link_donors(state, donors)
     for rejection in plan.rejects:
         job = state.jobs.get(rejection.job)
         if job is not None and job.state is JobState.PENDING:
             submission.close_waiting(state, job, JobState.REJECTED, rejection.reason)
     _wake(state, plan.wake_at)
     _explain(state, plan)
-    coordination.release_unused(state)
+    donor_negotiation.release_unused(state)
     if plan.memory != state.memory:
         state.memory, state.memory_changed = plan.memory, True
     return lacks
@@ -132,7 +132,7 @@ def _enforce_estimates(state: State, plan: Plan) -> None:
 
 def _explain(state: State, plan: Plan) -> None:
     """Update why jobs wait, for jobs whose reason may have changed."""
-    named = {**plan.reasons, **resource_gate.reasons(state)} if state.needing else plan.reasons
+    named = {**plan.reasons, **named_resources.reasons(state)} if state.needing else plan.reasons
     for job_id, reason in named.items():
         state.explain_wait(job_id, reason)
     if plan.behind:
@@ -173,7 +173,7 @@ def _shrink(state: State, offer: Offer, plan: Plan) -> ProcessorMap:
         _refuse(state, what, "not a part of its allocation")
         return NONE
     given = job.allocation & ~offer.processors
-    if stands and given and not coordination.reuse_offer(state, job, offer.processors):
+    if stands and given and not donor_negotiation.reuse_offer(state, job, offer.processors):
         _refuse(state, what, f"{count(offer.processors)} is not what it agreed to")
         return NONE
     if given and not stands:
@@ -210,11 +210,11 @@ def _expand(
         _refuse(state, what, "it does not contain its allocation")
     elif added & ~(state.free() | later):
         _refuse(state, what, "the processors are not free")
-    elif lack := resource_gate.lacking(state, job, count(offer.processors)):
+    elif lack := named_resources.lacking(state, job, count(offer.processors)):
         return not _taken_by_others(state, job, offer.processors, what, lack)
     elif later:
         givers = frozenset(donor for donor, given in donors.items() if given & later)
-        coordination.await_growth(state, job, added & ~later, later, givers, cause)
+        donor_negotiation.await_growth(state, job, added & ~later, later, givers, cause)
     else:
         resize_transaction.open_negotiation(state, job, offer.processors, cause)
     return True
@@ -280,7 +280,7 @@ def _start(
         _refuse(state, what, f"{count(start.processors)} is not one of its sizes {job.sizes}")
     elif start.processors & ~(state.free() | promised & ~state.reserved()):
         _refuse(state, what, "the processors are neither free nor given by this plan")
-    elif lack := resource_gate.lacking(state, job, count(start.processors)):
+    elif lack := named_resources.lacking(state, job, count(start.processors)):
         return not _taken_by_others(state, job, start.processors, what, lack)
     elif not start.processors & promised:
         resize_transaction.start(state, job, start.processors)

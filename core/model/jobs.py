@@ -18,7 +18,7 @@ from pliant.core.model.wait_reasons import WaitReason
 from pliant.core.support.fast_dataclass import fast_init
 from pliant.core.values.contract import Contract
 from pliant.core.values.ids import JobId, NodeName
-from pliant.core.values.isolation import Isolation
+from pliant.core.values.lost_contact_policy import Isolation
 from pliant.core.values.negotiation_policy import GrowIf
 from pliant.core.values.processors import NONE, ProcessorMap, from_indices, indices
 from pliant.core.values.resources import Need

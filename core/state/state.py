@@ -19,9 +19,9 @@ from pliant.core.model.wait_reasons import Reason
 from pliant.core.state.processor_ledger import Ledger
 from pliant.core.state.view_cache import Rows
 from pliant.core.values.ids import JobId, NodeName, ResizeId
-from pliant.core.values.limits import Limits
 from pliant.core.values.negotiation_policy import NegotiationPolicy
 from pliant.core.values.processors import NONE, ProcessorMap
+from pliant.core.values.timeouts import Limits
 
 #: The kind of the note about a part of a plan that does not fit.
 PLAN_REFUSED = "plan.refused"

@@ -14,7 +14,7 @@ from pliant.core.model.scheduling import (
     View,
     WaitingJob,
 )
-from pliant.core.state import resource_gate
+from pliant.core.state import named_resources
 from pliant.core.state.state import State
 from pliant.core.values.ids import JobId
 from pliant.core.values.processors import NONE, ProcessorMap
@@ -76,7 +76,7 @@ def _suspended(state: State) -> tuple[WaitingJob, ...]:
 def fresh_view(state: State) -> View:
     """Return the view made without the cache. ``view`` must equal it."""
     ledger = state.ledger
-    state.rows.limits = resource_gate.limits(state)
+    state.rows.limits = named_resources.limits(state)
     queue = sorted(state.waiting.values(), key=lambda job: (job.spec.submit, job.id))
     shown = [waiting(job, *_capacity(state, job.id)) for job in queue if not job.reserved]
     nodes = sorted(state.nodes.values(), key=lambda node: node.first)
@@ -112,7 +112,7 @@ def _find_stale(state: State) -> None:
         rows.stale.update(dict.fromkeys(state.waiting))
         rows.stale.update(dict.fromkeys(state.active))
     if state.needing or rows.limits:
-        limits = resource_gate.limits(state)
+        limits = named_resources.limits(state)
         changed = limits.items() ^ rows.limits.items()
         rows.limits = limits
         rows.stale.update(dict.fromkeys(sorted({job_id for job_id, _ in changed})))

@@ -1,8 +1,8 @@
 """No new run of a job while processes of the old one may be alive on a node without contact.
 
-This holds for jobs with ``stop-after`` (see ``values/isolation.py``). Such a job stays COMPLETING,
-or ADAPTING if it is saved, until the node is back and has ended the processes, or until the time
-has passed after which the node has ended them.
+This holds for jobs with ``stop-after`` (see ``values/lost_contact_policy.py``). Such a job stays
+COMPLETING, or ADAPTING if it is saved, until the node is back and has ended the processes, or until
+the time has passed after which the node has ended them.
 """
 
 from math import inf
@@ -13,8 +13,8 @@ from pliant.core.model.nodes import Node, NodeState
 from pliant.core.model.timers import Timer, TimerKind
 from pliant.core.state.state import State
 from pliant.core.transitions import job_end, suspend
-from pliant.core.values import isolation
-from pliant.core.values.isolation import Isolation
+from pliant.core.values import lost_contact_policy
+from pliant.core.values.lost_contact_policy import Isolation
 from pliant.core.values.processors import NONE
 
 
@@ -22,9 +22,9 @@ def node_lost(state: State, node: Node) -> None:
     """Note which jobs may have live processes on a lost node, and for how long."""
     for job in state.active.values():
         if job.isolation_grace_s and (job.occupied & node.processors or node.name in job.isolated):
-            wait_s = isolation.wait_s(job.isolation_grace_s, state.limits.lease_s)
+            wait_s = lost_contact_policy.wait_s(job.isolation_grace_s, state.limits.lease_s)
             _wait(state, job, node, Isolation(state.now + wait_s, wait_s))
-            policy = isolation.isolation_policy(job.spec.stop_after_s)
+            policy = lost_contact_policy.isolation_policy(job.spec.stop_after_s)
             text = f"its processes on node {node.name} end by themselves ({policy})"
             state.note("job.cut_off", f"{text}: surely gone in {wait_s:.0f} s", job)
 

@@ -26,7 +26,7 @@ from pliant.protos.address import dial_target, parse_address
 from pliant.protos.channel import channel_options
 from pliant.protos.handshake import NODE, ClientHandshake
 from pliant.protos.node_pb2_grpc import NodeServiceStub
-from pliant.protos.parts import split
+from pliant.protos.report_parts import split
 
 logger = logging.getLogger("pliant.nodectl")
 

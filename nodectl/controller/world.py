@@ -16,7 +16,7 @@ from typing import Any
 from pliant.nodectl.host.procfs import Identity
 from pliant.nodectl.spool import Exit, Spool, StartRequest
 from pliant.protos import node_pb2 as wire
-from pliant.protos.texts import sanitize_text
+from pliant.protos.sanitize_text import sanitize_text
 
 logger = logging.getLogger("pliant.nodectl")
 

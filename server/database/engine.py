@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Engine, create_engine, event, inspect
 from sqlalchemy.exc import DatabaseError
 from sqlalchemy.pool import ConnectionPoolEntry, QueuePool
 
-from pliant.core.state.records import NewerRecordError
+from pliant.core.state.json_records import NewerRecordError
 from pliant.core.support.errors import PliantError
 from pliant.faults import active, writing
 from pliant.protos.daemons.files import describe_unusable

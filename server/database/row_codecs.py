@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from pliant.core.model.jobs import Job
 from pliant.core.model.nodes import Node, NodeState
-from pliant.core.state.records import (
+from pliant.core.state.json_records import (
     NewerRecordError,
     job_from_record,
     node_from_record,

@@ -14,7 +14,7 @@ from sqlalchemy.sql.base import Executable
 from pliant.core.commands import Note
 from pliant.core.model.jobs import Job
 from pliant.core.model.nodes import Node
-from pliant.core.state.records import job_to_record, node_to_record
+from pliant.core.state.json_records import job_to_record, node_to_record
 from pliant.core.values.processors import count
 from pliant.server.database import tables
 from pliant.server.registry.program import Program

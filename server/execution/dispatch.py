@@ -8,12 +8,12 @@ from collections.abc import Sequence
 
 from pliant.core import commands
 from pliant.core.values.ids import NodeName
-from pliant.core.values.isolation import parse_isolation_policy
+from pliant.core.values.lost_contact_policy import parse_isolation_policy
 from pliant.core.values.processors import indices
 from pliant.protos import app_pb2, node_pb2
+from pliant.protos.checkpoint_codec import suspend_step_to_proto
 from pliant.protos.codec import answer_to_proto, template_to_proto
-from pliant.protos.codec_saves import suspend_step_to_proto
-from pliant.protos.texts import sanitize_text
+from pliant.protos.sanitize_text import sanitize_text
 from pliant.server.database.statements import Write, add_world
 from pliant.server.execution.connections import Connections
 from pliant.server.execution.program_cache import ProgramCache

@@ -16,9 +16,9 @@ from typing import Any
 
 from pliant.core.model.jobs import Job
 from pliant.core.model.nodes import Node
-from pliant.core.state import contract_status, resource_gate
+from pliant.core.state import contract_status, named_resources
 from pliant.core.values.ids import JobId, NodeName
-from pliant.core.values.isolation import isolation_policy
+from pliant.core.values.lost_contact_policy import isolation_policy
 from pliant.core.values.processors import ProcessorMap, block, count
 from pliant.server.registry.node_map import Host, NodeMap
 from pliant.server.registry.node_status import NodeStatusCache
@@ -258,7 +258,7 @@ class StatusCache:
         summary = self._summaries.get(job.id) or Summary("", "", "")
         nodes = self._where(job)
         info = _info(job, summary, nodes)
-        uses = resource_gate.usage(job)
+        uses = named_resources.usage(job)
         return JobEntry(info, job.spec.uid, job.run, job.occupied, job.final, job.end, uses)
 
 

@@ -21,6 +21,7 @@ from pliant.core.handlers.applications import differs
 from pliant.core.values.ids import JobId, ResizeId
 from pliant.faults import message
 from pliant.protos import app_pb2, app_pb2_grpc
+from pliant.protos.checkpoint_codec import save_from_proto, suspension_from_proto
 from pliant.protos.codec import (
     CodecError,
     begun_from_proto,
@@ -31,9 +32,8 @@ from pliant.protos.codec import (
     speeds_from_proto,
     template_from_proto,
 )
-from pliant.protos.codec_saves import save_from_proto, suspension_from_proto
 from pliant.protos.handshake import read_application, subject_of
-from pliant.protos.texts import sanitize_text
+from pliant.protos.sanitize_text import sanitize_text
 from pliant.server.execution.connections import AppSession, Connections, Stream
 from pliant.server.execution.execute import CoreLoop
 from pliant.server.registry.status_cache import StatusCache

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pliant.core.explain import explain
+from pliant.core.job_explanation import explain
 from pliant.core.state import contract_status
 from pliant.core.values.ids import JobId
 from pliant.server.database.reader import Reader

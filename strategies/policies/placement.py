@@ -141,7 +141,7 @@ class Placer:
             job: the job.
             size: the wanted size.
             asked_first: whether it may also get processors that shrinks of this plan give. Then
-                no donor gives before the job has accepted (core/handlers/coordination.py).
+                no donor gives before the job has accepted (core/handlers/donor_negotiation.py).
 
         Returns:
             The offer; None if the job cannot grow.

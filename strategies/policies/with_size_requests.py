@@ -9,7 +9,8 @@ Requests are served in order of arrival. With ``first`` they are served before t
 and the strategy sees the cluster without the processors that were used. A request is offered the
 largest of its sizes that fits into the idle processors and those of malleable jobs above their
 minima. The earliest started jobs are asked first. No job gives before the requesting application
-has said how much it takes (core/handlers/coordination.py). Jobs with an open request give nothing.
+has said how much it takes (core/handlers/donor_negotiation.py). Jobs with an open request give
+nothing.
 
 With ``last`` the strategy plans first, and requests get what it leaves idle; no job is asked to
 give. In both cases a request that cannot get anything stays open. A job that runs within one of

@@ -30,7 +30,7 @@ from pliant.protos.codec import (
     template_from_proto,
     template_to_proto,
 )
-from pliant.protos.texts import MAX_TEXT, sanitize_text
+from pliant.protos.sanitize_text import MAX_TEXT, sanitize_text
 
 numbers = st.floats(allow_nan=False, allow_infinity=False)
 counts = st.integers(0, 2**32 - 1)

@@ -16,7 +16,7 @@ from pliant.core.values.speedup import LINEAR, Amdahl, Table
 from pliant.simulator import Settings, SimJob, simulate
 from pliant.simulator.inputs.costs import Cost
 from pliant.simulator.inputs.models import kumar
-from pliant.strategies.policies.valuation import JobValue
+from pliant.strategies.policies.marginal_profit import JobValue
 from pliant.strategies.profit_lazy import LazyCycle
 from testkit.simkit import by_id, job, run
 

@@ -18,8 +18,8 @@ from random import Random
 import pytest
 
 from pliant.core.model.scheduling import Availability, Plan, View, WaitingJob
-from pliant.core.values.limits import Limits
 from pliant.core.values.sizes import parse_sizes
+from pliant.core.values.timeouts import Limits
 from pliant.simulator import Settings, SimJob, simulate
 from pliant.simulator.inputs.costs import Cost
 from pliant.simulator.run.machine import Machine

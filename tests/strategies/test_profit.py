@@ -19,7 +19,7 @@ from pliant.core.values.processors import count
 from pliant.core.values.sizes import parse_sizes
 from pliant.core.values.speedup import LINEAR, Speedup, Table
 from pliant.strategies import OptionError, load_strategy
-from pliant.strategies.policies.valuation import Valuation, value_of
+from pliant.strategies.policies.marginal_profit import Valuation, value_of
 from pliant.strategies.profit import ProfitSimple
 from testkit.corekit import Rig
 from testkit.plans import NOW, check, decide, sizes_after, views

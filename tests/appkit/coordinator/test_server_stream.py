@@ -32,7 +32,7 @@ from pliant.core.values.sizes import parse_sizes
 from pliant.protos import app_pb2 as pb
 from pliant.protos import channel
 from pliant.protos.handshake import begin
-from pliant.protos.texts import sanitize_text
+from pliant.protos.sanitize_text import sanitize_text
 from standin import Server
 from testkit import wait_until
 

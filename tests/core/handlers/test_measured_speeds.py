@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from pliant.core import events
-from pliant.core.explain import explain
+from pliant.core.job_explanation import explain
 from pliant.core.values.ids import JobId
 from testkit.corekit import Rig
 

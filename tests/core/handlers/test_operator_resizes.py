@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pliant.core import commands, events
-from pliant.core.explain import explain
+from pliant.core.job_explanation import explain
 from pliant.core.model.negotiation import Template
 from pliant.core.values.ids import JobId
 from pliant.core.values.negotiation_policy import GrowIf, NegotiationPolicy

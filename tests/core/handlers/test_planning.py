@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from pliant.core import Core, commands, events
-from pliant.core.explain import explain
+from pliant.core.job_explanation import explain
 from pliant.core.model.jobs import JobSpec
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.negotiation import Verb

@@ -7,10 +7,10 @@ import json
 import pytest
 
 from pliant.core import commands, events
-from pliant.core.explain import explain
+from pliant.core.job_explanation import explain
 from pliant.core.model.checkpoint import SaveStage, SaveStep, SaveWord
 from pliant.core.model.lifecycle import JobState
-from pliant.core.state.records import job_from_record, job_to_record
+from pliant.core.state.json_records import job_from_record, job_to_record
 from pliant.core.values.ids import JobId, NodeName, ResizeId
 from pliant.core.values.processors import count
 from pliant.strategies import load_strategy

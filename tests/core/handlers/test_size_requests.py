@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from pliant.core import commands, events
-from pliant.core.explain import explain
+from pliant.core.job_explanation import explain
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.negotiation import Verb
 from pliant.core.model.resize import ResizeStage

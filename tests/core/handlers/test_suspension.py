@@ -8,11 +8,11 @@ from collections.abc import Callable
 import pytest
 
 from pliant.core import commands, events
-from pliant.core.explain import explain
+from pliant.core.job_explanation import explain
 from pliant.core.model.checkpoint import SaveStage, SaveStep, SaveWord
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.scheduling import Availability, Plan, Start, Suspension, View, WaitingJob
-from pliant.core.state.records import job_from_record, job_to_record
+from pliant.core.state.json_records import job_from_record, job_to_record
 from pliant.core.values.ids import CycleId, JobId, NodeName, ResizeId
 from pliant.core.values.processors import count, from_indices
 from pliant.strategies import Strategy

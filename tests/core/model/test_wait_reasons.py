@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from pliant.core import Core, commands, events
-from pliant.core.explain import explain
+from pliant.core.job_explanation import explain
 from pliant.core.model.jobs import JobSpec, JobType
 from pliant.core.model.scheduling import Availability, Plan, View, WaitingJob
 from pliant.core.model.wait_reasons import WaitCode, WaitReason, from_record, sentence, to_record
-from pliant.core.state.records import job_from_record, job_to_record
+from pliant.core.state.json_records import job_from_record, job_to_record
 from pliant.core.values.ids import JobId, NodeName
 from pliant.core.values.sizes import parse_sizes
 from pliant.strategies import Strategy, known_strategies, load_strategy

@@ -8,12 +8,12 @@ import pytest
 
 from pliant.core import commands, events
 from pliant.core.events import LiveWorld
-from pliant.core.explain import explain
+from pliant.core.job_explanation import explain
 from pliant.core.model.checkpoint import SaveWord
 from pliant.core.model.jobs import Exit
 from pliant.core.model.lifecycle import JobState
 from pliant.core.values.ids import FIRST_START, JobId, NodeName
-from pliant.core.values.isolation import MARGIN_S
+from pliant.core.values.lost_contact_policy import MARGIN_S
 from pliant.core.values.processors import ProcessorMap, block, from_indices
 from testkit.corekit import LIMITS, Rig
 

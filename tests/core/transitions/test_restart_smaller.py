@@ -8,11 +8,11 @@ import pytest
 
 from pliant.core import commands, events
 from pliant.core.events import LiveWorld
-from pliant.core.explain import explain
+from pliant.core.job_explanation import explain
 from pliant.core.model.checkpoint import SaveWord
 from pliant.core.model.lifecycle import JobState as S
 from pliant.core.model.resize import ResizeStage
-from pliant.core.state.records import job_from_record, job_to_record
+from pliant.core.state.json_records import job_from_record, job_to_record
 from pliant.core.values.ids import FIRST_START, JobId, NodeName, ResizeId
 from pliant.core.values.processors import NONE, ProcessorMap, block, from_indices
 from testkit.corekit import LIMITS, Rig

@@ -11,7 +11,7 @@ from pliant.core.model.checkpoint import SaveWord
 from pliant.core.model.lifecycle import JobState as S
 from pliant.core.model.nodes import NodeState
 from pliant.core.state.invariants import InvariantError
-from pliant.core.state.records import node_from_record, node_to_record
+from pliant.core.state.json_records import node_from_record, node_to_record
 from pliant.core.values.ids import JobId, NodeName, ResizeId
 from pliant.core.values.processors import NONE, ProcessorMap, count
 from testkit.corekit import Rig

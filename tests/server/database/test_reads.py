@@ -12,7 +12,7 @@ import pytest
 
 from pliant.core.events import NodeRegistered
 from pliant.core.values.ids import NodeName
-from pliant.core.values.limits import Limits
+from pliant.core.values.timeouts import Limits
 from pliant.server.users.authorisation import Peer
 from pliant.server.users.operations import Operations
 from serverkit.scripted import Shell

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from pliant.core.events import NodeRegistered
 from pliant.core.model.nodes import Node
 from pliant.core.values.ids import NodeName
-from pliant.core.values.limits import Limits
 from pliant.core.values.processors import NONE, from_indices
+from pliant.core.values.timeouts import Limits
 from pliant.server.registry.node_map import NodeMap
 from pliant.server.rpc.nodelist import NodeList
 from serverkit.scripted import Shell

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pliant.core.state.records import RECORD_VERSION
+from pliant.core.state.json_records import RECORD_VERSION
 from pliant.protos import app_pb2, node_pb2
 from pliant.protos.versions import PROTOCOL
 from serverkit import Application, Server

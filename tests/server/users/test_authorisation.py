@@ -14,7 +14,7 @@ import pytest
 from pliant.core.commands import Answer
 from pliant.core.events import NodeRegistered, PriorityChanged
 from pliant.core.values.ids import JobId, NodeName
-from pliant.core.values.limits import Limits
+from pliant.core.values.timeouts import Limits
 from pliant.server.config import ConfigError, check_config
 from pliant.server.users.answers import encode_pieces
 from pliant.server.users.authorisation import REQUIRED_ROLE, AccessControl, Peer, Role

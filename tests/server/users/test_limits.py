@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from pliant.core.values.limits import Limits
+from pliant.core.values.timeouts import Limits
 from pliant.server.config import Config, check_config
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pliant.core.values.limits import Limits
+from pliant.core.values.timeouts import Limits
 from pliant.server.registry.program import Summary
 from pliant.server.registry.status_cache import StatusCache
 from pliant.server.users.accept import UserSocketServer

@@ -18,7 +18,7 @@ from pliant.core.events import NodeRegistered, PlanFailed, PlanReady
 from pliant.core.machine import Core
 from pliant.core.model.scheduling import Plan
 from pliant.core.values.ids import JobId, NodeName
-from pliant.core.values.limits import Limits
+from pliant.core.values.timeouts import Limits
 from pliant.protos import app_pb2, node_pb2
 from pliant.server.database.engine import open_database, open_reader
 from pliant.server.database.reader import Reader

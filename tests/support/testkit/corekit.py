@@ -18,7 +18,7 @@ from pliant.core.model.negotiation import Template, Verb
 from pliant.core.model.resize import Resize, ResizeStage
 from pliant.core.model.scheduling import Plan
 from pliant.core.model.timers import Timer
-from pliant.core.state.records import (
+from pliant.core.state.json_records import (
     job_from_record,
     job_to_record,
     node_from_record,

@@ -39,8 +39,8 @@ CHANGES = (
     ("nodectl/controller/world.py", "time.time(), node_fault=node_fault",
      "time.time(), unfit=node_fault"),
     # Jobs in the database.
-    ("core/state/records.py", '"done": job.done', '"work": job.done'),
-    ("core/state/records.py", 'record.get("done", 0.0)', 'record.get("work", 0.0)'),
+    ("core/state/json_records.py", '"done": job.done', '"work": job.done'),
+    ("core/state/json_records.py", 'record.get("done", 0.0)', 'record.get("work", 0.0)'),
 )  # fmt: skip
 
 

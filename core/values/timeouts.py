@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from pliant.core.values import isolation
+from pliant.core.values import lost_contact_policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,4 +45,4 @@ class Limits:
 
     def isolation_grace_s(self, stop_after_s: float | None) -> float:
         """Return how long processes may live without contact to the server. 0 if without limit."""
-        return isolation.grace_s(stop_after_s, self.lease_s, self.kill_grace_s)
+        return lost_contact_policy.grace_s(stop_after_s, self.lease_s, self.kill_grace_s)

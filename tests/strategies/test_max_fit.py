@@ -12,7 +12,7 @@ from pliant.core.model.lifecycle import JobState
 from pliant.core.model.negotiation import Verb
 from pliant.core.model.scheduling import View
 from pliant.strategies import OptionError, load_strategy
-from pliant.strategies.maxfit import MaxFit
+from pliant.strategies.max_fit import MaxFit
 from testkit.corekit import Rig
 from testkit.plans import check, decide, sizes_after, views
 from testkit.simkit import by_id, job, rigid, run

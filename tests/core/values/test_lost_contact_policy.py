@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pliant.core.values.isolation import (
+from pliant.core.values.lost_contact_policy import (
     CLOCK_DRIFT,
     LONGEST_STOP_S,
     grace_s,

@@ -12,8 +12,8 @@ from pliant.core.values.ids import JobId
 from pliant.core.values.processors import NONE, count, from_indices
 from pliant.core.values.sizes import Sizes
 from pliant.strategies import load_strategy
-from pliant.strategies.policies.agreements import Agreement, released, start_promised
 from pliant.strategies.policies.placement import Placer
+from pliant.strategies.policies.reserved_starts import Agreement, released, start_promised
 from testkit.views import make_view, running
 
 

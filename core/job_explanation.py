@@ -9,12 +9,12 @@ from pliant.core.model.jobs import Job, JobClass
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.resize import ResizeStage
 from pliant.core.model.wait_reasons import sentence
-from pliant.core.state import contract_status, resource_gate
+from pliant.core.state import contract_status, named_resources
 from pliant.core.state.state import State
 from pliant.core.support.plural import plural
 from pliant.core.transitions.proposals import grow_if
 from pliant.core.values.ids import JobId
-from pliant.core.values.isolation import isolation_policy
+from pliant.core.values.lost_contact_policy import isolation_policy
 from pliant.core.values.negotiation_policy import GrowIf
 from pliant.core.values.processors import count
 
@@ -101,7 +101,7 @@ def _waiting(state: State, job: Job, now: float) -> Iterator[str]:
     )
     for need in job.spec.resources:
         there = state.resources.get(need.name, 0)
-        left = max(0, resource_gate.free(state).get(need.name, 0))
+        left = max(0, named_resources.free(state).get(need.name, 0))
         yield f"it needs resource {need}; {left} of {there} are free"
     if state.plan_fault:
         yield f"the strategy failed ({state.plan_fault}): it is asked again soon"

@@ -11,7 +11,7 @@ import pytest
 from pliant.core import events
 from pliant.core.model.negotiation import Verb
 from pliant.core.model.nodes import Node
-from pliant.core.state.records import (
+from pliant.core.state.json_records import (
     job_from_record,
     job_to_record,
     node_from_record,

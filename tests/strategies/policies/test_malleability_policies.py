@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from pliant.core.model.scheduling import RunningJob
-from pliant.strategies.policies.growth_policy import (
+from pliant.strategies.policies.malleability_policies import (
     Egs,
     Fpsma,
     GrowthPolicy,

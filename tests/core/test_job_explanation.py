@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pliant.core import events
-from pliant.core.explain import explain
+from pliant.core.job_explanation import explain
 from pliant.core.model.resize import ResizeStage
 from pliant.core.values.ids import JobId
 from testkit.corekit import Rig

@@ -14,7 +14,7 @@ from pliant.core.values.ids import JobId
 from pliant.core.values.sizes import Sizes, parse_sizes
 from pliant.core.values.speedup import LINEAR, Amdahl, Downey, Speedup, Table, speedup_of
 from pliant.strategies import OptionError, load_strategy
-from pliant.strategies.steepest import Climber, SteepestAscent, ascend
+from pliant.strategies.steepest_ascent import Climber, SteepestAscent, ascend
 from testkit.plans import check, decide, sizes_after, views
 from testkit.views import make_view, running, told, waiting
 

@@ -10,13 +10,13 @@ from pliant.core.events import SaveReported, SuspensionHeld
 from pliant.core.model.checkpoint import SaveStep, SaveWord
 from pliant.core.values.ids import JobId, ResizeId
 from pliant.protos import app_pb2 as pb
-from pliant.protos.codec import CodecError
-from pliant.protos.codec_saves import (
+from pliant.protos.checkpoint_codec import (
     save_from_proto,
     suspend_step_from_proto,
     suspend_step_to_proto,
     suspension_from_proto,
 )
+from pliant.protos.codec import CodecError
 
 
 @pytest.mark.parametrize("word", SaveWord)
