@@ -86,7 +86,7 @@ class JsonLines:
         return self.sock.fileno()
 
     def close(self) -> None:
-        """Close the socket."""
+        """Close the socket; the peer then reads the end of the stream."""
         self.sock.close()
 
 

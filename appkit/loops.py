@@ -48,7 +48,7 @@ class Loops:
         return self.number
 
     def end(self) -> None:
-        """End the ``steps`` loop."""
+        """End the ``steps`` loop; ``left`` keeps its number until all processes have left it."""
         self.active = False
 
     def at_site(self, site: object) -> bool:
@@ -79,7 +79,7 @@ class Loops:
         return True
 
     def passed(self) -> None:
-        """Count a safe point."""
+        """Count a safe point and note its time."""
         self.safe_points += 1
         self._last_safe_point = time.monotonic()
 

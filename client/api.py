@@ -167,7 +167,7 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connection to the server; jobs are not affected."""
         self._link.close()
 
     def submit(self, *argv: str, sizes: str | int = "1", **options: Any) -> int:

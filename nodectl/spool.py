@@ -269,7 +269,7 @@ class Spool:
             path.unlink(missing_ok=True)
 
     def remove(self) -> None:
-        """Remove the folder."""
+        """Remove the folder and its files, as far as that is possible."""
         _remove_folder(self.directory)
 
     def _lines(self, name: str) -> Iterator[str]:

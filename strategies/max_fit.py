@@ -103,7 +103,7 @@ class MaxFit(Strategy):
         return self._queue.is_available(job, view)
 
     def allocate_processors(self, view: View) -> Plan:
-        """Plan one cycle."""
+        """Start jobs, for which donors shrink if necessary; otherwise let running jobs grow."""
         donors = _Donors(view, self._donor_order)
         chosen, idle, need = _choose(view, donors.most() if view.waiting else 0)
         placer = Placer(view)

@@ -59,7 +59,7 @@ class ServerStream:
         self._thread = threading.Thread(target=self._run, name="pliant-session", daemon=True)
 
     def start(self) -> None:
-        """Start the thread."""
+        """Start to connect, in a thread that tries again until `stop`."""
         self._thread.start()
 
     def send(self, report: CoordinatorReport) -> None:
@@ -116,6 +116,7 @@ class _OfferThread:
         self._thread = threading.Thread(target=self._run, name="pliant-offers", daemon=True)
 
     def start(self) -> None:
+        """Start the thread; called once for all streams."""
         self._thread.start()
 
     def stop(self) -> None:
@@ -123,6 +124,7 @@ class _OfferThread:
         self._waiting.put(None)
 
     def put(self, stream: "_Connection", template: "Template") -> None:
+        """Queue a proposal; its answer goes back on the stream that it came from."""
         self._waiting.put((stream, template))
 
     def _run(self) -> None:

@@ -43,7 +43,7 @@ class Constant(Entry):
     # ---------------------------------------------------------------- before a resize
 
     def freeze(self) -> None:
-        """Make the arrays read-only."""
+        """Make the arrays read-only: a write of the program then raises ``ValueError``."""
         self.handle.constant = True
         for array in self.handle.buffers():
             array.flags.writeable = False
@@ -114,7 +114,7 @@ class Constant(Entry):
         return [*self.handle.describe(), "constant"]
 
     def local_metadata(self, rank_map: RankMap, me: int, gathered: GatheredMetadata) -> Any:
-        """Return the array's metadata."""
+        """Return what the array itself returns, even if the part was prefetched."""
         return self.handle.local_metadata(rank_map, me, gathered)
 
     def prepare(self, rank_map: RankMap, me: int, gathered: GatheredMetadata) -> None:
@@ -147,7 +147,7 @@ class Constant(Entry):
             self.handle.move(plan, comm, tag)
 
     def commit(self) -> None:
-        """Use the new part."""
+        """Use the new part, remember its checksum if it was prefetched, and freeze it."""
         self.handle.commit()
         if self.ahead and self._coming is not None:
             self._seen = (self.handle.buffers(), self._coming[1])
@@ -155,12 +155,12 @@ class Constant(Entry):
         self.freeze()
 
     def rollback(self) -> None:
-        """Keep the old part."""
+        """Keep the old part, and drop a part that was prefetched for this resize."""
         self.handle.rollback()
         self.drop()
 
     def save(self, out: ArrayWriter) -> None:
-        """Write the array."""
+        """Write this process's part, as the array itself does."""
         self.handle.save(out)
 
     def restore(self, source: ArrayReader, rank: int, size: int) -> None:

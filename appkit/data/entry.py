@@ -98,7 +98,7 @@ class Entry(ABC):
 
     @abstractmethod
     def rollback(self) -> None:
-        """Discard the new part."""
+        """Discard the new part; the old part has not changed."""
 
     @abstractmethod
     def save(self, out: ArrayWriter) -> None:

@@ -136,7 +136,7 @@ class SinglePartHandle(Handle):
         self._array, self._next = self._next, None
 
     def rollback(self) -> None:
-        """Keep the old part."""
+        """Release the new array; the old one was not changed."""
         self._next = None
 
 
@@ -211,5 +211,5 @@ class BlockHandle(Handle, Generic[BlockT]):
         self._part, self._next = self._next, None
 
     def rollback(self) -> None:
-        """Keep the old part."""
+        """Release the new block; the old one was not changed."""
         self._next = None

@@ -76,7 +76,7 @@ class Listener:
         ]
 
     def close_peer(self, peer: Peer) -> None:
-        """Close a connection."""
+        """Close a connection, and stop watching it."""
         del self._peers[peer]
         self._selector.unregister(peer.lines.sock)
         peer.lines.close()

@@ -46,9 +46,11 @@ class _JoinGroup:
     prefetch: dict[str, Any] | None = None
 
     def missing_ranks(self) -> list[int]:
+        """Return the ranks of the group, from 0, that have no admitted connection."""
         return sorted(set(range(self.count)) - set(self.peers))
 
     def is_waiting_at(self, loop: int) -> bool:
+        """Return whether all ranks wait at this loop and have tried to read the constants."""
         return len(self.peers) == self.count and all(
             peer.loop == loop > 0 and (self.prefetch is None or peer.has_fetched is not None)
             for peer in self.peers.values()

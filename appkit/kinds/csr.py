@@ -37,6 +37,7 @@ class _Part:
         self._ghost_exchange: GhostExchange | None = None
 
     def ghosts(self) -> Ghosts:
+        """Return the ghosts of these rows; found at the first call."""
         if self._ghosts is None:
             self._ghosts = Ghosts.find(self.rows.indices, self.layout, self.rank)
         return self._ghosts
@@ -50,6 +51,7 @@ class _Part:
         return [self.rows.indptr, self.rows.indices, self.rows.data]
 
     def ghost_exchange(self, comm: MPI.Intracomm) -> GhostExchange:
+        """Return the exchange of ghost values; the first call is collective."""
         if self._ghost_exchange is None:
             self._ghost_exchange = GhostExchange(self.ghosts(), self.start, comm)
         return self._ghost_exchange
@@ -116,7 +118,7 @@ class CsrMatrix(BlockHandle[_Part]):
 
     @property
     def nnz(self) -> int:
-        """Number of nonzeros here."""
+        """Number of nonzeros in the rows of this process."""
         return len(self._here().rows.indices)
 
     @property

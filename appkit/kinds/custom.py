@@ -63,7 +63,7 @@ class Custom(Entry, Generic[V]):
         self._value = [value]
 
     def describe(self) -> Description:
-        """Return kind and name."""
+        """Return the kind and the name; the functions cannot be compared."""
         return ["custom", self.name]
 
     def local_metadata(self, rank_map: RankMap, me: int, gathered: GatheredMetadata) -> list[int]:
@@ -114,11 +114,11 @@ class Custom(Entry, Generic[V]):
             self._next = [self._unpack_checked(list(came.values()), rank, len(rank_map.new))]
 
     def commit(self) -> None:
-        """Use the new value."""
+        """Use the unpacked value, and release the packed parts."""
         self._value, self._next, self._packed = self._next, [], []
 
     def rollback(self) -> None:
-        """Keep the old value."""
+        """Keep the old value, and release the packed parts."""
         self._next, self._packed = [], []
 
     def save(self, out: ArrayWriter) -> None:

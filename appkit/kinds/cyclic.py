@@ -273,7 +273,7 @@ class CyclicArray(SinglePartHandle):
         self._grid_layout = self._coming[-1]
 
     def save(self, out: ArrayWriter) -> None:
-        """Write this process's part."""
+        """Write the cells of this process, in their global order."""
         assert self._array is not None
         out.write(self._cells(self._array))
 

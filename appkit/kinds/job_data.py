@@ -22,7 +22,7 @@ class JobData:
     can_prefetch: bool = False
 
     def freeze(self) -> None:
-        """Make all constants read-only."""
+        """Make all constants read-only; called when a loop begins and at each safe point."""
         for constant in self.constants:
             constant.freeze()
 

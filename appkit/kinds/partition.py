@@ -189,12 +189,12 @@ class PartitionedArray(SinglePartHandle):
         self._owners, self._coming = self._coming[-1], None
 
     def rollback(self) -> None:
-        """Discard the new part."""
+        """Release the new part, and keep the old owners."""
         super().rollback()
         self._coming = None
 
     def save(self, out: ArrayWriter) -> None:
-        """Write this process's part."""
+        """Write the cells of this process, in rising order of their global numbers."""
         assert self._array is not None
         out.write(self._array)
 

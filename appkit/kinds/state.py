@@ -63,7 +63,7 @@ class StateEntry:
         return sorted(self._state.__dict__["_values"])
 
     def values(self) -> dict[str, Any]:
-        """Return the present values."""
+        """Return the present values by name: the dict itself, not a copy."""
         values: dict[str, Any] = self._state.__dict__["_values"]
         return values
 

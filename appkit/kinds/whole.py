@@ -175,7 +175,7 @@ class RootArray(UndividedHandle):
             self._array, self._next = self._next, None
 
     def save(self, out: ArrayWriter) -> None:
-        """Write the array."""
+        """Write the array on rank 0; other processes have none."""
         if self._array is not None:
             out.write(self._array)
 

@@ -25,13 +25,13 @@ class Variable:
         self._library, self._handle = library, handle
 
     def get(self) -> int:
-        """Return the value."""
+        """Return the value, read from the MPI library at each call."""
         value = ctypes.c_int()
         self._library.MPI_T_cvar_read(self._handle, ctypes.byref(value))
         return value.value
 
     def set(self, value: int) -> None:
-        """Set the value."""
+        """Set the value, for all communicators of this process."""
         self._library.MPI_T_cvar_write(self._handle, ctypes.byref(ctypes.c_int(value)))
 
 

@@ -37,7 +37,7 @@ class ResizeCostModel:
         self.records: tuple[ResizeRecord, ...] = ()
 
     def add(self, record: ResizeRecord) -> None:
-        """Remember a committed resize."""
+        """Remember a committed resize, and forget all but the last ``KEPT``."""
         self.records = (*self.records, record)[-KEPT:]
 
     @property

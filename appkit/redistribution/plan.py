@@ -79,7 +79,7 @@ class RangeTransfer:
 
     @property
     def cells(self) -> int:
-        """Number of cells."""
+        """Number of cells to send, as of a `Transfer`."""
         return self.stop - self.start
 
 

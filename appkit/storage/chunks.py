@@ -47,7 +47,7 @@ class SavedArray:
 
     @property
     def items(self) -> int:
-        """Number of items."""
+        """Number of items: 1 for an array without axes."""
         return math.prod(self.shape)
 
     @property

@@ -156,7 +156,7 @@ class PrivateFolder:
         os.fsync(self._descriptor)
 
     def close(self) -> None:
-        """Close the descriptor."""
+        """Close the descriptor; a second call does nothing."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)

@@ -140,7 +140,7 @@ class Daemon:
             self.process = None
 
     def forget(self) -> None:
-        """Remove the pid file."""
+        """Remove the pid file, so that later commands do not look for the daemon."""
         try:
             os.unlink(self.pid_file)
         except (FileNotFoundError, NotADirectoryError):

@@ -17,7 +17,7 @@ PROG = "jobdel"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Cancel jobs."""
+    """Cancel jobs; return the exit code, 1 if a request failed."""
     parser = Parser(
         prog=PROG,
         description="Cancel jobs: waiting ones leave the queue, the processes of others are ended.",

@@ -63,7 +63,7 @@ Columns = Mapping[str, Sequence[Any]]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """List jobs."""
+    """List jobs, or show one of them; return the exit code."""
     parser = Parser(
         prog=PROG,
         description="List the jobs that wait and run, or those that are named.",

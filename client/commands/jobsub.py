@@ -51,7 +51,7 @@ exit codes: 0 done, 1 the request failed, 2 wrong usage, 3 no server; with --wai
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Submit a job."""
+    """Submit a job, or ask whether it would be accepted; return the exit code."""
     words = sys.argv[1:] if argv is None else list(argv)
     return run_command(PROG, lambda: _submit(_parse(words)))
 

@@ -36,7 +36,7 @@ _HEADS = ("node", "cluster", "state", "used", "slots", "memory", "jobs", "reason
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """List nodes."""
+    """List nodes and named resources; return the exit code."""
     parser = Parser(
         prog=PROG,
         description="List the nodes: all, or those that are named.",

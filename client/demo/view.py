@@ -100,7 +100,7 @@ class View:
             self._live.console.print(self._steps[-1], highlight=False, markup=False)
 
     def show(self, snapshot: Snapshot) -> None:
-        """Show a snapshot."""
+        """Show a snapshot: redraw the live view, or print a line every few seconds."""
         self.snapshot = snapshot
         if self._live is not None:
             self._live.update(self._draw(), refresh=True)

@@ -372,7 +372,7 @@ def _decline_politely(state: State, donor: Job, resize: Resize) -> None:
 
 
 def _decline(state: State, donor: Job, resize: Resize, why: str) -> None:
-    """Decline an insufficient counter-offer."""
+    """Decline an insufficient counter-offer; the negotiation has failed."""
     state.emit(SendOffer(donor.id, donor.run, closing_message(donor, resize, Verb.REJECT, why)))
     text = f"its counter-offer was declined: {why}"
     state.note("offer.declined", text, donor, resize=resize.id)

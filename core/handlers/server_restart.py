@@ -20,7 +20,7 @@ from pliant.core.values.processors import NONE
 def restore(
     state: State, nodes: Iterable[Node], jobs: Iterable[Job], memory: object, next_resize: int
 ) -> None:
-    """Fill an empty state."""
+    """Fill an empty state with stored jobs and nodes; nodes are suspected until they report."""
     for node in sorted(nodes, key=lambda node: node.first):
         if node.state is not NodeState.LOST:
             node.state, node.reason = NodeState.SUSPECT, "has not reported since the server started"

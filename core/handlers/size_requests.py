@@ -223,7 +223,7 @@ def _expire(state: State, job: Job) -> None:
 def _close(
     state: State, job: Job, outcome: RequestOutcome, reason: str = "", *, tell: bool = True
 ) -> None:
-    """Answer the open request."""
+    """Record the answer to the open request; with ``tell`` the application gets it, too."""
     request = job.request
     if request is None:
         return

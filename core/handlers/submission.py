@@ -48,7 +48,7 @@ def on_job_cancelled(state: State, event: JobCancelled) -> None:
 
 
 def on_job_held(state: State, event: JobHeld) -> None:
-    """Hold a waiting job."""
+    """Take a waiting job out of the queue until it is released."""
     job = _find(state, event.job, event.request)
     if job is None:
         return

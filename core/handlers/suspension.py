@@ -86,7 +86,7 @@ def _why_not(job: Job) -> str:
 
 
 def on_job_resumed(state: State, event: JobResumed) -> None:
-    """Requeue a suspended job."""
+    """Put a suspended job back into the queue, to continue from its checkpoint."""
     job = state.jobs.get(event.job)
     if job is None or job.state is not JobState.SUSPENDED:
         refusal = f"there is no job {event.job}" if job is None else _why_not_resumed(job)

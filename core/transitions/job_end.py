@@ -24,7 +24,7 @@ MAX_NAMED_RANKS = 8
 
 
 def processes_exited(state: State, event: ProcessesExited) -> None:
-    """Handle exits of processes."""
+    """Handle exits of processes: free their processors, and close a job after its last one."""
     job = state.jobs.get(event.job)
     gone = _processors(job, event.exits)
     if state.orphaned & gone:

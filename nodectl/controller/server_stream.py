@@ -93,7 +93,7 @@ class NodeCallbacks(Protocol):
         """Return the reports to repeat to this server, or raise StaleServerError."""
 
     def carry_out(self, order: wire.NodeOrder) -> None:
-        """Carry out an order."""
+        """Carry out an order, which may be a repeated one."""
 
     def needs_contact(self) -> bool:
         """Return whether a world here may run only while the server is in contact."""

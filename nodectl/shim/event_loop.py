@@ -28,7 +28,7 @@ class Timer:
         self.call: Callable[[], None] | None = call
 
     def cancel(self) -> None:
-        """Cancel the call."""
+        """Make sure that the function is not called; does nothing after the call."""
         self.call = None
 
 

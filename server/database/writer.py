@@ -53,7 +53,7 @@ class Writer:
         self._thread: threading.Thread | None = None
 
     def start(self, on_fault: Callable[[str], None]) -> None:
-        """Start the thread."""
+        """Start the thread; ``on_fault`` gets its name if it ends unexpectedly."""
         self._thread = start_thread("writer", self._run, on_fault)
 
     def commit(self, changes: Sequence[Write]) -> Future[None]:

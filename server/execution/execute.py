@@ -109,7 +109,7 @@ class CoreLoop:
     # ---------------------------------------------------------------- any thread
 
     def post(self, *events: Event) -> None:
-        """Queue events."""
+        """Queue events for the core, in this order; does not wait."""
         self._put(*map(Entry, events))
 
     def commit(

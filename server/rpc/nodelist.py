@@ -128,11 +128,11 @@ class NodeList:
         return before in (Health.GOOD, Health.SUSPECT)
 
     def start(self, on_fault: Callable[[str], None]) -> None:
-        """Start the thread."""
+        """Start the thread; ``on_fault`` gets its name if it ends unexpectedly."""
         self._thread = start_thread("nodelist", self._run, on_fault)
 
     def stop(self) -> None:
-        """End the thread."""
+        """Wake and end the thread, and wait until it has ended."""
         with self._flag:
             self._stopping = True
             self._flag.notify()

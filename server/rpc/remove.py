@@ -108,7 +108,7 @@ class ExitCollector:
         self._queue.put(_JobsEnded(jobs))
 
     def start(self, on_fault: Callable[[str], None]) -> None:
-        """Start the thread."""
+        """Start the thread; ``on_fault`` gets its name if it ends unexpectedly."""
         self._thread = start_thread("remove", self._run, on_fault)
 
     def stop(self) -> None:

@@ -9,7 +9,7 @@ from pliant.simulator.inputs.errors import SimulationError
 
 
 def main() -> int:
-    """Run one task."""
+    """Run the task on stdin and print its metrics; return the exit code."""
     task = json.load(sys.stdin)
     try:
         with redirect_stdout(sys.stderr):  # Output of a strategy does not belong to the result.

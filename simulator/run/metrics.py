@@ -103,7 +103,7 @@ class Metrics:
         self.counts = dict.fromkeys(COUNTED, 0)
 
     def submitted(self, time: float) -> None:
-        """Count a submission."""
+        """Count a submission, and note the time of the first one."""
         self.counts["jobs"] += 1
         if self._first is None or time < self._first:
             self._first = time

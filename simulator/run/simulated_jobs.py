@@ -207,7 +207,7 @@ class SimulatedJobs:
         return (ProcessesExited(JobId(run.job.id), run.number, FIRST_START, exits),)
 
     def _kill(self, command: commands.Kill) -> None:
-        """End processes at once."""
+        """End processes at the present time; a kill without processors ends the whole run."""
         run = self.runs.get(command.job)
         if run is None or run.number != command.run:
             return

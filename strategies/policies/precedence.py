@@ -61,7 +61,7 @@ class Round:
         self.failed: list[JobId] = []
 
     def run(self, precedence: Precedence) -> None:
-        """Manage all clusters once."""
+        """Grow running jobs and start waiting ones; the precedence says which come first."""
         if precedence == "pra":
             self._running_first()
         else:
