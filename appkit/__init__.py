@@ -43,8 +43,8 @@ from pliant.appkit.kinds.items import Items
 from pliant.appkit.kinds.partition import PartitionedArray
 from pliant.appkit.kinds.rng import RandomStreams
 from pliant.appkit.kinds.state import State
-from pliant.appkit.kinds.whole import ReplicatedArray, RootArray
-from pliant.appkit.mpi.derived import DerivedComm
+from pliant.appkit.kinds.undivided_arrays import ReplicatedArray, RootArray
+from pliant.appkit.mpi.derived_communicators import DerivedComm
 from pliant.appkit.resize.hooks import ResizeInfo
 from pliant.core.values.sizes import SizesError
 

@@ -19,8 +19,8 @@ from pliant.appkit.kinds.job_data import JobData
 from pliant.appkit.loops import Loops
 from pliant.appkit.mpi.connect import warm_up_connections
 from pliant.appkit.mpi.membership import Membership, Phase
-from pliant.appkit.mpi.unsupported import refuse_unsupported
-from pliant.appkit.process import end_now
+from pliant.appkit.mpi.unsupported_operations import refuse_unsupported
+from pliant.appkit.process_exit import end_now
 from pliant.appkit.runtime import Runtime
 from pliant.core.support.plural import plural
 from pliant.core.values.sizes import Sizes, SizesError, parse_sizes

@@ -8,23 +8,23 @@ from typing import TypeVar
 import numpy as np
 from mpi4py import MPI
 
-from pliant.appkit.catalogue import Catalogue
 from pliant.appkit.coordinator.offers import OnOffer
 from pliant.appkit.coordinator.requests import Request
 from pliant.appkit.data.handle import Handle
+from pliant.appkit.data_registration import Catalogue
 from pliant.appkit.errors import DistributionError, LoopError
 from pliant.appkit.kinds.job_data import JobData
-from pliant.appkit.leaving_loops import REMEDY, left_alone, waiting_for_others
+from pliant.appkit.loop_exit_check import REMEDY, left_alone, waiting_for_others
 from pliant.appkit.loops import Loops, Position
-from pliant.appkit.mpi.derived import Derive, DerivedComm
+from pliant.appkit.mpi.derived_communicators import Derive, DerivedComm
 from pliant.appkit.mpi.membership import Phase
 from pliant.appkit.performance.timing import site_of
-from pliant.appkit.plain_data import decode, encode
 from pliant.appkit.registration import Registration
 from pliant.appkit.resize.hooks import ResizeInfo, check_callable
-from pliant.appkit.resize.plain_messages import pack_message, unpack_message
+from pliant.appkit.resize.message_serialization import pack_message, unpack_message
 from pliant.appkit.resize.safe_point import SafePointMessage
 from pliant.appkit.runtime import Runtime
+from pliant.appkit.serialization import decode, encode
 
 #: Sent at a safe point in place of a message's length by a rank 0 that has left the loop.
 _LEFT = -1

@@ -7,15 +7,15 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import DTypeLike
 
-from pliant.appkit.data.constant import Constant
-from pliant.appkit.data.entry import Entry
+from pliant.appkit.data.constant_arrays import Constant
 from pliant.appkit.data.handle import Handle
+from pliant.appkit.data.registered_data import Entry
 from pliant.appkit.errors import LateRegistration
 from pliant.appkit.kinds.custom import Custom, Pack, Unpack
 from pliant.appkit.kinds.job_data import JobData
 from pliant.appkit.kinds.rng import RandomStreams
 from pliant.appkit.kinds.state import State, StateEntry
-from pliant.appkit.kinds.whole import RootArray
+from pliant.appkit.kinds.undivided_arrays import RootArray
 from pliant.appkit.loops import Loops
 from pliant.appkit.mpi.membership import Phase
 

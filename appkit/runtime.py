@@ -43,7 +43,7 @@ from pliant.appkit.performance.timing import ResizeTiming
 from pliant.appkit.resize.executor import Executor
 from pliant.appkit.resize.hooks import ResizeInfo, call, format_error
 from pliant.appkit.resize.joiner import Joiner
-from pliant.appkit.resize.plain_messages import from_plain, to_plain
+from pliant.appkit.resize.message_serialization import from_plain, to_plain
 from pliant.appkit.resize.preallocate import PreallocateOrder, Preallocator
 from pliant.appkit.resize.prefetch import Prefetcher, PrefetchOrder
 from pliant.appkit.resize.safe_point import ActionSelector, JoinState, SafePointMessage

@@ -140,8 +140,8 @@ def _with_lock(
 
 
 async def _end_jobs(_settings: Settings, state: Path, _run: Path) -> int:
-    from pliant.nodectl.controller.adoption import end_all_worlds
-    from pliant.nodectl.controller.world import spool_folder
+    from pliant.nodectl.controller.local_world import spool_folder
+    from pliant.nodectl.controller.world_adoption import end_all_worlds
 
     folder = spool_folder(state)
     try:

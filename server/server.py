@@ -32,14 +32,14 @@ from pliant.server.database.writer import Writer, apply_writes
 from pliant.server.execution.connections import Connections
 from pliant.server.execution.dispatch import CommandDispatcher
 from pliant.server.execution.execute import CoreLoop
+from pliant.server.execution.job_program_cache import ProgramCache
 from pliant.server.execution.planner import Planner
-from pliant.server.execution.program_cache import ProgramCache
 from pliant.server.execution.start_orders import LaunchSettings
 from pliant.server.locks import boot_id
 from pliant.server.registry.checkpoint_dirs import CheckpointDirs
 from pliant.server.registry.job_ids import JobIdAllocator
+from pliant.server.registry.mpi_worlds import World, WorldRegistry
 from pliant.server.registry.status_cache import ENDED_JOBS_KEPT_S, StatusCache
-from pliant.server.registry.worlds import World, WorldRegistry
 from pliant.server.rpc.app_service import AppService
 from pliant.server.rpc.barriers import BarrierService, BarrierTable
 from pliant.server.rpc.grpc_server import GrpcServer

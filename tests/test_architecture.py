@@ -66,20 +66,20 @@ ORDER = {
         trigger
     """,
     "appkit": """
-        errors clock json_lines leaving_loops plain_data process
+        errors clock json_lines loop_exit_check process_exit serialization
         loops joining mpi
         redistribution
         storage
         environment data
         coordinator kinds
         registration performance checkpoint
-        catalogue resize
+        data_registration resize
         runtime
         job
         decorator
     """,
     "nodectl": """
-        settings lease_rule host
+        settings lease_expiry host
         spool
         shim controller
         launcher daemon

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from pliant.appkit.data.dtype import read_terms
-from pliant.appkit.data.entry import Description
+from pliant.appkit.data.registered_data import Description
 from pliant.appkit.errors import CheckpointError
 from pliant.appkit.loops import Position
 from pliant.appkit.storage.checkpoint_key import KeySource, is_signed, own_key, sign
@@ -53,9 +53,9 @@ class Manifest:
     position: Position
     #: Descriptions of the registered data, in order.
     registry: list[Description]
-    #: The values of ``job.state``, encoded by `plain_data`.
+    #: The values of ``job.state``, encoded by `serialization`.
     states: bytes
-    #: The results of ``job.once``, each encoded by `plain_data`.
+    #: The results of ``job.once``, each encoded by `serialization`.
     once: tuple[bytes, ...]
     #: For each registered array, the pieces that all processes have written.
     pieces: tuple[tuple[SavedArray, ...], ...]

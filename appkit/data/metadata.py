@@ -10,7 +10,7 @@ from typing import Any
 
 from mpi4py import MPI
 
-from pliant.appkit.data.entry import Entry, GatheredMetadata
+from pliant.appkit.data.registered_data import Entry, GatheredMetadata
 from pliant.appkit.errors import AppkitError, DistributionError
 from pliant.appkit.mpi import death_watch, tags
 from pliant.appkit.redistribution.plan import RankMap

@@ -8,9 +8,9 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import DTypeLike
 
-from pliant.appkit.data.entry import Description, GatheredMetadata
 from pliant.appkit.data.fill import assign_initial
 from pliant.appkit.data.handle import BlockHandle, Handle
+from pliant.appkit.data.registered_data import Description, GatheredMetadata
 from pliant.appkit.errors import CheckpointError, DistributionError
 from pliant.appkit.kinds.csr import CsrMatrix
 from pliant.appkit.mpi.membership import Membership

@@ -7,7 +7,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from pliant.appkit.data.entry import Description, Entry, GatheredMetadata
+from pliant.appkit.data.registered_data import Description, Entry, GatheredMetadata
 from pliant.appkit.errors import DistributionError
 from pliant.appkit.mpi.membership import Membership
 from pliant.appkit.redistribution.packed import exchange_buffers

@@ -8,11 +8,11 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import DTypeLike
 
-from pliant.appkit.data.entry import Description, GatheredMetadata
 from pliant.appkit.data.handle import SinglePartHandle
 from pliant.appkit.data.metadata import rebalance_entries
+from pliant.appkit.data.registered_data import Description, GatheredMetadata
 from pliant.appkit.errors import DistributionError
-from pliant.appkit.kinds.item_rules import ItemDistribution, ItemExchange
+from pliant.appkit.kinds.item_distribution import ItemDistribution, ItemExchange
 from pliant.appkit.mpi.membership import Membership
 from pliant.appkit.redistribution.exchange import Array
 from pliant.appkit.redistribution.plan import CellPlan, RangePlan, RankMap, plan_blocks

@@ -4,7 +4,7 @@ from typing import Any
 
 from pliant.appkit.errors import StateError
 from pliant.appkit.mpi.membership import Membership
-from pliant.appkit.plain_data import decode, encode
+from pliant.appkit.serialization import decode, encode
 
 #: Attributes of a state that are not values.
 _OWN = ("_membership", "_values")

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from pliant.appkit.errors import AppkitError
 from pliant.appkit.mpi import blocking_wait, tags
-from pliant.appkit.plain_data import decode, encode
+from pliant.appkit.serialization import decode, encode
 
 #: Tests of an operation in a row before this process sleeps between two of them, and how long.
 _EAGER_TESTS = 1000

@@ -6,7 +6,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from pliant.appkit.data.entry import Description
+from pliant.appkit.data.registered_data import Description
 from pliant.appkit.errors import RegistrationMismatch, ResizeFailed
 from pliant.appkit.mpi import death_watch
 

@@ -12,8 +12,8 @@ from typing import Any
 from mpi4py import MPI
 
 from pliant.appkit.coordinator.messages import Decision
-from pliant.appkit.data.entry import Description
 from pliant.appkit.data.metadata import error_text, gather_metadata
+from pliant.appkit.data.registered_data import Description
 from pliant.appkit.errors import AppkitError, JobLeave, RegistrationMismatch, ResizeFailed
 from pliant.appkit.kinds.job_data import JobData
 from pliant.appkit.kinds.state import pack, unpack
@@ -22,7 +22,7 @@ from pliant.appkit.mpi.connect import connect_and_merge
 from pliant.appkit.mpi.disconnect import disconnect
 from pliant.appkit.mpi.membership import Phase
 from pliant.appkit.performance.timing import ResizeTiming
-from pliant.appkit.process import end_now
+from pliant.appkit.process_exit import end_now
 from pliant.appkit.redistribution.exchange import NOT_ALIKE
 from pliant.appkit.redistribution.plan import RankMap, TransferPlan
 from pliant.appkit.resize.agreement import compare_registrations, vote

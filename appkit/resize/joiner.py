@@ -15,7 +15,7 @@ from pliant.appkit.environment import Environment
 from pliant.appkit.joining.proof import JoiningSide
 from pliant.appkit.joining.protocol import MAX_UNPROVEN_BYTES, NUMBERS, join_mismatch
 from pliant.appkit.json_lines import JsonLines
-from pliant.appkit.process import end_now
+from pliant.appkit.process_exit import end_now
 from pliant.faults import failpoint, message
 from pliant.protos.handshake import UnprovenServerError
 

@@ -10,8 +10,8 @@ process has memory for both its old and its new share.
 import threading
 from dataclasses import dataclass
 
-from pliant.appkit.data.entry import Entry, Registry
 from pliant.appkit.data.fill import touch_pages
+from pliant.appkit.data.registered_data import Entry, Registry
 from pliant.appkit.errors import AppkitError
 from pliant.appkit.mpi.membership import Membership
 from pliant.appkit.redistribution.exchange import Array

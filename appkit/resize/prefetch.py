@@ -29,7 +29,7 @@ from mpi4py import MPI
 
 from pliant.appkit.checkpoint.store import CheckpointStore
 from pliant.appkit.coordinator.coordinator import Coordinator
-from pliant.appkit.data.constant import Written
+from pliant.appkit.data.constant_arrays import Written
 from pliant.appkit.data.handle import Handle
 from pliant.appkit.kinds.job_data import JobData
 from pliant.appkit.storage.chunks import ArrayReader, ArrayWriter, SavedArray

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pliant.client.terminal.silent_interrupt  # noqa: F401
+import pliant.client.terminal.suppress_interrupt_traceback  # noqa: F401
 
 # isort: split
 
@@ -20,7 +20,7 @@ from pliant.client.cluster.cluster_spec import ClusterSpec
 from pliant.client.cluster.local_cluster import LocalCluster
 from pliant.client.cluster.shutdown import stop
 from pliant.client.errors import UsageError
-from pliant.client.terminal import numbers
+from pliant.client.terminal import number_arguments
 from pliant.client.terminal.interrupts import Interrupted, Interrupts
 from pliant.client.terminal.output import INTERRUPTED, Parser, print_error, print_text, run_command
 from pliant.core.support.plural import plural
@@ -47,14 +47,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument(
         "--tolerance",
-        type=numbers.tolerance,
+        type=number_arguments.tolerance,
         default=1e-6,
         metavar="X",
         help="relative difference of numbers in the output that is accepted (%(default)s)",
     )
     parser.add_argument(
         "--timeout",
-        type=numbers.seconds,
+        type=number_arguments.seconds,
         default=300.0,
         metavar="S",
         help="seconds for each run (%(default)s)",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pliant.client.terminal.silent_interrupt  # noqa: F401
+import pliant.client.terminal.suppress_interrupt_traceback  # noqa: F401
 
 # isort: split
 
@@ -29,7 +29,7 @@ from pliant.client.cluster.shutdown import (
 from pliant.client.errors import ClientError
 from pliant.client.paths import run_dir, state_dir
 from pliant.client.terminal.interrupts import Interrupted, Interrupts
-from pliant.client.terminal.numbers import bounded_int
+from pliant.client.terminal.number_arguments import bounded_int
 from pliant.client.terminal.output import INTERRUPTED, Parser, print_error, run_command
 from pliant.core.support.plural import plural
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pliant.client.terminal.silent_interrupt  # noqa: F401
+import pliant.client.terminal.suppress_interrupt_traceback  # noqa: F401
 
 # isort: split
 
@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 
 from pliant.client.connection import Connection
-from pliant.client.terminal.numbers import job_number
+from pliant.client.terminal.number_arguments import job_number
 from pliant.client.terminal.output import Parser, check_writable, print_error, run_command
 
 PROG = "pliant gantt"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pliant.client.terminal.silent_interrupt  # noqa: F401
+import pliant.client.terminal.suppress_interrupt_traceback  # noqa: F401
 
 # isort: split
 
@@ -13,7 +13,7 @@ from typing import Any
 
 from pliant.client.connection import Connection
 from pliant.client.errors import UsageError
-from pliant.client.terminal.numbers import bounded_int, job_number, priority_number
+from pliant.client.terminal.number_arguments import bounded_int, job_number, priority_number
 from pliant.client.terminal.output import Parser, print_json, print_text, run_command
 from pliant.client.terminal.tables import clean
 

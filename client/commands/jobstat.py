@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pliant.client.terminal.silent_interrupt  # noqa: F401
+import pliant.client.terminal.suppress_interrupt_traceback  # noqa: F401
 
 # isort: split
 
@@ -15,7 +15,7 @@ from typing import Any
 
 from pliant.client.connection import Connection
 from pliant.client.terminal.durations import format_duration, format_time
-from pliant.client.terminal.numbers import job_number
+from pliant.client.terminal.number_arguments import job_number
 from pliant.client.terminal.output import (
     Parser,
     add_watch_options,

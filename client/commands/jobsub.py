@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pliant.client.terminal.silent_interrupt  # noqa: F401
+import pliant.client.terminal.suppress_interrupt_traceback  # noqa: F401
 
 # isort: split
 
@@ -21,7 +21,7 @@ from pliant.client.submission import (
     check_policy,
     check_speedup,
 )
-from pliant.client.terminal.numbers import priority_number
+from pliant.client.terminal.number_arguments import priority_number
 from pliant.client.terminal.output import Parser, print_error, print_json, run_command
 from pliant.client.waiting import send_job, wait_for_end
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pliant.client.terminal.silent_interrupt  # noqa: F401
+import pliant.client.terminal.suppress_interrupt_traceback  # noqa: F401
 
 # isort: split
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
 from pliant.client.errors import ClientError, NoServerError
-from pliant.client.terminal.numbers import seconds
+from pliant.client.terminal.number_arguments import seconds
 from pliant.core.support.command_line import CommandParser
 
 #: Exit code of a command that Ctrl-C ended.

@@ -18,11 +18,11 @@ from typing import Any
 import pliant.appkit as kit
 from pliant.appkit import job
 from pliant.appkit.coordinator import offers
-from pliant.appkit.data import entry as registry
 from pliant.appkit.data import handle
-from pliant.appkit.kinds import block, csr, custom, item_rules, items, partition
+from pliant.appkit.data import registered_data as registry
+from pliant.appkit.kinds import block, csr, custom, item_distribution, items, partition
 from pliant.appkit.kinds import cyclic as grids
-from pliant.appkit.mpi import derived
+from pliant.appkit.mpi import derived_communicators
 from pliant.appkit.redistribution import cyclic_layout, exchange, layout, splitting
 
 #: Sections of the page: title, objects, introduction.
@@ -74,10 +74,10 @@ _TYPES = (
     grids,
     partition,
     splitting,
-    item_rules,
+    item_distribution,
     custom,
     cyclic_layout,
-    derived,
+    derived_communicators,
     job,
     offers,
     exchange,

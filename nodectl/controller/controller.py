@@ -20,10 +20,16 @@ import psutil
 
 from pliant.faults import failpoint, message
 from pliant.nodectl.controller import lease
-from pliant.nodectl.controller.adoption import clean_up, read_worlds
 from pliant.nodectl.controller.generation import ServerIdentity, read_generation, write_generation
 from pliant.nodectl.controller.kill import KillWatcher
 from pliant.nodectl.controller.launcher_client import LauncherCallbacks, LauncherClient
+from pliant.nodectl.controller.local_world import (
+    World,
+    add_missing_exits,
+    refusal_report,
+    spool_folder,
+    watch_process,
+)
 from pliant.nodectl.controller.self_test import SelfTest
 from pliant.nodectl.controller.server_stream import ServerStream, StaleServerError, server_finder
 from pliant.nodectl.controller.shim_listener import ShimListener
@@ -34,13 +40,7 @@ from pliant.nodectl.controller.start import (
     repeat_start,
 )
 from pliant.nodectl.controller.usage import job_usage, over_process_limit
-from pliant.nodectl.controller.world import (
-    World,
-    add_missing_exits,
-    refusal_report,
-    spool_folder,
-    watch_process,
-)
+from pliant.nodectl.controller.world_adoption import clean_up, read_worlds
 from pliant.nodectl.host import cgroup, procfs
 from pliant.nodectl.settings import RELOADED, Settings
 from pliant.nodectl.spool import NOT_USABLE, Exit

@@ -14,7 +14,7 @@ import signal
 from collections.abc import Collection
 from contextlib import suppress
 
-from pliant.nodectl.controller.world import World
+from pliant.nodectl.controller.local_world import World
 from pliant.nodectl.host import procfs
 from pliant.nodectl.host.procfs import Identity
 

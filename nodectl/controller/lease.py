@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 
-from pliant.nodectl.controller.world import World
-from pliant.nodectl.lease_rule import expiry_reason
+from pliant.nodectl.controller.local_world import World
+from pliant.nodectl.lease_expiry import expiry_reason
 from pliant.protos import node_pb2 as wire
 
 #: Heartbeats that may be unconfirmed at the same time; older ones are forgotten.

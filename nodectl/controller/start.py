@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from pliant.nodectl.controller.world import World, refusal_report
+from pliant.nodectl.controller.local_world import World, refusal_report
 from pliant.nodectl.host.process_limit import task_limit
 from pliant.nodectl.host.stderr_log import describe
 from pliant.nodectl.settings import Settings, interfaces

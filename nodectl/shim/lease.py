@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from pliant.nodectl.lease_rule import expiry_reason
+from pliant.nodectl.lease_expiry import expiry_reason
 from pliant.nodectl.shim.event_loop import EventLoop
 from pliant.nodectl.spool import StartRequest
 

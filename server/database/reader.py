@@ -16,7 +16,7 @@ from pliant.core.model.nodes import Node
 from pliant.core.values.ids import JobId, ResizeId
 from pliant.server.database import row_codecs, tables
 from pliant.server.database.statements import REFUSED
-from pliant.server.registry.program import Program, Summary
+from pliant.server.registry.job_program import Program, Summary
 
 T = TypeVar("T")
 

@@ -16,7 +16,7 @@ from pliant.core.state.json_records import (
 )
 from pliant.core.support.errors import PliantError
 from pliant.core.values.ids import NodeName
-from pliant.server.registry.program import Program, Summary
+from pliant.server.registry.job_program import Program, Summary
 
 T = TypeVar("T")
 

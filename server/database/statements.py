@@ -17,8 +17,8 @@ from pliant.core.model.nodes import Node
 from pliant.core.state.json_records import job_to_record, node_to_record
 from pliant.core.values.processors import count
 from pliant.server.database import tables
-from pliant.server.registry.program import Program
-from pliant.server.registry.worlds import World
+from pliant.server.registry.job_program import Program
+from pliant.server.registry.mpi_worlds import World
 from pliant.server.support.log_setup import escape_control
 
 

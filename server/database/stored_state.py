@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pliant.core.model.jobs import Job
 from pliant.core.model.nodes import Node
 from pliant.server.database.reader import Reader, StoredWorld
-from pliant.server.registry.program import Summary
+from pliant.server.registry.job_program import Summary
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,10 @@ from pliant.protos.codec import answer_to_proto, template_to_proto
 from pliant.protos.sanitize_text import sanitize_text
 from pliant.server.database.statements import Write, add_world
 from pliant.server.execution.connections import Connections
-from pliant.server.execution.program_cache import ProgramCache
+from pliant.server.execution.job_program_cache import ProgramCache
 from pliant.server.execution.start_orders import LaunchSettings, end_when_cut_off, start_orders
+from pliant.server.registry.mpi_worlds import World, WorldRegistry
 from pliant.server.registry.status_cache import StatusCache
-from pliant.server.registry.worlds import World, WorldRegistry
 from pliant.server.security.app_tokens import AppTokens
 
 log = logging.getLogger(__name__)

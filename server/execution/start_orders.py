@@ -12,9 +12,9 @@ from itertools import groupby
 from pliant.core.values.ids import NodeName
 from pliant.protos import node_pb2
 from pliant.server.registry.checkpoint_dirs import CheckpointDirs
+from pliant.server.registry.job_program import Program
+from pliant.server.registry.mpi_worlds import World
 from pliant.server.registry.node_map import Host, NodeMap
-from pliant.server.registry.program import Program
-from pliant.server.registry.worlds import World
 
 #: Algorithms for collectives that do not depend on which ranks share a node; see JOINED_WORLDS.
 FLAT_COLLECTIVES = {

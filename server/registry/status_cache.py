@@ -20,9 +20,9 @@ from pliant.core.state import contract_status, named_resources
 from pliant.core.values.ids import JobId, NodeName
 from pliant.core.values.lost_contact_policy import isolation_policy
 from pliant.core.values.processors import ProcessorMap, block, count
+from pliant.server.registry.job_program import Summary
 from pliant.server.registry.node_map import Host, NodeMap
 from pliant.server.registry.node_status import NodeStatusCache
-from pliant.server.registry.program import Summary
 
 #: Ended jobs stay in the cache this long, seconds. Older ones are read from the database.
 ENDED_JOBS_KEPT_S = 3600.0

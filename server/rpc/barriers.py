@@ -21,7 +21,7 @@ from pliant.server.database.db_errors import is_transient, sqlite_message
 from pliant.server.database.statements import add_fence
 from pliant.server.database.writer import Writer, WriterStoppedError
 from pliant.server.execution.connections import Connections
-from pliant.server.registry.worlds import World, WorldRegistry
+from pliant.server.registry.mpi_worlds import World, WorldRegistry
 from pliant.server.support.log_setup import RateLimitedLog
 
 log = logging.getLogger(__name__)

@@ -21,7 +21,7 @@ from pliant.protos.sanitize_text import sanitize_text
 from pliant.server.execution.connections import Connections, NodeStream, Stream
 from pliant.server.execution.execute import CoreLoop
 from pliant.server.rpc.barriers import BarrierService
-from pliant.server.rpc.delivery_check import DeliveryCheck
+from pliant.server.rpc.lost_message_detection import DeliveryCheck
 from pliant.server.rpc.nodelist import NodeList, stale
 from pliant.server.rpc.remove import EndReport, ExitCollector
 from pliant.server.rpc.report_validation import ReportValidator

@@ -31,8 +31,8 @@ from pliant.server.database.statements import Write, add_exit, drop_fences
 from pliant.server.database.writer import Writer
 from pliant.server.execution.connections import Connections
 from pliant.server.execution.execute import CoreLoop
+from pliant.server.registry.mpi_worlds import World, WorldRegistry
 from pliant.server.registry.status_cache import StatusCache
-from pliant.server.registry.worlds import World, WorldRegistry
 from pliant.server.rpc.report_validation import ReportValidator
 from pliant.server.support.threads import start_thread
 

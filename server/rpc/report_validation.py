@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pliant.core.values.ids import NodeName
 from pliant.protos import node_pb2
+from pliant.server.registry.mpi_worlds import World, WorldRegistry
 from pliant.server.registry.status_cache import StatusCache
-from pliant.server.registry.worlds import World, WorldRegistry
 
 
 class ReportValidator:

@@ -21,7 +21,7 @@ from pliant.core.values.negotiation_policy import GrowIf
 from pliant.core.values.resources import Need, impossible, parse_needs
 from pliant.core.values.sizes import Sizes, SizesError, parse_sizes
 from pliant.core.values.speedup import LINEAR, Speedup, SpeedupError, parse_speedup
-from pliant.server.registry.program import Program, expand
+from pliant.server.registry.job_program import Program, expand
 
 #: Limits of execve: one string, and all strings together, less some space for variables of Pliant.
 MAX_STRING_BYTES = 131_071

@@ -19,9 +19,9 @@ from pliant.server.database.reader import Reader
 from pliant.server.database.statements import Write, insert_job
 from pliant.server.database.writer import Writer
 from pliant.server.execution.execute import CoreLoop
-from pliant.server.execution.program_cache import ProgramCache
+from pliant.server.execution.job_program_cache import ProgramCache
 from pliant.server.registry.job_ids import JobIdAllocator
-from pliant.server.registry.program import Program
+from pliant.server.registry.job_program import Program
 from pliant.server.registry.status_cache import StatusCache
 from pliant.server.support.clock import HybridClock
 from pliant.server.users.submission_schema import Submission, UserRequestError, check_submission

@@ -35,10 +35,10 @@ from pliant.simulator.inputs.workload import SimJob
 from pliant.simulator.run.event_queue import END, PHASE, EventQueue
 from pliant.simulator.run.evolving import EvolvingRun, Phases, bounded
 from pliant.simulator.run.job_record import is_late, make_record
-from pliant.simulator.run.machine import Machine
 from pliant.simulator.run.metrics import Metrics
 from pliant.simulator.run.progress import Run, next_safe_point
 from pliant.simulator.run.result import JobRecord, Span
+from pliant.simulator.run.simulated_nodes import Machine
 from pliant.simulator.run.suspending import Suspensions
 from pliant.simulator.run.timers import CoreTimers
 

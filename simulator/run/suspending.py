@@ -17,9 +17,9 @@ from pliant.core.values.ids import FIRST_START
 from pliant.simulator.inputs.settings import Settings
 from pliant.simulator.run.event_queue import EventQueue
 from pliant.simulator.run.evolving import EvolvingRun, Phases
-from pliant.simulator.run.machine import Machine
 from pliant.simulator.run.metrics import Metrics
 from pliant.simulator.run.progress import Run, next_safe_point
+from pliant.simulator.run.simulated_nodes import Machine
 
 
 class Suspensions:

@@ -8,7 +8,7 @@ import re
 import reference
 
 import pliant.appkit as kit
-from pliant.appkit.catalogue import Catalogue
+from pliant.appkit.data_registration import Catalogue
 from testkit import ROOT
 
 PAGE = ROOT / "docs" / "appkit-reference.md"

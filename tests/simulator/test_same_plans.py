@@ -22,7 +22,7 @@ from pliant.core.values.sizes import parse_sizes
 from pliant.core.values.timeouts import Limits
 from pliant.simulator import Settings, SimJob, simulate
 from pliant.simulator.inputs.costs import Cost
-from pliant.simulator.run.machine import Machine
+from pliant.simulator.run.simulated_nodes import Machine
 from pliant.strategies import Strategy, load_strategy
 from serverkit.scripted import Shell
 from serverkit.scripted_world import SAVE_S, World

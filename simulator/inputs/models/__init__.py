@@ -2,6 +2,7 @@
 
 from pliant.simulator.inputs.models.downey import downey, ghafoor
 from pliant.simulator.inputs.models.kumar import kumar
+from pliant.simulator.inputs.models.load_scaling import shrink
 from pliant.simulator.inputs.models.lublin import lublin
 from pliant.simulator.inputs.models.malleable import make_evolving, make_malleable
 from pliant.simulator.inputs.models.priorities import give_priorities, parse_priorities
@@ -12,8 +13,7 @@ from pliant.simulator.inputs.models.registry import (
     make_workload,
     parameters,
 )
-from pliant.simulator.inputs.models.relative import parse_size_rule, parse_speedup_rule
-from pliant.simulator.inputs.models.shrinking import shrink
+from pliant.simulator.inputs.models.relative_to_request import parse_size_rule, parse_speedup_rule
 
 __all__ = [
     "MODELS",

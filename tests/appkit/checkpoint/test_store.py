@@ -21,14 +21,14 @@ from pliant.appkit.checkpoint.store import (
     Manifest,
     registration_difference,
 )
-from pliant.appkit.data.entry import Entry
+from pliant.appkit.data.registered_data import Entry
 from pliant.appkit.errors import CheckpointError
 from pliant.appkit.kinds.block import BlockArray
 from pliant.appkit.kinds.state import unpack
-from pliant.appkit.kinds.whole import ReplicatedArray
+from pliant.appkit.kinds.undivided_arrays import ReplicatedArray
 from pliant.appkit.loops import Position
 from pliant.appkit.mpi.membership import Membership, Phase
-from pliant.appkit.plain_data import encode
+from pliant.appkit.serialization import encode
 from pliant.appkit.storage import chunks
 from pliant.appkit.storage.checkpoint_key import own_key
 from pliant.appkit.storage.chunks import ArrayReader, ArrayWriter, SavedArray

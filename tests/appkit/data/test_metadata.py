@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from pliant.appkit.data.entry import Registry
 from pliant.appkit.data.metadata import gather_metadata
+from pliant.appkit.data.registered_data import Registry
 from pliant.appkit.kinds.block import BlockArray
-from pliant.appkit.kinds.item_rules import Even, Weighted
+from pliant.appkit.kinds.item_distribution import Even, Weighted
 from pliant.appkit.kinds.items import Items
 from pliant.appkit.redistribution.plan import RankMap
 from rankkit import member, run_ranks

@@ -12,7 +12,13 @@ import pytest
 
 from pliant.appkit.data.metadata import gather_metadata, rebalance_entries
 from pliant.appkit.errors import CheckpointError, DistributionError
-from pliant.appkit.kinds.item_rules import ByOwner, Even, ItemDistribution, ItemExchange, Weighted
+from pliant.appkit.kinds.item_distribution import (
+    ByOwner,
+    Even,
+    ItemDistribution,
+    ItemExchange,
+    Weighted,
+)
 from pliant.appkit.kinds.items import Items
 from pliant.appkit.mpi.membership import Membership
 from pliant.appkit.redistribution import packed

@@ -17,7 +17,7 @@ faulthandler.dump_traceback_later(60, exit=True)
 import numpy as np
 from mpi4py import MPI
 from pliant.appkit.errors import UnsupportedOperation
-from pliant.appkit.mpi.unsupported import refuse_unsupported
+from pliant.appkit.mpi.unsupported_operations import refuse_unsupported
 
 refuse_unsupported()
 comm = MPI.COMM_WORLD

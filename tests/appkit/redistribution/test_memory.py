@@ -15,10 +15,10 @@ from pliant.appkit.data.fill import touch_pages
 from pliant.appkit.kinds.block import BlockArray
 from pliant.appkit.kinds.csr import CsrMatrix
 from pliant.appkit.kinds.cyclic import CyclicArray
-from pliant.appkit.kinds.item_rules import ByOwner, Even
+from pliant.appkit.kinds.item_distribution import ByOwner, Even
 from pliant.appkit.kinds.items import Items
 from pliant.appkit.kinds.partition import PartitionedArray
-from pliant.appkit.kinds.whole import ReplicatedArray
+from pliant.appkit.kinds.undivided_arrays import ReplicatedArray
 from pliant.appkit.mpi.membership import Membership
 from pliant.appkit.redistribution import packed
 from pliant.appkit.redistribution.cyclic_layout import square_grid

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from pliant.appkit.data.entry import Registry
+from pliant.appkit.data.registered_data import Registry
 from pliant.appkit.kinds.block import BlockArray
-from pliant.appkit.kinds.whole import ReplicatedArray
+from pliant.appkit.kinds.undivided_arrays import ReplicatedArray
 from pliant.appkit.redistribution.splitting import LengthSplit
 from pliant.appkit.resize.preallocate import PreallocateOrder, Preallocator
 from rankkit import member, rank_map

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pliant.nodectl import lease_rule
+from pliant.nodectl import lease_expiry
 from pliant.nodectl.controller.lease import ConfirmedContact, expired_order
 from pliant.nodectl.shim import lease as shim_lease
 from pliant.nodectl.shim.event_loop import Timer
@@ -43,7 +43,7 @@ class FakeLoop:
 @pytest.fixture
 def loop(monkeypatch: pytest.MonkeyPatch) -> FakeLoop:
     loop = FakeLoop()
-    monkeypatch.setattr(lease_rule, "time", loop)
+    monkeypatch.setattr(lease_expiry, "time", loop)
     monkeypatch.setattr(shim_lease, "time", loop)
     return loop
 

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from pliant.nodectl.controller import adoption
-from pliant.nodectl.controller.adoption import SHIM_KILLED, kill_orphans
+from pliant.nodectl.controller import world_adoption
 from pliant.nodectl.controller.controller import Controller
-from pliant.nodectl.controller.world import World, add_missing_exits
+from pliant.nodectl.controller.local_world import World, add_missing_exits
+from pliant.nodectl.controller.world_adoption import SHIM_KILLED, kill_orphans
 from pliant.nodectl.host.oom import MemoryKills
 from pliant.nodectl.host.procfs import Identity
 from pliant.nodectl.launcher import Launcher
@@ -146,7 +146,7 @@ def test_a_world_without_a_shim_ends_with_the_reason(controller: Controller, wor
 def test_what_nobody_can_end_is_given_up(
     world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(adoption, "find_orphans", lambda *_: [os.getpid()])
+    monkeypatch.setattr(world_adoption, "find_orphans", lambda *_: [os.getpid()])
     monkeypatch.setattr(os, "kill", fail(errno.EPERM))
     turns = 0
 
@@ -173,8 +173,10 @@ def test_what_goes_slowly_is_killed_again_and_waited_for(
     looks, killed = itertools.count(1), list[tuple[int, int]]()
     # Nobody has this number: it is never handed out.
     found, number = [1 << 30], 1 << 30
-    monkeypatch.setattr(adoption, "_is_running", lambda _: True)
-    monkeypatch.setattr(adoption, "find_orphans", lambda *_: found if next(looks) <= 3 else [])
+    monkeypatch.setattr(world_adoption, "_is_running", lambda _: True)
+    monkeypatch.setattr(
+        world_adoption, "find_orphans", lambda *_: found if next(looks) <= 3 else []
+    )
     monkeypatch.setattr(os, "kill", lambda *told: killed.append(told))
     assert asyncio.run(kill_orphans(world.spool, world.shim)) == []
     assert killed == [(number, signal.SIGKILL)] * 3

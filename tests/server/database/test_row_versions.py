@@ -17,7 +17,7 @@ from pliant.server.database.reader import Reader
 from pliant.server.database.row_versions import RowVersions
 from pliant.server.database.statements import insert_job, put_meta
 from pliant.server.database.writer import ChangedElsewhereError, Writer
-from pliant.server.registry.program import Program
+from pliant.server.registry.job_program import Program
 from serverkit import Server
 from testkit import wait_until
 

@@ -11,7 +11,7 @@ from pliant.core.values.ids import JobId, NodeName
 from pliant.core.values.processors import from_indices
 from pliant.core.values.resources import parse_needs
 from pliant.core.values.sizes import Sizes
-from pliant.server.registry.program import Summary
+from pliant.server.registry.job_program import Summary
 from pliant.server.registry.status_cache import ENDED_JOBS_KEPT_S, StatusCache
 
 

@@ -15,7 +15,7 @@ from pliant.protos import node_pb2
 from pliant.server.database.statements import Write
 from pliant.server.database.writer import Writer, WriterStoppedError
 from pliant.server.execution.connections import Connections
-from pliant.server.registry.worlds import World, WorldRegistry
+from pliant.server.registry.mpi_worlds import World, WorldRegistry
 from pliant.server.rpc.barriers import BarrierService, BarrierTable
 
 A, B = NodeName("a"), NodeName("b")

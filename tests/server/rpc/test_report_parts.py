@@ -19,9 +19,9 @@ from pliant.core.values.processors import from_indices
 from pliant.server.execution.planner import FALLBACK, FAULTS_ALLOWED, Planner
 from pliant.server.execution.start_orders import node_list, process_mapping
 from pliant.server.execution.timers import MAX_STALE_ENTRIES, Timers
+from pliant.server.registry.job_program import Program, expand
+from pliant.server.registry.mpi_worlds import World, WorldRegistry
 from pliant.server.registry.node_map import NodeMap
-from pliant.server.registry.program import Program, expand
-from pliant.server.registry.worlds import World, WorldRegistry
 from pliant.server.rpc.barriers import BarrierTable
 from pliant.server.rpc.leases import Health, HeartbeatLeases
 from pliant.server.security.app_tokens import AppTokens

@@ -7,8 +7,8 @@ import pytest
 from pliant.core.model.nodes import Node
 from pliant.core.values.ids import JobId, NodeName, ResizeId
 from pliant.protos import node_pb2
+from pliant.server.registry.mpi_worlds import World, WorldRegistry
 from pliant.server.registry.status_cache import StatusCache
-from pliant.server.registry.worlds import World, WorldRegistry
 from pliant.server.rpc.report_validation import ReportValidator
 
 A, B, C = NodeName("a"), NodeName("b"), NodeName("c")

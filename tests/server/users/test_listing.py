@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pliant.core.values.timeouts import Limits
-from pliant.server.registry.program import Summary
+from pliant.server.registry.job_program import Summary
 from pliant.server.registry.status_cache import StatusCache
 from pliant.server.users.accept import UserSocketServer
 from pliant.server.users.answers import OBJECTS_AT_ONCE, Objects, encode_pieces

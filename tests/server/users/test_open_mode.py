@@ -10,9 +10,9 @@ import pytest
 from pliant.core.model.nodes import Node
 from pliant.core.values.ids import FIRST_START, JobId, NodeName, ResizeId
 from pliant.server.execution.start_orders import LaunchSettings, start_orders
+from pliant.server.registry.job_program import Program
+from pliant.server.registry.mpi_worlds import World
 from pliant.server.registry.node_map import NodeMap
-from pliant.server.registry.program import Program
-from pliant.server.registry.worlds import World
 from pliant.server.users.submission_schema import UserRequestError, check_submission
 
 A, B = NodeName("a"), NodeName("b")

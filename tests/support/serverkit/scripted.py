@@ -28,14 +28,14 @@ from pliant.server.execution import execute
 from pliant.server.execution.connections import AppSession, Connections, Stream
 from pliant.server.execution.dispatch import CommandDispatcher
 from pliant.server.execution.execute import CoreLoop
+from pliant.server.execution.job_program_cache import ProgramCache
 from pliant.server.execution.planner import Planner
-from pliant.server.execution.program_cache import ProgramCache
 from pliant.server.execution.start_orders import LaunchSettings
 from pliant.server.registry.job_ids import JobIdAllocator
+from pliant.server.registry.mpi_worlds import WorldRegistry
 from pliant.server.registry.status_cache import StatusCache
-from pliant.server.registry.worlds import WorldRegistry
 from pliant.server.rpc.app_service import AppService
-from pliant.server.rpc.delivery_check import DeliveryCheck
+from pliant.server.rpc.lost_message_detection import DeliveryCheck
 from pliant.server.rpc.node_service import NodeService, ServerIdentity
 from pliant.server.rpc.remove import ExitCollector
 from pliant.server.rpc.report_validation import ReportValidator

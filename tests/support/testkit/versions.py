@@ -35,8 +35,8 @@ CHANGES = (
      "contact_lease_s=order.lease_s"),
     ("nodectl/shim/lease.py", "request.lease_s", "request.contact_lease_s"),
     ("nodectl/spool.py", "    node_fault: bool = False\n", "    unfit: bool = False\n"),
-    ("nodectl/controller/world.py", "end.node_fault", "end.unfit"),
-    ("nodectl/controller/world.py", "time.time(), node_fault=node_fault",
+    ("nodectl/controller/local_world.py", "end.node_fault", "end.unfit"),
+    ("nodectl/controller/local_world.py", "time.time(), node_fault=node_fault",
      "time.time(), unfit=node_fault"),
     # Jobs in the database.
     ("core/state/json_records.py", '"done": job.done', '"work": job.done'),

@@ -13,7 +13,7 @@ import pytest
 
 from pliant.appkit.errors import DistributionError
 from pliant.appkit.kinds.block import BlockArray
-from pliant.appkit.kinds.whole import ReplicatedArray, RootArray
+from pliant.appkit.kinds.undivided_arrays import ReplicatedArray, RootArray
 from pliant.appkit.mpi.membership import Membership
 from pliant.appkit.redistribution.plan import RankMap
 from pliant.appkit.redistribution.splitting import LengthSplit

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pliant.appkit.kinds.item_rules import ByOwner, Even, ItemDistribution, Weighted
+from pliant.appkit.kinds.item_distribution import ByOwner, Even, ItemDistribution, Weighted
 from pliant.appkit.kinds.items import Items
 from pliant.appkit.mpi.membership import Membership
 from pliant.appkit.redistribution.layout import BlockLayout

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from pliant.protos import node_pb2
-from pliant.server.rpc.delivery_check import UNDER_WAY_S, DeliveryCheck
+from pliant.server.rpc.lost_message_detection import UNDER_WAY_S, DeliveryCheck
 from serverkit import Server
 
 

@@ -6,7 +6,7 @@ from collections import OrderedDict
 
 from pliant.core.values.ids import JobId
 from pliant.server.database.reader import Reader
-from pliant.server.registry.program import Program
+from pliant.server.registry.job_program import Program
 
 #: Maximum number of programs in memory. Others are read from the database at their start.
 MAX_CACHED_PROGRAMS = 512

@@ -13,8 +13,8 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from pliant.nodectl.controller.copied_state import own_spools
-from pliant.nodectl.controller.world import World, add_missing_exits
+from pliant.nodectl.controller.copied_state_folder import own_spools
+from pliant.nodectl.controller.local_world import World, add_missing_exits
 from pliant.nodectl.host import cgroup, procfs, shared_memory
 from pliant.nodectl.host.procfs import Identity
 from pliant.nodectl.spool import UNREADABLE, Exit, Spool

@@ -21,10 +21,10 @@ from pliant.appkit.loops import Position
 from pliant.appkit.performance.cost_model import ResizeRecord
 from pliant.appkit.performance.monitor import PerformanceHistory
 from pliant.appkit.performance.timing import Samples
-from pliant.appkit.plain_data import decode, encode
 from pliant.appkit.resize.preallocate import PreallocateOrder
 from pliant.appkit.resize.prefetch import PrefetchOrder, Step
 from pliant.appkit.resize.safe_point import JoinState, SafePointMessage
+from pliant.appkit.serialization import decode, encode
 from pliant.core.values.sizes import Sizes, parse_sizes
 
 #: The name under which each class is sent. These names are part of the protocol between ranks,

@@ -33,7 +33,7 @@ def test_an_early_interrupt_says_nothing(module: str) -> None:
 
 
 def test_other_errors_keep_their_traceback() -> None:
-    code = "import pliant.client.terminal.silent_interrupt; raise ValueError('x')"
+    code = "import pliant.client.terminal.suppress_interrupt_traceback; raise ValueError('x')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
     assert done.stderr.endswith(b"ValueError: x\n")
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hn
 
-from pliant.appkit.plain_data import decode, encode
+from pliant.appkit.serialization import decode, encode
 
 SCALARS = (
     st.none()

@@ -10,10 +10,17 @@ from pliant.appkit.errors import DistributionError
 from pliant.appkit.kinds.block import BlockArray, Init
 from pliant.appkit.kinds.csr import CsrInit, CsrMatrix
 from pliant.appkit.kinds.cyclic import CyclicArray, CyclicInit, Grid
-from pliant.appkit.kinds.item_rules import ByOwner, Even, ItemDistribution, Owner, Weight, Weighted
+from pliant.appkit.kinds.item_distribution import (
+    ByOwner,
+    Even,
+    ItemDistribution,
+    Owner,
+    Weight,
+    Weighted,
+)
 from pliant.appkit.kinds.items import ItemInit, Items
 from pliant.appkit.kinds.partition import PartitionedArray, PartitionInit, spread_parts
-from pliant.appkit.kinds.whole import ReplicatedArray
+from pliant.appkit.kinds.undivided_arrays import ReplicatedArray
 from pliant.appkit.redistribution.cyclic_layout import square_grid
 from pliant.appkit.redistribution.splitting import Lengths, LengthSplit, Split
 from pliant.appkit.registration import Registration, as_counts, as_shape

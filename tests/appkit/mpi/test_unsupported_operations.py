@@ -14,7 +14,7 @@ PROGRAM = """
 import numpy as np
 from mpi4py import MPI
 from pliant.appkit.errors import UnsupportedOperation
-from pliant.appkit.mpi.unsupported import refuse_unsupported
+from pliant.appkit.mpi.unsupported_operations import refuse_unsupported
 
 refuse_unsupported()
 refuse_unsupported()  # again is harmless

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from pliant.appkit.data.entry import Description, Entry, GatheredMetadata
 from pliant.appkit.data.handle import Handle
+from pliant.appkit.data.registered_data import Description, Entry, GatheredMetadata
 from pliant.appkit.errors import DistributionError
 from pliant.appkit.redistribution.exchange import Array
 from pliant.appkit.redistribution.plan import (

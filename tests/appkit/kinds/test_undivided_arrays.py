@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pliant.appkit.errors import CheckpointError
-from pliant.appkit.kinds.whole import RootArray
+from pliant.appkit.kinds.undivided_arrays import RootArray
 from pliant.appkit.storage.chunks import ArrayReader
 from rankkit import member
 
