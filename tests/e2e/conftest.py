@@ -10,14 +10,28 @@ from testkit.cluster import Cluster
 from testkit.counter import Counter
 
 
+@pytest.fixture(scope="module")
+def shared() -> Cluster | None:
+    """Return the cluster that the tests of a module share; modules with one define it."""
+    return None
+
+
 @pytest.fixture
-def cluster(state_dir: Path) -> Iterator[Cluster]:
-    """Return a cluster of four nodes with two slots each; only an operator resizes its jobs."""
-    cluster = Cluster(state_dir.parent, nodes=4, slots=2, strategy="fcfs")
-    cluster.up()
-    yield cluster
-    idle(cluster)
-    cluster.down()
+def cluster(shared: Cluster | None, request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """Return the cluster of the module, empty, or else a cluster of this test's own.
+
+    The latter has four nodes with two slots each; only an operator resizes its jobs.
+    """
+    if shared is not None:
+        yield shared
+        idle(shared)
+        return
+    state_dir: Path = request.getfixturevalue("state_dir")
+    own = Cluster(state_dir.parent, nodes=4, slots=2, strategy="fcfs")
+    own.up()
+    yield own
+    idle(own)
+    own.down()
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ from random import Random
 import pytest
 
 from testkit import run_python, wait_until
-from testkit.afterwards import idle
 from testkit.applications import NAMES, checksum, paced, plain
 from testkit.cluster import Cluster
 
@@ -32,13 +31,6 @@ ANY = tuple(range(1, 9))
 def _shared() -> Iterator[Cluster]:
     with running_cluster("fcfs", nodes=4) as cluster:
         yield cluster
-
-
-@pytest.fixture
-def cluster(shared: Cluster) -> Iterator[Cluster]:
-    """Return the cluster of this module; it is whole and empty again after each test."""
-    yield shared
-    idle(shared)
 
 
 def start(cluster: Cluster, folder: Path, argv: list[str], **options: object) -> int:

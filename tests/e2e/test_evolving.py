@@ -10,7 +10,6 @@ import pytest
 
 from pliant.client.api import Job
 from testkit import wait_until
-from testkit.afterwards import idle
 from testkit.cluster import Cluster
 from testkit.repository import ROOT
 
@@ -26,13 +25,6 @@ SETTINGS = "quiet_s: 1.0\n"
 def _shared() -> Iterator[Cluster]:
     with running_cluster("fcfs", SETTINGS, nodes=4) as cluster:
         yield cluster
-
-
-@pytest.fixture
-def cluster(shared: Cluster) -> Iterator[Cluster]:
-    """Return the cluster of this module; it is whole and empty again after each test."""
-    yield shared
-    idle(shared)
 
 
 class Evolving:

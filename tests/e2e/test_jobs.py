@@ -84,13 +84,6 @@ def _shared() -> Iterator[Cluster]:
         yield cluster
 
 
-@pytest.fixture
-def cluster(shared: Cluster) -> Iterator[Cluster]:
-    """Return the cluster of this module; each test gives all processors back."""
-    yield shared
-    idle(shared)
-
-
 def submit(cluster: Cluster, folder: Path, *argv: str, **options: object) -> int:
     return cluster.client.submit(*argv, chdir=str(folder), **options)  # type: ignore[arg-type]
 

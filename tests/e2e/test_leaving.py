@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from testkit import wait_until
-from testkit.afterwards import idle
 from testkit.cluster import Cluster
 from testkit.repository import ROOT
 
@@ -26,13 +25,6 @@ SETTINGS = "quiet_s: 600\nrelease_timeout_s: 1\nresize_deadline_s: 40\n"
 def _shared() -> Iterator[Cluster]:
     with running_cluster("fcfs", SETTINGS, nodes=3) as cluster:
         yield cluster
-
-
-@pytest.fixture
-def cluster(shared: Cluster) -> Iterator[Cluster]:
-    """Return the cluster of this module; it is whole and empty again after each test."""
-    yield shared
-    idle(shared)
 
 
 @pytest.mark.parametrize("place", ["after the loop", "at exit"])

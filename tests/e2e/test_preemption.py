@@ -10,7 +10,6 @@ import pytest
 
 from pliant.client.api import Job
 from testkit import run_python
-from testkit.afterwards import idle
 from testkit.applications import checksum, settings_file
 from testkit.cluster import Cluster
 
@@ -26,13 +25,6 @@ ALL = 4
 def _shared() -> Iterator[Cluster]:
     with running_cluster("priority+preempt", options=["min-run-s=1"]) as cluster:
         yield cluster
-
-
-@pytest.fixture
-def cluster(shared: Cluster) -> Iterator[Cluster]:
-    """Return the cluster of this module; it is whole and empty again after each test."""
-    yield shared
-    idle(shared)
 
 
 def heat(cluster: Cluster, folder: Path, name: str, pause_s: float, priority: int) -> int:

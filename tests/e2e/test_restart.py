@@ -12,7 +12,6 @@ import pytest
 from pliant.client.api import Client
 from pliant.client.errors import NoServerError
 from testkit import wait_until
-from testkit.afterwards import idle
 from testkit.cluster import Cluster
 from testkit.counter import Counter
 
@@ -25,13 +24,6 @@ pytestmark = [pytest.mark.cluster, pytest.mark.mpi, pytest.mark.timeout(180)]
 def _shared() -> Iterator[Cluster]:
     with running_cluster("fcfs", nodes=4) as cluster:
         yield cluster
-
-
-@pytest.fixture
-def cluster(shared: Cluster) -> Iterator[Cluster]:
-    """Return the cluster of this module; it is whole and empty again after each test."""
-    yield shared
-    idle(shared)
 
 
 def shell(cluster: Cluster, command: str, sizes: str = "1") -> int:

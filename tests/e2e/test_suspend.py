@@ -12,7 +12,6 @@ import pytest
 from pliant.client.api import Job
 from pliant.client.errors import RequestError
 from testkit import run_python, wait_until
-from testkit.afterwards import idle
 from testkit.applications import checksum, settings_file
 from testkit.cluster import Cluster
 
@@ -27,13 +26,6 @@ HEAT = {"rows": 64, "columns": 32, "iterations": 300, "every": 5, "tolerance": 0
 def _shared() -> Iterator[Cluster]:
     with running_cluster("fcfs", nodes=4) as cluster:
         yield cluster
-
-
-@pytest.fixture
-def cluster(shared: Cluster) -> Iterator[Cluster]:
-    """Return the cluster of this module; it is whole and empty again after each test."""
-    yield shared
-    idle(shared)
 
 
 def fill(cluster: Cluster, processors: int) -> int:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
-from typing import Self
 
-import grpc
 import pytest
 
+from nodekit import FakeServer
 from pliant.nodectl.controller import server_stream
 from pliant.nodectl.controller.server_stream import ServerStream, read_secret, server_finder
 from pliant.protos import node_pb2 as wire
-from pliant.protos.handshake import begin
+from pliant.protos import versions
 
 
 def test_the_secret_is_read_again_for_each_stream(tmp_path: Path) -> None:
@@ -29,16 +29,11 @@ def test_the_secret_is_read_again_for_each_stream(tmp_path: Path) -> None:
         read_secret(path)
 
 
-def secret_in(folder: Path) -> Path:
-    """Return a file with the secret of the pretended server."""
-    path = folder / "secret"
-    path.touch(mode=0o600)
-    path.write_text("secret")
-    return path
+class Node:
+    """A controller that records the jobs that it is told to end."""
 
-
-class _Node:
-    """A controller with nothing to say."""
+    def __init__(self) -> None:
+        self.killed: list[int] = []
 
     def registration(self) -> wire.Register:
         return wire.Register(name="n1")
@@ -47,7 +42,7 @@ class _Node:
         return []
 
     def carry_out(self, order: wire.NodeOrder) -> None:
-        raise AssertionError(order)
+        self.killed.append(order.kill.job)
 
     def needs_contact(self) -> bool:
         return False
@@ -59,117 +54,65 @@ class _Node:
         return []
 
 
-class _Server:
-    """A channel, a stub and a stream in one: cancels the link as it welcomes the node."""
-
-    def __init__(self) -> None:
-        self.link: asyncio.Task[None] | None = None
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        pass
-
-    async def channel_ready(self) -> None:
-        pass
-
-    def Connect(self, metadata: tuple[tuple[str, str | bytes], ...]) -> Self:
-        self.answer = begin(metadata, b"secret").metadata
-        return self
-
-    async def initial_metadata(self) -> tuple[tuple[str, str | bytes], ...]:
-        return self.answer
-
-    async def write(self, report: wire.NodeReport) -> None:
-        pass
-
-    async def read(self) -> wire.NodeOrder:
-        if self.link is None:
-            await asyncio.Event().wait()
-        else:
-            asyncio.get_running_loop().call_soon(self.link.cancel)
-            self.link = None
-        return wire.NodeOrder(welcome=wire.Welcome(generation=1))
-
-    def cancel(self) -> None:
-        pass
+def stream_to(server: FakeServer, node: Node) -> ServerStream:
+    return ServerStream(node, server_finder("", server.address_file), server.secret_file)
 
 
-class _Obeying(_Node):
-    """Notes whom it was told to end."""
-
-    def __init__(self) -> None:
-        self.ended: list[int] = []
-
-    def carry_out(self, order: wire.NodeOrder) -> None:
-        self.ended.append(order.kill.job)
+async def cancelled(stream: asyncio.Task[None]) -> None:
+    stream.cancel()
+    await asyncio.gather(stream, return_exceptions=True)
 
 
-class _Ordering(_Server):
-    """Gives two orders after the welcome, and notes what beats say of them."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.orders = [
-            wire.NodeOrder(welcome=wire.Welcome(generation=1, beat_interval_s=0.01)),
-            *(wire.NodeOrder(kill=wire.Kill(job=job)) for job in (1, 2)),
-        ]
-        self.counted: list[int] = []
-
-    async def read(self) -> wire.NodeOrder:
-        if not self.orders:
-            await asyncio.Event().wait()
-        return self.orders.pop(0)
-
-    async def write(self, report: wire.NodeReport) -> None:
-        if report.HasField("beat"):
-            self.counted.append(report.beat.orders)
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60):
+        while not condition():
+            await asyncio.sleep(0.01)
 
 
 @pytest.mark.parametrize("dropped", [0, 1])
 def test_an_order_that_is_dropped_does_not_count_as_carried_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dropped: int
+    server: FakeServer, monkeypatch: pytest.MonkeyPatch, dropped: int
 ) -> None:
-    server, node, drops = _Ordering(), _Obeying(), [dropped]
-    monkeypatch.setattr(grpc.aio, "insecure_channel", lambda *_, **__: server)
-    monkeypatch.setattr(server_stream, "NodeServiceStub", lambda _: server)
+    node, drops = Node(), [dropped]
+    server.beat_interval_s = 0.01
+    server.confirm = False
     monkeypatch.setattr(
         server_stream, "message", lambda _: range(0 if drops and drops.pop() else 1)
     )
 
-    path = secret_in(tmp_path)
-
     async def run() -> None:
-        link = asyncio.create_task(ServerStream(node, lambda: "nowhere:1", path).run())
-        async with asyncio.timeout(60):
-            while not (node.ended and node.ended[-1] == 2):
-                await asyncio.sleep(0.01)
-            beats = len(server.counted)
-            while len(server.counted) < beats + 2:  # the first may have been on its way
-                await asyncio.sleep(0.01)
-        link.cancel()
-        await asyncio.gather(link, return_exceptions=True)
+        stream = asyncio.create_task(stream_to(server, node).run())
+        await until(lambda: "n1" in server.nodes)
+        for job in (1, 2):
+            server.send("n1", wire.NodeOrder(kill=wire.Kill(job=job)))
+        await until(lambda: bool(node.killed) and node.killed[-1] == 2)
+        beats = len(server.beats)
+        await until(lambda: len(server.beats) >= beats + 2)  # the first may have been on its way
+        await cancelled(stream)
 
     asyncio.run(run())
-    assert server.counted[-1] == len(node.ended) == 2 - dropped
+    assert server.beats[-1][1].orders == len(node.killed) == 2 - dropped
 
 
-def test_a_link_that_is_cancelled_while_it_is_welcomed_ends(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_stream_that_is_cancelled_while_it_is_welcomed_ends(
+    server: FakeServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server = _Server()
-    monkeypatch.setattr(grpc.aio, "insecure_channel", lambda *_, **__: server)
-    monkeypatch.setattr(server_stream, "NodeServiceStub", lambda _: server)
-    path = secret_in(tmp_path)
+    """The cancellation arrives after the welcome was read and before the next await."""
+    running: list[asyncio.Task[None]] = []
+
+    def cancel_soon(*_: object) -> str:
+        asyncio.get_running_loop().call_soon(running[0].cancel)
+        return ""
+
+    monkeypatch.setattr(versions, "peer_mismatch", cancel_soon)
 
     async def run() -> None:
-        link = ServerStream(_Node(), lambda: "nowhere:1", path)
-        server.link = running = asyncio.create_task(link.run())
-        done, _ = await asyncio.wait([running], timeout=60)
+        running.append(asyncio.create_task(stream_to(server, Node()).run()))
+        done, _ = await asyncio.wait(running, timeout=60)
         assert done
 
     asyncio.run(run())
+    assert len(server.registrations) == 1
 
 
 def test_an_address_that_cannot_be_read_is_tried_again(tmp_path: Path) -> None:
@@ -183,53 +126,25 @@ def test_an_address_that_cannot_be_read_is_tried_again(tmp_path: Path) -> None:
     assert find() == "unix:/a/b"
 
 
-class _Impostor(_Server):
-    """Holds the stream open, and never proves anything."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.opened = 0
-        self.written: list[wire.NodeReport] = []
-
-    def Connect(self, metadata: tuple[tuple[str, str | bytes], ...]) -> Self:
-        self.opened += 1
-        return self
-
-    async def initial_metadata(self) -> tuple[tuple[str, str | bytes], ...]:
-        await asyncio.Event().wait()
-        return ()
-
-    async def write(self, report: wire.NodeReport) -> None:
-        self.written.append(report)
-
-
 def test_a_server_that_moves_is_found_while_another_holds_the_stream(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: FakeServer, state_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The time limit of a welcome plays no part: it is longer than the test."""
     monkeypatch.setattr(server_stream, "_WELCOME_S", 1000.0)
-    impostor, asked = _Impostor(), list[str]()
-    monkeypatch.setattr(server_stream, "NodeServiceStub", lambda _: impostor)
-    path = secret_in(tmp_path)
-    address = tmp_path / "server.address"
-    address.write_text("old:1")
-
-    def dial(target: str, **_: object) -> _Impostor:
-        asked.append(target)
-        return impostor
-
-    monkeypatch.setattr(grpc.aio, "insecure_channel", dial)
+    new = FakeServer(state_dir / "new" / "address")
+    new.address_file.parent.mkdir(mode=0o700)
+    new.start()
+    server.silent = True
 
     async def run() -> None:
-        link = asyncio.create_task(ServerStream(_Node(), server_finder("", address), path).run())
-        async with asyncio.timeout(60):
-            while not impostor.opened:
-                await asyncio.sleep(0.01)
-            address.write_text("new:1")
-            while "new:1" not in asked:
-                await asyncio.sleep(0.01)
-        link.cancel()
-        await asyncio.gather(link, return_exceptions=True)
+        stream = asyncio.create_task(
+            ServerStream(Node(), server_finder("", server.address_file), new.secret_file).run()
+        )
+        await until(lambda: server.opened > 0)
+        server.address_file.write_text(new.address_file.read_text())
+        await until(lambda: "n1" in new.nodes)
+        await cancelled(stream)
 
     asyncio.run(run())
-    assert impostor.written == []
+    new.stop()
+    assert server.unproven == []

@@ -1,4 +1,4 @@
-"""The server's side of the stream to node controllers, without a scheduler behind it."""
+"""A fake of the server's node service, without a scheduler behind it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,12 @@ class Connection:
 
 
 class FakeServer(NodeServiceServicer):
-    """Welcomes nodes, relays fences, remembers everything, and acknowledges ends if told so."""
+    """The node service on a socket, for controllers or for a `ServerStream` alone.
+
+    It welcomes or refuses nodes, confirms heartbeats, completes fences, acknowledges ends and sends
+    the orders of the test. Attributes switch each of these off, and record what nodes have sent.
+    It does not check what nodes report, and it decides nothing: no jobs, no placement, no recovery.
+    """
 
     def __init__(self, address_file: Path) -> None:
         self.address_file = address_file
@@ -38,6 +43,9 @@ class FakeServer(NodeServiceServicer):
         self.acknowledge = True
         self.confirm = True  # that beats arrive
         self.versions = (0, 0)  # protocol and oldest reader; 0: of a server without numbers
+        self.silent = False  # as a process that does not know the secret and answers nothing
+        self.opened = 0  # streams
+        self.unproven: list[wire.NodeReport] = []  # sent to a silent server
         self.refusal = ""
         self.taken = False  # as a reason for the refusal
         self.nodes: dict[str, Connection] = {}
@@ -98,6 +106,10 @@ class FakeServer(NodeServiceServicer):
         self, request_iterator: Iterator[wire.NodeReport], context: grpc.ServicerContext
     ) -> Iterator[wire.NodeOrder]:
         """Serve one node."""
+        self.opened += 1
+        if self.silent:
+            self._listen_silently(request_iterator)
+            return
         shaking = begin(context.invocation_metadata(), self.secret.encode())
         context.send_initial_metadata(shaking.metadata)
         assert shaking.verifies(next(request_iterator).proof)
@@ -128,6 +140,12 @@ class FakeServer(NodeServiceServicer):
             if order.HasField("start_world"):
                 order.start_world.heard = connection.heard
             yield order
+
+    def _listen_silently(self, reports: Iterator[wire.NodeReport]) -> None:
+        try:
+            self.unproven.extend(reports)
+        except grpc.RpcError:
+            pass  # the node has ended the stream
 
     def _read(self, node: str, reports: Iterator[wire.NodeReport], connection: Connection) -> None:
         try:

@@ -1,4 +1,4 @@
-"""The application service: keeps the sessions of one application and what they report."""
+"""A fake of the server's application service, without a scheduler behind it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import queue
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import grpc
 
@@ -23,10 +24,18 @@ OPTIONS = [("grpc.http2.min_ping_interval_without_data_ms", 5_000)]
 
 
 class Server(app_pb2_grpc.AppServiceServicer):
-    """Welcomes (or refuses) every session; the test reads the reports by kind."""
+    """The application service for the sessions of one application.
 
-    def __init__(self, refuse: str = "") -> None:
-        self.refuse = refuse
+    It welcomes or refuses every session, sends the orders of the test to the coordinator, and
+    queues reports by kind. It does not negotiate, place or commit anything, and it does not check
+    reports. With another token than the application has, it is a stranger: it sends an order
+    without having been proven, and records what it is sent.
+    """
+
+    def __init__(self, refuse: str = "", token: bytes = TOKEN) -> None:
+        self.refuse, self._token = refuse, token
+        self.opened = threading.Event()
+        self.unproven: list[pb.AppReport] = []  # sent to a stranger
         self.hellos: queue.SimpleQueue[pb.Hello] = queue.SimpleQueue()
         self.reports: dict[str, queue.SimpleQueue[pb.AppReport]] = {
             kind: queue.SimpleQueue()
@@ -68,8 +77,14 @@ class Server(app_pb2_grpc.AppServiceServicer):
     ) -> Iterator[pb.AppOrder]:
         """Serve one stream."""
         orders: Orders = queue.SimpleQueue()
-        shaking = begin(context.invocation_metadata(), TOKEN)
+        shaking = begin(context.invocation_metadata(), self._token)
         context.send_initial_metadata(shaking.metadata)
+        self.opened.set()
+        if self._token != TOKEN:
+            with suppress(grpc.RpcError):
+                self.unproven.extend(request_iterator)
+            yield pb.AppOrder(go=pb.Go(resize=5))
+            return
         assert shaking.verifies(next(request_iterator).proof)
         hello = next(request_iterator).hello
         if self.refuse:
