@@ -13,11 +13,11 @@ from pathlib import Path
 import psutil
 import pytest
 
+from clusterkit import afterwards, uses
+from clusterkit.afterwards import at_rest
+from clusterkit.cluster import Cluster
+from clusterkit.uses import BYTES_PER_JOB, DESCRIPTORS, MARGIN, THREADS, Use, Uses, swollen
 from pliant.client.api import Client
-from testkit import afterwards, uses
-from testkit.afterwards import at_rest
-from testkit.cluster import Cluster
-from testkit.uses import BYTES_PER_JOB, DESCRIPTORS, MARGIN, THREADS, Use, Uses, swollen
 
 BEFORE = Use(resident=100 << 20, descriptors=20, threads=10)
 #: As much as is allowed, after a hundred jobs.

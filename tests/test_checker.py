@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from testkit.checker import violations
-from testkit.evidence import EventRow, Evidence, JobRow, NodeRow, RankProcess, SpooledWorld
+from clusterkit.checker import violations
+from clusterkit.evidence import EventRow, Evidence, JobRow, NodeRow, RankProcess, SpooledWorld
 
 STORY = ("0.1 PENDING: submitted", "0.2 STARTING: starts", "0.3 RUNNING: runs")
 ENDED = (*STORY, "0.4 COMPLETING: ends", "0.5 COMPLETED: ended")

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from testkit.corekit import Rig
+from corekit.rig import Rig
 
 
 @pytest.fixture

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from corekit.rig import Rig
 from pliant.core import events
 from pliant.core.job_explanation import explain
 from pliant.core.model.resize import ResizeStage
 from pliant.core.values.ids import JobId
-from testkit.corekit import Rig
 
 
 def why(rig: Rig, number: int, age: float | None = None) -> str:

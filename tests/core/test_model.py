@@ -11,6 +11,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
+from corekit.history import PICK, History
+from corekit.outside import RESOURCES, SLOTS, SPARES
 from pliant.core import events
 from pliant.core.model.checkpoint import SaveWord
 from pliant.core.model.lifecycle import JobState
@@ -18,8 +20,6 @@ from pliant.core.model.nodes import NodeState
 from pliant.core.values.ids import JobId, NodeName, ResizeId
 from pliant.core.values.processors import NONE, ProcessorMap, count, from_indices
 from pliant.core.values.resources import impossible
-from testkit.history import PICK, History
-from testkit.outside import RESOURCES, SLOTS, SPARES
 
 NODES = sorted({**SLOTS, **SPARES})
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from testkit.afterwards import idle
-from testkit.cluster import Cluster
-from testkit.counter import Counter
+from clusterkit.afterwards import idle
+from clusterkit.cluster import Cluster
+from clusterkit.counter import Counter
 
 
 @pytest.fixture(scope="module")

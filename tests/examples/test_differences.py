@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from clusterkit.applications import NAMES, checksum, problem
 from testkit import ROOT, mpiexec, run_python
-from testkit.applications import NAMES, checksum, problem
 
 PAGE = (ROOT / "docs" / "applications.md").read_text()
 HUNK = re.compile(r"@@ -\d+(?:,\d+)? \+(\d+)(?:,(\d+))? @@")

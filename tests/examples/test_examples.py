@@ -11,10 +11,10 @@ from pathlib import Path
 import psutil
 import pytest
 
+from clusterkit.applications import NAMES, checksum, paced, plain
 from pliant.client.demo.checks import segments_of
 from standin import Application
 from testkit import MPIEXEC, ROOT, mpiexec, run_python, wait_until
-from testkit.applications import NAMES, checksum, paced, plain
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(180)]
 

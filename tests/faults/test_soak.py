@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from clusterkit.cluster import Cluster
 from faultkit.soak import SETTINGS, Soak
-from testkit.cluster import Cluster
 
 LAST_S = float(os.environ.get("PLIANT_SOAK_S", "16"))
 TURN_S = float(os.environ.get("PLIANT_SOAK_TURN_S", "8"))

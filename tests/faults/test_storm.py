@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from clusterkit.cluster import Cluster
 from faultkit.storm import Storm
-from testkit.cluster import Cluster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
 

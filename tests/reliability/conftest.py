@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from testkit.afterwards import idle
-from testkit.cluster import Cluster
-from testkit.logs import Logs
+from clusterkit.afterwards import idle
+from clusterkit.cluster import Cluster
+from clusterkit.logs import Logs
 
 SETTINGS = {"debug": True, "lease_s": 8, "beat_interval_s": 0.5, "kill_grace_s": 0.5}
 

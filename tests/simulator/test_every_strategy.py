@@ -12,13 +12,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from corekit.simkit import by_id, job, rigid, run
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.scheduling import Availability, Plan, View, WaitingJob
 from pliant.core.values.contract import Contract
 from pliant.core.values.speedup import LINEAR, Amdahl
 from pliant.simulator import Cluster, Result, SimJob
 from pliant.strategies import Strategy, known_strategies, load_strategy
-from testkit.simkit import by_id, job, rigid, run
 
 #: Nobody is passed for ever: the first that waits has its turn when those before it have ended.
 #: The others do not promise it. ``easy-*`` protect the first only from jobs that start on idle

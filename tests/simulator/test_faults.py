@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from corekit.simkit import Scripted, job, rigid, run
 from pliant.core.model.scheduling import Acceptance, Plan, Start, View
 from pliant.core.values.ids import JobId
 from pliant.core.values.sizes import Sizes
@@ -26,7 +27,6 @@ from pliant.simulator import (
 from pliant.simulator.inputs.settings import parse_clusters
 from pliant.strategies import UnknownStrategyError
 from pliant.strategies.interface.options import OptionError
-from testkit.simkit import Scripted, job, rigid, run
 
 
 def start_all(view: View) -> Plan:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from corekit.simkit import by_id, job, run
 from pliant.core.transitions import resize_transaction
 from pliant.simulator.inputs.errors import NoProgressError
 from pliant.simulator.run import engine
-from testkit.simkit import by_id, job, run
 
 #: Job 3 needs what 1 and 2 give together; each meets every offer but a last word half-way.
 JOBS = [job(1, 0.0, "2-7", 100.0), job(2, 1.0, "1-10", 300.0), job(3, 2.0, "3-5", 100.0)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from testkit.simkit import by_id, job, rigid, run
+from corekit.simkit import by_id, job, rigid, run
 
 FT, GADGET = "2-32:pow2", "2-46"
 

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from corekit.simkit import job
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.negotiation import Direction, Item, Template, Verb
 from pliant.core.values.sizes import parse_sizes
@@ -24,7 +25,6 @@ from pliant.simulator.inputs.failures import Failures, parse_failures
 from pliant.simulator.run.metrics import Metrics, quantile
 from pliant.simulator.run.progress import Run, next_safe_point
 from pliant.strategies.policies.queue_order import DynpMemory
-from testkit.simkit import job
 
 # ------------------------------------------------------------------ costs
 

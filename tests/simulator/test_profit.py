@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
+from corekit.simkit import by_id, job, run
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.scheduling import WaitingJob
 from pliant.core.values.contract import Contract
@@ -18,7 +19,6 @@ from pliant.simulator.inputs.costs import Cost
 from pliant.simulator.inputs.models import kumar
 from pliant.strategies.policies.marginal_profit import JobValue
 from pliant.strategies.profit_lazy import LazyCycle
-from testkit.simkit import by_id, job, run
 
 PROCESSORS = 8
 SIZES = ("1", "3", "8", "1-8", "2-6", "1-8:pow2", "{1,2,5}", "4-8")

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from corekit.simkit import job, run
 from pliant.core.model.lifecycle import JobState
 from pliant.core.values.speedup import LINEAR, Amdahl
 from pliant.simulator import Result, SimJob
 from pliant.simulator.inputs.costs import Cost
 from pliant.simulator.inputs.failures import Failures
-from testkit.simkit import job, run
 
 PROCESSORS = 8
 SIZES = ("1", "3", "8", "1-8", "2-6", "1-8:pow2", "{1,2,5}", "4-8")

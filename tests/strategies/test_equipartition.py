@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from corekit.views import told
 from pliant.core.model.placement import after_resize
 from pliant.core.model.scheduling import NodeView, Plan, PromisedJob, RunningJob, View, WaitingJob
 from pliant.core.values.ids import JobId, NodeName
@@ -16,7 +17,6 @@ from pliant.core.values.processors import NONE, ProcessorMap, block, count, from
 from pliant.core.values.sizes import Sizes, parse_sizes
 from pliant.strategies import OptionError, load_strategy
 from pliant.strategies.equipartition import Equipartition
-from testkit.views import told
 
 STRATEGY = Equipartition()
 SIZES = st.sampled_from(

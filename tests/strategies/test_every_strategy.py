@@ -7,9 +7,9 @@ from copy import deepcopy
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from corekit.plans import check, decide, views
 from pliant.core.model.scheduling import View
 from pliant.strategies import known_strategies, load_strategy
-from testkit.plans import check, decide, views
 
 every = pytest.mark.parametrize("name", known_strategies())
 quick = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])

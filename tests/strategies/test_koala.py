@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from corekit.replay import Job, Replay
+from corekit.rig import Rig
+from corekit.views import make_view, running, told, waiting
 from pliant.core.model.negotiation import Verb
 from pliant.core.model.scheduling import Plan, PromisedJob, View
 from pliant.core.values.processors import NONE, block, count
 from pliant.core.values.sizes import Sizes, parse_sizes
 from pliant.strategies import OptionError, known_strategies, load_strategy, strategy_options
 from pliant.strategies.policies.precedence import GROWING
-from testkit.corekit import Rig
-from testkit.replay import Job, Replay
-from testkit.views import make_view, running, told, waiting
 
 NAMES = ["fpsma+pra", "fpsma+pwa", "egs+pra", "egs+pwa"]
 every = pytest.mark.parametrize("name", NAMES)

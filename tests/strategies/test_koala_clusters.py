@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from corekit.views import make_view, running, waiting
 from pliant.core.model.scheduling import Plan, PromisedJob, RunningJob, View
 from pliant.core.values.ids import JobId
 from pliant.core.values.processors import NONE, count, from_indices, lowest
@@ -20,7 +21,6 @@ from pliant.strategies.policies.placement import (
     processors_by_cluster,
     usable_processors,
 )
-from testkit.views import make_view, running, waiting
 
 NAMES = ["fpsma+pra", "fpsma+pwa", "egs+pra", "egs+pwa"]
 GRAMMARS = ["1", "3", "1-8", "2-6", "1-16:pow2", "2-8:x2", "3-9:+3", "{1,2,5}"]

@@ -8,6 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from corekit.replay import Job, Replay
+from corekit.rig import Rig
+from corekit.views import make_view, running, told, waiting
 from pliant.core.model.negotiation import Verb
 from pliant.core.model.scheduling import Plan, View
 from pliant.core.values.processors import NONE, block, count
@@ -15,9 +18,6 @@ from pliant.core.values.sizes import Sizes, parse_sizes
 from pliant.strategies import load_strategy
 from pliant.strategies.malleable_easy import MalleableEasy, easy_avg, easy_min, easy_pref
 from pliant.strategies.presets import fcfs_easy
-from testkit.corekit import Rig
-from testkit.replay import Job, Replay
-from testkit.views import make_view, running, told, waiting
 
 FAMILIES: dict[str, Callable[[], MalleableEasy]] = {
     "easy-min": easy_min,

@@ -7,16 +7,16 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 
+from corekit.plans import check, decide, sizes_after, views
+from corekit.rig import Rig
+from corekit.simkit import by_id, job, rigid, run
+from corekit.views import make_view, running, told, waiting
 from pliant.core import commands
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.negotiation import Verb
 from pliant.core.model.scheduling import View
 from pliant.strategies import OptionError, load_strategy
 from pliant.strategies.max_fit import MaxFit
-from testkit.corekit import Rig
-from testkit.plans import check, decide, sizes_after, views
-from testkit.simkit import by_id, job, rigid, run
-from testkit.views import make_view, running, told, waiting
 
 MAX_FIT = MaxFit()
 

@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from corekit.replay import Job, Replay
+from corekit.rig import Rig
+from corekit.views import told
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.scheduling import NodeView, View, WaitingJob
 from pliant.core.values.ids import JobId, NodeName
@@ -16,9 +19,6 @@ from pliant.core.values.processors import block, count
 from pliant.core.values.sizes import Sizes, parse_sizes
 from pliant.strategies import OptionError, load_strategy, strategy_options
 from pliant.strategies.presets import fcfs
-from testkit.corekit import Rig
-from testkit.replay import Job, Replay
-from testkit.views import told
 
 
 def job(number: int, sizes: str, prefer: int | None = None) -> WaitingJob:

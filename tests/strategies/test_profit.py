@@ -8,6 +8,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from corekit.plans import NOW, check, decide, sizes_after, views
+from corekit.rig import Rig
+from corekit.views import make_view, running, told, waiting
 from pliant.core import events
 from pliant.core.model.jobs import JobSpec, JobType
 from pliant.core.model.lifecycle import JobState
@@ -21,9 +24,6 @@ from pliant.core.values.speedup import LINEAR, Speedup, Table
 from pliant.strategies import OptionError, load_strategy
 from pliant.strategies.policies.marginal_profit import Valuation, value_of
 from pliant.strategies.profit import ProfitSimple
-from testkit.corekit import Rig
-from testkit.plans import NOW, check, decide, sizes_after, views
-from testkit.views import make_view, running, told, waiting
 
 SIMPLE = ProfitSimple()
 

@@ -7,6 +7,8 @@ from dataclasses import replace
 
 from hypothesis import given
 
+from corekit.plans import NOW, check, decide, sizes_after, views
+from corekit.views import make_view, running, told, waiting
 from pliant.core.model.scheduling import Plan, PromisedJob, RunningJob, View, WaitingJob
 from pliant.core.values.contract import Contract
 from pliant.core.values.ids import JobId
@@ -14,8 +16,6 @@ from pliant.core.values.processors import block, count
 from pliant.core.values.sizes import parse_sizes
 from pliant.strategies.profit import ProfitSimple
 from pliant.strategies.profit_lazy import ProfitLazy
-from testkit.plans import NOW, check, decide, sizes_after, views
-from testkit.views import make_view, running, told, waiting
 
 LAZY = ProfitLazy()
 

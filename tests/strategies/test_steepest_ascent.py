@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from corekit.plans import check, decide, sizes_after, views
+from corekit.views import make_view, running, told, waiting
 from pliant.core.model.scheduling import View
 from pliant.core.values.ids import JobId
 from pliant.core.values.sizes import Sizes, parse_sizes
 from pliant.core.values.speedup import LINEAR, Amdahl, Downey, Speedup, Table, speedup_of
 from pliant.strategies import OptionError, load_strategy
 from pliant.strategies.steepest_ascent import Climber, SteepestAscent, ascend
-from testkit.plans import check, decide, sizes_after, views
-from testkit.views import make_view, running, told, waiting
 
 STEEPEST = SteepestAscent()
 

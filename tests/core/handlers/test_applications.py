@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from corekit.rig import Rig
 from pliant.core import commands, events
 from pliant.core.model.jobs import JobClass
 from pliant.core.model.lifecycle import JobState
@@ -12,7 +13,6 @@ from pliant.core.model.resize import ResizeStage
 from pliant.core.values.ids import JobId, ResizeId
 from pliant.core.values.processors import NONE, from_indices, indices
 from pliant.core.values.sizes import parse_sizes
-from testkit.corekit import Rig
 
 
 @pytest.fixture

@@ -10,6 +10,8 @@ from dataclasses import replace
 
 import pytest
 
+from corekit.rig import LIMITS, Rig
+from corekit.talks import agree, counter, item, machine, offers, two_donors
 from pliant.core import commands, events
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.negotiation import Template, Verb
@@ -20,8 +22,6 @@ from pliant.core.values.ids import JobId
 from pliant.core.values.negotiation_policy import Escalation, NegotiationPolicy, Take
 from pliant.core.values.processors import NONE, count, from_indices
 from pliant.strategies import Strategy
-from testkit.corekit import LIMITS, Rig
-from testkit.talks import agree, counter, item, machine, offers, two_donors
 
 S = ResizeStage
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from corekit.rig import LIMITS, Rig
 from pliant.core import commands, events
 from pliant.core.model.checkpoint import SaveStep, SaveWord
 from pliant.core.model.lifecycle import JobState
@@ -14,7 +15,6 @@ from pliant.core.model.nodes import NodeState
 from pliant.core.model.resize import ResizeStage
 from pliant.core.values.ids import NodeName
 from pliant.core.values.negotiation_policy import Escalation, NegotiationPolicy
-from testkit.corekit import LIMITS, Rig
 
 
 def machine(sizes: str = "1-8", escalation: Escalation = Escalation.KEEP) -> Rig:

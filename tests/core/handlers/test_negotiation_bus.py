@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from corekit.talks import two_donors
 from pliant.core import commands, events
 from pliant.core.model.negotiation import (
     PROPOSALS,
@@ -23,7 +24,6 @@ from pliant.core.model.negotiation import (
 )
 from pliant.core.model.negotiation import Direction as D
 from pliant.core.model.resize import Resize
-from testkit.talks import two_donors
 
 #: How often each verb is said where it may be: talks are to grow long before they end.
 WEIGHTS = {Verb.OFFER: 4, Verb.COUNTER: 6, Verb.FINAL: 1, Verb.WITHDRAW: 1}

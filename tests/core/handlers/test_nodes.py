@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from corekit.rig import Rig
 from pliant.core import commands, events
 from pliant.core.events import LiveWorld
 from pliant.core.model.jobs import Exit
@@ -15,7 +16,6 @@ from pliant.core.model.nodes import NodeState
 from pliant.core.model.resize import ResizeStage
 from pliant.core.values.ids import FIRST_START, JobId, NodeName, ResizeId
 from pliant.core.values.processors import NONE, ProcessorMap, block, count, from_indices
-from testkit.corekit import Rig
 
 N1, N2 = NodeName("n1"), NodeName("n2")
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from corekit.rig import Rig, half
 from pliant.core import commands, events
 from pliant.core.job_explanation import explain
 from pliant.core.model.negotiation import Template
 from pliant.core.values.ids import JobId
 from pliant.core.values.negotiation_policy import GrowIf, NegotiationPolicy
-from testkit.corekit import Rig, half
 
 
 def test_an_operator_fixes_a_size_and_gives_it_back(rig: Rig) -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from corekit.rig import Rig
 from pliant.core import Core, commands, events
 from pliant.core.job_explanation import explain
 from pliant.core.model.jobs import JobSpec
@@ -25,7 +26,6 @@ from pliant.core.state.views import view
 from pliant.core.values.ids import CycleId, JobId, NodeName
 from pliant.core.values.processors import NONE, block, count, from_indices
 from pliant.strategies import Strategy
-from testkit.corekit import Rig
 
 J1, J2, J3 = JobId(1), JobId(2), JobId(3)
 

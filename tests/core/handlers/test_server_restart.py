@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from corekit.rig import Rig
 from pliant.core import commands, events
 from pliant.core.events import LiveWorld
 from pliant.core.model.lifecycle import JobState
@@ -12,7 +13,6 @@ from pliant.core.model.nodes import NodeState
 from pliant.core.model.resize import ResizeStage
 from pliant.core.values.ids import JobId, NodeName, ResizeId
 from pliant.core.values.processors import NONE, block, count, from_indices
-from testkit.corekit import Rig
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from corekit.rig import Rig
 from pliant.core import commands, events
 from pliant.core.job_explanation import explain
 from pliant.core.model.lifecycle import JobState
@@ -14,7 +15,6 @@ from pliant.core.model.resize import ResizeStage
 from pliant.core.model.size_request import RequestOutcome
 from pliant.core.model.timers import Timer, TimerKind
 from pliant.core.values.ids import FIRST_START, JobId, NodeName
-from testkit.corekit import Rig
 
 
 def rig(*, others: str = "4", on_request: bool = False, slots: int = 8) -> Rig:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from corekit.rig import Rig
 from pliant.core import commands, events
 from pliant.core.events import LiveWorld
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.nodes import NodeState
 from pliant.core.values.ids import FIRST_START, JobId, NodeName
 from pliant.core.values.processors import block, from_indices
-from testkit.corekit import Rig
 
 N1, N2 = NodeName("n1"), NodeName("n2")
 

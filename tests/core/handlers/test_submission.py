@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from corekit.rig import Rig
 from pliant.core import commands, events
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.negotiation import Verb
 from pliant.core.model.resize import ResizeStage
 from pliant.core.values.ids import FIRST_START, JobId, NodeName
 from pliant.core.values.processors import NONE, count
-from testkit.corekit import Rig
 
 
 @pytest.fixture

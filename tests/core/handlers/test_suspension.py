@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from corekit.rig import LIMITS, Rig
 from pliant.core import commands, events
 from pliant.core.job_explanation import explain
 from pliant.core.model.checkpoint import SaveStage, SaveStep, SaveWord
@@ -16,7 +17,6 @@ from pliant.core.state.json_records import job_from_record, job_to_record
 from pliant.core.values.ids import CycleId, JobId, NodeName, ResizeId
 from pliant.core.values.processors import count, from_indices
 from pliant.strategies import Strategy
-from testkit.corekit import LIMITS, Rig
 
 S = JobState
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from corekit.talks import agree, counter, item, machine, offers, two_donors
 from pliant.core import commands
 from pliant.core.model.negotiation import Direction, Item, ItemStatus, Verb
 from pliant.core.model.resize import ResizeStage
 from pliant.core.values.negotiation_policy import NegotiationPolicy
-from testkit.talks import agree, counter, item, machine, offers, two_donors
 
 S = ResizeStage
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from corekit.rig import Rig
 from pliant.core import Core, commands, events
 from pliant.core.job_explanation import explain
 from pliant.core.model.jobs import JobSpec, JobType
@@ -13,7 +14,6 @@ from pliant.core.state.json_records import job_from_record, job_to_record
 from pliant.core.values.ids import JobId, NodeName
 from pliant.core.values.sizes import parse_sizes
 from pliant.strategies import Strategy, known_strategies, load_strategy
-from testkit.corekit import Rig
 
 REASONS = [
     WaitReason(WaitCode.PROCESSORS, live=(("reach", 3),)),

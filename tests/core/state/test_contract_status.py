@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from corekit.rig import Rig
 from pliant.core import events
 from pliant.core.model.jobs import JobSpec, JobType
 from pliant.core.model.lifecycle import JobState
@@ -11,7 +12,6 @@ from pliant.core.state.contract_status import expected_end, lines, profit_now
 from pliant.core.values.contract import Contract
 from pliant.core.values.ids import JobId
 from pliant.core.values.sizes import parse_sizes
-from testkit.corekit import Rig
 
 
 def submit(

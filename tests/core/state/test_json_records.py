@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from corekit.rig import Rig
 from pliant.core import events
 from pliant.core.model.negotiation import Verb
 from pliant.core.model.nodes import Node
@@ -18,7 +19,6 @@ from pliant.core.state.json_records import (
     node_to_record,
 )
 from pliant.core.values.ids import NodeName
-from testkit.corekit import Rig
 
 
 def waiting(rig: Rig) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from corekit.rig import Rig
 from pliant.core import commands, events
 from pliant.core.state.view_cache import Row, Rows
 from pliant.core.state.views import view
 from pliant.core.values.ids import FIRST_START, JobId, NodeName
-from testkit.corekit import Rig
 
 STEPS = st.lists(
     st.tuples(st.integers(1, 8), st.one_of(st.none(), st.integers(0, 3).map(float))), max_size=40

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
+from corekit.rig import Rig, growing
 from pliant.core import commands, events
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.negotiation import Direction, ItemStatus, NegotiationState, Verb
 from pliant.core.model.resize import ResizeStage
 from pliant.core.values.ids import JobId
 from pliant.core.values.processors import NONE, count, from_indices
-from testkit.corekit import Rig, growing
 
 S = ResizeStage
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from corekit.rig import LIMITS, Rig
 from pliant.core import commands, events
 from pliant.core.events import LiveWorld
 from pliant.core.job_explanation import explain
@@ -15,7 +16,6 @@ from pliant.core.model.lifecycle import JobState
 from pliant.core.values.ids import FIRST_START, JobId, NodeName
 from pliant.core.values.lost_contact_policy import MARGIN_S
 from pliant.core.values.processors import ProcessorMap, block, from_indices
-from testkit.corekit import LIMITS, Rig
 
 N1, N2 = NodeName("n1"), NodeName("n2")
 STOP_S, LEASE_S = 30.0, 20.0

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from corekit.rig import Rig, growing
 from pliant.core import commands, events
 from pliant.core.model.checkpoint import SaveWord
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.resize import ResizeStage
 from pliant.core.values.ids import ResizeId
 from pliant.core.values.processors import from_indices
-from testkit.corekit import Rig, growing
 
 NODES = {"n1": 4, "n2": 4}
 

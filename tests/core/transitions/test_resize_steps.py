@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from corekit.rig import Rig, growing
 from pliant.core import commands, events
 from pliant.core.model.jobs import Exit
 from pliant.core.model.lifecycle import JobState
@@ -11,7 +12,6 @@ from pliant.core.model.negotiation import Direction, NegotiationState, Template,
 from pliant.core.model.resize import ResizeStage
 from pliant.core.values.ids import FIRST_START, JobId, NodeName, ResizeId
 from pliant.core.values.processors import NONE, count, from_indices
-from testkit.corekit import Rig, growing
 
 S = ResizeStage
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from corekit.rig import LIMITS, Rig
 from pliant.core import commands, events
 from pliant.core.events import LiveWorld
 from pliant.core.job_explanation import explain
@@ -15,7 +16,6 @@ from pliant.core.model.resize import ResizeStage
 from pliant.core.state.json_records import job_from_record, job_to_record
 from pliant.core.values.ids import FIRST_START, JobId, NodeName, ResizeId
 from pliant.core.values.processors import NONE, ProcessorMap, block, from_indices
-from testkit.corekit import LIMITS, Rig
 
 N1, N2, N3 = NodeName("n1"), NodeName("n2"), NodeName("n3")
 

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from corekit.rig import Rig
 from pliant.core import commands, events
 from pliant.core.model.checkpoint import SaveWord
 from pliant.core.model.lifecycle import JobState as S
@@ -14,7 +15,6 @@ from pliant.core.state.invariants import InvariantError
 from pliant.core.state.json_records import node_from_record, node_to_record
 from pliant.core.values.ids import JobId, NodeName, ResizeId
 from pliant.core.values.processors import NONE, ProcessorMap, count
-from testkit.corekit import Rig
 
 N1, N2, X, Y = NodeName("n1"), NodeName("n2"), NodeName("x"), NodeName("y")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from corekit.rig import Rig
 from pliant.core import commands, events
 from pliant.core.job_explanation import explain
 from pliant.core.model.jobs import Exit, JobSpec, JobType
@@ -15,7 +16,6 @@ from pliant.core.values.ids import FIRST_START, JobId
 from pliant.core.values.processors import NONE
 from pliant.core.values.sizes import parse_sizes
 from pliant.core.values.speedup import parse_speedup
-from testkit.corekit import Rig
 
 #: It promises starts by estimates.
 CONSERVATIVE = "fcfs+conservative"

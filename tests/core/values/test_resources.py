@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from corekit.rig import Rig
 from pliant.core import events
 from pliant.core.model.checkpoint import SaveWord
 from pliant.core.model.lifecycle import JobState
@@ -17,7 +18,6 @@ from pliant.core.values.ids import JobId, NodeName
 from pliant.core.values.processors import count
 from pliant.core.values.resources import Need, impossible, parse_needs
 from pliant.strategies import Strategy, known_strategies
-from testkit.corekit import Rig
 
 
 @pytest.mark.parametrize("text", ["lic=1", "lic=3/proc", "a.b-c_4=1000000"])

@@ -7,9 +7,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from clusterkit.cluster import zombies_below
 from nodekit import FakeServer, Node, World
 from testkit import wait_until
-from testkit.cluster import zombies_below
 from testkit.leaks import IDLE_SHIM
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from corekit.views import make_view, waiting
 from pliant.core.commands import RunStrategy
 from pliant.core.events import PlanFailed, PlanReady
 from pliant.core.model.scheduling import View
@@ -23,7 +24,6 @@ from pliant.server.execution.strategy_process import (
     StrategyRefusedError,
 )
 from testkit import run_python, wait_until
-from testkit.views import make_view, waiting
 
 #: Long enough for a loaded machine to start an interpreter, and for a good plan.
 PATIENCE_S = 60.0
@@ -290,7 +290,7 @@ def test_it_ends_with_the_server_whatever_it_does(kind: str, tmp_path: Path) -> 
 import os, sys, time
 from pliant.server.execution.strategy_process import StrategyProcess
 from pliant.server.execution.strategy_worker import frame
-from testkit.views import make_view, waiting
+from corekit.views import make_view, waiting
 from dataclasses import replace
 process = StrategyProcess("theirs:Odd", {})
 process.check(60)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from corekit.simkit import Scripted, by_id, job, rigid, run
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.scheduling import Offer, Plan, Start, View
 from pliant.core.values.processors import from_indices, lowest
@@ -12,7 +13,6 @@ from pliant.simulator.inputs.costs import Cost
 from pliant.simulator.inputs.failures import Failures
 from pliant.simulator.inputs.workload import WorkloadError
 from testkit import ROOT
-from testkit.simkit import Scripted, by_id, job, rigid, run
 
 #: On 8 processors: the first computes 80 s of one processor's work, the second takes half of them
 #: from it for 4 s.

@@ -6,12 +6,12 @@ from random import Random
 
 import pytest
 
+from corekit.simkit import by_id, job, rigid, run
 from pliant.simulator import Settings, SimJob, simulate
 from pliant.simulator.cli import main
 from pliant.simulator.inputs import models
 from pliant.simulator.inputs.workload import Phase
 from pliant.strategies import known_strategies
-from testkit.simkit import by_id, job, rigid, run
 
 ANSWERED = ("granted", "partly", "refused", "expired", "cancelled")
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from corekit.simkit import Scripted, by_id, job, rigid, run
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.scheduling import Plan, Start, Suspension, View
 from pliant.core.values.speedup import LINEAR, Amdahl
@@ -19,7 +20,6 @@ from pliant.simulator.inputs.costs import FREE, Cost
 from pliant.simulator.inputs.failures import Failures
 from pliant.simulator.inputs.models import give_priorities, make_evolving, parse_priorities
 from pliant.simulator.inputs.workload import Workload
-from testkit.simkit import Scripted, by_id, job, rigid, run
 
 NAMES = ("priority+preempt", "priority+easy+preempt", "priority+conservative+preempt")
 PROCESSORS = 8

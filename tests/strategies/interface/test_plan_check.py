@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from corekit.replay import Job, Replay
+from corekit.views import make_view, running, waiting
 from pliant.core.model.scheduling import Offer, Plan, PromisedJob, Start, Suspension, View
 from pliant.core.values.ids import JobId
 from pliant.core.values.processors import block
 from pliant.core.values.sizes import Sizes, parse_sizes
 from pliant.strategies import load_strategy
 from pliant.strategies.interface.plan_check import find_fault
-from testkit.replay import Job, Replay
-from testkit.views import make_view, running, waiting
 
 #: 12 processors: job 1 has 0-3, job 2 has 4-5 and cannot be resized, 10-11 are promised to job 9.
 VIEW = make_view(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from corekit.views import make_view, running, waiting
 from pliant.core.model.scheduling import RunningJob, WaitingJob
 from pliant.core.values.speedup import Amdahl
 from pliant.strategies.policies.backfill import WALKS, Backfill, preferred, smallest
-from testkit.views import make_view, running, waiting
 
 #: 8 processors; 4 come free at 2000, 2 at 3000; 2 are free now (at 1000).
 ACTIVE = (running(1, 0, 4, end=2000.0), running(2, 4, 2, end=3000.0))

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from corekit.views import running
 from pliant.core.model.scheduling import RunningJob
 from pliant.strategies.policies.malleability_policies import (
     Egs,
@@ -16,7 +17,6 @@ from pliant.strategies.policies.malleability_policies import (
     shares,
     takes,
 )
-from testkit.views import running
 
 #: The paper's two applications (6.1, 6.3).
 FT, GADGET = "2-32:pow2", "2-46"

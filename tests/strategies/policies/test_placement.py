@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from corekit.views import make_view, running, waiting
 from pliant.core.model.scheduling import View
 from pliant.core.values.ids import JobId
 from pliant.core.values.processors import NONE, block, count, from_indices
@@ -17,7 +18,6 @@ from pliant.strategies.policies.placement import (
     processors_by_cluster,
     usable_processors,
 )
-from testkit.views import make_view, running, waiting
 
 TWO = {"b": 8, "a": 4}
 

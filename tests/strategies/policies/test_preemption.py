@@ -8,13 +8,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from corekit.plans import check, views
+from corekit.views import make_view, running, told, waiting
 from pliant.core.model.scheduling import Plan, RunningJob, View, WaitingJob
 from pliant.core.values.ids import JobId
 from pliant.core.values.processors import count
 from pliant.strategies import OptionError, load_strategy
 from pliant.strategies.policies.placement import usable_processors
-from testkit.plans import check, views
-from testkit.views import make_view, running, told, waiting
 
 NAMES = ("priority+preempt", "priority+easy+preempt", "priority+conservative+preempt")
 MIN_S = 60.0

@@ -7,10 +7,10 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
+from corekit.views import make_view, running
 from pliant.core.model.scheduling import View
 from pliant.core.values.processors import NONE
 from pliant.strategies.policies.profile import Profile, releases
-from testkit.views import make_view, running
 
 END = 60
 

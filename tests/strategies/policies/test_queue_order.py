@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from corekit.views import make_view, running, waiting
 from pliant.core.model.scheduling import View, WaitingJob
 from pliant.strategies.policies.queue_order import (
     DYNP_ORDERS,
@@ -18,7 +19,6 @@ from pliant.strategies.policies.queue_order import (
     in_order,
     policy_shares,
 )
-from testkit.views import make_view, running, waiting
 
 
 def queue_of(*estimates: float | None) -> tuple[WaitingJob, ...]:

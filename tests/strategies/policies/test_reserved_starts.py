@@ -7,6 +7,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from corekit.views import make_view, running
 from pliant.core.model.scheduling import PromisedJob, RunningJob, View
 from pliant.core.values.ids import JobId
 from pliant.core.values.processors import NONE, count, from_indices
@@ -14,7 +15,6 @@ from pliant.core.values.sizes import Sizes
 from pliant.strategies import load_strategy
 from pliant.strategies.policies.placement import Placer
 from pliant.strategies.policies.reserved_starts import Agreement, released, start_promised
-from testkit.views import make_view, running
 
 
 def promise(number: int, *processors: int, donors: tuple[int, ...] = ()) -> PromisedJob:

@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from corekit.plans import check, decide, sizes_after, views
+from corekit.views import make_view, running, waiting
 from pliant.core.model.scheduling import Offer, OpenRequest, Plan, RunningJob, View
 from pliant.core.values.ids import JobId
 from pliant.core.values.processors import NONE, count, from_indices
@@ -15,8 +17,6 @@ from pliant.core.values.sizes import Sizes, parse_sizes
 from pliant.strategies import OptionError, known_strategies, load_strategy
 from pliant.strategies.interface.plan_check import find_fault
 from pliant.strategies.policies.with_size_requests import WithSizeRequests, with_size_requests
-from testkit.plans import check, decide, sizes_after, views
-from testkit.views import make_view, running, waiting
 
 
 def asks(job: RunningJob, sizes: str, since: float = 900.0, *, ready: bool = True) -> RunningJob:

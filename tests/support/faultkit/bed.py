@@ -14,13 +14,13 @@ from pathlib import Path
 import psutil
 import pytest
 
+from clusterkit.afterwards import at_rest
+from clusterkit.cluster import Cluster, gone, zombies_below
+from clusterkit.logs import Logs
 from faultkit.cases import FULL_S
 from pliant.client.api import Client
 from pliant.client.demo.checks import segments_of
 from testkit import leaks, wait_until
-from testkit.afterwards import at_rest
-from testkit.cluster import Cluster, gone, zombies_below
-from testkit.logs import Logs
 from testkit.repository import ROOT
 
 CARRIER = ROOT / "tests" / "faults" / "apps" / "carrier.py"

@@ -7,13 +7,13 @@ import time
 from collections import Counter
 from pathlib import Path
 
+from clusterkit.evidence import gather
 from faultkit.bed import PATIENCE_S, Bed
 from faultkit.cases import FULL_S, Case
 from faultkit.run import Result, intervene, reached
 from pliant.client.api import Client
 from pliant.client.errors import ClientError, RequestError
 from testkit import wait_until
-from testkit.evidence import gather
 
 PROCESSES, CODE = 3, 7
 #: A user who is told to try again does so, seconds.

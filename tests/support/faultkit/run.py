@@ -10,12 +10,12 @@ from pathlib import Path
 
 import psutil
 
+from clusterkit.cluster import Cluster, gone
 from faultkit.bed import PATIENCE_S, Bed, Carrier
 from faultkit.cases import Case
 from pliant.client.api import Client, Job
 from pliant.client.errors import ClientError
 from testkit import wait_until
-from testkit.cluster import Cluster, gone
 
 #: What ends a transaction.
 _ENDS = {"job.resized", "resize.rolled_back", "offer.expired", "offer.withdrawn"}

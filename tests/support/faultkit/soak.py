@@ -16,14 +16,14 @@ from random import Random
 
 import psutil
 
+from clusterkit.afterwards import at_rest
+from clusterkit.cluster import Cluster, zombies_below
+from clusterkit.evidence import Evidence, JobRow
+from clusterkit.logs import Logs
 from faultkit.soak_users import Ledger, Operator, Programmer, Scripter, Told, User
 from pliant.client.api import Job
 from pliant.client.errors import ClientError
 from testkit import wait_until
-from testkit.afterwards import at_rest
-from testkit.cluster import Cluster, zombies_below
-from testkit.evidence import Evidence, JobRow
-from testkit.logs import Logs
 
 SETTINGS = """
 debug: true

@@ -10,11 +10,11 @@ from random import Random
 
 import psutil
 
+from clusterkit.afterwards import at_rest
+from clusterkit.cluster import Cluster
+from clusterkit.logs import Logs
 from pliant.client.api import Client
 from testkit import wait_until
-from testkit.afterwards import at_rest
-from testkit.cluster import Cluster
-from testkit.logs import Logs
 
 USERS = 3
 #: Between a restart and the next kill, at most, seconds.

@@ -10,13 +10,13 @@ from functools import partial
 from pathlib import Path
 from random import Random
 
+from clusterkit.checker import settled
+from clusterkit.evidence import JobRow
 from faultkit.bed import PATIENCE_S, Bed, Carrier
 from faultkit.cases import Case
 from faultkit.run import intervene, reached
 from pliant.client.api import Client, Job
 from pliant.client.errors import ClientError
-from testkit.checker import settled
-from testkit.evidence import JobRow
 
 KILLS = 3
 #: What lives at one time, so that the six processors are enough for growths and starts.

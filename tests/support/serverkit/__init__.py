@@ -18,12 +18,12 @@ from typing import Any
 import grpc
 import psutil
 
+from clusterkit.uses import Uses
 from pliant.protos import app_pb2, app_pb2_grpc, node_pb2, node_pb2_grpc
 from pliant.protos.address import dial_target
 from pliant.protos.handshake import NODE, ClientHandshake, UnprovenServerError, application
 from pliant.protos.report_parts import split
 from testkit import wait_until
-from testkit.uses import Uses
 
 #: Pretended controllers do not beat; a slow machine must not make them suspect.
 SLOW = {"beat_interval_s": 100.0, "lease_s": 1000.0}

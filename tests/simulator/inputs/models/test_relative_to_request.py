@@ -6,11 +6,11 @@ from random import Random
 
 import pytest
 
+from corekit.simkit import rigid
 from pliant.core.values.sizes import SizesError, parse_sizes
 from pliant.core.values.speedup import Downey, SpeedupError
 from pliant.simulator.inputs import models
 from pliant.simulator.inputs.workload import Workload, WorkloadError
-from testkit.simkit import rigid
 
 
 @pytest.mark.parametrize(

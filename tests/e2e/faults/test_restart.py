@@ -1,0 +1,218 @@
+"""Daemons that are killed in the middle: nothing acknowledged is lost, and jobs stay malleable."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from clusterkit.cluster import Cluster
+from clusterkit.counter import Counter
+from clusterkit.shared import running_cluster
+from pliant.client.api import Client
+from pliant.client.errors import NoServerError
+from testkit import wait_until
+
+pytestmark = [pytest.mark.cluster, pytest.mark.mpi, pytest.mark.timeout(180)]
+
+
+@pytest.fixture(name="shared", scope="module")
+def _shared() -> Iterator[Cluster]:
+    with running_cluster("fcfs", nodes=4) as cluster:
+        yield cluster
+
+
+def shell(cluster: Cluster, command: str, sizes: str = "1") -> int:
+    """Submit a command of the shell; more than one processor: it runs on each."""
+    kind = "uni" if sizes == "1" else "mpi"
+    argv = ["/bin/sh", "-c", command]
+    return cluster.client.submit(*argv, sizes=sizes, type=kind, stdout="/dev/null")
+
+
+def after(gate: Path, code: int) -> str:
+    """Return a command that ends with a code once a file is there."""
+    return f"while [ ! -e '{gate}' ]; do sleep 0.1; done; exit {code}"
+
+
+def connected(counter: Counter) -> Callable[[object], bool]:
+    """Ask for it as users do: nothing but `why` tells."""
+    why = counter.cluster.client.why
+    return lambda _: not any("not connected" in line for line in why(counter.id).text)
+
+
+def check_still_malleable(counter: Counter) -> None:
+    """Have the job grow, lose the slot of rank 0, and end well."""
+    cluster = counter.cluster
+    cluster.wait_for(counter.id, connected(counter), "its coordinator to be connected")
+    size = cluster.client.job(counter.id).processors
+    ranks = cluster.resize(counter.id, size + 2).data["processors"]
+    cluster.resize(counter.id, size + 1, [cluster.place(ranks[0])])
+    counter.finish()
+    assert not cluster.history(counter.id, "job.failed")
+
+
+def pids(counter: Counter) -> list[int]:
+    return [rank.process.pid for rank in counter.cluster.ranks(counter.id)]
+
+
+@pytest.mark.case(5)
+def test_a_killed_server_comes_back_to_the_same_jobs(
+    cluster: Cluster, counter: Counter, tmp_path: Path
+) -> None:
+    gates = [tmp_path / name for name in ("early", "late")]
+    early = shell(cluster, after(gates[0], 3))
+    late = shell(cluster, after(gates[1], 7))
+    for number in (early, late):
+        cluster.wait_for(number, lambda job: job.state == "RUNNING", "a command to run")
+    head, middle, last = (shell(cluster, "exit 0", sizes) for sizes in ("8", "2", "1"))
+    before = pids(counter)
+    cluster.kill("server")
+    gates[0].touch()
+    cluster.up()
+    assert pids(counter) == before
+    jobs = {job.id: job.state for job in cluster.client.jobs([head, middle, last])}
+    assert jobs == {head: "PENDING", middle: "PENDING", last: "PENDING"}
+    gates[1].touch()
+    assert cluster.client.wait(early).exit_code == 3
+    assert cluster.client.wait(late).exit_code == 7
+    cluster.client.cancel(head)
+    assert cluster.client.wait(middle).state == "COMPLETED"
+    assert cluster.client.wait(last).state == "COMPLETED"
+    assert cluster.client.job(head).state == "CANCELLED"
+    check_still_malleable(counter)
+
+
+def stage(counter: Counter, kind: str) -> Callable[[], bool]:
+    return lambda: bool(counter.cluster.history(counter.id, kind))
+
+
+@pytest.mark.parametrize(
+    ("gate", "kind", "size"),
+    [
+        ("hold-offer", "offer.sent", 4),
+        ("hold-offer", "offer.sent", 1),
+        ("hold-join", "offer.answered", 4),
+    ],
+)
+def test_a_server_killed_before_go_takes_the_resize_back(
+    counter: Counter, gate: str, kind: str, size: int
+) -> None:
+    cluster, before = counter.cluster, pids(counter)
+    counter.shut(gate)
+    cluster.client.resize(counter.id, size)
+    wait_until(stage(counter, kind), what=kind)
+    if gate == "hold-join":
+        wait_until(lambda: len(pids(counter)) == size, what="newcomers")
+    cluster.kill("server")
+    cluster.up()
+    counter.open(gate)
+    cluster.wait_for(
+        counter.id,
+        lambda job: (job.state, job.held, job.epoch) == ("RUNNING", 2, 1),
+        "the job to be as it was",
+    )
+    wait_until(lambda: pids(counter) == before, what="newcomers to be gone")
+    check_still_malleable(counter)
+
+
+@pytest.mark.parametrize("size", [4, 1])
+@pytest.mark.parametrize("away", [True, False], ids=["begun-without", "begun-with"])
+def test_a_server_killed_after_go_learns_of_the_resize(
+    counter: Counter, size: int, away: bool
+) -> None:
+    """The safe point comes while the server is away, or after it is back."""
+    cluster = counter.cluster
+    first = cluster.history(counter.id, "job.started")[0].data["processors"][0]
+    counter.shut("hold")
+    cluster.client.resize(counter.id, size, release=[cluster.place(first)] if size == 1 else [])
+    wait_until(stage(counter, "resize.go"), what="GO")
+    wait_until_told(counter)
+    cluster.kill("server")
+    if away:
+        counter.open("hold")
+        wait_until(lambda: f"size {size} " in counter.output.read_text(), what="the resize")
+    cluster.up()
+    if not away:
+        counter.open("hold")
+    cluster.resized(counter.id, size, 1)
+    check_still_malleable(counter)
+
+
+def wait_until_told(counter: Counter) -> None:
+    """Wait until what the server has stored has reached the application, too.
+
+    Two reports of an application that is held later, the order that was sent before them is there.
+    """
+
+    def age() -> object:
+        return (counter.cluster.client.job(counter.id).progress or {}).get("safe_point_age_s")
+
+    for _ in range(2):
+        before = age()
+        wait_until(lambda before=before: age() != before, what="a report")  # type: ignore[misc]
+
+
+@pytest.mark.case(21)
+def test_a_killed_controller_comes_back_to_its_ranks(counter: Counter) -> None:
+    cluster, before = counter.cluster, cluster_ranks(counter)
+    cluster.kill(f"node-{before[0][2]}")
+    cluster.up()
+    assert cluster_ranks(counter) == before
+    wait_until(lambda: {node.state for node in cluster.client.nodes()} == {"UP"}, what="all up")
+    check_still_malleable(counter)
+
+
+def cluster_ranks(counter: Counter) -> list[tuple[int, int, str]]:
+    ranks = counter.cluster.ranks(counter.id)
+    return [(rank.process.pid, rank.processor, rank.node) for rank in ranks]
+
+
+@pytest.mark.case(22)
+def test_codes_of_jobs_that_end_without_their_controller(cluster: Cluster, tmp_path: Path) -> None:
+    numbers = [shell(cluster, after(tmp_path / "gate", code), "2") for code in (0, 5)]
+    for number in numbers:
+        cluster.wait_for(number, lambda job: job.state == "RUNNING", "a command to run")
+    nodes = {rank.node for number in numbers for rank in cluster.ranks(number)}
+    for node in nodes:
+        cluster.kill(f"node-{node}")
+    (tmp_path / "gate").touch()
+    wait_until(lambda: not any(cluster.ranks(number) for number in numbers), what="the ends")
+    cluster.up()
+    ends = [cluster.client.wait(number) for number in numbers]
+    assert [(job.state, job.exit_code) for job in ends] == [("COMPLETED", 0), ("FAILED", 5)]
+
+
+def test_every_submission_of_a_burst_survives_a_kill_once(cluster: Cluster) -> None:
+    """Clients whose server went away before it answered ask again; that makes no second job."""
+    acknowledged: dict[int, str] = {}
+    enough = threading.Event()
+
+    def submit(who: int) -> None:
+        with Client(str(cluster.run)) as client:
+            for serial in count():
+                if enough.is_set():
+                    return
+                name = f"burst-{who}-{serial}"
+                try:
+                    number = client.submit("/bin/true", type="uni", name=name, hold=True)
+                except NoServerError:
+                    return  # it was away when it was asked
+                acknowledged[number] = name
+
+    threads = [threading.Thread(target=submit, args=(who,)) for who in range(4)]
+    for thread in threads:
+        thread.start()
+    try:
+        wait_until(lambda: len(acknowledged) >= 200, timeout=60, what="two hundred submissions")
+        cluster.kill("server")
+        cluster.up()
+    finally:
+        enough.set()
+        for thread in threads:
+            thread.join()
+    jobs = [job for job in cluster.client.jobs() if job.name.startswith("burst-")]
+    assert {job.id: job.name for job in jobs} == acknowledged
+    assert {job.state for job in jobs} == {"HELD"}

@@ -1,0 +1,172 @@
+"""The applications through random resizes and requeues on a real cluster: one result each."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from clusterkit.applications import NAMES, checksum, paced, plain
+from clusterkit.cluster import Cluster
+from clusterkit.shared import running_cluster
+from testkit import run_python, wait_until
+
+pytestmark = [pytest.mark.cluster, pytest.mark.mpi, pytest.mark.timeout(600)]
+
+#: Of each application: enough to find what is wrong in every kind; 30 and more look longer, and
+#: another seed looks elsewhere.
+RESIZES = int(os.environ.get("PLIANT_TEST_RESIZES", "6"))
+SEED = os.environ.get("PLIANT_TEST_SEED", "")
+#: On any number of processors, but for one.
+SIZES = {"ft": (1, 2, 4, 8)}
+ANY = tuple(range(1, 9))
+
+
+@pytest.fixture(name="shared", scope="module")
+def _shared() -> Iterator[Cluster]:
+    with running_cluster("fcfs", nodes=4) as cluster:
+        yield cluster
+
+
+def start(cluster: Cluster, folder: Path, argv: list[str], **options: object) -> int:
+    number = cluster.client.submit(
+        sys.executable, *argv, sizes="1-8", type="mpi", stdout=str(folder / "out"), **options
+    )
+    cluster.wait_malleable(number)
+    return number
+
+
+def saved(cluster: Cluster, number: int) -> None:
+    """Wait until it has taken a checkpoint."""
+    saves = cluster.state / "checkpoints"
+    wait_until(lambda: [*saves.glob(f"*.j{number}/manifest.json")] != [], what="a checkpoint")
+
+
+def ends_well(cluster: Cluster, number: int, folder: Path) -> str:
+    """Wait until it has ended; return what it has printed."""
+    job = cluster.wait_for(number, lambda job: job.final, f"job {number} to end")
+    assert (job.state, job.exit_code) == ("COMPLETED", 0), cluster.report(number)
+    return (folder / "out").read_text()
+
+
+def fill(cluster: Cluster, processors: int) -> int:
+    """Start a job that leaves the others so many processors less."""
+    argv = ("/bin/sleep", "1000")
+    number = cluster.client.submit(*argv, sizes=str(processors), stdout="/dev/null")
+    cluster.wait_for(number, lambda job: job.state == "RUNNING", "the others' job to run")
+    return number
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_random_resizes_do_not_change_the_result(
+    cluster: Cluster, tmp_path: Path, name: str
+) -> None:
+    alone = run_python(*plain(name, tmp_path, RESIZES), timeout=300).stdout
+    hurry = tmp_path / "hurry"
+    number = start(cluster, tmp_path, paced(name, tmp_path, hurry, RESIZES), prefer=1)
+    ranks = list(cluster.history(number, "job.started")[0].data["processors"])
+    random = Random(name + SEED)
+    for turn in range(RESIZES):
+        size = random.choice([each for each in SIZES.get(name, ANY) if each != len(ranks)])
+        if turn == RESIZES - 1 and len(ranks) > 2:
+            size = 2  # the rest of the run has two processors of this machine
+        leaving = random.sample(ranks, max(0, len(ranks) - size))
+        named = [cluster.place(processor) for processor in leaving]
+        ranks = list(cluster.resize(number, size, named).data["processors"])
+        assert not set(leaving) & set(ranks)
+    hurry.touch()
+    assert checksum(ends_well(cluster, number, tmp_path)) == checksum(alone)
+    assert len(cluster.history(number, "job.resized")) == RESIZES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_who_is_requeued_goes_on_from_its_checkpoint_at_another_size(
+    cluster: Cluster, tmp_path: Path, name: str
+) -> None:
+    alone = run_python(*plain(name, tmp_path, 3)).stdout
+    hurry = tmp_path / "hurry"
+    other = fill(cluster, 6)
+    number = start(cluster, tmp_path, paced(name, tmp_path, hurry, 3))
+    saved(cluster, number)
+    cluster.client.cancel(other)
+    fill(cluster, 4)
+    cluster.client.requeue(number)  # its processes are killed, and save nothing
+    cluster.wait_for(number, lambda job: job.run == 2, "its second run")
+    cluster.wait_malleable(number)
+    hurry.touch()
+    text = ends_well(cluster, number, tmp_path)
+    # amr has given a processor back before: its mesh is coarse at the beginning.
+    before = 1 if name == "amr" else 2
+    assert f"{before} -> 4 processes" in text, "it began anew"
+    assert checksum(text) == checksum(alone)
+
+
+@pytest.mark.case(27)
+def test_who_loses_a_node_goes_on_from_its_checkpoint_on_the_other(tmp_path: Path) -> None:
+    alone = run_python(*plain("md", tmp_path, 3)).stdout
+    hurry = tmp_path / "hurry"
+    with running_cluster("fcfs", "lease_s: 8.0\nbeat_interval_s: 0.5\n") as cluster:
+        number = start(cluster, tmp_path, paced("md", tmp_path, hurry, 3), requeue=True)
+        saved(cluster, number)
+        lost = [rank.process for rank in cluster.ranks(number) if rank.node == "n2"]
+        cluster.kill("node-n2")
+        for process in lost:
+            process.kill()
+        cluster.wait_for(number, lambda job: job.run == 2, "its second run")
+        cluster.wait_malleable(number)
+        hurry.touch()
+        text = ends_well(cluster, number, tmp_path)
+        cluster.up()
+    assert "4 -> 2 processes" in text, "it began anew"
+    assert checksum(text) == checksum(alone)
+
+
+def test_ft_takes_a_power_of_two_of_what_it_is_offered(tmp_path: Path) -> None:
+    alone = run_python(*plain("ft", tmp_path, 3)).stdout
+    hurry = tmp_path / "hurry"
+    with running_cluster("equipartition", "settle_s: 10.0\n", nodes=1, slots=7) as cluster:
+        other = fill(cluster, 5)
+        number = start(cluster, tmp_path, paced("ft", tmp_path, hurry, 3))
+        cluster.client.cancel(other)
+        cluster.wait_for(
+            number,
+            lambda _: bool(cluster.history(number, "job.resized")),
+            "it to have grown",
+        )
+        hurry.touch()
+        text = ends_well(cluster, number, tmp_path)
+        said = [event.text for event in cluster.history(number)]
+    assert checksum(text) == checksum(alone)
+    assert "2 -> 4 processes" in text
+    assert "offered 7 processors instead of 2 (equipartition)" in said
+    assert "the application answered COUNTER (4)" in said
+
+
+def test_ft_hands_the_surplus_back_that_it_begins_with(cluster: Cluster, tmp_path: Path) -> None:
+    alone = run_python(*plain("ft", tmp_path, 3)).stdout
+    fill(cluster, 2)
+    hurry = tmp_path / "hurry"
+    number = start(cluster, tmp_path, paced("ft", tmp_path, hurry, 3))
+    cluster.wait_for(number, lambda job: job.processors == 4, "4 of 6 processors")
+    hurry.touch()
+    assert checksum(ends_well(cluster, number, tmp_path)) == checksum(alone)
+
+
+def test_amr_asks_for_more_when_it_refines_and_gives_back_when_it_coarsens(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    words = ["--steps", "600", "--blocks", "20"]
+    alone = run_python("-m", "pliant.examples.amr", *words).stdout
+    argv = ["-m", "pliant.examples.amr", *words, "--pause", "0.02"]
+    number = start(cluster, tmp_path, argv, prefer=1)
+    text = ends_well(cluster, number, tmp_path)
+    assert checksum(text) == checksum(alone)
+    sizes = [len(event.data["processors"]) for event in cluster.history(number, "job.resized")]
+    assert max(sizes) >= 4
+    assert sizes[-1] == 1
+    asked = [event.text for event in cluster.history(number, "request.received")]
+    assert any("blocks" in text for text in asked)

@@ -1,0 +1,1 @@
+"""Clusters of real processes for tests, their programs, and checks of what they leave behind."""

@@ -1,0 +1,1 @@
+"""The core without daemons: driven by hand, by Hypothesis, or by workloads."""

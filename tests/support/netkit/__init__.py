@@ -1,0 +1,1 @@
+"""Networks that lose messages, and peers that break the protocols."""
