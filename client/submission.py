@@ -9,9 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pliant.client.errors import SubmitError, UsageError
+from pliant.core.support.limits import MAX_ARGUMENT_BYTES
 
-#: Linux limits each single argument and variable to this, besides the limit of all together.
-_MAX_STRING_BYTES = 128 * 1024 - 1
 #: Bytes that the controller's own variables may need, of the limit of all arguments.
 _RESERVED_BYTES = 16 * 1024
 
@@ -263,10 +262,10 @@ def check_limits(argv: Sequence[str], env: Mapping[str, str]) -> None:
         total += size + 8  # and a pointer to it
         if "\0" in text:
             raise SubmitError(field, f"{text[:40]!r} holds a NUL character", "leave it out")
-        if size > _MAX_STRING_BYTES:
+        if size > MAX_ARGUMENT_BYTES:
             raise SubmitError(
                 field,
-                f"{text[:40]!r}... has {size} bytes, the system takes {_MAX_STRING_BYTES}",
+                f"{text[:40]!r}... has {size} bytes, the system takes {MAX_ARGUMENT_BYTES}",
                 "put it into a file",
             )
     limit = os.sysconf("SC_ARG_MAX") - _RESERVED_BYTES

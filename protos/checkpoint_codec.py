@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pliant.core.events import SaveReported, SuspensionHeld
 from pliant.core.model.checkpoint import SaveStep, SaveWord
+from pliant.core.support.limits import MAX_TEXT
 from pliant.core.values.ids import JobId, ResizeId
 from pliant.protos import app_pb2
 from pliant.protos.codec import CodecError, check_finite
@@ -22,8 +23,6 @@ _STEPS = {
     SaveStep.LEAVE: app_pb2.SUSPEND_STEP_LEAVE,
 }
 _STEPS_BACK = {wire: step for step, wire in _STEPS.items()}
-#: Characters of an application's reason; longer ones are cut.
-_MAX_REASON = 1000
 
 
 def save_word_to_proto(word: SaveWord) -> app_pb2.SaveWord.ValueType:
@@ -54,7 +53,7 @@ def save_from_proto(job: JobId, run: int, message: app_pb2.SaveReport) -> SaveRe
         run=run,
         number=ResizeId(message.number),
         word=word,
-        reason=message.reason[:_MAX_REASON],
+        reason=message.reason[:MAX_TEXT],
         iteration=message.iteration,
         bytes=message.bytes,
         seconds=check_finite("seconds", message.seconds),

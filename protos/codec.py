@@ -13,14 +13,13 @@ from pliant.core.model import negotiation
 from pliant.core.model.jobs import Exit
 from pliant.core.model.size_request import RequestAnswer, RequestOutcome
 from pliant.core.support.errors import PliantError
+from pliant.core.support.limits import MAX_PROCESSORS, MAX_TEXT
 from pliant.core.values.ids import JobId, NodeName, ResizeId
 from pliant.core.values.processors import from_indices
 from pliant.core.values.sizes import Sizes, SizesError, parse_sizes
 from pliant.protos import app_pb2, node_pb2
-from pliant.protos.sanitize_text import MAX_TEXT, sanitize_text
+from pliant.protos.sanitize_text import sanitize_text
 
-#: Largest processor index; a larger one would make a bit set of megabytes.
-MAX_PROCESSOR = 1 << 24
 #: Characters of a list of sizes, enough for some hundred.
 MAX_SIZES_TEXT = 4000
 #: Items of one negotiation message.
@@ -234,7 +233,7 @@ def speeds_from_proto(
     seconds: dict[int, float] = {}
     for each in message.measured:
         value = check_finite("seconds_per_iteration", each.seconds_per_iteration)
-        if not 1 <= each.size <= MAX_PROCESSOR or value <= 0:
+        if not 1 <= each.size <= MAX_PROCESSORS or value <= 0:
             raise CodecError(f"measured: {value} s per iteration on {each.size} processors")
         seconds[each.size] = value
     return events.SpeedMeasured(job, run, seconds) if seconds else None
@@ -312,8 +311,8 @@ def _live_world(message: node_pb2.LiveWorld) -> events.LiveWorld:
 
 def _processors(values: Iterable[int]) -> tuple[int, ...]:
     result = tuple(values)
-    if any(value > MAX_PROCESSOR for value in result):
-        raise CodecError(f"processors: {max(result)} is beyond {MAX_PROCESSOR}")
+    if any(value > MAX_PROCESSORS for value in result):
+        raise CodecError(f"processors: {max(result)} is beyond {MAX_PROCESSORS}")
     return result
 
 

@@ -1,7 +1,6 @@
 """Make texts from users and programs valid for the wire."""
 
-#: Characters of a text from a user or program; longer ones would fill the history.
-MAX_TEXT = 1000
+from pliant.core.support.limits import MAX_TEXT
 
 
 def sanitize_text(text: str) -> str:

@@ -17,11 +17,10 @@ from pliant.appkit.coordinator.messages import RequestRecord, RequestState
 from pliant.appkit.errors import RequestError
 from pliant.appkit.mpi.membership import Membership, Phase
 from pliant.core.model.size_request import RequestAnswer
+from pliant.core.support.limits import MAX_TEXT
 from pliant.core.support.plural import plural
 from pliant.core.values.sizes import Sizes, parse_sizes
 
-#: Largest number of characters of ``why``; the server accepts no more.
-MAX_WHY_LENGTH = 1000
 _NOT_MANAGED = "this program does not run under Pliant: nobody can give or take processors"
 _NO_REQUEST = "the job has asked for nothing"
 
@@ -250,5 +249,5 @@ def _seconds(value: object) -> float:
 
 
 def _check_why(why: object) -> None:
-    if not isinstance(why, str) or len(why) > MAX_WHY_LENGTH:
-        raise RequestError(f"why: expected a text of at most {MAX_WHY_LENGTH} characters")
+    if not isinstance(why, str) or len(why) > MAX_TEXT:
+        raise RequestError(f"why: expected a text of at most {MAX_TEXT} characters")

@@ -27,9 +27,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _size(text: str) -> int:
-    from pliant.core.values.sizes import LARGEST
+    from pliant.core.support.limits import MAX_PROCESSORS
 
-    return bounded_int(0, LARGEST)(text)
+    return bounded_int(0, MAX_PROCESSORS)(text)
 
 
 def _parser() -> Parser:

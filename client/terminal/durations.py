@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 import time
 
+from pliant.core.support.limits import MAX_DAYS, MAX_DURATION_S
+
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _PARTS = re.compile(r"(?:\d+(?:\.\d+)?[smhd])+", re.ASCII)
 _PART = re.compile(r"(\d+(?:\.\d+)?)([smhd])", re.ASCII)
 _CLOCK = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+(?:\.\d+)?))?", re.ASCII)
 
-#: The longest span, and the latest deadline from now, that the server accepts.
-MAX_DAYS = 3650
-_MAX_S = MAX_DAYS * 86400
 
 #: How a span is written, for messages.
 SPAN_FORMS = "write 90s, 30 (minutes), 30m, 2h, 1h30m, MM:SS, HH:MM:SS or D-HH:MM:SS"
@@ -30,7 +29,7 @@ def parse_duration(text: str) -> float:
     seconds = parse_span(text)
     if not seconds > 0:
         raise ValueError(f"{text!r} is no time to run in; {SPAN_FORMS}")
-    if seconds > _MAX_S:
+    if seconds > MAX_DURATION_S:
         raise ValueError(f"{text!r} is longer than {MAX_DAYS} days; {SPAN_FORMS}")
     return seconds
 
@@ -78,7 +77,7 @@ def parse_moment(text: str, now: float) -> tuple[float | None, float | None]:
         if at <= now:
             raise ValueError(f"{text!r} has passed; {MOMENT_FORMS}")
         seconds = at - now
-    if seconds > _MAX_S:
+    if seconds > MAX_DURATION_S:
         raise ValueError(f"{text!r} is more than {MAX_DAYS} days from now; {MOMENT_FORMS}")
     return (seconds, None) if at is None else (None, at)
 

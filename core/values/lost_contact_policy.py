@@ -9,13 +9,13 @@ import math
 import re
 from typing import NamedTuple
 
+from pliant.core.support.limits import MAX_DURATION_S
+
 KEEP = "keep"
 _STOP = "stop-after="
 _NUMBER = re.compile(r"\d+(\.\d+)?(e[+-]?\d+)?", re.ASCII)
 _FORMS = f"write {KEEP}, or {_STOP}SECONDS as in {_STOP}30"
 
-#: The largest T, in seconds: ten years.
-LONGEST_STOP_S = 10 * 365 * 86400.0
 #: Seconds that the node needs in addition to TERM and KILL: to notice, and to clean up.
 MARGIN_S = 5.0
 #: How much the monotonic clocks of two hosts may differ, in seconds per second.
@@ -47,9 +47,9 @@ def parse_isolation_policy(text: str) -> float | None:
     number = text.removeprefix(_STOP)
     # In the form of `isolation_policy`. float() would also accept blanks and 1_0.
     seconds = float(number) if _NUMBER.fullmatch(number) else math.nan
-    if not 0 <= seconds <= LONGEST_STOP_S:
+    if not 0 <= seconds <= MAX_DURATION_S:
         raise ValueError(
-            f"{text!r}: expected 0 to {LONGEST_STOP_S:g} seconds after {_STOP!r}; {_FORMS}"
+            f"{text!r}: expected 0 to {MAX_DURATION_S:g} seconds after {_STOP!r}; {_FORMS}"
         )
     return seconds
 

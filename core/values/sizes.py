@@ -14,11 +14,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pliant.core.support.errors import PliantError
+from pliant.core.support.limits import MAX_PROCESSORS
 
 _RANGE = re.compile(r"(\d{1,12})(?:-(\d{1,12}))?(?::(pow2|x(\d{1,12})|\+(\d{1,12})))?", re.ASCII)
 _SET = re.compile(r"\{\s*\d{1,12}(?:\s*,\s*\d{1,12})*\s*\}", re.ASCII)
-#: Larger sizes are certainly typing errors.
-LARGEST = 1 << 24
 
 
 class SizesError(PliantError, ValueError):
@@ -196,8 +195,8 @@ def _check_bounds(text: str, low: int, high: int) -> None:
         raise SizesError(f"sizes {text!r}: a job needs at least 1 processor")
     if low > high:
         raise SizesError(f"sizes {text!r}: the minimum {low} is above the maximum {high}")
-    if high > LARGEST:
-        raise SizesError(f"sizes {text!r}: the largest size allowed is {LARGEST}")
+    if high > MAX_PROCESSORS:
+        raise SizesError(f"sizes {text!r}: the largest size allowed is {MAX_PROCESSORS}")
 
 
 def _within(values: Sequence[int], low: int, high: int) -> Sequence[int]:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+from pliant.core.support.limits import MAX_TEXT
 from pliant.nodectl.host import procfs
 from pliant.nodectl.host.oom import MemoryKills
 from pliant.nodectl.host.procfs import Identity
@@ -18,8 +19,6 @@ from pliant.nodectl.shim.exec import LaunchSpec, start, truncate_outputs
 from pliant.nodectl.spool import NOT_USABLE, Exit, Spool, StartRequest
 
 OnLine = Callable[[int, bytes], None]
-#: Characters of a rank's own error message that are passed on.
-_MAX_TEXT = 1000
 #: Rounds of stopping processes that start others, before they are killed.
 _MAX_ROUNDS = 100
 
@@ -63,7 +62,7 @@ class Rank:
 def one_line(said: object) -> str:
     """Return a rank's message as one printable line of limited length."""
     text = "".join(c if c.isprintable() else " " for c in said) if isinstance(said, str) else ""
-    return text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}..."
+    return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}..."
 
 
 def start_ranks(

@@ -13,6 +13,7 @@ import msgspec
 
 from pliant.core.model.jobs import MAX_PRIORITY, MIN_PRIORITY, JobSpec, JobType
 from pliant.core.support.errors import PliantError
+from pliant.core.support.limits import MAX_ARGUMENT_BYTES, MAX_DURATION_S
 from pliant.core.support.plural import plural
 from pliant.core.values.contract import Contract, parse_profit
 from pliant.core.values.ids import JobId
@@ -23,14 +24,12 @@ from pliant.core.values.sizes import Sizes, SizesError, parse_sizes
 from pliant.core.values.speedup import LINEAR, Speedup, SpeedupError, parse_speedup
 from pliant.server.registry.job_program import Program, expand
 
-#: Limits of execve: one string, and all strings together, less some space for variables of Pliant.
-MAX_STRING_BYTES = 131_071
+#: All arguments and variables together: the limit of execve, less some space for Pliant's own.
 MAX_TOTAL_BYTES = 2_000_000
 MAX_NAME_LENGTH = 4096
 MAX_SPEEDUP_LENGTH = 4096
 #: Maximum number of named resources that one job may need.
 MAX_RESOURCES = 16
-MAX_DURATION_S = 10 * 365 * 86400.0
 
 
 class UserRequestError(PliantError, code="user-request"):
@@ -232,9 +231,10 @@ def _check_texts(field: str, strings: list[str]) -> int:
             raise UserRequestError(
                 f"{field}: not a byte string of this host", field=field
             ) from None
-        if length > MAX_STRING_BYTES:
+        if length > MAX_ARGUMENT_BYTES:
             raise UserRequestError(
-                f"{field}: a string of {length} bytes, the limit is {MAX_STRING_BYTES}", field=field
+                f"{field}: a string of {length} bytes, the limit is {MAX_ARGUMENT_BYTES}",
+                field=field,
             )
         total += length + 9  # its end and its pointer
     return total

@@ -4,14 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from pliant.core.support.limits import MAX_PROCESSORS
 from pliant.simulator.inputs.answer_models import parse_answers
 from pliant.simulator.inputs.costs import FREE, SAVE, Cost
 from pliant.simulator.inputs.errors import SettingsError
 from pliant.simulator.inputs.failures import NO_FAILURES, Failures
 from pliant.strategies import Strategy
-
-#: Larger machines are taken for typing errors: a set of processors has a bit for each of them.
-MAX_PROCESSORS = 1 << 24
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from pliant.core.events import RequestCancelled, ResizeBegun, SizesRequested
 from pliant.core.model.jobs import Exit
 from pliant.core.model.negotiation import Direction, Item, ItemStatus, Template, Verb
 from pliant.core.model.size_request import RequestAnswer, RequestOutcome
+from pliant.core.support.limits import MAX_TEXT
 from pliant.core.values.ids import JobId, ResizeId
 from pliant.core.values.processors import from_indices
 from pliant.core.values.sizes import parse_sizes
@@ -30,7 +31,7 @@ from pliant.protos.codec import (
     template_from_proto,
     template_to_proto,
 )
-from pliant.protos.sanitize_text import MAX_TEXT, sanitize_text
+from pliant.protos.sanitize_text import sanitize_text
 
 numbers = st.floats(allow_nan=False, allow_infinity=False)
 counts = st.integers(0, 2**32 - 1)

@@ -9,10 +9,11 @@ import pytest
 
 from pliant.appkit import RequestError, RequestState, SizesError
 from pliant.appkit.coordinator.messages import RequestRecord
-from pliant.appkit.coordinator.requests import MAX_WHY_LENGTH, Request, Requests
+from pliant.appkit.coordinator.requests import Request, Requests
 from pliant.appkit.errors import JobLeave
 from pliant.appkit.mpi.membership import Membership, Phase
 from pliant.core.model.size_request import RequestAnswer, RequestOutcome
+from pliant.core.support.limits import MAX_TEXT
 from pliant.core.values.sizes import Sizes, parse_sizes
 
 
@@ -86,7 +87,7 @@ def test_what_the_program_cannot_have_is_not_asked_for(
         (lambda p: p.request(8, deadline="5"), RequestError, "deadline='5': write seconds"),
         (lambda p: p.request(8, deadline=10**400), RequestError, "deadline=1000"),
         (lambda p: p.request("2-8", prefer="4"), RequestError, "'4' is no number"),
-        (lambda p: p.request(8, "x" * (MAX_WHY_LENGTH + 1)), RequestError, "why"),
+        (lambda p: p.request(8, "x" * (MAX_TEXT + 1)), RequestError, "why"),
         (lambda p: p.release(0), RequestError, "1 or more"),
         (lambda p: p.release(4), RequestError, "cannot give back 4, its sizes are 1-64"),
         (lambda p: p.release(to=4), RequestError, "cannot go down to 4"),

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pliant.core.support.limits import MAX_DURATION_S
 from pliant.core.values.lost_contact_policy import (
     CLOCK_DRIFT,
-    LONGEST_STOP_S,
     grace_s,
     isolation_policy,
     parse_isolation_policy,
@@ -40,7 +40,7 @@ def test_a_policy_is_read_and_written(text: str, seconds: float | None) -> None:
         "stop-after=30s",
         "stop-after= 3",
         "stop-after=1_0",
-        f"stop-after={2 * LONGEST_STOP_S}",
+        f"stop-after={2 * MAX_DURATION_S}",
     ],
 )
 def test_a_policy_that_is_none_is_refused_with_what_to_write(text: str) -> None:
@@ -48,7 +48,7 @@ def test_a_policy_that_is_none_is_refused_with_what_to_write(text: str) -> None:
         parse_isolation_policy(text)
 
 
-@given(st.floats(0.0, LONGEST_STOP_S))
+@given(st.floats(0.0, MAX_DURATION_S))
 def test_what_is_written_is_read_again(seconds: float) -> None:
     assert parse_isolation_policy(isolation_policy(seconds)) == pytest.approx(seconds, rel=1e-14)
 

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pliant.core.values.sizes import LARGEST, Sizes, SizesError, parse_sizes
+from pliant.core.support.limits import MAX_PROCESSORS
+from pliant.core.values.sizes import Sizes, SizesError, parse_sizes
 
 GRAMMAR = st.one_of(
     st.integers(1, 60).map(str),
@@ -63,7 +64,7 @@ def test_the_grammar(text: str, values: list[int]) -> None:
         ("{}", "a set is written like"),
         ("{1,2", "a set is written like"),
         ("{0,1}", "at least 1"),
-        (str(LARGEST + 1), "largest size allowed"),
+        (str(MAX_PROCESSORS + 1), "largest size allowed"),
     ],
 )
 def test_what_it_refuses_it_explains(text: str, says: str) -> None:
@@ -78,9 +79,9 @@ def test_a_preference_must_be_a_size() -> None:
 
 
 def test_a_huge_range_costs_nothing() -> None:
-    sizes = parse_sizes(f"1-{LARGEST}")
+    sizes = parse_sizes(f"1-{MAX_PROCESSORS}")
     assert isinstance(sizes.values, range)
-    assert sizes.largest_at_most(10**9) == LARGEST
+    assert sizes.largest_at_most(10**9) == MAX_PROCESSORS
 
 
 @given(GRAMMAR)
