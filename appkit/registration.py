@@ -160,7 +160,9 @@ class Registration:
         if self._member.phase is not Phase.JOINING:
             self._member.check()
         if self._loops.active:
-            raise LateRegistration(f"{what!r} is registered inside a loop: newcomers would miss it")
+            raise LateRegistration(
+                f"{what!r} is registered inside a loop: joining ranks would miss it"
+            )
 
 
 def as_shape(shape: int | tuple[int, ...], what: str = "shape") -> tuple[int, ...]:

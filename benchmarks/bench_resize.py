@@ -68,7 +68,7 @@ def pauses(events: list[Event], direction: str) -> list[float]:
 
 
 def start_up(history: list[Event]) -> list[float]:
-    """Seconds from the offer until the newcomers were ready, in the background."""
+    """Seconds from the offer until the joining ranks were ready, in the background."""
     return [
         event.data["seconds"]
         for event in history

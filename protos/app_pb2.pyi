@@ -268,7 +268,7 @@ class Hello(_message.Message):
     preferred: _builtins.int
     """0: none"""
     rendezvous: _builtins.str
-    """host:port where this coordinator awaits newcomers"""
+    """host:port where this coordinator awaits joining ranks"""
     pending_resize: _builtins.int
     """A GO that is in hand and not yet decided; of a standby: the resize it was told to stand by for.
     0: none.
@@ -717,7 +717,7 @@ class Go(_message.Message):
     epoch: _builtins.int
     """the epoch the job has once this is committed"""
     secret: _builtins.str
-    """newcomers show it at the rendezvous"""
+    """joining ranks show it at the rendezvous"""
     @_builtins.property
     def leaving_ranks(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """of the current communicator; empty for a grow"""

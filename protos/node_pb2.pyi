@@ -280,7 +280,7 @@ Global___JobUsage: _TypeAlias = JobUsage  # noqa: Y015
 
 @_typing.final
 class WorldReady(_message.Message):
-    """Local ranks of a first start were started; newcomers have finished MPI_Init and wait to join."""
+    """Local ranks of a first start were started; joining ranks have finished MPI_Init and wait to join."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -613,7 +613,7 @@ class StartWorld(_message.Message):
     job: _builtins.int
     run: _builtins.int
     resize: _builtins.int
-    """0: the first start; else newcomers of that resize"""
+    """0: the first start; else joining ranks of that resize"""
     epoch: _builtins.int
     """the epoch this world belongs to when it is joined"""
     type: _builtins.str

@@ -62,7 +62,7 @@ class Membership:
         if not self.opened and not self._allowed:
             raise NotJoined(
                 "job.comm is for the loop: before the first safe point use it only inside init= "
-                "and job.once(fn), because a newcomer has no communicator there"
+                "and job.once(fn), because a joining rank has no communicator there"
             )
         assert self.raw is not None
         return self.raw
@@ -93,5 +93,5 @@ class Membership:
             raise StaleHandle("main() has ended: what belongs to the job is gone")
         raise NotJoined(
             "the data of the job arrive at the first safe point; "
-            "guard what newcomers must not do with `if not job.joining`"
+            "guard what joining ranks must not do with `if not job.joining`"
         )

@@ -2,7 +2,7 @@
 
 Arguments: how many numbers, the log, and what to do: ``save FILE`` steps, saves and ends; ``load
 FILE`` goes on from there; ``spawn N`` steps, starts N more processes with MPI_Comm_spawn, merges,
-gives everyone its share, and goes on. Newcomers are started with ``child``.
+gives everyone its share, and goes on. Joining ranks are started with ``child``.
 """
 
 from __future__ import annotations

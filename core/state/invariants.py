@@ -200,7 +200,7 @@ def _allocation_problems(job: Job) -> Iterator[str]:
     if len(resize.after) not in job.sizes:
         yield f"is resized to {len(resize.after)}, none of {job.sizes}"
     if not resize.gone and resize.added & ~job.occupied & ~job.reserved:
-        yield "newcomers' processors are not reserved"
+        yield "joining ranks' processors are not reserved"
     if resize.reusable and (resize.stage not in _TALKED or resize.grows):
         yield f"stands in stage {resize.stage}"
     if resize.stage is ResizeStage.RELEASING and job.ranks != resize.after:

@@ -170,7 +170,7 @@ def _report_late_exit(state: State, job: Job, exit: Exit) -> None:
     It was a joining rank whose resize was rolled back, or it was leaving.
     """
     if exit.reason and not exit.clean:
-        text = f"a newcomer on {state.slot_name(exit.processor)} ended: {exit.reason}"
+        text = f"a joining rank on {state.slot_name(exit.processor)} ended: {exit.reason}"
         state.note("job.warning", text, job)
         if job.state is JobState.RUNNING and job.reason.startswith("resize rolled back ("):
             job.reason = f"{job.reason}; {text}"  # stored with the processors that come free

@@ -52,7 +52,7 @@ def world_ready(state: State, event: WorldReady) -> None:
     if not resize.preparing:
         state.note(
             "resize.prepared",
-            f"{plural(len(resize.joining), 'newcomer')} ready",
+            f"{plural(len(resize.joining), 'joining rank')} ready",
             job,
             resize=resize.id,
             seconds=state.now - resize.since,
@@ -178,7 +178,7 @@ def _fail_if_joining_rank_ended(state: State, job: Job, resize: Resize) -> None:
     """End the job if a joining rank exited before the commit: it is a rank of the job now."""
     if resize.gone:
         resize_transaction.free_processors(state, job, resize.gone)
-        reason = f"a newcomer died in resize {resize.id} (stage commit)"
+        reason = f"a joining rank died in resize {resize.id} (stage commit)"
         job_end.end(state, job, JobState.FAILED, reason)
 
 

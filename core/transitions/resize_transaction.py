@@ -159,7 +159,7 @@ def joining_rank_ended(state: State, job: Job, exit: Exit, what: str) -> None:
     if resize.stage is ResizeStage.BEGUN:
         _joining_rank_lost(state, job, resize, exit, what)
         return
-    reason = f"a newcomer on {state.slot_name(exit.processor)} ended: {what}"
+    reason = f"a joining rank on {state.slot_name(exit.processor)} ended: {what}"
     if resize.stage is ResizeStage.PREPARE:
         withdraw(state, job, reason, quiet=True)
     elif resize.stage is ResizeStage.GO:

@@ -311,7 +311,14 @@ class SimulatedJobs:
         begun = ResizeBegun(go.job, go.run, go.resize)
         if not self._machine.all_up(go.joining_processors):
             failed = ResizeDecided(
-                go.job, go.run, go.resize, False, go.epoch - 1, run.ranks, "join", "no newcomers"
+                go.job,
+                go.run,
+                go.resize,
+                False,
+                go.epoch - 1,
+                run.ranks,
+                "join",
+                "no joining ranks",
             )
             return (begun, failed)
         leaving = frozenset(go.leaving_ranks)

@@ -48,7 +48,7 @@ def test_a_communicator_of_before_says_so(run: Run) -> None:
     assert finish(app).count("StaleHandle True") == 4
 
 
-def test_newcomers_have_nothing_before_their_first_safe_point(run: Run) -> None:
+def test_joining_ranks_have_nothing_before_their_first_safe_point(run: Run) -> None:
     app = run(
         """
         u = job.block("u", 12, constant=True)
@@ -115,7 +115,7 @@ def test_functions_that_do_not_say_the_same_everywhere_are_found_out(
 
 
 @pytest.mark.parametrize(
-    ("newcomers", "others", "reason"),
+    ("joining_ranks", "others", "reason"),
     [
         (
             "[split, dup]",
@@ -127,7 +127,7 @@ def test_functions_that_do_not_say_the_same_everywhere_are_found_out(
     ],
 )
 def test_derived_communicators_are_registrations(
-    run: Run, newcomers: str, others: str, reason: str
+    run: Run, joining_ranks: str, others: str, reason: str
 ) -> None:
     app = run(
         f"""
@@ -136,7 +136,7 @@ def test_derived_communicators_are_registrations(
         def split(comm):
             return comm.Split(comm.rank % 2, 0)
         job.block("u", 8)
-        for make in {newcomers} if job.joining else {others}:
+        for make in {joining_ranks} if job.joining else {others}:
             job.derive(make)
         """,
         LOOP,

@@ -185,7 +185,7 @@ class AnyHistory(History):
                 self.world.deliver(0)
             if all(job.final for job in self.rig.core.jobs.values() if self.fits(job.id)):
                 break
-            for program in self.programs():  # newcomers that wait end by an order alone
+            for program in self.programs():  # joining ranks that wait end by an order alone
                 self.world.die(program, {*program.ranks, *program.leaving}, 0, 0)
             self.rig.wait(10.0)
             for job in list(self.rig.core.state.suspended):  # a suspension was under way

@@ -47,7 +47,9 @@ class Asking:
         assert set(self.app.wait()) == {0}, self.app.text()
 
 
-def test_the_next_coordinator_and_newcomers_know_the_request(start: Start, tmp_path: Path) -> None:
+def test_the_next_coordinator_and_joining_ranks_know_the_request(
+    start: Start, tmp_path: Path
+) -> None:
     asking = Asking(start, tmp_path, 3)
     app = asking.app
     asking.say("request 2-8")

@@ -297,7 +297,7 @@ def test_hello_tells_what_has_begun(desk: Desk) -> None:
     assert said() == (0, False)
 
 
-def test_newcomers_that_cannot_meet_fail_the_growth(desk: Desk) -> None:
+def test_joining_ranks_that_cannot_meet_fail_the_growth(desk: Desk) -> None:
     desk.answer(Verb.OFFER, 5)
     desk.coordinator.rendezvous.close()
     desk.coordinator.go(Decision(1, 1, joining=(4,), secret="secret"))

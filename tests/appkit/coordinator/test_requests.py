@@ -189,30 +189,30 @@ def test_a_request_of_rank_0_alone_is_everybodys_after_the_safe_point() -> None:
     assert (other.book.latest.sizes, other.book.latest.state) == ("16", "pending")
 
 
-def test_newcomers_share_the_latest_request() -> None:
-    old, newcomer = ProgramInfo(), ProgramInfo(size=0)
+def test_joining_ranks_share_the_latest_request() -> None:
+    old, joining_rank = ProgramInfo(), ProgramInfo(size=0)
     old.request("8-16")
-    newcomer.member.phase = Phase.JOINING
-    early = newcomer.request("8-16")
-    assert (early.state, newcomer.told) == ("pending", [])
-    newcomer.member.phase = Phase.MEMBER
-    newcomer.book.adopt(old.book.asked)
-    assert newcomer.book.latest is early
+    joining_rank.member.phase = Phase.JOINING
+    early = joining_rank.request("8-16")
+    assert (early.state, joining_rank.told) == ("pending", [])
+    joining_rank.member.phase = Phase.MEMBER
+    joining_rank.book.adopt(old.book.asked)
+    assert joining_rank.book.latest is early
     old.answer(RequestOutcome.GRANTED, 16)
-    newcomer.book.adopt(old.book.asked)
+    joining_rank.book.adopt(old.book.asked)
     assert (early.state, early.size) == ("granted", 16)
     early.cancel()
-    assert newcomer.told == [], "it is over"
+    assert joining_rank.told == [], "it is over"
 
 
-def test_a_newcomer_whose_job_asked_for_nothing() -> None:
-    newcomer = ProgramInfo(size=0)
-    newcomer.member.phase = Phase.JOINING
-    early = newcomer.release()
-    newcomer.member.phase = Phase.MEMBER
-    newcomer.book.adopt(None)
+def test_a_joining_rank_whose_job_asked_for_nothing() -> None:
+    joining_rank = ProgramInfo(size=0)
+    joining_rank.member.phase = Phase.JOINING
+    early = joining_rank.release()
+    joining_rank.member.phase = Phase.MEMBER
+    joining_rank.book.adopt(None)
     assert (early.state, early.reason) == ("cancelled", "the job has asked for nothing")
-    assert newcomer.book.latest is None
+    assert joining_rank.book.latest is None
 
 
 def test_who_has_left_asks_for_nothing() -> None:

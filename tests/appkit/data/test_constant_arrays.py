@@ -62,7 +62,7 @@ def say(tmp_path: Path, word: str) -> None:
     wait_until(lambda: not (tmp_path / "words").exists(), what="the program to listen")
 
 
-def forget_newcomers(app: Application) -> None:
+def forget_joining_ranks(app: Application) -> None:
     for processor in [p for p in app.places if p not in app.processors]:
         world, rank = app.places.pop(processor)
         world.wait(rank)
@@ -127,11 +127,11 @@ def test_withdrawn_while_they_are_under_way(run: Run, tmp_path: Path, point: str
     assert "resize 2 3" not in finish(app, tmp_path)
 
 
-def test_a_newcomer_that_dies_while_it_reads_disturbs_nobody(run: Run, tmp_path: Path) -> None:
+def test_a_joining_rank_that_dies_while_it_reads_disturbs_nobody(run: Run, tmp_path: Path) -> None:
     app = run(2, "appkit.newcomer.fetch@rank=1=kill")
     outcome = app.grow(2)
     assert (outcome.committed, outcome.stage, outcome.epoch) == (False, "join", 0)
-    forget_newcomers(app)
+    forget_joining_ranks(app)
     assert app.grow(2).bytes_moved == changing(RankMap.expand(2, 4))
     text = finish(app, tmp_path)
     assert text.count("resize 2 4") == 1, "the program is not told of the first"

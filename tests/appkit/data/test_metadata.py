@@ -35,7 +35,7 @@ def test_each_entry_gets_its_own_rounds() -> None:
         return gather_metadata(things(comm.rank, 2), way, comm, 2, "")
 
     results, _ = run_ranks(3, one)
-    assert results[0] == results[1] == results[2], "newcomers hear the same, and tell nothing"
+    assert results[0] == results[1] == results[2], "joining ranks hear the same, and tell nothing"
     (even, fixed, weighed), error = results[0]
     assert error == ""
     assert even == ((1, 2, None),)
@@ -48,10 +48,10 @@ def test_one_error_is_everybodys() -> None:
 
     def one(comm: Any) -> Any:
         return gather_metadata(
-            things(comm.rank, 2), way, comm, 2, "a newcomer" if comm.rank else ""
+            things(comm.rank, 2), way, comm, 2, "a joining rank" if comm.rank else ""
         )[1]
 
-    assert run_ranks(2, one)[0] == ["a newcomer", "a newcomer"]
+    assert run_ranks(2, one)[0] == ["a joining rank", "a joining rank"]
 
 
 def test_nothing_is_exchanged_for_fixed_layouts() -> None:

@@ -21,7 +21,7 @@ def finish(app: Application) -> str:
     return app.text()
 
 
-def forget_newcomers(app: Application, code: int | None = None) -> None:
+def forget_joining_ranks(app: Application, code: int | None = None) -> None:
     """Collect processes that did not become part of the application."""
     for processor in [p for p in app.places if p not in app.processors]:
         world, rank = app.places.pop(processor)
@@ -35,7 +35,7 @@ for it in job.steps(10**6, every=2):
 """
 
 
-def test_newcomers_skip_loops_that_are_over(run: Run) -> None:
+def test_joining_ranks_skip_loops_that_are_over(run: Run) -> None:
     app = run(
         """
         first = job.state(total=0)
@@ -77,7 +77,7 @@ def test_while_loops_have_safe_points(run: Run) -> None:
     finish(app)
 
 
-def test_newcomers_come_into_a_loop_whose_condition_is_a_state(run: Run) -> None:
+def test_joining_ranks_come_into_a_loop_whose_condition_is_a_state(run: Run) -> None:
     app = run(
         """
         state = job.state(error=1.0, steps=0)
@@ -94,7 +94,7 @@ def test_newcomers_come_into_a_loop_whose_condition_is_a_state(run: Run) -> None
     assert finish(app).count("end 4") == 4
 
 
-def test_a_while_loop_before_another_loop_keeps_newcomers_out(run: Run) -> None:
+def test_a_while_loop_before_another_loop_keeps_joining_ranks_out(run: Run) -> None:
     app = run(
         """
         state = job.state(steps=0)
@@ -108,7 +108,7 @@ def test_a_while_loop_before_another_loop_keeps_newcomers_out(run: Run) -> None:
     outcome = app.grow(1)
     assert not outcome.committed
     assert "ended before it joined" in outcome.reason
-    forget_newcomers(app, 1)
+    forget_joining_ranks(app, 1)
     assert "a while-loop that the job has already left" in finish(app)
 
 
@@ -205,7 +205,7 @@ def test_another_registration_is_refused_and_the_job_goes_on(run: Run) -> None:
     assert not outcome.committed
     assert outcome.stage == "check"
     assert "registration 1" in outcome.reason
-    forget_newcomers(app, 1)
+    forget_joining_ranks(app, 1)
     assert app.shrink([1]).committed
     assert "registration 1" in finish(app)
 
@@ -222,7 +222,7 @@ def test_another_kind_is_refused_where_facts_are_exchanged_first(run: Run) -> No
     assert not outcome.committed
     assert outcome.stage == "check"
     assert "registration 2" in outcome.reason
-    forget_newcomers(app, 1)
+    forget_joining_ranks(app, 1)
     assert app.shrink([1]).committed
     finish(app)
 
@@ -252,7 +252,7 @@ def test_a_function_that_fails_at_a_size_is_rolled_back(
     assert outcome.committed is not bool(reason), outcome.reason
     assert reason in outcome.reason
     if reason:
-        forget_newcomers(app)
+        forget_joining_ranks(app)
     finish(app)
 
 
@@ -262,11 +262,11 @@ def test_a_state_that_cannot_be_sent_is_rolled_back(run: Run) -> None:
     assert not outcome.committed
     assert outcome.stage == "check"
     assert "the value of 'f' in job.state, a function, cannot be pickled" in outcome.reason
-    forget_newcomers(app)
+    forget_joining_ranks(app)
     finish(app)
 
 
-def test_a_newcomer_that_dies_after_it_was_called(run: Run) -> None:
+def test_a_joining_rank_that_dies_after_it_was_called(run: Run) -> None:
     app = run(
         """
         pliant.appkit.resize.executor.JOIN_TIMEOUT_S = 2
@@ -286,7 +286,7 @@ def test_a_newcomer_that_dies_after_it_was_called(run: Run) -> None:
     assert not outcome.committed
     assert outcome.stage == "join"
     assert list(outcome.processors) == [0, 1]
-    forget_newcomers(app, 9)
+    forget_joining_ranks(app, 9)
     assert app.shrink([0]).committed
     finish(app)
 

@@ -57,7 +57,7 @@ class Desk:
         say(sock, **(numbers or NUMBERS), resize=resize, rank=rank, nonce=NONCE)
         return sock
 
-    def newcomer(self, rank: int, resize: int = 1, **numbers: object) -> JsonLines:
+    def joining_rank(self, rank: int, resize: int = 1, **numbers: object) -> JsonLines:
         """Connect and prove that it belongs to a resize."""
         lines, side = JsonLines(self.connect()), JoiningSide(SECRET, resize, rank)
         lines.send(**(numbers or NUMBERS), resize=resize, rank=rank, **side.opening)
@@ -66,7 +66,7 @@ class Desk:
         return lines
 
     def arrive(self, rank: int, loop: int = 1) -> JsonLines:
-        lines = self.newcomer(rank)
+        lines = self.joining_rank(rank)
         assert "once" in hear(lines)
         lines.send(loop=loop)
         return lines
@@ -121,7 +121,7 @@ STRANGE = {
 
 
 @pytest.mark.parametrize("line", STRANGE.values(), ids=STRANGE.keys())
-def test_strangers_are_sent_away_and_newcomers_still_join(desk: Desk, line: bytes) -> None:
+def test_strangers_are_sent_away_and_joining_ranks_still_join(desk: Desk, line: bytes) -> None:
     desk.place.expect(1, SECRET, 2, 60)
     with desk.connect() as stranger, closing(desk.arrive(0)), closing(desk.arrive(1)):
         stranger.sendall(line + b"\n")
@@ -191,11 +191,11 @@ def test_what_somebody_on_the_way_changes_is_not_acted_on(
 ) -> None:
     desk.place.set_loop(2)
     desk.place.expect(1, SECRET, 1, 60)
-    with closing(desk.newcomer(0)) as newcomer:
-        assert "once" in hear(newcomer)
-        assert newcomer.signer is not None
-        sealed = newcomer.signer.sign(b'{"loop": 1}') + b"\n"
-        newcomer.sock.sendall(change(sealed))
+    with closing(desk.joining_rank(0)) as joining_rank:
+        assert "once" in hear(joining_rank)
+        assert joining_rank.signer is not None
+        sealed = joining_rank.signer.sign(b'{"loop": 1}') + b"\n"
+        joining_rank.sock.sendall(change(sealed))
         wait_until(desk.heard_of(1))
     assert desk.lost == [(1, f"joining rank 0 {ENDED}")]
 
@@ -206,13 +206,13 @@ def test_only_a_greeting_is_heard_before_the_go(desk: Desk) -> None:
         assert is_closed(stranger)
 
 
-def test_nonsense_of_a_newcomer_fails_its_resize_only(desk: Desk) -> None:
+def test_nonsense_of_a_joining_rank_fails_its_resize_only(desk: Desk) -> None:
     for resize in (1, 2):
         desk.place.expect(resize, SECRET, 1, 60)
-        with closing(desk.newcomer(0, resize=resize)) as newcomer:
-            hear(newcomer)
-            newcomer.send(loop="one")
-            assert is_closed(newcomer)
+        with closing(desk.joining_rank(0, resize=resize)) as joining_rank:
+            hear(joining_rank)
+            joining_rank.send(loop="one")
+            assert is_closed(joining_rank)
         wait_until(desk.heard_of(resize))
         assert desk.lost[-1] == (resize, f"joining rank 0 {ENDED}")
         desk.place.abort()
@@ -239,8 +239,8 @@ def test_another_protocol_is_refused_by_number(
     desk: Desk, numbers: dict[str, Any], words: str
 ) -> None:
     desk.place.expect(1, SECRET, 1, 60)
-    with closing(desk.newcomer(0, **numbers)) as newcomer:
-        assert words in str(hear(newcomer)["refused"])
+    with closing(desk.joining_rank(0, **numbers)) as joining_rank:
+        assert words in str(hear(joining_rank)["refused"])
         wait_until(desk.heard_of(1))
     assert words in desk.lost[0][1]
     assert "joining rank 0" in desk.lost[0][1]
@@ -257,24 +257,24 @@ def test_a_version_that_cannot_prove_itself_is_told_its_number(
     desk: Desk, numbers: dict[str, object], words: str
 ) -> None:
     desk.place.expect(1, SECRET, 1, 60)
-    with closing(JsonLines(desk.connect())) as newcomer:
-        newcomer.send(**numbers, resize=1, rank=0, secret=SECRET)
-        assert words in str(hear(newcomer)["refused"])
-        assert is_closed(newcomer)
+    with closing(JsonLines(desk.connect())) as joining_rank:
+        joining_rank.send(**numbers, resize=1, rank=0, secret=SECRET)
+        assert words in str(hear(joining_rank)["refused"])
+        assert is_closed(joining_rank)
     assert desk.lost == []  # anybody can claim to be old
 
 
 def test_a_newer_protocol_that_this_version_reads_is_taken(desk: Desk) -> None:
     desk.place.expect(1, SECRET, 1, 60)
-    with closing(desk.newcomer(0, protocol=9, oldest_reader=2, new="x")) as newcomer:
-        assert hear(newcomer)["size"] == 4
-        newcomer.send(loop=1, unknown=[1])
+    with closing(desk.joining_rank(0, protocol=9, oldest_reader=2, new="x")) as joining_rank:
+        assert hear(joining_rank)["size"] == 4
+        joining_rank.send(loop=1, unknown=[1])
         wait_until(desk.place.all_connected)
 
 
 def test_a_rank_is_taken_once(desk: Desk) -> None:
     desk.place.expect(1, SECRET, 2, 60)
-    with closing(desk.arrive(0)) as first, closing(desk.newcomer(0)) as second:
+    with closing(desk.arrive(0)) as first, closing(desk.joining_rank(0)) as second:
         assert is_closed(second)
         desk.place.send_port("port")
         assert hear(first) == {"port": "port"}
@@ -282,7 +282,7 @@ def test_a_rank_is_taken_once(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("words", [{}, {"resize": 99}, {"resize": 1}], ids=str)
-def test_strangers_do_not_crowd_out_newcomers(
+def test_strangers_do_not_crowd_out_joining_ranks(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, words: dict[str, int]
 ) -> None:
     """Neither silent ones, nor those of another resize, nor those that prove nothing."""
@@ -332,26 +332,26 @@ def test_who_does_not_come_in_time_is_named_once(desk: Desk) -> None:
         assert desk.lost == [(1, "joining ranks [0, 2] did not arrive in time")]
 
 
-def test_newcomers_at_an_old_loop_are_sent_on(desk: Desk) -> None:
+def test_joining_ranks_at_an_old_loop_are_sent_on(desk: Desk) -> None:
     desk.place.expect(1, SECRET, 1, 60)
-    with closing(desk.arrive(0)) as newcomer:
+    with closing(desk.arrive(0)) as joining_rank:
         wait_until(desk.place.is_complete)
         desk.place.set_loop(2)
         assert not desk.place.is_complete()
-        assert hear(newcomer) == {"skip": True}
+        assert hear(joining_rank) == {"skip": True}
         wait_until(lambda: desk.gathered == 2)
-        newcomer.send(loop=2)
+        joining_rank.send(loop=2)
         wait_until(desk.place.all_connected)
 
 
-def test_a_newcomer_that_is_gone_is_noticed_by_both_threads(desk: Desk) -> None:
+def test_a_joining_rank_that_is_gone_is_noticed_by_both_threads(desk: Desk) -> None:
     for resize in range(1, 30):
         desk.place.expect(resize, SECRET, 1, 60)
-        newcomer = desk.newcomer(0, resize=resize)
-        hear(newcomer)
-        newcomer.send(loop=1)
+        joining_rank = desk.joining_rank(0, resize=resize)
+        hear(joining_rank)
+        joining_rank.send(loop=1)
         wait_until(desk.place.all_connected, every=0.0001)
-        newcomer.close()
+        joining_rank.close()
         wait_until(lambda: not desk.place.all_connected(), every=0.0001)
         wait_until(desk.heard_of(resize))
         desk.place.abort()
@@ -360,10 +360,10 @@ def test_a_newcomer_that_is_gone_is_noticed_by_both_threads(desk: Desk) -> None:
 def test_a_fault_of_the_thread_is_a_reason_to_fail_now_and_later(desk: Desk) -> None:
     desk.fault = MemoryError("results")
     desk.place.expect(1, SECRET, 1, 60)
-    with closing(desk.newcomer(0)) as newcomer:
+    with closing(desk.joining_rank(0)) as joining_rank:
         wait_until(lambda: desk.lost)
         assert desk.lost == [(1, "the rendezvous failed: MemoryError: results")]
-        assert is_closed(newcomer)
+        assert is_closed(joining_rank)
     with pytest.raises(OSError, match="results"):
         desk.place.expect(2, SECRET, 1, 60)
     with pytest.raises(ConnectionRefusedError):

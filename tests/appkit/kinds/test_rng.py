@@ -1,4 +1,4 @@
-"""Random streams: survivors go on, newcomers begin ones that nobody had. No MPI."""
+"""Random streams: survivors go on, joining ranks begin ones that nobody had. No MPI."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ class Model:
 
     def resize(self, way: RankMap, *, commit: bool = True) -> None:
         self.parts, sent = resize(make, self.parts, way, commit=commit)
-        newcomers = [process for process in way.new if process not in way.old]
-        assert sent == 8 * len(newcomers), "a number for each newcomer"
+        joining_ranks = [process for process in way.new if process not in way.old]
+        assert sent == 8 * len(joining_ranks), "a number for each joining rank"
         if commit:
-            fresh = dict(zip(newcomers, itertools.count(self.given), strict=False))
+            fresh = dict(zip(joining_ranks, itertools.count(self.given), strict=False))
             was = dict(zip(way.old, self.numbers, strict=True))
             self.numbers = [{**was, **fresh}[process] for process in way.new]
-            self.given += len(newcomers)
+            self.given += len(joining_ranks)
 
 
 @given(

@@ -119,13 +119,13 @@ def copies(membership: Membership) -> Any:
 
 
 @pytest.mark.parametrize("make", [block, cyclic, matrix, copies])
-def test_a_newcomer_has_its_pages_before_the_pause(make: Any) -> None:
+def test_a_joining_rank_has_its_pages_before_the_pause(make: Any) -> None:
     """Nothing is given when data arrive: not one page in ten."""
-    way, newcomer = rank_map(1, 2), make(Membership(None))
-    touch_pages(newcomer.preallocate(2, 1))
-    newcomer.prepare(way, 1, ())
-    newcomer.commit()
-    (array, *_) = newcomer.buffers()
+    way, joining_rank = rank_map(1, 2), make(Membership(None))
+    touch_pages(joining_rank.preallocate(2, 1))
+    joining_rank.prepare(way, 1, ())
+    joining_rank.commit()
+    (array, *_) = joining_rank.buffers()
     before = faults()
     array[...] = 1
     assert faults() - before < array.nbytes // mmap.PAGESIZE // 10

@@ -91,7 +91,7 @@ def test_owner_and_borders_agree(extent: int, parts: int) -> None:
 
 
 @given(before=st.integers(1, 17), joining=st.integers(0, 17), extent=st.integers(0, 9))
-def test_newcomers_get_whole_copies_from_all_in_turn(
+def test_joining_ranks_get_whole_copies_from_all_in_turn(
     before: int, joining: int, extent: int
 ) -> None:
     plan = plan_replicated(extent, RankMap.expand(before, before + joining), 8)

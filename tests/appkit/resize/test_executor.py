@@ -47,7 +47,7 @@ def meets(pid: int, port: int) -> bool:
     return there and process.status() == psutil.STATUS_SLEEPING
 
 
-def test_newcomers_are_appended_and_leavers_close_the_gap(start: Start, stop: Path) -> None:
+def test_joining_ranks_are_appended_and_leavers_close_the_gap(start: Start, stop: Path) -> None:
     app = start("verify", 2, str(stop))
     grown = app.grow(2)
     assert grown.committed
@@ -100,12 +100,14 @@ def test_single_slots_come_and_go_anywhere(start: Start, stop: Path) -> None:
     finish(app, stop)
 
 
-def test_a_newcomer_that_dies_before_it_connects_disturbs_nobody(start: Start, stop: Path) -> None:
+def test_a_joining_rank_that_dies_before_it_connects_disturbs_nobody(
+    start: Start, stop: Path
+) -> None:
     app = start("verify", 2, str(stop))
     world, processors = app.prepare(2)
     app.go_grow(world, processors, ranks=[0])  # the other one has not heard of it
     pid, port = world.processes[0].pid, int(app.rendezvous.rpartition(":")[2])
-    wait_until(lambda: meets(pid, port), what="a newcomer waits for the other")
+    wait_until(lambda: meets(pid, port), what="a joining rank waits for the other")
     for rank in range(2):
         world.processes[rank].kill()
     outcome = app.outcome()
@@ -125,7 +127,7 @@ def test_a_wrong_secret_is_not_admitted(start: Start, stop: Path) -> None:
     assert world.wait(0) == 1
     assert "does not prove that it is the running application" in app.text()
     app.places.pop(processors[0])
-    withdraw = pb.Withdraw(resize=1, reason="newcomers ended")
+    withdraw = pb.Withdraw(resize=1, reason="joining ranks ended")
     app.server.send(pb.AppOrder(withdraw=withdraw))
     assert app.server.next("withdrawn").withdrawn.resize == 1
     assert app.grow(1).committed
@@ -162,7 +164,7 @@ def test_a_joining_rank_tells_a_false_coordinator_nothing(
     assert set(json.loads(opening)) == {"protocol", "oldest_reader", "resize", "rank", "nonce"}
     assert SECRET.encode() not in opening
     app.places.pop(processors[0])
-    app.server.send(pb.AppOrder(withdraw=pb.Withdraw(resize=1, reason="newcomers ended")))
+    app.server.send(pb.AppOrder(withdraw=pb.Withdraw(resize=1, reason="joining ranks ended")))
     assert app.server.next("withdrawn").withdrawn.resize == 1
     assert app.grow(1).committed
     finish(app, stop)
@@ -173,7 +175,7 @@ def test_withdrawn_before_it_began(start: Start, stop: Path) -> None:
     world, processors = app.prepare(1)
     app.server.send(pb.AppOrder(withdraw=pb.Withdraw(resize=1, reason="changed my mind")))
     assert app.server.next("withdrawn").withdrawn.resize == 1
-    world.controls[0].close()  # the shim is gone: the newcomer ends by itself
+    world.controls[0].close()  # the shim is gone: the joining rank ends by itself
     world.processes[0].wait(30)
     app.places.pop(processors[0])
     assert app.grow(1).committed
@@ -200,7 +202,7 @@ def test_sizes_outside_the_programs_are_refused(start: Start, stop: Path) -> Non
     finish(app, stop)
 
 
-def test_newcomers_wait_without_using_the_processor(start: Start, stop: Path) -> None:
+def test_joining_ranks_wait_without_using_the_processor(start: Start, stop: Path) -> None:
     app = start("verify", 1, str(stop))
     world, processors = app.prepare(2)
     pid = world.processes[0].pid

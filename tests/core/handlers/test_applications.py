@@ -121,7 +121,7 @@ def test_a_session_that_closes_ends_the_talk(rig: Rig) -> None:
     assert rig.one(commands.SendWithdraw).reason == "the application's session closed"
 
 
-def test_a_session_that_closes_while_newcomers_start(rig: Rig) -> None:
+def test_a_session_that_closes_while_joining_ranks_start(rig: Rig) -> None:
     rig.submit(2, "4")
     rig.run(1, "1-8")
     rig.exit(2)

@@ -245,7 +245,7 @@ def test_a_node_lost_under_an_offer_ends_only_the_offer(rig: Rig, accepted: bool
 
 
 @pytest.mark.parametrize("report", ["back", "lost"])
-def test_newcomers_lost_after_go_wait_for_the_applications_word(rig: Rig, report: str) -> None:
+def test_joining_ranks_lost_after_go_wait_for_the_applications_word(rig: Rig, report: str) -> None:
     grow_onto_n2(rig)
     rig.grow_to_go(1)
     if report == "lost":
@@ -331,7 +331,7 @@ def test_a_node_that_missed_the_end_of_leavers_that_stayed_is_told_again(rig: Ri
     assert rig.state(2) is JobState.STARTING
 
 
-def test_newcomers_that_a_node_never_heard_of_are_started_again(rig: Rig) -> None:
+def test_joining_ranks_that_a_node_never_heard_of_are_started_again(rig: Rig) -> None:
     grow_onto_n2(rig)
     rig.answer(1, Verb.ACCEPT)
     first = rig.one(commands.Launch)

@@ -75,7 +75,7 @@ def test_a_talk_is_withdrawn_and_held_anew(rig: Rig) -> None:
     assert rig.state(2) is JobState.STARTING
 
 
-def test_newcomers_that_were_preparing_are_ended() -> None:
+def test_joining_ranks_that_were_preparing_are_ended() -> None:
     rig = Rig({"n1": 4, "n2": 4})
     rig.submit(2, "4")
     rig.run(1, "1-8")
@@ -91,7 +91,7 @@ def test_newcomers_that_were_preparing_are_ended() -> None:
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_newcomers_are_ended_although_the_order_to_end_them_was_lost(known: bool) -> None:
+def test_joining_ranks_are_ended_although_the_order_to_end_them_was_lost(known: bool) -> None:
     """Nobody was connected when the server took the resize back: the node that reports is told."""
     rig = Rig({"n1": 4, "n2": 4}, "fcfs")
     rig.submit(1, "1-8", prefer=2)

@@ -256,11 +256,11 @@ def test_overdue_and_rolled_back_is_expired() -> None:
 @pytest.mark.parametrize("stage", ["talk", "prepare", "go", "begun"])
 def test_replaced_while_it_is_being_granted(stage: str) -> None:
     made = growing(stage)
-    newcomers = made.resize(1).joining
+    joining_ranks = made.resize(1).joining
     made.request(1, "8", 2)
     assert answer(made) == (1, RequestOutcome.CANCELLED, 4)
     if stage == "prepare":
-        made.exit(1, *newcomers, signal=15)
+        made.exit(1, *joining_ranks, signal=15)
     if stage in ("go", "begun"):
         made.decide(1)
     made.sent.clear()

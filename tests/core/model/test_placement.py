@@ -29,7 +29,7 @@ def test_a_shrink_gives_back_the_last_ranks() -> None:
     assert keep_first((9, 2, 5), 2) == from_indices([9, 2])
 
 
-def test_survivors_keep_their_order_and_newcomers_follow() -> None:
+def test_survivors_keep_their_order_and_joining_ranks_follow() -> None:
     assert after_resize((9, 2, 5), from_indices([5, 9])) == (9, 5)
     assert after_resize((9, 2), from_indices([0, 1, 2, 9])) == (9, 2, 0, 1)
 

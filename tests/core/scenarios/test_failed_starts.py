@@ -127,7 +127,7 @@ def test_what_is_told_late_drains_nothing() -> None:
     assert not rig.core.nodes[N1].drained
 
 
-def test_newcomers_are_taken_back() -> None:
+def test_joining_ranks_are_taken_back() -> None:
     rig = Rig({"n1": 2, "n2": 2})
     rig.submit(2, "2")
     rig.run(1, "2-4")

@@ -68,27 +68,27 @@ def test_a_withdrawal_nobody_heard_is_said_again(rig: Rig) -> None:
     assert rig.one(commands.SendWithdraw).resize == 1
 
 
-@pytest.mark.parametrize("newcomer_first", [True, False])
+@pytest.mark.parametrize("joining_rank_first", [True, False])
 def test_a_rank_that_dies_after_go_names_the_stage_in_which_that_began(
-    rig: Rig, *, newcomer_first: bool
+    rig: Rig, *, joining_rank_first: bool
 ) -> None:
     growing(rig)
     rig.grow_to_go(1)
-    if newcomer_first:
+    if joining_rank_first:
         rig.exit(1, 5, signal=9)
         assert rig.stage(1) is S.WITHDRAWING
         why = "\n".join(explain(rig.core, JobId(1), rig.now))
-        assert "withdrawn; the application has not confirmed it yet: a newcomer on n2" in why
+        assert "withdrawn; the application has not confirmed it yet: a joining rank on n2" in why
     rig.exit(1, 0, signal=11)
     reason = rig.job(1).reason
     assert reason.startswith("killed by signal 11 on n1")
     assert " in resize 2 (stage go)" in reason
-    taken_back = "taken back: a newcomer on n2/1 ended: killed by signal 9"
-    assert reason.endswith(taken_back) == newcomer_first
+    taken_back = "taken back: a joining rank on n2/1 ended: killed by signal 9"
+    assert reason.endswith(taken_back) == joining_rank_first
 
 
 @pytest.mark.parametrize("live", [from_indices([4, 5, 6, 7]), from_indices([5]), NONE])
-def test_newcomers_that_missed_their_end_do_not_outlive_their_job(
+def test_joining_ranks_that_missed_their_end_do_not_outlive_their_job(
     rig: Rig, live: ProcessorMap
 ) -> None:
     growing(rig)

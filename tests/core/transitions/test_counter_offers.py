@@ -17,7 +17,7 @@ from pliant.core.values.processors import NONE, count, from_indices
 S = ResizeStage
 
 
-def test_a_smaller_growth_takes_the_first_newcomers_and_frees_the_others(rig: Rig) -> None:
+def test_a_smaller_growth_takes_the_first_joining_ranks_and_frees_the_others(rig: Rig) -> None:
     growing(rig)
     rig.counter(1, "6")
     word = rig.one(commands.SendOffer).template

@@ -60,7 +60,7 @@ def test_a_growth_step_by_step(rig: Rig) -> None:
     assert rig.state(1) is JobState.COMPLETED
 
 
-def test_go_waits_for_the_newcomers_of_every_node() -> None:
+def test_go_waits_for_the_joining_ranks_of_every_node() -> None:
     rig = Rig({"n1": 1, "n2": 1, "n3": 1})
     rig.submit(2, "2")
     rig.run(1, "1-3")
@@ -74,7 +74,7 @@ def test_go_waits_for_the_newcomers_of_every_node() -> None:
     assert rig.stage(1) is S.GO
 
 
-def test_newcomers_that_report_once_more_are_not_told_go_again(rig: Rig) -> None:
+def test_joining_ranks_that_report_once_more_are_not_told_go_again(rig: Rig) -> None:
     growing(rig)
     rig.grow_to_go(1)
     again = events.WorldReady(JobId(1), 1, rig.resize(1).id, NodeName("n2"))
@@ -245,7 +245,7 @@ def test_what_the_application_may_not_say_is_ignored(rig: Rig, verb: Verb) -> No
     assert len(rig.take(commands.SendGo)) == 1
 
 
-def test_newcomers_that_do_not_come_up_in_time(rig: Rig) -> None:
+def test_joining_ranks_that_do_not_come_up_in_time(rig: Rig) -> None:
     growing(rig)
     rig.answer(1, Verb.ACCEPT)
     rig.do(events.WorldReady(JobId(1), 1, rig.resize(1).id, NodeName("n1")))
@@ -258,11 +258,11 @@ def test_newcomers_that_do_not_come_up_in_time(rig: Rig) -> None:
     assert rig.free() == from_indices(range(4, 8))
 
 
-def test_a_newcomer_that_dies_while_it_prepares(rig: Rig) -> None:
+def test_a_joining_rank_that_dies_while_it_prepares(rig: Rig) -> None:
     growing(rig)
     rig.answer(1, Verb.ACCEPT)
     rig.exit(1, 5, code=1)
-    assert rig.one(commands.SendWithdraw).reason == "a newcomer on n2/1 ended: exit code 1"
+    assert rig.one(commands.SendWithdraw).reason == "a joining rank on n2/1 ended: exit code 1"
     assert rig.one(commands.Kill).processors == from_indices([4, 6, 7])
     assert rig.state(1) is JobState.RUNNING
     rig.exit(1, 4, 6, 7, signal=9)
@@ -271,7 +271,7 @@ def test_a_newcomer_that_dies_while_it_prepares(rig: Rig) -> None:
     assert rig.state(1) is JobState.COMPLETED
 
 
-def test_all_newcomers_die_at_once(rig: Rig) -> None:
+def test_all_joining_ranks_die_at_once(rig: Rig) -> None:
     growing(rig)
     rig.answer(1, Verb.ACCEPT)
     rig.exit(1, 4, 5, 6, 7, code=1)
@@ -279,7 +279,7 @@ def test_all_newcomers_die_at_once(rig: Rig) -> None:
     assert rig.free() == from_indices(range(4, 8))
 
 
-def test_after_a_newcomers_death_past_go_the_application_is_asked_back(rig: Rig) -> None:
+def test_after_a_joining_ranks_death_past_go_the_application_is_asked_back(rig: Rig) -> None:
     growing(rig)
     rig.grow_to_go(1)
     rig.exit(1, 5, signal=11)
@@ -293,7 +293,7 @@ def test_after_a_newcomers_death_past_go_the_application_is_asked_back(rig: Rig)
     assert rig.job(1).epoch == 2
 
 
-def test_for_what_a_newcomer_ended_is_told_also_after_the_rollback(rig: Rig) -> None:
+def test_for_what_a_joining_rank_ended_is_told_also_after_the_rollback(rig: Rig) -> None:
     growing(rig)
     rig.grow_to_go(1)
     rig.begin(1)
@@ -302,22 +302,22 @@ def test_for_what_a_newcomer_ended_is_told_also_after_the_rollback(rig: Rig) -> 
     before, words = rig.job(1).reason, "rank 1 aborted with code 1 (LoopError: behind)"
     exits = (Exit(4, 0, 9), Exit(5, 1, reason=words))
     rig.do(events.ProcessesExited(JobId(1), 1, number, exits))
-    assert rig.job(1).reason == f"{before}; a newcomer on n2/1 ended: {words}"
-    assert f"a newcomer on n2/1 ended: {words}" in [note.text for note in rig.notes]
+    assert rig.job(1).reason == f"{before}; a joining rank on n2/1 ended: {words}"
+    assert f"a joining rank on n2/1 ended: {words}" in [note.text for note in rig.notes]
 
 
-def test_a_newcomer_that_dies_between_commit_and_report_fails_the_job(rig: Rig) -> None:
+def test_a_joining_rank_that_dies_between_commit_and_report_fails_the_job(rig: Rig) -> None:
     growing(rig)
     rig.grow_to_go(1)
     rig.begin(1)
     rig.exit(1, 5, signal=11)
     rig.decide(1)
-    assert rig.job(1).reason == "a newcomer died in resize 2 (stage commit)"
+    assert rig.job(1).reason == "a joining rank died in resize 2 (stage commit)"
     rig.exit(1, signal=15)
     assert rig.state(1) is JobState.FAILED
 
 
-def test_a_rollback_kills_the_newcomers_and_changes_nothing(rig: Rig) -> None:
+def test_a_rollback_kills_the_joining_ranks_and_changes_nothing(rig: Rig) -> None:
     growing(rig)
     rig.grow_to_go(1)
     rig.begin(1)

@@ -2,7 +2,7 @@
 
 Files in the folder that its argument names steer it: ``stop`` ends it at the next step; while
 ``hold`` is there no safe point is reached, with ``hold-offer`` no offer is answered, with
-``hold-join`` newcomers do not come up.
+``hold-join`` joining ranks do not come up.
 """
 
 from __future__ import annotations

@@ -123,10 +123,10 @@ def test_an_end_while_an_offer_is_open(cluster: Cluster, counter: Counter) -> No
     assert not cluster.history(counter.id, "job.resized")
 
 
-def test_an_end_while_newcomers_start(cluster: Cluster, counter: Counter) -> None:
+def test_an_end_while_joining_ranks_start(cluster: Cluster, counter: Counter) -> None:
     counter.shut("hold-join")
     cluster.client.resize(counter.id, 3)
-    wait_until(lambda: len(cluster.ranks(counter.id)) == 3, what="a newcomer")
+    wait_until(lambda: len(cluster.ranks(counter.id)) == 3, what="a joining rank")
     counter.finish()
 
 
@@ -166,19 +166,19 @@ def test_a_rank_that_dies_in_the_resize(
     assert any(stage in job.reason for stage in stages), job.reason
 
 
-def test_a_newcomer_that_is_killed_while_it_starts(cluster: Cluster, counter: Counter) -> None:
+def test_a_joining_rank_that_is_killed_while_it_starts(cluster: Cluster, counter: Counter) -> None:
     counter.shut("hold-join")
     old = {rank.processor for rank in cluster.ranks(counter.id)}
     cluster.client.resize(counter.id, 3)
-    newcomers = wait_until(
+    joining_ranks = wait_until(
         lambda: [r for r in cluster.ranks(counter.id) if r.processor not in old],
-        what="a newcomer",
+        what="a joining rank",
     )
-    newcomers[0].process.send_signal(signal.SIGKILL)
+    joining_ranks[0].process.send_signal(signal.SIGKILL)
     wait_note(cluster, counter.id, "offer.withdrawn")
     job = cluster.wait_for(counter.id, lambda job: job.state == "RUNNING", "the job to go on")
     assert job.held == 2
-    assert "a newcomer on" in job.reason
+    assert "a joining rank on" in job.reason
     assert "killed by signal 9" in job.reason
     counter.open("hold-join")
     wait_until(lambda: sum(node.used for node in cluster.client.nodes()) == 3)

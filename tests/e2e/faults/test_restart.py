@@ -105,7 +105,7 @@ def test_a_server_killed_before_go_takes_the_resize_back(
     cluster.client.resize(counter.id, size)
     wait_until(stage(counter, kind), what=kind)
     if gate == "hold-join":
-        wait_until(lambda: len(pids(counter)) == size, what="newcomers")
+        wait_until(lambda: len(pids(counter)) == size, what="joining ranks")
     cluster.kill("server")
     cluster.up()
     counter.open(gate)
@@ -114,7 +114,7 @@ def test_a_server_killed_before_go_takes_the_resize_back(
         lambda job: (job.state, job.held, job.epoch) == ("RUNNING", 2, 1),
         "the job to be as it was",
     )
-    wait_until(lambda: pids(counter) == before, what="newcomers to be gone")
+    wait_until(lambda: pids(counter) == before, what="joining ranks to be gone")
     check_still_malleable(counter)
 
 

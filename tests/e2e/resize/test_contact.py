@@ -1,4 +1,4 @@
-"""Old processes and newcomers never open a connection to each other from both sides at once."""
+"""Old processes and joining ranks never open a connection to each other from both sides at once."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """A malleable program whose every number is different, and checked in every step.
 
 Files in the folder that its argument names: ``stop`` ends it, ``beat`` is what rank 0 writes in
-each step: the step and the longest time between two of them, in seconds. ``down`` keeps newcomers
-from coming up, while it is there, or has them hang or fail: its text says which.
+each step: the step and the longest time between two of them, in seconds. ``down`` keeps joining
+ranks from coming up, while it is there, or has them hang or fail: its text says which.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ PAUSE_S = 0.01
 
 
 def stand_in_the_way() -> None:
-    """Do as ``down`` says, in a newcomer that is not up yet."""
+    """Do as ``down`` says, in a joining rank that is not up yet."""
     path = os.path.join(FOLDER, "down")
     if os.environ.get("PLIANT_ROLE") == "join" and os.path.exists(path):
         with open(path, encoding="ascii") as file:
             word = file.read()
         if word == "fail":
-            sys.exit("this newcomer does not want to")
+            sys.exit("this joining rank does not want to")
         if word == "die":
             os.kill(os.getpid(), 9)
         while True:

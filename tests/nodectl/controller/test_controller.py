@@ -299,7 +299,7 @@ def test_phases_append_to_one_file(server: FakeServer, tmp_path: Path) -> None:
     wait_until(lambda: len(server.exits) == 2)
 
 
-def test_newcomers_report_ready_and_get_their_call(
+def test_joining_ranks_report_ready_and_get_their_call(
     server: FakeServer, node: Node, tmp_path: Path
 ) -> None:
     code = """

@@ -196,7 +196,7 @@ def test_what_is_to_stop_does_so_when_one_direction_is_down(
 
 
 def resized_at_last(cluster: ApartCluster, number: int, size: int) -> None:
-    """Ask for a size until the program has it: over such a link newcomers may come too late."""
+    """Ask for a size until the program has it: over such a link joining ranks may come too late."""
 
     def there() -> bool:
         job = cluster.client.job(number)
@@ -297,7 +297,7 @@ def test_a_go_that_does_not_arrive_in_time(
 
 @pytest.mark.case(30)
 @pytest.mark.parametrize(("before", "size"), [(2, 4), (4, 6)])
-def test_newcomers_that_cannot_say_that_they_are_there(
+def test_joining_ranks_that_cannot_say_that_they_are_there(
     cluster: ApartCluster, tmp_path: Path, before: int, size: int
 ) -> None:
     """They are on the node of the others, or all of them on the other one."""
@@ -305,7 +305,7 @@ def test_newcomers_that_cannot_say_that_they_are_there(
     cluster.wait_malleable(counter.id)
     counter.shut("hold-join")
     cluster.client.resize(counter.id, size)
-    wait_until(lambda: len(places(cluster, counter.id)) == size, what="newcomers")
+    wait_until(lambda: len(places(cluster, counter.id)) == size, what="joining ranks")
     with cluster.network.cut(cluster.ranks(counter.id)[-1].node):
         counter.open("hold-join")
         wait_until(lambda: cluster.history(counter.id, "offer.withdrawn"), what="the server's end")
@@ -321,7 +321,7 @@ def test_a_link_that_is_back_too_late(cluster: ApartCluster, tmp_path: Path) -> 
     counter, node = counting(cluster, tmp_path / "counter")
     counter.shut("hold-join")
     cluster.client.resize(counter.id, 4)
-    wait_until(lambda: len(places(cluster, counter.id)) == 4, what="newcomers")
+    wait_until(lambda: len(places(cluster, counter.id)) == 4, what="joining ranks")
     with cluster.network.cut(node):
         counter.open("hold-join")
         lost = cluster.wait_for(counter.id, lambda job: job.final, "the node to be lost")

@@ -91,11 +91,11 @@ class Stage:
         self.say(outcome=done)
 
     def grow(self) -> tuple[Any, Any]:
-        """Go as far as GO; the newcomers' world and the GO."""
+        """Go as far as GO; the joining ranks' world and the GO."""
         self.accept(self.offer(6))
-        newcomers = self.node.find("start_world")
-        self.node.ready(newcomers)
-        return newcomers, self.app.find("go")
+        joining_ranks = self.node.find("start_world")
+        self.node.ready(joining_ranks)
+        return joining_ranks, self.app.find("go")
 
     def heard(self) -> None:
         """Wait until all that was said has been handled: what is said last is seen."""
@@ -160,8 +160,8 @@ def test_what_is_said_twice_counts_once(stage: Stage) -> None:
     offer = stage.offer(6)
     stage.accept(offer)
     stage.accept(offer)
-    newcomers = stage.node.find("start_world")
-    stage.node.ready(newcomers)
+    joining_ranks = stage.node.find("start_world")
+    stage.node.ready(joining_ranks)
     go = stage.app.find("go")
     for _ in range(2):
         stage.say(begun=app_pb2.Begun(resize=go.resize))
@@ -193,11 +193,11 @@ def test_out_of_order(stage: Stage) -> None:
 
 def test_an_outcome_before_go(stage: Stage) -> None:
     stage.accept(stage.offer(6))
-    newcomers = stage.node.find("start_world")
-    stage.outcome(app_pb2.Go(resize=newcomers.resize, epoch=2), range(6))
+    joining_ranks = stage.node.find("start_world")
+    stage.outcome(app_pb2.Go(resize=joining_ranks.resize, epoch=2), range(6))
     stage.heard()
     assert stage.info()["epoch"] == 1
-    stage.node.ready(newcomers)
+    stage.node.ready(joining_ranks)
     stage.outcome(stage.app.find("go"), range(6))
     stage.heard()
     stage.check(6)
@@ -235,12 +235,12 @@ def test_who_claims_other_processors_is_ended(stage: Stage) -> None:
 
 
 def _claim(stage: Stage, processors: range) -> None:
-    newcomers, go = stage.grow()
+    joining_ranks, go = stage.grow()
     stage.say(begun=app_pb2.Begun(resize=go.resize))
     stage.outcome(go, processors)
     kill = stage.node.find("kill")
     assert kill.job == stage.job
-    for world in (stage.start, newcomers):
+    for world in (stage.start, joining_ranks):
         stage.node.exit(world, code=1)
     info = stage.user.do("wait", id=stage.job)["job"]
     assert info["state"] == "FAILED"
@@ -312,7 +312,7 @@ def test_what_is_said_about_another_job_is_not_heard(stage: Stage) -> None:
     theirs = stage.node.find("start_world")
     thief = Application(theirs, sizes="1-4")
     thief.expect("welcome")
-    newcomers, go = stage.grow()
+    joining_ranks, go = stage.grow()
     thief.say(app_pb2.AppReport(withdrawn=app_pb2.Withdrawn(resize=go.resize)))
     rolled_back = app_pb2.Outcome(resize=go.resize, committed=False, stage="join")
     thief.say(app_pb2.AppReport(outcome=rolled_back))
@@ -321,7 +321,7 @@ def test_what_is_said_about_another_job_is_not_heard(stage: Stage) -> None:
     thief.close()
     stage.outcome(go, range(6))
     stage.heard()
-    assert stage.info()["held"] == len(newcomers.ranks) + 4
+    assert stage.info()["held"] == len(joining_ranks.ranks) + 4
 
 
 # ---------------------------------------------------------------- flooding
@@ -376,14 +376,14 @@ def test_who_comes_back_after_a_flood_has_no_new_bucket(stage: Stage) -> None:
 
 @pytest.mark.parametrize("size", [2, 6])
 def test_an_application_that_dies(stage: Stage, size: int) -> None:
-    """Its stream and its processes end at once; newcomers are ended, nothing stays reserved."""
+    """Its stream and its processes end at once; joining ranks are ended, nothing stays reserved."""
     for step in range(5):
-        newcomers = _go_as_far_as(stage, size, step)
+        joining_ranks = _go_as_far_as(stage, size, step)
         stage.app.close()
         stage.node.exit(stage.start, code=1)
-        if newcomers is not None:
+        if joining_ranks is not None:
             stage.node.find("kill")
-            stage.node.exit(newcomers, code=1)
+            stage.node.exit(joining_ranks, code=1)
         info = stage.user.do("wait", id=stage.job)["job"]
         assert (info["state"], info["exit_code"]) == ("FAILED", 1)
         stage.check(0)
@@ -391,19 +391,19 @@ def test_an_application_that_dies(stage: Stage, size: int) -> None:
 
 
 def _go_as_far_as(stage: Stage, size: int, step: int) -> Any:
-    """Offer, agreement, GO, safe point, outcome; the world of the newcomers, if there is one."""
-    newcomers = None
+    """Offer, agreement, GO, safe point, outcome; the world of the joining ranks, if any."""
+    joining_ranks = None
     offer = stage.offer(size)
     if step >= 1:
         stage.accept(offer)
-        newcomers = stage.node.find("start_world") if size > 4 else None
+        joining_ranks = stage.node.find("start_world") if size > 4 else None
     if step >= 2:
-        if newcomers is not None:
-            stage.node.ready(newcomers)
+        if joining_ranks is not None:
+            stage.node.ready(joining_ranks)
         go = stage.app.find("go")
         if step >= 3:
             stage.say(begun=app_pb2.Begun(resize=go.resize))
         if step >= 4:
             stage.outcome(go, range(size))
             stage.heard()
-    return newcomers
+    return joining_ranks

@@ -156,9 +156,9 @@ def test_an_application_is_offered_more_and_joined(
     assert (offer.job, offer.items[0].quantity) == (job, 4)
     offer.verb = app_pb2.VERB_ACCEPT
     application.say(app_pb2.AppReport(answer=offer))
-    newcomers = other.expect("start_world")
-    assert newcomers.resize == offer.negotiation
-    other.ready(newcomers)
+    joining_ranks = other.expect("start_world")
+    assert joining_ranks.resize == offer.negotiation
+    other.ready(joining_ranks)
     join = other.expect("control")
     go = application.expect("go")
     assert list(go.joining_processors) == [4, 5, 6, 7]

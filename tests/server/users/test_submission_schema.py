@@ -77,8 +77,8 @@ def test_an_evolving_job_is_resized_on_request_only(node: Controller, user: User
     assert offer.items[0].sizes == "3"
     offer.verb = app_pb2.VERB_ACCEPT
     application.say(app_pb2.AppReport(answer=offer))
-    newcomers = node.expect("start_world")
-    node.ready(newcomers)
+    joining_ranks = node.expect("start_world")
+    node.ready(joining_ranks)
     go = application.expect("go")
     outcome = app_pb2.Outcome(resize=go.resize, committed=True, epoch=go.epoch, processors=range(3))
     application.say(app_pb2.AppReport(outcome=outcome))

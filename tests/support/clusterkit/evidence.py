@@ -37,7 +37,7 @@ class JobRow:
 
     @property
     def held(self) -> frozenset[int]:
-        """The processors that are its own, also those of newcomers and leavers."""
+        """The processors that are its own, also those of joining ranks and leavers."""
         return frozenset(self.record["held"])
 
     @property

@@ -284,7 +284,7 @@ class Rig:
         self.do(events.SizesRequested(job.id, job.run, count, wanted, "said the test", until))
 
     def ready(self, number: int) -> None:
-        """Have the nodes report that the newcomers are ready."""
+        """Have the nodes report that the joining ranks are ready."""
         job, resize = self.job(number), self.resize(number)
         for node in sorted(resize.preparing):
             self.do(events.WorldReady(job.id, job.run, resize.id, NodeName(node)))

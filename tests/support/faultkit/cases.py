@@ -1,7 +1,7 @@
 """Every failpoint with every fault in everything that comes by; and what may come of it.
 
-A growth is from two ranks to four, whose newcomers are on two nodes. A shrink is from three to two:
-rank 0 leaves, so that the role of the coordinator moves. A run is that of a rigid job of three
+A growth is from two ranks to four, whose joining ranks are on two nodes. A shrink is from three to
+two: rank 0 leaves, so that the role of the coordinator moves. A run is that of a rigid job of three
 processes on two nodes, from its submission to its end, by itself or (``cancel``) by its user.
 """
 
@@ -27,7 +27,7 @@ ACTIONS = {
 
 #: Ranks that come by the points that several kinds of rank pass.
 _WHO = {
-    "grow": {"old": "@role=start@rank=1", "newcomer": "@role=join@rank=0"},
+    "grow": {"old": "@role=start@rank=1", "joining-rank": "@role=join@rank=0"},
     "shrink": {"stayer": "@rank=1", "leaver": "@rank=0"},
 }
 _SHARED = (

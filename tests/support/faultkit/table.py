@@ -20,7 +20,7 @@ Row = Mapping[str, Any]
 
 #: Kinds of ranks, as the page calls them.
 _RANKS = {
-    "newcomer": "joining rank",
+    "joining-rank": "joining rank",
     "leaver": "leaving rank",
     "stayer": "remaining rank",
     "old": "remaining rank",

@@ -43,8 +43,8 @@ def resize(make: Make, parts: Parts, way: RankMap, *, commit: bool = True) -> tu
     mine = {process: parts[rank] for rank, process in enumerate(way.old)}
     for process in everyone:
         if process not in mine:
-            newcomer = Membership(None)
-            mine[process] = make(newcomer)
+            joining_rank = Membership(None)
+            mine[process] = make(joining_rank)
             if process % 2:  # some have the memory before they know more; it makes no difference
                 for entry in mine[process]:
                     entry.preallocate(len(way.new), process)

@@ -174,7 +174,7 @@ class World:
             self._shell.hear_node(node, ranks_exited=report)
 
     def _kill(self, node: str, order: node_pb2.Kill) -> None:
-        """Newcomers of a resize that came to nothing; the scenarios kill nobody else."""
+        """Joining ranks of a resize that came to nothing; the scenarios kill nobody else."""
         assert order.processors, order
         there = [p for p in order.processors if (order.job, p) in self._living]
         self._leave(order.job, order.run, there, signal=15)

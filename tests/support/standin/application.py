@@ -98,7 +98,7 @@ class Application:
         secret: str = SECRET,
         ranks: list[int] | None = None,
     ) -> None:
-        """Say GO to the coordinator and to the newcomers, or to some of them."""
+        """Say GO to the coordinator and to the joining ranks, or to some of them."""
         go = pb.Go(
             resize=self._resize,
             epoch=self.epoch + 1,
@@ -113,7 +113,7 @@ class Application:
 
     @property
     def rendezvous(self) -> str:
-        """Where the present coordinator awaits newcomers."""
+        """Where the present coordinator awaits joining ranks."""
         while not self.server.hellos.empty():
             self._rendezvous = self.server.hellos.get().rendezvous
         if not hasattr(self, "_rendezvous"):
@@ -121,7 +121,7 @@ class Application:
         return self._rendezvous
 
     def prepare(self, count: int) -> tuple[World, list[int]]:
-        """Offer a growth and start its newcomers."""
+        """Offer a growth and start its joining ranks."""
         answer = self.offer(len(self.processors) + count)
         assert answer.verb == pb.VERB_ACCEPT, answer
         world, processors = self.launch(count, self._resize)

@@ -53,7 +53,7 @@ class World:
     def wait_ready(self, timeout: float = 60.0) -> None:
         """Wait until every rank has said that it is ready."""
         for _ in range(self.size):
-            assert self.ready.acquire(timeout=timeout), "newcomers are not ready"
+            assert self.ready.acquire(timeout=timeout), "joining ranks are not ready"
 
     def wait(self, rank: int, timeout: float = 60.0) -> int:
         """Wait for the end of one rank; its exit code."""

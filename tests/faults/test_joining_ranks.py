@@ -1,4 +1,4 @@
-"""Newcomers that do not come: until GO the application never hears of it."""
+"""Joining ranks that do not come: until GO the application never hears of it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _bed() -> Iterator[Bed]:
     "point", ["appkit.move.prepared", "appkit.move.array", "appkit.move.moved"]
 )
 def test_a_growth_is_rolled_back_when_a_joining_rank_dies(bed: Bed, point: str) -> None:
-    result = run_case(bed, Case(point, "kill", "grow", "newcomer"))
+    result = run_case(bed, Case(point, "kill", "grow", "joining-rank"))
     assert result.verdict == "old size", result.reason
     assert "resize rolled back (move: joining rank" in result.reason
 
@@ -44,7 +44,7 @@ def test_a_growth_is_rolled_back_when_a_joining_rank_dies(bed: Bed, point: str) 
         ("hang", "not prepared within 15 s"),
     ],
 )
-def test_newcomers_that_do_not_come_up(bed: Bed, word: str, reason: str) -> None:
+def test_joining_ranks_that_do_not_come_up(bed: Bed, word: str, reason: str) -> None:
     job = bed.subject(bed.folder(), 2)
     old = {rank.process.pid for rank in bed.cluster.ranks(job.id)}
     (job.folder / "down").write_text(word)
