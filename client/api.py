@@ -369,7 +369,7 @@ class Client:
             reason: shown by ``nodestat``.
 
         Raises:
-            RequestError: there is no such node, or an operator only may do it.
+            RequestError: there is no such node, or only an operator may do it.
         """
         self._link.request("drain", node=node, reason=reason)
 
@@ -377,7 +377,7 @@ class Client:
         """Let jobs start on a drained node again.
 
         Raises:
-            RequestError: there is no such node, or an operator only may do it.
+            RequestError: there is no such node, or only an operator may do it.
         """
         self._link.request("resume", node=node)
 

@@ -39,7 +39,7 @@ class RequestError(ClientError, code="request-refused"):
 
 
 class SubmitError(RequestError):
-    """A check made before a job is sent failed: the field, what is wrong with it, what to do."""
+    """A job was refused before it was sent. The text names the field, the fault and a remedy."""
 
     def __init__(self, field: str, message: str, remedy: str = "") -> None:
         super().__init__(

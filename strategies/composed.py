@@ -34,7 +34,7 @@ class Resizing(ABC):
         return preferred(job)
 
     def before(self, view: View, placer: Placer) -> None:
-        """Decide what has precedence over the queue: jobs with reserved processors."""
+        """Start jobs that come before the queue, such as those with reserved processors."""
         del view, placer
 
     @abstractmethod

@@ -27,7 +27,7 @@ class Koala(Strategy):
         precedence: which jobs come first, running (pra) or waiting (pwa) jobs.
         initial: the size that jobs start with.
         threshold: processors of each cluster that growth leaves idle.
-        max_tries: how many failed placements reject a job; none for no limit.
+        max_tries: reject a job after more failed placements than this; None for no limit.
 
     Raises:
         ValueError: a number is below 0.
@@ -143,7 +143,7 @@ def fpsma(
         precedence: which jobs come first, running (pra) or waiting (pwa) jobs.
         initial: the size that jobs start with.
         threshold: processors of each cluster that growth leaves idle.
-        max_tries: how many failed placements reject a job; none for no limit.
+        max_tries: reject a job after more failed placements than this; None for no limit.
     """
     return Koala(Fpsma(), precedence, initial=initial, threshold=threshold, max_tries=max_tries)
 
@@ -156,7 +156,7 @@ def fpsma_pra(
     Args:
         initial: the size that jobs start with.
         threshold: processors of each cluster that growth leaves idle.
-        max_tries: how many failed placements reject a job; none for no limit.
+        max_tries: reject a job after more failed placements than this; None for no limit.
     """
     return fpsma(initial=initial, threshold=threshold, max_tries=max_tries)
 
@@ -169,7 +169,7 @@ def fpsma_pwa(
     Args:
         initial: the size that jobs start with.
         threshold: processors of each cluster that growth leaves idle.
-        max_tries: how many failed placements reject a job; none for no limit.
+        max_tries: reject a job after more failed placements than this; None for no limit.
     """
     return fpsma(precedence="pwa", initial=initial, threshold=threshold, max_tries=max_tries)
 
@@ -188,7 +188,7 @@ def egs(
         precedence: which jobs come first, running (pra) or waiting (pwa) jobs.
         initial: the size that jobs start with.
         threshold: processors of each cluster that growth leaves idle.
-        max_tries: how many failed placements reject a job; none for no limit.
+        max_tries: reject a job after more failed placements than this; None for no limit.
         redistribute: offer declined processors to other jobs in the same round.
     """
     policy = Egs(redistribute=redistribute)
@@ -207,7 +207,7 @@ def egs_pra(
     Args:
         initial: the size that jobs start with.
         threshold: processors of each cluster that growth leaves idle.
-        max_tries: how many failed placements reject a job; none for no limit.
+        max_tries: reject a job after more failed placements than this; None for no limit.
         redistribute: offer declined processors to other jobs in the same round.
     """
     return egs(initial=initial, threshold=threshold, max_tries=max_tries, redistribute=redistribute)
@@ -225,7 +225,7 @@ def egs_pwa(
     Args:
         initial: the size that jobs start with.
         threshold: processors of each cluster that growth leaves idle.
-        max_tries: how many failed placements reject a job; none for no limit.
+        max_tries: reject a job after more failed placements than this; None for no limit.
         redistribute: offer declined processors to other jobs in the same round.
     """
     return egs(

@@ -255,8 +255,8 @@ class ProfitSimple(ProfitDriven):
     """Kumar's simple profit-driven strategy: a job starts now or is rejected.
 
     Args:
-        grace: for how many seconds after its start a job may register as malleable; until then no
-            job is rejected because of the processors that it holds.
+        grace: seconds after its start in which a job may still register as malleable. Until they
+            have passed, no other job is rejected because of the processors that this job holds.
     """
 
     def _cycle(self, view: View) -> Cycle:

@@ -155,11 +155,13 @@ def _read_memory(memory: object) -> tuple[JobId | None, float, dict[JobId, int]]
 
 
 class ProfitLazy(ProfitDriven):
-    """Kumar's lazy profit-driven strategy: a job starts now, at the lookahead, or is rejected.
+    """Kumar's lazy profit-driven strategy: a job starts now, is put off, or is rejected.
+
+    A job that is put off waits for the *lookahead*, which is the deadline of another job.
 
     Args:
-        grace: for how many seconds after its start a job may register as malleable; until then no
-            job is rejected because of the processors that it holds.
+        grace: seconds after its start in which a job may still register as malleable. Until they
+            have passed, no other job is rejected because of the processors that this job holds.
     """
 
     def _cycle(self, view: View) -> Cycle:

@@ -84,7 +84,7 @@ def rebalance_entries(entries: Sequence[Entry], comm: MPI.Intracomm) -> int:
         comm: The job's communicator.
 
     Returns:
-        Bytes that changed process.
+        Bytes that were sent to another process.
 
     Raises:
         DistributionError: A process failed; the data are unchanged on all processes.

@@ -77,7 +77,7 @@ class Entry(ABC):
 
     @abstractmethod
     def estimate(self, rank_map: RankMap) -> int:
-        """Estimate the bytes that would change process.
+        """Estimate the bytes that would be sent to another process.
 
         Called from any thread; must not communicate.
         """

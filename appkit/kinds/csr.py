@@ -229,7 +229,7 @@ class CsrMatrix(BlockHandle[_Part]):
         Arrays that are ``like`` the matrix move with it.
 
         Returns:
-            Bytes that changed process, over the whole job.
+            Bytes that were sent to another process, over the whole job.
         """
         return rebalance_entries([self, *self.followers], self._membership.communicator())
 

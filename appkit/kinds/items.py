@@ -82,7 +82,7 @@ class Items(SinglePartHandle):
         """Redistribute the items among the present processes by the same rule; collective.
 
         Returns:
-            Bytes that changed process, over the whole job.
+            Bytes that were sent to another process, over the whole job.
 
         Raises:
             DistributionError: ``weight`` or ``owner`` is invalid; the items are unchanged.

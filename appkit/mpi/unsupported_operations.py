@@ -132,11 +132,11 @@ def _create_from_groups(
 def _replace(
     owner: type, name: str, replacement: Callable[..., Any], *, is_static: bool = True
 ) -> None:
-    """Put a function in the place of a method, or of a class method (``is_static``).
+    """Replace a method, or a class method (``is_static``), by a function.
 
-    The classes of mpi4py are extension types: they do not let attributes be assigned, but their
-    dictionary is an ordinary one. A subclass with the same name would not be the class of the
-    windows and communicators that other libraries return.
+    The classes of mpi4py are extension types. Python refuses to assign their attributes, but their
+    dictionary can be changed. A subclass would not help, because other libraries return windows and
+    communicators of the original class.
     """
     original = getattr(owner, name)
     if getattr(original, "refuses_unsupported", False):

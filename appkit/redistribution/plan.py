@@ -55,7 +55,7 @@ class TransferPlan(ABC):
     @property
     @abstractmethod
     def bytes_moved(self) -> int:
-        """Bytes that change process, over the whole job."""
+        """Bytes that are sent to another process, over the whole job."""
 
     @property
     @abstractmethod
@@ -105,7 +105,7 @@ class Transfers(TransferPlan, Generic[TransferT]):
 
     @property
     def bytes_moved(self) -> int:
-        """Bytes that change process, over the whole job."""
+        """Bytes that are sent to another process, over the whole job."""
         return self.cell_bytes * sum(t.cells for t in self.transfers if t.source != t.target)
 
     @property
@@ -140,7 +140,7 @@ class CombinedPlan(TransferPlan):
 
     @property
     def bytes_moved(self) -> int:
-        """Bytes that change process in all plans."""
+        """Sum of the plans: bytes that are sent to another process."""
         return sum(plan.bytes_moved for plan in self.plans)
 
     @property

@@ -43,13 +43,13 @@ def resizes(events: Iterable[Mapping[str, Any]]) -> tuple[int, int]:
 
 
 def checksum(output: str) -> str:
-    """Return the checksum that a run of heat has printed, or nothing."""
+    """Return the checksum that a run of heat has printed; empty if there is none."""
     found = _CHECKSUM.findall(output)
     return str(found[-1]) if found else ""
 
 
 def compare(reference: str, found: str) -> str:
-    """Return what is wrong with a checksum, or nothing."""
+    """Return how a checksum differs from the reference; empty if it is equal."""
     if not reference:
         return "the program alone printed no checksum"
     if not found:

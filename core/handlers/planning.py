@@ -25,9 +25,9 @@ FIRST_RETRY_S, LAST_RETRY_S = 1.0, 60.0
 
 
 def stop_revising(state: State) -> bool:
-    """Drop the results of negotiations if the plan was revised often enough.
+    """Drop the results of negotiations if the plan has been revised as often as the policy allows.
 
-    Return whether it was.
+    Return whether they were dropped.
     """
     if not state.outcomes or state.revisions < state.policy.revisions:
         return False
@@ -225,8 +225,9 @@ def _taken_by_others(
 ) -> bool:
     """Return whether other parts of the plan have taken the resource that a job lacks.
 
-    If so, the next view shows less of it. If the view already did not allow this size, the error is
-    the strategy's, and asking it again at once might not end.
+    If so, the next view shows less of the resource, and the strategy can plan again at once. If the
+    view already did not allow this size, the plan is wrong. The strategy might then make the same
+    plan again and again.
     """
     if count(processors) <= state.rows.limits.get(job.id, maxsize):
         return True

@@ -187,7 +187,14 @@ def promised(job: Job) -> PromisedJob:
 
 
 def running(job: Job, total: int, earmarked: ProcessorMap, now: float) -> RunningJob:
-    """Return a job that has processors as strategies see it."""
+    """Return what strategies see of a job that has processors.
+
+    Args:
+        job: the job.
+        total: largest number of processors that the job may have now.
+        earmarked: processors that are reserved for jobs.
+        now: the present time, in seconds since the epoch.
+    """
     spec, own = job.spec, job.sizes
     sizes = own.up_to(total) if job.resizable(now) else _standing(job)
     if sizes is not None and now < job.no_growth_until:

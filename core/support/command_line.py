@@ -31,10 +31,10 @@ class CommandParser(argparse.ArgumentParser):
 
 
 def unknown_option(parser: argparse.ArgumentParser, words: Sequence[str]) -> str:
-    """Return the first option among words that a parser does not have; empty: it has all.
+    """Return the first option that a parser does not know; empty if it knows all.
 
-    Words after ``--`` and values of options are no options. Neither are words after the first
-    positional one if that is a program or a subcommand: these have options of their own.
+    Words after ``--`` and values of options do not count as options. A program or a subcommand has
+    options of its own, so the words after it do not count either.
     """
     known = parser._option_string_actions  # argparse has no public list of options
     ends = any(action.nargs in (argparse.REMAINDER, argparse.PARSER) for action in parser._actions)

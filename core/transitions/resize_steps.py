@@ -27,7 +27,10 @@ _UNDECIDED = (ResizeStage.GO, ResizeStage.BEGUN, ResizeStage.WITHDRAWING)
 
 
 def prepare(state: State, job: Job, resize: Resize) -> None:
-    """Start the joining ranks, or connect the next coordinator."""
+    """Order what a resize needs before GO: joining ranks, or a coordinator that replaces rank 0.
+
+    A resize that needs neither gets GO at once.
+    """
     state.step(job, JobState.ADAPTING, f"will run on {plural(len(resize.after), 'processor')}")
     resize.stage = ResizeStage.PREPARE
     state.negotiating.pop(job.id, None)

@@ -247,7 +247,7 @@ def _open_output(what: str, path: str) -> int:
 
 
 def _open(what: str, path: str, flags: int) -> int:
-    """Open a file of the user; a pipe without another end does not block."""
+    """Open a file that the user named, without waiting for the other end of a pipe."""
     flags |= os.O_NOFOLLOW | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC
     try:
         handle = os.open(to_bytes(path), flags, 0o666)

@@ -108,8 +108,8 @@ class CommitGuard:
         """Record in the file that the transaction is durable.
 
         The next start needs it if this process is killed. The write does not wait for the disk.
-        After a power failure the file may be behind the database. An older copy may then go
-        unnoticed, but no good database is taken for one.
+        After a power failure the file may be behind the database. The next start may then accept an
+        older copy of the database, but it never refuses the present one.
         """
         self._count = self._count.next()
         record = f"{self._count.to_text()} {self._last_job()}".ljust(_RECORD) + "\n"

@@ -27,8 +27,8 @@ class TokenBucket:
 
         Args:
             rate: tokens added per second.
-            burst: the most tokens that the bucket holds.
-            now: seconds on the clock of ``at``.
+            burst: largest number of tokens in the bucket.
+            now: the present time in seconds, on a clock that does not jump.
         """
         self.tokens = min(burst, self.tokens + rate * max(0.0, now - self.at))
         self.at = now

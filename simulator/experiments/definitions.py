@@ -170,7 +170,7 @@ def folder() -> Path:
 
 
 def known_experiments() -> dict[str, Path]:
-    """Return the files of these experiments by name."""
+    """Return the files of the experiments that are part of Pliant, by name."""
     paths = sorted(folder().glob("*.yaml"), key=lambda path: path.stem)
     return {path.stem: path for path in paths}
 

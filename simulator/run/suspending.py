@@ -75,7 +75,7 @@ class Suspensions:
         run.resume_from(earlier, cost)
 
     def _save(self, command: SendSuspend) -> Sequence[Event]:
-        """At the safe point: stop the job and write, unless it has ended by now."""
+        """Stop the job at the safe point and save a checkpoint, unless the job has ended."""
         if self._pending.get(command.job) is not command:
             return ()
         del self._pending[command.job]

@@ -138,7 +138,11 @@ def draw_run_time(kind: JobType, size: int, rng: Random) -> float:
 
 
 class _Arrivals:
-    """The arrivals of one type of jobs: gaps of the rush hour, scaled by the time of the day."""
+    """The arrival times of the jobs of one type.
+
+    Gaps between arrivals are drawn for the rush hour, then stretched or shortened by the weight of
+    the time of day.
+    """
 
     def __init__(self, kind: JobType, start_hour: float, rng: Random) -> None:
         self.kind = kind
