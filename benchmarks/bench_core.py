@@ -24,6 +24,7 @@ from pliant.core import Core, Limits, commands, events
 from pliant.core.model.jobs import Exit, JobSpec, JobType
 from pliant.core.model.negotiation import Verb
 from pliant.core.model.placement import first_fit, keep_first
+from pliant.core.model.resize import Preparing
 from pliant.core.model.scheduling import Offer, Plan, Start, View
 from pliant.core.values.ids import FIRST_START, JobId, NodeName
 from pliant.core.values.processors import count, from_indices, indices
@@ -215,7 +216,8 @@ class Malleable:
         driver.do(events.OfferAnswered(job.id, 1, replace(offer, verb=Verb.ACCEPT)))
         resize = job.resize
         assert resize is not None
-        for node in sorted(resize.preparing):
+        nodes = resize.stage.nodes if isinstance(resize.stage, Preparing) else ()
+        for node in sorted(nodes):
             driver.do(events.WorldReady(job.id, 1, resize.id, NodeName(node)))
         driver.do(events.ResizeBegun(job.id, 1, resize.id))
         done = events.ResizeDecided(job.id, 1, resize.id, True, job.epoch + 1, resize.after)

@@ -217,7 +217,7 @@ def _running(state: State, job: Job, now: float) -> Iterator[str]:
         after = plural(len(resize.after), "processor")
         yield (
             f"resize {resize.id}: {len(resize.before)} -> {after}, "
-            f"asked {now - resize.since:.1f} s ago by {resize.cause}: {_STAGES[resize.stage]}"
+            f"asked {now - resize.since:.1f} s ago by {resize.cause}: {_STAGES[resize.stage.name]}"
             + (f": {resize.reason}" if resize.reason else "")
         )
 

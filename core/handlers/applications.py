@@ -15,7 +15,7 @@ from pliant.core.events import (
 )
 from pliant.core.model.jobs import Job
 from pliant.core.model.lifecycle import JobState
-from pliant.core.model.resize import BEFORE_GO, ResizeStage
+from pliant.core.model.resize import BEFORE_GO, Releasing, Withdrawing
 from pliant.core.state.state import State
 from pliant.core.support.plural import plural
 from pliant.core.transitions import (
@@ -57,7 +57,7 @@ def on_application_registered(state: State, event: ApplicationRegistered) -> Non
 def _is_former_coordinator(job: Job, event: ApplicationRegistered) -> bool:
     """Return whether this is a former coordinator, which has left the job and will exit soon."""
     resize = job.resize
-    if resize is not None and resize.stage is ResizeStage.RELEASING:
+    if resize is not None and isinstance(resize.stage, Releasing):
         return (event.epoch, event.processors) == (job.epoch - 1, resize.before)
     # A leaving rank for which the job has stopped waiting.
     return event.epoch < job.epoch and bool(
@@ -70,12 +70,12 @@ def _settle_open_resize(state: State, job: Job, event: ApplicationRegistered, ag
     resize = job.resize
     if resize is None:
         return
-    if resize.stage in BEFORE_GO:
+    if isinstance(resize.stage, BEFORE_GO):
         if again:
             resize_transaction.withdraw(
                 state, job, "the connection to the application was interrupted"
             )
-    elif resize.stage is ResizeStage.RELEASING:
+    elif isinstance(resize.stage, Releasing):
         return
     elif event.epoch == job.epoch + 1:
         decision = ResizeDecided(
@@ -84,9 +84,9 @@ def _settle_open_resize(state: State, job: Job, event: ApplicationRegistered, ag
         resize_steps.on_resize_decided(state, decision)
     elif event.epoch == job.epoch and event.pending != resize.id:
         resize_steps.roll_back(state, job, "go", "the application does not hold it")
-    elif resize.stage is ResizeStage.WITHDRAWING:
+    elif isinstance(resize.stage, Withdrawing):
         # Repeat the message, because it may have been lost while the coordinator was disconnected.
-        state.emit(SendWithdraw(job.id, job.run, resize.id, resize.reason))
+        state.emit(SendWithdraw(job.id, job.run, resize.id, resize.stage.reason))
 
 
 def _same_allocation(state: State, job: Job, event: ApplicationRegistered) -> bool:
@@ -128,7 +128,7 @@ def on_application_left(state: State, event: ApplicationLeft) -> None:
     job.connected = False
     state.touch(job)
     resize = job.resize
-    if resize is not None and resize.stage in BEFORE_GO:
+    if resize is not None and isinstance(resize.stage, BEFORE_GO):
         resize_transaction.withdraw(state, job, "the application's session closed")
     state.plan_due = True
 

@@ -9,12 +9,21 @@ strategy has planned again. The next plan may use them, otherwise they are withd
 """
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from pliant.core.commands import SendOffer
 from pliant.core.model.jobs import Job
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.negotiation import NegotiationState, Side, Verb
-from pliant.core.model.resize import BEFORE_GO, Resize, ResizeStage
+from pliant.core.model.resize import (
+    BEFORE_GO,
+    PROPOSED,
+    Agreed,
+    CounterOffer,
+    Go,
+    Negotiating,
+    Resize,
+)
 from pliant.core.model.scheduling import Outcome
 from pliant.core.model.timers import TimerKind
 from pliant.core.state.state import State
@@ -26,7 +35,7 @@ from pliant.core.transitions import (
     resize_transaction,
     suspend,
 )
-from pliant.core.transitions.proposals import closing_message, server_proposals
+from pliant.core.transitions.proposals import acceptance, closing_message, server_proposals
 from pliant.core.values.ids import JobId
 from pliant.core.values.negotiation_policy import Escalation
 from pliant.core.values.processors import NONE, ProcessorMap, count, from_indices, indices, lowest
@@ -50,7 +59,7 @@ def _review_recipient(state: State, recipient: Job) -> None:
     if any(_unanswered(donor) for donor in donors):
         return
     growth = recipient.resize
-    if growth is not None and growth.stage is ResizeStage.NEGOTIATING:
+    if growth is not None and isinstance(growth.stage, Negotiating):
         if growth.negotiation.state is NegotiationState.IDLE:
             _offer_growth(state, recipient, growth)
     elif donors and not _conclude(state, recipient, donors):
@@ -86,7 +95,7 @@ def _recipients(state: State, donor: Job, resize: Resize) -> Iterator[Job]:
 def _unanswered(donor: Job) -> bool:
     resize = _open_resize(donor)
     return (
-        resize.stage is ResizeStage.NEGOTIATING
+        isinstance(resize.stage, Negotiating)
         and resize.negotiation.proposer is not Side.APPLICATION
     )
 
@@ -128,22 +137,26 @@ def link_donors(state: State, donors: Iterable[JobId]) -> None:
         resize.has_recipients = any(True for _ in _recipients(state, donor, resize))
         if resize.has_recipients:
             state.donors_to_review[number] = None  # the donor may have answered before
-        elif resize.counter_sizes:
-            accept_counter_offer(state, donor, resize, resize.counter_sizes[0])
-            carry_out(state, donor, resize)
-        elif resize.stage is ResizeStage.AGREED:
+            continue
+        if resize.counter is not None:
+            accept_counter_offer(state, donor, resize, resize.counter, resize.counter.sizes[0])
+        if isinstance(resize.stage, Agreed):
             carry_out(state, donor, resize)
 
 
 def reuse_offer(state: State, donor: Job, kept: ProcessorMap) -> bool:
     """Let a plan use an open shrink. Return False if the application did not name this size."""
     resize = _open_resize(donor)
-    if count(kept) not in (resize.counter_sizes or (len(resize.after),)):
+    if count(kept) not in resize.offered_sizes:
         return False
     resize.after = tuple(p for p in resize.before if kept >> p & 1)
-    if resize.counter_sizes:
-        resize.counter_sizes = (len(resize.after),)
-    resize.reusable = resize.fell_short = False
+    if isinstance(resize.stage, Agreed):
+        resize.stage.reusable = False
+    else:
+        stage = resize.negotiating()
+        stage.reusable = stage.fell_short = False
+        if stage.counter is not None:
+            stage.counter = replace(stage.counter, sizes=(len(resize.after),))
     state.touch(donor)
     return True
 
@@ -157,15 +170,16 @@ def _conclude(state: State, recipient: Job, donors: list[Job]) -> bool:
         return False
     for donor in donors:
         resize = _open_resize(donor)
-        if resize.counter_sizes:
-            _accept_best_size(state, donor, resize)
-        carry_out(state, donor, resize)
+        if resize.counter is not None:
+            _accept_best_size(state, donor, resize, resize.counter)
+        if isinstance(resize.stage, Agreed):
+            carry_out(state, donor, resize)
     return True
 
 
 def _offered(donor: Job, resize: Resize) -> int:
     """Return how many processors a donor agreed, or offers, to give up."""
-    return donor.size - (min(resize.counter_sizes) if resize.counter_sizes else len(resize.after))
+    return donor.size - min(resize.offered_sizes)
 
 
 def _shortfall(donor: Job, recipient: Job) -> int:
@@ -174,16 +188,11 @@ def _shortfall(donor: Job, recipient: Job) -> int:
     return max(0, count(resize.leaving & recipient.reserved) - _offered(donor, resize))
 
 
-def _accept_best_size(state: State, donor: Job, resize: Resize) -> None:
+def _accept_best_size(state: State, donor: Job, resize: Resize, counter: CounterOffer) -> None:
     """Accept the size of a counter-offer that is best for the recipients."""
     wanted = _needed_part(state, donor, resize, _offered(donor, resize))
-    accept_counter_offer(
-        state,
-        donor,
-        resize,
-        counter_offers.largest_covering(donor, resize.counter_sizes, count(wanted)),
-    )
-    resize.stage = ResizeStage.AGREED
+    size = counter_offers.largest_covering(donor, counter.sizes, count(wanted))
+    accept_counter_offer(state, donor, resize, counter, size)
 
 
 def _needed_part(state: State, donor: Job, resize: Resize, most: int) -> ProcessorMap:
@@ -205,23 +214,29 @@ def change_target(state: State, job: Job, resize: Resize, size: int) -> None:
         counter_offers.apply_size(state, job, resize, size, wanted)
 
 
-def accept_counter_offer(state: State, job: Job, resize: Resize, size: int) -> None:
-    """Accept one of the sizes of a counter-offer."""
+def accept_counter_offer(
+    state: State, job: Job, resize: Resize, counter: CounterOffer, size: int
+) -> None:
+    """Accept one of the sizes of a counter-offer. The resize is agreed then."""
     change_target(state, job, resize, size)
-    state.emit(SendOffer(job.id, job.run, closing_message(job, resize, Verb.ACCEPT)))
-    price = f" for {resize.price:g}" if resize.price else ""
+    accepted = acceptance(job, resize, price=counter.price, not_before=counter.not_before)
+    resize.enter(Agreed(counter.not_before))
+    state.emit(SendOffer(job.id, job.run, accepted))
+    price = f" for {counter.price:g}" if counter.price else ""
     text = f"its counter-offer of {size}{price} was taken"
-    state.note("offer.countered", text, job, resize=resize.id, size=size, price=resize.price)
+    state.note("offer.countered", text, job, resize=resize.id, size=size, price=counter.price)
 
 
 def carry_out(state: State, job: Job, resize: Resize) -> None:
     """Carry out an agreed resize, at the time that the application named."""
-    if resize.not_before > state.now:
+    stage = resize.stage
+    assert isinstance(stage, Agreed), stage
+    if stage.not_before > state.now:
         # The resize is carried out even if the recipients no longer wait.
         resize.has_recipients = False
         amount = plural(abs(len(resize.after) - job.size), "processor")
         job.reason = f"{'gets' if resize.grows else 'gives up'} {amount} at the agreed time"
-        state.timer(TimerKind.RELEASE_TIME, job, resize.not_before - state.now)
+        state.timer(TimerKind.RELEASE_TIME, job, stage.not_before - state.now)
         state.touch(job)
     else:
         resize_steps.prepare(state, job, resize)
@@ -271,7 +286,6 @@ def _choose_donors(state: State, recipient: Job, growth: Resize, size: int) -> N
     for part in _fewest(_offered_parts(state, recipient), missing):
         given += indices(part)
     growth.after = (*growth.before, *kept, *given)[:size]
-    growth.counter_sizes = ()
     mine = from_indices(growth.after)
     resize_transaction.free_processors(
         state, recipient, recipient.occupied & ~recipient.allocation & ~mine
@@ -313,9 +327,10 @@ def _give_up(state: State, recipient: Job, donors: list[Job]) -> None:
     """
     for donor in donors:
         resize = _open_resize(donor)
-        resize.fell_short = True
-        size = min(resize.counter_sizes) if resize.counter_sizes else len(resize.after)
-        state.outcomes.append(Outcome(donor.id, size, not resize.counter_sizes))
+        if isinstance(resize.stage, Negotiating):
+            resize.stage.fell_short = True
+        accepted = resize.counter is None
+        state.outcomes.append(Outcome(donor.id, min(resize.offered_sizes), accepted))
     names = ", ".join(str(donor.id) for donor in donors if _shortfall(donor, recipient))
     resize_transaction.drop_reservation(
         state, recipient, f"job {names} gives fewer than were needed"
@@ -330,15 +345,16 @@ def _review_donor(state: State, number: JobId) -> None:
         return
     if any(True for _ in _recipients(state, donor, resize)):
         return
-    if resize.stage is ResizeStage.AGREED or resize.counter_sizes:
-        resize.reusable = True
+    stage = resize.stage
+    if isinstance(stage, Agreed) or (isinstance(stage, Negotiating) and stage.counter is not None):
+        stage.reusable = True
         state.plan_due = True
         state.touch(donor)
     elif state.outcomes and _unanswered(donor):
         pass  # another donor refused, but the strategy may still use this donor's answer
-    elif resize.stage in BEFORE_GO:
+    elif isinstance(stage, BEFORE_GO):
         resize_transaction.withdraw(state, donor, "nobody waits for its processors any more")
-    elif resize.stage is ResizeStage.GO:
+    elif isinstance(stage, Go):
         resize_transaction.request_withdrawal(
             state, donor, resize, "nobody waits for its processors any more"
         )
@@ -348,12 +364,12 @@ def release_unused(state: State) -> None:
     """End shrinks that the plan did not use, or repeat the original request."""
     for donor in list(state.negotiating.values()):
         resize = donor.resize
-        if resize is None or not resize.reusable:
+        if resize is None or not isinstance(resize.stage, PROPOSED) or not resize.stage.reusable:
             continue
-        resize.reusable = False
-        if resize.stage is ResizeStage.AGREED:
+        resize.stage.reusable = False
+        if isinstance(resize.stage, Agreed):
             resize_transaction.withdraw(state, donor, "its processors are not needed after all")
-        elif not resize.fell_short:
+        elif not resize.stage.fell_short:
             _decline_politely(state, donor, resize)
         elif resize.negotiation.state is NegotiationState.FINAL or state.policy.last(
             server_proposals(resize)

@@ -17,7 +17,7 @@ def ask_to_leave_draining(state: State) -> None:
     drains = state.ledger.draining
     for job in list(state.active.values()):
         resize = job.resize
-        if resize is not None and resize.added & drains and resize.stage in BEFORE_GO:
+        if resize is not None and resize.added & drains and isinstance(resize.stage, BEFORE_GO):
             resize_transaction.withdraw(state, job, "a node that it would grow on is being drained")
         if job.allocation & drains and job.can_get_offers(state.now):
             _ask_to_leave(state, job, drains)

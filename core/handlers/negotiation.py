@@ -10,7 +10,7 @@ from pliant.core.events import OfferAnswered
 from pliant.core.handlers import donor_negotiation
 from pliant.core.model.jobs import Job
 from pliant.core.model.negotiation import NegotiationError, NegotiationState, Side, Template, Verb
-from pliant.core.model.resize import Resize, ResizeStage
+from pliant.core.model.resize import Agreed, CounterOffer, Negotiating, Resize
 from pliant.core.model.timers import Timer, TimerKind
 from pliant.core.state.state import State
 from pliant.core.support.plural import plural
@@ -67,9 +67,10 @@ def _accepted(state: State, job: Job, resize: Resize, template: Template) -> Non
     elif _too_late(state, resize, not_before):
         _take_back(state, job, resize, _when(state, resize, not_before))
     else:
-        resize.not_before, resize.partial_release = not_before, False
+        resize.partial_release = False
         if cost:
             state.note("offer.cost", f"it expects to lose {cost:g} s", job, seconds=cost)
+        resize.enter(Agreed(not_before))
         _agreed(state, job, resize)
 
 
@@ -86,10 +87,9 @@ def _when(state: State, resize: Resize, not_before: float) -> str:
 
 def _agreed(state: State, job: Job, resize: Resize) -> None:
     """Note the agreement. Carry it out, unless other negotiations decide about it."""
-    resize.stage, resize.counter_sizes = ResizeStage.AGREED, ()
     state.touch(job)
     if resize.has_recipients:
-        _wait_for_others(state, job, resize)
+        state.donors_to_review[job.id] = None
     elif not job.reserved:
         donor_negotiation.carry_out(state, job, resize)
 
@@ -124,25 +124,21 @@ def _countered(state: State, job: Job, resize: Resize, template: Template) -> No
         _insist(
             state, job, resize, len(resize.after), f"needed: {plural(need, 'processor')}", final
         )
+    elif resize.has_recipients:
+        _wait_for_others(state, job, resize.negotiating(), counter_offer)
     else:
-        resize.not_before, resize.price = counter_offer.not_before, counter_offer.price
-        if resize.has_recipients:
-            resize.counter_sizes = counter_offer.sizes
-            _wait_for_others(state, job, resize, counter_offer.valid_until)
-        else:
-            donor_negotiation.accept_counter_offer(state, job, resize, size)
-            _agreed(state, job, resize)
+        donor_negotiation.accept_counter_offer(state, job, resize, counter_offer, size)
+        _agreed(state, job, resize)
 
 
-def _wait_for_others(state: State, job: Job, resize: Resize, valid_until: float = 0.0) -> None:
-    """Wait for the negotiations with the other donors."""
+def _wait_for_others(state: State, job: Job, stage: Negotiating, counter: CounterOffer) -> None:
+    """Keep a counter-offer open until the negotiations with the other donors have ended."""
     state.donors_to_review[job.id] = None
     state.touch(job)
-    if resize.counter_sizes:
-        resize.expires_at = state.now + state.limits.offer_timeout_s
-        if valid_until:
-            resize.expires_at = min(resize.expires_at, valid_until)
-        state.timer(TimerKind.OFFER, job, resize.expires_at - state.now)
+    stage.counter, stage.expires_at = counter, state.now + state.limits.offer_timeout_s
+    if counter.valid_until:
+        stage.expires_at = min(stage.expires_at, counter.valid_until)
+    state.timer(TimerKind.OFFER, job, stage.expires_at - state.now)
 
 
 def _insist(state: State, job: Job, resize: Resize, size: int, why: str, final: bool) -> None:
@@ -171,11 +167,13 @@ def on_negotiation_timeout(state: State, timer: Timer) -> None:
     if found is None:
         return
     job, resize = found
-    if timer.kind is TimerKind.RELEASE_TIME:
-        if resize.stage is ResizeStage.AGREED and state.now >= resize.not_before:
+    match timer.kind, resize.stage:
+        case TimerKind.RELEASE_TIME, Agreed(not_before) if state.now >= not_before:
             resize_steps.prepare(state, job, resize)
-    elif resize.stage is ResizeStage.NEGOTIATING and state.now >= resize.expires_at:
-        _expired(state, job, resize)
+        case TimerKind.OFFER, Negotiating() as stage if state.now >= stage.expires_at:
+            _expired(state, job, resize)
+        case _:
+            pass
 
 
 def _expired(state: State, job: Job, resize: Resize) -> None:

@@ -20,7 +20,7 @@ from pliant.core.events import (
 from pliant.core.model.jobs import Job
 from pliant.core.model.lifecycle import ACTIVE_STATES, JobState
 from pliant.core.model.nodes import Node, NodeFault, NodeState
-from pliant.core.model.resize import BEFORE_GO, Resize, ResizeStage
+from pliant.core.model.resize import BEFORE_GO, Preparing
 from pliant.core.state.state import State
 from pliant.core.support.plural import plural
 from pliant.core.transitions import (
@@ -90,18 +90,10 @@ def _dismissed(state: State, node: Node, job: Job, worlds: tuple[LiveWorld, ...]
     for world in worlds:
         if (world.job, world.run) == (job.id, job.run):
             live |= world.live
-    overdue = _overdue(job, resize) & node.processors
-    if (dismissed | overdue) & live:
-        state.emit(Kill(job.id, job.run, (dismissed | overdue) & live, 0.0))
+    if dismissed & live:
+        state.emit(Kill(job.id, job.run, dismissed & live, 0.0))
     resize_transaction.free_processors(state, job, dismissed & ~live)
     job_end.close_if_gone(state, job)
-
-
-def _overdue(job: Job, resize: Resize | None) -> ProcessorMap:
-    """Return the leaving ranks that are to be killed. Others may still exit on their own."""
-    if resize is None or resize.stage is not ResizeStage.RELEASING or not resize.reason:
-        return NONE
-    return resize.leaving & job.occupied
 
 
 def _known_to_node(state: State, node: Node, world: LiveWorld) -> None:
@@ -126,9 +118,9 @@ def _unknown_to_node(state: State, node: Node, job: Job, known: set[ResizeId]) -
     """Start worlds again that a node does not know, or handle their loss."""
     resize = job.resize
     added = NONE
-    if resize and resize.stage in BEFORE_GO:
+    if resize and isinstance(resize.stage, BEFORE_GO):
         added = resize.added
-        again = resize.stage is ResizeStage.PREPARE and resize.id not in known
+        again = isinstance(resize.stage, Preparing) and resize.id not in known
         if again and added & node.processors:
             epoch = job.epoch + 1
             state.emit(Launch(job.id, job.run, resize.id, epoch, resize.joining, node.name))
@@ -165,7 +157,7 @@ def _taken_away(state: State, job: Job, processors: ProcessorMap, reason: str) -
     elif resize and processors & resize.added:
         resize.gone |= processors & resize.added
         state.touch(job)
-        if resize.stage in BEFORE_GO:
+        if isinstance(resize.stage, BEFORE_GO):
             resize_transaction.withdraw(state, job, reason)
     # From GO on, these processors stay reserved until the application has decided.
     undecided = job.resize.gone if job.resize else NONE

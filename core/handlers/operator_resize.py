@@ -44,9 +44,10 @@ def _why_not(state: State, job: Job | None, event: ResizeRequested) -> str:
 
 def _why_not_now(job: Job) -> str:
     if job.resize is not None and not job.final:
-        size = f"{len(job.resize.before)} -> {len(job.resize.after)}"
+        resize = job.resize
+        size = f"{len(resize.before)} -> {len(resize.after)}"
         return (
-            f"job {job.id} is busy with resize {job.resize.id} ({size}, stage {job.resize.stage}): "
+            f"job {job.id} is busy with resize {resize.id} ({size}, stage {resize.stage.name}): "
             "try again when that is over"
         )
     if job.state is JobState.STARTING:

@@ -10,7 +10,7 @@ from pliant.core.commands import Kill
 from pliant.core.model.jobs import Job
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.nodes import Node, NodeState
-from pliant.core.model.resize import BEFORE_GO, ResizeStage
+from pliant.core.model.resize import BEFORE_GO, Begun, Go, Releasing, Withdrawing
 from pliant.core.model.timers import TimerKind
 from pliant.core.state.state import State
 from pliant.core.transitions import job_end, leaving_ranks, resize_transaction, time_limits
@@ -57,18 +57,18 @@ def _transaction(state: State, job: Job) -> None:
     resize = job.resize
     if resize is None:
         return
-    if resize.stage in BEFORE_GO:
+    if isinstance(resize.stage, BEFORE_GO):
         again = (
             f"; `jobctl resize {job.id} {len(resize.after)}` asks again"
             if job.size_fixed_by_operator
             else ""
         )
         resize_transaction.withdraw(state, job, f"the server restarted before GO{again}")
-    elif resize.stage is ResizeStage.GO:
+    elif isinstance(resize.stage, Go):
         state.timer(TimerKind.SAFE_POINT, job, state.limits.safe_point_timeout_s)
-    elif resize.stage in (ResizeStage.BEGUN, ResizeStage.WITHDRAWING):
+    elif isinstance(resize.stage, (Begun, Withdrawing)):
         state.timer(TimerKind.DEADLINE, job, state.limits.resize_deadline_s)
         if resize.gone & resize.added:
             state.timer(TimerKind.ROLLBACK, job, state.limits.rollback_timeout_s)
-    elif resize.stage is ResizeStage.RELEASING:
+    elif isinstance(resize.stage, Releasing):
         state.timer(TimerKind.RELEASE, job, state.limits.release_timeout_s)

@@ -16,9 +16,9 @@ from pliant.core.commands import AnswerRequest, SendOffer
 from pliant.core.events import RequestCancelled, SizesRequested
 from pliant.core.model.jobs import Job
 from pliant.core.model.lifecycle import JobState
-from pliant.core.model.negotiation import Side, Verb
+from pliant.core.model.negotiation import Side
 from pliant.core.model.placement import after_resize, keep_first
-from pliant.core.model.resize import BEFORE_GO, Resize, ResizeStage
+from pliant.core.model.resize import BEFORE_GO, PROPOSED, Agreed, Resize
 from pliant.core.model.size_request import RequestAnswer, RequestOutcome, SizeRequest
 from pliant.core.model.timers import Timer, TimerKind
 from pliant.core.state.state import State
@@ -125,7 +125,7 @@ def on_request_deadline(state: State, timer: Timer) -> None:
     resize = _resize_for(job)
     if resize is None and job.resize is not None:
         _expire(state, job)
-    elif resize is not None and resize.stage in (ResizeStage.NEGOTIATING, ResizeStage.AGREED):
+    elif resize is not None and isinstance(resize.stage, PROPOSED):
         _expire(state, job)
         resize_transaction.withdraw(state, job, "the time of the request is over")
 
@@ -181,8 +181,9 @@ def _shrink_as_requested(state: State, job: Job, request: SizeRequest) -> None:
     cause = f"request {request.number} of the application"
     resize = resize_transaction.open_resize(state, job, after_resize(job.ranks, kept), cause)
     proposals.next_proposal(state, job, resize, Side.APPLICATION)
-    word = proposals.closing_message(job, resize, Verb.ACCEPT, cause)
-    state.emit(SendOffer(job.id, job.run, word))
+    accepted = proposals.acceptance(job, resize, reason=cause)
+    resize.enter(Agreed())
+    state.emit(SendOffer(job.id, job.run, accepted))
     state.note("offer.taken", f"gives {plural(job.size - request.sizes.max, 'processor')}", job)
     resize_steps.prepare(state, job, resize)
 
@@ -200,7 +201,7 @@ def _take_back(state: State, job: Job, reason: str) -> None:
     """Cancel the open request, and its resize if the server may still end it."""
     resize = _resize_for(job)
     _close(state, job, RequestOutcome.CANCELLED, reason)
-    if resize is not None and resize.stage in BEFORE_GO:
+    if resize is not None and isinstance(resize.stage, BEFORE_GO):
         resize_transaction.withdraw(state, job, f"the request was cancelled: {reason}")
 
 

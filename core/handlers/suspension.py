@@ -18,15 +18,12 @@ from pliant.core.events import (
 from pliant.core.model.checkpoint import SaveStage, SaveStep, SaveWord
 from pliant.core.model.jobs import Job
 from pliant.core.model.lifecycle import JobState
-from pliant.core.model.resize import ResizeStage
+from pliant.core.model.resize import PROPOSED
 from pliant.core.model.scheduling import Suspension
 from pliant.core.model.timers import Timer
 from pliant.core.state.state import PLAN_REFUSED, State
 from pliant.core.transitions import job_end, resize_transaction, suspend
 from pliant.core.values.processors import NONE
-
-#: Stages in which the server may withdraw its offer without consequences.
-_TALK = (ResizeStage.NEGOTIATING, ResizeStage.AGREED)
 
 # ------------------------------------------------------------------ users and strategies
 
@@ -67,7 +64,7 @@ def suspend_as_planned(state: State, wish: Suspension) -> None:
 def _why_not(job: Job) -> str:
     if job.saving is not None:
         return f"job {job.id} is being suspended already"
-    if job.resize is not None and job.resize.stage not in _TALK:
+    if job.resize is not None and not isinstance(job.resize.stage, PROPOSED):
         return f"job {job.id} is busy with resize {job.resize.id}: try again when that is over"
     if job.state is not JobState.RUNNING:
         return f"job {job.id} is {job.state}: only RUNNING jobs can be suspended"

@@ -1,36 +1,144 @@
-"""The data of a resize transaction: its stages, and what the server knows about an open one."""
+"""The data of a resize transaction: its stages, and what the server knows about an open one.
+
+Each stage is a class of its own that holds what is valid only in that stage.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import ClassVar
 
-from pliant.core.model.negotiation import Negotiation
+from pliant.core.model.negotiation import Negotiation, NegotiationState
 from pliant.core.values.ids import ResizeId
 from pliant.core.values.processors import NONE, ProcessorMap, from_indices
 
 
 class ResizeStage(StrEnum):
-    """The stage of a resize transaction, which also decides who may end it."""
+    """The names of the stages, as they are stored and shown."""
 
-    #: The server has made an offer. The server alone may end the resize.
     NEGOTIATING = "talk"
-    #: Both sides agree. The resize waits for coordinated negotiations, for the time that the
-    #: application named, or for processors of other jobs. The server alone may end it.
     AGREED = "agreed"
-    #: Joining ranks start, or the next coordinator connects. The server alone may end it.
     PREPARE = "prepare"
-    #: GO is durable. The application decides at its next safe point.
     GO = "go"
-    #: The application is at its safe point and moves data. The deadline runs.
     BEGUN = "begun"
-    #: The server withdrew the resize after GO. The application has not confirmed it yet.
     WITHDRAWING = "withdrawing"
-    #: The application committed the resize. Leaving ranks have not exited yet.
     RELEASING = "release"
 
 
+@dataclass(frozen=True, slots=True)
+class CounterOffer:
+    """The terms that an application proposes."""
+
+    #: Acceptable sizes, ascending. All are in the direction of the offer.
+    sizes: Sequence[int]
+    #: Total price. The server's price if the application names none.
+    price: float
+    #: Earliest time, in seconds since the epoch. 0 for the next safe point.
+    not_before: float
+    #: When it expires, in seconds since the epoch. 0 if the application names no time.
+    valid_until: float
+
+
+@dataclass(slots=True)
+class Negotiating:
+    """The server has made an offer. The server alone may end the resize."""
+
+    name: ClassVar = ResizeStage.NEGOTIATING
+    #: The total price of the server's last proposal. The application pays it for a growth and
+    #: receives it for a shrink.
+    price: float = 0.0
+    #: When the standing proposal expires, in seconds since the epoch.
+    expires_at: float = 0.0
+    #: The standing counter-offer, if it waits for the answers of other jobs.
+    counter: CounterOffer | None = None
+    #: The jobs that waited for its processors no longer do. The next plan may use the
+    #: counter-offer, otherwise it is declined.
+    reusable: bool = False
+    #: The donors together offered too few processors. Not kept over a restart.
+    fell_short: bool = field(default=False, compare=False)
+
+
+@dataclass(slots=True)
+class Agreed:
+    """Both sides agree. The server alone may end the resize.
+
+    The resize waits for coordinated negotiations, for the time that the application named, or for
+    processors of other jobs.
+    """
+
+    name: ClassVar = ResizeStage.AGREED
+    #: Earliest time of the resize, in seconds since the epoch. 0 stands for the next safe point.
+    not_before: float = 0.0
+    #: The jobs that waited for its processors no longer do. The next plan may use what was agreed,
+    #: otherwise the resize is withdrawn.
+    reusable: bool = False
+
+
+@dataclass(slots=True)
+class Preparing:
+    """Joining ranks start, or the next coordinator connects. The server alone may end it."""
+
+    name: ClassVar = ResizeStage.PREPARE
+    #: Nodes whose joining ranks are not ready yet. Empty if no ranks join.
+    nodes: set[str] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
+class Go:
+    """GO is durable. The application decides at its next safe point."""
+
+    name: ClassVar = ResizeStage.GO
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """The application is at its safe point and moves data. The deadline runs."""
+
+    name: ClassVar = ResizeStage.BEGUN
+    #: When the application reported its safe point, in seconds since the epoch.
+    at: float
+    #: Why the server had asked to withdraw the resize, else which joining rank died. Empty if
+    #: neither happened.
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Withdrawing:
+    """The server withdrew the resize after GO. The application has not confirmed it yet."""
+
+    name: ClassVar = ResizeStage.WITHDRAWING
+    #: Why the resize was withdrawn.
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Releasing:
+    """The application committed the resize. Leaving ranks have not exited yet."""
+
+    name: ClassVar = ResizeStage.RELEASING
+
+
+Stage = Negotiating | Agreed | Preparing | Go | Begun | Withdrawing | Releasing
+
+#: No process has been started or told to prepare. The server may end the resize without trace.
+PROPOSED = (Negotiating, Agreed)
 #: The server alone may end a transaction in one of these stages.
-BEFORE_GO = frozenset({ResizeStage.NEGOTIATING, ResizeStage.AGREED, ResizeStage.PREPARE})
+BEFORE_GO = (*PROPOSED, Preparing)
+
+#: Which stages may follow each stage. A transaction may be closed in every stage.
+_FOLLOWING: dict[type[Stage], tuple[type[Stage], ...]] = {
+    Negotiating: (Agreed,),
+    Agreed: (Preparing,),
+    Preparing: (Go,),
+    Go: (Begun, Withdrawing, Releasing),
+    Begun: (Begun, Releasing),
+    Withdrawing: (Begun, Releasing),
+    Releasing: (),
+}
+
+
+class IllegalStageError(Exception):
+    """A resize cannot be in this stage: its negotiation or its earlier stage does not allow it."""
 
 
 @dataclass(slots=True)
@@ -38,7 +146,7 @@ class Resize:
     """The open resize transaction of one job."""
 
     id: ResizeId
-    stage: ResizeStage
+    #: Its messages so far. Agreed in all stages after ``Negotiating``.
     negotiation: Negotiation
     #: When the transaction was opened, in seconds since the epoch.
     since: float
@@ -48,38 +156,45 @@ class Resize:
     after: tuple[int, ...]
     #: Who requested the resize: a strategy's name, a user, or the application.
     cause: str = ""
-    #: When the application reported its safe point, in seconds since the epoch. None if it has not.
-    begun: float | None = None
-    #: Nodes whose joining ranks are not ready yet.
-    preparing: set[str] = field(default_factory=set)
-    #: Processors of joining or leaving ranks whose process has exited.
-    gone: ProcessorMap = NONE
-    #: Why the resize was withdrawn, or after the commit, why leaving ranks are killed.
-    reason: str = ""
+    #: Whether a refusal has consequences (``NegotiationPolicy.escalation``).
+    mandatory: bool = False
+    #: The present stage, with its data. ``enter`` changes it.
+    stage: Stage = field(default_factory=Negotiating)
     #: Whether other jobs wait for the processors that it frees. GO waits until their other donors
     #: have agreed, too.
     has_recipients: bool = False
-    #: The jobs that waited for its processors no longer do. The next plan may use what was agreed,
-    #: otherwise the resize is withdrawn.
-    reusable: bool = False
-    #: Sizes that the open counter-offer names. Empty if there is no counter-offer.
-    counter_sizes: Sequence[int] = ()
-    #: When the standing proposal expires, in seconds since the epoch.
-    expires_at: float = 0.0
-    #: Earliest time of the resize, in seconds since the epoch. 0 stands for the next safe point.
-    not_before: float = 0.0
-    #: Total price. The application pays it for a growth and receives it for a shrink.
-    price: float = 0.0
-    #: Whether a refusal has consequences (``NegotiationPolicy.escalation``).
-    mandatory: bool = False
+    #: Processors of joining or leaving ranks whose process has exited.
+    gone: ProcessorMap = NONE
     #: The application gives up fewer processors than requested. Not kept over a restart.
     partial_release: bool = field(default=False, compare=False)
-    #: The donors together offered too few processors. Not kept over a restart.
-    fell_short: bool = field(default=False, compare=False)
     #: Cache: the ``after`` of the last call, and the sets before and after the resize.
     _mapped: tuple[tuple[int, ...], ProcessorMap, ProcessorMap] = field(
         default=((), NONE, NONE), init=False, repr=False, compare=False
     )
+
+    def __post_init__(self) -> None:
+        self._check(self.stage)
+
+    def enter(self, stage: Stage) -> None:
+        """Continue with the next stage.
+
+        Raises:
+            IllegalStageError: this stage cannot follow the present one, or nothing was agreed.
+        """
+        if type(stage) not in _FOLLOWING[type(self.stage)]:
+            raise IllegalStageError(
+                f"resize {self.id}: {stage.name} cannot follow {self.stage.name}"
+            )
+        self._check(stage)
+        self.stage = stage
+
+    def _check(self, stage: Stage) -> None:
+        agreed = self.negotiation.state is NegotiationState.AGREED
+        if not agreed and type(stage) is not Negotiating:
+            raise IllegalStageError(
+                f"resize {self.id}: {stage.name} needs an agreement, and the negotiation is "
+                f"{self.negotiation.state}"
+            )
 
     def _maps(self) -> tuple[tuple[int, ...], ProcessorMap, ProcessorMap]:
         if self._mapped[0] is not self.after:
@@ -108,10 +223,30 @@ class Resize:
         _, before, after = self._maps()
         return before & ~after
 
+    def negotiating(self) -> Negotiating:
+        """Return the data of the open negotiation. The resize must be in this stage."""
+        assert isinstance(self.stage, Negotiating), self.stage
+        return self.stage
+
     @property
-    def reached(self) -> ResizeStage:
-        """Return the stage that was reached. A resize that is being withdrawn had reached GO."""
-        return ResizeStage.GO if self.stage is ResizeStage.WITHDRAWING else self.stage
+    def counter(self) -> CounterOffer | None:
+        """Return the counter-offer that waits for the answers of other jobs. None if none does."""
+        return self.stage.counter if isinstance(self.stage, Negotiating) else None
+
+    @property
+    def offered_sizes(self) -> Sequence[int]:
+        """Return the sizes that a counter-offer names, else the one that was proposed or agreed."""
+        return self.counter.sizes if self.counter is not None else (len(self.after),)
+
+    @property
+    def reusable(self) -> bool:
+        """Return whether the next plan may use what the application agreed to or offered."""
+        return isinstance(self.stage, PROPOSED) and self.stage.reusable
+
+    @property
+    def reason(self) -> str:
+        """Return why the resize was withdrawn, or which joining rank died. Empty if neither."""
+        return self.stage.reason if isinstance(self.stage, (Begun, Withdrawing)) else ""
 
     @property
     def moves_coordinator(self) -> bool:

@@ -10,7 +10,7 @@ from pliant.core.model.checkpoint import SaveStage
 from pliant.core.model.jobs import Job
 from pliant.core.model.lifecycle import ACTIVE_STATES, JobState
 from pliant.core.model.nodes import NodeState
-from pliant.core.model.resize import ResizeStage
+from pliant.core.model.resize import PROPOSED, Releasing
 from pliant.core.model.scheduling import View
 from pliant.core.state.state import State
 from pliant.core.state.views import fresh_view, view
@@ -18,7 +18,6 @@ from pliant.core.support.errors import PliantError
 from pliant.core.values.processors import NONE, ProcessorMap, count, format_ranges
 
 #: Stages in which a resize has not been prepared.
-_TALKED = (ResizeStage.NEGOTIATING, ResizeStage.AGREED)
 
 
 class InvariantError(PliantError):
@@ -136,7 +135,9 @@ def _problems(state: State, job: Job) -> Iterator[str]:
         yield "the index of promises is wrong"
     if job.reserved and job.state is not JobState.PENDING and not _waits_later(job):
         yield "has a promise but does not wait"
-    if (job.id in state.negotiating) != (job.resize is not None and job.resize.stage in _TALKED):
+    if (job.id in state.negotiating) != (
+        job.resize is not None and isinstance(job.resize.stage, PROPOSED)
+    ):
         yield "the index of talks is wrong"
     if job.resize is not None and job.state not in (JobState.RUNNING, JobState.ADAPTING):
         yield "has an open resize"
@@ -154,7 +155,7 @@ def _problems(state: State, job: Job) -> Iterator[str]:
 def _waits_later(job: Job) -> bool:
     if job.resize is None:
         return job.state is JobState.COMPLETING and job.size_before_loss > 0
-    return job.resize.grows and job.resize.stage in _TALKED
+    return job.resize.grows and isinstance(job.resize.stage, PROPOSED)
 
 
 def _later_problems(job: Job) -> Iterator[str]:
@@ -201,7 +202,7 @@ def _allocation_problems(job: Job) -> Iterator[str]:
         yield f"is resized to {len(resize.after)}, none of {job.sizes}"
     if not resize.gone and resize.added & ~job.occupied & ~job.reserved:
         yield "joining ranks' processors are not reserved"
-    if resize.reusable and (resize.stage not in _TALKED or resize.grows):
-        yield f"stands in stage {resize.stage}"
-    if resize.stage is ResizeStage.RELEASING and job.ranks != resize.after:
+    if resize.reusable and resize.grows:
+        yield "is a growth that another plan may use"
+    if isinstance(resize.stage, Releasing) and job.ranks != resize.after:
         yield "releases without the new allocation"

@@ -15,7 +15,18 @@ from pliant.core.model.jobs import Job, JobSpec, JobType
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.negotiation import Negotiation, NegotiationState
 from pliant.core.model.nodes import Node, NodeFault, NodeState
-from pliant.core.model.resize import Resize, ResizeStage
+from pliant.core.model.resize import (
+    Agreed,
+    Begun,
+    Go,
+    Negotiating,
+    Preparing,
+    Releasing,
+    Resize,
+    ResizeStage,
+    Stage,
+    Withdrawing,
+)
 from pliant.core.model.size_request import RequestAnswer, RequestOutcome, SizeRequest
 from pliant.core.support.errors import PliantError
 from pliant.core.values.contract import contract_from_record
@@ -291,42 +302,57 @@ def _checkpoint_from_record(record: list[Any] | None) -> Checkpoint | None:
 
 
 def _resize_to_record(resize: Resize) -> Record:
+    stage = resize.stage
+    talks = stage if isinstance(stage, Negotiating) else Negotiating()
     return {
         "id": resize.id,
-        "stage": resize.stage.value,
+        "stage": stage.name.value,
         "since": resize.since,
         "before": list(resize.before),
         "after": list(resize.after),
         "cause": resize.cause,
-        "begun": resize.begun,
-        "preparing": sorted(resize.preparing),
+        "begun": stage.at if isinstance(stage, Begun) else None,
+        "preparing": sorted(stage.nodes) if isinstance(stage, Preparing) else [],
         "gone": list(indices(resize.gone)),
         "reason": resize.reason,
         "serves": resize.has_recipients,
-        "until": resize.expires_at,
-        "not_before": resize.not_before,
-        "price": resize.price,
+        "until": talks.expires_at,
+        "not_before": stage.not_before if isinstance(stage, Agreed) else 0.0,
+        "price": talks.price,
         "mandatory": resize.mandatory,
     }
 
 
 def _resize_from_record(record: Mapping[str, Any]) -> Resize:
-    number, stage = ResizeId(record["id"]), ResizeStage(record["stage"])
+    number = ResizeId(record["id"])
     return Resize(
         id=number,
-        stage=stage,
+        stage=_stage_from_record(record),
         negotiation=Negotiation(number, NegotiationState.AGREED),
         since=record["since"],
         before=tuple(record["before"]),
         after=tuple(record["after"]),
         cause=record["cause"],
-        begun=record.get("begun"),
-        preparing=set(record["preparing"]),
         gone=from_indices(record["gone"]),
-        reason=record["reason"],
         has_recipients=record.get("serves", False),
-        expires_at=record.get("until", 0.0),
-        not_before=record.get("not_before", 0.0),
-        price=record.get("price", 0.0),
         mandatory=record.get("mandatory", False),
     )
+
+
+def _stage_from_record(record: Mapping[str, Any]) -> Stage:
+    """Return the stage of a resize. Values that are not valid in this stage are ignored."""
+    match ResizeStage(record["stage"]):
+        case ResizeStage.NEGOTIATING:
+            return Negotiating(record.get("price", 0.0), record.get("until", 0.0))
+        case ResizeStage.AGREED:
+            return Agreed(record.get("not_before", 0.0))
+        case ResizeStage.PREPARE:
+            return Preparing(set(record["preparing"]))
+        case ResizeStage.GO:
+            return Go()
+        case ResizeStage.BEGUN:
+            return Begun(record.get("begun") or record["since"], record["reason"])
+        case ResizeStage.WITHDRAWING:
+            return Withdrawing(record["reason"])
+        case ResizeStage.RELEASING:
+            return Releasing()

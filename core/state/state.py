@@ -202,7 +202,7 @@ class State:
             self.requests[job.id] = job
         if job.spec.resources and not job.final:
             self.needing[job.id] = job
-        if job.resize is not None and job.resize.stage in BEFORE_GO:
+        if job.resize is not None and isinstance(job.resize.stage, BEFORE_GO):
             self.negotiating[job.id] = job
 
     def open_request(self, job: Job, request: SizeRequest) -> None:

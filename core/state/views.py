@@ -5,7 +5,7 @@ from sys import maxsize
 
 from pliant.core.model.jobs import Job, JobSpec
 from pliant.core.model.lifecycle import JobState
-from pliant.core.model.resize import ResizeStage
+from pliant.core.model.resize import Withdrawing
 from pliant.core.model.scheduling import (
     NodeView,
     OpenRequest,
@@ -244,12 +244,12 @@ def _standing(job: Job) -> Sizes | None:
     resize = job.resize
     if resize is None or not resize.reusable:
         return None
-    return Sizes((*(resize.counter_sizes or (len(resize.after),)), job.size))
+    return Sizes((*resize.offered_sizes, job.size))
 
 
 def _target(job: Job) -> int:
     """Return the size after the open resize. The present size if the resize may be withdrawn."""
     resize = job.resize
-    if resize is None or resize.reusable or resize.stage is ResizeStage.WITHDRAWING:
+    if resize is None or resize.reusable or isinstance(resize.stage, Withdrawing):
         return job.size
     return len(resize.after)

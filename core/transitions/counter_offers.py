@@ -4,7 +4,6 @@ Whether a usable counter-offer is accepted is decided in ``handlers/negotiation.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from sys import maxsize
 
 from pliant.core.model.jobs import Job
@@ -18,7 +17,7 @@ from pliant.core.model.negotiation import (
     Verb,
     overall,
 )
-from pliant.core.model.resize import Resize
+from pliant.core.model.resize import CounterOffer, Resize
 from pliant.core.state.state import State
 from pliant.core.support.plural import plural
 from pliant.core.transitions import resize_transaction
@@ -33,20 +32,6 @@ class UnusableCounterError(Exception):
     """A counter-offer cannot be accepted. The message says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class CounterOffer:
-    """The terms that an application proposes."""
-
-    #: Acceptable sizes, ascending. All are in the direction of the offer.
-    sizes: Sequence[int]
-    #: Total price. The server's price if the application names none.
-    price: float
-    #: Earliest time, in seconds since the epoch. 0 for the next safe point.
-    not_before: float
-    #: When it expires, in seconds since the epoch. 0 if the application names no time.
-    valid_until: float
-
-
 def read(job: Job, resize: Resize, template: Template, now: float) -> CounterOffer:
     """Return the terms of a counter-offer.
 
@@ -57,7 +42,8 @@ def read(job: Job, resize: Resize, template: Template, now: float) -> CounterOff
     item = _processors(template)
     if item is None and most < maxsize:
         # It limits only a resource, so any size that needs no more of that is acceptable.
-        item = Item("processors", 0, Direction.RECEIVE, resize.price, sizes=str(job.sizes))
+        price = resize.negotiating().price
+        item = Item("processors", 0, Direction.RECEIVE, price, sizes=str(job.sizes))
     if item is None:
         raise UnusableCounterError("it names no processors")
     if item.price < 0:
@@ -102,8 +88,9 @@ def _objection_to_processors(resize: Resize, item: Item | None) -> str:
         return f"it accepts {accepted}, proposed: {total}"
     if item.quantity != change:
         return f"it accepts a change by {item.quantity}, proposed was one by {change}"
-    if item.price != resize.price:
-        return f"it accepts for {item.price:g}, proposed was {resize.price:g}"
+    price = resize.negotiating().price
+    if item.price != price:
+        return f"it accepts for {item.price:g}, proposed was {price:g}"
     return ""
 
 
@@ -159,7 +146,6 @@ def apply_size(
         resize.after = tuple(p for p in resize.before if not given >> p & 1)
         reason = f"job {job.id} gives fewer processors than were promised; waits its turn"
         resize_transaction.drop_reservations_on(state, leaving & ~resize.leaving, reason)
-    resize.counter_sizes = ()
     state.touch(job)
 
 

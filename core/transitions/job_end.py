@@ -6,7 +6,7 @@ from pliant.core.commands import Ended, Kill
 from pliant.core.events import ProcessesExited
 from pliant.core.model.jobs import Exit, Job
 from pliant.core.model.lifecycle import ACTIVE_STATES, JobState
-from pliant.core.model.resize import Resize, ResizeStage
+from pliant.core.model.resize import PROPOSED, Begun, Go, Releasing, Resize, Withdrawing
 from pliant.core.model.timers import Timer, TimerKind
 from pliant.core.state.state import State
 from pliant.core.support.plural import plural
@@ -147,7 +147,7 @@ def _sort_out(state: State, job: Job, exits: tuple[Exit, ...]) -> None:
         bit = 1 << exit.processor
         resize = job.resize
         if resize and bit & resize.leaving and _leaving_rank_gone(state, job, resize, exit):
-            back |= bit if resize.stage is ResizeStage.RELEASING else NONE
+            back |= bit if isinstance(resize.stage, Releasing) else NONE
         elif resize and bit & resize.added & ~job.allocation:
             resize_transaction.joining_rank_ended(state, job, exit, describe(exit))
             if job.resize is None:
@@ -178,12 +178,12 @@ def _report_late_exit(state: State, job: Job, exit: Exit) -> None:
 
 def _leaving_rank_gone(state: State, job: Job, resize: Resize, exit: Exit) -> bool:
     """Note the exit of a leaving rank. Return False if it died instead of leaving."""
-    if resize.stage is ResizeStage.RELEASING:
+    if isinstance(resize.stage, Releasing):
         if not exit.clean:
             place = state.slot_name(exit.processor)
             state.note("job.warning", f"the leaver on {place} ended badly: {describe(exit)}", job)
         return True
-    if exit.clean and resize.stage in (ResizeStage.GO, ResizeStage.BEGUN, ResizeStage.WITHDRAWING):
+    if exit.clean and isinstance(resize.stage, (Go, Begun, Withdrawing)):
         # The exit arrived before the coordinator's report, which decides what it means.
         resize.gone |= 1 << exit.processor
         state.touch(job)
@@ -269,19 +269,21 @@ def _others(job: Job, gone: ProcessorMap) -> str:
 def _lost_a_joining_rank(job: Job) -> bool:
     """Return whether a joining rank died while data were moving."""
     resize = job.resize
-    if resize is None or resize.stage is not ResizeStage.BEGUN:
+    if resize is None or not isinstance(resize.stage, Begun):
         return False
     return bool(resize.gone & resize.added & ~job.allocation)
 
 
 def _stage(job: Job) -> str:
     resize = job.resize
-    if resize is None or resize.stage in (ResizeStage.NEGOTIATING, ResizeStage.AGREED):
+    if resize is None or isinstance(resize.stage, PROPOSED):
         return ""
-    why = f", taken back: {resize.reason}" if resize.stage is ResizeStage.WITHDRAWING else ""
-    if _lost_a_joining_rank(job):
+    stage, why = resize.stage.name, ""
+    if isinstance(resize.stage, Withdrawing):
+        stage, why = Go.name, f", taken back: {resize.stage.reason}"
+    elif _lost_a_joining_rank(job):
         why = f": {resize.reason}"
-    return f" in resize {resize.id} (stage {resize.reached}){why}"
+    return f" in resize {resize.id} (stage {stage}){why}"
 
 
 def _complete(state: State, job: Job, final: JobState | None, reason: str) -> None:

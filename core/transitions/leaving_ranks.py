@@ -8,7 +8,7 @@ are killed.
 from pliant.core.commands import Kill
 from pliant.core.model.jobs import Job
 from pliant.core.model.lifecycle import JobState
-from pliant.core.model.resize import ResizeStage
+from pliant.core.model.resize import Releasing
 from pliant.core.model.timers import Timer, TimerKind
 from pliant.core.state.state import State
 from pliant.core.support.plural import plural
@@ -30,7 +30,7 @@ def lingering(job: Job) -> ProcessorMap:
 def stop_waiting(state: State, job: Job) -> None:
     """Let a job continue although leaving ranks of its resize have not exited."""
     resize = job.resize
-    if resize is None or resize.stage is not ResizeStage.RELEASING:
+    if resize is None or not isinstance(resize.stage, Releasing):
         return
     staying = resize.leaving & job.occupied
     if not staying:

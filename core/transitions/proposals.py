@@ -31,8 +31,10 @@ def next_proposal(state: State, job: Job, resize: Resize, by: Side = Side.SERVER
     """
     number, opens = server_proposals(resize) + 1, resize.negotiation.proposer is None
     change = abs(len(resize.after) - len(resize.before))
+    price = 0.0
     if by is Side.SERVER:
-        resize.price = state.policy.proposal(number, change, grows=resize.grows)
+        price = state.policy.proposal(number, change, grows=resize.grows)
+        resize.negotiating().price = price
     verb = Verb.OFFER if opens else Verb.COUNTER
     if by is Side.SERVER and state.policy.last(number):
         verb = Verb.FINAL
@@ -40,7 +42,7 @@ def next_proposal(state: State, job: Job, resize: Resize, by: Side = Side.SERVER
         kind="processors",
         quantity=change,
         direction=_direction(resize),
-        price=resize.price,
+        price=price,
         valid_until=state.now + state.limits.offer_timeout_s,
         mandatory=resize.mandatory,
         sizes=str(len(resize.after)),
@@ -66,8 +68,20 @@ def grow_if(state: State, job: Job) -> GrowIf:
 
 
 def closing_message(job: Job, resize: Resize, verb: Verb, reason: str = "") -> Template:
-    """Make the server's message that ends the negotiation, and end it."""
-    items = agreed_items(job, resize) if verb is Verb.ACCEPT else ()
+    """Make the server's message that ends the negotiation without agreement, and end it."""
+    return _close(job, resize, verb, reason)
+
+
+def acceptance(
+    job: Job, resize: Resize, *, price: float = 0.0, not_before: float = 0.0, reason: str = ""
+) -> Template:
+    """Make the server's message that accepts these terms of the application, and agree."""
+    return _close(job, resize, Verb.ACCEPT, reason, _agreed(job, resize, price, not_before))
+
+
+def _close(
+    job: Job, resize: Resize, verb: Verb, reason: str, items: tuple[Item, ...] = ()
+) -> Template:
     template = Template(
         resize.id, job.id, job.epoch, verb, items, resize.negotiation.rounds, reason
     )
@@ -75,14 +89,14 @@ def closing_message(job: Job, resize: Resize, verb: Verb, reason: str = "") -> T
     return template
 
 
-def agreed_items(job: Job, resize: Resize) -> tuple[Item, ...]:
+def _agreed(job: Job, resize: Resize, price: float, not_before: float) -> tuple[Item, ...]:
     """Return the items that state what was agreed."""
     item = Item(
         "processors",
         abs(len(resize.after) - len(resize.before)),
         _direction(resize),
-        price=resize.price,
-        not_before=resize.not_before,
+        price=price,
+        not_before=not_before,
         mandatory=resize.mandatory,
         sizes=str(len(resize.after)),
         status=ItemStatus.ACCEPTED,

@@ -10,7 +10,7 @@ from pliant.core.events import (
 )
 from pliant.core.model.jobs import Job
 from pliant.core.model.lifecycle import JobState
-from pliant.core.model.resize import Resize, ResizeStage
+from pliant.core.model.resize import Begun, Go, Preparing, Releasing, Resize, Withdrawing
 from pliant.core.model.timers import Timer, TimerKind
 from pliant.core.state.state import State
 from pliant.core.support.plural import plural
@@ -23,7 +23,7 @@ from pliant.core.transitions import (
 )
 from pliant.core.values.processors import count
 
-_UNDECIDED = (ResizeStage.GO, ResizeStage.BEGUN, ResizeStage.WITHDRAWING)
+_UNDECIDED = (Go, Begun, Withdrawing)
 
 
 def prepare(state: State, job: Job, resize: Resize) -> None:
@@ -32,10 +32,9 @@ def prepare(state: State, job: Job, resize: Resize) -> None:
     A resize that needs neither gets GO at once.
     """
     state.step(job, JobState.ADAPTING, f"will run on {plural(len(resize.after), 'processor')}")
-    resize.stage = ResizeStage.PREPARE
+    resize.enter(Preparing(set(state.node_names(resize.added)) if resize.grows else set()))
     state.negotiating.pop(job.id, None)
     if resize.grows:
-        resize.preparing = set(state.node_names(resize.added))
         state.emit(Launch(job.id, job.run, resize.id, job.epoch + 1, resize.joining))
     elif resize.moves_coordinator:
         state.emit(OpenStandby(job.id, job.run, resize.id, resize.after[0]))
@@ -48,11 +47,13 @@ def prepare(state: State, job: Job, resize: Resize) -> None:
 def world_ready(state: State, event: WorldReady) -> None:
     """Note that the joining ranks on a node are ready. After the last node, send GO."""
     found = resize_transaction.find_resize(state, event.job, event.run, event.resize)
-    if found is None or found[1].stage is not ResizeStage.PREPARE:
+    if found is None:
         return
     job, resize = found
-    resize.preparing.discard(event.node)
-    if not resize.preparing:
+    if not isinstance(resize.stage, Preparing):
+        return
+    resize.stage.nodes.discard(event.node)
+    if not resize.stage.nodes:
         state.note(
             "resize.prepared",
             f"{plural(len(resize.joining), 'joining rank')} ready",
@@ -69,13 +70,13 @@ def on_standby_ready(state: State, event: StandbyReady) -> None:
     if found is None:
         return
     job, resize = found
-    if resize.stage is ResizeStage.PREPARE and not resize.grows:
+    if isinstance(resize.stage, Preparing) and not resize.grows:
         state.note("resize.prepared", "the next coordinator is connected", job, resize=resize.id)
         _go(state, job, resize)
 
 
 def _go(state: State, job: Job, resize: Resize) -> None:
-    resize.stage = ResizeStage.GO
+    resize.enter(Go())
     gone = resize.leaving
     ranks = tuple([rank for rank, p in enumerate(resize.before) if gone >> p & 1])
     state.emit(SendGo(job.id, job.run, resize.id, job.epoch + 1, ranks, resize.joining))
@@ -86,10 +87,10 @@ def _go(state: State, job: Job, resize: Resize) -> None:
 def on_resize_begun(state: State, event: ResizeBegun) -> None:
     """Note that the application is at its safe point, and start the deadline."""
     found = resize_transaction.find_resize(state, event.job, event.run, event.resize)
-    if found is None or found[1].stage not in (ResizeStage.GO, ResizeStage.WITHDRAWING):
+    if found is None or not isinstance(found[1].stage, (Go, Withdrawing)):
         return
     job, resize = found
-    resize.stage, resize.begun = ResizeStage.BEGUN, state.now
+    resize.enter(Begun(state.now, resize.reason))
     state.timer(TimerKind.DEADLINE, job, state.limits.resize_deadline_s)
     state.note("resize.begun", "the application is at its safe point", job, resize=resize.id)
 
@@ -97,7 +98,7 @@ def on_resize_begun(state: State, event: ResizeBegun) -> None:
 def on_resize_decided(state: State, event: ResizeDecided) -> None:
     """Commit the resize or roll it back, as the application decided."""
     found = resize_transaction.find_resize(state, event.job, event.run, event.resize)
-    if found is None or found[1].stage not in _UNDECIDED:
+    if found is None or not isinstance(found[1].stage, _UNDECIDED):
         return
     job, resize = found
     if not event.committed:
@@ -119,8 +120,9 @@ def roll_back(state: State, job: Job, stage: str, reason: str) -> None:
     resize = job.resize
     if resize is None:
         return
-    if resize.stage is ResizeStage.BEGUN and resize.reason:
-        reason = f"{reason}: {resize.reason}" if reason else resize.reason
+    begun = resize.stage if isinstance(resize.stage, Begun) else None
+    if begun is not None and begun.reason:
+        reason = f"{reason}: {begun.reason}" if reason else begun.reason
     state.note(
         "resize.rolled_back",
         f"rolled back in stage {stage}: {reason}",
@@ -129,8 +131,8 @@ def roll_back(state: State, job: Job, stage: str, reason: str) -> None:
         stage=stage,
         reason=reason,
     )
-    if resize.begun is not None:
-        time_limits.book_work(state, job, resize.begun)
+    if begun is not None:
+        time_limits.book_work(state, job, begun.at)
         time_limits.arm_estimate(state, job)
     left_early = resize.gone & job.allocation
     resize_transaction.close(state, job, f"resize rolled back ({stage}: {reason})", quiet=True)
@@ -141,7 +143,7 @@ def roll_back(state: State, job: Job, stage: str, reason: str) -> None:
 
 def _commit(state: State, job: Job, resize: Resize, event: ResizeDecided) -> None:
     before = job.size
-    time_limits.book_work(state, job, resize.begun)
+    time_limits.book_work(state, job, resize.stage.at if isinstance(resize.stage, Begun) else None)
     job.ranks, job.epoch = resize.after, event.epoch
     job.refused_growths = job.failed_negotiations = 0
     time_limits.arm_estimate(state, job)
@@ -169,7 +171,7 @@ def _commit(state: State, job: Job, resize: Resize, event: ResizeDecided) -> Non
         # then be asked again, without end.
         job.no_growth_until = state.now + state.limits.quiet_s
         state.timer(TimerKind.QUIET, job, state.limits.quiet_s)
-    resize.stage, resize.reason = ResizeStage.RELEASING, ""
+    resize.enter(Releasing())
     job.reason = f"runs on {plural(job.size, 'processor')}, {count(resize.leaving)} leaving"
     state.timer(TimerKind.RELEASE, job, state.limits.release_timeout_s)
     resize_transaction.free_processors(state, job, resize.gone)
@@ -191,9 +193,9 @@ def on_resize_withdrawn(state: State, event: ResizeWithdrawn) -> None:
     if found is None:
         return
     job, resize = found
-    if resize.stage in (ResizeStage.GO, ResizeStage.WITHDRAWING):
+    if isinstance(resize.stage, (Go, Withdrawing)):
         roll_back(state, job, "go", resize.reason or "withdrawn before the safe point")
-    elif resize.stage is ResizeStage.PREPARE:
+    elif isinstance(resize.stage, Preparing):
         resize_transaction.withdraw(state, job, "the application withdrew", quiet=True)
 
 
@@ -203,32 +205,33 @@ def on_resize_timeout(state: State, timer: Timer) -> None:
     if found is None:
         return
     job, resize = found
+    limits = state.limits
     match timer.kind, resize.stage:
-        case TimerKind.PREPARE, ResizeStage.PREPARE:
-            waited = f"not prepared within {state.limits.prepare_timeout_s:g} s"
+        case TimerKind.PREPARE, Preparing():
+            waited = f"not prepared within {limits.prepare_timeout_s:g} s"
             resize_transaction.withdraw(state, job, waited, quiet=True)
-        case TimerKind.SAFE_POINT, ResizeStage.GO:
-            waited = f"no safe point within {state.limits.safe_point_timeout_s:g} s"
+        case TimerKind.SAFE_POINT, Go():
+            waited = f"no safe point within {limits.safe_point_timeout_s:g} s"
             state.note("offer.expired", waited, job, resize=resize.id)
             resize_transaction.request_withdrawal(state, job, resize, waited)
-        case TimerKind.DEADLINE, (ResizeStage.BEGUN | ResizeStage.WITHDRAWING):
-            _no_decision(state, job, resize)
-        case TimerKind.RELEASE, ResizeStage.RELEASING:
+        case TimerKind.DEADLINE, Begun(begun_at) if state.now < begun_at + limits.resize_deadline_s:
+            pass  # an older timer, of a withdrawal; that of the deadline will follow
+        case TimerKind.DEADLINE, Begun():
+            _no_decision(state, job, resize, "no decision")
+        case TimerKind.DEADLINE, Withdrawing():
+            _no_decision(state, job, resize, "no answer to the withdrawal")
+        case TimerKind.RELEASE, Releasing():
             leaving_ranks.stop_waiting(state, job)
-        case TimerKind.ROLLBACK, ResizeStage.BEGUN:
+        case TimerKind.ROLLBACK, Begun():
             _not_rolled_back(state, job, resize)
         case _:
             pass
 
 
-def _no_decision(state: State, job: Job, resize: Resize) -> None:
+def _no_decision(state: State, job: Job, resize: Resize, missing: str) -> None:
     """End a job that does not report its decision: its allocation is unknown."""
-    limit = state.limits.resize_deadline_s
-    if resize.begun is not None and state.now < resize.begun + limit:
-        return  # an older timer, of a withdrawal; that of the deadline will follow
-    withdrawing = resize.stage is ResizeStage.WITHDRAWING
-    waited = "no answer to the withdrawal" if withdrawing else "no decision"
-    text = f"{waited} within {limit:g} s in resize {resize.id} (stage {resize.stage})"
+    limit, stage = state.limits.resize_deadline_s, resize.stage.name
+    text = f"{missing} within {limit:g} s in resize {resize.id} (stage {stage})"
     job_end.end(state, job, JobState.FAILED, text)
 
 
@@ -236,7 +239,9 @@ def _not_rolled_back(state: State, job: Job, resize: Resize) -> None:
     """End a job that is stuck in MPI after a joining rank died. It may restart."""
     if not resize.gone & resize.added:
         return
-    waited = f"not rolled back within {state.limits.rollback_timeout_s:g} s (stage {resize.stage})"
+    waited = (
+        f"not rolled back within {state.limits.rollback_timeout_s:g} s (stage {resize.stage.name})"
+    )
     job.requeue_at_end |= restart_smaller.may_run_again(job)
     text = f"resize {resize.id} failed: {resize.reason}; {waited}"
     job_end.end(state, job, JobState.FAILED, text)

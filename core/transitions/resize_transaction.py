@@ -9,7 +9,16 @@ from pliant.core.model.jobs import Exit, Job
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.negotiation import Negotiation, NegotiationState, Side, Verb
 from pliant.core.model.placement import after_resize
-from pliant.core.model.resize import BEFORE_GO, Resize, ResizeStage
+from pliant.core.model.resize import (
+    BEFORE_GO,
+    PROPOSED,
+    Begun,
+    Go,
+    Preparing,
+    Releasing,
+    Resize,
+    Withdrawing,
+)
 from pliant.core.model.timers import TimerKind
 from pliant.core.state.state import State
 from pliant.core.support.plural import plural
@@ -32,9 +41,8 @@ def open_resize(
     number = ResizeId(state.next_resize)
     state.next_resize += 1
     job.resize = resize = Resize(
-        number, ResizeStage.NEGOTIATING, Negotiation(number), state.now, job.ranks, after, cause
+        number, Negotiation(number), state.now, job.ranks, after, cause, mandatory
     )
-    resize.mandatory = mandatory
     state.negotiating[job.id] = job
     state.occupy(job, resize.added & ~job.reserved)
     return resize
@@ -53,7 +61,8 @@ def send_proposal(state: State, job: Job, resize: Resize) -> None:
     opens = resize.negotiation.proposer is None
     template = proposals.next_proposal(state, job, resize)
     item = template.items[0]
-    resize.counter_sizes, resize.expires_at = (), item.valid_until
+    stage = resize.negotiating()
+    stage.counter, stage.expires_at = None, item.valid_until
     state.emit(SendOffer(job.id, job.run, template))
     state.timer(TimerKind.OFFER, job, state.limits.offer_timeout_s)
     price = f" for {item.price:g}" if item.price else ""
@@ -86,7 +95,7 @@ def close(state: State, job: Job, reason: str, *, quiet: bool = False) -> None:
     added = resize.added
     free_processors(state, job, resize.gone & ~job.allocation)
     if added & job.occupied:
-        if resize.stage in (ResizeStage.NEGOTIATING, ResizeStage.AGREED):
+        if isinstance(resize.stage, PROPOSED):
             free_processors(state, job, added)
         else:
             state.emit(Kill(job.id, job.run, added & job.occupied, 0.0))
@@ -143,7 +152,7 @@ def abandon(state: State, job: Job, reason: str) -> None:
     resize = job.resize
     if resize is None:
         return
-    if resize.stage in BEFORE_GO or resize.stage is ResizeStage.GO:
+    if isinstance(resize.stage, (*BEFORE_GO, Go)):
         state.emit(SendWithdraw(job.id, job.run, resize.id, reason))
         state.note("offer.withdrawn", reason, job, resize=resize.id)
     close(state, job, reason)
@@ -156,33 +165,36 @@ def joining_rank_ended(state: State, job: Job, exit: Exit, what: str) -> None:
         return
     resize.gone |= 1 << exit.processor
     state.touch(job)
-    if resize.stage is ResizeStage.BEGUN:
-        _joining_rank_lost(state, job, resize, exit, what)
+    if isinstance(resize.stage, Begun):
+        _joining_rank_lost(state, job, resize, resize.stage, exit, what)
         return
     reason = f"a joining rank on {state.slot_name(exit.processor)} ended: {what}"
-    if resize.stage is ResizeStage.PREPARE:
+    if isinstance(resize.stage, Preparing):
         withdraw(state, job, reason, quiet=True)
-    elif resize.stage is ResizeStage.GO:
+    elif isinstance(resize.stage, Go):
         request_withdrawal(state, job, resize, reason)
 
 
-def _joining_rank_lost(state: State, job: Job, resize: Resize, exit: Exit, what: str) -> None:
+def _joining_rank_lost(
+    state: State, job: Job, resize: Resize, stage: Begun, exit: Exit, what: str
+) -> None:
     """Give the application a short time to roll back a growth after a joining rank has died.
 
     The application notices the death, because the coordinator has a connection to each joining
     rank. If a process is stuck in an MPI call that cannot be interrupted, it will never return.
     """
-    if resize.reason:
+    if stage.reason:
         return  # only the first death is reported
     rank, place = resize.after.index(exit.processor), state.slot_name(exit.processor)
-    resize.reason = f"joining rank {rank} on {place} died while data were moving ({what})"
-    state.note("job.warning", resize.reason, job, resize=resize.id)
+    reason = f"joining rank {rank} on {place} died while data were moving ({what})"
+    resize.enter(Begun(stage.at, reason))
+    state.note("job.warning", reason, job, resize=resize.id)
     state.timer(TimerKind.ROLLBACK, job, state.limits.rollback_timeout_s)
 
 
 def request_withdrawal(state: State, job: Job, resize: Resize, reason: str) -> None:
     """Ask the application to withdraw a resize after GO. Only its answer or end closes it."""
-    resize.stage, resize.reason = ResizeStage.WITHDRAWING, reason
+    resize.enter(Withdrawing(reason))
     state.emit(SendWithdraw(job.id, job.run, resize.id, reason))
     state.timer(TimerKind.DEADLINE, job, state.limits.resize_deadline_s)
     drop_reservations_from(state, job)
@@ -193,7 +205,9 @@ def request_withdrawal(state: State, job: Job, resize: Resize, reason: str) -> N
 def finish_release(state: State, job: Job) -> None:
     """Close a committed shrink when its last leaving rank has exited."""
     resize = job.resize
-    if resize is None or resize.stage is not ResizeStage.RELEASING or resize.leaving & job.occupied:
+    if resize is None or not isinstance(resize.stage, Releasing):
+        return
+    if resize.leaving & job.occupied:
         return
     job.resize = None
     state.step(job, JobState.RUNNING, f"runs on {plural(job.size, 'processor')}")

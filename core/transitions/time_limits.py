@@ -11,7 +11,7 @@ the first one that is reached.
 """
 
 from pliant.core.model.jobs import Job
-from pliant.core.model.resize import ResizeStage
+from pliant.core.model.resize import Begun
 from pliant.core.model.timers import Timer, TimerKind
 from pliant.core.state.state import State
 from pliant.core.support.plural import plural
@@ -82,7 +82,7 @@ def reason_to_end(state: State, job: Job, timer: Timer) -> str:
 def _estimate_is_over(state: State, job: Job) -> bool:
     due = _estimate_over(job)
     # While data move, the estimate is not used up. The timer is set again after the decision.
-    moves = job.resize is not None and job.resize.stage is ResizeStage.BEGUN
+    moves = job.resize is not None and isinstance(job.resize.stage, Begun)
     saves = job.saving is not None and job.saving.begun is not None
     over = due is not None and due <= state.now and not (moves or saves)
     return over and state.ends_at_estimate

@@ -7,7 +7,16 @@ import pytest
 from corekit.rig import Rig
 from pliant.core import events
 from pliant.core.job_explanation import explain
-from pliant.core.model.resize import ResizeStage
+from pliant.core.model.resize import (
+    Agreed,
+    Begun,
+    Go,
+    Negotiating,
+    Preparing,
+    Releasing,
+    ResizeStage,
+    Withdrawing,
+)
 from pliant.core.values.ids import JobId
 
 
@@ -79,8 +88,17 @@ def test_who_asked_is_said_once() -> None:
 
 
 def test_every_stage_has_its_sentence(rig: Rig) -> None:
+    stages = (
+        Negotiating(),
+        Agreed(),
+        Preparing(),
+        Go(),
+        Begun(rig.now),
+        Withdrawing("not needed"),
+        Releasing(),
+    )
     seen = set()
-    for stage in ResizeStage:
+    for stage in stages:
         rig.resize(1).stage = stage
         seen.add(next(line for line in why(rig, 1).splitlines() if line.startswith("resize")))
     assert len(seen) == len(ResizeStage)

@@ -322,6 +322,24 @@ def test_a_talk_that_waits_for_its_time_survives_the_loss_of_who_waited() -> Non
     assert rig.stage(1) is S.GO
 
 
+def test_a_later_counter_offer_that_a_plan_uses_without_a_recipient_is_carried_out() -> None:
+    class Takes(Strategy):
+        """Takes what job 1 offered, and has no use for it."""
+
+        def allocate_processors(self, view: View) -> Plan:
+            donor = view.running[0]
+            return Plan(shrinks=(Offer(donor.id, from_indices(donor.ranks[:2])),))
+
+    rig, asked = two_donors()
+    counter(rig, 1, asked[1], sizes="2", not_before=rig.now + 30)
+    rig.strategy = Takes()
+    rig.do(events.JobCancelled(JobId(3)))
+    assert offers(rig)[1].verb is Verb.ACCEPT
+    assert rig.stage(1) is S.AGREED
+    rig.wait(31)
+    assert rig.stage(1) is S.GO
+
+
 def test_a_last_word_in_a_mandatory_talk_has_the_consequences_of_a_refusal() -> None:
     class Needs(Strategy):
         """Must have six processors of job 1 for whoever waits."""

@@ -306,7 +306,7 @@ def test_the_view_says_where_an_open_resize_leads(rig: Rig) -> None:
     rig.shrink_to_go(1)
     assert target() == (4, 2)
     rig.wait(rig.limits.safe_point_timeout_s)
-    assert rig.resize(1).stage is ResizeStage.WITHDRAWING
+    assert rig.stage(1) is ResizeStage.WITHDRAWING
     assert target() == (4, 4)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from corekit.rig import Rig
 from pliant.core import events
 from pliant.core.model.negotiation import Verb
 from pliant.core.model.nodes import Node
+from pliant.core.model.resize import ResizeStage
 from pliant.core.state.json_records import (
     job_from_record,
     job_to_record,
@@ -19,6 +21,14 @@ from pliant.core.state.json_records import (
     node_to_record,
 )
 from pliant.core.values.ids import NodeName
+
+#: How a resize without an open proposal is stored.
+NO_PROPOSAL = {"until": 0.0, "not_before": 0.0, "price": 0.0}
+
+
+def read(name: str) -> Any:
+    """Return the content of a file of this folder."""
+    return json.loads(Path(__file__).with_name(name).read_text())
 
 
 def waiting(rig: Rig) -> None:
@@ -82,8 +92,28 @@ def test_a_record_of_a_time_before_drains_were_kept_can_be_read() -> None:
 
 
 def test_records_keep_the_keys_of_earlier_versions() -> None:
-    """`stored_records.json` was written at commit fb104f1, with every field set."""
-    stored = json.loads(Path(__file__).with_name("stored_records.json").read_text())
+    """`stored_records.json` was written at commit fb104f1, with every field set.
+
+    Its resize is in stage "go" and has values of other stages, too. They are ignored.
+    """
+    stored = read("stored_records.json")
     job, node = job_from_record(stored["job"]), node_from_record(stored["node"])
-    assert json.loads(json.dumps(job_to_record(job))) == stored["job"]
+    others: dict[str, Any] = {"begun": None, "preparing": [], "reason": ""} | NO_PROPOSAL
+    expected = stored["job"] | {"resize": stored["job"]["resize"] | others}
+    assert json.loads(json.dumps(job_to_record(job))) == expected
+    assert list(job_to_record(job)["resize"]) == list(stored["job"]["resize"])
     assert json.loads(json.dumps(node_to_record(node))) == stored["node"]
+
+
+@pytest.mark.parametrize("stage", ResizeStage)
+def test_resizes_of_earlier_versions_are_read_in_every_stage(stage: ResizeStage) -> None:
+    """`stored_resizes.json` was written by runs of the core at commit 9e9635e."""
+    job = read("stored_records.json")["job"]
+    stored = next(one for one in read("stored_resizes.json") if one["stage"] == stage)
+    expected = dict(stored)
+    if stage is not ResizeStage.NEGOTIATING:  # the proposal is no longer open
+        expected["until"] = 0.0
+    if stage is ResizeStage.RELEASING:  # data are no longer moving
+        expected["begun"] = None
+    read_again = job_from_record(job | {"resize": stored})
+    assert job_to_record(read_again)["resize"] == expected

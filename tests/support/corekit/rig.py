@@ -15,7 +15,7 @@ from pliant.core import Core, Limits, commands, events
 from pliant.core.model.jobs import Exit, Job, JobSpec, JobType
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.negotiation import Template, Verb
-from pliant.core.model.resize import Resize, ResizeStage
+from pliant.core.model.resize import Preparing, Resize, ResizeStage
 from pliant.core.model.scheduling import Plan
 from pliant.core.model.timers import Timer
 from pliant.core.state.json_records import (
@@ -170,7 +170,7 @@ class Rig:
     def stage(self, number: int) -> ResizeStage | None:
         """Return the stage of a job's resize, None if there is none."""
         found = self.job(number).resize
-        return found.stage if found else None
+        return found.stage.name if found else None
 
     def free(self) -> ProcessorMap:
         """Return the processors that may be given away."""
@@ -286,7 +286,8 @@ class Rig:
     def ready(self, number: int) -> None:
         """Have the nodes report that the joining ranks are ready."""
         job, resize = self.job(number), self.resize(number)
-        for node in sorted(resize.preparing):
+        assert isinstance(resize.stage, Preparing)
+        for node in sorted(resize.stage.nodes):
             self.do(events.WorldReady(job.id, job.run, resize.id, NodeName(node)))
 
     def begin(self, number: int) -> None:
