@@ -18,7 +18,7 @@ from pliant.appkit.job import Job
 from pliant.appkit.kinds.job_data import JobData
 from pliant.appkit.loops import Loops
 from pliant.appkit.mpi.connect import warm_up_connections
-from pliant.appkit.mpi.membership import Membership, Phase
+from pliant.appkit.mpi.membership import Membership, MembershipPhase
 from pliant.appkit.mpi.unsupported_operations import refuse_unsupported
 from pliant.appkit.process_exit import end_now
 from pliant.appkit.runtime import Runtime
@@ -144,7 +144,7 @@ class _Run:
             raise
         if self._runtime.restorer is not None:
             raise self._runtime.restorer.never_reached()
-        if self._member.phase is Phase.JOINING:
+        if self._member.phase is MembershipPhase.JOINING:
             end_now(1, "a joining rank came to the end of main() without a loop to join in")
         self._finish(orderly=True)
         return result
@@ -152,8 +152,8 @@ class _Run:
     def _finish(self, *, orderly: bool) -> None:
         self._runtime.close()
         comm = self._member.raw
-        if self._member.phase is Phase.MEMBER:
-            self._member.leave(Phase.ENDED)
+        if self._member.phase is MembershipPhase.MEMBER:
+            self._member.leave(MembershipPhase.ENDED)
             if orderly and comm is not None:
                 comm.Disconnect()  # so that no message is pending at MPI_Finalize
 

@@ -17,7 +17,7 @@ from pliant.appkit.kinds.job_data import JobData
 from pliant.appkit.loop_exit_check import REMEDY, left_alone, waiting_for_others
 from pliant.appkit.loops import Loops, Position
 from pliant.appkit.mpi.derived_communicators import Derive, DerivedComm
-from pliant.appkit.mpi.membership import Phase
+from pliant.appkit.mpi.membership import MembershipPhase
 from pliant.appkit.performance.timing import site_of
 from pliant.appkit.registration import Registration
 from pliant.appkit.resize.hooks import ResizeInfo, check_callable
@@ -361,7 +361,12 @@ class Job(Catalogue):
             LoopError: a process has left the loop at another iteration, or not at all.
         """
         loops, member, raw = self._loops, self._member, self._member.raw
-        if not loops.left or loops.active or member.phase is not Phase.MEMBER or raw is None:
+        if (
+            not loops.left
+            or loops.active
+            or member.phase is not MembershipPhase.MEMBER
+            or raw is None
+        ):
             return
         loops.left = 0
         if member.size == 1:

@@ -9,7 +9,7 @@ from numpy.typing import DTypeLike
 
 from pliant.appkit.data.constant_arrays import Constant
 from pliant.appkit.data.handle import Handle
-from pliant.appkit.data.registered_data import Entry
+from pliant.appkit.data.registered_data import RegisteredData
 from pliant.appkit.errors import LateRegistration
 from pliant.appkit.kinds.custom import Custom, Pack, Unpack
 from pliant.appkit.kinds.job_data import JobData
@@ -17,9 +17,9 @@ from pliant.appkit.kinds.rng import RandomStreams
 from pliant.appkit.kinds.state import State, StateEntry
 from pliant.appkit.kinds.undivided_arrays import RootArray
 from pliant.appkit.loops import Loops
-from pliant.appkit.mpi.membership import Phase
+from pliant.appkit.mpi.membership import MembershipPhase
 
-EntryT = TypeVar("EntryT", bound=Entry)
+EntryT = TypeVar("EntryT", bound=RegisteredData)
 V = TypeVar("V")
 
 
@@ -42,9 +42,9 @@ class Registration:
         Raises:
             JobLeave: this process has left the job.
         """
-        if self._member.phase is Phase.LEFT:
+        if self._member.phase is MembershipPhase.LEFT:
             self._member.check()
-        return self._member.phase is Phase.JOINING
+        return self._member.phase is MembershipPhase.JOINING
 
     def state(self, /, **values: Any) -> State:
         """Register small values, equal on all processes; a resize sends those of rank 0 to all.
@@ -157,7 +157,7 @@ class Registration:
         return any(constant.handle is handle for constant in self._data.constants)
 
     def _check_early(self, what: str) -> None:
-        if self._member.phase is not Phase.JOINING:
+        if self._member.phase is not MembershipPhase.JOINING:
             self._member.check()
         if self._loops.active:
             raise LateRegistration(

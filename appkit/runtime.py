@@ -25,8 +25,8 @@ from pliant.appkit.coordinator.messages import (
     CheckpointOrder,
     Decision,
     Offer,
-    Outcome,
     RequestRecord,
+    ResizeOutcome,
 )
 from pliant.appkit.coordinator.offers import OnOffer, answer_offer
 from pliant.appkit.coordinator.requests import Requests
@@ -37,7 +37,7 @@ from pliant.appkit.kinds.job_data import JobData
 from pliant.appkit.loops import Loops, Position
 from pliant.appkit.mpi.blocking_wait import blocking_waits
 from pliant.appkit.mpi.connect import warm_up_connections
-from pliant.appkit.mpi.membership import Phase
+from pliant.appkit.mpi.membership import MembershipPhase
 from pliant.appkit.performance.monitor import PerformanceMonitor
 from pliant.appkit.performance.timing import ResizeTiming
 from pliant.appkit.resize.executor import Executor
@@ -339,7 +339,7 @@ class Runtime:
         epoch, processors = self._member.allocation
         failpoint("appkit.outcome")
         coordinator.finish(
-            Outcome(
+            ResizeOutcome(
                 decision.resize,
                 True,
                 epoch,
@@ -359,7 +359,7 @@ class Runtime:
             reason = coordinator.rendezvous.wait_for_error(_ERROR_WAIT_S)
         epoch, processors = self._member.allocation
         coordinator.finish(
-            Outcome(decision.resize, False, epoch, processors, failure.stage, reason)
+            ResizeOutcome(decision.resize, False, epoch, processors, failure.stage, reason)
         )
 
     # ---------------------------------------------------------------- roles
@@ -373,7 +373,7 @@ class Runtime:
     def _stand_by(self, resize: int) -> None:
         """Open the coordinator that takes over after ``resize``, in which rank 0 leaves."""
         with self._lock:
-            if self._coordinator is not None or self._member.phase is not Phase.MEMBER:
+            if self._coordinator is not None or self._member.phase is not MembershipPhase.MEMBER:
                 return
             old, self._standby = self._standby, None
         if old is not None:
@@ -393,7 +393,7 @@ class Runtime:
         return coordinator
 
     def _open_coordinator(self, *, standby: int | None = None) -> Coordinator:
-        from pliant.appkit.coordinator.server_stream import ServerStream
+        from pliant.appkit.coordinator.server_stream import CoordinatorStream
 
         environment = self._environment
         assert environment is not None
@@ -409,7 +409,7 @@ class Runtime:
             on_request=self._evolving,
         )
         coordinator = Coordinator(program, standby=standby, loop=self._loops.number)
-        coordinator.attach(ServerStream(coordinator, environment.address))
+        coordinator.attach(CoordinatorStream(coordinator, environment.address))
         return coordinator
 
     def _answer_offer(self, offer: Offer) -> Answer:

@@ -153,7 +153,7 @@ class SetTimer(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class AnswerUser:
     """Answer a user's request. An empty ``refusal`` means that it was carried out."""
 
     request: int
@@ -179,6 +179,6 @@ Command = (
     | SendSuspend
     | Kill
     | SetTimer
-    | Answer
+    | AnswerUser
     | Ended
 )

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import NoReturn
 
-from pliant.faults.orders import Order, OrderError, parse_orders
+from pliant.faults.orders import FailpointOrderError, Order, parse_orders
 
 #: Variables of a rank by the keys with which orders select processes.
 _RANK_VARIABLES = {
@@ -36,7 +36,7 @@ class Trigger:
         """Read the orders; after ``@FILE`` they are read from a file at each failpoint.
 
         Raises:
-            OrderError: an order is malformed.
+            FailpointOrderError: an order is malformed.
         """
         self._file = text[1:] if text.startswith("@") else ""
         self._text = "" if self._file else text
@@ -59,7 +59,7 @@ class Trigger:
                     for order in self._current_orders()
                     if order.name == name and self._is_due(order)
                 ]
-        except OrderError as error:  # the file was changed
+        except FailpointOrderError as error:  # the file was changed
             exit_on_error(error)
         for order in due:
             self._carry_out(order)
@@ -130,11 +130,11 @@ def start(text: str) -> Trigger:
     """Return the trigger of this process; malformed orders end the process."""
     try:
         return Trigger(text, os.environ)
-    except OrderError as error:
+    except FailpointOrderError as error:
         exit_on_error(error)
 
 
-def exit_on_error(error: OrderError) -> NoReturn:
+def exit_on_error(error: FailpointOrderError) -> NoReturn:
     """End this process because of a malformed order."""
     print(f"pliant: {error}", file=sys.stderr)
     sys.stderr.flush()

@@ -45,7 +45,7 @@ _ORDER = re.compile(
 )
 
 
-class OrderError(ValueError):
+class FailpointOrderError(ValueError):
     """A malformed order; the text names it and says what is expected."""
 
 
@@ -68,7 +68,7 @@ def parse_orders(text: str) -> tuple[Order, ...]:
     """Return the orders in a text.
 
     Raises:
-        OrderError: an order is malformed.
+        FailpointOrderError: an order is malformed.
     """
     return tuple(_parse(part.strip()) for part in text.split(";") if part.strip())
 
@@ -125,5 +125,5 @@ def _with_option(text: str, order: Order, option: str) -> Order:
     return Order(order.name, order.action, order.seconds, order.who, after, once, latch)
 
 
-def _error(text: str, what: str) -> OrderError:
-    return OrderError(f"{VARIABLE}: {text}: {what}")
+def _error(text: str, what: str) -> FailpointOrderError:
+    return FailpointOrderError(f"{VARIABLE}: {text}: {what}")

@@ -25,7 +25,7 @@ from pliant.protos.versions import ProtocolError
 
 if TYPE_CHECKING:
     from pliant.nodectl.controller.controller import Controller
-    from pliant.nodectl.settings import Settings
+    from pliant.nodectl.settings import ControllerSettings
 
 logger = logging.getLogger("pliant.nodectl")
 
@@ -45,13 +45,13 @@ def main(argv: list[str]) -> int:
     """
     options = vars(_parser().parse_args(argv))
     # After the parser, so that --help does not wait for YAML and msgspec.
-    from pliant.nodectl.settings import SettingsError, check_interface, load
+    from pliant.nodectl.settings import ControllerSettingsError, check_interface, load
 
     path, check = options.pop("config"), options.pop("check")
     end_jobs = options.pop("end_jobs")
     given = {name: value for name, value in options.items() if value is not None}
 
-    def read() -> Settings:
+    def read() -> ControllerSettings:
         settings = load(path, given)
         if settings.transport == "ofi" and not end_jobs:
             check_interface(settings.interface)
@@ -59,7 +59,7 @@ def main(argv: list[str]) -> int:
 
     try:
         settings = read()
-    except SettingsError as error:
+    except ControllerSettingsError as error:
         print(f"pliant nodectl: {f'{path}: ' if path else ''}{error}", file=sys.stderr)
         return _USAGE
     if check:
@@ -115,7 +115,8 @@ def _parse_number(text: str) -> int:
 
 
 def _with_lock(
-    settings: Settings, work: Callable[[Settings, Path, Path], Coroutine[None, None, int]]
+    settings: ControllerSettings,
+    work: Callable[[ControllerSettings, Path, Path], Coroutine[None, None, int]],
 ) -> int:
     """Run `work` with the state and run folders of a node, which no other controller may use."""
     import asyncio
@@ -139,7 +140,7 @@ def _with_lock(
     return _FAILED
 
 
-async def _end_jobs(_settings: Settings, state: Path, _run: Path) -> int:
+async def _end_jobs(_settings: ControllerSettings, state: Path, _run: Path) -> int:
     from pliant.nodectl.controller.local_world import spool_folder
     from pliant.nodectl.controller.world_adoption import end_all_worlds
 
@@ -154,17 +155,19 @@ async def _end_jobs(_settings: Settings, state: Path, _run: Path) -> int:
 class Hangup:
     """Handles SIGHUP: opens the log again, and reads the settings again."""
 
-    def __init__(self, path: str | None, read: Callable[[], Settings], handler: LogHandler) -> None:
+    def __init__(
+        self, path: str | None, read: Callable[[], ControllerSettings], handler: LogHandler
+    ) -> None:
         self._path, self._read, self._handler = path, read, handler
 
     def handle(self, controller: Controller) -> None:
         """Apply the settings that can change at run time; invalid settings change nothing."""
-        from pliant.nodectl.settings import SettingsError
+        from pliant.nodectl.settings import ControllerSettingsError
 
         self._handler.file.reopen()
         try:
             settings = self._read()
-        except SettingsError as error:
+        except ControllerSettingsError as error:
             logger.error("SIGHUP: %s: %s; nothing is changed", self._path or "settings", error)
             return
         taken, others = controller.reload(settings)
@@ -174,7 +177,7 @@ class Hangup:
             logger.warning("SIGHUP: changed after the next start: %s", ", ".join(others))
 
 
-async def _run(settings: Settings, state: Path, run: Path, *, hangup: Hangup) -> int:
+async def _run(settings: ControllerSettings, state: Path, run: Path, *, hangup: Hangup) -> int:
     import asyncio
 
     _log_user()

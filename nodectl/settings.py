@@ -17,11 +17,11 @@ from pliant.protos.daemons.config_files import ConfigFileError, read_config
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
-class SettingsError(PliantError, code="node-settings"):
+class ControllerSettingsError(PliantError, code="node-settings"):
     """A setting is wrong; the text names it."""
 
 
-class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class ControllerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The settings of a node controller. The file has exactly these keys."""
 
     #: Name of this node in the cluster.
@@ -67,13 +67,13 @@ def _folder(path: str) -> Path:
     return Path(path).expanduser().absolute()
 
 
-def load(path: str | None, given: dict[str, Any]) -> Settings:
+def load(path: str | None, given: dict[str, Any]) -> ControllerSettings:
     """Return the settings of a file, overridden by those of the command line."""
     data = {**_read(path), **given} if path is not None else given
     try:
-        settings = msgspec.convert(data, Settings)
+        settings = msgspec.convert(data, ControllerSettings)
     except msgspec.ValidationError as error:
-        raise SettingsError(_located(str(error))) from error
+        raise ControllerSettingsError(_located(str(error))) from error
     _check(settings)
     return settings
 
@@ -82,10 +82,10 @@ def _read(path: str) -> dict[str, Any]:
     try:
         data = read_config(path)
     except ConfigFileError as error:
-        raise SettingsError(str(error)) from None
+        raise ControllerSettingsError(str(error)) from None
     for key in data:
         if not isinstance(key, str):
-            raise SettingsError(f"{key}: there is no such key")
+            raise ControllerSettingsError(f"{key}: there is no such key")
     return data
 
 
@@ -100,36 +100,42 @@ def _located(message: str) -> str:
     return f"{key}: {text[:1].lower()}{text[1:]}" if key else text
 
 
-def _check(settings: Settings) -> None:
+def _check(settings: ControllerSettings) -> None:
     if not _NAME.fullmatch(settings.name):
-        raise SettingsError("name: expected letters, digits, '.', '_' and '-', at most 64")
+        raise ControllerSettingsError(
+            "name: expected letters, digits, '.', '_' and '-', at most 64"
+        )
     if not 1 <= settings.slots <= 1_000_000:
-        raise SettingsError("slots: expected a number from 1 to 1000000")
+        raise ControllerSettingsError("slots: expected a number from 1 to 1000000")
     if settings.most_processes < 0:
-        raise SettingsError("most_processes: expected a number above 0, or 0 for half of all")
+        raise ControllerSettingsError(
+            "most_processes: expected a number above 0, or 0 for half of all"
+        )
     if not settings.address or any(char.isspace() for char in settings.address):
-        raise SettingsError("address: expected a host name or an address")
+        raise ControllerSettingsError("address: expected a host name or an address")
     for key in ("cluster", "address", "server", "interface"):
         value = getattr(settings, key)
         if not value.isprintable():
-            raise SettingsError(f"{key}: {value!r} has characters that cannot be printed")
+            raise ControllerSettingsError(f"{key}: {value!r} has characters that cannot be printed")
     if settings.server:
         try:
             address = parse_address(settings.server)
         except ValueError as error:
-            raise SettingsError(f"server: {error}") from None
+            raise ControllerSettingsError(f"server: {error}") from None
         if isinstance(address, TcpAddress) and not address.port:
-            raise SettingsError(f"server: {settings.server}: expected a port from 1 to 65535")
+            raise ControllerSettingsError(
+                f"server: {settings.server}: expected a port from 1 to 65535"
+            )
 
 
 def check_interface(interface: str) -> None:
     """Refuse an interface that this node does not have.
 
     Raises:
-        SettingsError: there is no such interface; names those that there are.
+        ControllerSettingsError: there is no such interface; names those that there are.
     """
     if interface not in (there := interfaces()):
-        raise SettingsError(
+        raise ControllerSettingsError(
             f"interface: there is no network interface {interface} here; there are: "
             f"{', '.join(there)}"
         )

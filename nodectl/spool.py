@@ -102,7 +102,7 @@ class StartRequest:
 
 
 @dataclass(slots=True)
-class Exit:
+class SpooledExit:
     """How one rank ended."""
 
     rank: int
@@ -121,7 +121,7 @@ class Exit:
         return {**asdict(self), **versions.numbers()}
 
     @classmethod
-    def from_record(cls, record: dict[str, Any], origin: str = "the end of a rank") -> Exit:
+    def from_record(cls, record: dict[str, Any], origin: str = "the end of a rank") -> SpooledExit:
         """Read a record that `to_record` of any version wrote.
 
         Raises:
@@ -230,7 +230,7 @@ class Spool:
                 continue  # damaged: these processes are found by their environment
         return found
 
-    def save_exits(self, exits: Iterable[Exit]) -> None:
+    def save_exits(self, exits: Iterable[SpooledExit]) -> None:
         """Append exits to the file and sync it: all of them or, with an OSError, none."""
         lines = "".join(json.dumps(end.to_record()) + "\n" for end in exits)
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
@@ -248,16 +248,16 @@ class Spool:
         finally:
             os.close(handle)
 
-    def exits(self) -> dict[int, Exit]:
+    def exits(self) -> dict[int, SpooledExit]:
         """Return the saved exits by rank; if a rank has several, the first counts.
 
         Raises:
             ProtocolError: this version of Pliant cannot read them, although they are not damaged.
         """
-        found: dict[int, Exit] = {}
+        found: dict[int, SpooledExit] = {}
         for line in self._lines("exits"):
             try:
-                end = Exit.from_record(json.loads(line), str(self.directory / "exits"))
+                end = SpooledExit.from_record(json.loads(line), str(self.directory / "exits"))
             except (ValueError, TypeError, AttributeError):
                 continue  # a crash cut it short, and another line was added to it
             found.setdefault(end.rank, end)

@@ -104,8 +104,8 @@ def _check_strategy(config: Config) -> None:
     """
     from pliant.server.config import ConfigError
     from pliant.server.execution.strategy_process import (
-        StrategyFaultError,
         StrategyProcess,
+        StrategyProcessError,
         StrategyRefusedError,
     )
     from pliant.strategies import OptionError, UnknownStrategyError, is_own, load_strategy
@@ -126,7 +126,7 @@ def _check_strategy(config: Config) -> None:
         raise ConfigError(f"strategy_options: {error}") from None
     except StrategyRefusedError as error:
         raise ConfigError(f"{error.key}: {error}") from None
-    except StrategyFaultError as error:
+    except StrategyProcessError as error:
         raise ConfigError(f"strategy: {name}: {error}") from None
 
 

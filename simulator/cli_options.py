@@ -35,7 +35,7 @@ Costs are seconds: S is constant, A-B a ramp that makes low costs likely.
 Exit codes: 0 done, 1 the workload or the strategy failed, 2 wrong usage."""
 
 
-class Parser(CommandParser):
+class SimulatorParser(CommandParser):
     """A parser that reports wrong usage in one line."""
 
     def error(self, message: str) -> NoReturn:
@@ -69,7 +69,7 @@ _PERCENT = _Number(float, 0, "a share between 0 and 100", 100)
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser for all options."""
-    made = Parser(
+    made = SimulatorParser(
         prog=PROG,
         description="Simulate a workload with the core and the strategies that clusters run.",
         epilog=_EPILOG,

@@ -32,7 +32,7 @@ from pliant.core.model.scheduling import Availability, RunningJob, View, Waiting
 from pliant.core.values.ids import JobId
 from pliant.core.values.processors import count
 from pliant.strategies.composed import Composed, Resizing
-from pliant.strategies.policies.donors import DonorLimits, Ledger, donors_of
+from pliant.strategies.policies.donors import DonorLimits, PlannedShrinks, donors_of
 from pliant.strategies.policies.placement import Placer
 from pliant.strategies.policies.reserved_starts import Agreement, start_promised
 
@@ -54,12 +54,12 @@ class MalleableEasyPolicy(Resizing):
 
     def after(self, view: View, placer: Placer) -> None:
         """Shrink running jobs for waiting ones, then let other running jobs grow (steps 3, 4)."""
-        ledger = Ledger(view, placer.usable, self._surplus)
+        ledger = PlannedShrinks(view, placer.usable, self._surplus)
         if ledger.donors:
             self._shrink(view, placer, ledger)
             self._grow(ledger, placer)
 
-    def _shrink(self, view: View, placer: Placer, ledger: Ledger) -> None:
+    def _shrink(self, view: View, placer: Placer, ledger: PlannedShrinks) -> None:
         started = {start.job for start in placer.starts}
         free, agreed = placer.free, []
         idle = count(free)
@@ -77,7 +77,7 @@ class MalleableEasyPolicy(Resizing):
         for job_id, processors in agreed:
             placer.start_on(job_id, processors)
 
-    def _lower_donors(self, job: WaitingJob, free: int, ledger: Ledger) -> int:
+    def _lower_donors(self, job: WaitingJob, free: int, ledger: PlannedShrinks) -> int:
         """Shrink donors on paper until a waiting job has enough processors.
 
         Returns:
@@ -98,7 +98,7 @@ class MalleableEasyPolicy(Resizing):
             ledger.undo(sizes, spare)
         return 0
 
-    def _rules(self, job: WaitingJob, ledger: Ledger) -> Iterator[tuple[int, DonorLimits]]:
+    def _rules(self, job: WaitingJob, ledger: PlannedShrinks) -> Iterator[tuple[int, DonorLimits]]:
         """Yield the size that the job needs and how far donors shrink for it, best rule first."""
         yield job.sizes.min, ledger.minima
 
@@ -106,16 +106,16 @@ class MalleableEasyPolicy(Resizing):
     def _surplus(self, job: RunningJob, size: int) -> float:
         """Return the donor's surplus on paper. The job with the largest surplus gives first."""
 
-    def _take(self, ledger: Ledger, donor: RunningJob, short: int, floor: int) -> None:
+    def _take(self, ledger: PlannedShrinks, donor: RunningJob, short: int, floor: int) -> None:
         """Shrink a donor by what is missing, but not below ``floor``."""
         ledger.lower(donor, max(floor, donor.sizes.largest_at_most(ledger.sizes[donor.id] - short)))
 
     @abstractmethod
-    def _grow(self, ledger: Ledger, placer: Placer) -> None:
+    def _grow(self, ledger: PlannedShrinks, placer: Placer) -> None:
         """Give free processors to running jobs."""
 
 
-def _may_grow(ledger: Ledger) -> list[RunningJob]:
+def _may_grow(ledger: PlannedShrinks) -> list[RunningJob]:
     """Return the jobs that may grow. A job that gives in this cycle does not grow."""
     return [
         job
@@ -130,7 +130,7 @@ class Minimum(MalleableEasyPolicy):
     def _surplus(self, job: RunningJob, size: int) -> float:
         return size - job.sizes.min
 
-    def _grow(self, ledger: Ledger, placer: Placer) -> None:
+    def _grow(self, ledger: PlannedShrinks, placer: Placer) -> None:
         # Sorting is stable, so equal jobs stay in order of start.
         for job in sorted(_may_grow(ledger), key=lambda job: job.size - job.sizes.min):
             if placer.free:
@@ -143,10 +143,10 @@ class Average(MalleableEasyPolicy):
     def _surplus(self, job: RunningJob, size: int) -> float:
         return fill(job, size)
 
-    def _take(self, ledger: Ledger, donor: RunningJob, short: int, floor: int) -> None:
+    def _take(self, ledger: PlannedShrinks, donor: RunningJob, short: int, floor: int) -> None:
         ledger.lower(donor, donor.sizes.largest_at_most(ledger.sizes[donor.id] - 1))
 
-    def _grow(self, ledger: Ledger, placer: Placer) -> None:
+    def _grow(self, ledger: PlannedShrinks, placer: Placer) -> None:
         jobs = _may_grow(ledger)
         free, sizes = count(placer.free), [job.size for job in jobs]
         heap = [(fill(job, job.size), place) for place, job in enumerate(jobs)]
@@ -173,7 +173,7 @@ class Preference(MalleableEasyPolicy):
         """Return the preferred size."""
         return job.sizes.wanted
 
-    def _rules(self, job: WaitingJob, ledger: Ledger) -> Iterator[tuple[int, DonorLimits]]:
+    def _rules(self, job: WaitingJob, ledger: PlannedShrinks) -> Iterator[tuple[int, DonorLimits]]:
         yield job.sizes.wanted, ledger.preferred
         yield job.sizes.min, ledger.preferred
         yield job.sizes.min, ledger.minima
@@ -181,7 +181,7 @@ class Preference(MalleableEasyPolicy):
     def _surplus(self, job: RunningJob, size: int) -> float:
         return size - job.sizes.wanted
 
-    def _grow(self, ledger: Ledger, placer: Placer) -> None:
+    def _grow(self, ledger: PlannedShrinks, placer: Placer) -> None:
         jobs = _may_grow(ledger)
         free, sizes = count(placer.free), {job.id: job.size for job in jobs}
         below = [job for job in jobs if job.size < job.sizes.wanted]

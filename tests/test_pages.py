@@ -15,7 +15,7 @@ import yaml
 import pliant.appkit as kit
 from pliant.core.values.negotiation_policy import NegotiationPolicy
 from pliant.nodectl.controller.start import make_environment
-from pliant.nodectl.settings import Settings
+from pliant.nodectl.settings import ControllerSettings
 from pliant.nodectl.settings import load as load_settings
 from pliant.protos import node_pb2 as wire
 from pliant.server.config import Config, load_config
@@ -64,8 +64,8 @@ def test_every_key_of_the_policy_has_its_row_and_default() -> None:
 
 def test_every_key_of_a_controller_has_its_row_and_default() -> None:
     found = rows(section("configuration.md", "A node controller"))
-    assert list(found) == list(Settings.__struct_fields__)
-    for field in msgspec.structs.fields(Settings):
+    assert list(found) == list(ControllerSettings.__struct_fields__)
+    for field in msgspec.structs.fields(ControllerSettings):
         if field.default is not msgspec.NODEFAULT:
             assert found[field.name] == shown(field.default)
 
@@ -81,7 +81,7 @@ def test_the_files_on_the_page_are_right(tmp_path: Path) -> None:
 
 def test_every_variable_of_a_job_has_its_row() -> None:
     order = wire.StartWorld(world="w", type="mpi", ranks=[wire.Placement(rank=0, processor=5)])
-    made = make_environment(order, Settings(), Path("/spool"))
+    made = make_environment(order, ControllerSettings(), Path("/spool"))
     # These two are each process's own.
     expected = {name for name in made if name.startswith("PLIANT_")}
     expected |= {"PLIANT_PROCESSOR", "PLIANT_CONTROL_FD"}

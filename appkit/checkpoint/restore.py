@@ -14,7 +14,7 @@ from pliant.appkit.errors import CheckpointError
 from pliant.appkit.kinds.job_data import JobData
 from pliant.appkit.kinds.state import unpack
 from pliant.appkit.loops import Position
-from pliant.appkit.mpi.membership import Phase
+from pliant.appkit.mpi.membership import MembershipPhase
 from pliant.appkit.storage.chunks import ArrayReader
 
 
@@ -57,7 +57,7 @@ class Restorer:
         self.manifest = manifest
         self._store, self._data = store, data
         self._asked = 0
-        data.membership.phase = Phase.JOINING
+        data.membership.phase = MembershipPhase.JOINING
 
     def next_once_result(self) -> bytes:
         """Return the next saved result of ``job.once``, encoded.
@@ -90,7 +90,7 @@ class Restorer:
         faults = [text for text in member.raw.allgather(self._load()) if text]
         if faults:
             raise self._store.unusable(faults[0])
-        member.phase, member.opened = Phase.MEMBER, True
+        member.phase, member.opened = MembershipPhase.MEMBER, True
         for derived in self._data.derived:
             derived.rebuild()
         return position

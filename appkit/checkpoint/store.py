@@ -23,7 +23,8 @@ from pliant.appkit.errors import CheckpointError
 from pliant.appkit.loops import Position
 from pliant.appkit.storage.checkpoint_key import KeySource, is_signed, own_key, sign
 from pliant.appkit.storage.chunks import SavedArray
-from pliant.appkit.storage.private_folders import PrivateFolder, UntrustedPathError
+from pliant.appkit.storage.private_folders import PrivateFolder
+from pliant.protos.daemons.private_paths import UntrustedPathError
 
 MANIFEST = "manifest.json"
 #: File with the number of the last run of the job that has looked for a checkpoint here.

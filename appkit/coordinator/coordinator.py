@@ -19,9 +19,9 @@ from pliant.appkit.coordinator.messages import (
     Hello,
     NegotiationMessage,
     Offer,
-    Outcome,
     Progress,
     RequestRecord,
+    ResizeOutcome,
     Withdrawn,
 )
 from pliant.appkit.coordinator.negotiation import Negotiations
@@ -282,7 +282,7 @@ class Coordinator:
         """Return why a joining rank of the growth that has begun was lost; empty if none was."""
         return self._lost_reason
 
-    def finish(self, outcome: Outcome) -> None:
+    def finish(self, outcome: ResizeOutcome) -> None:
         """Report the outcome of a resize, and accept the next one."""
         with self._lock:
             stood_by, self.standby = self.standby, False
@@ -375,7 +375,7 @@ class Coordinator:
     def _fail(self, resize: int, stage: str, reason: str) -> None:
         self._clear_decision()
         epoch, processors = self._program.membership.allocation
-        self._send(Outcome(resize, False, epoch, processors, stage, reason))
+        self._send(ResizeOutcome(resize, False, epoch, processors, stage, reason))
 
     def _clear_decision(self) -> None:
         self._decision, self._begun, self.ready = None, False, False

@@ -105,7 +105,7 @@ class Withdrawn:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ResizeOutcome:
     """The outcome of a resize, with the epoch and the processors after it."""
 
     resize: int
@@ -246,5 +246,11 @@ class NegotiationMessage:
 
 
 CoordinatorReport = (
-    Begun | Withdrawn | Outcome | Hello | NegotiationMessage | CheckpointReport | RequestRecord
+    Begun
+    | Withdrawn
+    | ResizeOutcome
+    | Hello
+    | NegotiationMessage
+    | CheckpointReport
+    | RequestRecord
 )

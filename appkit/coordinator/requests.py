@@ -15,7 +15,7 @@ from numbers import Real
 from pliant.appkit import clock
 from pliant.appkit.coordinator.messages import RequestRecord, RequestState
 from pliant.appkit.errors import RequestError
-from pliant.appkit.mpi.membership import Membership, Phase
+from pliant.appkit.mpi.membership import Membership, MembershipPhase
 from pliant.core.model.size_request import RequestAnswer
 from pliant.core.support.limits import MAX_TEXT
 from pliant.core.support.plural import plural
@@ -125,7 +125,7 @@ class Requests:
         if count < 1:
             raise RequestError(f"n={count} cannot be given back: write 1 or more")
         size = self._membership.size
-        if self._membership.phase is Phase.JOINING:
+        if self._membership.phase is MembershipPhase.JOINING:
             return self._make(Sizes((1,)), why, 0.0)
         if target is None:
             target = (
@@ -142,7 +142,7 @@ class Requests:
         return self._make(Sizes((target,)), why, 0.0)
 
     def _make(self, sizes: Sizes, why: str, until: float) -> Request:
-        if self._membership.phase is Phase.JOINING:
+        if self._membership.phase is MembershipPhase.JOINING:
             request = Request(self, None)
             self._waiting.append(request)
             return request

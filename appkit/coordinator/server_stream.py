@@ -45,7 +45,7 @@ _MAX_WAIT_S = 2.0
 _PER_STREAM = (NegotiationMessage, RequestRecord)
 
 
-class ServerStream:
+class CoordinatorStream:
     """Connects one coordinator to the server; a ``coordinator.ReportChannel``."""
 
     def __init__(self, coordinator: Coordinator, address: Callable[[], str]) -> None:

@@ -10,10 +10,10 @@ from pliant.appkit.coordinator.messages import (
     Decision,
     Hello,
     NegotiationMessage,
-    Outcome,
     Progress,
     RequestRecord,
     RequestState,
+    ResizeOutcome,
     Withdrawn,
 )
 from pliant.core.model.checkpoint import SaveStep
@@ -72,7 +72,7 @@ def report_to_wire(report: CoordinatorReport) -> pb.AppReport:
             return pb.AppReport(begun=pb.Begun(resize=report.resize))
         case Withdrawn():
             return pb.AppReport(withdrawn=pb.Withdrawn(resize=report.resize))
-        case Outcome():
+        case ResizeOutcome():
             return pb.AppReport(
                 outcome=pb.Outcome(
                     resize=report.resize,

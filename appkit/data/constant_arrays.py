@@ -13,7 +13,7 @@ import numpy as np
 from mpi4py import MPI
 
 from pliant.appkit.data.handle import Handle
-from pliant.appkit.data.registered_data import Description, Entry, GatheredMetadata
+from pliant.appkit.data.registered_data import Description, GatheredMetadata, RegisteredData
 from pliant.appkit.errors import DistributionError
 from pliant.appkit.redistribution.exchange import Array
 from pliant.appkit.redistribution.plan import (
@@ -24,7 +24,7 @@ from pliant.appkit.redistribution.plan import (
 from pliant.appkit.storage.chunks import ArrayReader, ArrayWriter, SavedArray
 
 
-class Constant(Entry):
+class Constant(RegisteredData):
     """The entry of an array with ``constant=True``; programs have the array's own handle."""
 
     def __init__(self, handle: Handle, early: bool) -> None:

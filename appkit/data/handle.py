@@ -11,14 +11,14 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 from numpy.typing import DTypeLike
 
 from pliant.appkit.data.dtype import cell_type, type_terms
-from pliant.appkit.data.registered_data import Entry
+from pliant.appkit.data.registered_data import RegisteredData
 from pliant.appkit.errors import DistributionError
 from pliant.appkit.mpi.membership import Membership
 from pliant.appkit.redistribution.exchange import Array
 from pliant.appkit.redistribution.layout import Layout
 
 
-class Handle(Entry):
+class Handle(RegisteredData):
     """A registered array of any kind."""
 
     #: How errors call objects of this kind.

@@ -1,8 +1,8 @@
 """Gather the local metadata that plans need, once for all entries, and rebalance entries.
 
 Only a process itself knows how many items it has, or where its matrix rows may be cut. Entries
-whose plan depends on such metadata state the number of exchanges (``Entry.metadata_rounds``). If no
-entry needs any, nothing is exchanged.
+whose plan depends on such metadata state the number of exchanges
+(``RegisteredData.metadata_rounds``). If no entry needs any, nothing is exchanged.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from typing import Any
 
 from mpi4py import MPI
 
-from pliant.appkit.data.registered_data import Entry, GatheredMetadata
+from pliant.appkit.data.registered_data import GatheredMetadata, RegisteredData
 from pliant.appkit.errors import AppkitError, DistributionError
 from pliant.appkit.mpi import death_watch, tags
 from pliant.appkit.redistribution.plan import RankMap
@@ -18,7 +18,11 @@ from pliant.faults import failpoint
 
 
 def gather_metadata(
-    entries: Sequence[Entry], rank_map: RankMap, comm: MPI.Intracomm, rounds: int, error: str
+    entries: Sequence[RegisteredData],
+    rank_map: RankMap,
+    comm: MPI.Intracomm,
+    rounds: int,
+    error: str,
 ) -> tuple[list[GatheredMetadata], str]:
     """Exchange the metadata of all entries; collective.
 
@@ -51,7 +55,7 @@ def gather_metadata(
 
 
 def _collect_local(
-    entries: Sequence[Entry],
+    entries: Sequence[RegisteredData],
     rank_map: RankMap,
     me: int,
     gathered: list[list[tuple[Any, ...]]],
@@ -76,7 +80,7 @@ def error_text(fault: AppkitError | MemoryError) -> str:
     return str(fault) if isinstance(fault, AppkitError) else f"MemoryError: {fault}"
 
 
-def rebalance_entries(entries: Sequence[Entry], comm: MPI.Intracomm) -> int:
+def rebalance_entries(entries: Sequence[RegisteredData], comm: MPI.Intracomm) -> int:
     """Redistribute entries among the present processes; collective.
 
     Args:

@@ -18,7 +18,7 @@ Description = list[object]
 GatheredMetadata = tuple[tuple[Any, ...], ...]
 
 
-class Entry(ABC):
+class RegisteredData(ABC):
     """One registered object.
 
     A resize calls `local_metadata` (`metadata_rounds` times), `prepare`, `plan` and `move`, then
@@ -124,15 +124,15 @@ class Registry:
     """The registered entries, the same in the same order on every process."""
 
     def __init__(self) -> None:
-        self._entries: dict[str, Entry] = {}
+        self._entries: dict[str, RegisteredData] = {}
 
-    def __iter__(self) -> Iterator[Entry]:
+    def __iter__(self) -> Iterator[RegisteredData]:
         return iter(self._entries.values())
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: RegisteredData) -> None:
         """Add an entry.
 
         Raises:

@@ -9,9 +9,9 @@ from numpy.typing import DTypeLike, NDArray
 
 from pliant.appkit.data.handle import BlockHandle
 from pliant.appkit.data.metadata import rebalance_entries
-from pliant.appkit.data.registered_data import Description, Entry, GatheredMetadata
+from pliant.appkit.data.registered_data import Description, GatheredMetadata, RegisteredData
 from pliant.appkit.errors import DistributionError
-from pliant.appkit.kinds.csr_rows import Rows, SavedRows
+from pliant.appkit.kinds.csr_rows import CsrRows, SavedRows
 from pliant.appkit.kinds.ghosts import GhostExchange, Ghosts
 from pliant.appkit.mpi.membership import Membership
 from pliant.appkit.redistribution.exchange import Array, RangeBuffer, exchange_ranges
@@ -30,7 +30,7 @@ _NUMBER = 8
 class _Part:
     """This process's rows, with their ghosts and the ghost exchange once they are needed."""
 
-    def __init__(self, layout: Layout, rank: int, rows: Rows) -> None:
+    def __init__(self, layout: Layout, rank: int, rows: CsrRows) -> None:
         self.layout, self.rank, self.rows = layout, rank, rows
         self.start, self.stop = layout.start(rank), layout.stop(rank)
         self._ghosts: Ghosts | None = None
@@ -98,7 +98,7 @@ class CsrMatrix(BlockHandle[_Part]):
         super().__init__(membership, name, shape, dtype)
         self.metadata_rounds = 1 if balance == "rows" else 2
         #: Arrays that are distributed like the rows, in order of registration.
-        self.followers: list[Entry] = []
+        self.followers: list[RegisteredData] = []
         self._balance = balance
         self._layouts: _RowLayouts | None = None
 
@@ -107,7 +107,7 @@ class CsrMatrix(BlockHandle[_Part]):
         member = self._membership
         layout = BlockLayout(self.shape[0], member.size)
         start, stop = layout.start(member.rank), layout.stop(member.rank)
-        rows = Rows.empty(stop - start, 0, self.dtype)
+        rows = CsrRows.empty(stop - start, 0, self.dtype)
         if init is not None:
             rows = self._taken(init(start, stop), stop - start)
         self._part = _Part(layout, member.rank, rows)
@@ -241,8 +241,8 @@ class CsrMatrix(BlockHandle[_Part]):
             )
         return self._here().ghosts()
 
-    def _taken(self, values: Any, rows: int) -> Rows:
-        return Rows.taken(f"matrix {self.name!r}", values, rows, self.shape[1], self.dtype)
+    def _taken(self, values: Any, rows: int) -> CsrRows:
+        return CsrRows.taken(f"matrix {self.name!r}", values, rows, self.shape[1], self.dtype)
 
     # ---------------------------------------------------------------- as the split of other arrays
 
@@ -291,7 +291,7 @@ class CsrMatrix(BlockHandle[_Part]):
         if me in rank_map.new:
             rank = rank_map.new.index(me)
             rows, nonzeros = layouts.rows[1], layouts.nonzeros[1]
-            room = Rows.empty(
+            room = CsrRows.empty(
                 rows.stop(rank) - rows.start(rank),
                 nonzeros.stop(rank) - nonzeros.start(rank),
                 self.dtype,

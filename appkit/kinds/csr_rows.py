@@ -14,7 +14,7 @@ from pliant.appkit.storage.chunks import ArrayReader, ArrayWriter, SavedArray
 
 
 @dataclass(frozen=True)
-class Rows:
+class CsrRows:
     """Rows in CSR form: row ``i`` has ``indices[indptr[i]:indptr[i + 1]]``, and ``data`` alike."""
 
     indptr: NDArray[np.int64]
@@ -28,13 +28,15 @@ class Rows:
         return np.diff(self.indptr)
 
     @classmethod
-    def empty(cls, rows: int, nonzeros: int, dtype: np.dtype[Any]) -> "Rows":
+    def empty(cls, rows: int, nonzeros: int, dtype: np.dtype[Any]) -> "CsrRows":
         """Allocate rows and nonzeros without values."""
         indptr, indices = np.zeros(rows + 1, np.int64), np.empty(nonzeros, np.int64)
         return cls(indptr, indices, np.empty(nonzeros, dtype))
 
     @classmethod
-    def taken(cls, what: str, values: Any, rows: int, columns: int, dtype: np.dtype[Any]) -> "Rows":
+    def taken(
+        cls, what: str, values: Any, rows: int, columns: int, dtype: np.dtype[Any]
+    ) -> "CsrRows":
         """Return the rows that a program gave: three arrays, or an object that has them.
 
         Raises:
@@ -107,7 +109,7 @@ class SavedRows:
             cuts.append(cuts_by_weight(lengths, totals, place, size))
         return layout_of(cuts, [saved.shape[0] - 1 for saved in self._pointers], size)
 
-    def read(self, start: int, stop: int, dtype: np.dtype[Any]) -> Rows:
+    def read(self, start: int, stop: int, dtype: np.dtype[Any]) -> CsrRows:
         """Read the rows ``[start, stop)`` and nothing else.
 
         Raises:
@@ -120,7 +122,7 @@ class SavedRows:
         ]
         pointers = [self._read(saved, low, high + 1) for saved, low, high in ranges]
         nonzeros = sum(int(own[-1] - own[0]) for own in pointers)
-        rows = Rows.empty(stop - start, nonzeros, dtype)
+        rows = CsrRows.empty(stop - start, nonzeros, dtype)
         row = place = 0
         for (saved, low, high), own in zip(ranges, pointers, strict=True):
             count = int(own[-1] - own[0])

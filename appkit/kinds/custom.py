@@ -7,7 +7,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from pliant.appkit.data.registered_data import Description, Entry, GatheredMetadata
+from pliant.appkit.data.registered_data import Description, GatheredMetadata, RegisteredData
 from pliant.appkit.errors import DistributionError
 from pliant.appkit.mpi.membership import Membership
 from pliant.appkit.redistribution.packed import exchange_buffers
@@ -29,7 +29,7 @@ Pack = Callable[[V, int], Sequence[Any]]
 Unpack = Callable[[list[memoryview], int, int], V]
 
 
-class Custom(Entry, Generic[V]):
+class Custom(RegisteredData, Generic[V]):
     """A handle of one value on each process: ``value``.
 
     During a resize, the packed bytes are in memory in addition to the value.

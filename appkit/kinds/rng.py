@@ -11,7 +11,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from pliant.appkit.data.registered_data import Description, Entry, GatheredMetadata
+from pliant.appkit.data.registered_data import Description, GatheredMetadata, RegisteredData
 from pliant.appkit.errors import CheckpointError
 from pliant.appkit.mpi.membership import Membership
 from pliant.appkit.redistribution.exchange import RangeBuffer, exchange_ranges
@@ -24,7 +24,7 @@ def stream(seed: int, number: int) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(number,))))
 
 
-class RandomStreams(Entry):
+class RandomStreams(RegisteredData):
     """A handle of this process's ``generator``, the same object until the process leaves."""
 
     def __init__(self, membership: Membership, name: str, seed: int) -> None:

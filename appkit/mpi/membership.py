@@ -10,7 +10,7 @@ from pliant.appkit.errors import JobLeave, NotJoined, StaleHandle
 from pliant.appkit.mpi.disconnect import JobComm
 
 
-class Phase(Enum):
+class MembershipPhase(Enum):
     """The phases of a process in a job."""
 
     #: The process is joining, and its data have not arrived.
@@ -32,7 +32,7 @@ class Membership:
         self.raw: MPI.Intracomm | None = None if comm is None else JobComm(comm)
         #: The epoch and the processors of the job in rank order, always replaced together.
         self.allocation: tuple[int, tuple[int, ...]] = (epoch, processors)
-        self.phase = Phase.JOINING if comm is None else Phase.MEMBER
+        self.phase = MembershipPhase.JOINING if comm is None else MembershipPhase.MEMBER
         self.rank = -1 if comm is None else comm.rank
         self.size = 0 if comm is None else comm.size
         #: Whether the first safe point has been reached.
@@ -47,7 +47,7 @@ class Membership:
             JobLeave: This process has left the job.
             StaleHandle: ``main`` has ended.
         """
-        if self.phase is not Phase.MEMBER:
+        if self.phase is not MembershipPhase.MEMBER:
             self._refuse()
 
     def communicator(self) -> MPI.Intracomm:
@@ -80,16 +80,16 @@ class Membership:
         """Make this process a member with a new communicator."""
         self.raw, self.rank, self.size = JobComm(comm), comm.rank, comm.size
         self.allocation = (epoch, processors)
-        self.phase = Phase.MEMBER
+        self.phase = MembershipPhase.MEMBER
 
-    def leave(self, phase: Phase) -> None:
+    def leave(self, phase: MembershipPhase) -> None:
         """End the membership of this process."""
         self.phase, self.raw = phase, None
 
     def _refuse(self) -> None:
-        if self.phase is Phase.LEFT:
+        if self.phase is MembershipPhase.LEFT:
             raise JobLeave
-        if self.phase is Phase.ENDED:
+        if self.phase is MembershipPhase.ENDED:
             raise StaleHandle("main() has ended: what belongs to the job is gone")
         raise NotJoined(
             "the data of the job arrive at the first safe point; "

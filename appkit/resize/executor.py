@@ -20,7 +20,7 @@ from pliant.appkit.kinds.state import pack, unpack
 from pliant.appkit.mpi import death_watch
 from pliant.appkit.mpi.connect import connect_and_merge
 from pliant.appkit.mpi.disconnect import disconnect
-from pliant.appkit.mpi.membership import Phase
+from pliant.appkit.mpi.membership import MembershipPhase
 from pliant.appkit.performance.timing import ResizeTiming
 from pliant.appkit.process_exit import end_now
 from pliant.appkit.redistribution.exchange import NOT_ALIKE
@@ -198,7 +198,7 @@ class Executor:
         old = self._communicator()
         self._free_derived()
         disconnect(old, self._report_fatal)
-        self._member.leave(Phase.LEFT)
+        self._member.leave(MembershipPhase.LEFT)
 
     def _communicator(self) -> MPI.Intracomm:
         assert self._member.raw is not None

@@ -11,7 +11,7 @@ import threading
 from dataclasses import dataclass
 
 from pliant.appkit.data.fill import touch_pages
-from pliant.appkit.data.registered_data import Entry, Registry
+from pliant.appkit.data.registered_data import RegisteredData, Registry
 from pliant.appkit.errors import AppkitError
 from pliant.appkit.mpi.membership import Membership
 from pliant.appkit.redistribution.exchange import Array
@@ -35,7 +35,7 @@ class Preallocator:
         self._registry, self._member = registry, member
         #: The resize for which memory is allocated; 0 if there is none.
         self.resize = 0
-        self._allocated: list[Entry] = []
+        self._allocated: list[RegisteredData] = []
         self._thread: threading.Thread | None = None
 
     def execute(self, order: PreallocateOrder) -> None:

@@ -13,7 +13,8 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 
-from pliant.appkit.storage.private_folders import PrivateFolder, UntrustedPathError
+from pliant.appkit.storage.private_folders import PrivateFolder
+from pliant.protos.daemons.private_paths import UntrustedPathError
 
 #: Names the file with the job's key; the node controller writes it for the job's user alone.
 KEY_FILE = "PLIANT_CHECKPOINT_KEY_FILE"

@@ -1,10 +1,10 @@
 """The files of a checkpoint: arrays that one process wrote of one registered object. No MPI.
 
 A file contains arrays in C order, one after the other. The manifest describes each array, including
-the place where it belongs (``where``), which only its kind interprets (``Entry.save`` and
-``Entry.restore``). Arrays are written and read in chunks, so that a process needs memory for its
-part of the data and one chunk. Each chunk has a checksum, so that any range of an array can be read
-and verified alone.
+the place where it belongs (``where``), which only its kind interprets (``RegisteredData.save`` and
+``RegisteredData.restore``). Arrays are written and read in chunks, so that a process needs memory
+for its part of the data and one chunk. Each chunk has a checksum, so that any range of an array can
+be read and verified alone.
 """
 
 import math
@@ -81,7 +81,7 @@ class ArrayWriter:
 
         Args:
             array: With any strides, without Python objects.
-            where: What ``Entry.restore`` needs to know about the array.
+            where: What ``RegisteredData.restore`` needs to know about the array.
 
         Raises:
             OSError: The file cannot be written.

@@ -14,14 +14,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self
 
-from pliant.core.support.errors import PliantError
+from pliant.protos.daemons.private_paths import UntrustedPathError
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
-
-
-class UntrustedPathError(PliantError, OSError):
-    """A folder or file that another account may have made or changed."""
 
 
 class PrivateFolder:

@@ -22,7 +22,7 @@ from pliant.client.cluster.local_cluster import LocalCluster
 from pliant.client.cluster.shutdown import stop
 from pliant.client.demo import checks
 from pliant.client.demo.scenario import NODES, PROGRAM, SLOTS, Scenario, StepError
-from pliant.client.demo.view import View
+from pliant.client.demo.view import DemoDisplay
 from pliant.client.errors import ClientError, NoServerError, RequestError
 from pliant.client.terminal.gantt import gantt_svg
 from pliant.client.terminal.interrupts import Interrupted, Interrupts
@@ -116,7 +116,7 @@ class Demo:
 
     def run(self) -> None:
         """Bring the cluster up, run the scenario, show what happened and check it."""
-        with View() as view:
+        with DemoDisplay() as view:
             try:
                 scenario = self._run_scenario(view)
             except ClientError as error:
@@ -130,7 +130,7 @@ class Demo:
         print(f"the picture is in {self._options.output}\n", flush=True)
         self._check_results(scenario)
 
-    def _run_scenario(self, view: View) -> Scenario:
+    def _run_scenario(self, view: DemoDisplay) -> Scenario:
         view.say(f"starting a server and {NODES} nodes with {SLOTS} processors each")
         self._write_settings()
         with self._interrupts.shielded():

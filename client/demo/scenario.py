@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pliant.client.connection import Connection
-from pliant.client.demo.view import Snapshot, View
+from pliant.client.demo.view import DemoDisplay, Snapshot
 from pliant.client.errors import ClientError, NoServerError, RequestError
 from pliant.client.submission import build_job
 from pliant.client.waiting import FINAL_STATES as _FINAL
@@ -30,7 +30,7 @@ class StepError(ClientError):
 class Scenario:
     """Submits the jobs and watches them."""
 
-    def __init__(self, directory: str, run: str, view: View, deadline_s: float) -> None:
+    def __init__(self, directory: str, run: str, view: DemoDisplay, deadline_s: float) -> None:
         self._directory = directory
         self._link = Connection(run, timeout_s=10)
         self._view = view

@@ -64,7 +64,7 @@ def line(snapshot: Snapshot, elapsed_s: float) -> str:
     return f"{elapsed_s:5.1f} s  " + ("; ".join(parts) or "starting")
 
 
-class View:
+class DemoDisplay:
     """Shows snapshots, and the steps of the demo."""
 
     def __init__(self) -> None:
@@ -75,7 +75,7 @@ class View:
         self._steps: list[str] = []
         self.snapshot = Snapshot()
 
-    def __enter__(self) -> View:
+    def __enter__(self) -> DemoDisplay:
         if sys.stdout.isatty():
             from rich.live import Live
 

@@ -32,7 +32,7 @@ class Allocation:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class NodeRows:
     """One node's rows: where its first processor is drawn, and how many it has."""
 
     name: str
@@ -68,7 +68,7 @@ def _closed(allocation: Allocation, end: float) -> list[Allocation]:
     ]
 
 
-def node_rows(nodes: Sequence[Mapping[str, Any]], used: Iterable[int] = ()) -> list[Row]:
+def node_rows(nodes: Sequence[Mapping[str, Any]], used: Iterable[int] = ()) -> list[NodeRows]:
     """Return where each node's processors are; a node that does not say follows the one before.
 
     Processors in use that no node has (of nodes that left) get rows of their own.
@@ -76,10 +76,10 @@ def node_rows(nodes: Sequence[Mapping[str, Any]], used: Iterable[int] = ()) -> l
     rows, following = [], 0
     for node in nodes:
         first = int(node["first"]) if node.get("first") is not None else following
-        rows.append(Row(str(node["name"]), first, int(node["slots"])))
+        rows.append(NodeRows(str(node["name"]), first, int(node["slots"])))
         following = first + int(node["slots"])
     known = {index for row in rows for index in range(row.first, row.first + row.slots)}
-    rows += [Row("?", first, count) for first, count in runs(sorted(set(used) - known))]
+    rows += [NodeRows("?", first, count) for first, count in runs(sorted(set(used) - known))]
     return sorted(rows, key=lambda row: row.first)
 
 
@@ -125,7 +125,7 @@ class _Picture:
     """The measures of one picture."""
 
     def __init__(
-        self, rows: list[Row], spans: list[Allocation], begin: float, finish: float
+        self, rows: list[NodeRows], spans: list[Allocation], begin: float, finish: float
     ) -> None:
         self.rows, self.spans, self.begin, self.finish = rows, spans, begin, finish
         self.jobs = list(dict.fromkeys(span.job for span in spans))

@@ -5,7 +5,7 @@ The server decides from heartbeats that a node is silent or lost (``server/rpc/l
 
 from dataclasses import replace
 
-from pliant.core.commands import Answer, Kill, Launch
+from pliant.core.commands import AnswerUser, Kill, Launch
 from pliant.core.events import (
     LiveWorld,
     NodeAble,
@@ -228,7 +228,7 @@ def on_node_drained(state: State, event: NodeDrained) -> None:
     """Give a node no new work. Jobs on it continue."""
     node = state.nodes.get(event.name)
     if node is None:
-        state.emit(Answer(event.request, f"there is no node {event.name}"))
+        state.emit(AnswerUser(event.request, f"there is no node {event.name}"))
         return
     node.drained, node.fault = event.reason or "drained by an operator", event.fault
     state.touch_node(node)
@@ -238,7 +238,7 @@ def on_node_drained(state: State, event: NodeDrained) -> None:
     _reviewed(state)
     jobs = node_registry.jobs_on(state, node)
     done = f"drains: {node_registry.jobs_phrase(jobs)} still there" if jobs else "drained"
-    state.emit(Answer(event.request, message=f"node {node.name} {done}"))
+    state.emit(AnswerUser(event.request, message=f"node {node.name} {done}"))
 
 
 def on_node_resumed(state: State, event: NodeResumed) -> None:
@@ -250,10 +250,10 @@ def on_node_resumed(state: State, event: NodeResumed) -> None:
             if node is None
             else f"node {node.name} is {node.state}: only DRAINED nodes can be resumed"
         )
-        state.emit(Answer(event.request, why))
+        state.emit(AnswerUser(event.request, why))
         return
     _give_back(state, node)
-    state.emit(Answer(event.request, message=f"node {node.name} resumed"))
+    state.emit(AnswerUser(event.request, message=f"node {node.name} resumed"))
 
 
 def on_node_able(state: State, event: NodeAble) -> None:

@@ -1,6 +1,6 @@
 """Operators' and users' requests for another size of a job: ``jobctl resize``."""
 
-from pliant.core.commands import Answer
+from pliant.core.commands import AnswerUser
 from pliant.core.events import ResizeRequested
 from pliant.core.model.jobs import Job
 from pliant.core.model.lifecycle import JobState
@@ -18,20 +18,22 @@ def on_resize_requested(state: State, event: ResizeRequested) -> None:
     job = state.jobs.get(event.job)
     refusal = _why_not(state, job, event)
     if refusal or job is None:
-        state.emit(Answer(event.request, refusal))
+        state.emit(AnswerUser(event.request, refusal))
         return
     if event.size == 0:
         job.size_fixed_by_operator = False
         state.touch(job)
         state.plan_due = True
-        state.emit(Answer(event.request, message=f"job {job.id} is resized by the strategy again"))
+        state.emit(
+            AnswerUser(event.request, message=f"job {job.id} is resized by the strategy again")
+        )
         return
     job.size_fixed_by_operator = True
     resize_transaction.open_negotiation(
         state, job, _target(state, job, event), f"user {event.actor or 'unknown'}"
     )
     offered = plural(event.size, "processor")
-    state.emit(Answer(event.request, message=f"job {job.id} was offered {offered}"))
+    state.emit(AnswerUser(event.request, message=f"job {job.id} was offered {offered}"))
 
 
 def _why_not(state: State, job: Job | None, event: ResizeRequested) -> str:

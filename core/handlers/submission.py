@@ -1,6 +1,6 @@
 """Users' events: submit, cancel, hold, release, change the priority."""
 
-from pliant.core.commands import Answer, Ended
+from pliant.core.commands import AnswerUser, Ended
 from pliant.core.events import (
     JobCancelled,
     JobHeld,
@@ -35,7 +35,7 @@ def on_job_cancelled(state: State, event: JobCancelled) -> None:
     if job is None:
         return
     if job.final:
-        state.emit(Answer(event.request, f"job {job.id} has already ended ({job.state})"))
+        state.emit(AnswerUser(event.request, f"job {job.id} has already ended ({job.state})"))
         return
     by = f"cancelled by {event.actor}" if event.actor else "cancelled"
     if job.requeue_at_end or (job.ending is JobState.FAILED and restart_smaller.may_run_again(job)):
@@ -44,7 +44,7 @@ def on_job_cancelled(state: State, event: JobCancelled) -> None:
         job_end.end(state, job, JobState.CANCELLED, by)
     else:
         close_waiting(state, job, JobState.CANCELLED, by)
-    state.emit(Answer(event.request, message=f"job {job.id} {by}"))
+    state.emit(AnswerUser(event.request, message=f"job {job.id} {by}"))
 
 
 def on_job_held(state: State, event: JobHeld) -> None:
@@ -53,12 +53,14 @@ def on_job_held(state: State, event: JobHeld) -> None:
     if job is None:
         return
     if job.state is not JobState.PENDING:
-        state.emit(Answer(event.request, f"job {job.id} is {job.state}: only PENDING jobs wait"))
+        state.emit(
+            AnswerUser(event.request, f"job {job.id} is {job.state}: only PENDING jobs wait")
+        )
         return
     resize_transaction.drop_reservation(state, job)
     state.step(job, JobState.HELD, f"held by {event.actor or 'its user'}")
     state.note("job.held", job.reason, job)
-    state.emit(Answer(event.request, message=f"job {job.id} held"))
+    state.emit(AnswerUser(event.request, message=f"job {job.id} held"))
 
 
 def on_job_released(state: State, event: JobReleased) -> None:
@@ -67,11 +69,11 @@ def on_job_released(state: State, event: JobReleased) -> None:
     if job is None:
         return
     if job.state is not JobState.HELD:
-        state.emit(Answer(event.request, f"job {job.id} is {job.state}: only HELD jobs can go"))
+        state.emit(AnswerUser(event.request, f"job {job.id} is {job.state}: only HELD jobs can go"))
         return
     state.step(job, JobState.PENDING, "waits its turn")
     state.note("job.released", f"released by {event.actor or 'its user'}", job)
-    state.emit(Answer(event.request, message=f"job {job.id} released"))
+    state.emit(AnswerUser(event.request, message=f"job {job.id} released"))
 
 
 def on_priority_changed(state: State, event: PriorityChanged) -> None:
@@ -88,14 +90,14 @@ def on_priority_changed(state: State, event: PriorityChanged) -> None:
             "and only an operator may raise it"
         )
     if refusal:
-        state.emit(Answer(event.request, refusal))
+        state.emit(AnswerUser(event.request, refusal))
         return
     before, job.priority = job.priority, event.priority
     state.touch(job)
     state.plan_due = True
     text = f"priority {job.priority} instead of {before}, by {event.actor or 'its user'}"
     state.note("job.priority", text, job, priority=job.priority, **{"from": before})
-    state.emit(Answer(event.request, message=f"job {job.id}: priority {job.priority}"))
+    state.emit(AnswerUser(event.request, message=f"job {job.id}: priority {job.priority}"))
 
 
 def close_waiting(state: State, job: Job, final: JobState, reason: str) -> None:
@@ -110,5 +112,5 @@ def close_waiting(state: State, job: Job, final: JobState, reason: str) -> None:
 def _find(state: State, job_id: JobId, request: int) -> Job | None:
     job = state.jobs.get(job_id)
     if job is None:
-        state.emit(Answer(request, f"there is no job {job_id}"))
+        state.emit(AnswerUser(request, f"there is no job {job_id}"))
     return job

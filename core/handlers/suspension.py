@@ -7,7 +7,7 @@ application. The server may withdraw it until it has begun. The server knows tha
 saved before it orders the processes to end, so later exits have no other meaning.
 """
 
-from pliant.core.commands import Answer, Kill
+from pliant.core.commands import AnswerUser, Kill
 from pliant.core.events import (
     JobRequeued,
     JobResumed,
@@ -33,7 +33,7 @@ def on_job_suspended(state: State, event: JobSuspended) -> None:
     job = state.jobs.get(event.job)
     refusal = f"there is no job {event.job}" if job is None else _why_not(job)
     if refusal or job is None:
-        state.emit(Answer(event.request, refusal))
+        state.emit(AnswerUser(event.request, refusal))
         return
     if job.resize is not None:
         resize_transaction.withdraw(state, job, f"it is suspended by {event.actor or 'its user'}")
@@ -42,7 +42,7 @@ def on_job_suspended(state: State, event: JobSuspended) -> None:
         f"job {job.id} saves itself at its next safe point and ends; "
         f"`jobctl resume {job.id}` lets it go on"
     )
-    state.emit(Answer(event.request, message=message))
+    state.emit(AnswerUser(event.request, message=message))
 
 
 def suspend_as_planned(state: State, wish: Suspension) -> None:
@@ -87,10 +87,10 @@ def on_job_resumed(state: State, event: JobResumed) -> None:
     job = state.jobs.get(event.job)
     if job is None or job.state is not JobState.SUSPENDED:
         refusal = f"there is no job {event.job}" if job is None else _why_not_resumed(job)
-        state.emit(Answer(event.request, refusal))
+        state.emit(AnswerUser(event.request, refusal))
         return
     suspend.requeue(state, job, "waits its turn, to go on from its checkpoint")
-    state.emit(Answer(event.request, message=f"job {job.id} waits its turn, to go on"))
+    state.emit(AnswerUser(event.request, message=f"job {job.id} waits its turn, to go on"))
 
 
 def _why_not_resumed(job: Job) -> str:
@@ -112,14 +112,14 @@ def on_job_requeued(state: State, event: JobRequeued) -> None:
     else:
         refusal = ""
     if job is None or refusal:
-        state.emit(Answer(event.request, refusal))
+        state.emit(AnswerUser(event.request, refusal))
         return
     if job.state is JobState.SUSPENDED:
         suspend.requeue(state, job, by)
     else:
         job.requeue_at_end = True
         job_end.end(state, job, JobState.CANCELLED, by)
-    state.emit(Answer(event.request, message=f"job {job.id} {by}"))
+    state.emit(AnswerUser(event.request, message=f"job {job.id} {by}"))
 
 
 # ------------------------------------------------------------------ applications

@@ -10,7 +10,7 @@ from pliant.core.values.ids import NodeName
 from pliant.core.values.processors import NONE, ProcessorMap, count
 
 
-class Ledger:
+class ProcessorLedger:
     """The nodes in order of their processors, and the sums of what nodes and jobs have."""
 
     __slots__ = (

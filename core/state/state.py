@@ -16,8 +16,8 @@ from pliant.core.model.scheduling import Outcome
 from pliant.core.model.size_request import RequestAnswer, SizeRequest
 from pliant.core.model.timers import Timer, TimerKind
 from pliant.core.model.wait_reasons import Reason
-from pliant.core.state.processor_ledger import Ledger
-from pliant.core.state.view_cache import Rows
+from pliant.core.state.processor_ledger import ProcessorLedger
+from pliant.core.state.view_cache import ViewCache
 from pliant.core.values.ids import JobId, NodeName, ResizeId
 from pliant.core.values.negotiation_policy import NegotiationPolicy
 from pliant.core.values.processors import NONE, ProcessorMap
@@ -65,8 +65,8 @@ class State:
     needing: dict[JobId, Job] = field(default_factory=dict)
     #: How much the cluster has of each of these resources.
     resources: Mapping[str, int] = field(default_factory=dict)
-    ledger: Ledger = field(default_factory=Ledger)
-    rows: Rows = field(default_factory=Rows)
+    ledger: ProcessorLedger = field(default_factory=ProcessorLedger)
+    rows: ViewCache = field(default_factory=ViewCache)
     memory: object = None
     #: From the last plan: the reason of jobs that it did not name, and the jobs that it named.
     #: ``to_explain`` are jobs whose reason has changed since.

@@ -10,7 +10,7 @@ from pliant.core.values.ids import JobId
 V = TypeVar("V")
 
 
-class Row(Generic[V]):
+class ViewRow(Generic[V]):
     """One value for each job, ordered by (time, job). The tuple is made again after a change."""
 
     __slots__ = ("_key_of", "_keys", "_tuple", "_values")
@@ -91,7 +91,7 @@ class NodeRow:
         return self._tuple
 
 
-class Rows:
+class ViewCache:
     """The rows of a view, and which of their values are outdated."""
 
     __slots__ = (
@@ -107,11 +107,11 @@ class Rows:
     )
 
     def __init__(self) -> None:
-        self.waiting: Row[WaitingJob] = Row()
-        self.promised: Row[PromisedJob] = Row()
-        self.running: Row[RunningJob] = Row()
+        self.waiting: ViewRow[WaitingJob] = ViewRow()
+        self.promised: ViewRow[PromisedJob] = ViewRow()
+        self.running: ViewRow[RunningJob] = ViewRow()
         #: The row that each job is in.
-        self.place: dict[JobId, Row[Any]] = {}
+        self.place: dict[JobId, ViewRow[Any]] = {}
         #: The usable nodes.
         self.nodes = NodeRow()
         #: Jobs that changed since the last view. A dictionary, because the order must be
@@ -119,12 +119,12 @@ class Rows:
         self.stale: dict[JobId, None] = {}
         #: When jobs that refused an offer may get offers again, in seconds since the epoch.
         self.quiet: dict[JobId, float] = {}
-        #: The ``Ledger.capacity`` of the last view, which limits the sizes of jobs.
+        #: The ``ProcessorLedger.capacity`` of the last view, which limits the sizes of jobs.
         self.capacity = (0, 0)
         #: How many processors each job that needs named resources may have now.
         self.limits: dict[JobId, int] = {}
 
-    def put(self, row: Row[V], time: float, job: JobId, value: V) -> None:
+    def put(self, row: ViewRow[V], time: float, job: JobId, value: V) -> None:
         """Put a job into this row, and remove it from any other."""
         old = self.place.get(job)
         if old is not row:

@@ -1,6 +1,6 @@
 """The registered nodes: their places in the processor map, their removal, and which are empty."""
 
-from pliant.core.commands import Answer
+from pliant.core.commands import AnswerUser
 from pliant.core.events import NodeRegistered, NodeRemoved
 from pliant.core.model.jobs import Job
 from pliant.core.model.nodes import Node, NodeState
@@ -31,18 +31,18 @@ def on_node_removed(state: State, event: NodeRemoved) -> None:
     """Remove a node for good. It may register again as a new one."""
     node = state.nodes.get(event.name)
     if node is None:
-        state.emit(Answer(event.request, f"there is no node {event.name}"))
+        state.emit(AnswerUser(event.request, f"there is no node {event.name}"))
         return
     if jobs := jobs_on(state, node):
         text = f"node {node.name} cannot be removed: {jobs_phrase(jobs)} there; cancel, or wait"
-        state.emit(Answer(event.request, text))
+        state.emit(AnswerUser(event.request, text))
         return
     _remove(state, node, f"node {node.name} was removed")
     state.note("node.removed", f"node {node.name} was removed")
     spare_nodes.assign_spares(state)
     restart_smaller.refit_restarts(state)
     state.plan_due = True
-    state.emit(Answer(event.request, message=f"node {node.name} removed"))
+    state.emit(AnswerUser(event.request, message=f"node {node.name} removed"))
 
 
 def _remove(state: State, node: Node, reason: str) -> None:

@@ -158,7 +158,7 @@ def _of_class(cls: type) -> str:
 
 def _business(cls: type) -> set[str]:
     """Return names that programs do not use, or that are described for all arrays together."""
-    if not issubclass(cls, registry.Entry | kit.DerivedComm):
+    if not issubclass(cls, registry.RegisteredData | kit.DerivedComm):
         return set()
     return _OWN | set(dir(handle.Handle)) | {"name", "shape", "dtype"}
 

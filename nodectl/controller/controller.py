@@ -20,18 +20,22 @@ import psutil
 
 from pliant.faults import failpoint, message
 from pliant.nodectl.controller import lease
-from pliant.nodectl.controller.generation import ServerIdentity, read_generation, write_generation
+from pliant.nodectl.controller.generation import ServerStart, read_generation, write_generation
 from pliant.nodectl.controller.kill import KillWatcher
 from pliant.nodectl.controller.launcher_client import LauncherCallbacks, LauncherClient
 from pliant.nodectl.controller.local_world import (
-    World,
+    LocalWorld,
     add_missing_exits,
     refusal_report,
     spool_folder,
     watch_process,
 )
 from pliant.nodectl.controller.self_test import SelfTest
-from pliant.nodectl.controller.server_stream import ServerStream, StaleServerError, server_finder
+from pliant.nodectl.controller.server_stream import (
+    ControllerStream,
+    StaleServerError,
+    server_finder,
+)
 from pliant.nodectl.controller.shim_listener import ShimListener
 from pliant.nodectl.controller.start import (
     CANNOT_START,
@@ -42,8 +46,8 @@ from pliant.nodectl.controller.start import (
 from pliant.nodectl.controller.usage import job_usage, over_process_limit
 from pliant.nodectl.controller.world_adoption import clean_up, read_worlds
 from pliant.nodectl.host import cgroup, procfs
-from pliant.nodectl.settings import RELOADED, Settings
-from pliant.nodectl.spool import NOT_USABLE, Exit
+from pliant.nodectl.settings import RELOADED, ControllerSettings
+from pliant.nodectl.spool import NOT_USABLE, SpooledExit
 from pliant.protos import node_pb2 as wire
 from pliant.protos import versions
 from pliant.protos.versions import ProtocolError
@@ -68,12 +72,12 @@ class Controller:
     """Carries out the server's orders on one node."""
 
     def __init__(
-        self, settings: Settings, state: Path, address_file: Path, descriptors: int
+        self, settings: ControllerSettings, state: Path, address_file: Path, descriptors: int
     ) -> None:
         self._settings = settings
         self._state = state
         self._boot = procfs.boot_id()
-        self._worlds: dict[str, World] = {}
+        self._worlds: dict[str, LocalWorld] = {}
         self._removed: OrderedDict[str, None] = OrderedDict()
         self._tasks: set[asyncio.Task[None]] = set()
         self._kill_watcher = KillWatcher()
@@ -87,7 +91,7 @@ class Controller:
             LauncherCallbacks(self._on_gone, self._on_failed, self._start_waiting_worlds),
         )
         secret = Path(settings.secret_file or state.parent / "node.secret").expanduser()
-        self._server = ServerStream(self, server_finder(settings.server, address_file), secret)
+        self._server = ControllerStream(self, server_finder(settings.server, address_file), secret)
         self._last_server = read_generation(state / "generation")
         self._self_test = SelfTest(
             spool_folder(state), settings.slots, lambda: self._server.report(_ABLE)
@@ -124,7 +128,7 @@ class Controller:
             await asyncio.gather(launcher, return_exceptions=True)
             await self._shim_listener.close()
 
-    def reload(self, settings: Settings) -> tuple[list[str], list[str]]:
+    def reload(self, settings: ControllerSettings) -> tuple[list[str], list[str]]:
         """Apply changed settings to jobs that start from now on.
 
         Returns:
@@ -202,7 +206,7 @@ class Controller:
 
     def on_welcome(self, welcome: wire.Welcome) -> list[wire.NodeReport]:
         """Accept a server, unless orders of a newer one have been carried out."""
-        server = ServerIdentity(welcome.generation, welcome.life)
+        server = ServerStart(welcome.generation, welcome.life)
         if why := self._last_server.rejection(server):
             raise StaleServerError(why)
         if server != self._last_server:
@@ -370,19 +374,19 @@ class Controller:
         world.unsent.clear()
         self._shim_called.set()
 
-    def _on_fence(self, world: World, sent: dict[str, Any]) -> None:
+    def _on_fence(self, world: LocalWorld, sent: dict[str, Any]) -> None:
         world.fence = wire.Fence(world=world.name, sequence=sent["sequence"], pairs=sent["pairs"])
         for _ in message("controller.fence.in"):
             self._server.report(wire.NodeReport(fence=world.fence))
 
-    def _report_exits(self, world: World, exits: list[dict[str, Any]]) -> None:
-        new = world.add_exits(Exit.from_record(end) for end in exits)
+    def _report_exits(self, world: LocalWorld, exits: list[dict[str, Any]]) -> None:
+        new = world.add_exits(SpooledExit.from_record(end) for end in exits)
         if new:
             self._server.report(world.exits_report(new))
         if world.all_ended:
             self._end(world)
 
-    def _watch_shim(self, world: World) -> None:
+    def _watch_shim(self, world: LocalWorld) -> None:
         if world.shim is not None:
             world.shim_watch = watch_process(world.shim.pid, lambda: self._on_shim_ended(world))
         else:
@@ -402,7 +406,7 @@ class Controller:
             return
         self._on_shim_ended(world)
 
-    def _all_exits_saved(self, world: World) -> bool:
+    def _all_exits_saved(self, world: LocalWorld) -> bool:
         try:
             return world.all_exits_saved()
         except ProtocolError:
@@ -420,7 +424,7 @@ class Controller:
         self._self_test.start_failed()
         self._end(world)
 
-    def _on_shim_ended(self, world: World) -> None:
+    def _on_shim_ended(self, world: LocalWorld) -> None:
         """Read the exits from the spool, and clean up if some are missing."""
         if world.ended or world.cleaning_up:
             return
@@ -440,11 +444,11 @@ class Controller:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _clean_up(self, world: World) -> None:
+    async def _clean_up(self, world: LocalWorld) -> None:
         self._server.report(world.exits_report(await clean_up(world)))
         self._end(world)
 
-    def _end(self, world: World) -> None:
+    def _end(self, world: LocalWorld) -> None:
         world.end()
         self._shim_called.set()
         self._remove_if_done(world)
@@ -457,7 +461,7 @@ class Controller:
                 if who is not None and not who.alive():
                     self._on_shim_ended(world)
 
-    def _remove_if_done(self, world: World) -> None:
+    def _remove_if_done(self, world: LocalWorld) -> None:
         if world.is_done and self._worlds.pop(world.name, None) is not None:
             world.spool.remove()
             self._removed[world.name] = None

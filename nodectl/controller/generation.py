@@ -13,13 +13,13 @@ MAX_STEP = 100_000
 
 
 @dataclass(frozen=True, slots=True)
-class ServerIdentity:
+class ServerStart:
     """A start of the server: its generation (0 if none) and a random word (empty if not known)."""
 
     generation: int = 0
     life: str = ""
 
-    def rejection(self, server: ServerIdentity) -> str:
+    def rejection(self, server: ServerStart) -> str:
         """Return why a server must not follow this one; empty if it may."""
         if server.generation < self.generation:
             return f"generation {server.generation} is older than {self.generation}"
@@ -35,7 +35,7 @@ class ServerIdentity:
         return ""
 
 
-def read_generation(path: Path) -> ServerIdentity:
+def read_generation(path: Path) -> ServerStart:
     """Return the server in a file; generation 0 if there is no file.
 
     Raises:
@@ -45,9 +45,9 @@ def read_generation(path: Path) -> ServerIdentity:
         number, *life = path.read_text(encoding="ascii").split()
         if not number.isdecimal() or len(life) > 1:
             raise ValueError(number)
-        return ServerIdentity(int(number), *life)
+        return ServerStart(int(number), *life)
     except FileNotFoundError:
-        return ServerIdentity()
+        return ServerStart()
     except ValueError:
         raise OSError(
             f"{path} does not hold the generation of a server: remove it; then any server of the "
@@ -55,6 +55,6 @@ def read_generation(path: Path) -> ServerIdentity:
         ) from None
 
 
-def write_generation(path: Path, obeyed: ServerIdentity) -> None:
+def write_generation(path: Path, obeyed: ServerStart) -> None:
     """Write the file atomically, and sync it."""
     write_whole(path, f"{obeyed.generation} {obeyed.life}".rstrip() + "\n")

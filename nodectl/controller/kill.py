@@ -14,7 +14,7 @@ import signal
 from collections.abc import Collection
 from contextlib import suppress
 
-from pliant.nodectl.controller.local_world import World
+from pliant.nodectl.controller.local_world import LocalWorld
 from pliant.nodectl.host import procfs
 from pliant.nodectl.host.procfs import Identity
 
@@ -35,7 +35,7 @@ class KillWatcher:
         self._watched: dict[tuple[str, frozenset[int], float], asyncio.Task[None]] = {}
 
     def order(
-        self, world: World, processors: Collection[int], grace_s: float, reason: str = ""
+        self, world: LocalWorld, processors: Collection[int], grace_s: float, reason: str = ""
     ) -> None:
         """End the ranks on some processors, or all if none is given.
 
@@ -56,7 +56,7 @@ class KillWatcher:
             task.add_done_callback(lambda _: self._watched.pop(key))
 
 
-async def _kill_stopped_shim(world: World, asked: frozenset[int], grace_s: float) -> None:
+async def _kill_stopped_shim(world: LocalWorld, asked: frozenset[int], grace_s: float) -> None:
     await asyncio.sleep(grace_s + _REPORT_TIMEOUT_S)
     while not (world.ended or world.cleaning_up or asked <= world.exits.keys()):
         who = _shim_of(world)
@@ -67,7 +67,7 @@ async def _kill_stopped_shim(world: World, asked: frozenset[int], grace_s: float
         await asyncio.sleep(_POLL_S)
 
 
-def _shim_of(world: World) -> Identity | None:
+def _shim_of(world: LocalWorld) -> Identity | None:
     return world.shim or world.spool.shim()
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 
-from pliant.nodectl.controller.local_world import World
+from pliant.nodectl.controller.local_world import LocalWorld
 from pliant.nodectl.lease_expiry import expiry_reason
 from pliant.protos import node_pb2 as wire
 
@@ -47,12 +47,12 @@ class ConfirmedContact:
         return True
 
 
-def is_limited(world: World) -> bool:
+def is_limited(world: LocalWorld) -> bool:
     """Return whether a world may run only while the server is in contact."""
     return not world.ended and world.request.stop_after_s is not None
 
 
-def send_contact(worlds: Iterable[World], at: float | None) -> None:
+def send_contact(worlds: Iterable[LocalWorld], at: float | None) -> None:
     """Tell connected shims of a contact; others are told when they connect."""
     for world in worlds:
         if at is not None and is_limited(world) and world.channel is not None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from pliant.nodectl.host.procfs import Identity
-from pliant.nodectl.spool import Exit, Spool, StartRequest
+from pliant.nodectl.spool import Spool, SpooledExit, StartRequest
 from pliant.protos import node_pb2 as wire
 from pliant.protos.sanitize_text import sanitize_text
 
@@ -57,7 +57,7 @@ def watch_process(pid: int, call: Callable[[], None]) -> ProcessWatch | None:
 
 
 @dataclass(slots=True)
-class World:
+class LocalWorld:
     """One world on this node, from the order to the last acknowledgement."""
 
     request: StartRequest
@@ -65,7 +65,7 @@ class World:
     shim: Identity | None = None
     ready: bool = False
     fence: wire.Fence | None = None
-    exits: dict[int, Exit] = field(default_factory=dict)
+    exits: dict[int, SpooledExit] = field(default_factory=dict)
     acknowledged: set[int] = field(default_factory=set)
     ended: bool = False  # all exits are known, and its shim has ended or finished it
     cleaning_up: bool = False
@@ -112,7 +112,7 @@ class World:
         elif not self.ended:
             self.unsent.append(line)
 
-    def add_exits(self, exits: Iterable[Exit]) -> list[Exit]:
+    def add_exits(self, exits: Iterable[SpooledExit]) -> list[SpooledExit]:
         """Add exits; return those that are new."""
         new = [end for end in exits if end.rank not in self.exits]
         self.exits |= {end.rank: end for end in new}
@@ -148,7 +148,7 @@ class World:
             )
         )
 
-    def exits_report(self, exits: Iterable[Exit]) -> wire.NodeReport:
+    def exits_report(self, exits: Iterable[SpooledExit]) -> wire.NodeReport:
         """Return the report of some exits."""
         request = self.request
         return wire.NodeReport(
@@ -174,7 +174,7 @@ class World:
         return reports
 
 
-def _wire_exit(end: Exit) -> wire.RankExit:
+def _wire_exit(end: SpooledExit) -> wire.RankExit:
     return wire.RankExit(
         rank=end.rank,
         processor=end.processor,
@@ -210,11 +210,11 @@ def refusal_report(
 
 
 def add_missing_exits(
-    world: World, reason: str, code: int = 1, *, node_fault: bool = False
-) -> list[Exit]:
+    world: LocalWorld, reason: str, code: int = 1, *, node_fault: bool = False
+) -> list[SpooledExit]:
     """Add and save an exit for each rank without one; return the added exits."""
     missing = [
-        Exit(rank, processor, code, 0, reason, time.time(), node_fault=node_fault)
+        SpooledExit(rank, processor, code, 0, reason, time.time(), node_fault=node_fault)
         for rank, processor in world.request.ranks
         if rank not in world.exits
     ]

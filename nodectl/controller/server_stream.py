@@ -105,7 +105,7 @@ class NodeCallbacks(Protocol):
         """Return the resource usage of the jobs."""
 
 
-class ServerStream:
+class ControllerStream:
     """Connects, registers, sends heartbeats and reports, and passes on orders, until cancelled."""
 
     def __init__(

@@ -11,10 +11,10 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from pliant.nodectl.controller.local_world import World, refusal_report
+from pliant.nodectl.controller.local_world import LocalWorld, refusal_report
 from pliant.nodectl.host.process_limit import task_limit
 from pliant.nodectl.host.stderr_log import describe
-from pliant.nodectl.settings import Settings, interfaces
+from pliant.nodectl.settings import ControllerSettings, interfaces
 from pliant.nodectl.spool import CHECKPOINT_KEY, WORLD_NAME, Spool, StartRequest, to_text
 from pliant.protos import node_pb2 as wire
 
@@ -46,8 +46,12 @@ class NotStartedError(Exception):
 
 
 def create_world(
-    order: wire.StartWorld, settings: Settings, folder: Path, boot: str, contact: float | None
-) -> World:
+    order: wire.StartWorld,
+    settings: ControllerSettings,
+    folder: Path,
+    boot: str,
+    contact: float | None,
+) -> LocalWorld:
     """Save an order in the spool folder, which is created if it is missing.
 
     Raises:
@@ -58,7 +62,7 @@ def create_world(
         request.contact = contact or 0.0
         folder.mkdir(mode=0o700, exist_ok=True)
         spool = Spool.create(folder, request, order.token, order.node_list, order.checkpoint_key)
-        return World(request, spool)
+        return LocalWorld(request, spool)
     except (OrderError, ValueError) as error:
         reason = f"{settings.name}: {error}"
         raise NotStartedError(reason, refusal_report(order, reason)) from error
@@ -68,7 +72,9 @@ def create_world(
         raise NotStartedError(reason, report, node_fault=True) from error
 
 
-def repeat_start(order: wire.StartWorld, known: World, settings: Settings) -> list[wire.NodeReport]:
+def repeat_start(
+    order: wire.StartWorld, known: LocalWorld, settings: ControllerSettings
+) -> list[wire.NodeReport]:
     """Return the reports that answer an order for a world that is already here.
 
     A server on an older copy of its database may have placed the world again, and may have lost
@@ -82,7 +88,7 @@ def repeat_start(order: wire.StartWorld, known: World, settings: Settings) -> li
 
 
 def make_request(
-    order: wire.StartWorld, settings: Settings, spool_folder: Path, boot: str
+    order: wire.StartWorld, settings: ControllerSettings, spool_folder: Path, boot: str
 ) -> StartRequest:
     """Return an order as it is saved in the spool.
 
@@ -136,7 +142,9 @@ def _check_interface(environment: Mapping[str, str]) -> None:
         )
 
 
-def make_environment(order: wire.StartWorld, settings: Settings, folder: Path) -> dict[str, str]:
+def make_environment(
+    order: wire.StartWorld, settings: ControllerSettings, folder: Path
+) -> dict[str, str]:
     """Return the environment of all ranks of this world on this node."""
     is_mpi = order.type in {"", "mpi"}
     variables = _job_variables(order)

@@ -14,10 +14,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from pliant.nodectl.controller.copied_state_folder import own_spools
-from pliant.nodectl.controller.local_world import World, add_missing_exits
+from pliant.nodectl.controller.local_world import LocalWorld, add_missing_exits
 from pliant.nodectl.host import cgroup, procfs, shared_memory
 from pliant.nodectl.host.procfs import Identity
-from pliant.nodectl.spool import UNREADABLE, Exit, Spool
+from pliant.nodectl.spool import UNREADABLE, Spool, SpooledExit
 
 logger = logging.getLogger("pliant.nodectl")
 
@@ -30,13 +30,13 @@ REBOOTED = "the node was restarted"
 TAKEN_DOWN = "its node was taken down"
 
 
-async def read_worlds(folder: Path, boot: str) -> list[World]:
+async def read_worlds(folder: Path, boot: str) -> list[LocalWorld]:
     """Read the worlds of a node; if one is unreadable, end all worlds of its run here.
 
     A node tells the server which worlds it has, but not which processors they had. The server
     notices that a part of a run is missing only if the node reports no world of that run.
     """
-    worlds, lost = list[World](), set[str]()
+    worlds, lost = list[LocalWorld](), set[str]()
     for spool in own_spools(folder):
         try:
             worlds.append(read_world(spool, boot))
@@ -57,13 +57,13 @@ def _run_of(world: str) -> str:
     return run if dot else world
 
 
-def read_world(spool: Spool, boot: str) -> World:
+def read_world(spool: Spool, boot: str) -> LocalWorld:
     """Read a world from the spool.
 
     A world has ended if it is of an earlier boot, or if all its exits are known. In the second
     case its shim may still run, with another world.
     """
-    world = World(spool.request(), spool, spool.shim(), exits=spool.exits())
+    world = LocalWorld(spool.request(), spool, spool.shim(), exits=spool.exits())
     if world.request.boot != boot:
         add_missing_exits(world, REBOOTED)
     world.ended = world.all_ended
@@ -121,7 +121,7 @@ async def kill_orphans(
     return []
 
 
-async def clean_up(world: World) -> list[Exit]:
+async def clean_up(world: LocalWorld) -> list[SpooledExit]:
     """End the processes of a world whose shim has ended; return the exits that this adds."""
     if world.shim_unknown:
         logger.error("there is no record of the shim of %s; ending what is left of it", world.name)
@@ -159,7 +159,7 @@ async def discard_world(spool: Spool) -> None:
     spool.remove()
 
 
-async def _remove_leftovers(world: World) -> list[int]:
+async def _remove_leftovers(world: LocalWorld) -> list[int]:
     """End the processes of a world whose shim has ended, and remove its shared memory.
 
     Returns:

@@ -18,7 +18,7 @@ _CHUNK = 1 << 16
 _MAX_BACKLOG = 1 << 26
 
 
-class Timer:
+class ScheduledCall:
     """A call at a later time, unless it is cancelled."""
 
     __slots__ = ("call", "due")
@@ -37,15 +37,15 @@ class EventLoop:
 
     def __init__(self) -> None:
         self.selector = selectors.DefaultSelector()
-        self._timers: list[tuple[float, int, Timer]] = []
+        self._timers: list[tuple[float, int, ScheduledCall]] = []
         self._count = itertools.count()
         self._signals: dict[int, Callable[[], None]] = {}
         self._wakeup_sockets: tuple[socket.socket, ...] = ()
         self._running = True
 
-    def after(self, seconds: float, call: Callable[[], None]) -> Timer:
+    def after(self, seconds: float, call: Callable[[], None]) -> ScheduledCall:
         """Call a function after a time."""
-        timer = Timer(time.monotonic() + seconds, call)
+        timer = ScheduledCall(time.monotonic() + seconds, call)
         heapq.heappush(self._timers, (timer.due, next(self._count), timer))
         return timer
 

@@ -14,10 +14,10 @@ from pliant.faults import failpoint
 from pliant.nodectl.host.oom import MemoryKills
 from pliant.nodectl.host.stderr_log import write_line
 from pliant.nodectl.shim import ranks as rank_processes
-from pliant.nodectl.shim.event_loop import EventLoop, Timer
+from pliant.nodectl.shim.event_loop import EventLoop, ScheduledCall
 from pliant.nodectl.shim.exec import read_failures
 from pliant.nodectl.shim.ranks import Rank
-from pliant.nodectl.spool import Exit, Spool, StartRequest
+from pliant.nodectl.spool import Spool, SpooledExit, StartRequest
 
 #: Seconds that leftovers get to end after SIGTERM, at most.
 _LEFTOVER_GRACE_S = 2.0
@@ -35,7 +35,7 @@ class ExitCallbacks(NamedTuple):
     #: All ranks have ended without leftovers; the last exits are not saved yet.
     on_all_gone: Callable[[], None]
     #: These exits are in the spool, or are kept here until the disk has room.
-    on_exits: Callable[[list[Exit]], None]
+    on_exits: Callable[[list[SpooledExit]], None]
     #: All exits are saved.
     on_done: Callable[[], None]
 
@@ -53,12 +53,12 @@ class ExitTracker:
         self._memory = MemoryKills()
         self._ranks: dict[int, Rank] = {}
         #: Ended ranks that have leftovers, with the timer of the next kill.
-        self._leaving: dict[int, Timer | None] = {}
+        self._leaving: dict[int, ScheduledCall | None] = {}
         self._failed: dict[int, tuple[int, str]] = {}  # failed launches, by process id
-        self._unsaved: list[Exit] = []
-        self._saving: Timer | None = None
+        self._unsaved: list[SpooledExit] = []
+        self._saving: ScheduledCall | None = None
         #: The exits that were passed on, by rank.
-        self.exits: dict[int, Exit] = {}
+        self.exits: dict[int, SpooledExit] = {}
         #: The pipe into which ranks write why they could not be launched.
         self._failures, self.failure_pipe = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
 

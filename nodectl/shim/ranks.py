@@ -14,9 +14,9 @@ from pliant.nodectl.host import procfs
 from pliant.nodectl.host.oom import MemoryKills
 from pliant.nodectl.host.procfs import Identity
 from pliant.nodectl.host.stderr_log import write_line
-from pliant.nodectl.shim.event_loop import EventLoop, LineSplitter, SocketChannel, Timer
+from pliant.nodectl.shim.event_loop import EventLoop, LineSplitter, ScheduledCall, SocketChannel
 from pliant.nodectl.shim.exec import LaunchSpec, start, truncate_outputs
-from pliant.nodectl.spool import NOT_USABLE, Exit, Spool, StartRequest
+from pliant.nodectl.spool import NOT_USABLE, Spool, SpooledExit, StartRequest
 
 OnLine = Callable[[int, bytes], None]
 #: Rounds of stopping processes that start others, before they are killed.
@@ -43,7 +43,7 @@ class Rank:
     end_reason: str = ""  # why it is being ended, for the user
     failure_text: str = ""  # the rank's own message on why it will abort
     cut_off: bool = False  # it is being ended because the node lost contact with the server
-    kill_at: Timer | None = None
+    kill_at: ScheduledCall | None = None
 
     @property
     def live(self) -> bool:
@@ -136,7 +136,7 @@ def ranks_not_started(request: StartRequest, reason: str) -> dict[int, Rank]:
     }
 
 
-def exit_of(rank: Rank, failed: Mapping[int, tuple[int, str]], memory: MemoryKills) -> Exit:
+def exit_of(rank: Rank, failed: Mapping[int, tuple[int, str]], memory: MemoryKills) -> SpooledExit:
     """Return how a rank has ended.
 
     Args:
@@ -154,7 +154,7 @@ def exit_of(rank: Rank, failed: Mapping[int, tuple[int, str]], memory: MemoryKil
         code, number = rank.abort_code, 0
     elif number == signal.SIGKILL and not rank.end_requested:
         reason = memory.reason()
-    return Exit(rank.rank, rank.processor, code, number, reason, time.time(), rank.cut_off)
+    return SpooledExit(rank.rank, rank.processor, code, number, reason, time.time(), rank.cut_off)
 
 
 def mpi_variables(request: StartRequest, rank: int, local: int, handle: int) -> dict[str, str]:

@@ -24,8 +24,8 @@ from pliant.nodectl.shim import ranks as rank_processes
 from pliant.nodectl.shim.event_loop import (
     EventLoop,
     LineSplitter,
+    ScheduledCall,
     SocketChannel,
-    Timer,
     connect_unix,
     open_directory,
 )
@@ -34,7 +34,7 @@ from pliant.nodectl.shim.exits import ExitCallbacks, ExitTracker
 from pliant.nodectl.shim.lease import Lease
 from pliant.nodectl.shim.pmi import Abort, Barrier, Effect, Finalized, PmiServer, Reply
 from pliant.nodectl.shim.ranks import Rank
-from pliant.nodectl.spool import Exit, Spool, StartRequest
+from pliant.nodectl.spool import Spool, SpooledExit, StartRequest
 
 #: The controller's socket, in the state folder of the node.
 SOCKET_NAME = "node.sock"
@@ -66,7 +66,7 @@ class Shim:
         self._fence: dict[str, Any] | None = None
         self._controller: SocketChannel | None = None
         self._retry_s = _MIN_RETRY_S
-        self._retry: Timer | None = None
+        self._retry: ScheduledCall | None = None
         local = [rank for rank, _ in request.ranks]
         self._pmi = PmiServer(request.world, request.size, local, request.mapping)
 
@@ -260,7 +260,7 @@ class Shim:
         if self._controller is not None:
             self._controller.send(json.dumps(message).encode() + b"\n")
 
-    def _send_exits(self, exits: list[Exit]) -> None:
+    def _send_exits(self, exits: list[SpooledExit]) -> None:
         self._send({"op": "exits", "exits": [end.to_record() for end in exits]})
 
     def _on_order(self, line: bytes) -> None:

@@ -17,7 +17,7 @@ REMOVE_AND_RESTART = "remove it, then start the server again"
 
 
 class UntrustedPathError(PliantError, OSError):
-    """Another account could control a path; the text names the path and the remedy."""
+    """Another account could control a path; the message names the path and the remedy."""
 
 
 def open_private(directory: str | os.PathLike[str], *, shared: bool = False) -> int:

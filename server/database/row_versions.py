@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pliant.core.model.jobs import Job, JobSpec
 from pliant.core.model.lifecycle import JobState
 from pliant.core.values.ids import JobId
-from pliant.server.database.statements import Row, Write, update_job
+from pliant.server.database.statements import RowVersion, Write, update_job
 
 
 class RowVersions:
@@ -20,13 +20,13 @@ class RowVersions:
 
     def __init__(self, jobs: Iterable[Job] = ()) -> None:
         """Remember jobs as they were read from the database, before they change."""
-        self._rows: dict[JobId, Row] = {}
+        self._rows: dict[JobId, RowVersion] = {}
         for job in jobs:
             self.remember(job)
 
     def remember(self, job: Job) -> None:
         """Set the expected version to a job as it is stored."""
-        self._rows[job.id] = Row.of(job)
+        self._rows[job.id] = RowVersion.of(job)
 
     def remember_submitted(self, spec: JobSpec, *, held: bool) -> None:
         """Set the expected version of a job that was just stored by its submission."""

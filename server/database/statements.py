@@ -29,7 +29,7 @@ class Write(NamedTuple):
     values: Mapping[str, Any]
 
 
-class Row(NamedTuple):
+class RowVersion(NamedTuple):
     """The columns by which a changed row of a job is recognised."""
 
     state: str
@@ -37,7 +37,7 @@ class Row(NamedTuple):
     epoch: int
 
     @classmethod
-    def of(cls, job: Job) -> Row:
+    def of(cls, job: Job) -> RowVersion:
         """Return the version of the row once the job is stored."""
         return cls(job.state.value, job.run, job.epoch)
 
@@ -141,7 +141,7 @@ def insert_job(job: Job, program: Program, key: str | None) -> Write:
     )
 
 
-def update_job(job: Job, was: Row) -> Write:
+def update_job(job: Job, was: RowVersion) -> Write:
     """Return the write of a job's state, which fails unless its row has the version ``was``."""
     values = {f"new_{name}": value for name, value in _job_values(job).items()}
     before = {f"was_{name}": value for name, value in was._asdict().items()}

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from pliant.core.commands import Answer, Command, Note, RunStrategy, SetTimer, Store
+from pliant.core.commands import AnswerUser, Command, Note, RunStrategy, SetTimer, Store
 from pliant.core.events import Event, JobSubmitted, TimerFired
 from pliant.core.machine import Core
 from pliant.core.values.ids import JobId
@@ -27,7 +27,7 @@ from pliant.server.execution import failpoints
 from pliant.server.execution.batch import Batch
 from pliant.server.execution.committer import Committer
 from pliant.server.execution.dispatch import CommandDispatcher
-from pliant.server.execution.pending_requests import PendingRequests, UserEvent
+from pliant.server.execution.pending_requests import RequestTable, UserEvent
 from pliant.server.execution.planner import Planner
 from pliant.server.execution.timers import Timers
 from pliant.server.registry.status_cache import StatusCache
@@ -47,7 +47,7 @@ MAX_PAUSE_S = 0.05
 
 
 @dataclass(slots=True)
-class Entry:
+class CoreInput:
     """An event or a query for the core, with the future of its result."""
 
     event: Event | None
@@ -95,22 +95,22 @@ class CoreLoop:
         self._debug = debug
         self._timers = Timers()
         self._flag = threading.Condition()
-        self._inbox: list[Entry] = []
-        self._entries: list[Entry] = []  # of the current round
+        self._inbox: list[CoreInput] = []
+        self._entries: list[CoreInput] = []  # of the current round
         self._stopping = False
         self._pending_plan: RunStrategy | None = None
         self._deferred: Batch | None = None  # not stored yet; no other process relies on it
         self._deferred_until = 0.0
         self._row_versions, self._on_jobs_ended = row_versions, on_jobs_ended
         self._stored_resize = -1  # the number of the next resize in the database
-        self._pending_requests = PendingRequests()
+        self._pending_requests = RequestTable()
         self._thread: threading.Thread | None = None
 
     # ---------------------------------------------------------------- any thread
 
     def post(self, *events: Event) -> None:
         """Queue events for the core, in this order; does not wait."""
-        self._put(*map(Entry, events))
+        self._put(*map(CoreInput, events))
 
     def commit(
         self,
@@ -126,7 +126,7 @@ class CoreLoop:
             read: called with the core after the event; its result is that of the future.
         """
         future: Future[Any] = uncancellable_future()
-        self._put(Entry(event, changes, read, future))
+        self._put(CoreInput(event, changes, read, future))
         return future
 
     def call(self, read: Callable[[Core], Any], *, uncommitted_ok: bool = False) -> Future[Any]:
@@ -135,20 +135,20 @@ class CoreLoop:
         With ``uncommitted_ok`` the function is called even while the state cannot be stored.
         """
         future: Future[Any] = uncancellable_future()
-        self._put(Entry(None, (), read, future, uncommitted_ok))
+        self._put(CoreInput(None, (), read, future, uncommitted_ok))
         return future
 
-    def ask(self, event: UserEvent) -> Future[Answer]:
+    def ask(self, event: UserEvent) -> Future[AnswerUser]:
         """Queue a request of a user; the future holds the core's answer.
 
         The future fails with StorageDelayedError if the state cannot be stored in time.
         """
         with self._flag:  # so that a pending request is either in the inbox or with the core
             request, future = self._pending_requests.new()
-            self._put(Entry(replace(event, request=request)))
+            self._put(CoreInput(replace(event, request=request)))
         return future
 
-    def _put(self, *entries: Entry) -> None:
+    def _put(self, *entries: CoreInput) -> None:
         with self._flag:
             self._inbox += entries
             self._flag.notify()
@@ -185,12 +185,12 @@ class CoreLoop:
         self._committer.wait_pending()
 
     @staticmethod
-    def _throttle_submissions(entries: list[Entry], spent: float) -> None:
+    def _throttle_submissions(entries: list[CoreInput], spent: float) -> None:
         """Pause after a round of submissions, so that more of them share the next plan."""
         if spent > LONG_BATCH_S and all(isinstance(e.event, JobSubmitted) for e in entries):
             time.sleep(min(spent, MAX_PAUSE_S))
 
-    def _gather(self) -> list[Entry] | None:
+    def _gather(self) -> list[CoreInput] | None:
         """Wait for entries or due timers and return them; return None to end the thread."""
         with self._flag:
             while True:
@@ -200,7 +200,7 @@ class CoreLoop:
                     self._stopping or now >= self._deferred_until
                 )
                 if self._inbox or due or self._pending_plan or stale:
-                    entries = [*self._inbox, *(Entry(TimerFired(timer)) for timer in due)]
+                    entries = [*self._inbox, *(CoreInput(TimerFired(timer)) for timer in due)]
                     self._inbox.clear()
                     return entries
                 if self._stopping:
@@ -223,9 +223,9 @@ class CoreLoop:
         self._pending_plan = None
         return batch
 
-    def _handle(self, entries: list[Entry], batch: Batch) -> None:
+    def _handle(self, entries: list[CoreInput], batch: Batch) -> None:
         """Pass the events to the core, adjacent ones together as one instant for the strategy."""
-        run: list[Entry] = []
+        run: list[CoreInput] = []
         for entry in entries:
             batch.changes += entry.changes
             if entry.event is not None:
@@ -238,10 +238,10 @@ class CoreLoop:
                 self._run_query(entry)
         self._handle_run(run, batch)
 
-    def _handle_run(self, run: list[Entry], batch: Batch) -> None:
+    def _handle_run(self, run: list[CoreInput], batch: Batch) -> None:
         """Handle events. If the core fails on one, fail its entry and continue with the others."""
         waiting = iter(run)
-        current: list[Entry] = []
+        current: list[CoreInput] = []
 
         def events() -> Iterator[Event]:
             for entry in waiting:
@@ -262,11 +262,11 @@ class CoreLoop:
         if run and self._debug:
             self._core.check_invariants()
 
-    def _fail(self, entry: Entry, error: Exception) -> None:
+    def _fail(self, entry: CoreInput, error: Exception) -> None:
         entry.error = error
         self._pending_requests.fail(_request(entry), error)
 
-    def _run_query(self, entry: Entry) -> None:
+    def _run_query(self, entry: CoreInput) -> None:
         if entry.read is not None and entry.error is None:
             try:
                 entry.result = entry.read(self._core)
@@ -291,18 +291,18 @@ class CoreLoop:
             if batch.plan is None:
                 return
             order, batch.plan = batch.plan, None
-            entry = Entry(self._planner.run(order))
+            entry = CoreInput(self._planner.run(order))
             self._handle_run([entry], batch)
             if entry.error is not None:
                 fault = f"its plan could not be carried out: {entry.error!r}"
-                self._handle_run([Entry(self._planner.reject_plan(order.cycle, fault))], batch)
+                self._handle_run([CoreInput(self._planner.reject_plan(order.cycle, fault))], batch)
             if (text := self._planner.fall_back()) is not None:
                 self._core.strategy = self._planner.name
                 batch.notes.append(Note(self._clock.now(), "strategy.replaced", text))
                 self._sort_commands(self._core.handle_all((), self._clock.now()), batch)
         self._pending_plan = batch.plan
 
-    def _finish(self, batch: Batch, entries: list[Entry]) -> None:
+    def _finish(self, batch: Batch, entries: list[CoreInput]) -> None:
         """Plan, send proposals, commit, publish, dispatch, answer, in this order.
 
         Only proposals in negotiations are sent before the commit, so that the application can work
@@ -355,7 +355,7 @@ class CoreLoop:
                 self._row_versions.forget(job)
             self._on_jobs_ended(ended)
 
-    def _defer_commit(self, batch: Batch, entries: list[Entry]) -> bool:
+    def _defer_commit(self, batch: Batch, entries: list[CoreInput]) -> bool:
         """Defer a batch that nobody relies on and return True; else add the deferred one to it."""
         deferred, self._deferred = self._deferred, None
         if deferred is not None:
@@ -386,7 +386,7 @@ class CoreLoop:
             self._resolve(entry)
 
     def _dispatch(self, command: Command) -> None:
-        if isinstance(command, Answer):
+        if isinstance(command, AnswerUser):
             self._pending_requests.answer(command)
             return
         try:
@@ -395,7 +395,7 @@ class CoreLoop:
             log.exception("could not carry out %s", type(command).__name__)
 
     @staticmethod
-    def _resolve(entry: Entry) -> None:
+    def _resolve(entry: CoreInput) -> None:
         if entry.future is None or entry.future.done():
             return
         if entry.error is not None:
@@ -404,11 +404,11 @@ class CoreLoop:
             entry.future.set_result(entry.result)
 
 
-def _request(entry: Entry) -> int:
+def _request(entry: CoreInput) -> int:
     """Return the number of a user's request, 0 for any other entry."""
     number: int = getattr(entry.event, "request", 0)
     return number
 
 
-def _must_commit_first(batch: Batch, entries: list[Entry]) -> bool:
+def _must_commit_first(batch: Batch, entries: list[CoreInput]) -> bool:
     return batch.must_commit_first or any(entry.future is not None for entry in entries)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pliant.core.commands import Answer, Command, Ended, Kill, Launch, OpenStandby
+from pliant.core.commands import AnswerUser, Command, Ended, Kill, Launch, OpenStandby
 from pliant.faults import active, failpoint
 from pliant.server.execution.batch import Batch
 
@@ -90,7 +90,7 @@ def _step_of(command: Command) -> str:
             return "prepare"
         case Kill():
             return "kill"
-        case Answer():
+        case AnswerUser():
             return "word"
         case Ended():
             return "end"

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Collection
 from concurrent.futures import Future
 
-from pliant.core.commands import Answer
+from pliant.core.commands import AnswerUser
 from pliant.core.events import (
     JobCancelled,
     JobHeld,
@@ -46,23 +46,23 @@ class StorageDelayedError(Exception):
         self.taken = taken
 
 
-class PendingRequests:
+class RequestTable:
     """Pending requests by number. Every method may be called from any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._waiting: dict[int, Future[Answer]] = {}
+        self._waiting: dict[int, Future[AnswerUser]] = {}
         self._last = 0
 
-    def new(self) -> tuple[int, Future[Answer]]:
+    def new(self) -> tuple[int, Future[AnswerUser]]:
         """Return a new request number and the future of its answer."""
-        future: Future[Answer] = uncancellable_future()
+        future: Future[AnswerUser] = uncancellable_future()
         with self._lock:
             self._last += 1
             self._waiting[self._last] = future
             return self._last, future
 
-    def answer(self, answer: Answer) -> None:
+    def answer(self, answer: AnswerUser) -> None:
         """Set the answer to a request, unless the user was told before that it is delayed."""
         with self._lock:
             future = self._waiting.pop(answer.request, None)

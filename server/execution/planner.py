@@ -14,7 +14,7 @@ from pliant.core.commands import RunStrategy
 from pliant.core.events import PlanFailed, PlanReady
 from pliant.core.model.scheduling import Plan
 from pliant.core.values.ids import CycleId
-from pliant.server.execution.strategy_process import StrategyFaultError, StrategyProcess
+from pliant.server.execution.strategy_process import StrategyProcess, StrategyProcessError
 from pliant.strategies import Strategy, is_own, load_strategy
 from pliant.strategies.interface.plan_check import find_fault
 
@@ -57,7 +57,7 @@ class Planner:
         begin = time.monotonic()
         try:
             plan, fault = self._plan(order)
-        except StrategyFaultError as error:
+        except StrategyProcessError as error:
             fault = str(error)
         except Exception as error:
             log.exception("strategy %s raised", self.name)

@@ -38,7 +38,7 @@ _COLLECT_S = 2.0
 _CHUNK = 1 << 16
 
 
-class StrategyFaultError(Exception):
+class StrategyProcessError(Exception):
     """The strategy gave no usable answer and was restarted. The message is the reason."""
 
 
@@ -86,7 +86,7 @@ class StrategyProcess:
 
         Raises:
             StrategyRefusedError: if its name or an option is wrong.
-            StrategyFaultError: if the child ended or was too slow.
+            StrategyProcessError: if the child ended or was too slow.
         """
         self._with_deadline(self._await_ready, within_s)
 
@@ -99,7 +99,7 @@ class StrategyProcess:
             outcomes: of negotiations; if there are any, the last plan is revised.
 
         Raises:
-            StrategyFaultError: if no answer came in time, or it is not a plan.
+            StrategyProcessError: if no answer came in time, or it is not a plan.
         """
         return self._convert(Plan, self._answer("plan", (view, tuple(outcomes)), within_s))
 
@@ -107,7 +107,7 @@ class StrategyProcess:
         """Ask whether a job could be accepted.
 
         Raises:
-            StrategyFaultError: if no answer came within ``within_s`` seconds, or it is invalid.
+            StrategyProcessError: if no answer came within ``within_s`` seconds, or it is invalid.
         """
         return self._convert(Availability, self._answer("availability", (view, job), within_s))
 
@@ -117,7 +117,7 @@ class StrategyProcess:
             answer = self._with_deadline(lambda deadline: self._ask(question, deadline), within_s)
         except StrategyRefusedError as error:
             self.restart()
-            raise StrategyFaultError(str(error)) from None
+            raise StrategyProcessError(str(error)) from None
         match answer:
             case (str() as found, data) if found == kind:
                 return data
@@ -126,7 +126,7 @@ class StrategyProcess:
             case _:
                 why = f"answered with something that is no {kind}"
         self.restart()
-        raise StrategyFaultError(why)
+        raise StrategyProcessError(why)
 
     def close(self) -> None:
         """Kill the child and all processes that it started."""
@@ -164,7 +164,7 @@ class StrategyProcess:
         except Exception as error:  # bytes that are no message
             why = f"answered with something that is no message ({type(error).__name__})"
         self.restart()
-        raise StrategyFaultError(why)
+        raise StrategyProcessError(why)
 
     def _ask(self, question: Question, deadline: float) -> Any:
         self._send(frame(question), deadline)
@@ -188,7 +188,7 @@ class StrategyProcess:
                 json.dumps(made.memory)
         except Exception as error:
             self.restart()
-            raise StrategyFaultError(
+            raise StrategyProcessError(
                 f"its {kind.__name__.lower()} makes no sense: {error}"
             ) from None
         return made

@@ -23,7 +23,7 @@ from pliant.protos.daemons.sockets import take_connections
 from pliant.server.database.row_codecs import UnreadableRowError
 from pliant.server.support.threads import start_thread
 from pliant.server.users.answers import encode_pieces
-from pliant.server.users.authorisation import Peer
+from pliant.server.users.authorisation import RequestingUser
 from pliant.server.users.operations import Operations
 from pliant.server.users.submission_schema import UserRequestError
 
@@ -109,13 +109,15 @@ class UserSocketServer:
             self._connections.discard(writer)
             writer.close()
 
-    async def _serve_request(self, line: bytes, peer: Peer, writer: asyncio.StreamWriter) -> None:
+    async def _serve_request(
+        self, line: bytes, peer: RequestingUser, writer: asyncio.StreamWriter
+    ) -> None:
         for piece in encode_pieces(await self._answer(line, peer)):
             writer.write(piece)
             await writer.drain()
             await asyncio.sleep(0)  # let others be served between two pieces
 
-    async def _answer(self, line: bytes, peer: Peer) -> Mapping[str, Any]:
+    async def _answer(self, line: bytes, peer: RequestingUser) -> Mapping[str, Any]:
         try:
             answer = await self._actions.handle(_request(line), peer)
         except UserRequestError as error:
@@ -177,13 +179,13 @@ def listen(path: Path) -> socket.socket:
     return listener
 
 
-def peer_of(connection: socket.socket) -> Peer:
+def peer_of(connection: socket.socket) -> RequestingUser:
     """Return the user at the other end of a connection, as the kernel knows it."""
     size = struct.calcsize("3i")
     _, uid, _ = struct.unpack(
         "3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
     )
-    return Peer(uid, _user_name(uid))
+    return RequestingUser(uid, _user_name(uid))
 
 
 @lru_cache(maxsize=1024)

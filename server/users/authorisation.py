@@ -16,7 +16,7 @@ from pliant.server.users.submission_schema import UserRequestError
 
 
 @dataclass(frozen=True, slots=True)
-class Peer:
+class RequestingUser:
     """The user who sent a request, as the kernel knows it."""
 
     uid: int
@@ -82,7 +82,7 @@ class AccessControl:
     own_uid: int
     operators: frozenset[int] = frozenset()
 
-    def role(self, peer: Peer, owner: int | None = None) -> Role:
+    def role(self, peer: RequestingUser, owner: int | None = None) -> Role:
         """Return the role of a user; ``owner`` is the uid of the owner of the job in question."""
         if peer.uid in (self.own_uid, 0):
             return Role.ADMINISTRATOR
@@ -90,12 +90,14 @@ class AccessControl:
             return Role.OPERATOR
         return Role.OWNER if owner is not None and peer.uid == owner else Role.USER
 
-    def allows(self, operation: str, peer: Peer, owner: int | None = None) -> bool:
+    def allows(self, operation: str, peer: RequestingUser, owner: int | None = None) -> bool:
         """Return whether a user may carry out an operation; False if it is unknown."""
         needed = REQUIRED_ROLE.get(operation)
         return needed is not None and self.role(peer, owner) >= needed
 
-    def check(self, operation: str, peer: Peer, owner: int | None = None, whose: str = "") -> None:
+    def check(
+        self, operation: str, peer: RequestingUser, owner: int | None = None, whose: str = ""
+    ) -> None:
         """Check that a user may carry out an operation.
 
         Args:

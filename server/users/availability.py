@@ -23,8 +23,8 @@ from pliant.core.values.ids import JobId
 from pliant.server.execution.execute import CoreLoop
 from pliant.server.execution.planner import DEADLINE_S, Planner
 from pliant.server.execution.strategy_process import (
-    StrategyFaultError,
     StrategyProcess,
+    StrategyProcessError,
     StrategyRefusedError,
 )
 from pliant.server.support.clock import HybridClock
@@ -171,7 +171,7 @@ class AvailabilityQueries:
             if isinstance(strategy, StrategyProcess):
                 return strategy.availability(question.job, question.view, left)
             found: object = strategy.is_available(question.job, question.view)
-        except (StrategyFaultError, StrategyRefusedError) as error:
+        except (StrategyProcessError, StrategyRefusedError) as error:
             return _unknown(f"strategy {self._planner.name}: {error}")
         except Exception as error:
             log.exception("strategy %s could not answer a query", self._planner.name)
@@ -202,7 +202,7 @@ def _process(name: str, options: Mapping[str, object] | None) -> StrategyProcess
     process = StrategyProcess(name, options or {})
     try:
         process.check()
-    except (StrategyFaultError, StrategyRefusedError):
+    except (StrategyProcessError, StrategyRefusedError):
         process.close()
         raise
     return process

@@ -16,7 +16,7 @@ from pliant.server.execution.connections import Connections
 from pliant.server.execution.execute import CoreLoop
 from pliant.server.execution.pending_requests import StorageDelayedError, UserEvent
 from pliant.server.registry.status_cache import StatusCache
-from pliant.server.users.authorisation import AccessControl, Peer
+from pliant.server.users.authorisation import AccessControl, RequestingUser
 from pliant.server.users.job_lookup import JobLookup
 from pliant.server.users.request_fields import Answer, Request, read_node, read_number, read_numbers
 from pliant.server.users.submission_schema import UserRequestError, check_priority
@@ -36,13 +36,13 @@ class Commands:
         self._core_loop, self._status, self._connections = core_loop, status, connections
         self._jobs, self._access = jobs, access
 
-    async def cancel(self, request: Request, peer: Peer) -> Answer:
+    async def cancel(self, request: Request, peer: RequestingUser) -> Answer:
         """Cancel the jobs in ``ids``; the answer has one result for each."""
         ids = read_numbers(request, "ids")
         results = await asyncio.gather(*(self._cancel_one(JobId(job), peer) for job in ids))
         return {"results": list(results)}
 
-    async def _cancel_one(self, job: JobId, peer: Peer) -> Answer:
+    async def _cancel_one(self, job: JobId, peer: RequestingUser) -> Answer:
         try:
             await self._authorise("cancel", job, peer)
             await self._ask_of("cancel", job, peer, events.JobCancelled(job, peer.user))
@@ -50,17 +50,17 @@ class Commands:
             return {"id": job, "ok": False, "error": str(error)}
         return {"id": job, "ok": True}
 
-    async def hold(self, request: Request, peer: Peer) -> Answer:
+    async def hold(self, request: Request, peer: RequestingUser) -> Answer:
         """Keep the pending job ``id`` from starting."""
         job = await self._authorise("hold", JobId(read_number(request, "id")), peer)
         return await self._ask_of("hold", job, peer, events.JobHeld(job, peer.user))
 
-    async def release(self, request: Request, peer: Peer) -> Answer:
+    async def release(self, request: Request, peer: RequestingUser) -> Answer:
         """Let the held job ``id`` start again."""
         job = await self._authorise("release", JobId(read_number(request, "id")), peer)
         return await self._ask_of("release", job, peer, events.JobReleased(job, peer.user))
 
-    async def priority(self, request: Request, peer: Peer) -> Answer:
+    async def priority(self, request: Request, peer: RequestingUser) -> Answer:
         """Give the job ``id`` another ``priority``; only an operator may raise it."""
         job = await self._authorise("priority", JobId(read_number(request, "id")), peer)
         priority = request.get("priority")
@@ -71,22 +71,22 @@ class Commands:
         event = events.PriorityChanged(job, priority, peer.user, may_raise=may_raise)
         return await self._ask_of("priority", job, peer, event)
 
-    async def suspend(self, request: Request, peer: Peer) -> Answer:
+    async def suspend(self, request: Request, peer: RequestingUser) -> Answer:
         """Have the job ``id`` save a checkpoint and give up its processors."""
         job = await self._authorise("suspend", JobId(read_number(request, "id")), peer)
         return await self._ask_of("suspend", job, peer, events.JobSuspended(job, peer.user))
 
-    async def resume_job(self, request: Request, peer: Peer) -> Answer:
+    async def resume_job(self, request: Request, peer: RequestingUser) -> Answer:
         """Put the suspended job ``id`` back into the queue."""
         job = await self._authorise("resume_job", JobId(read_number(request, "id")), peer)
         return await self._ask_of("resume_job", job, peer, events.JobResumed(job, peer.user))
 
-    async def requeue(self, request: Request, peer: Peer) -> Answer:
+    async def requeue(self, request: Request, peer: RequestingUser) -> Answer:
         """End the run of the job ``id`` and put the job back into the queue."""
         job = await self._authorise("requeue", JobId(read_number(request, "id")), peer)
         return await self._ask_of("requeue", job, peer, events.JobRequeued(job, peer.user))
 
-    async def resize(self, request: Request, peer: Peer) -> Answer:
+    async def resize(self, request: Request, peer: RequestingUser) -> Answer:
         """Resize the job ``id`` to ``size`` processors, or off the places in ``release``."""
         job = await self._authorise("resize", JobId(read_number(request, "id")), peer)
         release = self._places(request.get("release") or [])
@@ -95,16 +95,16 @@ class Commands:
             "resize", job, peer, events.ResizeRequested(job, size, release, peer.user)
         )
 
-    async def drain(self, request: Request, peer: Peer) -> Answer:
+    async def drain(self, request: Request, peer: RequestingUser) -> Answer:
         """Give the node ``node`` no more work, for ``reason``."""
         reason = str(request.get("reason") or "")
         return await self._ask(events.NodeDrained(read_node(request), reason))
 
-    async def resume(self, request: Request, peer: Peer) -> Answer:
+    async def resume(self, request: Request, peer: RequestingUser) -> Answer:
         """Give the drained node ``node`` work again."""
         return await self._ask(events.NodeResumed(read_node(request)))
 
-    async def remove(self, request: Request, peer: Peer) -> Answer:
+    async def remove(self, request: Request, peer: RequestingUser) -> Answer:
         """Forget the node ``node``, whose controller must have been stopped."""
         node = read_node(request)
         if self._connections.node_connected(node):
@@ -135,7 +135,9 @@ class Commands:
             raise UserRequestError(answer.refusal, kind="refused")
         return {"message": answer.message}
 
-    async def _ask_of(self, operation: str, job: JobId, peer: Peer, event: UserEvent) -> Answer:
+    async def _ask_of(
+        self, operation: str, job: JobId, peer: RequestingUser, event: UserEvent
+    ) -> Answer:
         """Ask the core about a job; explain a refusal if the job has ended meanwhile."""
         try:
             return await self._ask(event)
@@ -143,7 +145,7 @@ class Commands:
             await self._authorise(operation, job, peer)
             raise
 
-    async def _authorise(self, operation: str, job: JobId, peer: Peer) -> JobId:
+    async def _authorise(self, operation: str, job: JobId, peer: RequestingUser) -> JobId:
         """Return the number of an open job on which a user may carry out an operation.
 
         Raises:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pliant.core.values.ids import JobId
 from pliant.server.database.reader import Reader
 from pliant.server.registry.status_cache import Info, StatusCache
-from pliant.server.users.authorisation import AccessControl, Peer, without_private
+from pliant.server.users.authorisation import AccessControl, RequestingUser, without_private
 from pliant.server.users.request_fields import not_found
 
 
@@ -19,12 +19,12 @@ class JobLookup:
         #: The rules for users and roles.
         self.access = access
 
-    def visible(self, info: Info, owner: int, peer: Peer) -> Info:
+    def visible(self, info: Info, owner: int, peer: RequestingUser) -> Info:
         """Return what a user may see of a job."""
         may_see = self.access.allows("private values", peer, owner)
         return info if may_see else without_private(info)
 
-    async def find(self, ids: Sequence[int], peer: Peer) -> dict[int, Info]:
+    async def find(self, ids: Sequence[int], peer: RequestingUser) -> dict[int, Info]:
         """Return the jobs that exist, by number, as a user may see them."""
         found: dict[int, Info] = {}
         for number in ids:
@@ -39,7 +39,7 @@ class JobLookup:
                 found[job.id] = self.visible(info, job.spec.uid, peer)
         return found
 
-    async def check_owner(self, operation: str, job: JobId, peer: Peer) -> str:
+    async def check_owner(self, operation: str, job: JobId, peer: RequestingUser) -> str:
         """Check that a user may carry out an operation on a job, and return the job's state.
 
         The job is looked up in the database if it ended so long ago that the status cache has

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 from pliant.server.support.clock import HybridClock
-from pliant.server.users.authorisation import REQUIRED_ROLE, AccessControl, Peer, Role
+from pliant.server.users.authorisation import REQUIRED_ROLE, AccessControl, RequestingUser, Role
 from pliant.server.users.availability import AvailabilityQueries
 from pliant.server.users.commands import Commands
 from pliant.server.users.refused_requests import RefusedRequests
@@ -42,7 +42,7 @@ class Operations:
         self._submissions, self._availability, self._queries = submissions, availability, queries
         self._clock, self._identity, self._access = clock, identity, access
         self._refusals, self._stop = refusals, stop
-        self._operations: dict[str, Callable[[Request, Peer], Awaitable[Answer]]] = {
+        self._operations: dict[str, Callable[[Request, RequestingUser], Awaitable[Answer]]] = {
             "submit": self._submit,
             "query": self._query,
             "jobs": queries.jobs,
@@ -66,7 +66,7 @@ class Operations:
             "remove": commands.remove,
         }
 
-    async def handle(self, request: Request, peer: Peer) -> Answer:
+    async def handle(self, request: Request, peer: RequestingUser) -> Answer:
         """Carry a request out, or raise UserRequestError."""
         name = request.get("op")
         operation = self._operations.get(name) if isinstance(name, str) else None
@@ -90,13 +90,13 @@ class Operations:
         """Tell all users who wait for a job that the server stops."""
         self._queries.release_waiters()
 
-    async def _submit(self, request: Request, peer: Peer) -> Answer:
+    async def _submit(self, request: Request, peer: RequestingUser) -> Answer:
         return {"id": await self._submissions.submit(request.get("job"), peer.user, peer.uid)}
 
-    async def _query(self, request: Request, peer: Peer) -> Answer:
+    async def _query(self, request: Request, peer: RequestingUser) -> Answer:
         answer = await self._availability.answer(request.get("job"), peer.user, peer.uid)
         return {**answer, "now": self._clock.now()}
 
-    async def _stop_server(self, request: Request, peer: Peer) -> Answer:
+    async def _stop_server(self, request: Request, peer: RequestingUser) -> Answer:
         asyncio.get_running_loop().call_later(STOP_DELAY_S, self._stop)
         return {"pid": self._identity.pid}

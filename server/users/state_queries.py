@@ -20,7 +20,7 @@ from pliant.server.registry.status_cache import ENDED_JOBS_KEPT_S, StatusCache
 from pliant.server.support.clock import HybridClock
 from pliant.server.users import listing
 from pliant.server.users.answers import Objects
-from pliant.server.users.authorisation import Peer
+from pliant.server.users.authorisation import RequestingUser
 from pliant.server.users.job_lookup import JobLookup
 from pliant.server.users.request_fields import Answer, Request, not_found, read_number, read_numbers
 from pliant.server.users.submission_schema import UserRequestError
@@ -56,7 +56,7 @@ class StateQueries:
         #: Requests that wait for the end of a job, by its number.
         self._waiters: dict[int, list[asyncio.Future[None]]] = {}
 
-    async def jobs(self, request: Request, peer: Peer) -> Answer:
+    async def jobs(self, request: Request, peer: RequestingUser) -> Answer:
         """List the jobs in ``ids``, or the open ones; with ``all`` also those of the last hour."""
         shown = listing.shown_fields(request)
         answer: Answer = {"missing": [], "now": self._clock.now()}
@@ -74,7 +74,7 @@ class StateQueries:
             answer["missing"] = [job for job in wanted if job not in found]
         return {**answer, **listing.job_list(infos, shown)}
 
-    async def nodes(self, request: Request, peer: Peer) -> Answer:
+    async def nodes(self, request: Request, peer: RequestingUser) -> Answer:
         """List the nodes, with the named resources and what this server is."""
         identity = self._identity
         server = {
@@ -94,7 +94,7 @@ class StateQueries:
             "now": self._clock.now(),
         }
 
-    async def ping(self, request: Request, peer: Peer) -> Answer:
+    async def ping(self, request: Request, peer: RequestingUser) -> Answer:
         """Tell which server this is, and how many nodes take new work."""
         identity = self._identity
         return {
@@ -104,7 +104,7 @@ class StateQueries:
             "nodes": self._status.nodes_up,
         }
 
-    async def why(self, request: Request, peer: Peer) -> Answer:
+    async def why(self, request: Request, peer: RequestingUser) -> Answer:
         """Explain the state of the job ``id`` in sentences."""
         job = JobId(read_number(request, "id"))
         await self._jobs.check_owner("why", job, peer)
@@ -125,7 +125,7 @@ class StateQueries:
             text.append(f"what it prints is in {info['stdout']}")
         return {"text": text, "facts": info}
 
-    async def history(self, request: Request, peer: Peer) -> Answer:
+    async def history(self, request: Request, peer: RequestingUser) -> Answer:
         """List events of the job ``id``, or of all jobs and nodes that the user may see."""
         job = None if request.get("id") is None else read_number(request, "id")
         after = read_number(request, "after", default=0)
@@ -139,7 +139,7 @@ class StateQueries:
         )
         return {"events": Objects(lines)}
 
-    async def refusals(self, request: Request, peer: Peer) -> Answer:
+    async def refusals(self, request: Request, peer: RequestingUser) -> Answer:
         """List refused requests: the user's own, or all of them for an operator."""
         every = self._jobs.access.allows("refusals of all users", peer)
         uid = None if every else peer.uid
@@ -147,7 +147,7 @@ class StateQueries:
 
     # ---------------------------------------------------------------- wait
 
-    async def wait(self, request: Request, peer: Peer) -> Answer:
+    async def wait(self, request: Request, peer: RequestingUser) -> Answer:
         """Answer when the job ``id`` has ended."""
         job = read_number(request, "id")
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -121,7 +121,7 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TableRow:
     """One row of a table: its setup and the expected values of each variant."""
 
     setup: Tree
@@ -148,9 +148,9 @@ class Experiment:
     vary: Mapping[str, str]
     metrics: tuple[Metric, ...]
     claims: tuple[Claim, ...]
-    rows: tuple[Row, ...] = field(repr=False)
+    rows: tuple[TableRow, ...] = field(repr=False)
 
-    def spec(self, row: Row, variant: str) -> dict[str, Any]:
+    def spec(self, row: TableRow, variant: str) -> dict[str, Any]:
         """Return the run for one variant of one row. Later layers override earlier ones."""
         varied = {self.vary[key]: value for key, value in row.setup.items() if key in self.vary}
         chosen = self.variants.get(variant) or self.references.get(variant) or {}
@@ -302,7 +302,7 @@ def _seeds(where: str, tree: Tree, default: int) -> int:
     return seeds
 
 
-def _row(where: str, tree: object, metrics: set[str], variants: set[str], seeds: int) -> Row:
+def _row(where: str, tree: object, metrics: set[str], variants: set[str], seeds: int) -> TableRow:
     entries = _mapping(where, tree, _ROW)
     if not entries.get("setup"):
         raise ExperimentError(f"{where}.setup: expected a mapping, there is none")
@@ -314,7 +314,7 @@ def _row(where: str, tree: object, metrics: set[str], variants: set[str], seeds:
             _among(f"{where}.{key}.{variant}", values, metrics)
             _check_values(f"{where}.{key}.{variant}", values, names=key == "theory")
     run = _mapping(f"{where}.run", entries.get("run"), _RUN)
-    return Row(
+    return TableRow(
         setup=entries["setup"],
         seeds=_seeds(f"{where}.seeds", entries, seeds),
         run=run,

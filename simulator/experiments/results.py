@@ -10,7 +10,7 @@ from pliant.simulator.experiments.definitions import (
     Claim,
     Experiment,
     Metric,
-    Row,
+    TableRow,
     Tolerance,
 )
 from pliant.simulator.experiments.pool import Progress, Task, run_all
@@ -131,7 +131,7 @@ def _names(experiment: Experiment) -> list[str]:
     return [*experiment.variants, *experiment.references]
 
 
-def _cells(experiment: Experiment) -> Iterator[tuple[int, Row, str]]:
+def _cells(experiment: Experiment) -> Iterator[tuple[int, TableRow, str]]:
     for place, row in enumerate(experiment.rows):
         for variant in _names(experiment):
             yield place, row, variant
@@ -148,7 +148,7 @@ def _means(experiment: Experiment, cell: Cell) -> dict[str, Interval]:
 
 
 def _line(
-    experiment: Experiment, row: Row, variant: str, cells: Mapping[str, Cell], share: float
+    experiment: Experiment, row: TableRow, variant: str, cells: Mapping[str, Cell], share: float
 ) -> Line:
     ours = _means(experiment, cells[variant])
     named = {key: float(value) for key, value in row.printed.get(variant, {}).items()}

@@ -86,7 +86,7 @@ class DonorLimits:
         return None
 
 
-class Ledger:
+class PlannedShrinks:
     """Sizes and processors on paper, until the shrinks are offered."""
 
     def __init__(self, view: View, usable: ProcessorMap, surplus: Surplus) -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from pliant.faults.orders import Order, OrderError, parse_orders
+from pliant.faults.orders import FailpointOrderError, Order, parse_orders
 
 
 def test_an_order_with_everything() -> None:
@@ -40,6 +40,6 @@ def test_several_orders_with_space_between_them() -> None:
     ],
 )
 def test_what_cannot_be_understood_is_named(text: str, complaint: str) -> None:
-    with pytest.raises(OrderError) as error:
+    with pytest.raises(FailpointOrderError) as error:
         parse_orders(text)
     assert str(error.value).startswith(f"PLIANT_FAILPOINTS: {text}: {complaint}")

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from pliant.nodectl.host.procfs import Identity
 from pliant.nodectl.spool import (
     WORLD_NAME,
-    Exit,
     Spool,
+    SpooledExit,
     StartRequest,
     all_spools,
     to_bytes,
@@ -65,9 +65,9 @@ def test_a_world_has_one_shim(spool: Spool) -> None:
 
 
 def test_ends_are_read_back_and_the_first_one_counts(spool: Spool) -> None:
-    ends = [Exit(0, 10, 1, 0, "why\nso", 1.5), Exit(1, 11, 0, 9, "", 2.5)]
+    ends = [SpooledExit(0, 10, 1, 0, "why\nso", 1.5), SpooledExit(1, 11, 0, 9, "", 2.5)]
     spool.save_exits(ends)
-    spool.save_exits([Exit(0, 10, 0, 0, "", 9.0)])
+    spool.save_exits([SpooledExit(0, 10, 0, 0, "", 9.0)])
     assert spool.exits() == {0: ends[0], 1: ends[1]}
 
 
@@ -87,12 +87,12 @@ def test_ends_are_on_the_disk_before_anybody_is_told(
     monkeypatch.setattr(os, "write", spied("write", write))
     monkeypatch.setattr(os, "fdatasync", spied("sync", sync))
     monkeypatch.setattr(os, "close", spied("close", close))
-    spool.save_exits([Exit(0, 10, 1, 0, "", 1.5)])
+    spool.save_exits([SpooledExit(0, 10, 1, 0, "", 1.5)])
     assert done == ["write", "sync", "close"]
 
 
 def test_a_line_that_was_cut_is_no_line(spool: Spool) -> None:
-    spool.save_exits([Exit(0, 10, 1, 0, "", 1.5)])
+    spool.save_exits([SpooledExit(0, 10, 1, 0, "", 1.5)])
     with open(spool.directory / "exits", "a") as file:
         file.write('{"rank": 1, "proc')
     assert list(spool.exits()) == [0]

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from nodekit import FakeServer, Node, World
-from pliant.nodectl.spool import Exit, Spool
+from pliant.nodectl.spool import Spool, SpooledExit
 from pliant.protos import node_pb2 as wire
 from pliant.protos.versions import PROTOCOL, ProtocolError
 from testkit import wait_until
@@ -221,7 +221,7 @@ def test_an_order_that_is_not_known_is_passed_over_and_counted(
 
 def test_both_files_carry_the_number(tmp_path: Path) -> None:
     spool = Spool.create(tmp_path, request(), b"token", b"n1:2\n")
-    spool.save_exits([Exit(0, 10, 1, 0, "", 1.5)])
+    spool.save_exits([SpooledExit(0, 10, 1, 0, "", 1.5)])
     for name in ("request.json", "exits"):
         assert json.loads((spool.directory / name).read_text())["protocol"] == PROTOCOL
 

@@ -24,7 +24,7 @@ _FITTED_FOR = 7.0
 
 
 @dataclass(frozen=True, slots=True)
-class JobType:
+class JobTypeParameters:
     """The parameters of one type of jobs, with their names in the model."""
 
     serial: float
@@ -48,15 +48,15 @@ class JobType:
     arar: float
 
 
-BATCH = JobType(
+BATCH = JobTypeParameters(
     0.2927, 0.6686, 1.2, 5, 7, 0.875, (6.57, 0.823), (639.1, 0.0156), -0.003, 0.6986,
     (6.0415, 0.8531), (6.1271, 5.2740), 1.0519,
 )  # fmt: skip
-INTERACTIVE = JobType(
+INTERACTIVE = JobTypeParameters(
     0.1541, 0.625, 1, 3, 5.5, 0.705, (3.8351, 0.6605), (7.073, 0.6856), -0.0118, 0.9156,
     (6.5510, 0.6621), (8.9186, 3.6680), 0.9797,
 )  # fmt: skip
-TYPELESS = JobType(
+TYPELESS = JobTypeParameters(
     0.244, 0.576, 0.8, 4.5, 7, 0.86, (4.2, 0.94), (312, 0.03), -0.0054, 0.78,
     (10.2303, 0.4871), (8.1737, 3.9631), 1.0225,
 )  # fmt: skip
@@ -111,7 +111,7 @@ def _job(number: int, submit: float, run: float, size: int, user: str) -> SimJob
     return SimJob(number, submit, run * size, Sizes((size,)), size, max(1.0, run), user=user)
 
 
-def draw_size(kind: JobType, processors: int, rng: Random) -> int:
+def draw_size(kind: JobTypeParameters, processors: int, rng: Random) -> int:
     """Draw the number of processors of one job."""
     chance = rng.random()
     if chance <= kind.serial:
@@ -127,7 +127,7 @@ def draw_size(kind: JobType, processors: int, rng: Random) -> int:
     return min(processors, int(2.0**exponent + 0.5))
 
 
-def draw_run_time(kind: JobType, size: int, rng: Random) -> float:
+def draw_run_time(kind: JobTypeParameters, size: int, rng: Random) -> float:
     """Draw the run time of a job of this size, in whole seconds."""
     short = min(1.0, max(0.0, kind.pa * size + kind.pb))
     while True:
@@ -144,7 +144,7 @@ class _Arrivals:
     the time of day.
     """
 
-    def __init__(self, kind: JobType, start_hour: float, rng: Random) -> None:
+    def __init__(self, kind: JobTypeParameters, start_hour: float, rng: Random) -> None:
         self.kind = kind
         self.clock = 0.0
         self._rng = rng
@@ -183,7 +183,7 @@ def _merged(streams: list[_Arrivals]) -> Iterator[_Arrivals]:
         first.advance()
 
 
-def daily_cycle(kind: JobType) -> list[float]:
+def daily_cycle(kind: JobTypeParameters) -> list[float]:
     """Return the weights of the half hours of a day; their mean is 1."""
     shape, scale = kind.cycle
     weights = [0.0] * _BUCKETS

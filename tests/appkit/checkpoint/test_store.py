@@ -21,13 +21,13 @@ from pliant.appkit.checkpoint.store import (
     Manifest,
     registration_difference,
 )
-from pliant.appkit.data.registered_data import Entry
+from pliant.appkit.data.registered_data import RegisteredData
 from pliant.appkit.errors import CheckpointError
 from pliant.appkit.kinds.block import BlockArray
 from pliant.appkit.kinds.state import unpack
 from pliant.appkit.kinds.undivided_arrays import ReplicatedArray
 from pliant.appkit.loops import Position
-from pliant.appkit.mpi.membership import Membership, Phase
+from pliant.appkit.mpi.membership import Membership, MembershipPhase
 from pliant.appkit.serialization import encode
 from pliant.appkit.storage import chunks
 from pliant.appkit.storage.checkpoint_key import own_key
@@ -37,7 +37,7 @@ from pliant.appkit.storage.chunks import ArrayReader, ArrayWriter, SavedArray
 def member(rank: int, size: int) -> Membership:
     """Stand in for a process of a job, without a communicator."""
     membership = Membership(None)
-    membership.rank, membership.size, membership.phase = rank, size, Phase.MEMBER
+    membership.rank, membership.size, membership.phase = rank, size, MembershipPhase.MEMBER
     return membership
 
 
@@ -160,7 +160,7 @@ def _cut(path: Path) -> None:
 def test_damage_is_found(tmp_path: Path, harm: Any, text: str, place: int) -> None:
     written = write(tmp_path, 1)
     harm(tmp_path / f"0-{place}")
-    entry: Entry = kinds(member(0, 1))[place]
+    entry: RegisteredData = kinds(member(0, 1))[place]
     with pytest.raises(CheckpointError, match=text):
         entry.restore(ArrayReader(tmp_path, written[place], 1), 0, 1)
 

@@ -18,10 +18,10 @@ from pliant.appkit.coordinator.messages import (
     Hello,
     NegotiationMessage,
     Offer,
-    Outcome,
     Progress,
     RequestRecord,
     RequestState,
+    ResizeOutcome,
     Withdrawn,
 )
 from pliant.appkit.coordinator.offers import OfferTerms, OnOffer, answer_offer
@@ -198,7 +198,7 @@ def test_a_go_is_taken_once(desk: Desk) -> None:
     assert desk.go()
     assert desk.coordinator.begin(1) is not None
     assert not desk.go(), "begun"
-    desk.coordinator.finish(Outcome(1, False, 0, (0, 1, 2, 3)))
+    desk.coordinator.finish(ResizeOutcome(1, False, 0, (0, 1, 2, 3)))
     assert not desk.go(), "done"
     assert desk.wire.sent[-1] == Withdrawn(1)
 
@@ -293,7 +293,7 @@ def test_hello_tells_what_has_begun(desk: Desk) -> None:
     assert desk.coordinator.begin(1) is not None
     assert desk.wire.sent == [Begun(1)]
     assert said() == (1, True)
-    desk.coordinator.finish(Outcome(1, False, 0, (0, 1, 2, 3)))
+    desk.coordinator.finish(ResizeOutcome(1, False, 0, (0, 1, 2, 3)))
     assert said() == (0, False)
 
 
@@ -302,7 +302,7 @@ def test_joining_ranks_that_cannot_meet_fail_the_growth(desk: Desk) -> None:
     desk.coordinator.rendezvous.close()
     desk.coordinator.go(Decision(1, 1, joining=(4,), secret="secret"))
     outcome = desk.wire.sent[-1]
-    assert isinstance(outcome, Outcome)
+    assert isinstance(outcome, ResizeOutcome)
     assert (outcome.stage, outcome.reason) == ("join", "the rendezvous is closed")
     assert desk.answer(Verb.OFFER, number=2).verb is Verb.ACCEPT
 

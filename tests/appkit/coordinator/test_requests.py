@@ -11,7 +11,7 @@ from pliant.appkit import RequestError, RequestState, SizesError
 from pliant.appkit.coordinator.messages import RequestRecord
 from pliant.appkit.coordinator.requests import Request, Requests
 from pliant.appkit.errors import JobLeave
-from pliant.appkit.mpi.membership import Membership, Phase
+from pliant.appkit.mpi.membership import Membership, MembershipPhase
 from pliant.core.model.size_request import RequestAnswer, RequestOutcome
 from pliant.core.support.limits import MAX_TEXT
 from pliant.core.values.sizes import Sizes, parse_sizes
@@ -22,7 +22,7 @@ class ProgramInfo:
 
     def __init__(self, size: int = 4, sizes: str = "1-64", *, managed: bool = True) -> None:
         self.member = Membership(None)
-        self.member.size, self.member.phase = size, Phase.MEMBER
+        self.member.size, self.member.phase = size, MembershipPhase.MEMBER
         self.told: list[RequestRecord] = []
         program = parse_sizes(sizes) if sizes else None
         tell = self.told.append if managed else None
@@ -192,10 +192,10 @@ def test_a_request_of_rank_0_alone_is_everybodys_after_the_safe_point() -> None:
 def test_joining_ranks_share_the_latest_request() -> None:
     old, joining_rank = ProgramInfo(), ProgramInfo(size=0)
     old.request("8-16")
-    joining_rank.member.phase = Phase.JOINING
+    joining_rank.member.phase = MembershipPhase.JOINING
     early = joining_rank.request("8-16")
     assert (early.state, joining_rank.told) == ("pending", [])
-    joining_rank.member.phase = Phase.MEMBER
+    joining_rank.member.phase = MembershipPhase.MEMBER
     joining_rank.book.adopt(old.book.asked)
     assert joining_rank.book.latest is early
     old.answer(RequestOutcome.GRANTED, 16)
@@ -207,9 +207,9 @@ def test_joining_ranks_share_the_latest_request() -> None:
 
 def test_a_joining_rank_whose_job_asked_for_nothing() -> None:
     joining_rank = ProgramInfo(size=0)
-    joining_rank.member.phase = Phase.JOINING
+    joining_rank.member.phase = MembershipPhase.JOINING
     early = joining_rank.release()
-    joining_rank.member.phase = Phase.MEMBER
+    joining_rank.member.phase = MembershipPhase.MEMBER
     joining_rank.book.adopt(None)
     assert (early.state, early.reason) == ("cancelled", "the job has asked for nothing")
     assert joining_rank.book.latest is None
@@ -218,7 +218,7 @@ def test_a_joining_rank_whose_job_asked_for_nothing() -> None:
 def test_who_has_left_asks_for_nothing() -> None:
     program = ProgramInfo()
     request = program.request(8)
-    program.member.phase = Phase.LEFT
+    program.member.phase = MembershipPhase.LEFT
     with pytest.raises(JobLeave):
         program.request(8)
     with pytest.raises(JobLeave):

@@ -18,12 +18,12 @@ from pliant.appkit.coordinator.messages import (
     Decision,
     Hello,
     NegotiationMessage,
-    Outcome,
     Progress,
     RequestRecord,
+    ResizeOutcome,
     Withdrawn,
 )
-from pliant.appkit.coordinator.server_stream import ServerStream
+from pliant.appkit.coordinator.server_stream import CoordinatorStream
 from pliant.appkit.json_lines import JsonLines, serve
 from pliant.core.model.checkpoint import SaveWord
 from pliant.core.model.negotiation import Template, Verb
@@ -129,12 +129,12 @@ def server() -> Iterator[Server]:
 
 
 @pytest.fixture
-def open_stream() -> Iterator[Callable[[str], tuple[ServerStream, Desk]]]:
-    opened: list[ServerStream] = []
+def open_stream() -> Iterator[Callable[[str], tuple[CoordinatorStream, Desk]]]:
+    opened: list[CoordinatorStream] = []
 
-    def begin(address: str) -> tuple[ServerStream, Desk]:
+    def begin(address: str) -> tuple[CoordinatorStream, Desk]:
         desk = Desk()
-        stream = ServerStream(desk, lambda: address)  # type: ignore[arg-type]  # as much as is needed
+        stream = CoordinatorStream(desk, lambda: address)  # type: ignore[arg-type]  # as much as is needed
         stream.start()
         opened.append(stream)
         return stream, desk
@@ -146,7 +146,7 @@ def open_stream() -> Iterator[Callable[[str], tuple[ServerStream, Desk]]]:
         assert not stream._thread.is_alive()
 
 
-Open = Callable[[str], tuple[ServerStream, Desk]]
+Open = Callable[[str], tuple[CoordinatorStream, Desk]]
 
 
 def test_a_host_that_is_gone_is_noticed_and_the_stream_opened_again(
@@ -232,7 +232,7 @@ def test_whatever_a_program_says_the_stream_stands(
     desk.reply = Template(1, 7, 0, Verb.REJECT, reason=f"ValueError: {text}")
     server.send(pb.AppOrder(offer=pb.Template(negotiation=1, job=7, verb=pb.VERB_OFFER)))
     told = [server.next("answer").answer.reason]
-    stream.send(Outcome(1, False, 0, (0,), "check", text))
+    stream.send(ResizeOutcome(1, False, 0, (0,), "check", text))
     told.append(server.next("outcome").outcome.reason)
     stream.send(RequestRecord(1, parse_sizes("4"), text, 0.0))
     told.append(server.next("request").request.reason)

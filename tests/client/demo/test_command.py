@@ -11,7 +11,7 @@ import pytest
 
 from pliant.client.demo import checks
 from pliant.client.demo.command import main
-from pliant.client.demo.view import Snapshot, View, holders, line, progress
+from pliant.client.demo.view import DemoDisplay, Snapshot, holders, line, progress
 from testkit import wait_until
 
 Capture = pytest.CaptureFixture[str]
@@ -97,7 +97,7 @@ def test_shared_memory_that_is_left_is_removed(tmp_path: Path) -> None:
 def test_the_view_tells_in_lines(capsys: Capture) -> None:
     job = {"id": 1, "name": "heat", "state": "RUNNING", "processors": 4}
     job["progress"] = {"iteration": 30, "iterations": 60}
-    with View() as view:
+    with DemoDisplay() as view:
         view.say("hello")
         view.show(Snapshot([job]))
         view.show(Snapshot([job]))

@@ -355,7 +355,7 @@ def test_drain_and_resume(rig: Rig) -> None:
     rig.submit(1, "2")
     rig.up(1)
     rig.do(events.NodeDrained(N1, "new fan", 3))
-    assert rig.one(commands.Answer).message == "node n1 drains: job 1 is still there"
+    assert rig.one(commands.AnswerUser).message == "node n1 drains: job 1 is still there"
     assert rig.core.nodes[N1].state is NodeState.DRAINING
     rig.submit(2, "5")
     assert (rig.state(1), rig.state(2)) == (JobState.RUNNING, JobState.PENDING)
@@ -363,13 +363,13 @@ def test_drain_and_resume(rig: Rig) -> None:
     assert rig.core.nodes[N1].state is NodeState.DRAINED
     assert rig.free() == block(4, 4)
     rig.do(events.NodeResumed(N1, 3))
-    assert rig.one(commands.Answer).refusal == ""
+    assert rig.one(commands.AnswerUser).refusal == ""
     assert rig.state(2) is JobState.STARTING
     rig.do(events.NodeResumed(N1, 3))
-    assert "node n1 is UP: only DRAINED nodes" in rig.one(commands.Answer).refusal
+    assert "node n1 is UP: only DRAINED nodes" in rig.one(commands.AnswerUser).refusal
     for event in (events.NodeDrained(NodeName("x"), "", 3), events.NodeResumed(NodeName("x"), 3)):
         rig.do(event)
-        assert rig.one(commands.Answer).refusal == "there is no node x"
+        assert rig.one(commands.AnswerUser).refusal == "there is no node x"
 
 
 def test_a_node_may_come_back_with_other_slots_when_nothing_is_on_it(rig: Rig) -> None:
@@ -392,13 +392,13 @@ def test_a_removed_node_counts_no_more(rig: Rig) -> None:
     rig.submit(1, "6")
     rig.up(1)
     rig.do(events.NodeRemoved(N2, 3))
-    assert "node n2 cannot be removed: job 1 is there" in rig.one(commands.Answer).refusal
+    assert "node n2 cannot be removed: job 1 is there" in rig.one(commands.AnswerUser).refusal
     rig.exit(1)
     rig.do(events.NodeRemoved(N2, 3))
-    assert rig.one(commands.Answer).message == "node n2 removed"
+    assert rig.one(commands.AnswerUser).message == "node n2 removed"
     assert (rig.core.largest(), rig.free()) == (4, block(0, 4))
     rig.do(events.NodeRemoved(N2, 3))
-    assert rig.one(commands.Answer).refusal == "there is no node n2"
+    assert rig.one(commands.AnswerUser).refusal == "there is no node n2"
     rig.do(events.NodeLost(N2, "gone"), events.NodeSuspected(N2))
     rig.do(events.NodeRegistered(N2, 2))
     assert rig.core.nodes[N2].first == 4

@@ -18,9 +18,9 @@ def rig() -> Rig:
     return Rig({"n1": 4, "n2": 4})
 
 
-def cancel(rig: Rig, number: int) -> commands.Answer:
+def cancel(rig: Rig, number: int) -> commands.AnswerUser:
     rig.do(events.JobCancelled(JobId(number), "ann", 3))
-    return rig.one(commands.Answer)
+    return rig.one(commands.AnswerUser)
 
 
 def test_a_job_starts_the_moment_it_fits(rig: Rig) -> None:
@@ -53,12 +53,12 @@ def test_hold_and_release(rig: Rig) -> None:
     assert rig.state(1) is JobState.HELD
     assert not rig.take(commands.Launch)
     rig.do(events.JobReleased(JobId(1), "ann", 4))
-    assert rig.one(commands.Answer).refusal == ""
+    assert rig.one(commands.AnswerUser).refusal == ""
     assert rig.one(commands.Launch).job == 1
     rig.do(events.JobHeld(JobId(1), "ann", 4))
-    assert "only PENDING jobs wait" in rig.one(commands.Answer).refusal
+    assert "only PENDING jobs wait" in rig.one(commands.AnswerUser).refusal
     rig.do(events.JobReleased(JobId(1), "ann", 4))
-    assert "only HELD jobs can go" in rig.one(commands.Answer).refusal
+    assert "only HELD jobs can go" in rig.one(commands.AnswerUser).refusal
 
 
 def test_a_waiting_job_can_be_held(rig: Rig) -> None:
@@ -84,7 +84,7 @@ def test_holding_a_promised_job_gives_its_promise_back(rig: Rig) -> None:
 @pytest.mark.parametrize("event", [events.JobCancelled, events.JobHeld, events.JobReleased])
 def test_there_is_no_such_job(rig: Rig, event: type) -> None:
     rig.do(event(JobId(99), "ann", 5))
-    assert rig.one(commands.Answer) == commands.Answer(5, "there is no job 99")
+    assert rig.one(commands.AnswerUser) == commands.AnswerUser(5, "there is no job 99")
 
 
 def test_cancel_what_waits(rig: Rig) -> None:

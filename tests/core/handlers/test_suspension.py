@@ -21,19 +21,19 @@ from pliant.strategies import Strategy
 S = JobState
 
 
-def suspend(rig: Rig, number: int = 1) -> commands.Answer:
+def suspend(rig: Rig, number: int = 1) -> commands.AnswerUser:
     rig.do(events.JobSuspended(JobId(number), "ann", 7))
-    return rig.one(commands.Answer)
+    return rig.one(commands.AnswerUser)
 
 
-def resume(rig: Rig, number: int = 1) -> commands.Answer:
+def resume(rig: Rig, number: int = 1) -> commands.AnswerUser:
     rig.do(events.JobResumed(JobId(number), "ann", 7))
-    return rig.one(commands.Answer)
+    return rig.one(commands.AnswerUser)
 
 
-def requeue(rig: Rig, number: int = 1) -> commands.Answer:
+def requeue(rig: Rig, number: int = 1) -> commands.AnswerUser:
     rig.do(events.JobRequeued(JobId(number), "ann", 7))
-    return rig.one(commands.Answer)
+    return rig.one(commands.AnswerUser)
 
 
 def say(rig: Rig, word: SaveWord, reason: str = "", *, number: int | None = None) -> None:

@@ -111,9 +111,9 @@ WAYS: dict[str, tuple[int, Way, JobState, ResizeStage | None]] = {
 }
 
 
-def cancel(rig: Rig, number: int) -> commands.Answer:
+def cancel(rig: Rig, number: int) -> commands.AnswerUser:
     rig.do(events.JobCancelled(JobId(number), "ann", 7))
-    return rig.one(commands.Answer)
+    return rig.one(commands.AnswerUser)
 
 
 @pytest.mark.case(63)

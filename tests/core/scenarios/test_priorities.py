@@ -44,9 +44,9 @@ def leave(rig: Rig) -> None:
     rig.exit(1)
 
 
-def change(rig: Rig, number: int, priority: int, *, may_raise: bool = True) -> commands.Answer:
+def change(rig: Rig, number: int, priority: int, *, may_raise: bool = True) -> commands.AnswerUser:
     rig.do(events.PriorityChanged(JobId(number), priority, "ann", 7, may_raise=may_raise))
-    return rig.one(commands.Answer)
+    return rig.one(commands.AnswerUser)
 
 
 # ---------------------------------------------------------------- suspended for another one

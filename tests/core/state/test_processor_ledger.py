@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pliant.core.model.nodes import Node, NodeState
-from pliant.core.state.processor_ledger import Ledger
+from pliant.core.state.processor_ledger import ProcessorLedger
 from pliant.core.values.ids import NodeName
 from pliant.core.values.processors import NONE, block, from_indices
 
 
-def ledger_of(*slots: int) -> tuple[Ledger, list[Node]]:
-    ledger, nodes, first = Ledger(), [], 0
+def ledger_of(*slots: int) -> tuple[ProcessorLedger, list[Node]]:
+    ledger, nodes, first = ProcessorLedger(), [], 0
     for number, width in enumerate(slots):
         nodes.append(Node(NodeName(f"n{number}"), first, width))
         ledger.put(nodes[-1])

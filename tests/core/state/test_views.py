@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from corekit.rig import Rig
 from pliant.core import commands, events
-from pliant.core.state.view_cache import Row, Rows
+from pliant.core.state.view_cache import ViewCache, ViewRow
 from pliant.core.state.views import view
 from pliant.core.values.ids import FIRST_START, JobId, NodeName
 
@@ -18,7 +18,7 @@ STEPS = st.lists(
 
 @given(STEPS)
 def test_a_row_is_in_order_of_time_and_job(steps: list[tuple[int, float | None]]) -> None:
-    row: Row[str] = Row()
+    row: ViewRow[str] = ViewRow()
     known: dict[int, tuple[float, str]] = {}
     for turn, (number, time) in enumerate(steps):
         if time is None:
@@ -32,9 +32,9 @@ def test_a_row_is_in_order_of_time_and_job(steps: list[tuple[int, float | None]]
 
 
 def test_a_job_is_in_one_row() -> None:
-    rows = Rows()
-    first: Row[str] = Row()
-    second: Row[str] = Row()
+    rows = ViewCache()
+    first: ViewRow[str] = ViewRow()
+    second: ViewRow[str] = ViewRow()
     rows.put(first, 1.0, JobId(1), "a")
     rows.put(second, 2.0, JobId(1), "b")
     assert (first.values, second.values) == ((), ("b",))

@@ -8,7 +8,7 @@ import pytest
 
 from pliant.nodectl.controller.generation import (
     MAX_STEP,
-    ServerIdentity,
+    ServerStart,
     read_generation,
     write_generation,
 )
@@ -19,16 +19,16 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "generation"
 
 
-@pytest.mark.parametrize("obeyed", [ServerIdentity(3), ServerIdentity(3, "life")])
-def test_what_was_written_is_read(path: Path, obeyed: ServerIdentity) -> None:
-    assert read_generation(path) == ServerIdentity()
+@pytest.mark.parametrize("obeyed", [ServerStart(3), ServerStart(3, "life")])
+def test_what_was_written_is_read(path: Path, obeyed: ServerStart) -> None:
+    assert read_generation(path) == ServerStart()
     write_generation(path, obeyed)
     assert read_generation(path) == obeyed
 
 
 def test_a_file_without_a_life_is_read(path: Path) -> None:
     path.write_text("7\n")
-    assert read_generation(path) == ServerIdentity(7)
+    assert read_generation(path) == ServerStart(7)
 
 
 @pytest.mark.parametrize("content", [b"", b"\n", b"seven", b"-7", b"7 life more", b"\xff\xfe"])
@@ -41,27 +41,27 @@ def test_a_damaged_file_is_not_taken_for_none(path: Path, content: bytes) -> Non
 @pytest.mark.parametrize(
     ("server", "reason"),
     [
-        (ServerIdentity(4, "own"), "is older than 5"),
-        (ServerIdentity(5, "other"), "is of another server"),
-        (ServerIdentity(5, "own"), ""),
-        (ServerIdentity(5), ""),
-        (ServerIdentity(6, "other"), ""),
+        (ServerStart(4, "own"), "is older than 5"),
+        (ServerStart(5, "other"), "is of another server"),
+        (ServerStart(5, "own"), ""),
+        (ServerStart(5), ""),
+        (ServerStart(6, "other"), ""),
     ],
 )
-def test_which_servers_are_obeyed(server: ServerIdentity, reason: str) -> None:
-    assert reason in ServerIdentity(5, "own").rejection(server)
-    assert bool(ServerIdentity(5, "own").rejection(server)) == bool(reason)
-    assert bool(ServerIdentity(5).rejection(server)) == (server.generation < 5)
+def test_which_servers_are_obeyed(server: ServerStart, reason: str) -> None:
+    assert reason in ServerStart(5, "own").rejection(server)
+    assert bool(ServerStart(5, "own").rejection(server)) == bool(reason)
+    assert bool(ServerStart(5).rejection(server)) == (server.generation < 5)
 
 
 def test_a_server_that_is_too_far_ahead_is_not_obeyed() -> None:
     """A false server must not make the node refuse the right one with a generation of its own."""
-    obeyed = ServerIdentity(5, "own")
-    assert obeyed.rejection(ServerIdentity(5 + MAX_STEP, "other")) == ""
+    obeyed = ServerStart(5, "own")
+    assert obeyed.rejection(ServerStart(5 + MAX_STEP, "other")) == ""
     for ahead in (5 + MAX_STEP + 1, 1 << 62):
-        reason = obeyed.rejection(ServerIdentity(ahead, "other"))
+        reason = obeyed.rejection(ServerStart(ahead, "other"))
         assert f"generation {ahead} is more than 100000 starts after 5" in reason
         assert "remove the file `generation`" in reason
-    assert ServerIdentity().rejection(ServerIdentity(1 << 62)) == "", (
+    assert ServerStart().rejection(ServerStart(1 << 62)) == "", (
         "a node without a generation takes any"
     )

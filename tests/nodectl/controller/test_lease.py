@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pliant.nodectl import lease_expiry
 from pliant.nodectl.controller.lease import ConfirmedContact, expired_order
 from pliant.nodectl.shim import lease as shim_lease
-from pliant.nodectl.shim.event_loop import Timer
+from pliant.nodectl.shim.event_loop import ScheduledCall
 from pliant.nodectl.shim.lease import Lease
 from pliant.nodectl.spool import StartRequest
 from pliant.protos import node_pb2 as wire
@@ -28,9 +28,9 @@ class FakeLoop:
     def monotonic(self) -> float:
         return self.now
 
-    def after(self, seconds: float, call: Callable[[], None]) -> Timer:
+    def after(self, seconds: float, call: Callable[[], None]) -> ScheduledCall:
         heapq.heappush(self.timers, (self.now + seconds, len(self.timers), call))
-        return Timer(self.now + seconds, call)
+        return ScheduledCall(self.now + seconds, call)
 
     def wait(self, seconds: float) -> None:
         until = self.now + seconds

@@ -16,19 +16,19 @@ import pytest
 
 from pliant.nodectl.controller import world_adoption
 from pliant.nodectl.controller.controller import Controller
-from pliant.nodectl.controller.local_world import World, add_missing_exits
+from pliant.nodectl.controller.local_world import LocalWorld, add_missing_exits
 from pliant.nodectl.controller.world_adoption import SHIM_KILLED, kill_orphans
 from pliant.nodectl.host.oom import MemoryKills
 from pliant.nodectl.host.procfs import Identity
 from pliant.nodectl.launcher import Launcher
-from pliant.nodectl.settings import Settings
+from pliant.nodectl.settings import ControllerSettings
 from pliant.nodectl.shim import exits
 from pliant.nodectl.shim import ranks as rank_processes
 from pliant.nodectl.shim.event_loop import EventLoop, open_directory
 from pliant.nodectl.shim.exits import ExitCallbacks, ExitTracker
 from pliant.nodectl.shim.ranks import Rank, start_ranks
 from pliant.nodectl.shim.shim import Shim
-from pliant.nodectl.spool import Exit, Spool, StartRequest
+from pliant.nodectl.spool import Spool, SpooledExit, StartRequest
 
 
 def fail(number: int) -> Callable[..., None]:
@@ -58,13 +58,13 @@ def spool(tmp_path: Path) -> Spool:
 
 
 @pytest.fixture
-def world(spool: Spool) -> World:
-    return World(spool.request(), spool)
+def world(spool: Spool) -> LocalWorld:
+    return LocalWorld(spool.request(), spool)
 
 
 @pytest.fixture
-def controller(tmp_path: Path, world: World) -> Controller:
-    made = Controller(Settings(name="n1"), tmp_path, tmp_path / "address", 1024)
+def controller(tmp_path: Path, world: LocalWorld) -> Controller:
+    made = Controller(ControllerSettings(name="n1"), tmp_path, tmp_path / "address", 1024)
     made._worlds[world.name] = world
     return made
 
@@ -120,7 +120,7 @@ def me() -> Identity:
 
 
 def test_a_shim_that_gives_way_does_not_bury_the_world_of_another(
-    controller: Controller, world: World
+    controller: Controller, world: LocalWorld
 ) -> None:
     assert world.spool.claim(me())
 
@@ -133,7 +133,9 @@ def test_a_shim_that_gives_way_does_not_bury_the_world_of_another(
     assert (world.shim, world.cleaning_up, world.exits) == (me(), False, {})
 
 
-def test_a_world_without_a_shim_ends_with_the_reason(controller: Controller, world: World) -> None:
+def test_a_world_without_a_shim_ends_with_the_reason(
+    controller: Controller, world: LocalWorld
+) -> None:
     controller._on_failed(str(world.spool.directory), "cannot fork: no more")
     assert [(e.code, e.reason, e.node_fault) for e in world.exits.values()] == [
         (126, "cannot start jobs: cannot fork: no more", True)
@@ -144,7 +146,7 @@ def test_a_world_without_a_shim_ends_with_the_reason(controller: Controller, wor
 
 @pytest.mark.case(45)
 def test_what_nobody_can_end_is_given_up(
-    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    world: LocalWorld, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(world_adoption, "find_orphans", lambda *_: [os.getpid()])
     monkeypatch.setattr(os, "kill", fail(errno.EPERM))
@@ -168,7 +170,7 @@ def test_what_nobody_can_end_is_given_up(
 
 
 def test_what_goes_slowly_is_killed_again_and_waited_for(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: LocalWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks, killed = itertools.count(1), list[tuple[int, int]]()
     # Nobody has this number: it is never handed out.
@@ -183,7 +185,7 @@ def test_what_goes_slowly_is_killed_again_and_waited_for(
     assert next(looks) == 5
 
 
-def test_a_world_that_is_being_buried_takes_no_shim(world: World) -> None:
+def test_a_world_that_is_being_buried_takes_no_shim(world: LocalWorld) -> None:
     assert world.accepts_shim(7)
     world.cleaning_up = True
     assert not world.accepts_shim(7), "what it has started may be overlooked"
@@ -192,7 +194,7 @@ def test_a_world_that_is_being_buried_takes_no_shim(world: World) -> None:
 
 
 def test_ends_are_reported_when_they_cannot_be_noted(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: LocalWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Spool, "save_exits", fail(errno.ENOSPC))
     assert [each.rank for each in add_missing_exits(world, SHIM_KILLED)] == [0, 1]
@@ -306,7 +308,7 @@ def test_the_code_of_an_abort_is_that_of_all_who_end_for_it(
 def test_what_follows_a_line_that_a_crash_has_cut_is_read(spool: Spool) -> None:
     with open(spool.directory / "exits", "w") as file:
         file.write('{"rank": 1, "proc')
-    spool.save_exits([Exit(0, 10, 1, 0, "", 1.5)])
+    spool.save_exits([SpooledExit(0, 10, 1, 0, "", 1.5)])
     assert list(spool.exits()) == [0]
 
 

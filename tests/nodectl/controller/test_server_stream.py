@@ -10,7 +10,7 @@ import pytest
 
 from nodekit import FakeServer
 from pliant.nodectl.controller import server_stream
-from pliant.nodectl.controller.server_stream import ServerStream, read_secret, server_finder
+from pliant.nodectl.controller.server_stream import ControllerStream, read_secret, server_finder
 from pliant.protos import node_pb2 as wire
 from pliant.protos import versions
 
@@ -54,8 +54,8 @@ class Node:
         return []
 
 
-def stream_to(server: FakeServer, node: Node) -> ServerStream:
-    return ServerStream(node, server_finder("", server.address_file), server.secret_file)
+def stream_to(server: FakeServer, node: Node) -> ControllerStream:
+    return ControllerStream(node, server_finder("", server.address_file), server.secret_file)
 
 
 async def cancelled(stream: asyncio.Task[None]) -> None:
@@ -138,7 +138,7 @@ def test_a_server_that_moves_is_found_while_another_holds_the_stream(
 
     async def run() -> None:
         stream = asyncio.create_task(
-            ServerStream(Node(), server_finder("", server.address_file), new.secret_file).run()
+            ControllerStream(Node(), server_finder("", server.address_file), new.secret_file).run()
         )
         await until(lambda: server.opened > 0)
         server.address_file.write_text(new.address_file.read_text())

@@ -13,11 +13,11 @@ import pytest
 from pliant.core.events import NodeRegistered
 from pliant.core.values.ids import NodeName
 from pliant.core.values.timeouts import Limits
-from pliant.server.users.authorisation import Peer
+from pliant.server.users.authorisation import RequestingUser
 from pliant.server.users.operations import Operations
 from serverkit.scripted import Shell
 
-ANN = Peer(1000, "ann")
+ANN = RequestingUser(1000, "ann")
 
 
 @pytest.fixture

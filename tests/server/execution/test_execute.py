@@ -13,7 +13,7 @@ from typing import cast
 
 import pytest
 
-from pliant.core.commands import Answer, Command, Launch
+from pliant.core.commands import AnswerUser, Command, Launch
 from pliant.core.events import JobHeld, JobSubmitted, NodeRegistered, ProcessesExited
 from pliant.core.handlers import planning
 from pliant.core.machine import Core
@@ -199,7 +199,7 @@ def test_what_may_pass_is_tried_again(server: Server, code: int) -> None:
     assert server.outside.notes("job.submitted")
 
 
-def delayed(future: Future[Answer]) -> bool:
+def delayed(future: Future[AnswerUser]) -> bool:
     """Whether the core had taken a request that is told to wait."""
     with pytest.raises(StorageDelayedError, match="said the test") as told:
         future.result(30)

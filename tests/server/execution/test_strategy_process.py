@@ -19,8 +19,8 @@ from pliant.core.values.processors import block
 from pliant.core.values.speedup import Amdahl
 from pliant.server.execution.planner import FALLBACK, FAULTS_ALLOWED, Planner
 from pliant.server.execution.strategy_process import (
-    StrategyFaultError,
     StrategyProcess,
+    StrategyProcessError,
     StrategyRefusedError,
 )
 from testkit import run_python, wait_until
@@ -217,11 +217,13 @@ def test_one_that_cannot_even_be_made(
     monkeypatch.setattr("pliant.server.execution.strategy_process._COLLECT_S", PATIENCE_S)
     with pytest.raises(StrategyRefusedError, match="cannot be made: RuntimeError: no strategy to"):
         make("broken").check(PATIENCE_S)
-    with pytest.raises(StrategyFaultError, match="cannot be made: RuntimeError: no strategy toda"):
+    with pytest.raises(
+        StrategyProcessError, match="cannot be made: RuntimeError: no strategy toda"
+    ):
         make("broken").plan(view(""), PATIENCE_S)
-    with pytest.raises(StrategyFaultError, match=r"^its process ended with exit code 5$"):
+    with pytest.raises(StrategyProcessError, match=r"^its process ended with exit code 5$"):
         make("leaving").check(PATIENCE_S)
-    with pytest.raises(StrategyFaultError, match=r"^no answer within 0\.5 s$"):
+    with pytest.raises(StrategyProcessError, match=r"^no answer within 0\.5 s$"):
         make("hanging").check(0.5)
 
 
@@ -247,7 +249,7 @@ def test_faults_cost_the_child_its_life_and_the_next_one_plans(
 ) -> None:
     process = make("Odd")
     pid = process.pid
-    with pytest.raises(StrategyFaultError) as caught:
+    with pytest.raises(StrategyProcessError) as caught:
         process.plan(view(kind), PATIENCE_S)
     assert says in str(caught.value)
     assert process.pid != pid
@@ -268,7 +270,7 @@ def test_one_that_hangs_is_ended_at_the_deadline_with_all_it_started(
     process = make("Odd")
     process.check(PATIENCE_S)
     begin = time.monotonic()
-    with pytest.raises(StrategyFaultError, match=r"^no answer within 1\.5 s$"):
+    with pytest.raises(StrategyProcessError, match=r"^no answer within 1\.5 s$"):
         process.plan(view(kind), 1.5)
     assert 1.4 < time.monotonic() - begin < PATIENCE_S, "a busy machine is slow, too"
     if kind == "sleeps_with_a_child":

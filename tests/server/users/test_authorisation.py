@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from pliant.core.commands import Answer
+from pliant.core.commands import AnswerUser
 from pliant.core.events import NodeRegistered, PriorityChanged
 from pliant.core.values.ids import JobId, NodeName
 from pliant.core.values.timeouts import Limits
 from pliant.server.config import ConfigError, check_config
 from pliant.server.users.answers import encode_pieces
-from pliant.server.users.authorisation import REQUIRED_ROLE, AccessControl, Peer, Role
+from pliant.server.users.authorisation import REQUIRED_ROLE, AccessControl, RequestingUser, Role
 from pliant.server.users.operations import Operations
 from pliant.server.users.submission_schema import UserRequestError
 from serverkit.scripted import Shell
@@ -25,10 +25,10 @@ from testkit import wait_until
 
 #: Submissions of `Shell` are of the user 1000, its server runs as the user 999.
 PEERS = {
-    Role.USER: Peer(2000, "bob"),
-    Role.OWNER: Peer(1000, "ann"),
-    Role.OPERATOR: Peer(3000, "olga"),
-    Role.ADMINISTRATOR: Peer(999, "server"),
+    Role.USER: RequestingUser(2000, "bob"),
+    Role.OWNER: RequestingUser(1000, "ann"),
+    Role.OPERATOR: RequestingUser(3000, "olga"),
+    Role.ADMINISTRATOR: RequestingUser(999, "server"),
 }
 SECRET = "/home/ann/secret"
 
@@ -78,7 +78,9 @@ def actions(shell: Shell, request: pytest.FixtureRequest) -> Operations:
     return shell.actions(operators=[3000])
 
 
-def refused(actions: Operations, operation: str, fields: Mapping[str, Any], peer: Peer) -> bool:
+def refused(
+    actions: Operations, operation: str, fields: Mapping[str, Any], peer: RequestingUser
+) -> bool:
     """Return whether a request is refused because of who makes it."""
 
     async def ask() -> dict[str, Any]:
@@ -113,11 +115,11 @@ def test_nobody_may_do_what_is_not_in_the_table() -> None:
 
 
 def test_root_is_an_administrator_and_nobody_owns_a_job_without_owner() -> None:
-    assert AccessControl(999).role(Peer(0, "root")) is Role.ADMINISTRATOR
-    assert AccessControl(999).role(Peer(1000, "ann"), owner=None) is Role.USER
+    assert AccessControl(999).role(RequestingUser(0, "root")) is Role.ADMINISTRATOR
+    assert AccessControl(999).role(RequestingUser(1000, "ann"), owner=None) is Role.USER
 
 
-def answer(actions: Operations, peer: Peer, **request: Any) -> dict[str, Any]:
+def answer(actions: Operations, peer: RequestingUser, **request: Any) -> dict[str, Any]:
     made = asyncio.run(actions.handle(request, peer))
     result: dict[str, Any] = json.loads(b"".join(encode_pieces(made)))
     return result
@@ -182,10 +184,10 @@ def test_an_owner_may_only_lower_a_priority(shell: Shell, role: Role) -> None:
     class Told:
         """Keeps what the core is asked."""
 
-        def ask(self, event: PriorityChanged) -> Future[Answer]:
+        def ask(self, event: PriorityChanged) -> Future[AnswerUser]:
             asked.append(event)
-            answer: Future[Answer] = Future()
-            answer.set_result(Answer(0))
+            answer: Future[AnswerUser] = Future()
+            answer.set_result(AnswerUser(0))
             return answer
 
     actions = shell.actions(operators=[3000])

@@ -15,12 +15,12 @@ from pliant.server.registry.job_program import Summary
 from pliant.server.registry.status_cache import StatusCache
 from pliant.server.users.accept import UserSocketServer
 from pliant.server.users.answers import OBJECTS_AT_ONCE, Objects, encode_pieces
-from pliant.server.users.authorisation import Peer
+from pliant.server.users.authorisation import RequestingUser
 from serverkit.scripted import Shell
 
 from ..registry.test_status_cache import job
 
-ANN = Peer(1000, "ann")
+ANN = RequestingUser(1000, "ann")
 
 
 @pytest.fixture

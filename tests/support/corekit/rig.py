@@ -338,10 +338,10 @@ class Rig:
         if self.stage(number) is ResizeStage.RELEASING:
             self.exit(number, *indices(self.resize(number).leaving))
 
-    def ask_for(self, number: int, size: int, release: Iterable[int] = ()) -> commands.Answer:
+    def ask_for(self, number: int, size: int, release: Iterable[int] = ()) -> commands.AnswerUser:
         """Have an operator ask for another size; return the answer."""
         self.do(events.ResizeRequested(JobId(number), size, from_indices(release), "root", 7))
-        return self.one(commands.Answer)
+        return self.one(commands.AnswerUser)
 
     def settle(self) -> None:
         """Have all offers accepted and carried out until there is nothing left to do."""

@@ -29,7 +29,7 @@ class Connection:
 
 
 class FakeServer(NodeServiceServicer):
-    """The node service on a socket, for controllers or for a `ServerStream` alone.
+    """The node service on a socket, for controllers or for a `ControllerStream` alone.
 
     It welcomes or refuses nodes, confirms heartbeats, completes fences, acknowledges ends and sends
     the orders of the test. Attributes switch each of these off, and record what nodes have sent.

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from pliant.appkit.data.metadata import gather_metadata
-from pliant.appkit.mpi.membership import Membership, Phase
+from pliant.appkit.mpi.membership import Membership, MembershipPhase
 from pliant.appkit.redistribution.plan import RankMap
 from pliant.appkit.storage.chunks import ArrayReader, ArrayWriter, SavedArray
 from rankkit.comm import run_ranks
@@ -21,7 +21,7 @@ Parts: TypeAlias = list[list[Any]]
 def member(rank: int, size: int) -> Membership:
     """Stand in for a process of a job, without a communicator."""
     membership = Membership(None)
-    membership.rank, membership.size, membership.phase = rank, size, Phase.MEMBER
+    membership.rank, membership.size, membership.phase = rank, size, MembershipPhase.MEMBER
     return membership
 
 
@@ -79,7 +79,7 @@ def resize(make: Make, parts: Parts, way: RankMap, *, commit: bool = True) -> tu
         for entry in mine[process]:
             membership = entry._membership
             membership.rank, membership.size = rank, len(way.new)
-            membership.phase = Phase.MEMBER
+            membership.phase = MembershipPhase.MEMBER
     return [mine[process] for process in way.new], sum(world.bytes_sent)
 
 
