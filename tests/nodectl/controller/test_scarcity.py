@@ -1,4 +1,4 @@
-"""No process to fork, no room on the disk, nobody to end: said, survived, and not for ever."""
+"""A node that cannot fork, has no room on its disk, or has processes that do not end."""
 
 from __future__ import annotations
 
@@ -11,24 +11,27 @@ import signal
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from pliant.nodectl.controller import controller as controller_module
 from pliant.nodectl.controller import world_adoption
 from pliant.nodectl.controller.controller import Controller
+from pliant.nodectl.controller.launcher_client import LauncherCallbacks
 from pliant.nodectl.controller.local_world import LocalWorld, add_missing_exits
 from pliant.nodectl.controller.world_adoption import SHIM_KILLED, kill_orphans
-from pliant.nodectl.host.oom import MemoryKills
+from pliant.nodectl.host import procfs
 from pliant.nodectl.host.procfs import Identity
 from pliant.nodectl.launcher import Launcher
 from pliant.nodectl.settings import ControllerSettings
 from pliant.nodectl.shim import exits
 from pliant.nodectl.shim import ranks as rank_processes
-from pliant.nodectl.shim.event_loop import EventLoop, open_directory
+from pliant.nodectl.shim.event_loop import EventLoop
 from pliant.nodectl.shim.exits import ExitCallbacks, ExitTracker
 from pliant.nodectl.shim.ranks import Rank, start_ranks
-from pliant.nodectl.shim.shim import Shim
 from pliant.nodectl.spool import Spool, SpooledExit, StartRequest
+from pliant.protos import node_pb2 as wire
 
 
 def fail(number: int) -> Callable[..., None]:
@@ -53,6 +56,7 @@ def spool(tmp_path: Path) -> Spool:
         environment={},
         directory="/",
         stdout="",
+        boot=procfs.boot_id(),
     )
     return Spool.create(tmp_path / "spool", request, b"token", b"n1:2\n")
 
@@ -62,11 +66,56 @@ def world(spool: Spool) -> LocalWorld:
     return LocalWorld(spool.request(), spool)
 
 
+class FakeLauncher:
+    """Takes the orders of a controller and forks nothing; the test calls what it reports."""
+
+    def __init__(self, log: Path, descriptors: int, calls: LauncherCallbacks) -> None:
+        self.calls = calls
+        self.started: list[str] = []
+
+    async def run(self) -> None:
+        self.calls.on_new()
+        await asyncio.Event().wait()
+
+    def start_world(self, directory: str) -> None:
+        self.started.append(directory)
+
+
+class RunningController:
+    """A controller without a server, that has found one world without a shim in its spool."""
+
+    def __init__(self, folder: Path, world: LocalWorld, patch: pytest.MonkeyPatch) -> None:
+        self.launchers: list[FakeLauncher] = []
+        patch.setattr(controller_module, "LauncherClient", self._make_launcher)
+        self._controller = Controller(
+            ControllerSettings(name="n1"), folder, folder / "address", 1024
+        )
+        self._directory = str(world.spool.directory)
+        self.worlds: list[wire.LiveWorld] = []
+
+    def _make_launcher(self, *arguments: Any) -> FakeLauncher:
+        self.launchers.append(FakeLauncher(*arguments))
+        return self.launchers[-1]
+
+    async def during(self, happens: Callable[[LauncherCallbacks, str], None]) -> None:
+        """Run the controller, have something happen when it has ordered a shim, and end it."""
+        (launcher,) = self.launchers
+        running = asyncio.create_task(self._controller.run())
+        async with asyncio.timeout(60):
+            while not launcher.started:
+                await asyncio.sleep(0.01)
+        happens(launcher.calls, self._directory)
+        await asyncio.sleep(0.1)  # for what it may do about it
+        self.worlds = list(self._controller.registration().worlds)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
 @pytest.fixture
-def controller(tmp_path: Path, world: LocalWorld) -> Controller:
-    made = Controller(ControllerSettings(name="n1"), tmp_path, tmp_path / "address", 1024)
-    made._worlds[world.name] = world
-    return made
+def controller(
+    tmp_path: Path, world: LocalWorld, monkeypatch: pytest.MonkeyPatch
+) -> RunningController:
+    return RunningController(tmp_path, world, monkeypatch)
 
 
 class Tracked:
@@ -100,16 +149,6 @@ def tracked(spool: Spool, monkeypatch: pytest.MonkeyPatch) -> Iterator[Tracked]:
     made.close()
 
 
-@pytest.fixture
-def keeper(spool: Spool, tmp_path: Path) -> Iterator[Shim]:
-    node = open_directory(tmp_path)
-    made = Shim(spool, spool.request(), node)
-    made._ranks = {number: Rank(number, 10 + number, 0) for number in (0, 1)}
-    yield made
-    made._close()
-    os.close(node)
-
-
 def me() -> Identity:
     found = Identity.of(os.getpid())
     assert found is not None
@@ -119,33 +158,32 @@ def me() -> Identity:
 # ------------------------------------------------------------------ the controller
 
 
-def test_a_shim_that_gives_way_does_not_bury_the_world_of_another(
-    controller: Controller, world: LocalWorld
+def test_a_shim_that_gives_way_does_not_end_the_world_of_another(
+    controller: RunningController, world: LocalWorld
 ) -> None:
-    assert world.spool.claim(me())
+    def second_shim_ends(calls: LauncherCallbacks, directory: str) -> None:
+        assert world.spool.claim(me())
+        calls.on_gone(directory)
 
-    async def second_one_is_gone() -> None:
-        controller._on_gone(str(world.spool.directory))
-        assert world.shim_watch is not None
-        world.shim_watch.cancel()
-
-    asyncio.run(second_one_is_gone())
-    assert (world.shim, world.cleaning_up, world.exits) == (me(), False, {})
+    asyncio.run(controller.during(second_shim_ends))
+    assert [each.world for each in controller.worlds] == [world.name]
+    assert world.spool.exits() == {}
 
 
 def test_a_world_without_a_shim_ends_with_the_reason(
-    controller: Controller, world: LocalWorld
+    controller: RunningController, world: LocalWorld
 ) -> None:
-    controller._on_failed(str(world.spool.directory), "cannot fork: no more")
-    assert [(e.code, e.reason, e.node_fault) for e in world.exits.values()] == [
+    def fork_fails(calls: LauncherCallbacks, directory: str) -> None:
+        calls.on_failed(directory, "cannot fork: no more")
+
+    asyncio.run(controller.during(fork_fails))
+    assert [(e.code, e.reason, e.node_fault) for e in world.spool.exits().values()] == [
         (126, "cannot start jobs: cannot fork: no more", True)
     ] * 2
-    assert {e.node_fault for e in world.spool.exits().values()} == {True}
-    assert world.ended
 
 
 @pytest.mark.case(45)
-def test_what_nobody_can_end_is_given_up(
+def test_processes_that_cannot_be_killed_are_given_up(
     world: LocalWorld, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(world_adoption, "find_orphans", lambda *_: [os.getpid()])
@@ -169,7 +207,7 @@ def test_what_nobody_can_end_is_given_up(
     assert "do not end: given up" in caplog.text
 
 
-def test_what_goes_slowly_is_killed_again_and_waited_for(
+def test_orphans_that_end_slowly_are_killed_again_and_waited_for(
     world: LocalWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks, killed = itertools.count(1), list[tuple[int, int]]()
@@ -185,7 +223,7 @@ def test_what_goes_slowly_is_killed_again_and_waited_for(
     assert next(looks) == 5
 
 
-def test_a_world_that_is_being_buried_takes_no_shim(world: LocalWorld) -> None:
+def test_a_world_that_is_cleaned_up_accepts_no_other_shim(world: LocalWorld) -> None:
     assert world.accepts_shim(7)
     world.cleaning_up = True
     assert not world.accepts_shim(7), "what it has started may be overlooked"
@@ -193,7 +231,7 @@ def test_a_world_that_is_being_buried_takes_no_shim(world: LocalWorld) -> None:
     assert [world.accepts_shim(pid) for pid in (me().pid, 7)] == [True, False]
 
 
-def test_ends_are_reported_when_they_cannot_be_noted(
+def test_exits_are_reported_although_they_cannot_be_saved(
     world: LocalWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Spool, "save_exits", fail(errno.ENOSPC))
@@ -205,23 +243,31 @@ def test_ends_are_reported_when_they_cannot_be_noted(
 
 
 @pytest.mark.case(47)
-def test_a_launcher_that_cannot_fork_says_so_and_lives(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "fork", fail(errno.EAGAIN))
+def test_a_launcher_that_cannot_fork_says_so_and_continues(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    descriptors: list[int] = []
+
+    def fork() -> None:
+        descriptors.append(len(os.listdir("/proc/self/fd")))
+        fail(errno.EAGAIN)()
+
+    monkeypatch.setattr(os, "fork", fork)
+    monkeypatch.setattr(EventLoop, "on_signals", lambda *_: None)
     ours, theirs = socket.socketpair()
+    ours.sendall(b'{"start": "/spool/w1"}\n{"start": "/spool/w2"}\n{"start": "/spool/w3"}\n')
+    ours.shutdown(socket.SHUT_WR)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
-    descriptors = len(os.listdir("/proc/self/fd"))
-    launcher = Launcher(theirs)
-    launcher._on_line(b'{"start": "/spool/w1"}')
-    answer = json.loads(ours.recv(4096))
-    assert answer == {
-        "failed": "/spool/w1",
-        "reason": "cannot fork: Resource temporarily unavailable; "
-        "end some processes, or allow more (ulimit -u)",
+    Launcher(theirs).run()
+    answers = [json.loads(line) for line in ours.recv(4096).splitlines()]
+    assert [answer["failed"] for answer in answers] == ["/spool/w1", "/spool/w2", "/spool/w3"]
+    assert {answer["reason"] for answer in answers} == {
+        "cannot fork: Resource temporarily unavailable; "
+        "end some processes, or allow more (ulimit -u)"
     }
     assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == before
-    launcher._controller.close()
-    launcher._loop.selector.close()
-    assert len(os.listdir("/proc/self/fd")) == descriptors - 1
+    assert len(descriptors) == 3
+    assert len(set(descriptors)) == 1, "each attempt leaves descriptors open"
     ours.close()
 
 
@@ -241,7 +287,7 @@ def test_ranks_that_cannot_be_forked_have_ended(
 
 
 @pytest.mark.case(17)
-def test_a_shim_keeps_ends_until_the_disk_has_room(
+def test_a_shim_keeps_exits_until_the_disk_has_room(
     tracked: Tracked, spool: Spool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write, calls = os.write, itertools.count()
@@ -261,7 +307,7 @@ def test_a_shim_keeps_ends_until_the_disk_has_room(
     assert {rank: e.code for rank, e in spool.exits().items()} == {0: 0, 1: 1}
 
 
-def test_a_shim_lives_on_where_not_even_its_complaint_finds_room(
+def test_a_shim_continues_although_it_cannot_even_log(
     tracked: Tracked, spool: Spool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write, left = os.write, itertools.count(-4)
@@ -280,7 +326,7 @@ def test_a_shim_lives_on_where_not_even_its_complaint_finds_room(
     assert {rank: e.code for rank, e in spool.exits().items()} == {0: 1, 1: 1}
 
 
-def test_a_shim_whose_world_is_forgotten_need_not_note_its_ends(
+def test_a_shim_whose_world_was_removed_ends_without_saving_exits(
     tracked: Tracked, spool: Spool
 ) -> None:
     spool.remove()
@@ -288,31 +334,17 @@ def test_a_shim_whose_world_is_forgotten_need_not_note_its_ends(
     tracked.loop.run()
 
 
-def test_the_code_of_an_abort_is_that_of_all_who_end_for_it(
-    keeper: Shim, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(rank_processes, "ask_to_end", lambda _: None)
-    keeper._abort(1, 1, "abort")
-    for rank in keeper._ranks.values():
-        rank.status = signal.SIGTERM
-        rank.close()
-    found = [rank_processes.exit_of(rank, {}, MemoryKills()) for rank in keeper._ranks.values()]
-    assert [(e.code, e.signal, e.reason) for e in found] == [
-        (1, 0, "rank 1 aborted with code 1")
-    ] * 2
-
-
 # ------------------------------------------------------------------ the spool
 
 
-def test_what_follows_a_line_that_a_crash_has_cut_is_read(spool: Spool) -> None:
+def test_exits_after_a_truncated_line_are_read(spool: Spool) -> None:
     with open(spool.directory / "exits", "w") as file:
         file.write('{"rank": 1, "proc')
     spool.save_exits([SpooledExit(0, 10, 1, 0, "", 1.5)])
     assert list(spool.exits()) == [0]
 
 
-def test_an_order_that_finds_no_room_leaves_nothing(
+def test_a_start_that_finds_no_room_leaves_no_files(
     tmp_path: Path, spool: Spool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     request = spool.request()

@@ -77,7 +77,7 @@ class Users:
 
 
 def ask(user: User, **request: Any) -> None:
-    user._socket.sendall(json.dumps(request).encode() + b"\n")
+    user.send(json.dumps(request).encode() + b"\n")
 
 
 @pytest.mark.case(12)
@@ -96,7 +96,7 @@ def test_a_stop_under_load_answers_who_waits(cluster: Cluster, tmp_path: Path) -
         server.send_signal(signal.SIGTERM)
         assert server.wait(STOP_S) == 0
     for user in waiting:
-        assert json.loads(user._file.readline())["error"]["kind"] == "unavailable"
+        assert user.receive()["error"]["kind"] == "unavailable"
         user.close()
     assert ranks[0] in cluster.ranks(runs)
     before = len(users.numbers)

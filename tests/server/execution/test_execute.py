@@ -32,6 +32,7 @@ from pliant.server.execution.pending_requests import StorageDelayedError
 from pliant.server.execution.planner import FALLBACK, Planner
 from pliant.server.registry.status_cache import StatusCache
 from pliant.server.support.clock import HybridClock
+from pliant.strategies.equipartition import Equipartition
 from testkit import wait_until
 
 
@@ -125,17 +126,6 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     server.execute.stop()
 
 
-class Wrong:
-    """A strategy whose plans look like plans."""
-
-    def __init__(self, plan: Callable[[View], Plan]) -> None:
-        self._plan = plan
-
-    def plan(self, view: View, outcomes: object = ()) -> Plan:
-        """What it says, whatever became of talks."""
-        return self._plan(view)
-
-
 def not_json(_: View) -> Plan:
     return Plan(memory={1, 2})
 
@@ -152,9 +142,9 @@ def wants_too_much(view: View) -> Plan:
     ],
 )
 def test_a_plan_that_cannot_be_carried_out_is_a_fault_of_the_strategy(
-    server: Server, plan: Callable[[View], Plan], says: str
+    server: Server, plan: Callable[[View], Plan], says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server.planner._strategy = Wrong(plan)  # type: ignore[assignment]
+    monkeypatch.setattr(Equipartition, "allocate_processors", lambda _, view: plan(view))
     check_faults(server, says)
 
 

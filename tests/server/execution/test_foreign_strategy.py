@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import signal
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from pliant.server.execution.planner import FAULTS_ALLOWED
 from serverkit import Server
 from testkit import wait_until
 
@@ -81,14 +81,12 @@ def test_a_bad_one_delays_and_is_replaced(
     server = make_server(strategy=f"theirs:{name}", strategy_deadline_s=deadline).start()
     node = server.controller(slots=4).welcome()
     with server.user() as user:
-        begin = time.monotonic()
         job = user.submit(sizes="2")
         while "fcfs takes over" not in server.log():
             user.do("jobs")
             user.submit(sizes="1")
         assert node.expect("start_world").job == job
-        assert name == "Dies" or time.monotonic() - begin < 20
-    assert says in server.log()
+    assert server.log().count(says) == FAULTS_ALLOWED, "it delays no more cycles than that"
     wait_until(lambda: not workers(server))
     node.close()
     assert server.stop(signal.SIGTERM) == 0

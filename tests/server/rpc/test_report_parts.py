@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pliant.core.commands import RunStrategy
 from pliant.core.events import PlanFailed, PlanReady
 from pliant.core.model.nodes import Node
-from pliant.core.model.scheduling import Availability, Plan, View, WaitingJob
+from pliant.core.model.scheduling import Plan, View
 from pliant.core.model.timers import Timer, TimerKind
 from pliant.core.values.ids import CycleId, JobId, NodeName, ResizeId
 from pliant.core.values.processors import from_indices
@@ -28,7 +28,7 @@ from pliant.server.security.app_tokens import AppTokens
 from pliant.server.support.log_setup import escape_control
 from pliant.server.support.stall_detection import CATCH_UP_S, wait_measuring_stall
 from pliant.server.users.submission_schema import UserRequestError, check_submission
-from pliant.strategies import Strategy
+from pliant.strategies.equipartition import Equipartition
 
 A, B = NodeName("a"), NodeName("b")
 BOTH = frozenset({A, B})
@@ -268,17 +268,12 @@ def test_leases_judge_by_silence() -> None:
 # ------------------------------------------------------------------ the strategy
 
 
-def test_a_strategy_that_keeps_failing_is_replaced() -> None:
+def test_a_strategy_that_keeps_failing_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> Plan:
+        raise RuntimeError("no idea")
+
     planner = Planner("equipartition")
-
-    class Broken(Strategy):
-        def is_available(self, job: WaitingJob, view: View) -> Availability:
-            raise NotImplementedError
-
-        def allocate_processors(self, view: View) -> Plan:
-            raise RuntimeError("no idea")
-
-    planner._strategy = Broken()
+    monkeypatch.setattr(Equipartition, "allocate_processors", fail)
     order = RunStrategy(CycleId(1), View(0.0, (), (), (), (), 0, 0))
     for _ in range(FAULTS_ALLOWED):
         assert planner.fall_back() is None

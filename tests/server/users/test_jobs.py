@@ -383,11 +383,11 @@ def test_a_stop_is_quick_and_answers_who_waits(server: Server) -> None:
     user = server.user()
     job = user.submit()
     node.expect("start_world")
-    user._socket.sendall(json.dumps({"op": "wait", "id": job}).encode() + b"\n")
+    user.send(json.dumps({"op": "wait", "id": job}).encode() + b"\n")
     with server.user() as later:
         later.do("ping")  # who came before has been heard
     assert server.stop() == 0
-    assert json.loads(user._file.readline())["error"]["kind"] == "unavailable"
+    assert user.receive()["error"]["kind"] == "unavailable"
     assert not (server.run / "server.pid").exists()
     user.close()
     node.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import resource
 import shutil
@@ -239,11 +238,11 @@ def test_a_low_soft_limit_of_descriptors_is_no_limit(make_server: Callable[..., 
 @pytest.mark.case(56)
 def test_a_slow_user_holds_up_nobody(server: Server) -> None:
     slow = server.user()
-    slow._socket.sendall(b'{"op":')
+    slow.send(b'{"op":')
     with server.user() as user:
         user.do("ping")
-    slow._socket.sendall(b'"ping"}\n')
-    assert json.loads(slow._file.readline())["ok"]
+    slow.send(b'"ping"}\n')
+    assert slow.receive()["ok"]
     slow.close()
 
 

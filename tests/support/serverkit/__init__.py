@@ -107,7 +107,14 @@ class User:
         self._file = self._socket.makefile("rb")
 
     def raw(self, line: bytes) -> dict[str, Any]:
-        self._socket.sendall(line)
+        self.send(line)
+        return self.receive()
+
+    def send(self, data: bytes) -> None:
+        """Send part of a request, or a request whose answer `receive` returns."""
+        self._socket.sendall(data)
+
+    def receive(self) -> dict[str, Any]:
         answer = self._file.readline()
         if not answer:
             raise ConnectionError("the server closed the connection")
