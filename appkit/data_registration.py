@@ -26,7 +26,7 @@ from pliant.appkit.redistribution.splitting import Lengths, LengthSplit, Split
 from pliant.appkit.registration import Registration, as_counts, as_shape
 
 
-class Catalogue(Registration):
+class DataRegistration(Registration):
     """Registers arrays, matrices and items, before the first loop and alike on every process.
 
     Every call raises ``DuplicateName`` if the name is taken, ``LateRegistration`` inside a loop,

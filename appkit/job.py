@@ -11,7 +11,7 @@ from mpi4py import MPI
 from pliant.appkit.coordinator.offers import OnOffer
 from pliant.appkit.coordinator.requests import Request
 from pliant.appkit.data.handle import Handle
-from pliant.appkit.data_registration import Catalogue
+from pliant.appkit.data_registration import DataRegistration
 from pliant.appkit.errors import DistributionError, LoopError
 from pliant.appkit.kinds.job_data import JobData
 from pliant.appkit.loop_exit_check import REMEDY, left_alone, waiting_for_others
@@ -44,13 +44,13 @@ def _name_as_written(*bases: type) -> None:
                 method.__qualname__ = f"Job.{name}"
 
 
-_name_as_written(Registration, Catalogue)
+_name_as_written(Registration, DataRegistration)
 
 
-class Job(Catalogue):
+class Job(DataRegistration):
     """What ``@malleable`` passes to ``main``: register data first, then run the loops.
 
-    The methods that register data are in the base class `Catalogue`.
+    The methods that register data are in the base class `DataRegistration`.
     """
 
     def __init__(self, data: JobData, loops: Loops, runtime: Runtime) -> None:

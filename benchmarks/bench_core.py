@@ -20,7 +20,7 @@ from dataclasses import replace
 
 from bench_kit import verdict
 
-from pliant.core import Core, Limits, commands, events
+from pliant.core import Core, Timeouts, commands, events
 from pliant.core.model.jobs import Exit, JobSpec, JobType
 from pliant.core.model.negotiation import Verb
 from pliant.core.model.placement import first_fit, keep_first
@@ -35,7 +35,7 @@ JOBS, PROCESSORS = 2_000, 128
 RESIZES = 800
 WAITING, RUNNING, MANY = 1000, 200, 100_000
 #: As a simulator drives it: nothing is waited for.
-LIMITS = Limits(settle_s=0.0, quiet_s=0.0)
+LIMITS = Timeouts(settle_s=0.0, quiet_s=0.0)
 
 
 class Driver:

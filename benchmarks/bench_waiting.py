@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 
 from bench_kit import verdict
 
-from pliant.core import Core, Limits, commands, events
+from pliant.core import Core, Timeouts, commands, events
 from pliant.core.model.jobs import Exit, JobSpec, JobType
 from pliant.core.model.scheduling import Plan, View, WaitingJob
 from pliant.core.state.json_records import job_to_record
@@ -54,7 +54,7 @@ class Scene:
     """A full machine, a queue, and a strategy."""
 
     def __init__(self, planner: Planner, waiting: int) -> None:
-        self.core: Core = Core("benchmark", Limits(settle_s=0.0, quiet_s=0.0))
+        self.core: Core = Core("benchmark", Timeouts(settle_s=0.0, quiet_s=0.0))
         self.planner, self.rng = planner, random.Random(7)
         self.bytes = self.records = self.submitted = 0
         self.now = 0.0

@@ -14,10 +14,11 @@ from pliant.core.support.lazy_imports import lazy_names
 if TYPE_CHECKING:
     from pliant.core.machine import Core
     from pliant.core.state.invariants import InvariantError
-    from pliant.core.values.timeouts import Limits
+    from pliant.core.values.timeouts import Timeouts
 
-__all__ = ["Core", "InvariantError", "Limits"]
+__all__ = ["Core", "InvariantError", "Timeouts"]
 
 __getattr__ = lazy_names(
-    __name__, {"Core": "machine", "InvariantError": "state.invariants", "Limits": "values.timeouts"}
+    __name__,
+    {"Core": "machine", "InvariantError": "state.invariants", "Timeouts": "values.timeouts"},
 )

@@ -37,7 +37,7 @@ from pliant.core.transitions import (
 )
 from pliant.core.values.ids import CycleId, JobId, NodeName
 from pliant.core.values.negotiation_policy import NegotiationPolicy
-from pliant.core.values.timeouts import Limits
+from pliant.core.values.timeouts import Timeouts
 
 Handler = Callable[[State, Any], None]
 
@@ -106,7 +106,7 @@ class Core:
     def __init__(
         self,
         strategy: str = "equipartition",
-        limits: Limits | None = None,
+        limits: Timeouts | None = None,
         *,
         policy: NegotiationPolicy | None = None,
         silent: bool = False,
@@ -121,7 +121,7 @@ class Core:
             silent: whether to store nothing and to note only errors of plans.
             resources: how much the cluster has of each named resource.
         """
-        self._state = State(strategy, limits or Limits(), policy or NegotiationPolicy(), silent)
+        self._state = State(strategy, limits or Timeouts(), policy or NegotiationPolicy(), silent)
         self._state.resources = resources or {}
         self._cycle = 0
         self._own: dict[type, Callable[[Any], None]] = {
@@ -130,7 +130,7 @@ class Core:
             events.TimerFired: self._timer_fired,
         }
 
-    def configure(self, limits: Limits, policy: NegotiationPolicy) -> None:
+    def configure(self, limits: Timeouts, policy: NegotiationPolicy) -> None:
         """Use other limits and another policy from now on."""
         self._state.limits, self._state.policy = limits, policy
 

@@ -16,12 +16,12 @@ import msgspec
 from pliant.core.support.errors import PliantError
 from pliant.core.values.negotiation_policy import Escalation, GrowIf, NegotiationPolicy, Take
 from pliant.core.values.resources import LARGEST, is_name
-from pliant.core.values.timeouts import Limits
+from pliant.core.values.timeouts import Timeouts
 from pliant.protos.address import GRPC_SOCKET, Address, UnixAddress, parse_address
 from pliant.protos.daemons.config_files import ConfigFileError, read_config
 from pliant.server.support.rate_limit import MESSAGES_AT_ONCE, MESSAGES_PER_S
 
-_DEFAULT = Limits()
+_DEFAULT = Timeouts()
 #: With this many doublings, half a minute becomes a year.
 MAX_QUIET_DOUBLINGS = 20
 DEFAULT_STATE_DIR = "~/.local/state/pliant"
@@ -131,9 +131,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         """Return this configuration with other values for some keys."""
         return msgspec.structs.replace(self, **values)
 
-    def limits(self) -> Limits:
+    def limits(self) -> Timeouts:
         """Return the timeouts of the core."""
-        return Limits(**{name: getattr(self, name) for name in Limits.__dataclass_fields__})
+        return Timeouts(**{name: getattr(self, name) for name in Timeouts.__dataclass_fields__})
 
 
 def load_config(path: Path | None, **overrides: object) -> Config:

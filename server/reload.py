@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from pliant.core.values.timeouts import Limits
+from pliant.core.values.timeouts import Timeouts
 from pliant.protos.daemons.log_files import LogFile
 from pliant.server.config import Config, ConfigError
 
 log = logging.getLogger(__name__)
 
-#: Keys that a running server can change, in addition to those of ``Limits``. Others need a restart.
+#: Keys that a running server can change, in addition to those of ``Timeouts``. Others need a
+#: restart.
 _RELOADED = frozenset({"negotiation", "session_rate", "session_burst", "debug", "interface"})
 
 
@@ -42,7 +43,7 @@ class Reload:
         keys = Config.__struct_fields__
         changed = [key for key in keys if getattr(config, key) != getattr(old, key)]
         # The server and the processes on the nodes count leases and must agree on their length.
-        limits = {*Limits.__dataclass_fields__} - {"lease_s"}
+        limits = {*Timeouts.__dataclass_fields__} - {"lease_s"}
         taken = [key for key in changed if key in limits | _RELOADED]
         self._config = old.replaced({key: getattr(config, key) for key in taken})
         self._apply(self._config)

@@ -14,7 +14,7 @@ from pliant.core.values.ids import JobId
 from pliant.core.values.processors import count
 from pliant.strategies.interface.base import Strategy
 from pliant.strategies.policies.availability import too_few, too_wide
-from pliant.strategies.policies.malleability_policies import Egs, Fpsma, GrowthPolicy
+from pliant.strategies.policies.malleability_policies import Egs, Fpsma, MalleabilityPolicy
 from pliant.strategies.policies.placement import cluster_of, processors_by_cluster
 from pliant.strategies.policies.precedence import Initial, Precedence, Round
 
@@ -37,7 +37,7 @@ class Koala(Strategy):
 
     def __init__(
         self,
-        policy: GrowthPolicy,
+        policy: MalleabilityPolicy,
         precedence: Precedence = "pra",
         *,
         initial: Initial = "lo",

@@ -21,7 +21,7 @@ from pliant.core.state.view_cache import ViewCache
 from pliant.core.values.ids import JobId, NodeName, ResizeId
 from pliant.core.values.negotiation_policy import NegotiationPolicy
 from pliant.core.values.processors import NONE, ProcessorMap
-from pliant.core.values.timeouts import Limits
+from pliant.core.values.timeouts import Timeouts
 
 #: The kind of the note about a part of a plan that does not fit.
 PLAN_REFUSED = "plan.refused"
@@ -32,7 +32,7 @@ class State:
     """Jobs, nodes, and what happened to them since the last ``drain``."""
 
     strategy: str
-    limits: Limits
+    limits: Timeouts
     policy: NegotiationPolicy = field(default_factory=NegotiationPolicy)
     #: Whether nothing is stored and only errors of plans are noted, as in the simulator.
     silent: bool = False

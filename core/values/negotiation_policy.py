@@ -46,7 +46,7 @@ class NegotiationPolicy:
 
     The defaults are only here. The configuration may change them.
 
-    The time for an answer is one of the ``Limits``. No answer counts as a refusal.
+    The time for an answer is one of the ``Timeouts``. No answer counts as a refusal.
     """
 
     #: Proposals that the server makes in one negotiation, with the opening one. The last is FINAL.

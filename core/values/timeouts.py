@@ -6,7 +6,7 @@ from pliant.core.values import lost_contact_policy
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class Timeouts:
     """How long the core waits. The defaults are only here. The configuration may change them."""
 
     #: For the answer to an offer.

@@ -18,7 +18,7 @@ from pliant.protos import node_pb2
 UNDER_WAY_S, UNDER_WAY_BEATS = 5.0, 2
 
 
-class DeliveryCheck:
+class LostMessageDetector:
     """Compares the message counts of one stream with those in the heartbeats of its node."""
 
     def __init__(self) -> None:

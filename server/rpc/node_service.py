@@ -21,7 +21,7 @@ from pliant.protos.sanitize_text import sanitize_text
 from pliant.server.execution.connections import Connections, NodeStream, Stream
 from pliant.server.execution.execute import CoreLoop
 from pliant.server.rpc.barriers import BarrierService
-from pliant.server.rpc.lost_message_detection import DeliveryCheck
+from pliant.server.rpc.lost_message_detection import LostMessageDetector
 from pliant.server.rpc.nodelist import NodeList, stale
 from pliant.server.rpc.remove import EndReport, ExitCollector
 from pliant.server.rpc.report_validation import ReportValidator
@@ -161,7 +161,7 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
 
     async def _read(self, node: NodeName, reports: Any, stream: NodeStream) -> None:
         """Handle reports until the controller ends the stream or sends something invalid."""
-        delivery = DeliveryCheck()
+        delivery = LostMessageDetector()
         try:
             async for report in reports:
                 if not report.HasField("beat"):
@@ -178,7 +178,9 @@ class NodeService(node_pb2_grpc.NodeServiceServicer):
         finally:
             stream.close()
 
-    def _take(self, node: NodeName, report: node_pb2.NodeReport, delivery: DeliveryCheck) -> None:
+    def _take(
+        self, node: NodeName, report: node_pb2.NodeReport, delivery: LostMessageDetector
+    ) -> None:
         kind = report.WhichOneof("body")
         if kind is None:  # from a later version, which knows that this one ignores it
             delivery.reports += 1
@@ -235,7 +237,9 @@ def _confirm_beat(beat: node_pb2.Beat, stream: NodeStream) -> None:
         stream.send(node_pb2.NodeOrder(beat_heard=heard))
 
 
-def _find_lost_messages(beat: node_pb2.Beat, delivery: DeliveryCheck, stream: NodeStream) -> str:
+def _find_lost_messages(
+    beat: node_pb2.Beat, delivery: LostMessageDetector, stream: NodeStream
+) -> str:
     return delivery.missing(beat, stream.sent, asyncio.get_running_loop().time())
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from random import Random
 
-from pliant.core import Core, Limits
+from pliant.core import Core, Timeouts
 from pliant.core.commands import Note, RunStrategy
 from pliant.core.events import (
     Event,
@@ -29,13 +29,13 @@ from pliant.simulator.inputs.settings import Settings
 from pliant.simulator.inputs.workload import SimJob
 from pliant.simulator.run.event_queue import ARRIVAL, EventQueue
 from pliant.simulator.run.simulated_jobs import SimulatedJobs
-from pliant.simulator.run.simulated_nodes import Machine
+from pliant.simulator.run.simulated_nodes import SimulatedNodes
 from pliant.strategies import Strategy, is_own, load_strategy, with_size_requests
 from pliant.strategies.interface.plan_check import find_fault, find_wrong_kind
 
 _FOREVER = float("inf")
 #: The core's deadlines do not apply: a simulated application is late only if its model says so.
-_LIMITS = Limits(
+_LIMITS = Timeouts(
     offer_timeout_s=_FOREVER,
     prepare_timeout_s=_FOREVER,
     safe_point_timeout_s=_FOREVER,
@@ -81,7 +81,7 @@ class Engine:
         quiet = 1e-6 if settings.quiet_s is None else settings.quiet_s
         limits = replace(_LIMITS, quiet_s=quiet, quiet_doublings=0)
         self.core = Core(self.strategy_name, limits, silent=on_note is None)
-        self.machine = Machine(settings)
+        self.machine = SimulatedNodes(settings)
         self._queue = EventQueue()
         self.jobs = SimulatedJobs(settings, self.core, self.machine, self._queue, on_note)
         self.metrics = self.jobs.metrics

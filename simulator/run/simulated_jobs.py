@@ -38,7 +38,7 @@ from pliant.simulator.run.job_record import is_late, make_record
 from pliant.simulator.run.metrics import Metrics
 from pliant.simulator.run.progress import Run, next_safe_point
 from pliant.simulator.run.result import JobRecord, Span
-from pliant.simulator.run.simulated_nodes import Machine
+from pliant.simulator.run.simulated_nodes import SimulatedNodes
 from pliant.simulator.run.suspending import Suspensions
 from pliant.simulator.run.timers import CoreTimers
 
@@ -58,7 +58,7 @@ class SimulatedJobs:
         self,
         settings: Settings,
         core: Core,
-        machine: Machine,
+        machine: SimulatedNodes,
         queue: EventQueue,
         on_note: Callable[[Note], None] | None,
     ) -> None:

@@ -11,7 +11,7 @@ from pliant.simulator.inputs.settings import Cluster, Settings
 _TERM = 15
 
 
-class Machine:
+class SimulatedNodes:
     """The nodes. Processors are numbered in order of cluster and node."""
 
     def __init__(self, settings: Settings) -> None:

@@ -19,7 +19,7 @@ from pliant.simulator.run.event_queue import EventQueue
 from pliant.simulator.run.evolving import EvolvingRun, Phases
 from pliant.simulator.run.metrics import Metrics
 from pliant.simulator.run.progress import Run, next_safe_point
-from pliant.simulator.run.simulated_nodes import Machine
+from pliant.simulator.run.simulated_nodes import SimulatedNodes
 
 
 class Suspensions:
@@ -37,7 +37,7 @@ class Suspensions:
     def __init__(
         self,
         settings: Settings,
-        machine: Machine,
+        machine: SimulatedNodes,
         queue: EventQueue,
         runs: Mapping[int, Run],
         phases: Phases,

@@ -86,7 +86,7 @@ class Shrinking:
         return given >= amount
 
 
-class GrowthPolicy(ABC):
+class MalleabilityPolicy(ABC):
     """The rule by which a cluster's malleable jobs share growth or shrinking."""
 
     def grow(self, jobs: Sequence[RunningJob], amount: int) -> Growth:
@@ -117,7 +117,7 @@ class GrowthPolicy(ABC):
         """Ask jobs, latest started first. Return the jobs that may be asked again."""
 
 
-class Fpsma(GrowthPolicy):
+class Fpsma(MalleabilityPolicy):
     """Favour Previously Started Malleable Applications (KOALA 5.3.1)."""
 
     def _grow(self, jobs: Sequence[RunningJob], growth: Growth) -> None:
@@ -132,7 +132,7 @@ class Fpsma(GrowthPolicy):
         ]
 
 
-class Egs(GrowthPolicy):
+class Egs(MalleabilityPolicy):
     """Equi-Grow and Shrink (KOALA 5.3.2).
 
     All malleable jobs get a share of the offer, even jobs at their maximum, which decline it.

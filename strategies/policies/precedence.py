@@ -25,7 +25,7 @@ from pliant.core.model.wait_reasons import WaitCode, WaitReason
 from pliant.core.values.ids import JobId
 from pliant.core.values.processors import count
 from pliant.strategies.policies.cluster_state import ClusterState, cluster_states
-from pliant.strategies.policies.malleability_policies import GrowthPolicy
+from pliant.strategies.policies.malleability_policies import MalleabilityPolicy
 from pliant.strategies.policies.placement import Placer
 
 Precedence = Literal["pra", "pwa"]
@@ -46,7 +46,7 @@ class Round:
     """
 
     def __init__(
-        self, view: View, policy: GrowthPolicy, threshold: int = 0, initial: Initial = "lo"
+        self, view: View, policy: MalleabilityPolicy, threshold: int = 0, initial: Initial = "lo"
     ) -> None:
         self._view = view
         self._policy = policy

@@ -8,7 +8,7 @@ import re
 import reference
 
 import pliant.appkit as kit
-from pliant.appkit.data_registration import Catalogue
+from pliant.appkit.data_registration import DataRegistration
 from testkit import ROOT
 
 PAGE = ROOT / "docs" / "appkit-reference.md"
@@ -40,7 +40,7 @@ def test_calls_that_take_arguments_tell_each_and_its_errors() -> None:
     page = reference.page()
     for name in ("block", "items", "csr", "cyclic", "block_cyclic", "partition"):
         told = page.partition(f"### job.{name}\n")[2].partition("\n### ")[0]
-        arguments = list(inspect.signature(getattr(Catalogue, name)).parameters)[1:]
+        arguments = list(inspect.signature(getattr(DataRegistration, name)).parameters)[1:]
         assert [each for each in arguments if f"\n- `{each}`: " not in told] == []
         assert "- `DistributionError`: " in told
     job = page.partition("## The job\n")[2].partition("\n### ")[0]

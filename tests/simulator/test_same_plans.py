@@ -19,16 +19,16 @@ import pytest
 
 from pliant.core.model.scheduling import Availability, Plan, View, WaitingJob
 from pliant.core.values.sizes import parse_sizes
-from pliant.core.values.timeouts import Limits
+from pliant.core.values.timeouts import Timeouts
 from pliant.simulator import Settings, SimJob, simulate
 from pliant.simulator.inputs.costs import Cost
-from pliant.simulator.run.simulated_nodes import Machine
+from pliant.simulator.run.simulated_nodes import SimulatedNodes
 from pliant.strategies import Strategy, load_strategy
 from serverkit.scripted import Shell
 from serverkit.scripted_world import SAVE_S, World
 
 #: Simulated processes go all at once: nothing is to be waited for after the first.
-LIMITS = Limits(settle_s=0.0)
+LIMITS = Timeouts(settle_s=0.0)
 PROCESSORS, NODE_SIZE = 32, 8
 
 
@@ -111,7 +111,7 @@ def through_the_simulator(
 
 
 def through_the_shell(shell: Shell, interval: float, jobs: Sequence[SimJob] = ()) -> World:
-    nodes = Machine(Settings(PROCESSORS, node_size=NODE_SIZE)).registrations
+    nodes = SimulatedNodes(Settings(PROCESSORS, node_size=NODE_SIZE)).registrations
     world = World(shell, nodes, jobs or scenario(), interval)
     world.run()
     assert not shell.core.jobs, "all jobs have ended, and their books are closed"

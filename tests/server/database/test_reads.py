@@ -12,7 +12,7 @@ import pytest
 
 from pliant.core.events import NodeRegistered
 from pliant.core.values.ids import NodeName
-from pliant.core.values.timeouts import Limits
+from pliant.core.values.timeouts import Timeouts
 from pliant.server.users.authorisation import RequestingUser
 from pliant.server.users.operations import Operations
 from serverkit.scripted import Shell
@@ -22,7 +22,7 @@ ANN = RequestingUser(1000, "ann")
 
 @pytest.fixture
 def shell(tmp_path: Path) -> Iterator[Shell]:
-    shell = Shell(tmp_path, "fcfs", Limits())
+    shell = Shell(tmp_path, "fcfs", Timeouts())
     yield shell
     shell.close()
 

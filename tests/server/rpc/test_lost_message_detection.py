@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from pliant.protos import node_pb2
-from pliant.server.rpc.lost_message_detection import UNDER_WAY_S, DeliveryCheck
+from pliant.server.rpc.lost_message_detection import UNDER_WAY_S, LostMessageDetector
 from serverkit import Server
 
 
@@ -16,20 +16,20 @@ def beat(reports: int, orders: int) -> node_pb2.Beat:
 
 
 def test_all_has_arrived() -> None:
-    delivery = DeliveryCheck()
+    delivery = LostMessageDetector()
     delivery.reports = 3
     for at in range(20):
         assert delivery.missing(beat(3, at), at, float(at)) == ""
 
 
 def test_a_report_is_missed_at_once() -> None:
-    delivery = DeliveryCheck()
+    delivery = LostMessageDetector()
     delivery.reports = 2
     assert delivery.missing(beat(3, 0), 0, 0.0) == "1 of its reports did not arrive"
 
 
 def test_an_order_is_missed_when_it_is_no_longer_under_way() -> None:
-    delivery = DeliveryCheck()
+    delivery = LostMessageDetector()
     assert delivery.missing(beat(0, 1), 3, 0.0) == ""
     assert delivery.missing(beat(0, 1), 3, UNDER_WAY_S - 0.1) == ""
     told = delivery.missing(beat(0, 1), 4, UNDER_WAY_S)
@@ -37,14 +37,14 @@ def test_an_order_is_missed_when_it_is_no_longer_under_way() -> None:
 
 
 def test_a_node_that_stood_still_has_time_to_look_for_orders() -> None:
-    delivery = DeliveryCheck()
+    delivery = LostMessageDetector()
     assert delivery.missing(beat(0, 0), 1, 0.0) == ""
     assert delivery.missing(beat(0, 0), 1, 60.0) == ""
     assert delivery.missing(beat(0, 1), 1, 62.0) == ""
 
 
 def test_who_does_not_count_is_believed() -> None:
-    delivery = DeliveryCheck()
+    delivery = LostMessageDetector()
     assert delivery.missing(node_pb2.Beat(), 5, 0.0) == ""
     assert delivery.missing(node_pb2.Beat(), 5, 2 * UNDER_WAY_S) == ""
 

@@ -16,7 +16,7 @@ from pliant.core.events import NodeRegistered
 from pliant.core.model.nodes import Node
 from pliant.core.values.ids import NodeName
 from pliant.core.values.processors import NONE, from_indices
-from pliant.core.values.timeouts import Limits
+from pliant.core.values.timeouts import Timeouts
 from pliant.server.registry.node_map import NodeMap
 from pliant.server.rpc.nodelist import NodeList
 from serverkit.scripted import Shell
@@ -24,7 +24,7 @@ from serverkit.scripted import Shell
 
 @pytest.fixture
 def shell(tmp_path: Path) -> Iterator[Shell]:
-    shell = Shell(tmp_path, "equipartition", Limits())
+    shell = Shell(tmp_path, "equipartition", Timeouts())
     yield shell
     shell.close()
 

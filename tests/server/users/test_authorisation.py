@@ -14,7 +14,7 @@ import pytest
 from pliant.core.commands import AnswerUser
 from pliant.core.events import NodeRegistered, PriorityChanged
 from pliant.core.values.ids import JobId, NodeName
-from pliant.core.values.timeouts import Limits
+from pliant.core.values.timeouts import Timeouts
 from pliant.server.config import ConfigError, check_config
 from pliant.server.users.answers import encode_pieces
 from pliant.server.users.authorisation import REQUIRED_ROLE, AccessControl, RequestingUser, Role
@@ -60,7 +60,7 @@ REQUESTS: Mapping[str, tuple[dict[str, Any], Role]] = {
 
 @pytest.fixture
 def shell(tmp_path: Path) -> Iterator[Shell]:
-    shell = Shell(tmp_path, "fcfs", Limits())
+    shell = Shell(tmp_path, "fcfs", Timeouts())
     shell.register([NodeRegistered(NodeName("n1"), 4)])
     shell.submit(argv=["/bin/true", SECRET], cwd=SECRET, stdout=f"{SECRET}/out", hold=True)
     shell.turn()

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pliant.core.values.timeouts import Limits
+from pliant.core.values.timeouts import Timeouts
 from pliant.server.registry.job_program import Summary
 from pliant.server.registry.status_cache import StatusCache
 from pliant.server.users.accept import UserSocketServer
@@ -25,7 +25,7 @@ ANN = RequestingUser(1000, "ann")
 
 @pytest.fixture
 def shell(tmp_path: Path) -> Iterator[Shell]:
-    shell = Shell(tmp_path, "fcfs", Limits())
+    shell = Shell(tmp_path, "fcfs", Timeouts())
     yield shell
     shell.close()
 

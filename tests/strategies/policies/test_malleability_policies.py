@@ -11,7 +11,7 @@ from pliant.core.model.scheduling import RunningJob
 from pliant.strategies.policies.malleability_policies import (
     Egs,
     Fpsma,
-    GrowthPolicy,
+    MalleabilityPolicy,
     by_start,
     gives,
     shares,
@@ -35,12 +35,12 @@ def jobs(*shapes: tuple[int, str]) -> list[RunningJob]:
     return made
 
 
-def grown(policy: GrowthPolicy, party: list[RunningJob], amount: int) -> list[int]:
+def grown(policy: MalleabilityPolicy, party: list[RunningJob], amount: int) -> list[int]:
     sizes = policy.grow(party, amount).sizes
     return [sizes[job.id] - job.size for job in party]
 
 
-def shrunk(policy: GrowthPolicy, party: list[RunningJob], amount: int) -> list[int]:
+def shrunk(policy: MalleabilityPolicy, party: list[RunningJob], amount: int) -> list[int]:
     sizes = policy.shrink(party, amount, all_usable).sizes
     return [job.size - sizes[job.id] for job in party]
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import count
 from typing import TypeVar
 
-from pliant.core import Core, Limits, commands, events
+from pliant.core import Core, Timeouts, commands, events
 from pliant.core.model.jobs import Exit, Job, JobSpec, JobType
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.negotiation import Template, Verb
@@ -35,7 +35,7 @@ from pliant.strategies import Strategy, load_strategy
 C = TypeVar("C")
 
 #: What the tests wait for, whatever the defaults are.
-LIMITS = Limits(
+LIMITS = Timeouts(
     offer_timeout_s=10.0,
     prepare_timeout_s=60.0,
     safe_point_timeout_s=60.0,
@@ -57,7 +57,7 @@ class Rig:
         self,
         nodes: Mapping[str, int] | None = None,
         strategy: str | Strategy = "equipartition",
-        limits: Limits | None = None,
+        limits: Timeouts | None = None,
         policy: NegotiationPolicy | None = None,
         resources: Mapping[str, int] | None = None,
     ) -> None:

@@ -18,7 +18,7 @@ from pliant.core.events import NodeRegistered, PlanFailed, PlanReady
 from pliant.core.machine import Core
 from pliant.core.model.scheduling import Plan
 from pliant.core.values.ids import JobId, NodeName
-from pliant.core.values.timeouts import Limits
+from pliant.core.values.timeouts import Timeouts
 from pliant.protos import app_pb2, node_pb2
 from pliant.server.database.engine import open_database, open_reader
 from pliant.server.database.reader import Reader
@@ -35,7 +35,7 @@ from pliant.server.registry.job_ids import JobIdAllocator
 from pliant.server.registry.mpi_worlds import WorldRegistry
 from pliant.server.registry.status_cache import StatusCache
 from pliant.server.rpc.app_service import AppService
-from pliant.server.rpc.lost_message_detection import DeliveryCheck
+from pliant.server.rpc.lost_message_detection import LostMessageDetector
 from pliant.server.rpc.node_service import NodeService, ServerIdentity
 from pliant.server.rpc.remove import ExitCollector
 from pliant.server.rpc.report_validation import ReportValidator
@@ -106,7 +106,7 @@ class Shell:
         self,
         base: Path,
         strategy: str,
-        limits: Limits,
+        limits: Timeouts,
         *,
         patient: bool = False,
         options: Mapping[str, object] | None = None,
@@ -273,7 +273,7 @@ class Shell:
 
     def hear_node(self, node: str, **report: Any) -> None:
         """Handle a report of a node."""
-        self.nodes._take(NodeName(node), node_pb2.NodeReport(**report), DeliveryCheck())
+        self.nodes._take(NodeName(node), node_pb2.NodeReport(**report), LostMessageDetector())
 
     def hear_app(self, session: AppSession, **report: Any) -> None:
         """Handle a report of an application. The first one must be its Hello."""
