@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import Any
 
 import numpy as np
 import pytest
 
-from pliant.appkit.data.metadata import gather_metadata
+from pliant.appkit.data.metadata import gather_metadata, rebalance_entries
 from pliant.appkit.errors import DistributionError
 from pliant.appkit.kinds.custom import Custom
 from pliant.appkit.mpi.membership import Membership
@@ -60,3 +62,57 @@ def test_what_the_program_does_wrong_is_its_name() -> None:
         assert value.value == WORDS.words(0, 1)
 
     run_ranks(1, move_it)
+
+
+class Packed:
+    """A value whose packed buffers can be watched: the number of those that still exist."""
+
+    def __init__(self) -> None:
+        self.fails = False
+        self._buffers: list[weakref.ref[Any]] = []
+
+    def pack(self, value: int, size: int) -> list[Any]:
+        buffers = [np.full(100, value, np.uint8) for _ in range(size)]
+        self._buffers += map(weakref.ref, buffers)
+        return buffers
+
+    def unpack(self, parts: list[memoryview], *_: int) -> int:
+        if self.fails:
+            raise ValueError("no such value")
+        return sum(part[0] for part in parts)
+
+    def one(self, membership: Membership) -> list[Any]:
+        return [Custom(membership, "packed", self.pack, self.unpack)]
+
+    def started(self, size: int) -> list[list[Any]]:
+        parts = [self.one(member(rank, size)) for rank in range(size)]
+        for entries in parts:
+            entries[0].start_with(lambda rank, _: rank + 1)
+        return parts
+
+    @property
+    def in_memory(self) -> int:
+        gc.collect()
+        return sum(buffer() is not None for buffer in self._buffers)
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_packed_buffers_are_released_after_a_resize(commit: bool) -> None:
+    packed = Packed()
+    parts, _ = resize(packed.one, packed.started(2), RankMap.expand(2, 3), commit=commit)
+    assert [entries[0].value for entries in parts] == ([3, 3, 3] if commit else [1, 2])
+    assert packed.in_memory == 0
+
+
+def test_a_rebalance_that_fails_keeps_the_values_and_releases_the_buffers() -> None:
+    packed = Packed()
+    parts = packed.started(2)
+    packed.fails = True
+
+    def rebalance(comm: Any) -> None:
+        with pytest.raises(DistributionError, match="no such value"):
+            rebalance_entries(parts[comm.rank], comm)
+
+    run_ranks(2, rebalance)
+    assert [entries[0].value for entries in parts] == [1, 2]
+    assert packed.in_memory == 0

@@ -129,3 +129,14 @@ def test_a_joining_rank_has_its_pages_before_the_pause(make: Any) -> None:
     before = faults()
     array[...] = 1
     assert faults() - before < array.nbytes // mmap.PAGESIZE // 10
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_touched_pages_are_allocated_in_any_memory_order(order: Any) -> None:
+    # Memory that was never used, and too small for huge pages.
+    fresh = mmap.mmap(-1, 1 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    array: Any = np.frombuffer(fresh, "f8").reshape((512, -1), order=order)
+    touch_pages([np.empty((0, 3)), array])
+    before = faults()
+    array[...] = 1
+    assert faults() - before < array.nbytes // mmap.PAGESIZE // 10
