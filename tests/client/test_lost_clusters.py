@@ -10,13 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from clientkit.fake_cluster import cluster, running
 from pliant.client.cluster import process_table, shutdown
 from pliant.client.cluster.cluster_spec import ClusterSpec, save_spec
 from pliant.client.cluster.local_cluster import LocalCluster
 from pliant.client.cluster.up_down import down, up
 from testkit import wait_until
-
-from .pretended import cluster, running
 
 Capture = pytest.CaptureFixture[str]
 

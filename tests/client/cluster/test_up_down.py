@@ -12,12 +12,11 @@ from pathlib import Path
 import psutil
 import pytest
 
+from clientkit.fake_cluster import cluster, running
 from pliant.client.cluster import local_cluster, process_table
 from pliant.client.cluster.cluster_spec import ClusterSpec, load_spec, save_spec
 from pliant.client.cluster.up_down import down, up
 from testkit import wait_until
-
-from ..pretended import cluster, running
 
 Capture = pytest.CaptureFixture[str]
 

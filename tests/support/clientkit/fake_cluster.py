@@ -1,4 +1,4 @@
-"""A cluster of daemons that only pretend, see the fixture `state`."""
+"""A cluster of fake daemons; see the fixture `state` in tests/client."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pliant.client.cluster.local_cluster import LocalCluster
 
-PRETEND = str(Path(__file__).with_name("pretend_daemon.py"))
+FAKE_DAEMON = str(Path(__file__).with_name("fake_daemon.py"))
 
 
 def cluster(state: Path) -> LocalCluster:

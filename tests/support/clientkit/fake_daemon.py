@@ -1,7 +1,7 @@
-"""A server or a controller that only pretends, for the tests of `pliant up` and `down`.
+"""A fake server or controller process, for the tests of `pliant up` and `pliant down`.
 
-The server counts as nodes the controllers that have left a mark, and calls connected those that
-still are there. PRETEND tells what goes wrong.
+The server answers users by `FakeUserSocket`. It counts as nodes the controllers that have left a
+file, and calls those connected that still run. PRETEND names what goes wrong.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import sys
 import threading
 from pathlib import Path
@@ -68,13 +67,6 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
     return {"ok": True}
 
 
-def serve(link: socket.socket) -> None:
-    with link, link.makefile("rwb") as lines:
-        for line in lines:
-            lines.write(json.dumps(answer(json.loads(line))).encode() + b"\n")
-            lines.flush()
-
-
 def own(folder: Path, name: str) -> None:
     """Leave the process id where the daemon's lock is."""
     folder.mkdir(exist_ok=True)
@@ -83,21 +75,19 @@ def own(folder: Path, name: str) -> None:
     HELD.append(lock)
 
 
-def listen() -> None:
+def serve() -> None:
+    """Answer users until the process ends."""
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+    from clientkit.user_socket import FakeUserSocket
+
     own(STATE, "server.lock")
     (RUN / "server.address").touch()
-    directory = os.open(RUN, os.O_PATH)
-    path = f"/proc/self/fd/{directory}/server.sock"
-    Path(path).unlink(missing_ok=True)
-    listener = socket.socket(socket.AF_UNIX)
-    listener.bind(path)
-    listener.listen()
-    while True:
-        threading.Thread(target=serve, args=[listener.accept()[0]], daemon=True).start()
+    FakeUserSocket(RUN, answer)
+    signal.pause()
 
 
 def end_jobs(name: str) -> None:
-    """Bury all worlds, unless that is the trouble."""
+    """End all worlds, unless that is what goes wrong."""
     if TROUBLE != "stuck":
         for token in (STATE / f"node-{name}" / "spool").glob("*/token"):
             token.unlink()
@@ -115,7 +105,7 @@ def main() -> None:
         print("pliant server: no such thing", file=sys.stderr)
         sys.exit(2)
     if sys.argv[1] == "server":
-        listen()
+        serve()
     name = sys.argv[sys.argv.index("--name") + 1]
     if "--end-jobs" in sys.argv:
         end_jobs(name)

@@ -1,0 +1,1 @@
+"""Fakes of the daemons that users talk to, for tests of the commands and the Python client."""

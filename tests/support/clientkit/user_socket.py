@@ -1,0 +1,84 @@
+"""A fake of the server's socket for users."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+Answer = dict[str, Any] | Callable[[dict[str, Any]], dict[str, Any]]
+
+
+class FakeUserSocket:
+    """The server's socket for users: JSON requests in, JSON answers out, one per line.
+
+    It records requests and gives the answer that a test has set for an operation, or "ok". An
+    answer may be a function of the request, or raw bytes; ``CLOSE`` closes the connection. It has
+    no jobs, checks neither requests nor who asks, and speaks no other protocol.
+    """
+
+    def __init__(self, run: Path, default: Answer | None = None) -> None:
+        self.run = run
+        self._default = default or {}
+        self.requests: list[dict[str, Any]] = []
+        self.answers: dict[str, Answer] = {}
+        self._threads: list[threading.Thread] = []
+        self._links: list[socket.socket] = []
+        directory = os.open(run, os.O_PATH)
+        self._socket = socket.socket(socket.AF_UNIX)
+        (run / "server.sock").unlink(missing_ok=True)
+        self._socket.bind(f"/proc/self/fd/{directory}/server.sock")
+        os.close(directory)
+        self._socket.listen()
+        self._start(self._accept)
+
+    def _start(self, target: Callable[..., None], *args: Any) -> None:
+        thread = threading.Thread(target=target, args=args, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                link, _ = self._socket.accept()
+            except OSError:
+                return
+            self._links.append(link)
+            self._start(self._serve, link)
+
+    def _serve(self, link: socket.socket) -> None:
+        with link, link.makefile("rb") as lines:
+            for line in lines:
+                request = json.loads(line)
+                self.requests.append(request)
+                answer = self.answers.get(request["op"], self._default)
+                if callable(answer):
+                    answer = answer(request)
+                text = answer.get("raw") or json.dumps({"ok": True} | answer).encode() + b"\n"
+                if not text.startswith(b"CLOSE"):
+                    link.sendall(text)
+                    continue
+                link.shutdown(socket.SHUT_RDWR)
+                return
+
+    def refuse(self, op: str, message: str, *, kind: str = "refused", field: str = "") -> None:
+        error = {"kind": kind, "field": field, "message": message}
+        self.answers[op] = {"ok": False, "error": error}
+
+    @property
+    def last(self) -> dict[str, Any]:
+        return self.requests[-1]
+
+    def close(self) -> None:
+        for link in [self._socket, *self._links]:
+            try:
+                link.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+            link.close()
+        for thread in self._threads:
+            thread.join(5)
