@@ -176,7 +176,7 @@ def _running(state: State, job: Job, now: float) -> Iterator[str]:
     yield f"it is {kind} on {plural(job.size, 'processor')}, sizes {job.sizes}, epoch {job.epoch}"
     if kind is JobClass.MOLDABLE:
         yield "its program has not registered with pliant.appkit, so it cannot be resized"
-    if job.malleable and not job.connected:
+    if job.registration is not None and not job.registration.connected:
         yield "its coordinator is not connected, so it cannot be resized now"
     if job.malleable and not job.sizes.fixed:
         yield _GROWS_IF[GrowIf.ALWAYS if job.size_fixed_by_operator else grow_if(state, job)]

@@ -13,7 +13,7 @@ from pliant.core.events import (
     ResizeDecided,
     SpeedMeasured,
 )
-from pliant.core.model.jobs import Job
+from pliant.core.model.jobs import Job, Registration
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.resize import BEFORE_GO, Releasing, Withdrawing
 from pliant.core.state.state import State
@@ -40,15 +40,16 @@ def on_application_registered(state: State, event: ApplicationRegistered) -> Non
         return
     if _is_former_coordinator(job, event):
         return
-    again = job.connected or job.malleable
-    job.connected = True
+    again = job.registration is not None
+    if job.registration is not None:
+        job.registration.connected = True
     if job.state is JobState.STARTING:
         job.starting.clear()
         state.step(job, JobState.RUNNING, f"runs on {plural(job.size, 'processor')}")
     _settle_open_resize(state, job, event, again)
     if job.state not in _LIVE or not _same_allocation(state, job, event):
         return
-    if not job.malleable:
+    if job.registration is None:
         _first_time(state, job, event)
     state.touch(job)
     state.plan_due = True
@@ -116,7 +117,7 @@ def _first_time(state: State, job: Job, event: ApplicationRegistered) -> None:
             )
             return
         job.sizes = both
-    job.malleable, job.evolving_only = True, event.evolving_only
+    job.registration = Registration(event.evolving_only)
     state.note("application.registered", f"sizes {job.sizes}", job, sizes=str(job.sizes))
 
 
@@ -125,7 +126,7 @@ def on_application_left(state: State, event: ApplicationLeft) -> None:
     job = state.jobs.get(event.job)
     if job is None or job.run != event.run or not job.connected:
         return
-    job.connected = False
+    job.disconnect()
     state.touch(job)
     resize = job.resize
     if resize is not None and isinstance(resize.stage, BEFORE_GO):

@@ -26,7 +26,7 @@ def restore(
             node.state, node.reason = NodeState.SUSPECT, "has not reported since the server started"
         state.put_node(node)
     for job in sorted(jobs, key=lambda job: (job.spec.submit, job.id)):
-        job.connected = False
+        job.disconnect()
         state.add(job)
     state.memory = memory
     state.next_resize = next_resize

@@ -127,6 +127,16 @@ class HistoryEntry(NamedTuple):
 
 
 @dataclass(slots=True)
+class Registration:
+    """What the server knows of a program that registered in this run, so that it is malleable."""
+
+    #: Whether the size changes only at the request of the application.
+    evolving_only: bool = False
+    #: Whether the coordinator of the application is connected. Not kept over a restart.
+    connected: bool = field(default=True, compare=False)
+
+
+@dataclass(slots=True)
 class Job:
     """The present condition of a job. Only the functions of ``pliant.core`` change it."""
 
@@ -138,10 +148,8 @@ class Job:
     sizes: Sizes = field(default=None)  # type: ignore[assignment]
     #: The present priority. Higher ones go first.
     priority: int = field(default=None)  # type: ignore[assignment]
-    #: Whether the program has registered and may be resized.
-    malleable: bool = False
-    #: Whether the coordinator of the application is connected.
-    connected: bool = False
+    #: None if the program has not registered. Only a registered program may be resized.
+    registration: Registration | None = None
     #: The number of the run, from 1. Each requeue starts another run.
     run: int = 1
     #: The next run gets at least this number. An older copy of the database may lack runs that
@@ -187,8 +195,6 @@ class Job:
     answered: RequestAnswer | None = None
     #: Seconds per iteration by size, as the application last reported.
     measured: dict[int, float] = field(default_factory=dict)
-    #: Whether the size changes only at the request of the application.
-    evolving_only: bool = False
     #: Whether an operator fixed the size. Then no strategy resizes the job.
     size_fixed_by_operator: bool = False
     #: No offers before this time, because the job refused one or let one expire.
@@ -254,6 +260,26 @@ class Job:
         return self.reason if self.wait is None else self.wait.sentence(self.sizes.min)
 
     @property
+    def malleable(self) -> bool:
+        """Return whether the program has registered and may be resized."""
+        return self.registration is not None
+
+    @property
+    def connected(self) -> bool:
+        """Return whether the coordinator of the application is connected."""
+        return self.registration is not None and self.registration.connected
+
+    @property
+    def evolving_only(self) -> bool:
+        """Return whether the size changes only at the request of the application."""
+        return self.registration is not None and self.registration.evolving_only
+
+    def disconnect(self) -> None:
+        """Note that the coordinator is not connected."""
+        if self.registration is not None:
+            self.registration.connected = False
+
+    @property
     def job_class(self) -> JobClass:
         """Return how the size of this run is decided, as far as is known so far."""
         if self.malleable and not self.sizes.fixed:
@@ -291,7 +317,6 @@ class Job:
         """Return whether a strategy may suspend the job now."""
         return (
             self.state is JobState.RUNNING
-            and self.malleable
             and self.connected
             and self.resize is None
             and now >= self.no_offers_until
@@ -311,7 +336,6 @@ class Job:
         """Return whether an offer can be sent to the job now, at least one that it requested."""
         return (
             self.state in RESIZABLE_STATES
-            and self.malleable
             and self.connected
             and self.resize is None
             and not self.size_fixed_by_operator

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from pliant.core.model import wait_reasons
 from pliant.core.model.checkpoint import Checkpoint, SaveStage, Saving
-from pliant.core.model.jobs import Job, JobSpec, JobType
+from pliant.core.model.jobs import Job, JobSpec, JobType, Registration
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.negotiation import Negotiation, NegotiationState
 from pliant.core.model.nodes import Node, NodeFault, NodeState
@@ -156,7 +156,7 @@ def job_from_record(record: Mapping[str, Any]) -> Job:
         wait=wait,
         sizes=_sizes_from_record(record["sizes_now"]),
         priority=record.get("priority_now", record.get("priority", 0)),
-        malleable=record["malleable"],
+        registration=_registration_from_record(record),
         run=record["run"],
         epoch=record["epoch"],
         ranks=tuple(record["ranks"]),
@@ -179,7 +179,6 @@ def job_from_record(record: Mapping[str, Any]) -> Job:
         isolated=_cut_off_from_record(record.get("cut_off", {})),
         request=_request_from_record(record["request"]) if record.get("request") else None,
         answered=_answer_from_record(record["answered"]) if record.get("answered") else None,
-        evolving_only=record.get("on_request", False),
         size_fixed_by_operator=record["pinned"],
         no_offers_until=record["quiet_until"],
         start=record["start"],
@@ -281,6 +280,12 @@ def _request_from_record(record: Mapping[str, Any]) -> SizeRequest:
         base=record.get("base"),
         overdue=record.get("overdue", False),
     )
+
+
+def _registration_from_record(record: Mapping[str, Any]) -> Registration | None:
+    if not record["malleable"]:
+        return None
+    return Registration(record.get("on_request", False), connected=False)
 
 
 def _answer_from_record(record: list[Any]) -> RequestAnswer:

@@ -116,7 +116,7 @@ def close_if_gone(state: State, job: Job) -> None:
     if job.exit_code is None and final in (JobState.COMPLETED, JobState.FAILED):
         job.exit_code = int(final is JobState.FAILED)
     job.end = state.now
-    job.connected = False
+    job.disconnect()
     state.step(job, final, "" if final is JobState.COMPLETED else job.reason)
     state.note(
         "job.ended",

@@ -126,7 +126,8 @@ def processes_gone(state: State, job: Job, processors: ProcessorMap) -> None:
     saving = job.saving
     if saving is None or job.occupied or job.isolated:
         return
-    job.saving, job.suspended_by_strategy, job.connected = None, saving.by_strategy, False
+    job.saving, job.suspended_by_strategy = None, saving.by_strategy
+    job.disconnect()
     state.step(job, JobState.SUSPENDED, f"suspended ({saving.cause})")
     state.note("job.suspended", job.reason, job, suspension=saving.number)
     if saving.requeues or saving.returns:
@@ -137,9 +138,8 @@ def requeue(state: State, job: Job, reason: str) -> None:
     """Put a job whose processes have exited into the queue, for another run."""
     job.run = max(job.run + 1, job.runs_from)
     job.epoch, job.ranks = 0, ()
-    job.malleable = job.connected = job.evolving_only = job.size_fixed_by_operator = (
-        job.suspended_by_strategy
-    ) = job.requeue_at_end = False
+    job.registration = None
+    job.size_fixed_by_operator = job.suspended_by_strategy = job.requeue_at_end = False
     job.no_offers_until, job.answered = 0.0, None
     job.start = job.end = job.exit_code = job.ending = None
     job.signal = 0
