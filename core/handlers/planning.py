@@ -8,7 +8,7 @@ from sys import maxsize
 
 from pliant.core.commands import RunStrategy, SetTimer
 from pliant.core.handlers import donor_negotiation, submission, suspension
-from pliant.core.model.jobs import Job
+from pliant.core.model.jobs import Job, Promise
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.scheduling import Acceptance, Offer, Plan, Start
 from pliant.core.model.timers import Timer, TimerKind
@@ -258,12 +258,12 @@ def _requeue_suspended(state: State, start: Start) -> None:
 
 def _accept(state: State, acceptance: Acceptance) -> None:
     job = state.jobs.get(acceptance.job)
-    if job is None or job.acceptance or job.state is not JobState.PENDING:
+    if job is None or job.promise is not None or job.state is not JobState.PENDING:
         return
-    job.acceptance, job.promised_start = acceptance.reason or "accepted", acceptance.start
-    data = {} if acceptance.start is None else {"start": acceptance.start}
-    state.note("job.accepted", job.acceptance, job, **data)
-    state.explain(job, job.acceptance)
+    job.promise = promise = Promise(acceptance.reason or "accepted", acceptance.start)
+    data = {} if promise.start is None else {"start": promise.start}
+    state.note("job.accepted", promise.text, job, **data)
+    state.explain(job, promise.text)
 
 
 def _start(

@@ -126,6 +126,15 @@ class HistoryEntry(NamedTuple):
         return f"{self.time:.3f} {self.state}: {self.reason}"
 
 
+class Promise(NamedTuple):
+    """What the strategy promised when it accepted a job."""
+
+    #: What is promised: a text for users.
+    text: str
+    #: The promised start, in seconds since the epoch. None if no time was promised.
+    start: float | None = None
+
+
 @dataclass(slots=True)
 class Registration:
     """What the server knows of a program that registered in this run, so that it is malleable."""
@@ -163,10 +172,8 @@ class Job:
     occupied: ProcessorMap = NONE
     #: Processors reserved for this job. It starts, or grows, when all of them are free.
     reserved: ProcessorMap = NONE
-    #: What the strategy promised when it accepted the job. Empty if it promised nothing.
-    acceptance: str = ""
-    #: The promised start, in seconds since the epoch. None if no time was promised.
-    promised_start: float | None = None
+    #: What the strategy promised when it accepted the job. None if it promised nothing.
+    promise: Promise | None = None
     #: Jobs that have to give up processors before those in ``reserved`` are free.
     donors: frozenset[JobId] = frozenset()
     #: Nodes that have not reported yet that the processes of this run are up.

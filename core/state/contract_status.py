@@ -17,9 +17,10 @@ def expected_end(job: Job) -> float | None:
     if job.state in ACTIVE_STATES:
         return job.expected_end
     contract = job.spec.contract
-    if contract is not None and job.promised_start is not None:
+    start = job.promise.start if job.promise is not None else None
+    if contract is not None and start is not None:
         estimate = job.spec.estimate_s or 0.0
-        return min(job.promised_start + estimate, contract.deadline(job.spec.submit))
+        return min(start + estimate, contract.deadline(job.spec.submit))
     return None
 
 
@@ -33,7 +34,7 @@ def profit_now(job: Job, now: float) -> float | None:
         state=job.state.value,
         submit=job.spec.submit,
         end=expected_end(job),
-        promised=bool(job.acceptance),
+        promised=job.promise is not None,
         now=now,
     )
 
@@ -54,10 +55,10 @@ def lines(job: Job, now: float) -> Iterator[str]:
         f"contract: its deadline {when} {after if job.final else f'({after})'}; "
         f"profit {contract.profit:g} if it ends within {full_s:g} s, 0 at the deadline{penalty}"
     )
-    if job.acceptance:
-        start = job.promised_start
+    if job.promise is not None:
+        start = job.promise.start
         later = start is not None and job.start is None and start > now
-        yield f"promise: {job.acceptance}" + (
+        yield f"promise: {job.promise.text}" + (
             f", to start in {start - now:.1f} s" if later and start is not None else ""
         )
     end, profit = expected_end(job), profit_now(job, now)

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from pliant.core.model import wait_reasons
 from pliant.core.model.checkpoint import Checkpoint, SaveStage, Saving
-from pliant.core.model.jobs import Job, JobSpec, JobType, Registration
+from pliant.core.model.jobs import Job, JobSpec, JobType, Promise, Registration
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.negotiation import Negotiation, NegotiationState
 from pliant.core.model.nodes import Node, NodeFault, NodeState
@@ -91,8 +91,8 @@ def job_to_record(job: Job) -> Record:
         "epoch": job.epoch,
         "ranks": list(job.ranks),
         "held": list(indices(job.occupied)),
-        "promise": job.acceptance,
-        "promised_start": job.promised_start,
+        "promise": job.promise.text if job.promise is not None else "",
+        "promised_start": job.promise.start if job.promise is not None else None,
         "earmark": list(indices(job.reserved)),
         "earmark_from": sorted(job.donors),
         "starting": sorted(job.starting),
@@ -161,8 +161,9 @@ def job_from_record(record: Mapping[str, Any]) -> Job:
         epoch=record["epoch"],
         ranks=tuple(record["ranks"]),
         occupied=from_indices(record["held"]),
-        acceptance=record.get("promise", ""),
-        promised_start=record.get("promised_start"),
+        promise=Promise(record["promise"], record.get("promised_start"))
+        if record.get("promise")
+        else None,
         reserved=from_indices(record["earmark"]),
         donors=frozenset(map(JobId, record["earmark_from"])),
         starting=set(record["starting"]),

@@ -166,7 +166,7 @@ def waiting(job: Job, total: int, expected: int) -> WaitingJob | None:
         requested=spec.estimated_for,
         speedup=spec.speedup,
         contract=spec.contract,
-        accepted=bool(job.acceptance),
+        accepted=job.promise is not None,
         priority=job.priority,
     )
 

@@ -310,7 +310,7 @@ def _contract(job: Job) -> dict[str, Any]:
     return {
         "deadline": contract.deadline(job.spec.submit),
         "contract": contract.to_record(),
-        "promise": job.acceptance,
-        "promised_start": job.promised_start,
+        "promise": job.promise.text if job.promise is not None else "",
+        "promised_start": job.promise.start if job.promise is not None else None,
         "expected_end": contract_status.expected_end(job),
     }

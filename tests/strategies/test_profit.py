@@ -12,7 +12,7 @@ from corekit.plans import NOW, check, decide, sizes_after, views
 from corekit.rig import Rig
 from corekit.views import make_view, running, told, waiting
 from pliant.core import events
-from pliant.core.model.jobs import JobSpec, JobType
+from pliant.core.model.jobs import JobSpec, JobType, Promise
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.negotiation import Verb
 from pliant.core.model.scheduling import Plan, PromisedJob, RunningJob, View, WaitingJob
@@ -253,7 +253,7 @@ def test_in_the_core_a_refusal_does_not_break_the_promise() -> None:
         contract=deal,
     )
     rig.do(events.JobSubmitted(spec))
-    assert rig.job(2).acceptance == "accepted"
+    assert rig.job(2).promise == Promise("accepted", rig.now)
     assert count(rig.job(2).reserved) == 2
     rig.answer(1, Verb.REJECT)
     assert (rig.state(2), rig.job(2).reserved) == (JobState.PENDING, 0)

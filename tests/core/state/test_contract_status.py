@@ -6,7 +6,7 @@ import pytest
 
 from corekit.rig import Rig
 from pliant.core import events
-from pliant.core.model.jobs import JobSpec, JobType
+from pliant.core.model.jobs import JobSpec, JobType, Promise
 from pliant.core.model.lifecycle import JobState
 from pliant.core.state.contract_status import expected_end, lines, profit_now
 from pliant.core.values.contract import Contract
@@ -32,11 +32,11 @@ def test_a_job_that_starts_at_once_has_its_promise_stored(strategy: str) -> None
     submit(rig, 1, 30.0)
     job = rig.core.jobs[JobId(1)]
     assert job.state is JobState.STARTING
-    assert (job.acceptance, job.promised_start) == ("accepted", 1000.0)
+    assert job.promise == Promise("accepted", 1000.0)
     assert rig.kinds(1).index("job.accepted") < rig.kinds(1).index("job.started")
     rig.restart()
     job = rig.core.jobs[JobId(1)]
-    assert (job.acceptance, job.promised_start) == ("accepted", 1000.0)
+    assert job.promise == Promise("accepted", 1000.0)
 
 
 def test_a_promise_for_later_survives_a_restart_and_is_shown() -> None:
@@ -45,10 +45,12 @@ def test_a_promise_for_later_survives_a_restart_and_is_shown() -> None:
     submit(rig, 2, 60.0)
     job = rig.core.jobs[JobId(2)]
     assert job.state is JobState.PENDING
-    assert job.promised_start == 1020.0
+    assert job.promise is not None
+    assert job.promise.start == 1020.0
     rig.restart()
     job = rig.core.jobs[JobId(2)]
-    assert job.promised_start == 1020.0
+    assert job.promise is not None
+    assert job.promise.start == 1020.0
     told = "\n".join(lines(job, 1000.0))
     assert "contract: its deadline is in 60.0 s" in told
     assert "promise: accepted; starts when job 1 ends, to start in 20.0 s" in told
