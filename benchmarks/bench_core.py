@@ -25,7 +25,7 @@ from pliant.core.model.jobs import Exit, JobSpec, JobType
 from pliant.core.model.negotiation import Verb
 from pliant.core.model.placement import first_fit, keep_first
 from pliant.core.model.resize import Preparing
-from pliant.core.model.scheduling import Offer, Plan, Start, View
+from pliant.core.model.views_and_plans import Offer, Plan, Start, View
 from pliant.core.values.ids import FIRST_START, JobId, NodeName
 from pliant.core.values.processors import count, from_indices, indices
 from pliant.core.values.sizes import Sizes

@@ -22,7 +22,7 @@ from random import Random
 
 from bench_kit import verdict
 
-from pliant.core.model.scheduling import NodeView, RunningJob, View, WaitingJob
+from pliant.core.model.views_and_plans import NodeView, RunningJob, View, WaitingJob
 from pliant.core.values.ids import JobId, NodeName
 from pliant.core.values.processors import ProcessorMap, from_indices
 from pliant.core.values.sizes import Sizes, parse_sizes

@@ -26,7 +26,7 @@ from bench_kit import verdict
 
 from pliant.core import Core, Timeouts, commands, events
 from pliant.core.model.jobs import Exit, JobSpec, JobType
-from pliant.core.model.scheduling import Plan, View, WaitingJob
+from pliant.core.model.views_and_plans import Plan, View, WaitingJob
 from pliant.core.state.json_records import job_to_record
 from pliant.core.values.ids import FIRST_START, JobId, NodeName
 from pliant.core.values.processors import count

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 from pliant.core.support.lazy_imports import lazy_names
 
 if TYPE_CHECKING:
-    from pliant.core.machine import Core
     from pliant.core.state.invariants import InvariantError
+    from pliant.core.state_machine import Core
     from pliant.core.values.timeouts import Timeouts
 
 __all__ = ["Core", "InvariantError", "Timeouts"]
 
 __getattr__ = lazy_names(
     __name__,
-    {"Core": "machine", "InvariantError": "state.invariants", "Timeouts": "values.timeouts"},
+    {"Core": "state_machine", "InvariantError": "state.invariants", "Timeouts": "values.timeouts"},
 )

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from pliant.core.model.checkpoint import SaveStep
 from pliant.core.model.negotiation import Template
-from pliant.core.model.scheduling import Outcome, View
 from pliant.core.model.size_request import RequestOutcome
 from pliant.core.model.timers import Timer
+from pliant.core.model.views_and_plans import Outcome, View
 from pliant.core.support.fast_dataclass import fast_init
 from pliant.core.values.ids import CycleId, JobId, NodeName, ResizeId
 from pliant.core.values.processors import NONE, ProcessorMap

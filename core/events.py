@@ -12,8 +12,8 @@ from pliant.core.model.checkpoint import SaveWord
 from pliant.core.model.jobs import Exit, JobSpec
 from pliant.core.model.negotiation import Template
 from pliant.core.model.nodes import NodeFault
-from pliant.core.model.scheduling import Plan
 from pliant.core.model.timers import Timer
+from pliant.core.model.views_and_plans import Plan
 from pliant.core.support.fast_dataclass import fast_init
 from pliant.core.values.ids import FIRST_START, CycleId, JobId, NodeName, ResizeId
 from pliant.core.values.processors import NONE, ProcessorMap

@@ -12,14 +12,14 @@ from pliant.core.model.wait_reasons import sentence
 from pliant.core.state import contract_status, named_resources
 from pliant.core.state.state import State
 from pliant.core.support.plural import plural
-from pliant.core.transitions.proposals import grow_if
+from pliant.core.transitions.negotiation_messages import grow_if
 from pliant.core.values.ids import JobId
 from pliant.core.values.lost_contact_policy import isolation_policy
 from pliant.core.values.negotiation_policy import GrowIf
 from pliant.core.values.processors import count
 
 if TYPE_CHECKING:
-    from pliant.core.machine import Core
+    from pliant.core.state_machine import Core
 
 #: Most jobs that are named in one sentence.
 _MOST_NAMES = 5

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from sqlalchemy import Engine
 
 from pliant.core.commands import Command, Note
-from pliant.core.machine import Core
+from pliant.core.state_machine import Core
 from pliant.core.values.processors import from_indices
 from pliant.protos.address import TcpAddress
 from pliant.protos.daemons.files import write_whole

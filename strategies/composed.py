@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pliant.core.model.scheduling import Availability, Plan, View, WaitingJob
+from pliant.core.model.views_and_plans import Availability, Plan, View, WaitingJob
 from pliant.core.model.wait_reasons import WaitCode, WaitReason
 from pliant.core.values.processors import count
 from pliant.strategies.interface.base import Strategy

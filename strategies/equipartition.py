@@ -9,7 +9,7 @@ can starve, because later and smaller jobs may always start before it, unless th
 ``max-pass-over`` limits how many do.
 """
 
-from pliant.core.model.scheduling import Availability, Plan, View, WaitingJob
+from pliant.core.model.views_and_plans import Availability, Plan, View, WaitingJob
 from pliant.core.model.wait_reasons import WaitCode, WaitReason
 from pliant.core.values.ids import JobId
 from pliant.core.values.sizes import Sizes

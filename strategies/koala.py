@@ -9,7 +9,14 @@ rejects a job that exceeds ``max-tries`` (4.1).
 from collections.abc import Iterable
 from dataclasses import replace
 
-from pliant.core.model.scheduling import Availability, Plan, Rejection, RunningJob, View, WaitingJob
+from pliant.core.model.views_and_plans import (
+    Availability,
+    Plan,
+    Rejection,
+    RunningJob,
+    View,
+    WaitingJob,
+)
 from pliant.core.values.ids import JobId
 from pliant.core.values.processors import count
 from pliant.strategies.interface.base import Strategy

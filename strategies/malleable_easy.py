@@ -28,7 +28,7 @@ from collections.abc import Iterator
 from heapq import heapify, heappop, heapreplace
 
 from pliant.core.model.placement import first_fit
-from pliant.core.model.scheduling import Availability, RunningJob, View, WaitingJob
+from pliant.core.model.views_and_plans import Availability, RunningJob, View, WaitingJob
 from pliant.core.values.ids import JobId
 from pliant.core.values.processors import count
 from pliant.strategies.composed import Composed, Resizing

@@ -17,7 +17,7 @@ import math
 from collections.abc import Callable
 from typing import Literal
 
-from pliant.core.model.scheduling import Availability, Plan, RunningJob, View, WaitingJob
+from pliant.core.model.views_and_plans import Availability, Plan, RunningJob, View, WaitingJob
 from pliant.core.model.wait_reasons import WaitReason
 from pliant.core.values.ids import JobId
 from pliant.core.values.processors import ProcessorMap, count, from_indices

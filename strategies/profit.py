@@ -22,7 +22,7 @@ would still meet the deadline. Such a job gets what it needs by mandatory offers
 import math
 from abc import abstractmethod
 
-from pliant.core.model.scheduling import (
+from pliant.core.model.views_and_plans import (
     Acceptance,
     Availability,
     Offer,

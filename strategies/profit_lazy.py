@@ -14,7 +14,7 @@ cannot be the lookahead job.
 
 import math
 
-from pliant.core.model.scheduling import View, WaitingJob
+from pliant.core.model.views_and_plans import View, WaitingJob
 from pliant.core.model.wait_reasons import WaitCode, WaitReason
 from pliant.core.values.ids import JobId
 from pliant.core.values.processors import count

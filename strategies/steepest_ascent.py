@@ -16,7 +16,7 @@ already has goes first, so that few jobs are resized; then the order of start de
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
-from pliant.core.model.scheduling import Availability, Plan, View, WaitingJob
+from pliant.core.model.views_and_plans import Availability, Plan, View, WaitingJob
 from pliant.core.values.ids import JobId
 from pliant.core.values.sizes import Sizes
 from pliant.core.values.speedup import Speedup

@@ -39,7 +39,7 @@ ORDER = {
         state
         transitions
         handlers
-        machine
+        state_machine
         job_explanation
     """,
     "strategies": """

@@ -21,8 +21,8 @@ from pliant.core.support.plural import plural
 from pliant.core.transitions import (
     job_end,
     leaving_ranks,
-    resize_steps,
-    resize_transaction,
+    resize_after_agreement,
+    resize_open_close,
     time_limits,
 )
 from pliant.core.values.processors import from_indices
@@ -73,7 +73,7 @@ def _settle_open_resize(state: State, job: Job, event: ApplicationRegistered, ag
         return
     if isinstance(resize.stage, BEFORE_GO):
         if again:
-            resize_transaction.withdraw(
+            resize_open_close.withdraw(
                 state, job, "the connection to the application was interrupted"
             )
     elif isinstance(resize.stage, Releasing):
@@ -82,9 +82,9 @@ def _settle_open_resize(state: State, job: Job, event: ApplicationRegistered, ag
         decision = ResizeDecided(
             job.id, job.run, resize.id, True, event.epoch, event.processors, "commit"
         )
-        resize_steps.on_resize_decided(state, decision)
+        resize_after_agreement.on_resize_decided(state, decision)
     elif event.epoch == job.epoch and event.pending != resize.id:
-        resize_steps.roll_back(state, job, "go", "the application does not hold it")
+        resize_after_agreement.roll_back(state, job, "go", "the application does not hold it")
     elif isinstance(resize.stage, Withdrawing):
         # Repeat the message, because it may have been lost while the coordinator was disconnected.
         state.emit(SendWithdraw(job.id, job.run, resize.id, resize.stage.reason))
@@ -130,7 +130,7 @@ def on_application_left(state: State, event: ApplicationLeft) -> None:
     state.touch(job)
     resize = job.resize
     if resize is not None and isinstance(resize.stage, BEFORE_GO):
-        resize_transaction.withdraw(state, job, "the application's session closed")
+        resize_open_close.withdraw(state, job, "the application's session closed")
     state.plan_due = True
 
 

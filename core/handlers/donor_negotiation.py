@@ -24,18 +24,22 @@ from pliant.core.model.resize import (
     Negotiating,
     Resize,
 )
-from pliant.core.model.scheduling import Outcome
 from pliant.core.model.timers import TimerKind
+from pliant.core.model.views_and_plans import Outcome
 from pliant.core.state.state import State
 from pliant.core.support.plural import plural
 from pliant.core.transitions import (
     counter_offers,
     job_end,
-    resize_steps,
-    resize_transaction,
+    resize_after_agreement,
+    resize_open_close,
     suspend,
 )
-from pliant.core.transitions.proposals import acceptance, closing_message, server_proposals
+from pliant.core.transitions.negotiation_messages import (
+    acceptance,
+    closing_message,
+    server_proposals,
+)
 from pliant.core.values.ids import JobId
 from pliant.core.values.negotiation_policy import Escalation
 from pliant.core.values.processors import NONE, ProcessorMap, count, from_indices, indices, lowest
@@ -122,7 +126,7 @@ def await_growth(
     """Start a growth on free processors and on processors of donors. The donors are asked first."""
     state.reserve(job, later, donors)
     after = (*job.ranks, *indices(now), *indices(later))
-    resize_transaction.open_resize(state, job, after, cause)
+    resize_open_close.open_resize(state, job, after, cause)
     givers = ", ".join(map(str, sorted(donors)))
     state.note("job.promised", f"may get {plural(count(later), 'processor')} of job {givers}", job)
 
@@ -239,7 +243,7 @@ def carry_out(state: State, job: Job, resize: Resize) -> None:
         state.timer(TimerKind.RELEASE_TIME, job, stage.not_before - state.now)
         state.touch(job)
     else:
-        resize_steps.prepare(state, job, resize)
+        resize_after_agreement.prepare(state, job, resize)
 
 
 # ------------------------------------------------------------------ requested growth
@@ -252,10 +256,10 @@ def _offer_growth(state: State, recipient: Job, growth: Resize) -> None:
     sizes = recipient.request.sizes if recipient.request is not None else recipient.sizes
     size = sizes.largest_at_most(recipient.size + sum(map(count, there)))
     if size <= recipient.size:
-        resize_transaction.withdraw(state, recipient, "nobody gives the processors")
+        resize_open_close.withdraw(state, recipient, "nobody gives the processors")
         return
     _choose_donors(state, recipient, growth, size)
-    resize_transaction.send_proposal(state, recipient, growth)
+    resize_open_close.send_proposal(state, recipient, growth)
 
 
 def _offered_parts(state: State, recipient: Job) -> list[tuple[ProcessorMap, JobId]]:
@@ -287,7 +291,7 @@ def _choose_donors(state: State, recipient: Job, growth: Resize, size: int) -> N
         given += indices(part)
     growth.after = (*growth.before, *kept, *given)[:size]
     mine = from_indices(growth.after)
-    resize_transaction.free_processors(
+    resize_open_close.free_processors(
         state, recipient, recipient.occupied & ~recipient.allocation & ~mine
     )
     reserved, donors = recipient.reserved & mine, recipient.donors
@@ -332,7 +336,7 @@ def _give_up(state: State, recipient: Job, donors: list[Job]) -> None:
         accepted = resize.counter is None
         state.outcomes.append(Outcome(donor.id, min(resize.offered_sizes), accepted))
     names = ", ".join(str(donor.id) for donor in donors if _shortfall(donor, recipient))
-    resize_transaction.drop_reservation(
+    resize_open_close.drop_reservation(
         state, recipient, f"job {names} gives fewer than were needed"
     )
 
@@ -353,9 +357,9 @@ def _review_donor(state: State, number: JobId) -> None:
     elif state.outcomes and _unanswered(donor):
         pass  # another donor refused, but the strategy may still use this donor's answer
     elif isinstance(stage, BEFORE_GO):
-        resize_transaction.withdraw(state, donor, "nobody waits for its processors any more")
+        resize_open_close.withdraw(state, donor, "nobody waits for its processors any more")
     elif isinstance(stage, Go):
-        resize_transaction.request_withdrawal(
+        resize_open_close.request_withdrawal(
             state, donor, resize, "nobody waits for its processors any more"
         )
 
@@ -368,7 +372,7 @@ def release_unused(state: State) -> None:
             continue
         resize.stage.reusable = False
         if isinstance(resize.stage, Agreed):
-            resize_transaction.withdraw(state, donor, "its processors are not needed after all")
+            resize_open_close.withdraw(state, donor, "its processors are not needed after all")
         elif not resize.stage.fell_short:
             _decline_politely(state, donor, resize)
         elif resize.negotiation.state is NegotiationState.FINAL or state.policy.last(
@@ -376,7 +380,7 @@ def release_unused(state: State) -> None:
         ):
             _decline(state, donor, resize, "less than is needed")
         else:
-            resize_transaction.send_proposal(state, donor, resize)
+            resize_open_close.send_proposal(state, donor, resize)
 
 
 def _decline_politely(state: State, donor: Job, resize: Resize) -> None:
@@ -384,7 +388,7 @@ def _decline_politely(state: State, donor: Job, resize: Resize) -> None:
     why = "its processors are not needed after all"
     state.emit(SendOffer(donor.id, donor.run, closing_message(donor, resize, Verb.REJECT, why)))
     state.note("offer.declined", why, donor, resize=resize.id)
-    resize_transaction.close(state, donor, why)
+    resize_open_close.close(state, donor, why)
 
 
 def _decline(state: State, donor: Job, resize: Resize, why: str) -> None:
@@ -404,7 +408,7 @@ def fail_negotiation(
     """Close a failed negotiation. With ``tell`` the strategy learns of it."""
     if tell and not job.size_fixed_by_operator:
         state.outcomes.append(Outcome(job.id, job.size, False))
-    resize_transaction.close(state, job, why, quiet=True)
+    resize_open_close.close(state, job, why, quiet=True)
     if resize.mandatory:
         _escalate(state, job, why)
 

@@ -8,7 +8,7 @@ get offers.
 from pliant.core.model.jobs import Job
 from pliant.core.model.resize import BEFORE_GO
 from pliant.core.state.state import State
-from pliant.core.transitions import resize_transaction
+from pliant.core.transitions import resize_open_close
 from pliant.core.values.processors import ProcessorMap, from_indices
 
 
@@ -18,7 +18,7 @@ def ask_to_leave_draining(state: State) -> None:
     for job in list(state.active.values()):
         resize = job.resize
         if resize is not None and resize.added & drains and isinstance(resize.stage, BEFORE_GO):
-            resize_transaction.withdraw(state, job, "a node that it would grow on is being drained")
+            resize_open_close.withdraw(state, job, "a node that it would grow on is being drained")
         if job.allocation & drains and job.can_get_offers(state.now):
             _ask_to_leave(state, job, drains)
 
@@ -29,6 +29,6 @@ def _ask_to_leave(state: State, job: Job, drains: ProcessorMap) -> None:
     if size:
         names = ", ".join(state.node_names(job.allocation & drains))
         cause = f"to leave {names}, which is being drained"
-        resize_transaction.open_negotiation(
+        resize_open_close.open_negotiation(
             state, job, from_indices(stays[:size]), cause, mandatory=True
         )

@@ -14,8 +14,8 @@ from pliant.core.model.resize import Agreed, CounterOffer, Negotiating, Resize
 from pliant.core.model.timers import Timer, TimerKind
 from pliant.core.state.state import State
 from pliant.core.support.plural import plural
-from pliant.core.transitions import counter_offers, resize_steps, resize_transaction
-from pliant.core.transitions.proposals import closing_message, server_proposals
+from pliant.core.transitions import counter_offers, resize_after_agreement, resize_open_close
+from pliant.core.transitions.negotiation_messages import closing_message, server_proposals
 from pliant.core.values.ids import ResizeId
 from pliant.core.values.negotiation_policy import Take
 
@@ -23,7 +23,7 @@ from pliant.core.values.negotiation_policy import Take
 def on_offer_answered(state: State, event: OfferAnswered) -> None:
     """Handle the application's message in a negotiation."""
     template = event.template
-    found = resize_transaction.find_resize(
+    found = resize_open_close.find_resize(
         state, event.job, event.run, ResizeId(template.negotiation)
     )
     if found is None:
@@ -148,7 +148,7 @@ def _insist(state: State, job: Job, resize: Resize, size: int, why: str, final: 
         return
     if size != len(resize.after):
         donor_negotiation.change_target(state, job, resize, size)
-    resize_transaction.send_proposal(state, job, resize)
+    resize_open_close.send_proposal(state, job, resize)
 
 
 def _decline(state: State, job: Job, resize: Resize, why: str) -> None:
@@ -163,13 +163,13 @@ def _take_back(state: State, job: Job, resize: Resize, why: str) -> None:
 
 def on_negotiation_timeout(state: State, timer: Timer) -> None:
     """Expire a proposal, or begin a resize at the time that the application named."""
-    found = resize_transaction.find_resize(state, timer.job, timer.run, timer.resize)
+    found = resize_open_close.find_resize(state, timer.job, timer.run, timer.resize)
     if found is None:
         return
     job, resize = found
     match timer.kind, resize.stage:
         case TimerKind.RELEASE_TIME, Agreed(not_before) if state.now >= not_before:
-            resize_steps.prepare(state, job, resize)
+            resize_after_agreement.prepare(state, job, resize)
         case TimerKind.OFFER, Negotiating() as stage if state.now >= stage.expires_at:
             _expired(state, job, resize)
         case _:

@@ -27,12 +27,12 @@ from pliant.core.transitions import (
     fencing,
     job_end,
     node_registry,
-    resize_transaction,
+    resize_open_close,
     restart_smaller,
     spare_nodes,
     suspend,
 )
-from pliant.core.transitions.resize_steps import world_ready
+from pliant.core.transitions.resize_after_agreement import world_ready
 from pliant.core.values.ids import ResizeId
 from pliant.core.values.processors import NONE, ProcessorMap
 
@@ -50,7 +50,7 @@ def on_node_registered(state: State, event: NodeRegistered) -> None:
         node.stands_in = node.stands_in if event.spare else ""
         node.state, node.reason = node_registry.state_when_alive(state, node)
         if node.state is NodeState.SPARE:
-            resize_transaction.drop_reservations_on(
+            resize_open_close.drop_reservations_on(
                 state, node.processors, f"node {node.name} is a spare one"
             )
     state.touch_node(node)
@@ -92,7 +92,7 @@ def _dismissed(state: State, node: Node, job: Job, worlds: tuple[LiveWorld, ...]
             live |= world.live
     if dismissed & live:
         state.emit(Kill(job.id, job.run, dismissed & live, 0.0))
-    resize_transaction.free_processors(state, job, dismissed & ~live)
+    resize_open_close.free_processors(state, job, dismissed & ~live)
     job_end.close_if_gone(state, job)
 
 
@@ -158,11 +158,11 @@ def _taken_away(state: State, job: Job, processors: ProcessorMap, reason: str) -
         resize.gone |= processors & resize.added
         state.touch(job)
         if isinstance(resize.stage, BEFORE_GO):
-            resize_transaction.withdraw(state, job, reason)
+            resize_open_close.withdraw(state, job, reason)
     # From GO on, these processors stay reserved until the application has decided.
     undecided = job.resize.gone if job.resize else NONE
-    resize_transaction.free_processors(state, job, processors & ~undecided)
-    resize_transaction.finish_release(state, job)
+    resize_open_close.free_processors(state, job, processors & ~undecided)
+    resize_open_close.finish_release(state, job)
     job_end.close_if_gone(state, job)
 
 
@@ -220,7 +220,7 @@ def on_node_lost(state: State, event: NodeLost) -> None:
     for job in [j for j in state.active.values() if j.occupied & node.processors]:
         # Nothing starts on a LOST node. Processes on it are ended when it comes back.
         _taken_away(state, job, node.processors, reason)
-    resize_transaction.drop_reservations_on(state, node.processors, f"node {node.name} was lost")
+    resize_open_close.drop_reservations_on(state, node.processors, f"node {node.name} was lost")
     _reviewed(state)
 
 
@@ -234,7 +234,7 @@ def on_node_drained(state: State, event: NodeDrained) -> None:
     state.touch_node(node)
     if node.state in _ALIVE:
         _set(state, node, *node_registry.state_when_alive(state, node))
-    resize_transaction.drop_reservations_on(state, node.processors, f"node {node.name} was drained")
+    resize_open_close.drop_reservations_on(state, node.processors, f"node {node.name} was drained")
     _reviewed(state)
     jobs = node_registry.jobs_on(state, node)
     done = f"drains: {node_registry.jobs_phrase(jobs)} still there" if jobs else "drained"

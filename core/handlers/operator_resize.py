@@ -5,11 +5,11 @@ from pliant.core.events import ResizeRequested
 from pliant.core.model.jobs import Job
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.placement import grow, keep_first
-from pliant.core.model.scheduling import NodeView
+from pliant.core.model.views_and_plans import NodeView
 from pliant.core.state import named_resources
 from pliant.core.state.state import State
 from pliant.core.support.plural import plural
-from pliant.core.transitions import resize_transaction
+from pliant.core.transitions import resize_open_close
 from pliant.core.values.processors import ProcessorMap, count
 
 
@@ -29,7 +29,7 @@ def on_resize_requested(state: State, event: ResizeRequested) -> None:
         )
         return
     job.size_fixed_by_operator = True
-    resize_transaction.open_negotiation(
+    resize_open_close.open_negotiation(
         state, job, _target(state, job, event), f"user {event.actor or 'unknown'}"
     )
     offered = plural(event.size, "processor")

@@ -10,13 +10,13 @@ from pliant.core.commands import RunStrategy, SetTimer
 from pliant.core.handlers import donor_negotiation, submission, suspension
 from pliant.core.model.jobs import Job, Promise
 from pliant.core.model.lifecycle import JobState
-from pliant.core.model.scheduling import Acceptance, Offer, Plan, Start
 from pliant.core.model.timers import Timer, TimerKind
+from pliant.core.model.views_and_plans import Acceptance, Offer, Plan, Start
 from pliant.core.state import named_resources
 from pliant.core.state.state import PLAN_REFUSED, State
 from pliant.core.state.views import view
 from pliant.core.support.plural import plural
-from pliant.core.transitions import resize_transaction, suspend, time_limits
+from pliant.core.transitions import resize_open_close, suspend, time_limits
 from pliant.core.values.ids import CycleId, JobId
 from pliant.core.values.processors import NONE, ProcessorMap, count
 
@@ -178,9 +178,7 @@ def _shrink(state: State, offer: Offer, plan: Plan) -> ProcessorMap:
         return NONE
     if given and not stands:
         cause, mandatory = _cause(state, plan, given), offer.mandatory
-        resize_transaction.open_negotiation(
-            state, job, offer.processors, cause, mandatory=mandatory
-        )
+        resize_open_close.open_negotiation(state, job, offer.processors, cause, mandatory=mandatory)
     return given
 
 
@@ -216,7 +214,7 @@ def _expand(
         givers = frozenset(donor for donor, given in donors.items() if given & later)
         donor_negotiation.await_growth(state, job, added & ~later, later, givers, cause)
     else:
-        resize_transaction.open_negotiation(state, job, offer.processors, cause)
+        resize_open_close.open_negotiation(state, job, offer.processors, cause)
     return True
 
 
@@ -284,7 +282,7 @@ def _start(
     elif lack := named_resources.lacking(state, job, count(start.processors)):
         return not _taken_by_others(state, job, start.processors, what, lack)
     elif not start.processors & promised:
-        resize_transaction.start(state, job, start.processors)
+        resize_open_close.start(state, job, start.processors)
     else:
         givers = (donor for donor, given in donors.items() if given & start.processors)
         state.reserve(job, start.processors, frozenset(givers))

@@ -13,7 +13,7 @@ from pliant.core.model.nodes import Node, NodeState
 from pliant.core.model.resize import BEFORE_GO, Begun, Go, Releasing, Withdrawing
 from pliant.core.model.timers import TimerKind
 from pliant.core.state.state import State
-from pliant.core.transitions import job_end, leaving_ranks, resize_transaction, time_limits
+from pliant.core.transitions import job_end, leaving_ranks, resize_open_close, time_limits
 from pliant.core.values.processors import NONE
 
 
@@ -63,7 +63,7 @@ def _transaction(state: State, job: Job) -> None:
             if job.size_fixed_by_operator
             else ""
         )
-        resize_transaction.withdraw(state, job, f"the server restarted before GO{again}")
+        resize_open_close.withdraw(state, job, f"the server restarted before GO{again}")
     elif isinstance(resize.stage, Go):
         state.timer(TimerKind.SAFE_POINT, job, state.limits.safe_point_timeout_s)
     elif isinstance(resize.stage, (Begun, Withdrawing)):

@@ -23,7 +23,7 @@ from pliant.core.model.size_request import RequestAnswer, RequestOutcome, SizeRe
 from pliant.core.model.timers import Timer, TimerKind
 from pliant.core.state.state import State
 from pliant.core.support.plural import plural
-from pliant.core.transitions import proposals, resize_steps, resize_transaction
+from pliant.core.transitions import negotiation_messages, resize_after_agreement, resize_open_close
 from pliant.core.values.sizes import Sizes
 
 _LIVE = (JobState.RUNNING, JobState.ADAPTING)
@@ -127,7 +127,7 @@ def on_request_deadline(state: State, timer: Timer) -> None:
         _expire(state, job)
     elif resize is not None and isinstance(resize.stage, PROPOSED):
         _expire(state, job)
-        resize_transaction.withdraw(state, job, "the time of the request is over")
+        resize_open_close.withdraw(state, job, "the time of the request is over")
 
 
 def review_size_requests(state: State) -> None:
@@ -179,13 +179,13 @@ def _shrink_as_requested(state: State, job: Job, request: SizeRequest) -> None:
         return  # it failed a moment ago, or the application is not connected
     kept = keep_first(job.ranks, request.sizes.max)
     cause = f"request {request.number} of the application"
-    resize = resize_transaction.open_resize(state, job, after_resize(job.ranks, kept), cause)
-    proposals.next_proposal(state, job, resize, Side.APPLICATION)
-    accepted = proposals.acceptance(job, resize, reason=cause)
+    resize = resize_open_close.open_resize(state, job, after_resize(job.ranks, kept), cause)
+    negotiation_messages.next_proposal(state, job, resize, Side.APPLICATION)
+    accepted = negotiation_messages.acceptance(job, resize, reason=cause)
     resize.enter(Agreed())
     state.emit(SendOffer(job.id, job.run, accepted))
     state.note("offer.taken", f"gives {plural(job.size - request.sizes.max, 'processor')}", job)
-    resize_steps.prepare(state, job, resize)
+    resize_after_agreement.prepare(state, job, resize)
 
 
 def _is_known(state: State, job: Job, number: int) -> bool:
@@ -202,7 +202,7 @@ def _take_back(state: State, job: Job, reason: str) -> None:
     resize = _resize_for(job)
     _close(state, job, RequestOutcome.CANCELLED, reason)
     if resize is not None and isinstance(resize.stage, BEFORE_GO):
-        resize_transaction.withdraw(state, job, f"the request was cancelled: {reason}")
+        resize_open_close.withdraw(state, job, f"the request was cancelled: {reason}")
 
 
 def _resize_for(job: Job) -> Resize | None:

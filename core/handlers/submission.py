@@ -11,7 +11,7 @@ from pliant.core.events import (
 from pliant.core.model.jobs import HistoryEntry, Job
 from pliant.core.model.lifecycle import ACTIVE_STATES, JobState
 from pliant.core.state.state import State
-from pliant.core.transitions import job_end, resize_transaction, restart_smaller
+from pliant.core.transitions import job_end, resize_open_close, restart_smaller
 from pliant.core.values.ids import JobId
 
 
@@ -57,7 +57,7 @@ def on_job_held(state: State, event: JobHeld) -> None:
             AnswerUser(event.request, f"job {job.id} is {job.state}: only PENDING jobs wait")
         )
         return
-    resize_transaction.drop_reservation(state, job)
+    resize_open_close.drop_reservation(state, job)
     state.step(job, JobState.HELD, f"held by {event.actor or 'its user'}")
     state.note("job.held", job.reason, job)
     state.emit(AnswerUser(event.request, message=f"job {job.id} held"))
@@ -102,7 +102,7 @@ def on_priority_changed(state: State, event: PriorityChanged) -> None:
 
 def close_waiting(state: State, job: Job, final: JobState, reason: str) -> None:
     """End a job that has no processors."""
-    resize_transaction.drop_reservation(state, job)
+    resize_open_close.drop_reservation(state, job)
     job.end = state.now
     state.step(job, final, reason)
     state.note("job.ended", reason, job, state=final.value, exit_code=None, signal=0)

@@ -19,10 +19,10 @@ from pliant.core.model.checkpoint import SaveStage, SaveStep, SaveWord
 from pliant.core.model.jobs import Job
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.resize import PROPOSED
-from pliant.core.model.scheduling import Suspension
 from pliant.core.model.timers import Timer
+from pliant.core.model.views_and_plans import Suspension
 from pliant.core.state.state import PLAN_REFUSED, State
-from pliant.core.transitions import job_end, resize_transaction, suspend
+from pliant.core.transitions import job_end, resize_open_close, suspend
 from pliant.core.values.processors import NONE
 
 # ------------------------------------------------------------------ users and strategies
@@ -36,7 +36,7 @@ def on_job_suspended(state: State, event: JobSuspended) -> None:
         state.emit(AnswerUser(event.request, refusal))
         return
     if job.resize is not None:
-        resize_transaction.withdraw(state, job, f"it is suspended by {event.actor or 'its user'}")
+        resize_open_close.withdraw(state, job, f"it is suspended by {event.actor or 'its user'}")
     suspend.order_suspension(state, job, f"by {event.actor or 'its user'}")
     message = (
         f"job {job.id} saves itself at its next safe point and ends; "

@@ -1,6 +1,6 @@
 """Placement: deterministic choices of processors, used by strategies and by operators' requests."""
 
-from pliant.core.model.scheduling import NodeView
+from pliant.core.model.views_and_plans import NodeView
 from pliant.core.values.processors import NONE, ProcessorMap, count, from_indices, indices, lowest
 
 

@@ -11,7 +11,7 @@ from pliant.core.model.jobs import Job
 from pliant.core.model.lifecycle import ACTIVE_STATES, JobState
 from pliant.core.model.nodes import NodeState
 from pliant.core.model.resize import PROPOSED, Releasing
-from pliant.core.model.scheduling import View
+from pliant.core.model.views_and_plans import View
 from pliant.core.state.state import State
 from pliant.core.state.views import fresh_view, view
 from pliant.core.support.errors import PliantError

@@ -12,9 +12,9 @@ from pliant.core.model.jobs import Job
 from pliant.core.model.lifecycle import ACTIVE_STATES, FINAL_STATES, JobState
 from pliant.core.model.nodes import Node
 from pliant.core.model.resize import BEFORE_GO
-from pliant.core.model.scheduling import Outcome
 from pliant.core.model.size_request import RequestAnswer, SizeRequest
 from pliant.core.model.timers import Timer, TimerKind
+from pliant.core.model.views_and_plans import Outcome
 from pliant.core.model.wait_reasons import Reason
 from pliant.core.state.processor_ledger import ProcessorLedger
 from pliant.core.state.view_cache import ViewCache

@@ -4,7 +4,7 @@ from bisect import bisect_left
 from typing import Any, Generic, TypeVar
 
 from pliant.core.model.nodes import Node
-from pliant.core.model.scheduling import NodeView, PromisedJob, RunningJob, WaitingJob
+from pliant.core.model.views_and_plans import NodeView, PromisedJob, RunningJob, WaitingJob
 from pliant.core.values.ids import JobId
 
 V = TypeVar("V")

@@ -6,7 +6,7 @@ from sys import maxsize
 from pliant.core.model.jobs import Job, JobSpec
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.resize import Withdrawing
-from pliant.core.model.scheduling import (
+from pliant.core.model.views_and_plans import (
     NodeView,
     OpenRequest,
     PromisedJob,

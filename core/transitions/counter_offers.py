@@ -20,7 +20,7 @@ from pliant.core.model.negotiation import (
 from pliant.core.model.resize import CounterOffer, Resize
 from pliant.core.state.state import State
 from pliant.core.support.plural import plural
-from pliant.core.transitions import resize_transaction
+from pliant.core.transitions import resize_open_close
 from pliant.core.values.processors import NONE, ProcessorMap, from_indices
 from pliant.core.values.sizes import Sizes, SizesError, parse_sizes
 
@@ -136,7 +136,7 @@ def apply_size(
     offered, leaving = resize.after, resize.leaving
     if resize.grows:
         resize.after = offered[:size]
-        resize_transaction.free_processors(state, job, from_indices(offered[size:]) & job.occupied)
+        resize_open_close.free_processors(state, job, from_indices(offered[size:]) & job.occupied)
     else:
         asked = [p for p in resize.before if leaving >> p & 1]
         first = [p for p in asked if needed >> p & 1]
@@ -145,7 +145,7 @@ def apply_size(
         given = from_indices((first + then + rest)[: job.size - size])
         resize.after = tuple(p for p in resize.before if not given >> p & 1)
         reason = f"job {job.id} gives fewer processors than were promised; waits its turn"
-        resize_transaction.drop_reservations_on(state, leaving & ~resize.leaving, reason)
+        resize_open_close.drop_reservations_on(state, leaving & ~resize.leaving, reason)
     state.touch(job)
 
 

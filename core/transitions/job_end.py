@@ -12,7 +12,7 @@ from pliant.core.state.state import State
 from pliant.core.support.plural import plural
 from pliant.core.transitions import (
     leaving_ranks,
-    resize_transaction,
+    resize_open_close,
     restart_smaller,
     suspend,
     time_limits,
@@ -31,7 +31,7 @@ def processes_exited(state: State, event: ProcessesExited) -> None:
         state.ledger.clear(gone)
         state.plan_due = True
     if job is None or job.run != event.run or job.state not in ACTIVE_STATES:
-        resize_transaction.start_reserved(state)
+        resize_open_close.start_reserved(state)
         return
     if suspend.is_leaving(job):
         suspend.processes_gone(state, job, gone)
@@ -45,9 +45,9 @@ def processes_exited(state: State, event: ProcessesExited) -> None:
         _sort_out(state, job, event.exits)
         leaving_ranks.ranks_gone(state, job)
     if job.state is JobState.COMPLETING:
-        resize_transaction.free_processors(state, job, gone)
+        resize_open_close.free_processors(state, job, gone)
         close_if_gone(state, job)
-    resize_transaction.start_reserved(state)
+    resize_open_close.start_reserved(state)
 
 
 def _processors(job: Job | None, exits: tuple[Exit, ...]) -> ProcessorMap:
@@ -96,7 +96,7 @@ def left_early(state: State, job: Job, gone: ProcessorMap) -> None:
     if gone and job.state is not JobState.COMPLETING:
         job.exit_code = job.exit_code or 0
         _complete(state, job, None, _others(job, gone))
-    resize_transaction.free_processors(state, job, gone)
+    resize_open_close.free_processors(state, job, gone)
     close_if_gone(state, job)
 
 
@@ -149,19 +149,19 @@ def _sort_out(state: State, job: Job, exits: tuple[Exit, ...]) -> None:
         if resize and bit & resize.leaving and _leaving_rank_gone(state, job, resize, exit):
             back |= bit if isinstance(resize.stage, Releasing) else NONE
         elif resize and bit & resize.added & ~job.allocation:
-            resize_transaction.joining_rank_ended(state, job, exit, describe(exit))
+            resize_open_close.joining_rank_ended(state, job, exit, describe(exit))
             if job.resize is None:
-                resize_transaction.free_processors(state, job, bit)
+                resize_open_close.free_processors(state, job, bit)
         elif bit & job.allocation:
             own.append(exit)
         else:
             back |= bit
             _report_late_exit(state, job, exit)
-    resize_transaction.free_processors(state, job, back)
+    resize_open_close.free_processors(state, job, back)
     if own:
         _own_exits(state, job, own)
     else:
-        resize_transaction.finish_release(state, job)
+        resize_open_close.finish_release(state, job)
 
 
 def _report_late_exit(state: State, job: Job, exit: Exit) -> None:
@@ -291,10 +291,10 @@ def _complete(state: State, job: Job, final: JobState | None, reason: str) -> No
         # Leaving ranks whose exit arrived before the coordinator's report.
         gone = job.resize.gone if job.resize else NONE
         job.saving = None
-        resize_transaction.abandon(state, job, "the job ends")
+        resize_open_close.abandon(state, job, "the job ends")
         state.step(job, JobState.COMPLETING, reason)
         job.ending = final
-        resize_transaction.free_processors(state, job, gone)
+        resize_open_close.free_processors(state, job, gone)
     elif job.ending is None and final is not None:
         job.ending, job.reason = final, reason
         state.touch(job)

@@ -6,7 +6,7 @@ from pliant.core.model.jobs import Job
 from pliant.core.model.nodes import Node, NodeState
 from pliant.core.state.state import State
 from pliant.core.support.plural import plural
-from pliant.core.transitions import resize_transaction, restart_smaller, spare_nodes
+from pliant.core.transitions import resize_open_close, restart_smaller, spare_nodes
 
 
 def register(state: State, event: NodeRegistered) -> Node:
@@ -46,7 +46,7 @@ def on_node_removed(state: State, event: NodeRemoved) -> None:
 
 
 def _remove(state: State, node: Node, reason: str) -> None:
-    resize_transaction.drop_reservations_on(state, node.processors, reason)
+    resize_open_close.drop_reservations_on(state, node.processors, reason)
     state.drop_node(node)
 
 

@@ -15,7 +15,7 @@ from pliant.core.model.lifecycle import JobState
 from pliant.core.model.nodes import Node, NodeState
 from pliant.core.state.state import State
 from pliant.core.support.plural import plural
-from pliant.core.transitions import resize_transaction, spare_nodes, suspend
+from pliant.core.transitions import resize_open_close, spare_nodes, suspend
 from pliant.core.values.ids import NodeName
 from pliant.core.values.processors import NONE, ProcessorMap, count, lowest
 
@@ -68,7 +68,7 @@ def start_next_run(state: State, job: Job) -> None:
     suspend.requeue(state, job, f"goes on at once: {job.reason}")
     _fit(state, job)
     _note_restart(state, job, lost)
-    resize_transaction.start_reserved(state)
+    resize_open_close.start_reserved(state)
 
 
 def refit_restarts(state: State) -> None:
@@ -85,7 +85,7 @@ def refit_restarts(state: State) -> None:
             state.explain(job, "waits its turn again: what is left to it is too small")
         elif count(job.reserved) != size:
             _note_restart(state, job, [])
-    resize_transaction.start_reserved(state)
+    resize_open_close.start_reserved(state)
 
 
 def _left(state: State, job: Job) -> ProcessorMap:

@@ -7,7 +7,7 @@ continue to their end, and it is idle again. A drain by an operator has preceden
 
 from pliant.core.model.nodes import Node, NodeState
 from pliant.core.state.state import State
-from pliant.core.transitions import resize_transaction
+from pliant.core.transitions import resize_open_close
 from pliant.core.values.ids import NodeName
 from pliant.core.values.processors import NONE, ProcessorMap
 
@@ -46,7 +46,7 @@ def _retire(state: State, node: Node) -> None:
         node.state, node.reason = NodeState.SPARE, ""
     state.touch_node(node)
     state.note("node.state", f"node {node.name} is {node.state}: {told}", node=node.name)
-    resize_transaction.drop_reservations_on(state, node.processors, f"node {node.name} {told}")
+    resize_open_close.drop_reservations_on(state, node.processors, f"node {node.name} {told}")
     state.plan_due = True
 
 

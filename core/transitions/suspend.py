@@ -13,7 +13,7 @@ from pliant.core.model.lifecycle import JobState
 from pliant.core.model.timers import Timer, TimerKind
 from pliant.core.state.state import State
 from pliant.core.support.plural import plural
-from pliant.core.transitions import resize_transaction, time_limits
+from pliant.core.transitions import resize_open_close, time_limits
 from pliant.core.values.ids import JobId, ResizeId
 from pliant.core.values.processors import ProcessorMap
 
@@ -122,7 +122,7 @@ def checkpoint_taken(state: State, job: Job, event: SaveReported, until: float) 
 
 def processes_gone(state: State, job: Job, processors: ProcessorMap) -> None:
     """Free processors of a saved job whose processes have ended, whatever their exit status."""
-    resize_transaction.free_processors(state, job, processors)
+    resize_open_close.free_processors(state, job, processors)
     saving = job.saving
     if saving is None or job.occupied or job.isolated:
         return

@@ -6,8 +6,8 @@ import json
 from dataclasses import dataclass, field
 
 from pliant.core.commands import Command, Note, RunStrategy, SendOffer, SendWithdraw, Store
-from pliant.core.machine import Core
 from pliant.core.model.negotiation import PROPOSALS
+from pliant.core.state_machine import Core
 from pliant.core.values.ids import JobId, NodeName
 from pliant.server.database.meta_keys import NEXT_RESIZE
 from pliant.server.database.row_versions import RowVersions

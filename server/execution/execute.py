@@ -17,7 +17,7 @@ from typing import Any
 
 from pliant.core.commands import AnswerUser, Command, Note, RunStrategy, SetTimer, Store
 from pliant.core.events import Event, JobSubmitted, TimerFired
-from pliant.core.machine import Core
+from pliant.core.state_machine import Core
 from pliant.core.values.ids import JobId
 from pliant.faults import active
 from pliant.server.database.row_versions import RowVersions

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from pliant.core.commands import RunStrategy
 from pliant.core.events import PlanFailed, PlanReady
-from pliant.core.model.scheduling import Plan
+from pliant.core.model.views_and_plans import Plan
 from pliant.core.values.ids import CycleId
 from pliant.server.execution.strategy_process import StrategyProcess, StrategyProcessError
 from pliant.strategies import Strategy, is_own, load_strategy

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from pliant.core.model.scheduling import Availability, Outcome, Plan, View, WaitingJob
+from pliant.core.model.views_and_plans import Availability, Outcome, Plan, View, WaitingJob
 from pliant.server.execution.strategy_worker import LENGTH_BYTES, Question, frame
 
 log = logging.getLogger(__name__)

@@ -23,7 +23,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from pliant.core.model.scheduling import Availability, Outcome, Plan, View, WaitingJob
+from pliant.core.model.views_and_plans import Availability, Outcome, Plan, View, WaitingJob
 from pliant.strategies import OptionError, Strategy, UnknownStrategyError, load_strategy
 
 #: Every message starts with its length in this many bytes, most significant first.

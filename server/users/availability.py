@@ -17,7 +17,7 @@ from concurrent.futures import Future
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from pliant.core.model.scheduling import Availability, View, WaitingJob
+from pliant.core.model.views_and_plans import Availability, View, WaitingJob
 from pliant.core.state import views
 from pliant.core.values.ids import JobId
 from pliant.server.execution.execute import CoreLoop

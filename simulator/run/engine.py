@@ -21,7 +21,7 @@ from pliant.core.events import (
     PlanReady,
 )
 from pliant.core.model.jobs import JobSpec, JobType
-from pliant.core.model.scheduling import Plan
+from pliant.core.model.views_and_plans import Plan
 from pliant.core.values.ids import JobId, NodeName
 from pliant.simulator.inputs.costs import cycle_cost
 from pliant.simulator.inputs.errors import NoProgressError, StrategyFaultError

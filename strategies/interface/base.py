@@ -8,7 +8,7 @@ Strategies of third parties are registered as entry points in the group ``pliant
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
-from pliant.core.model.scheduling import Availability, Outcome, Plan, View, WaitingJob
+from pliant.core.model.views_and_plans import Availability, Outcome, Plan, View, WaitingJob
 
 
 class Strategy(ABC):

@@ -5,7 +5,7 @@ exported by ``pliant.strategies``.
 """
 
 from pliant.core.model.placement import first_fit, keep_first
-from pliant.core.model.scheduling import (
+from pliant.core.model.views_and_plans import (
     Acceptance,
     Availability,
     NodeView,

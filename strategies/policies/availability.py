@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from pliant.core.model.scheduling import Availability, View, WaitingJob
+from pliant.core.model.views_and_plans import Availability, View, WaitingJob
 from pliant.core.model.wait_reasons import WaitCode, WaitReason
 from pliant.core.support.plural import plural
 from pliant.core.values.processors import count

@@ -23,7 +23,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from pliant.core.model.scheduling import View, WaitingJob
+from pliant.core.model.views_and_plans import View, WaitingJob
 from pliant.strategies.policies.profile import Profile, Release, releases
 
 Backfill = Literal["none", "easy", "conservative"]

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from heapq import heapify, heappop, heappush
 
-from pliant.core.model.scheduling import RunningJob, View
+from pliant.core.model.views_and_plans import RunningJob, View
 from pliant.core.values.ids import JobId
 from pliant.core.values.processors import NONE, ProcessorMap, from_indices
 from pliant.strategies.policies.placement import Placer

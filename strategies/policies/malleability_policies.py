@@ -17,7 +17,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from pliant.core.model.scheduling import RunningJob
+from pliant.core.model.views_and_plans import RunningJob
 from pliant.core.values.ids import JobId
 
 #: (job, size, smaller size) -> how many usable processors the job gives by this shrink.

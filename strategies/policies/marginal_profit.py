@@ -14,7 +14,7 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
-from pliant.core.model.scheduling import RunningJob, View, WaitingJob
+from pliant.core.model.views_and_plans import RunningJob, View, WaitingJob
 from pliant.core.values.contract import Contract
 from pliant.core.values.ids import JobId
 from pliant.core.values.processors import count, from_indices

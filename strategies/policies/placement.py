@@ -13,7 +13,15 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Literal
 
 from pliant.core.model.placement import first_fit, grow, keep_first
-from pliant.core.model.scheduling import NodeView, Offer, Plan, RunningJob, Start, View, WaitingJob
+from pliant.core.model.views_and_plans import (
+    NodeView,
+    Offer,
+    Plan,
+    RunningJob,
+    Start,
+    View,
+    WaitingJob,
+)
 from pliant.core.model.wait_reasons import Reason
 from pliant.core.values.ids import JobId
 from pliant.core.values.processors import NONE, ProcessorMap, count, from_indices

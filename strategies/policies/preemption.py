@@ -22,7 +22,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from pliant.core.model.scheduling import RunningJob, Suspension, View, WaitingJob
+from pliant.core.model.views_and_plans import RunningJob, Suspension, View, WaitingJob
 from pliant.core.values.processors import ProcessorMap, count
 from pliant.strategies.policies.backfill import Wanted, from_head
 from pliant.strategies.policies.placement import usable_processors

@@ -7,7 +7,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Iterable
 
-from pliant.core.model.scheduling import View
+from pliant.core.model.views_and_plans import View
 from pliant.strategies.policies.placement import usable_processors
 
 #: (when, how many processors become free).

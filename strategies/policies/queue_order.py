@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 from zlib import crc32
 
-from pliant.core.model.scheduling import View, WaitingJob
+from pliant.core.model.views_and_plans import View, WaitingJob
 
 QueueOrder = Literal["fcfs", "sjf", "ljf", "priority"]
 

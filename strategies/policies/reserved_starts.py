@@ -10,7 +10,7 @@ has fewer reserved processors than before.
 from typing import Literal
 
 from pliant.core.model.placement import first_fit
-from pliant.core.model.scheduling import PromisedJob, View
+from pliant.core.model.views_and_plans import PromisedJob, View
 from pliant.core.values.ids import JobId
 from pliant.core.values.processors import NONE, ProcessorMap, count, from_indices
 from pliant.strategies.policies.placement import Placer, usable_processors

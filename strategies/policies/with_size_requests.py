@@ -22,7 +22,7 @@ from dataclasses import replace
 from typing import Literal
 
 from pliant.core.model.placement import grow, keep_first
-from pliant.core.model.scheduling import (
+from pliant.core.model.views_and_plans import (
     Availability,
     Offer,
     OpenRequest,

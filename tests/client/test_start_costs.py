@@ -20,7 +20,8 @@ HEAVY = {"grpc", "google", "sqlalchemy", "numpy", "mpi4py", "msgspec", "yaml", "
 SLOW = {"dataclasses", "inspect", "shutil", "asyncio", "subprocess"}
 #: Modules of the core that bring the rest of the core along.
 CORE = {
-    f"pliant.core.{name}" for name in ("machine", "state.state", "model.jobs", "events", "commands")
+    f"pliant.core.{name}"
+    for name in ("state_machine", "state.state", "model.jobs", "events", "commands")
 }
 PARTS = {f"pliant.{part}" for part in ("strategies", "simulator", "server", "nodectl", "appkit")}
 

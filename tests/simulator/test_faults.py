@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from corekit.simkit import Scripted, job, rigid, run
-from pliant.core.model.scheduling import Acceptance, Plan, Start, View
+from pliant.core.model.views_and_plans import Acceptance, Plan, Start, View
 from pliant.core.values.ids import JobId
 from pliant.core.values.sizes import Sizes
 from pliant.simulator import (

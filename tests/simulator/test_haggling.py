@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from corekit.simkit import by_id, job, run
-from pliant.core.transitions import resize_transaction
+from pliant.core.transitions import resize_open_close
 from pliant.simulator.inputs.errors import NoProgressError
 from pliant.simulator.run import engine
 
@@ -20,7 +20,7 @@ def test_donors_that_are_asked_in_turn_are_left_alone_after_a_few_times() -> Non
 
 
 def test_without_that_they_would_be_asked_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resize_transaction, "MAX_FAILED_NEGOTIATIONS", 1_000_000)
+    monkeypatch.setattr(resize_open_close, "MAX_FAILED_NEGOTIATIONS", 1_000_000)
     monkeypatch.setattr(engine, "MAX_ROUNDS", 500)
     with pytest.raises(NoProgressError):
         run(JOBS, 12, strategy="max-fit", answers="countering")

@@ -17,7 +17,7 @@ from random import Random
 
 import pytest
 
-from pliant.core.model.scheduling import Availability, Plan, View, WaitingJob
+from pliant.core.model.views_and_plans import Availability, Plan, View, WaitingJob
 from pliant.core.values.sizes import parse_sizes
 from pliant.core.values.timeouts import Timeouts
 from pliant.simulator import Settings, SimJob, simulate

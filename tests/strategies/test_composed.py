@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from corekit.views import make_view, running, told, waiting
-from pliant.core.model.scheduling import Availability, View
+from pliant.core.model.views_and_plans import Availability, View
 from pliant.core.values.processors import count
 from pliant.strategies import load_strategy
 from pliant.strategies.composed import Composed, Resizing

@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 
 from corekit.views import told
 from pliant.core.model.placement import after_resize
-from pliant.core.model.scheduling import NodeView, Plan, PromisedJob, RunningJob, View, WaitingJob
+from pliant.core.model.views_and_plans import (
+    NodeView,
+    Plan,
+    PromisedJob,
+    RunningJob,
+    View,
+    WaitingJob,
+)
 from pliant.core.values.ids import JobId, NodeName
 from pliant.core.values.processors import NONE, ProcessorMap, block, count, from_indices
 from pliant.core.values.sizes import Sizes, parse_sizes

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from corekit.plans import check, decide, views
-from pliant.core.model.scheduling import View
+from pliant.core.model.views_and_plans import View
 from pliant.strategies import known_strategies, load_strategy
 
 every = pytest.mark.parametrize("name", known_strategies())

@@ -13,7 +13,7 @@ from corekit.replay import Job, Replay
 from corekit.rig import Rig
 from corekit.views import make_view, running, told, waiting
 from pliant.core.model.negotiation import Verb
-from pliant.core.model.scheduling import Plan, PromisedJob, View
+from pliant.core.model.views_and_plans import Plan, PromisedJob, View
 from pliant.core.values.processors import NONE, block, count
 from pliant.core.values.sizes import Sizes, parse_sizes
 from pliant.strategies import OptionError, known_strategies, load_strategy, strategy_options

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corekit.views import make_view, running, waiting
-from pliant.core.model.scheduling import Plan, PromisedJob, RunningJob, View
+from pliant.core.model.views_and_plans import Plan, PromisedJob, RunningJob, View
 from pliant.core.values.ids import JobId
 from pliant.core.values.processors import NONE, count, from_indices, lowest
 from pliant.core.values.sizes import Sizes, parse_sizes

@@ -12,7 +12,7 @@ from corekit.replay import Job, Replay
 from corekit.rig import Rig
 from corekit.views import make_view, running, told, waiting
 from pliant.core.model.negotiation import Verb
-from pliant.core.model.scheduling import Plan, View
+from pliant.core.model.views_and_plans import Plan, View
 from pliant.core.values.processors import NONE, block, count
 from pliant.core.values.sizes import Sizes, parse_sizes
 from pliant.strategies import load_strategy

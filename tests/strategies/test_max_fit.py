@@ -14,7 +14,7 @@ from corekit.views import make_view, running, told, waiting
 from pliant.core import commands
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.negotiation import Verb
-from pliant.core.model.scheduling import View
+from pliant.core.model.views_and_plans import View
 from pliant.strategies import OptionError, load_strategy
 from pliant.strategies.max_fit import MaxFit
 

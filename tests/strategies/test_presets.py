@@ -13,7 +13,7 @@ from corekit.replay import Job, Replay
 from corekit.rig import Rig
 from corekit.views import told
 from pliant.core.model.lifecycle import JobState
-from pliant.core.model.scheduling import NodeView, View, WaitingJob
+from pliant.core.model.views_and_plans import NodeView, View, WaitingJob
 from pliant.core.values.ids import JobId, NodeName
 from pliant.core.values.processors import block, count
 from pliant.core.values.sizes import Sizes, parse_sizes

@@ -15,7 +15,7 @@ from pliant.core import events
 from pliant.core.model.jobs import JobSpec, JobType, Promise
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.negotiation import Verb
-from pliant.core.model.scheduling import Plan, PromisedJob, RunningJob, View, WaitingJob
+from pliant.core.model.views_and_plans import Plan, PromisedJob, RunningJob, View, WaitingJob
 from pliant.core.values.contract import Contract
 from pliant.core.values.ids import JobId
 from pliant.core.values.processors import count

@@ -9,7 +9,7 @@ from hypothesis import given
 
 from corekit.plans import NOW, check, decide, sizes_after, views
 from corekit.views import make_view, running, told, waiting
-from pliant.core.model.scheduling import Plan, PromisedJob, RunningJob, View, WaitingJob
+from pliant.core.model.views_and_plans import Plan, PromisedJob, RunningJob, View, WaitingJob
 from pliant.core.values.contract import Contract
 from pliant.core.values.ids import JobId
 from pliant.core.values.processors import block, count

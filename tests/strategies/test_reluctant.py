@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from pliant.core.model.scheduling import NodeView, RunningJob, View
+from pliant.core.model.views_and_plans import NodeView, RunningJob, View
 from pliant.core.values.ids import JobId, NodeName
 from pliant.core.values.processors import block, count, from_indices
 from pliant.core.values.sizes import Sizes, parse_sizes

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from corekit.plans import check, decide, sizes_after, views
 from corekit.views import make_view, running, told, waiting
-from pliant.core.model.scheduling import View
+from pliant.core.model.views_and_plans import View
 from pliant.core.values.ids import JobId
 from pliant.core.values.sizes import Sizes, parse_sizes
 from pliant.core.values.speedup import LINEAR, Amdahl, Downey, Speedup, Table, speedup_of

@@ -16,8 +16,16 @@ from pliant.core import commands, events
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.negotiation import Template, Verb
 from pliant.core.model.resize import ResizeStage
-from pliant.core.model.scheduling import Availability, Offer, Outcome, Plan, Start, View, WaitingJob
 from pliant.core.model.size_request import RequestOutcome
+from pliant.core.model.views_and_plans import (
+    Availability,
+    Offer,
+    Outcome,
+    Plan,
+    Start,
+    View,
+    WaitingJob,
+)
 from pliant.core.values.ids import JobId
 from pliant.core.values.negotiation_policy import Escalation, NegotiationPolicy, Take
 from pliant.core.values.processors import NONE, count, from_indices

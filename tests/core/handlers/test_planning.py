@@ -13,7 +13,7 @@ from pliant.core.model.jobs import JobSpec
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.negotiation import Verb
 from pliant.core.model.resize import ResizeStage
-from pliant.core.model.scheduling import (
+from pliant.core.model.views_and_plans import (
     Availability,
     Offer,
     Plan,

@@ -12,7 +12,14 @@ from pliant.core import commands, events
 from pliant.core.job_explanation import explain
 from pliant.core.model.checkpoint import SaveStage, SaveStep, SaveWord
 from pliant.core.model.lifecycle import JobState
-from pliant.core.model.scheduling import Availability, Plan, Start, Suspension, View, WaitingJob
+from pliant.core.model.views_and_plans import (
+    Availability,
+    Plan,
+    Start,
+    Suspension,
+    View,
+    WaitingJob,
+)
 from pliant.core.state.json_records import job_from_record, job_to_record
 from pliant.core.values.ids import CycleId, JobId, NodeName, ResizeId
 from pliant.core.values.processors import count, from_indices

@@ -8,7 +8,7 @@ from corekit.rig import Rig
 from pliant.core import Core, commands, events
 from pliant.core.job_explanation import explain
 from pliant.core.model.jobs import JobSpec, JobType
-from pliant.core.model.scheduling import Availability, Plan, View, WaitingJob
+from pliant.core.model.views_and_plans import Availability, Plan, View, WaitingJob
 from pliant.core.model.wait_reasons import WaitCode, WaitReason, from_record, sentence, to_record
 from pliant.core.state.json_records import job_from_record, job_to_record
 from pliant.core.values.ids import JobId, NodeName

@@ -9,7 +9,7 @@ from dataclasses import FrozenInstanceError, dataclass, field, fields, replace
 
 import pytest
 
-from pliant.core.model.scheduling import Plan
+from pliant.core.model.views_and_plans import Plan
 from pliant.core.support.fast_dataclass import fast_init
 
 

@@ -12,7 +12,7 @@ from pliant.core.model.checkpoint import SaveWord
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.negotiation import Direction, ItemStatus, Verb
 from pliant.core.model.resize import ResizeStage
-from pliant.core.model.scheduling import Plan, Start, View
+from pliant.core.model.views_and_plans import Plan, Start, View
 from pliant.core.model.wait_reasons import WaitCode
 from pliant.core.values.ids import JobId, NodeName
 from pliant.core.values.processors import count

@@ -16,10 +16,10 @@ import pytest
 from pliant.core.commands import AnswerUser, Command, Launch
 from pliant.core.events import JobHeld, JobSubmitted, NodeRegistered, ProcessesExited
 from pliant.core.handlers import planning
-from pliant.core.machine import Core
 from pliant.core.model.jobs import Exit, JobSpec, JobType
-from pliant.core.model.scheduling import Plan, Start, View
+from pliant.core.model.views_and_plans import Plan, Start, View
 from pliant.core.state.state import State
+from pliant.core.state_machine import Core
 from pliant.core.values.ids import FIRST_START, JobId, NodeName
 from pliant.core.values.sizes import Sizes
 from pliant.server.database.row_versions import RowVersions

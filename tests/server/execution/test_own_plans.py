@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from pliant.core.model.scheduling import Availability, Plan, View, WaitingJob
+from pliant.core.model.views_and_plans import Availability, Plan, View, WaitingJob
 from pliant.core.values.contract import Contract
 from pliant.core.values.sizes import parse_sizes
 from pliant.simulator import Settings, SimJob, simulate

@@ -14,7 +14,7 @@ import pytest
 from corekit.views import make_view, waiting
 from pliant.core.commands import RunStrategy
 from pliant.core.events import PlanFailed, PlanReady
-from pliant.core.model.scheduling import View
+from pliant.core.model.views_and_plans import View
 from pliant.core.values.ids import CycleId
 from pliant.core.values.processors import block
 from pliant.core.values.speedup import Amdahl
@@ -32,7 +32,7 @@ PATIENCE_S = 60.0
 STRATEGIES = '''
 import os, re, sys, time
 from dataclasses import replace
-from pliant.core.model.scheduling import Plan, Start
+from pliant.core.model.views_and_plans import Plan, Start
 from pliant.strategies.presets import fcfs
 from pliant.strategies.composed import Composed
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from pliant.core.commands import RunStrategy
 from pliant.core.events import PlanFailed, PlanReady
 from pliant.core.model.nodes import Node
-from pliant.core.model.scheduling import Plan, View
 from pliant.core.model.timers import Timer, TimerKind
+from pliant.core.model.views_and_plans import Plan, View
 from pliant.core.values.ids import CycleId, JobId, NodeName, ResizeId
 from pliant.core.values.processors import from_indices
 from pliant.server.execution.planner import FALLBACK, FAULTS_ALLOWED, Planner

@@ -20,7 +20,7 @@ STRATEGIES = """
 import time
 from pliant.strategies.interface.base import Strategy
 from pliant.strategies.composed import Composed
-from pliant.core.model.scheduling import Plan
+from pliant.core.model.views_and_plans import Plan
 
 
 class Hangs(Composed):

@@ -6,7 +6,7 @@ import pytest
 
 from corekit.simkit import Scripted, by_id, job, rigid, run
 from pliant.core.model.lifecycle import JobState
-from pliant.core.model.scheduling import Offer, Plan, Start, View
+from pliant.core.model.views_and_plans import Offer, Plan, Start, View
 from pliant.core.values.processors import from_indices, lowest
 from pliant.simulator import Cluster, Settings, simulate
 from pliant.simulator.inputs.costs import Cost

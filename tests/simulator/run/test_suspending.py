@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from corekit.simkit import Scripted, by_id, job, rigid, run
 from pliant.core.model.lifecycle import JobState
-from pliant.core.model.scheduling import Plan, Start, Suspension, View
+from pliant.core.model.views_and_plans import Plan, Start, Suspension, View
 from pliant.core.values.speedup import LINEAR, Amdahl
 from pliant.simulator import Result, SimJob
 from pliant.simulator.inputs.costs import FREE, Cost

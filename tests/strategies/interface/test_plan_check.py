@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from corekit.replay import Job, Replay
 from corekit.views import make_view, running, waiting
-from pliant.core.model.scheduling import Offer, Plan, PromisedJob, Start, Suspension, View
+from pliant.core.model.views_and_plans import Offer, Plan, PromisedJob, Start, Suspension, View
 from pliant.core.values.ids import JobId
 from pliant.core.values.processors import block
 from pliant.core.values.sizes import Sizes, parse_sizes

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from corekit.views import make_view, running, waiting
-from pliant.core.model.scheduling import RunningJob, WaitingJob
+from pliant.core.model.views_and_plans import RunningJob, WaitingJob
 from pliant.core.values.speedup import Amdahl
 from pliant.strategies.policies.backfill import WALKS, Backfill, preferred, smallest
 

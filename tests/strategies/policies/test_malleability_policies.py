@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from corekit.views import running
-from pliant.core.model.scheduling import RunningJob
+from pliant.core.model.views_and_plans import RunningJob
 from pliant.strategies.policies.malleability_policies import (
     Egs,
     Fpsma,

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corekit.views import make_view, running, waiting
-from pliant.core.model.scheduling import View
+from pliant.core.model.views_and_plans import View
 from pliant.core.values.ids import JobId
 from pliant.core.values.processors import NONE, block, count, from_indices
 from pliant.strategies.policies.placement import (

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from corekit.plans import check, views
 from corekit.views import make_view, running, told, waiting
-from pliant.core.model.scheduling import Plan, RunningJob, View, WaitingJob
+from pliant.core.model.views_and_plans import Plan, RunningJob, View, WaitingJob
 from pliant.core.values.ids import JobId
 from pliant.core.values.processors import count
 from pliant.strategies import OptionError, load_strategy

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corekit.views import make_view, running
-from pliant.core.model.scheduling import View
+from pliant.core.model.views_and_plans import View
 from pliant.core.values.processors import NONE
 from pliant.strategies.policies.profile import Profile, releases
 

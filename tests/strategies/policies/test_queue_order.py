@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corekit.views import make_view, running, waiting
-from pliant.core.model.scheduling import View, WaitingJob
+from pliant.core.model.views_and_plans import View, WaitingJob
 from pliant.strategies.policies.queue_order import (
     DYNP_ORDERS,
     Dynp,

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corekit.views import make_view, running
-from pliant.core.model.scheduling import PromisedJob, RunningJob, View
+from pliant.core.model.views_and_plans import PromisedJob, RunningJob, View
 from pliant.core.values.ids import JobId
 from pliant.core.values.processors import NONE, count, from_indices
 from pliant.core.values.sizes import Sizes

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from corekit.plans import check, decide, sizes_after, views
 from corekit.views import make_view, running, waiting
-from pliant.core.model.scheduling import Offer, OpenRequest, Plan, RunningJob, View
+from pliant.core.model.views_and_plans import Offer, OpenRequest, Plan, RunningJob, View
 from pliant.core.values.ids import JobId
 from pliant.core.values.processors import NONE, count, from_indices
 from pliant.core.values.sizes import Sizes, parse_sizes

@@ -8,7 +8,7 @@ from dataclasses import replace
 from hypothesis import strategies as st
 
 from corekit.views import make_view
-from pliant.core.model.scheduling import Plan, PromisedJob, RunningJob, View, WaitingJob
+from pliant.core.model.views_and_plans import Plan, PromisedJob, RunningJob, View, WaitingJob
 from pliant.core.values.contract import Contract
 from pliant.core.values.ids import JobId
 from pliant.core.values.processors import NONE, count, from_indices

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 from pliant.core.model.placement import after_resize
-from pliant.core.model.scheduling import NodeView, Offer, Plan, RunningJob, View, WaitingJob
+from pliant.core.model.views_and_plans import NodeView, Offer, Plan, RunningJob, View, WaitingJob
 from pliant.core.values.ids import JobId, NodeName
 from pliant.core.values.processors import block, count, from_indices
 from pliant.core.values.sizes import Sizes

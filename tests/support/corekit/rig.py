@@ -16,8 +16,8 @@ from pliant.core.model.jobs import Exit, Job, JobSpec, JobType
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.negotiation import Template, Verb
 from pliant.core.model.resize import Preparing, Resize, ResizeStage
-from pliant.core.model.scheduling import Plan
 from pliant.core.model.timers import Timer
+from pliant.core.model.views_and_plans import Plan
 from pliant.core.state.json_records import (
     job_from_record,
     job_to_record,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pliant.core.model.scheduling import Availability, Plan, View, WaitingJob
+from pliant.core.model.views_and_plans import Availability, Plan, View, WaitingJob
 from pliant.core.values.sizes import parse_sizes
 from pliant.simulator import JobRecord, Result, Settings, SimJob, simulate
 from pliant.strategies import Strategy

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from pliant.core.model.scheduling import NodeView, Plan, PromisedJob, RunningJob, View, WaitingJob
+from pliant.core.model.views_and_plans import (
+    NodeView,
+    Plan,
+    PromisedJob,
+    RunningJob,
+    View,
+    WaitingJob,
+)
 from pliant.core.model.wait_reasons import sentence
 from pliant.core.values.ids import JobId, NodeName
 from pliant.core.values.processors import block, from_indices

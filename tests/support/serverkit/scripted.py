@@ -15,8 +15,8 @@ from typing import Any, cast
 
 from pliant.core.commands import RunStrategy
 from pliant.core.events import NodeRegistered, PlanFailed, PlanReady
-from pliant.core.machine import Core
-from pliant.core.model.scheduling import Plan
+from pliant.core.model.views_and_plans import Plan
+from pliant.core.state_machine import Core
 from pliant.core.values.ids import JobId, NodeName
 from pliant.core.values.timeouts import Timeouts
 from pliant.protos import app_pb2, node_pb2

@@ -32,8 +32,8 @@ from pliant.core.transitions import (
     job_end,
     leaving_ranks,
     node_registry,
-    resize_steps,
-    resize_transaction,
+    resize_after_agreement,
+    resize_open_close,
 )
 from pliant.core.values.ids import CycleId, JobId, NodeName
 from pliant.core.values.negotiation_policy import NegotiationPolicy
@@ -64,14 +64,14 @@ EVENT_HANDLERS: dict[type, Handler] = {
     events.ProcessesExited: stuck_processes.on_processes_exited,
     events.ApplicationRegistered: applications.on_application_registered,
     events.ApplicationLeft: applications.on_application_left,
-    events.StandbyReady: resize_steps.on_standby_ready,
+    events.StandbyReady: resize_after_agreement.on_standby_ready,
     events.OfferAnswered: negotiation.on_offer_answered,
     events.SizesRequested: size_requests.on_sizes_requested,
     events.RequestCancelled: size_requests.on_request_cancelled,
     events.SpeedMeasured: applications.on_speed_measured,
-    events.ResizeBegun: resize_steps.on_resize_begun,
-    events.ResizeDecided: resize_steps.on_resize_decided,
-    events.ResizeWithdrawn: resize_steps.on_resize_withdrawn,
+    events.ResizeBegun: resize_after_agreement.on_resize_begun,
+    events.ResizeDecided: resize_after_agreement.on_resize_decided,
+    events.ResizeWithdrawn: resize_after_agreement.on_resize_withdrawn,
     events.SaveReported: suspension.on_save_reported,
     events.SuspensionHeld: suspension.on_suspension_held,
 }
@@ -80,11 +80,11 @@ EVENT_HANDLERS: dict[type, Handler] = {
 TIMER_HANDLERS: dict[TimerKind, Callable[[State, Timer], None]] = {
     TimerKind.OFFER: negotiation.on_negotiation_timeout,
     TimerKind.RELEASE_TIME: negotiation.on_negotiation_timeout,
-    TimerKind.PREPARE: resize_steps.on_resize_timeout,
-    TimerKind.SAFE_POINT: resize_steps.on_resize_timeout,
-    TimerKind.DEADLINE: resize_steps.on_resize_timeout,
-    TimerKind.RELEASE: resize_steps.on_resize_timeout,
-    TimerKind.ROLLBACK: resize_steps.on_resize_timeout,
+    TimerKind.PREPARE: resize_after_agreement.on_resize_timeout,
+    TimerKind.SAFE_POINT: resize_after_agreement.on_resize_timeout,
+    TimerKind.DEADLINE: resize_after_agreement.on_resize_timeout,
+    TimerKind.RELEASE: resize_after_agreement.on_resize_timeout,
+    TimerKind.ROLLBACK: resize_after_agreement.on_resize_timeout,
     TimerKind.LEAVERS: leaving_ranks.on_leavers_timeout,
     TimerKind.SAVE: suspension.on_save_timeout,
     TimerKind.START: stuck_processes.on_start_timeout,
@@ -269,5 +269,5 @@ class Core:
         )  # a resize that they waited for may have been taken back
         suspension.recover(self._state)
         fencing.recover(self._state)
-        resize_transaction.start_reserved(self._state)
+        resize_open_close.start_reserved(self._state)
         return self._state.drain()

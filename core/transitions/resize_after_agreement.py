@@ -17,7 +17,7 @@ from pliant.core.support.plural import plural
 from pliant.core.transitions import (
     job_end,
     leaving_ranks,
-    resize_transaction,
+    resize_open_close,
     restart_smaller,
     time_limits,
 )
@@ -46,7 +46,7 @@ def prepare(state: State, job: Job, resize: Resize) -> None:
 
 def world_ready(state: State, event: WorldReady) -> None:
     """Note that the joining ranks on a node are ready. After the last node, send GO."""
-    found = resize_transaction.find_resize(state, event.job, event.run, event.resize)
+    found = resize_open_close.find_resize(state, event.job, event.run, event.resize)
     if found is None:
         return
     job, resize = found
@@ -66,7 +66,7 @@ def world_ready(state: State, event: WorldReady) -> None:
 
 def on_standby_ready(state: State, event: StandbyReady) -> None:
     """Send GO, because the next coordinator is connected."""
-    found = resize_transaction.find_resize(state, event.job, event.run, event.resize)
+    found = resize_open_close.find_resize(state, event.job, event.run, event.resize)
     if found is None:
         return
     job, resize = found
@@ -86,7 +86,7 @@ def _go(state: State, job: Job, resize: Resize) -> None:
 
 def on_resize_begun(state: State, event: ResizeBegun) -> None:
     """Note that the application is at its safe point, and start the deadline."""
-    found = resize_transaction.find_resize(state, event.job, event.run, event.resize)
+    found = resize_open_close.find_resize(state, event.job, event.run, event.resize)
     if found is None or not isinstance(found[1].stage, (Go, Withdrawing)):
         return
     job, resize = found
@@ -97,7 +97,7 @@ def on_resize_begun(state: State, event: ResizeBegun) -> None:
 
 def on_resize_decided(state: State, event: ResizeDecided) -> None:
     """Commit the resize or roll it back, as the application decided."""
-    found = resize_transaction.find_resize(state, event.job, event.run, event.resize)
+    found = resize_open_close.find_resize(state, event.job, event.run, event.resize)
     if found is None or not isinstance(found[1].stage, _UNDECIDED):
         return
     job, resize = found
@@ -135,10 +135,10 @@ def roll_back(state: State, job: Job, stage: str, reason: str) -> None:
         time_limits.book_work(state, job, begun.at)
         time_limits.arm_estimate(state, job)
     left_early = resize.gone & job.allocation
-    resize_transaction.close(state, job, f"resize rolled back ({stage}: {reason})", quiet=True)
+    resize_open_close.close(state, job, f"resize rolled back ({stage}: {reason})", quiet=True)
     if left_early:
         job_end.left_early(state, job, left_early)
-    resize_transaction.start_reserved(state)
+    resize_open_close.start_reserved(state)
 
 
 def _commit(state: State, job: Job, resize: Resize, event: ResizeDecided) -> None:
@@ -174,34 +174,34 @@ def _commit(state: State, job: Job, resize: Resize, event: ResizeDecided) -> Non
     resize.enter(Releasing())
     job.reason = f"runs on {plural(job.size, 'processor')}, {count(resize.leaving)} leaving"
     state.timer(TimerKind.RELEASE, job, state.limits.release_timeout_s)
-    resize_transaction.free_processors(state, job, resize.gone)
-    resize_transaction.finish_release(state, job)
-    resize_transaction.start_reserved(state)
+    resize_open_close.free_processors(state, job, resize.gone)
+    resize_open_close.finish_release(state, job)
+    resize_open_close.start_reserved(state)
 
 
 def _fail_if_joining_rank_ended(state: State, job: Job, resize: Resize) -> None:
     """End the job if a joining rank exited before the commit: it is a rank of the job now."""
     if resize.gone:
-        resize_transaction.free_processors(state, job, resize.gone)
+        resize_open_close.free_processors(state, job, resize.gone)
         reason = f"a joining rank died in resize {resize.id} (stage commit)"
         job_end.end(state, job, JobState.FAILED, reason)
 
 
 def on_resize_withdrawn(state: State, event: ResizeWithdrawn) -> None:
     """Close a resize that the application has not begun and will not."""
-    found = resize_transaction.find_resize(state, event.job, event.run, event.resize)
+    found = resize_open_close.find_resize(state, event.job, event.run, event.resize)
     if found is None:
         return
     job, resize = found
     if isinstance(resize.stage, (Go, Withdrawing)):
         roll_back(state, job, "go", resize.reason or "withdrawn before the safe point")
     elif isinstance(resize.stage, Preparing):
-        resize_transaction.withdraw(state, job, "the application withdrew", quiet=True)
+        resize_open_close.withdraw(state, job, "the application withdrew", quiet=True)
 
 
 def on_resize_timeout(state: State, timer: Timer) -> None:
     """Handle a timer of a resize."""
-    found = resize_transaction.find_resize(state, timer.job, timer.run, timer.resize)
+    found = resize_open_close.find_resize(state, timer.job, timer.run, timer.resize)
     if found is None:
         return
     job, resize = found
@@ -209,11 +209,11 @@ def on_resize_timeout(state: State, timer: Timer) -> None:
     match timer.kind, resize.stage:
         case TimerKind.PREPARE, Preparing():
             waited = f"not prepared within {limits.prepare_timeout_s:g} s"
-            resize_transaction.withdraw(state, job, waited, quiet=True)
+            resize_open_close.withdraw(state, job, waited, quiet=True)
         case TimerKind.SAFE_POINT, Go():
             waited = f"no safe point within {limits.safe_point_timeout_s:g} s"
             state.note("offer.expired", waited, job, resize=resize.id)
-            resize_transaction.request_withdrawal(state, job, resize, waited)
+            resize_open_close.request_withdrawal(state, job, resize, waited)
         case TimerKind.DEADLINE, Begun(begun_at) if state.now < begun_at + limits.resize_deadline_s:
             pass  # an older timer, of a withdrawal; that of the deadline will follow
         case TimerKind.DEADLINE, Begun():

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import get_args
 
 from pliant.core import events
-from pliant.core.machine import EVENT_HANDLERS, TIMER_HANDLERS
 from pliant.core.model.timers import TimerKind
+from pliant.core.state_machine import EVENT_HANDLERS, TIMER_HANDLERS
 
 
 def test_each_event_has_a_handler() -> None:

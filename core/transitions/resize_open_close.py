@@ -22,7 +22,7 @@ from pliant.core.model.resize import (
 from pliant.core.model.timers import TimerKind
 from pliant.core.state.state import State
 from pliant.core.support.plural import plural
-from pliant.core.transitions import proposals, time_limits
+from pliant.core.transitions import negotiation_messages, time_limits
 from pliant.core.values.ids import JobId, ResizeId
 from pliant.core.values.processors import ProcessorMap, indices
 
@@ -59,7 +59,7 @@ def open_negotiation(
 def send_proposal(state: State, job: Job, resize: Resize) -> None:
     """Send the server's next proposal."""
     opens = resize.negotiation.proposer is None
-    template = proposals.next_proposal(state, job, resize)
+    template = negotiation_messages.next_proposal(state, job, resize)
     item = template.items[0]
     stage = resize.negotiating()
     stage.counter, stage.expires_at = None, item.valid_until
@@ -140,7 +140,7 @@ def withdraw(state: State, job: Job, reason: str, *, quiet: bool = False) -> Non
         return
     negotiation = resize.negotiation
     if negotiation.proposer is Side.SERVER and not negotiation.closed:
-        proposals.closing_message(job, resize, Verb.WITHDRAW, reason)
+        negotiation_messages.closing_message(job, resize, Verb.WITHDRAW, reason)
     if negotiation.state is not NegotiationState.IDLE:  # else no offer was sent
         state.emit(SendWithdraw(job.id, job.run, resize.id, reason))
         state.note("offer.withdrawn", reason, job, resize=resize.id)
