@@ -50,13 +50,13 @@ def complaint(text: str) -> Iterator[None]:
             yield
 
 
-def test_what_is_allowed_is_not_told() -> None:
+def test_growth_within_the_limits_is_allowed() -> None:
     assert swollen("server", BEFORE, 0, MOST, JOBS, MARGIN) == []
 
 
 @pytest.mark.case(66)
 @pytest.mark.parametrize("what", ["resident", "descriptors", "threads"])
-def test_what_swells_is_told(what: str) -> None:
+def test_growth_beyond_the_limits_is_reported(what: str) -> None:
     now = replace(MOST, **{what: getattr(MOST, what) + 2})
     (told,) = swollen("server", BEFORE, 0, now, JOBS, MARGIN)
     assert told.startswith("I10: server keeps ")
@@ -124,7 +124,9 @@ def test_descriptors_that_are_kept(daemons: list[Daemon], looked: Uses) -> None:
         looked.rest(jobs=2)
 
 
-def test_descriptors_of_the_next_life(daemons: list[Daemon], looked: Uses) -> None:
+def test_descriptors_of_a_restarted_daemon_are_compared_too(
+    daemons: list[Daemon], looked: Uses
+) -> None:
     daemons.append(Daemon())
     looked.rest(jobs=1)
     daemons[-1].hold(DESCRIPTORS + 1)

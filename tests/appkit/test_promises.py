@@ -26,7 +26,7 @@ def finish(app: Application) -> str:
     return app.text()
 
 
-def test_a_communicator_of_before_says_so(run: Run) -> None:
+def test_a_communicator_from_before_a_resize_raises_stale_handle(run: Run) -> None:
     app = run(
         """
         kept, joined = None, job.joining

@@ -291,7 +291,7 @@ def test_down_through_a_link_without_the_run_directory(
     assert not any(map(process_table.alive, pids))
 
 
-def test_down_has_nodes_bury_worlds_that_nobody_keeps(
+def test_down_has_nodes_end_worlds_without_a_shim(
     state: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     worlds = [state / f"node-{name}" / "spool" / "w" for name in ("n1", "n2")]

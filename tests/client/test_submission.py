@@ -161,12 +161,12 @@ class TestLimits:
         with pytest.raises(SubmitError, match=r"^environment: 'LONG=x"):
             build_job(["/bin/true"], env={"LONG": "x" * 128 * 1024})
 
-    def test_all_together(self) -> None:
+    def test_arguments_that_are_too_long_together_are_refused(self) -> None:
         many = ["x" * 100_000] * (os.sysconf("SC_ARG_MAX") // 100_000 + 1)
         with pytest.raises(SubmitError, match="arguments and environment have"):
             build_job(["true", *many])
 
-    def test_nul(self) -> None:
+    def test_an_argument_with_a_nul_is_refused(self) -> None:
         with pytest.raises(SubmitError, match="NUL"):
             build_job(["true", "a\0b"])
 

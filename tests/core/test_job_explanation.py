@@ -80,7 +80,7 @@ def test_a_malleable_job_in_a_talk(rig: Rig) -> None:
     assert "its last safe point was 3.5 s ago" in why(rig, 1, 3.5)
 
 
-def test_who_asked_is_said_once() -> None:
+def test_the_requester_is_named_once() -> None:
     rig = Rig({"n1": 4})
     rig.run(1, "1-4")
     rig.do(events.ResizeRequested(JobId(1), 2, actor="ada"))

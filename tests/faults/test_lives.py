@@ -34,7 +34,7 @@ def _no_leaks() -> None:
 @pytest.mark.case(32, param="drop")
 @pytest.mark.case(32, param="double")
 @pytest.mark.parametrize("case", ci_run_cases(), ids=lambda case: case.name)
-def test_a_fault(beds: Beds, case: Case) -> None:
+def test_a_fault_in_the_life_of_a_job_loses_nothing(beds: Beds, case: Case) -> None:
     check(beds, case, "ofi", run_life)
 
 

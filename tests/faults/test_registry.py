@@ -64,7 +64,7 @@ def test_every_failpoint_is_in_the_code_of_its_process() -> None:
             assert HOME[name.partition(".")[0]] == part, f"{name} in {path}"
 
 
-def test_messages_are_where_the_list_says() -> None:
+def test_failpoints_that_can_double_messages_are_called_by_message() -> None:
     """``message`` stands at them; those that are chosen by kind stand in a table beside it."""
     at: dict[str, set[str]] = {call: set() for call in CALLS}
     for path in sources():

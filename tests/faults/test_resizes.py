@@ -32,7 +32,7 @@ def _no_leaks() -> None:
 @pytest.mark.case(32, param="drop")
 @pytest.mark.case(32, param="double")
 @pytest.mark.parametrize("case", ci_cases(), ids=lambda case: case.name)
-def test_a_fault(beds: Beds, case: Case) -> None:
+def test_a_fault_in_a_resize_loses_nothing(beds: Beds, case: Case) -> None:
     check(beds, case, "ofi", run_case)
 
 

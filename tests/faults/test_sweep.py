@@ -40,7 +40,9 @@ def _no_leaks() -> None:
 
 @pytest.mark.case(10)
 @pytest.mark.parametrize("point", NAMES)
-def test_who_comes_by_dies_three_times(beds: Beds, point: str) -> None:
+def test_a_process_that_dies_at_a_failpoint_three_times_loses_nothing(
+    beds: Beds, point: str
+) -> None:
     print(f"seed {SEED}")
     with beds.use("ofi") as bed:
         print(f"{point}: {sweep(bed, point, SEED)}")

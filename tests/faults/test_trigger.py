@@ -89,7 +89,7 @@ def test_only_those_who_are_meant() -> None:
         other.reach(HERE)
 
 
-def test_orders_in_a_file_are_read_anew(tmp_path: Path) -> None:
+def test_a_changed_file_of_orders_is_read_again(tmp_path: Path) -> None:
     file = tmp_path / "orders"
     trigger = Trigger(f"@{file}", {})
     trigger.reach(HERE)
@@ -103,7 +103,7 @@ def test_orders_in_a_file_are_read_anew(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("by_file", [False, True])
-def test_orders_that_nobody_understands_end_the_process(by_file: bool, tmp_path: Path) -> None:
+def test_invalid_orders_end_the_process(by_file: bool, tmp_path: Path) -> None:
     (tmp_path / "orders").write_text("nonsense")
     text = f"@{tmp_path / 'orders'}" if by_file else "nonsense"
     done = run_python("-c", COUNT, env={"PLIANT_FAILPOINTS": text}, check=False)

@@ -71,7 +71,7 @@ def test_ends_are_read_back_and_the_first_one_counts(spool: Spool) -> None:
     assert spool.exits() == {0: ends[0], 1: ends[1]}
 
 
-def test_ends_are_on_the_disk_before_anybody_is_told(
+def test_exits_are_on_the_disk_before_they_are_reported(
     spool: Spool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done: list[str] = []

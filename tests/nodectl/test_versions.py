@@ -198,7 +198,7 @@ def test_a_node_waits_while_its_server_has_the_wrong_version(
 
 
 @pytest.mark.usefixtures("node")
-def test_a_node_says_its_numbers_and_takes_a_later_server(server: FakeServer) -> None:
+def test_a_node_registers_with_its_versions_and_accepts_a_later_server(server: FakeServer) -> None:
     register = server.nodes["n1"].register
     assert (register.protocol, register.oldest_reader <= PROTOCOL) == (PROTOCOL, True)
     server.versions = (PROTOCOL + 9, PROTOCOL)

@@ -28,7 +28,7 @@ def shake(client: bytes, server: bytes, subject: str = NODE) -> bool:
 
 
 @given(keys)
-def test_who_knows_the_key_is_believed(key: bytes) -> None:
+def test_a_peer_that_knows_the_key_is_accepted(key: bytes) -> None:
     assert shake(key, key)
 
 
@@ -39,7 +39,7 @@ def test_a_client_sends_nothing_to_who_does_not_know_the_key(one: bytes, other: 
             shake(one, other)
 
 
-def test_a_server_believes_no_other_proof() -> None:
+def test_a_server_rejects_every_other_proof() -> None:
     client = ClientHandshake(b"key", NODE)
     server = begin(client.metadata, b"key")
     stranger = ClientHandshake(b"guess", NODE)

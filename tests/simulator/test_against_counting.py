@@ -71,7 +71,9 @@ def share_out(running: list[Counted]) -> None:
 @pytest.mark.parametrize("job_class", ["adaptive", "traditional"])
 @pytest.mark.parametrize("speedup", ["linear", "benchmark"])
 @pytest.mark.parametrize("gap", [200, 70])
-def test_both_agree(job_class: str, speedup: str, gap: float) -> None:
+def test_the_simulator_agrees_with_counting_by_hand(
+    job_class: str, speedup: str, gap: float
+) -> None:
     jobs = kumar(jobs=300, gap=gap, job_class=job_class, speedup=speedup, minpe="4-64").jobs  # type: ignore[arg-type]
     curve = jobs[0].speedup
     metrics = simulate(jobs, Settings(processors=PROCESSORS)).metrics

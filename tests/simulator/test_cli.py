@@ -248,7 +248,7 @@ def test_malleable_jobs_have_defaults_that_are_shown(
     assert linear["mean_execution_s"] != values["mean_execution_s"]
 
 
-def test_clusters(capsys: pytest.CaptureFixture[str], log: Path) -> None:
+def test_clusters_add_up_to_the_machine(capsys: pytest.CaptureFixture[str], log: Path) -> None:
     words = ("--workload", log, "--strategy", "fcfs", "--json")
     out = call(capsys, *words, "--clusters", "a:8,b:4")[1]
     assert json.loads(out)["processors"] == 12

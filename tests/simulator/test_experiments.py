@@ -149,7 +149,9 @@ def test_an_unknown_experiment_names_the_known_ones(tmp_path: Path) -> None:
         ("rigid-load", {"gap": 45, "minpe": "1-64", "speedup": "benchmark"}, None),
     ],
 )
-def test_theory(formula: str | float, parameters: dict[str, Any], expected: float | None) -> None:
+def test_theory_values_are_calculated_for_known_workloads(
+    formula: str | float, parameters: dict[str, Any], expected: float | None
+) -> None:
     found = theory_value(formula, {"workload": "kumar", "parameters": parameters})
     assert found == (None if expected is None else pytest.approx(expected))
 

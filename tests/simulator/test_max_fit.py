@@ -26,7 +26,7 @@ def measured(malleable: int, seed: int) -> tuple[float, float]:
     # One workload differs from another by far more if few jobs are malleable.
     [(10, 10, 0.923, 621), (100, 3, 0.996, 314.5)],
 )
-def test_utilization_and_talks_are_those_of_the_rule(
+def test_utilization_and_negotiations_are_those_of_the_rule(
     malleable: int, seeds: int, utilization: float, talks: float
 ) -> None:
     runs = [measured(malleable, seed) for seed in range(1, seeds + 1)]

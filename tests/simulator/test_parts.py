@@ -55,7 +55,7 @@ def test_a_ramp_makes_low_costs_likely() -> None:
     assert sum(value < 7.5 for value in values) / len(values) == pytest.approx(0.75, abs=0.01)
 
 
-def test_talks_in_a_row_and_at_once() -> None:
+def test_the_duration_of_negotiations_in_a_row_and_at_once() -> None:
     assert cycle_cost([1, 2, 3], parallel=False) == 6
     assert cycle_cost([1, 2, 3], parallel=True) == 3
     assert cycle_cost([], parallel=True) == 0

@@ -138,7 +138,9 @@ def recorded(path: Path, processors: int, most: int) -> list[Job]:
 @pytest.mark.parametrize(
     ("name", "mean_wait"), [("fcfs+easy", 6664.4643), ("fcfs+conservative", 7222.2236)]
 )
-def test_known_answers(name: str, mean_wait: float, workloads: Path) -> None:
+def test_mean_waits_on_a_recorded_workload_are_known(
+    name: str, mean_wait: float, workloads: Path
+) -> None:
     jobs = recorded(workloads / "SDSC-SP2-1998-4.2-cln.swf.gz", 128, 10_000)
     replay = Replay(load_strategy(name), 128, settle=False, strict=False)
     replay.run(jobs)

@@ -96,13 +96,15 @@ def test_it_can_be_ended_and_go_on_again_and_again(tmp_path: Path) -> None:
     assert run(tmp_path, 4, "-1").stdout == UNDISTURBED
 
 
-def test_undisturbed(tmp_path: Path) -> None:
+def test_a_run_without_a_restart_saves_twice_and_prints_its_result(tmp_path: Path) -> None:
     done = run(tmp_path, 2, "-1")
     assert done.stdout == UNDISTURBED, done.stderr
     assert "[(0, False), (0, False)] True" in done.stderr  # two checkpoints, no resize
 
 
-def test_what_cannot_be_saved_is_told_once_and_the_program_goes_on(tmp_path: Path) -> None:
+def test_a_value_that_cannot_be_saved_is_reported_once_and_the_program_continues(
+    tmp_path: Path,
+) -> None:
     done = run(tmp_path, 2, "-1", "unlucky")
     assert done.stdout == UNDISTURBED
     assert done.stderr.count("no checkpoint was taken: StateError: the value of 'thing'") == 1

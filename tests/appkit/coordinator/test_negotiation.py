@@ -203,7 +203,7 @@ def test_a_go_is_taken_once(desk: Desk) -> None:
     assert desk.wire.sent[-1] == Withdrawn(1)
 
 
-def test_a_new_stream_forgets_the_talks_of_the_last(desk: Desk) -> None:
+def test_a_new_stream_forgets_the_negotiations_of_the_last(desk: Desk) -> None:
     desk.answer(Verb.OFFER)
     desk.coordinator.begin_stream()
     assert desk.answer(Verb.OFFER).verb is Verb.ACCEPT

@@ -184,7 +184,7 @@ def test_a_stream_to_another_clusters_server_is_left_for_the_own_server(
     assert (stranger.unproven, desk.orders.empty()) == ([], True)
 
 
-def test_only_what_the_coordinator_says_is_answered(server: Server, open_stream: Open) -> None:
+def test_only_answers_of_the_coordinator_are_sent(server: Server, open_stream: Open) -> None:
     stream, desk = open_stream(server.address)
     end = Template(1, 7, 0, Verb.REJECT, reason="no counters")
     server.send(pb.AppOrder(offer=pb.Template(negotiation=1, job=7, verb=pb.VERB_REJECT)))
@@ -198,7 +198,9 @@ def test_only_what_the_coordinator_says_is_answered(server: Server, open_stream:
     assert server.reports["answer"].empty()
 
 
-def test_a_program_that_thinks_holds_up_nothing_else(server: Server, open_stream: Open) -> None:
+def test_orders_are_handled_while_the_program_considers_an_offer(
+    server: Server, open_stream: Open
+) -> None:
     _, desk = open_stream(server.address)
     desk.reply = Template(1, 7, 0, Verb.REJECT, reason="at last")
     desk.thinks.clear()
@@ -224,7 +226,7 @@ def test_an_order_that_fails_does_not_end_the_session(server: Server, open_strea
 
 
 @pytest.mark.parametrize("text", ["grid of file \udcff", "x" * (5 << 20)])
-def test_whatever_a_program_says_the_stream_stands(
+def test_long_or_invalid_reasons_of_a_program_do_not_break_the_stream(
     server: Server, open_stream: Open, text: str
 ) -> None:
     stream, desk = open_stream(server.address)

@@ -103,7 +103,9 @@ def test_the_program_changes_them_when_it_says_so(run: Run, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("rank", [0, 1])
-def test_who_alone_says_so_has_all_moved_in_the_pause(run: Run, tmp_path: Path, rank: int) -> None:
+def test_a_thaw_on_one_rank_makes_all_ranks_move_constants_in_the_pause(
+    run: Run, tmp_path: Path, rank: int
+) -> None:
     app = run(2)
     assert app.grow(1).bytes_moved == changing(RankMap.expand(2, 3))
     say(tmp_path, f"alone {rank}")
@@ -160,7 +162,7 @@ def test_what_one_process_has_not_got_moves_in_the_pause(
     assert "constant data moved in the pause of a resize: " in text
 
 
-def test_who_is_slow_is_waited_for_while_the_program_computes(run: Run, tmp_path: Path) -> None:
+def test_slow_ranks_are_waited_for_while_the_program_computes(run: Run, tmp_path: Path) -> None:
     app = run(2, "appkit.ahead.write@rank=1=delay:2.5", "appkit.ahead.read@rank=1=delay:2.5")
     outcome = app.grow(1)
     assert outcome.bytes_moved == changing(RankMap.expand(2, 3))
@@ -179,7 +181,7 @@ def test_what_changes_through_an_older_view_moves_in_the_pause(run: Run, tmp_pat
     assert "array 'copy' is constant, and was changed" in finish(app, tmp_path)
 
 
-def test_files_that_are_damaged_are_not_believed(run: Run, tmp_path: Path) -> None:
+def test_damaged_files_are_not_used(run: Run, tmp_path: Path) -> None:
     app = run(2)
     assert app.grow(1).committed
     (folder,) = written(tmp_path)

@@ -200,7 +200,7 @@ def test_what_somebody_on_the_way_changes_is_not_acted_on(
     assert desk.lost == [(1, f"joining rank 0 {ENDED}")]
 
 
-def test_only_a_greeting_is_heard_before_the_go(desk: Desk) -> None:
+def test_a_connection_that_does_not_greet_is_closed(desk: Desk) -> None:
     with desk.greet() as stranger:
         say(stranger, error="let me in")
         assert is_closed(stranger)
@@ -253,7 +253,7 @@ def test_another_protocol_is_refused_by_number(
         ({"protocol": 1, "oldest_reader": 1}, "protocol 1, which is too old"),
     ],
 )
-def test_a_version_that_cannot_prove_itself_is_told_its_number(
+def test_an_unproven_peer_of_another_version_learns_our_version(
     desk: Desk, numbers: dict[str, object], words: str
 ) -> None:
     desk.place.expect(1, SECRET, 1, 60)
@@ -300,7 +300,9 @@ def test_strangers_do_not_crowd_out_joining_ranks(
         sock.close()
 
 
-def test_a_full_house_opens_again(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connections_are_accepted_again_when_unproven_ones_have_closed(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(listener, "MAX_UNPROVEN", 2)
     monkeypatch.setattr(listener, "MAX_UNPROVEN_S", 1.0)
     early = [desk.greet(resize=9) for _ in range(3)]  # none is idle: nobody knows the resize

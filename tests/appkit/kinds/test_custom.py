@@ -20,7 +20,7 @@ from rankkit.kinds import CustomWords
 WORDS = CustomWords("custom")
 
 
-def test_anything_with_bytes_will_do() -> None:
+def test_pack_may_return_any_buffers() -> None:
     def halves(value: Any, size: int) -> list[Any]:
         return [np.array_split(value, size)[rank] for rank in range(size)]
 
@@ -37,7 +37,7 @@ def test_anything_with_bytes_will_do() -> None:
     assert sent == 3 * 8
 
 
-def test_what_the_program_does_wrong_is_its_name() -> None:
+def test_errors_of_pack_and_unpack_name_the_function_and_its_arguments() -> None:
     def one(bad_pack: Any, bad_unpack: Any = WORDS.unpack) -> Any:
         value = Custom(member(0, 1), "words", bad_pack, bad_unpack)
         value.start_with(WORDS.words)

@@ -159,7 +159,7 @@ def test_rebalance_is_a_resize_of_the_same_processes() -> None:
         (Weighted("items 'p'", lambda items: items["y"]), "weight raised ValueError"),
     ],
 )
-def test_wrong_functions_are_told_on_all_and_change_nothing(
+def test_wrong_functions_raise_on_all_ranks_and_change_nothing(
     rule: ItemDistribution, text: str
 ) -> None:
     start = begin("even", [3, 3])

@@ -70,7 +70,7 @@ def test_parts_with_numbers_are_shared_out() -> None:
         assert sent == fewest(owner, rank_map(before, after))
 
 
-def test_what_is_missing_or_does_not_fit_is_told(tmp_path: Path) -> None:
+def test_missing_or_unfit_cells_are_named(tmp_path: Path) -> None:
     written = save(begin(make(scattered), 3), tmp_path)
     (array,) = make(scattered)(member(0, 2))
     missing = int(((scattered(3) == 2) & (scattered(2) == 0)).sum())
@@ -106,7 +106,7 @@ def test_wrong_terms_are_refused() -> None:
         PartitionedArray(member(0, 1), "a", (1,), object, scattered)
 
 
-def test_no_cells() -> None:
+def test_an_array_without_cells_is_resized() -> None:
     nobody = make(lambda _: [], (0,))
     parts, sent = resize(nobody, begin(nobody, 2), RankMap.expand(2, 3))
     assert sent == 0

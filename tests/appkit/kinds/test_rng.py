@@ -64,7 +64,7 @@ class Model:
     size=st.integers(1, 6),
     steps=st.lists(st.one_of(st.integers(1, 4), st.sets(st.integers(0, 5))), max_size=5),
 )
-def test_any_history(size: int, steps: list[Any]) -> None:
+def test_random_streams_are_right_after_any_resizes(size: int, steps: list[Any]) -> None:
     model = Model(size)
     model.draw()
     for step in steps:

@@ -184,7 +184,7 @@ def test_what_was_fetched_is_what_would_have_moved(
             check(constants)
 
 
-def test_what_was_not_fetched_is_not_taken_for_granted() -> None:
+def test_constants_that_were_not_prefetched_move_in_the_resize() -> None:
     (constant,) = begin(1)[0][3:4]
     constant.ahead = True
     way = rank_map(1, 2)
@@ -218,7 +218,9 @@ def test_what_is_changed_through_an_older_view_is_found() -> None:
     copy.verify()  # it is another array since
 
 
-def test_an_errand_has_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_background_task_has_a_time_limit_and_reports_its_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     release = threading.Event()
     task = BackgroundTask(release.wait)
     assert not task.is_done

@@ -19,7 +19,7 @@ def test_hold_and_release(server: Any, action: str, capsys: Capture) -> None:
     assert json.loads(capsys.readouterr().out) == {"id": 4}
 
 
-def test_resize(server: Any, capsys: Capture) -> None:
+def test_resize_sends_the_size_and_prints_what_happens(server: Any, capsys: Capture) -> None:
     server.answers["resize"] = {"message": "offered 2"}
     assert main(["resize", "4", "2", "--release", "n2", "n1/0", "--release", "n3"]) == 0
     assert server.last == {"op": "resize", "id": 4, "size": 2, "release": ["n2", "n1/0", "n3"]}
@@ -69,7 +69,7 @@ def test_what_is_no_number(number: str, capsys: Capture) -> None:
         assert "write " in capsys.readouterr().err
 
 
-def test_why(server: Any, capsys: Capture) -> None:
+def test_why_prints_the_reasons_and_json_adds_facts(server: Any, capsys: Capture) -> None:
     server.answers["why"] = {"text": ["it waits", "for \x1b[1mmore"], "facts": {"free": 2}}
     assert main(["why", "4"]) == 0
     assert capsys.readouterr().out == "it waits\nfor \\x1b[1mmore\n"

@@ -13,7 +13,9 @@ Capture = pytest.CaptureFixture[str]
 MakeJob = Callable[..., dict[str, Any]]
 
 
-def test_table(server: Any, make_job: MakeJob, capsys: Capture) -> None:
+def test_the_table_shows_running_and_waiting_jobs(
+    server: Any, make_job: MakeJob, capsys: Capture
+) -> None:
     waiting = make_job(
         12, name="w" * 50, state="PENDING", start=None, processors=0, reason="4 of 8 are free"
     )
@@ -30,7 +32,7 @@ def test_table(server: Any, make_job: MakeJob, capsys: Capture) -> None:
 @pytest.mark.parametrize(
     ("processors", "held", "shown"), [(4, 4, "4"), (4, 6, "4+2"), (0, 0, "-"), (4, None, "4")]
 )
-def test_what_is_held_besides_is_told_apart(
+def test_processors_held_in_addition_are_shown_separately(
     server: Any, make_job: MakeJob, capsys: Capture, processors: int, held: int, shown: str
 ) -> None:
     server.answers["jobs"] = {"jobs": [make_job(3, processors=processors, held=held)]}
@@ -96,7 +98,9 @@ def test_spans_are_of_the_servers_clock(server: Any, make_job: MakeJob, capsys: 
     assert "  2m05s  " in capsys.readouterr().out
 
 
-def test_named_jobs(server: Any, make_job: MakeJob, capsys: Capture) -> None:
+def test_jobs_named_by_id_are_shown_although_they_have_ended(
+    server: Any, make_job: MakeJob, capsys: Capture
+) -> None:
     server.answers["jobs"] = {"jobs": [make_job(1, state="FAILED", exit_code=3)]}
     assert main(["1"]) == 0
     assert server.last.items() >= {"op": "jobs", "all": True}.items()
@@ -144,13 +148,13 @@ def test_no_server_and_wrong_usage(capsys: Capture) -> None:
     assert "jobstat: " in capsys.readouterr().err
 
 
-def test_elapsed() -> None:
+def test_elapsed_time_counts_from_submission_then_start_until_the_end() -> None:
     assert elapsed(10.0, None, None, 15.0) == 5.0
     assert elapsed(10.0, 12.0, None, 15.0) == 3.0
     assert elapsed(10.0, 12.0, 13.0, 15.0) == 1.0
 
 
-def test_summary() -> None:
+def test_the_summary_counts_jobs_by_state() -> None:
     assert summary([]) == "0 jobs"
     assert summary(["RUNNING", "RUNNING", "PENDING"]) == "3 jobs: 2 RUNNING, 1 PENDING"
 

@@ -42,7 +42,7 @@ def test_json(capsys: Capture) -> None:
     assert json.loads(capsys.readouterr().out) == {"id": 12}
 
 
-def test_everything_that_was_said_is_sent(accepting: Any, tmp_path: Path) -> None:
+def test_every_option_is_sent(accepting: Any, tmp_path: Path) -> None:
     (tmp_path / "in").touch()
     words = ["-n", "1-8", "--prefer", "4", "--type", "uni", "--name", "x", "--time", "2h"]
     words += ["--estimate", "90s", "--hold", "--requeue", "-i", "in", "-o", "%x.o", "-e", "%j.e"]
@@ -139,7 +139,7 @@ def test_a_contract_that_makes_no_sense_is_wrong_usage(
         (["--requeue"], "--no-requeue", True),
     ],
 )
-def test_whether_it_may_be_started_again_need_not_be_said(
+def test_requeue_is_sent_only_if_it_was_stated(
     accepting: Any, tmp_path: Path, words: list[str], script: str, said: bool | None
 ) -> None:
     (tmp_path / "run.sh").write_text(f"#!/bin/sh\n#JOB {script}\ntrue\n")

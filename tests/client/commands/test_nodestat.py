@@ -33,7 +33,7 @@ def nodes(server: Any) -> Any:
 
 @pytest.mark.usefixtures("nodes")
 class TestNodestat:
-    def test_table(self, capsys: Capture) -> None:
+    def test_the_table_shows_use_and_reasons(self, capsys: Capture) -> None:
         assert main([]) == 0
         _, first, second = capsys.readouterr().out.splitlines()
         assert first.split() == ["n1", "main", "UP", "3", "4", "8", "GiB", "1,7"]
@@ -44,7 +44,7 @@ class TestNodestat:
         (found,) = json.loads(capsys.readouterr().out)
         assert list(found)[: len(FIELDS)] == list(FIELDS)
 
-    def test_order(self, nodes: Any, capsys: Capture) -> None:
+    def test_nodes_are_sorted_by_name_and_number(self, nodes: Any, capsys: Capture) -> None:
         names = ["n10", "n2", "a", "n1", "7", "n1b"]
         nodes.answers["nodes"] = {"nodes": [NODE | {"name": name} for name in names]}
         assert main(["--json"]) == 0
@@ -62,7 +62,9 @@ def test_no_server() -> None:
 
 
 @pytest.mark.parametrize("action", ["drain", "resume", "remove"])
-def test_what_was_done_to_a_node_is_said(action: str, server: Any, capsys: Capture) -> None:
+def test_the_outcome_of_an_order_to_a_node_is_printed(
+    action: str, server: Any, capsys: Capture
+) -> None:
     server.answers[action] = {"message": f"node n1 {action}ed"}
     assert node.main([action, "n1"]) == 0
     assert capsys.readouterr().out == f"node n1 {action}ed\n"

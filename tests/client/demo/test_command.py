@@ -28,7 +28,7 @@ def test_resizes_are_counted() -> None:
     assert checks.resizes([]) == (0, 0)
 
 
-def test_checksums() -> None:
+def test_checksums_are_found_and_compared() -> None:
     assert checks.checksum("8 -> 4 processes\nchecksum 0aF1\n") == "0aF1"
     assert checks.checksum("no checksum here\n") == ""
     assert checks.compare("ab", "ab") == ""
@@ -109,7 +109,7 @@ def test_the_view_tells_in_lines(capsys: Capture) -> None:
     assert progress({}) == 0.0
 
 
-def test_holders() -> None:
+def test_events_tell_which_job_holds_each_processor() -> None:
     events = [resized(1, 1, 3), {"kind": "job.ended", "job": 1}, resized(2, 4, 2)]
     assert holders(events[:1]) == {0: 1, 1: 1, 2: 1}
     assert holders(events) == {0: 2, 1: 2}

@@ -33,7 +33,7 @@ from pliant.client.terminal.durations import (
         (" 10M ", 600),
     ],
 )
-def test_forms(text: str, seconds: float) -> None:
+def test_each_form_of_a_duration_is_parsed(text: str, seconds: float) -> None:
     assert parse_duration(text) == seconds
 
 

@@ -31,7 +31,7 @@ STORY = [
 ]
 
 
-def test_allocations() -> None:
+def test_allocations_follow_from_the_events() -> None:
     found = [(a.job, a.start, a.end, len(a.processors), a.resized) for a in allocations(STORY)]
     assert found == [(1, 1.0, 5.0, 8, False), (1, 5.0, 12.0, 4, True), (2, 5.1, 9.0, 4, False)]
 
@@ -46,7 +46,7 @@ def test_a_job_that_is_started_again_has_two() -> None:
     assert len(allocations(events, end=3.0)) == 2
 
 
-def test_picture() -> None:
+def test_the_picture_has_a_rectangle_for_each_block_of_processors() -> None:
     picture = gantt_svg(STORY, NODES, names={1: "<heat> & \x1b[1m", 2: "rigid"}, title='a "b"')
     root = ElementTree.fromstring(picture)
     groups = root.findall(f"{SVG}g[@class='allocation']")
@@ -127,7 +127,9 @@ def test_a_file_that_cannot_be(tmp_path: Path, capsys: pytest.CaptureFixture[str
         assert says in capsys.readouterr().err
 
 
-def test_command(server: Any, tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_draws_the_jobs_that_are_named(
+    server: Any, tmp_path: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     server.answers |= {"history": {"events": STORY}, "nodes": {"nodes": NODES}}
     server.answers["jobs"] = {"jobs": [{"id": 1, "name": "heat"}, {"id": 2, "name": "b"}]}
     assert main(["-o", str(tmp_path / "g.svg"), "2"]) == 0

@@ -34,7 +34,7 @@ def event(time: float, kind: str, job: int | None = 1, **data: Any) -> dict[str,
         ),
     ],
 )
-def test_sentences(kind: str, data: dict[str, Any], text: str) -> None:
+def test_each_event_has_its_sentence(kind: str, data: dict[str, Any], text: str) -> None:
     assert sentence(event(0.0, kind, **data)) == text
 
 

@@ -67,7 +67,7 @@ def test_another_allocation_than_ours_fails_the_job(
     assert rig.state(1) is JobState.FAILED
 
 
-def test_a_leaver_that_speaks_once_more_is_not_heard(rig: Rig) -> None:
+def test_a_leaving_coordinator_that_registers_again_is_ignored_until_it_has_ended(rig: Rig) -> None:
     """It was the coordinator; its connection was cut when the next one had reported."""
     rig.run(1, "1-6")
     before = rig.job(1).ranks
@@ -84,7 +84,7 @@ def test_a_leaver_that_speaks_once_more_is_not_heard(rig: Rig) -> None:
     assert "the application says epoch 1" in rig.job(1).reason
 
 
-def test_whoever_speaks_for_another_run_or_no_job_is_not_heard(rig: Rig) -> None:
+def test_messages_of_another_run_or_of_no_job_are_ignored(rig: Rig) -> None:
     rig.submit(1, "2")
     for job, run in [(1, 2), (5, 1)]:
         rig.do(

@@ -130,7 +130,7 @@ def test_example_4_who_cannot_pay_the_floor_gets_nothing() -> None:
 # ------------------------------------------------------------------ deals of several
 
 
-def test_nobody_gives_before_all_have_agreed() -> None:
+def test_donors_shrink_only_after_all_have_agreed() -> None:
     rig, asked = two_donors()
     agree(rig, 1, asked[1])
     assert (rig.stage(1), rig.take(commands.SendGo)) == (S.AGREED, [])
@@ -138,7 +138,7 @@ def test_nobody_gives_before_all_have_agreed() -> None:
     assert {sent.job for sent in rig.take(commands.SendGo)} == {1, 2}
 
 
-def test_who_agreed_is_let_go_when_another_refuses() -> None:
+def test_donors_that_agreed_are_released_when_another_refuses() -> None:
     rig, asked = two_donors()
     agree(rig, 1, asked[1])
     rig.answer(2, Verb.REJECT, asked[2])
@@ -147,7 +147,7 @@ def test_who_agreed_is_let_go_when_another_refuses() -> None:
     assert rig.job(1).reason == "its processors are not needed after all"
 
 
-def test_who_has_not_answered_when_another_refuses_may_still_be_used() -> None:
+def test_a_donor_that_has_not_answered_when_another_refuses_may_still_be_used() -> None:
     rig, asked = two_donors()
     rig.answer(2, Verb.REJECT, asked[2])
     assert (rig.stage(1), rig.take(commands.SendWithdraw)) == (S.NEGOTIATING, [])
@@ -157,7 +157,7 @@ def test_who_has_not_answered_when_another_refuses_may_still_be_used() -> None:
     assert rig.job(4).reserved == rig.resize(1).leaving
 
 
-def test_what_was_agreed_on_is_used_without_another_talk() -> None:
+def test_agreed_processors_are_used_without_another_negotiation() -> None:
     rig, asked = two_donors()
     rig.submit(4, "3")
     agree(rig, 1, asked[1])
@@ -179,7 +179,7 @@ def test_counters_of_two_that_suffice_together_are_both_taken() -> None:
     assert [rig.resize(number).after for number in (1, 2)] == [(0, 1), (5, 6)]
 
 
-def test_who_counters_with_what_helps_nobody_is_asked_again() -> None:
+def test_a_donor_with_an_unusable_counter_offer_is_asked_again() -> None:
     rig = machine("easy-min", {1: ("1-8", 8)}, idle=0)
     rig.submit(2, "6")
     counter(rig, 1, offers(rig)[1], sizes="6")
@@ -189,7 +189,7 @@ def test_who_counters_with_what_helps_nobody_is_asked_again() -> None:
     assert (rig.stage(1), rig.job(2).reserved) == (S.GO, rig.resize(1).leaving)
 
 
-def test_a_last_word_that_helps_nobody_is_declined() -> None:
+def test_an_unusable_last_counter_offer_is_declined() -> None:
     rig = machine("easy-min", {1: ("1-8", 8)}, idle=0)
     rig.submit(2, "6")
     asked = offers(rig)[1]
@@ -212,7 +212,7 @@ def test_a_policy_may_insist_on_what_is_needed() -> None:
     assert rig.stage(1) is S.GO
 
 
-def test_a_silent_donor_holds_up_nobody_else() -> None:
+def test_a_silent_donor_does_not_delay_other_jobs() -> None:
     rig = machine("easy-min", {1: ("1-4", 4), 2: ("1-4", 4), 5: ("1", 1)}, idle=0)
     rig.submit(3, "6")
     rig.submit(4, "1")
@@ -224,7 +224,7 @@ def test_a_silent_donor_holds_up_nobody_else() -> None:
     )
 
 
-def test_silence_ends_a_deal() -> None:
+def test_a_donor_that_does_not_answer_ends_the_negotiation() -> None:
     rig, asked = two_donors()
     agree(rig, 1, asked[1])
     rig.wait(10.1)
@@ -241,7 +241,7 @@ def test_an_offer_is_withdrawn_when_its_reason_is_gone() -> None:
     assert not rig.job(1).no_offers_until
 
 
-def test_who_countered_for_somebody_who_is_gone_is_thanked_and_not_asked_again() -> None:
+def test_a_counter_offer_for_a_job_that_has_ended_is_declined_without_another_round() -> None:
     rig, asked = two_donors()
     counter(rig, 1, asked[1], sizes="2")
     rig.do(events.JobCancelled(JobId(3)))
@@ -294,7 +294,7 @@ def test_a_plan_is_revised_only_so_often() -> None:
 # ------------------------------------------------------------------ terms
 
 
-def test_who_can_give_later_is_waited_for() -> None:
+def test_a_donor_that_can_give_later_is_waited_for() -> None:
     rig, asked = two_donors()
     later = replace(item(asked[1]), not_before=rig.now + 100)
     agree(rig, 1, replace(asked[1], items=(later,)))
@@ -310,7 +310,7 @@ def test_who_can_give_later_is_waited_for() -> None:
     assert rig.state(3) is JobState.STARTING
 
 
-def test_who_can_give_too_late_is_not_waited_for() -> None:
+def test_a_donor_that_can_give_too_late_is_not_waited_for() -> None:
     rig, asked = two_donors()
     later = replace(item(asked[1]), not_before=rig.now + 601)
     agree(rig, 1, replace(asked[1], items=(later,)))
@@ -348,7 +348,7 @@ def test_a_later_counter_offer_that_a_plan_uses_without_a_recipient_is_carried_o
     assert rig.stage(1) is S.GO
 
 
-def test_a_last_word_in_a_mandatory_talk_has_the_consequences_of_a_refusal() -> None:
+def test_a_last_counter_offer_in_a_mandatory_negotiation_counts_as_a_refusal() -> None:
     class Needs(Strategy):
         """Must have six processors of job 1 for whoever waits."""
 
@@ -420,7 +420,7 @@ def test_processors_are_not_kept_idle_for_longer_than_a_safe_point_may_take() ->
     assert rig.job(1).reason == "it can take in 61 s only"
 
 
-def test_growth_waits_for_nobody_who_refused() -> None:
+def test_a_growth_does_not_wait_for_donors_that_refused() -> None:
     rig, asked = evolving()
     agree(rig, 2, asked[2])
     agree(rig, 3, asked[3])
@@ -467,7 +467,7 @@ def table(rig: Rig) -> Template:
     return said
 
 
-def test_who_refuses_time_after_time_is_asked_less_and_less() -> None:
+def test_a_donor_that_keeps_refusing_is_asked_less_and_less_often() -> None:
     rig = machine("equipartition", {1: ("1-8", 4)}, idle=4)
     waits = []
     for _ in range(8):

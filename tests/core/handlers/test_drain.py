@@ -49,14 +49,14 @@ def test_its_sizes_are_respected() -> None:
 
 
 @pytest.mark.parametrize("sizes", ["5-8", "{8,16}"])
-def test_who_cannot_leave_stays(sizes: str) -> None:
+def test_a_job_that_cannot_leave_a_drained_node_stays(sizes: str) -> None:
     rig = machine(sizes)
     drain(rig)
     assert not rig.take(commands.SendOffer)
     assert rig.core.nodes[NodeName("n1")].state is NodeState.DRAINING
 
 
-def test_who_refuses_is_asked_again_later() -> None:
+def test_a_job_that_refuses_to_leave_is_asked_again_later() -> None:
     rig = machine()
     drain(rig)
     rig.answer(1, Verb.REJECT)
@@ -68,7 +68,7 @@ def test_who_refuses_is_asked_again_later() -> None:
 
 
 @pytest.mark.parametrize("silent", [False, True])
-def test_a_policy_may_end_who_refuses(silent: bool) -> None:
+def test_a_policy_may_end_jobs_that_refuse_to_leave(silent: bool) -> None:
     rig = machine(escalation=Escalation.TERMINATE)
     drain(rig)
     if silent:
@@ -99,7 +99,7 @@ def say(rig: Rig, word: SaveWord, reason: str = "") -> None:
     )
 
 
-def test_a_policy_may_requeue_who_refuses() -> None:
+def test_a_policy_may_requeue_jobs_that_refuse_to_leave() -> None:
     rig = machine(escalation=Escalation.REQUEUE)
     refused(rig)
     say(rig, SaveWord.BEGUN)
@@ -150,7 +150,7 @@ def test_what_an_operator_fixed_is_left_alone() -> None:
     assert not rig.take(commands.SendOffer)
 
 
-def test_nobody_grows_on_a_node_that_is_drained() -> None:
+def test_no_job_grows_on_a_drained_node() -> None:
     rig = machine()
     rig.ask_for(1, 4)
     rig.answer(1, Verb.ACCEPT)

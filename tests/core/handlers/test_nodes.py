@@ -91,7 +91,7 @@ def test_orphans_are_killed_and_their_processors_wait_for_it(rig: Rig) -> None:
     assert rig.state(2) is JobState.STARTING
 
 
-def test_orphans_of_a_job_nobody_knows(rig: Rig) -> None:
+def test_processes_of_an_unknown_job_are_killed(rig: Rig) -> None:
     back(rig, N1, world(99, from_indices([1])))
     assert rig.one(commands.Kill).job == 99
     assert count(rig.free()) == 7
@@ -99,7 +99,7 @@ def test_orphans_of_a_job_nobody_knows(rig: Rig) -> None:
     assert count(rig.free()) == 8
 
 
-def test_a_node_speaks_for_its_own_processors_alone(rig: Rig) -> None:
+def test_a_node_reports_on_its_own_processors_only(rig: Rig) -> None:
     rig.submit(1, "4")
     rig.up(1)
     rig.sent.clear()

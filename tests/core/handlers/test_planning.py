@@ -68,7 +68,7 @@ def plan(rig: Rig, script: Scripted, what: Plan) -> list[str]:
     return [note.text for note in rig.notes if note.kind == "plan.refused"]
 
 
-def test_the_view(rig: Rig) -> None:
+def test_the_view_has_the_usable_nodes_and_all_jobs(rig: Rig) -> None:
     rig.submit(3, "40")
     rig.do(events.NodeDrained(NodeName("n2")))
     seen = view(rig.core.state)

@@ -63,7 +63,7 @@ def test_nobody_passes_the_head_of_the_queue_while_nodes_report() -> None:
     assert (rig.state(2), rig.state(3)) == (JobState.PENDING, JobState.STARTING)
 
 
-def test_a_talk_is_withdrawn_and_held_anew(rig: Rig) -> None:
+def test_a_negotiation_is_withdrawn_and_begun_again(rig: Rig) -> None:
     number = rig.resize(1).id
     rig.restart()
     assert rig.one(commands.SendWithdraw).resize == number
@@ -155,7 +155,7 @@ def test_leavers_go_on_leaving(rig: Rig) -> None:
     assert rig.state(2) is JobState.STARTING
 
 
-def test_a_withdrawal_is_said_again(rig: Rig) -> None:
+def test_a_withdrawal_is_repeated(rig: Rig) -> None:
     rig.shrink_to_go(1)
     rig.wait(61)
     rig.restart()
@@ -189,7 +189,7 @@ def test_a_start_that_a_node_never_got_is_ordered_again(rig: Rig) -> None:
     assert rig.state(3) is JobState.RUNNING
 
 
-def test_what_was_to_end_is_told_again(rig: Rig) -> None:
+def test_orders_to_end_are_repeated(rig: Rig) -> None:
     rig.do(events.JobCancelled(JobId(1)))
     rig.restart()
     assert rig.one(commands.Kill).job == 1
@@ -231,7 +231,7 @@ def test_time_that_ran_out_meanwhile_ends_the_job_when_its_node_has_reported(wha
     assert (rig.state(1), rig.job(1).ending) == (JobState.COMPLETING, JobState.TIMEOUT)
 
 
-def test_who_ended_while_the_server_was_down_is_not_over_time() -> None:
+def test_a_job_that_ended_while_the_server_was_down_is_not_over_time() -> None:
     rig = Rig({"n1": 4}, "fcfs+conservative")
     rig.submit(1, "4", estimate_s=10.0)
     rig.up(1)
@@ -248,7 +248,7 @@ def test_resize_numbers_are_never_used_again(rig: Rig) -> None:
     assert rig.core.next_resize == before > 1
 
 
-def test_who_asked_for_a_resize_is_told_how_to_ask_again() -> None:
+def test_the_user_of_an_interrupted_resize_is_told_to_repeat_it() -> None:
     rig = Rig({"n1": 4}, "fcfs")
     rig.run(1, "1-4")
     rig.do(events.ResizeRequested(JobId(1), 2))

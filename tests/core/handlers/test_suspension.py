@@ -112,7 +112,7 @@ def test_it_goes_on_at_another_size_as_another_run(rig: Rig) -> None:
     assert rig.state(1) is S.COMPLETED
 
 
-def test_words_of_the_former_run_are_not_heard(rig: Rig) -> None:
+def test_messages_of_the_former_run_are_ignored(rig: Rig) -> None:
     suspended(rig)
     resume(rig)
     rig.do(events.SaveReported(JobId(1), 1, ResizeId(1), SaveWord.FAILED))
@@ -219,7 +219,7 @@ def test_it_can_be_cancelled_at_any_time(rig: Rig) -> None:
     assert (other.state(1), other.job(1).saving) == (S.CANCELLED, None)
 
 
-def test_who_cannot_be_suspended_is_told_why() -> None:
+def test_the_refusal_of_a_suspension_gives_the_reason() -> None:
     rig = Rig({"n1": 4})
     rig.submit(1, "4")
     assert "only RUNNING" in suspend(rig).refusal

@@ -80,7 +80,7 @@ def test_with_no_other_node_it_waits_until_the_node_is_given_back() -> None:
 
 
 @pytest.mark.case(47)
-def test_a_whole_queue_is_not_swallowed() -> None:
+def test_a_node_that_cannot_start_does_not_fail_the_whole_queue() -> None:
     rig = Rig({"n1": 2, "n2": 2})
     for number in range(1, 13):
         rig.submit(number, "1")
@@ -117,7 +117,7 @@ def test_who_is_cancelled_meanwhile_stays_so() -> None:
     assert rig.core.nodes[N1].drained
 
 
-def test_what_is_told_late_drains_nothing() -> None:
+def test_a_fault_that_is_reported_after_a_resume_does_not_drain_the_node() -> None:
     rig = Rig({"n1": 2, "n2": 2})
     rig.submit(1, "2")
     fails(rig, 1)

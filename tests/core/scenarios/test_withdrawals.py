@@ -61,7 +61,7 @@ def test_who_had_begun_before_the_withdrawal_gets_the_whole_deadline(rig: Rig) -
     assert rig.job(1).reason == "no decision within 30 s in resize 1 (stage begun)"
 
 
-def test_a_withdrawal_nobody_heard_is_said_again(rig: Rig) -> None:
+def test_a_lost_withdrawal_is_repeated(rig: Rig) -> None:
     no_safe_point(rig)
     rig.do(events.ApplicationLeft(JobId(1), 1))
     rig.register(1, pending=rig.resize(1).id)

@@ -33,7 +33,7 @@ def test_all_ranks_end_well(rig: Rig) -> None:
     assert not rig.take(commands.Kill)
 
 
-def test_a_job_that_ends_in_part_says_who_still_runs(rig: Rig) -> None:
+def test_a_partly_ended_job_names_the_ranks_that_still_run(rig: Rig) -> None:
     rig.exit(1, 1)
     assert rig.job(1).reason == (
         "1 of 4 processes has ended with code 0, the others still run (ranks 0, 2, 3)"

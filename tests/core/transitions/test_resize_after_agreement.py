@@ -293,7 +293,7 @@ def test_after_a_joining_ranks_death_past_go_the_application_is_asked_back(rig: 
     assert rig.job(1).epoch == 2
 
 
-def test_for_what_a_joining_rank_ended_is_told_also_after_the_rollback(rig: Rig) -> None:
+def test_the_reason_of_a_failed_joining_rank_is_shown_also_after_the_rollback(rig: Rig) -> None:
     growing(rig)
     rig.grow_to_go(1)
     rig.begin(1)

@@ -188,7 +188,7 @@ def test_a_node_may_become_a_spare_one_and_cease_to_be_one(rig: Rig) -> None:
     assert rig.state(2) is S.STARTING
 
 
-def test_one_with_other_slots_stands_in_no_more_if_they_are_too_few(rig: Rig) -> None:
+def test_a_spare_node_with_too_few_slots_replaces_no_node(rig: Rig) -> None:
     lose(rig, N2)
     join(rig, Y, 3, spare=True)
     assert told(rig, Y) == (NodeState.SPARE, "")

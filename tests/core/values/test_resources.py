@@ -54,7 +54,7 @@ def test_no_strategy_starts_more_jobs_than_there_are_licenses(strategy: str) -> 
     assert [rig.state(n) for n in range(1, 5)].count(JobState.PENDING) == 1
 
 
-def test_why_a_job_waits_is_told_and_who_is_next_gets_it() -> None:
+def test_the_first_job_in_the_queue_gets_a_released_resource() -> None:
     rig = Rig({"n1": 8}, "fcfs+easy", resources={"lic": 3})
     rig.submit(1, "1", resources=["lic=2"])
     rig.submit(2, "1", resources=["lic=3"])

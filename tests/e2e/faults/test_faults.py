@@ -104,7 +104,9 @@ def test_sizes_that_do_not_meet(cluster: Cluster, tmp_path: Path) -> None:
     assert job.reason == "no size suits both: submitted with 1-3, the program allows 4-8"
 
 
-def test_a_program_that_swallows_its_leave(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_program_may_catch_the_exception_that_ends_a_leaving_rank(
+    cluster: Cluster, tmp_path: Path
+) -> None:
     number = faulty(cluster, tmp_path, "swallow")
     cluster.wait_malleable(number)
     cluster.resize(number, 1)

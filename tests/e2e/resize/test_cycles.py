@@ -79,7 +79,9 @@ def names(cluster: Cluster, leaving: list[int]) -> list[str]:
     return list(found)
 
 
-def test_many_cycles(cluster: Cluster, counter: Counter) -> None:
+def test_many_resizes_in_a_row_keep_the_data_and_leak_nothing(
+    cluster: Cluster, counter: Counter
+) -> None:
     ranks = list(cluster.history(counter.id, "job.started")[0].data["processors"])
     daemons = cluster.daemons()
     assert len(daemons) == 9

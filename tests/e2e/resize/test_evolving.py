@@ -195,7 +195,7 @@ def test_a_request_outlives_the_server(job: Evolving) -> None:
     assert len(cluster.history(job.id, "request.received")) == 1
 
 
-def test_what_is_said_while_the_server_is_away_is_heard_later(job: Evolving) -> None:
+def test_requests_without_a_server_are_answered_after_its_restart(job: Evolving) -> None:
     cluster = job.cluster
     cluster.kill("server")
     job.say("request 3")

@@ -47,7 +47,7 @@ def test_ctrl_c_leaves_nothing(
     assert [name for name in segments if (SHARED_MEMORY / name).exists()] == []
 
 
-def test_the_demo(tmp_path: Path) -> None:
+def test_the_demo_resizes_jobs_and_cleans_up(tmp_path: Path) -> None:
     said = run_command("pliant", "demo", cwd=tmp_path, timeout=120)
     assert said.code == 0, said.out + said.err
     assert "all checks held" in said.out

@@ -26,7 +26,7 @@ def test_what_was_written_is_read(path: Path, obeyed: ServerStart) -> None:
     assert read_generation(path) == obeyed
 
 
-def test_a_file_without_a_life_is_read(path: Path) -> None:
+def test_a_file_without_an_identity_of_the_start_is_read(path: Path) -> None:
     path.write_text("7\n")
     assert read_generation(path) == ServerStart(7)
 

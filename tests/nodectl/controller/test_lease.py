@@ -67,7 +67,7 @@ def lease_of(loop: FakeLoop, stop_after_s: float | None, at: float) -> tuple[Lea
 # ------------------------------------------------------------------ what the server has heard
 
 
-def test_contact_began_when_the_sign_of_life_was_sent() -> None:
+def test_contact_dates_from_when_the_heartbeat_was_sent() -> None:
     mine = ConfirmedContact()
     mine.begin(10.0)
     assert mine.at is None
@@ -107,7 +107,7 @@ def test_a_number_that_was_never_sent_confirms_nothing() -> None:
         st.tuples(st.booleans(), st.floats(0.0, 10.0), st.integers(0, 5)), min_size=1, max_size=60
     )
 )
-def test_contact_is_never_younger_than_what_the_server_has_heard(
+def test_contact_is_never_later_than_the_last_heartbeat_that_arrived(
     steps: list[tuple[bool, float, int]],
 ) -> None:
     """Signs of life and answers are under way for any time, and may be lost."""

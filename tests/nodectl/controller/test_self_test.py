@@ -84,7 +84,7 @@ def test_a_node_whose_spool_can_be_used_again_says_so(
 
 
 @pytest.mark.cluster
-def test_a_server_that_comes_later_hears_of_it_too(server: FakeServer, node: Node) -> None:
+def test_a_later_server_learns_that_the_node_can_start_jobs(server: FakeServer, node: Node) -> None:
     wait_until(lambda: server.able == ["n1"])
     server.stop()
     server.start()

@@ -39,7 +39,7 @@ def small_group() -> Iterator[Path]:
 
 @pytest.mark.case(47)
 @pytest.mark.cluster
-def test_a_job_that_is_killed_for_want_of_memory_is_told_so(
+def test_a_job_that_the_kernel_killed_for_memory_has_this_reason(
     small_group: Path, server: FakeServer, node: Node, tmp_path: Path
 ) -> None:
     assert node.process is not None

@@ -69,7 +69,7 @@ def test_processes_that_are_not_there() -> None:
 
 
 @pytest.mark.case(47)
-def test_who_has_no_descriptor_takes_nobody_for_dead() -> None:
+def test_without_free_descriptors_no_process_is_taken_for_ended() -> None:
     me = Identity.of(os.getpid())
     assert me is not None
     another = me._replace(start=me.start + 1)

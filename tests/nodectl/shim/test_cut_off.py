@@ -72,7 +72,7 @@ def test_who_is_in_contact_goes_on_and_ends_when_beats_are_not_confirmed_any_mor
     assert end.reason.endswith("s (stop-after=0.5)")
 
 
-def test_a_controller_that_stands_still_is_not_needed(
+def test_a_shim_ends_its_ranks_although_the_controller_is_frozen(
     server: FakeServer, node: Node, tmp_path: Path
 ) -> None:
     mine = world(tmp_path)
@@ -104,7 +104,7 @@ def test_a_new_controller_without_a_server_renews_nothing(
 
 
 @pytest.mark.usefixtures("node")
-def test_who_keeps_its_processes_is_not_looked_after(server: FakeServer, tmp_path: Path) -> None:
+def test_a_world_without_stop_after_needs_no_contact(server: FakeServer, tmp_path: Path) -> None:
     mine = world(tmp_path, stop_after_s=None)
     mine.start(server)
     rank = started(tmp_path)

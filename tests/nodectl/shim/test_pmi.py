@@ -69,13 +69,13 @@ def test_a_rank_that_knocks_twice_counts_once() -> None:
     assert pmi.handle(0, b"cmd=barrier_in") == []
 
 
-def test_leaving() -> None:
+def test_finalize_is_acknowledged() -> None:
     done, reply = server().handle(1, b"cmd=finalize")
     assert done == Finalized(1)
     assert reply == Reply(1, b"cmd=finalize_ack rc=0\n")
 
 
-def test_giving_up() -> None:
+def test_abort_gives_the_exit_code_and_the_message() -> None:
     pmi = server()
     line = b"cmd=abort exitcode=5 message=no more = left"
     assert pmi.handle(1, line) == [Abort(1, 5, "no more = left")]

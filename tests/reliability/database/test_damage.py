@@ -243,7 +243,7 @@ def test_a_damaged_row_of_a_job_that_has_ended(server: Server) -> None:
 
 
 @pytest.mark.case(18)
-def test_a_damaged_row_of_a_node_is_made_anew(server: Server) -> None:
+def test_a_damaged_row_of_a_node_is_replaced(server: Server) -> None:
     node = server.controller("n2", 3).welcome()
     with server.user() as user:
         user.do("drain", node="n2", reason="fan")

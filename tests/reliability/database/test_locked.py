@@ -77,7 +77,7 @@ def test_submissions_wait_for_a_lock_that_goes(cluster: Cluster) -> None:
 
 @pytest.mark.case(14)
 @pytest.mark.parametrize("cluster", ["database_timeout_s: 1\n"], indirect=True)
-def test_who_waits_too_long_for_a_lock_is_told_to_come_again(
+def test_a_submission_that_waits_too_long_for_a_lock_is_refused_for_now(
     cluster: Cluster, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate"

@@ -50,7 +50,7 @@ def node_of(cluster: Cluster, job: int) -> str:
 
 
 @pytest.mark.case(26)
-def test_a_controller_that_stands_still_for_a_while_loses_nothing(
+def test_a_controller_that_is_frozen_for_a_while_loses_nothing(
     cluster: Cluster, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate"
@@ -72,7 +72,9 @@ def test_a_controller_that_stands_still_for_a_while_loses_nothing(
 
 
 @pytest.mark.case(27)
-def test_a_controller_that_outlives_its_lease_is_fenced(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_controller_that_is_frozen_beyond_its_lease_is_fenced(
+    cluster: Cluster, tmp_path: Path
+) -> None:
     job = run(cluster, tmp_path / "never", "2")
     cluster.wait_for(job, lambda job: job.state == "RUNNING", "the job to run")
     node = node_of(cluster, job)
@@ -96,9 +98,7 @@ SHORT, STANDS_STILL_S = "lease_s: 3\nresize_deadline_s: 3\nbeat_interval_s: 0.25
 @pytest.mark.case(27)
 @pytest.mark.parametrize("cluster", [SHORT], indirect=True, ids=["short"])
 @pytest.mark.parametrize("who", ["the server", "every daemon"])
-def test_a_server_that_stands_still_blames_no_node(
-    cluster: Cluster, tmp_path: Path, who: str
-) -> None:
+def test_a_frozen_server_does_not_suspect_nodes(cluster: Cluster, tmp_path: Path, who: str) -> None:
     gate = tmp_path / "gate"
     job = run(cluster, gate, "2")
     cluster.wait_for(job, lambda job: job.state == "RUNNING", "the job to run")
@@ -121,9 +121,7 @@ def test_a_server_that_stands_still_blames_no_node(
 @pytest.mark.parametrize(
     "cluster", [f"{SHORT}safe_point_timeout_s: 2\n"], indirect=True, ids=["short"]
 )
-def test_a_server_that_stands_still_hears_what_became_of_a_resize(
-    cluster: Cluster, tmp_path: Path
-) -> None:
+def test_a_frozen_server_learns_the_outcome_of_a_resize(cluster: Cluster, tmp_path: Path) -> None:
     job = Carrier(cluster, tmp_path / "job", 2, orders="appkit.move.moved=delay:1")
     cluster.wait_malleable(job.id)
     server = cluster.daemon("server")

@@ -18,7 +18,7 @@ PER_CHILD_S = 0.0002
 
 
 @pytest.mark.case(46)
-def test_short_children_in_masses_leave_no_zombies(cluster: Cluster) -> None:
+def test_thousands_of_short_children_leave_no_zombies(cluster: Cluster) -> None:
     before = spent(cluster)
     # Each is an orphan at once: nobody but the shim can collect it.
     script = f"i=0; while [ $i -lt {CHILDREN} ]; do (true & ) ; i=$((i+1)); done"
@@ -31,7 +31,7 @@ def test_short_children_in_masses_leave_no_zombies(cluster: Cluster) -> None:
 
 
 @pytest.mark.case(49)
-def test_output_in_masses_goes_past_the_daemons(cluster: Cluster, tmp_path: Path) -> None:
+def test_large_output_does_not_pass_through_the_daemons(cluster: Cluster, tmp_path: Path) -> None:
     output = tmp_path / "out"
     before = memory(cluster)
     job = cluster.client.submit(

@@ -60,7 +60,7 @@ class Looker(threading.Thread):
 
 
 @pytest.mark.case(62)
-def test_a_burst_is_taken_and_who_looks_is_answered(cluster: Cluster) -> None:
+def test_a_burst_of_submissions_is_accepted_while_queries_are_answered(cluster: Cluster) -> None:
     over = threading.Event()
     lookers = [Looker(over) for _ in range(LOOKERS)]
     for looker in lookers:

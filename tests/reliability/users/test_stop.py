@@ -81,7 +81,7 @@ def ask(user: User, **request: Any) -> None:
 
 
 @pytest.mark.case(12)
-def test_a_stop_under_load_answers_who_waits(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_stop_under_load_answers_waiting_users(cluster: Cluster, tmp_path: Path) -> None:
     with own_server(cluster, tmp_path) as server:
         gate = tmp_path / "gate"
         script = f"while [ ! -e '{gate}' ]; do sleep 0.05; done; exit 5"

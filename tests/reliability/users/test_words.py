@@ -74,7 +74,7 @@ def say_again(cluster: Cluster, word: Callable[[Client], object]) -> None:
 
 @pytest.mark.case(9)
 @pytest.mark.parametrize("point", WORDS)
-def test_hold_and_release_can_be_said_again(orders: Path, cluster: Cluster, point: str) -> None:
+def test_hold_and_release_can_be_repeated(orders: Path, cluster: Cluster, point: str) -> None:
     blocking = cluster.client.submit("sleep", "600", sizes="4", type="mpi", stdout="/dev/null")
     cluster.wait_for(blocking, lambda job: job.state == "RUNNING", "all processors to be taken")
     job = cluster.client.submit("true", stdout="/dev/null")

@@ -70,7 +70,7 @@ def test_a_copy_of_the_same_generation_is_told_and_no_number_given_again(
     assert following(given, path, 7, ahead)[LAST_JOB_ID] == "50"
 
 
-def test_the_count_of_changes_stands_in_for_a_file_that_is_missing(path: Path) -> None:
+def test_without_its_file_the_generation_follows_from_the_commit_count(path: Path) -> None:
     meta = {"generation": "3", KEY: "3 90"}
     assert following(meta, path, 7, LastSeen(CommitCount(5, 1), 9))["generation"] == "6"
 
@@ -95,7 +95,7 @@ def test_runs_of_many_generations_fit_into_messages(path: Path) -> None:
     assert 0 < run < (1 << 32) - 1000
 
 
-def test_a_database_that_was_begun_anew_counts_on(
+def test_a_new_database_continues_the_generation_of_the_old_one(
     path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     write_used(path, "5")
@@ -181,7 +181,7 @@ def end(node: Controller) -> int:
 
 
 @pytest.mark.case(31)
-def test_numbers_are_not_given_again_on_an_older_copy(server: Server) -> None:
+def test_numbers_are_not_reused_on_an_older_copy(server: Server) -> None:
     node = server.controller().welcome()
     with server.user() as user:
         first = user.submit()
@@ -241,7 +241,7 @@ def copied(server: Server) -> Path:
 
 
 @pytest.mark.case(31)
-def test_numbers_are_not_given_again_on_a_copy_from_the_same_life(server: Server) -> None:
+def test_numbers_are_not_reused_on_a_copy_from_the_same_start(server: Server) -> None:
     node = server.controller().welcome()
     with server.user() as user:
         first = user.submit()

@@ -49,7 +49,7 @@ async def others_are_served(gate: Gate, actions: Operations, slow: asyncio.Task[
     gate.opened.set()
 
 
-def test_looking_up_a_job_that_has_left_the_status_board(
+def test_a_job_that_has_left_the_status_cache_is_found_in_the_database(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gate = Gate(shell.reader.jobs)

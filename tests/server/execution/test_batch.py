@@ -28,7 +28,7 @@ def test_only_proposals_leave_early(verb: Verb) -> None:
     assert batch.commands == (others if early else [others[0], word, others[1]])
 
 
-def test_a_proposal_does_not_overtake_the_end_of_the_talk_before() -> None:
+def test_an_offer_does_not_overtake_the_end_of_the_negotiation_before() -> None:
     withdrawal = SendWithdraw(JobId(1), 1, ResizeId(4), "nobody waits")
     batch = Batch(commands=[withdrawal, say(1, Verb.OFFER), say(2, Verb.OFFER)])
     assert batch.proposals() == [say(2, Verb.OFFER)]

@@ -197,7 +197,7 @@ def delayed(future: Future[AnswerUser]) -> bool:
 
 
 @pytest.mark.case(16)
-def test_who_asks_while_nothing_can_be_stored_is_told_what_became_of_it(
+def test_requests_while_nothing_can_be_stored_are_answered_with_their_outcome(
     server: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(committer, "REPORT_AFTER_S", 0.0)
@@ -235,7 +235,7 @@ def test_a_look_that_came_with_what_cannot_be_stored_is_answered(
     end.result(30)
 
 
-def test_a_short_fault_is_told_nobody(server: Server) -> None:
+def test_a_short_fault_of_the_database_is_not_reported(server: Server) -> None:
     server.outside.faults[:] = [fault(sqlite3.SQLITE_FULL)] * 20
     server.execute.post(JobSubmitted(server.spec(1, size=9)))
     assert not server.execute.ask(JobHeld(JobId(1), "ann")).result(30).refusal

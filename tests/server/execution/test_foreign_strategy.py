@@ -74,7 +74,7 @@ def test_a_good_one_serves(make_server: Callable[..., Server]) -> None:
     ("name", "says"),
     [("Hangs", "no answer within 0.7 s"), ("Dies", "its process ended with exit code 9")],
 )
-def test_a_bad_one_delays_and_is_replaced(
+def test_a_foreign_strategy_that_hangs_or_dies_is_replaced(
     make_server: Callable[..., Server], name: str, says: str
 ) -> None:
     deadline = 0.7 if name == "Hangs" else 60.0
@@ -92,7 +92,7 @@ def test_a_bad_one_delays_and_is_replaced(
     assert server.stop(signal.SIGTERM) == 0
 
 
-def test_one_that_stumbles_is_asked_again_if_nothing_else_happens(
+def test_a_foreign_strategy_that_fails_once_is_asked_again(
     make_server: Callable[..., Server],
 ) -> None:
     server = make_server(strategy="theirs:Stumbles", strategy_deadline_s=60.0).start()

@@ -245,7 +245,7 @@ def test_one_that_cannot_even_be_made(
         ("an_object", "answered with something that is no message"),
     ],
 )
-def test_faults_cost_the_child_its_life_and_the_next_one_plans(
+def test_a_strategy_process_that_fails_is_replaced_by_one_that_plans(
     make: Callable[..., StrategyProcess], kind: str, says: str, tmp_path: Path
 ) -> None:
     process = make("Odd")
@@ -294,7 +294,9 @@ def _runs(pid: int) -> bool:
 
 
 @pytest.mark.parametrize("kind", ["hangs", "holds_the_interpreter"])
-def test_it_ends_with_the_server_whatever_it_does(kind: str, tmp_path: Path) -> None:
+def test_a_strategy_process_ends_with_the_server_even_while_it_hangs(
+    kind: str, tmp_path: Path
+) -> None:
     code = """
 import os, sys, time
 from pliant.server.execution.strategy_process import StrategyProcess
@@ -330,7 +332,7 @@ def order(kind: str) -> RunStrategy:
 
 
 @pytest.mark.case(64)
-def test_a_fault_costs_one_cycle_three_in_a_row_the_place(planner: Planner) -> None:
+def test_a_fault_costs_one_cycle_and_three_in_a_row_replace_the_strategy(planner: Planner) -> None:
     kinds = ["raises", "too_much", "good", "exits", "not_there", "no_plan"]
     answers = []
     for kind in kinds:
@@ -353,7 +355,7 @@ def test_a_fault_costs_one_cycle_three_in_a_row_the_place(planner: Planner) -> N
     assert isinstance(planner.run(order("raises")), PlanReady)
 
 
-def test_ours_run_here_and_theirs_elsewhere(planner: Planner) -> None:
+def test_only_foreign_strategies_run_in_a_process_of_their_own(planner: Planner) -> None:
     assert len(workers()) == 1
     assert Planner("egs+pra", {"threshold": 1}).name == "egs+pra"
     assert len(workers()) == 1

@@ -63,7 +63,7 @@ def test_what_is_known_is_no_loss(caplog: pytest.LogCaptureFixture) -> None:
     assert (numbers.next(), caplog.text) == (6, "")
 
 
-def test_a_number_that_cannot_have_been_given_is_not_believed() -> None:
+def test_an_id_that_cannot_have_been_assigned_is_rejected() -> None:
     numbers = JobIdAllocator(5)
     numbers.on_node_registered(node(5 + MAX_LOST_IDS + 1, 2**63))
     assert numbers.next() == 6

@@ -35,7 +35,7 @@ def test_beats_are_confirmed_to_who_asks_and_orders_name_the_last(server: Server
 
 
 @pytest.mark.cluster
-def test_who_has_not_beaten_is_heard_by_its_registration(server: Server) -> None:
+def test_a_node_without_heartbeats_is_confirmed_by_its_registration(server: Server) -> None:
     node = server.controller().welcome()
     with server.user() as user:
         user.submit(sizes="1", when_cut_off="stop-after=0")

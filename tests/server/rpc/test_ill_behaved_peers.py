@@ -136,7 +136,7 @@ def stage(make_server: Callable[..., Server]) -> Iterator[Stage]:
 
 
 @pytest.mark.case(36)
-def test_a_silent_one_keeps_its_size(stage: Stage) -> None:
+def test_an_application_that_never_answers_keeps_its_size(stage: Stage) -> None:
     stage.offer(6)
     wait_until(lambda: "offer.expired" in stage.kinds())
     assert (stage.info()["state"], stage.info()["processors"]) == ("RUNNING", 4)
@@ -156,7 +156,7 @@ def test_a_late_answer_changes_nothing(stage: Stage) -> None:
 
 
 @pytest.mark.case(37)
-def test_what_is_said_twice_counts_once(stage: Stage) -> None:
+def test_a_repeated_answer_counts_once(stage: Stage) -> None:
     offer = stage.offer(6)
     stage.accept(offer)
     stage.accept(offer)
@@ -217,7 +217,7 @@ def test_a_counter_offer_above_the_offer_is_declined(stage: Stage) -> None:
 
 
 @pytest.mark.case(38)
-def test_who_accepts_more_than_was_offered_gets_nothing(stage: Stage) -> None:
+def test_accepting_more_than_was_offered_is_refused(stage: Stage) -> None:
     offer = stage.offer(6)
     offer.items[0].quantity, offer.items[0].sizes = 4, "8"
     stage.accept(offer)
@@ -227,7 +227,7 @@ def test_who_accepts_more_than_was_offered_gets_nothing(stage: Stage) -> None:
 
 
 @pytest.mark.case(38)
-def test_who_claims_other_processors_is_ended(stage: Stage) -> None:
+def test_an_application_that_claims_other_processors_is_ended(stage: Stage) -> None:
     for processors in (range(8), range(2, 8), range(5)):
         _claim(stage, processors)
         stage.check(0)
@@ -249,7 +249,7 @@ def _claim(stage: Stage, processors: range) -> None:
 
 
 @pytest.mark.case(39)
-def test_processors_said_to_be_free_are_not_given_away_before_they_are(stage: Stage) -> None:
+def test_processors_are_reused_only_when_no_process_is_left_on_them(stage: Stage) -> None:
     offer = stage.offer(2)
     waiting = stage.user.submit(sizes="6")
     stage.accept(offer)
@@ -295,7 +295,7 @@ def test_a_former_coordinator_does_not_take_the_place_of_the_present_one(stage: 
 
 
 @pytest.mark.case(42)
-def test_who_shows_another_token_is_refused(stage: Stage) -> None:
+def test_an_application_with_another_token_is_refused(stage: Stage) -> None:
     other = stage.user.submit(sizes="2")
     theirs = stage.node.find("start_world")
     thief = Application(theirs, token=stage.start.token)
@@ -306,7 +306,7 @@ def test_who_shows_another_token_is_refused(stage: Stage) -> None:
 
 
 @pytest.mark.case(42)
-def test_what_is_said_about_another_job_is_not_heard(stage: Stage) -> None:
+def test_messages_about_another_job_are_ignored(stage: Stage) -> None:
     """Its own token opens its session; the number of another's resize is no key to that."""
     stage.user.submit(sizes="1-4", prefer=2)
     theirs = stage.node.find("start_world")

@@ -43,7 +43,7 @@ def test_a_node_that_stood_still_has_time_to_look_for_orders() -> None:
     assert delivery.missing(beat(0, 1), 1, 62.0) == ""
 
 
-def test_who_does_not_count_is_believed() -> None:
+def test_a_node_that_does_not_count_messages_misses_none() -> None:
     delivery = LostMessageDetector()
     assert delivery.missing(node_pb2.Beat(), 5, 0.0) == ""
     assert delivery.missing(node_pb2.Beat(), 5, 2 * UNDER_WAY_S) == ""

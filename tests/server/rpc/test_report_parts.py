@@ -223,7 +223,7 @@ def test_answers_have_the_time_in_which_nobody_listened() -> None:
     assert timers.due(90) == [later]
 
 
-def test_nodes_are_not_blamed_for_the_time_in_which_nobody_listened() -> None:
+def test_a_stall_of_the_server_does_not_count_against_nodes() -> None:
     leases = HeartbeatLeases(beat_interval_s=2, lease_s=60)
     leases.open(A, 0)
     leases.open(B, 70)
@@ -235,7 +235,7 @@ def test_nodes_are_not_blamed_for_the_time_in_which_nobody_listened() -> None:
 
 
 @pytest.mark.parametrize(("slept", "late"), [(0.0, False), (0.9, False), (1.5, True)])
-def test_a_wait_that_was_much_too_long_is_told(slept: float, late: bool) -> None:
+def test_a_wait_that_took_much_too_long_is_measured_as_a_stall(slept: float, late: bool) -> None:
     class Slow(threading.Condition):
         def wait(self, timeout: float | None = None) -> bool:
             time.sleep((timeout or 0.0) + slept)

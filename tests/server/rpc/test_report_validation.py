@@ -35,7 +35,7 @@ def ready(**fields: object) -> node_pb2.WorldReady:
     return node_pb2.WorldReady(**named)  # type: ignore[arg-type]
 
 
-def test_nodes_are_believed_about_their_own_ranks(validator: ReportValidator) -> None:
+def test_nodes_may_report_on_their_own_ranks(validator: ReportValidator) -> None:
     assert validator.reject_exits(A, exits(1, 1)) is None
     assert validator.reject_exits(B, exits(2, 2)) is None
     assert validator.reject_ready(B, ready()) is None
@@ -52,7 +52,7 @@ def test_nodes_are_believed_about_their_own_ranks(validator: ReportValidator) ->
         (A, exits(1, 1, run=2), "it belongs to job 1, run 1, resize 0"),
     ],
 )
-def test_ends_of_others_are_not_believed(
+def test_exits_on_other_nodes_are_rejected(
     validator: ReportValidator, node: NodeName, message: node_pb2.RanksExited, text: str
 ) -> None:
     assert validator.reject_exits(node, message) == text

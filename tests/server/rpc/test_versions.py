@@ -62,7 +62,7 @@ def test_a_report_that_is_not_known_is_passed_over_and_counted(server: Server) -
     node.close()
 
 
-def test_what_an_application_says_that_is_not_known_is_passed_over(server: Server) -> None:
+def test_unknown_messages_of_an_application_are_ignored(server: Server) -> None:
     node = server.controller("n1", 2).welcome()
     with server.user() as user:
         number = user.submit(sizes="1-2", type="mpi")

@@ -278,7 +278,7 @@ def test_a_node_is_removed_for_good(server: Server, node: Controller, user: User
 
 @pytest.mark.case(33)
 @pytest.mark.parametrize("secret", ["", "0" * 64, "\x7e"])
-def test_only_who_knows_the_secret_may_register(server: Server, secret: str) -> None:
+def test_only_a_node_that_knows_the_secret_may_register(server: Server, secret: str) -> None:
     stranger = server.controller("n1", 4, secret=secret)
     assert stranger.ended.wait(30)
     assert isinstance(stranger.error, grpc.Call)
@@ -378,7 +378,7 @@ def node_report_of(start: object, rank: int, code: int) -> object:
 
 
 @pytest.mark.case(12)
-def test_a_stop_is_quick_and_answers_who_waits(server: Server) -> None:
+def test_a_stop_answers_waiting_users(server: Server) -> None:
     node = server.controller().welcome()
     user = server.user()
     job = user.submit()

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.cluster
 
 
 @pytest.mark.case(56)
-def test_requests_that_are_none(server: Server) -> None:
+def test_malformed_requests_are_refused(server: Server) -> None:
     with server.user() as user:
         for line, text in [
             (b"hello\n", "not JSON"),
@@ -236,7 +236,7 @@ def test_a_low_soft_limit_of_descriptors_is_no_limit(make_server: Callable[..., 
 
 
 @pytest.mark.case(56)
-def test_a_slow_user_holds_up_nobody(server: Server) -> None:
+def test_a_slow_user_does_not_delay_others(server: Server) -> None:
     slow = server.user()
     slow.send(b'{"op":')
     with server.user() as user:

@@ -57,28 +57,28 @@ def test_a_job_of_its_own_cost_and_an_estimate_that_knows_no_pause() -> None:
     assert by_id(result)[1].end == 15
 
 
-def test_talks_take_time_before_anything_is_carried_out() -> None:
+def test_negotiations_take_time_before_resizes_begin() -> None:
     result = run(PAIR, negotiation_cost=Cost(1, 1))
     # Agreed at 3 with 56 left; at 8 with 36 left.
     assert {r.id: r.end for r in result.jobs} == {2: 7, 1: 12.5}
     assert by_id(result)[2].start == 3
 
 
-def test_talks_add_up_or_run_at_once() -> None:
+def test_negotiations_run_in_a_row_or_at_once() -> None:
     jobs = [job(1, 0, "1-4", 100), job(2, 0, "1-4", 100), rigid(3, 5, 4, 1)]
     for negotiation, start in (("sequential", 5 + 4), ("parallel", 5 + 2)):
         result = run(jobs, negotiation_cost=Cost(2, 2), negotiation=negotiation)
         assert by_id(result)[3].start == start, negotiation
 
 
-def test_what_happens_during_talks_is_applied_and_then_planned_for() -> None:
+def test_events_during_negotiations_are_applied_and_then_planned_for() -> None:
     jobs = [*PAIR, rigid(3, 2.5, 2, 1)]
     result = run(jobs, negotiation_cost=Cost(1, 1))
     # It came during the talks that ended at 3, so the next talks are at 3 and end at 4.
     assert by_id(result)[3].start == 4
 
 
-def test_a_job_that_ends_during_talks_ends_when_it_ends() -> None:
+def test_a_job_may_end_during_a_negotiation() -> None:
     jobs = [job(1, 0, "2-8", 80), rigid(2, 9.5, 4, 4)]
     result = run(jobs, negotiation_cost=Cost(1, 1))
     assert by_id(result)[1].end == 10

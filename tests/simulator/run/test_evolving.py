@@ -52,7 +52,7 @@ def test_below_its_minimum_it_stands_still_until_it_gets_more() -> None:
     assert result.metrics["requests_granted"] == 1
 
 
-def test_when_its_patience_is_over_it_goes_on_with_what_it_has() -> None:
+def test_after_its_time_limit_a_request_is_given_up() -> None:
     """On 2 until 4 s; stands 16 / 4 = 4 s; then 16 on 2 take 8 s."""
     result = run([evolving(1, 0, (8, 1, 2), (16, 4, 4)), rigid(2, 1, 6, 50)], strategy="fcfs")
     assert by_id(result)[1].end == 16

@@ -34,7 +34,7 @@ HIGH = rigid(2, 100, 8, 100.0, priority=5)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_known_answers(name: str) -> None:
+def test_a_preempted_job_saves_and_restores_in_the_stated_time(name: str) -> None:
     result = run([LOW, HIGH], strategy=name)
     # 100 s of work, 30 s to save; the other's 100 s; 30 s to read, then the 900 s that were left.
     assert spans(result, 1) == [(0, 130, 8), (230, 1160, 8)]

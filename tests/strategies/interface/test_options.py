@@ -80,7 +80,7 @@ def test_what_there_is_to_set() -> None:
         ("label", "a b", "a b"),
     ],
 )
-def test_values(name: str, text: object, value: object) -> None:
+def test_option_texts_are_converted_to_their_types(name: str, text: object, value: object) -> None:
     (found,) = convert("example", Example, {name: text}).values()
     assert found == value
     assert type(found) is type(value)

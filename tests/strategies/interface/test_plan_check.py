@@ -34,7 +34,7 @@ def offer(job: int, processors: int) -> Offer:
     return Offer(JobId(job), processors)
 
 
-def test_suspensions() -> None:
+def test_suspensions_in_plans_are_checked() -> None:
     able = replace(VIEW.running[1], suspendable=True)
     view = replace(VIEW, running=(VIEW.running[0], able), suspended=(waiting(5, "1-4"),))
     fits = Plan(suspends=(Suspension(JobId(2), "later"),), starts=(start(5, block(6, 3)),))

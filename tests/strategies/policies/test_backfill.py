@@ -43,7 +43,9 @@ def test_strict_order() -> None:
         ("8", waiting(9, "1", 2001.0), False),
     ],
 )
-def test_easy(head: str, job: WaitingJob, starts: bool) -> None:
+def test_easy_backfilling_starts_only_jobs_that_do_not_delay_the_head(
+    head: str, job: WaitingJob, starts: bool
+) -> None:
     found = walk("easy", [waiting(8, head, 100.0), job])
     assert found == ({9: job.sizes.min} if starts else {})
 

@@ -34,7 +34,9 @@ def members(*texts: str) -> list[Member]:
         (5, [], []),
     ],
 )
-def test_shares(processors: int, sizes: list[str], shares: list[int]) -> None:
+def test_free_processors_are_shared_equally_within_the_sizes(
+    processors: int, sizes: list[str], shares: list[int]
+) -> None:
     jobs = members(*sizes)
     targets = share(jobs, processors - sum(job.sizes.min for job in jobs))
     assert [targets[job.id] for job in jobs] == shares

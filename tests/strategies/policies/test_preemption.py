@@ -68,7 +68,9 @@ def test_without_preemption_nobody_is_suspended() -> None:
     ],
 )
 @pytest.mark.parametrize("name", NAMES)
-def test_whom(name: str, need: int, active: list[RunningJob], gone: list[int]) -> None:
+def test_the_fewest_and_latest_jobs_of_lower_priority_are_suspended(
+    name: str, need: int, active: list[RunningJob], gone: list[int]
+) -> None:
     plan = plan_of(make_view(8, (waiting(9, str(need), priority=5),), tuple(active)), name)
     assert suspended(plan) == gone
     assert all(wish.requeue and wish.reason == "for job 9" for wish in plan.suspends)

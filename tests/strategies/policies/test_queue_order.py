@@ -29,7 +29,7 @@ def queue_of(*estimates: float | None) -> tuple[WaitingJob, ...]:
     ("policy", "ids"),
     [("fcfs", [1, 2, 3, 4, 5]), ("sjf", [2, 4, 1, 5, 3]), ("ljf", [3, 1, 5, 2, 4])],
 )
-def test_orders(policy: QueueOrder, ids: list[int]) -> None:
+def test_each_policy_orders_the_queue(policy: QueueOrder, ids: list[int]) -> None:
     queue = queue_of(20.0, 10.0, None, 10.0, 20.0)
     assert [job.id for job in in_order(policy, queue)] == ids
 
@@ -59,7 +59,7 @@ def test_orders_have_the_keys_of_the_definition(estimates: list[int], policy: Qu
         (9000.1, "ljf"),
     ],
 )
-def test_bounds(mean: float, policy: QueueOrder) -> None:
+def test_dynp_chooses_its_policy_by_the_mean_estimate(mean: float, policy: QueueOrder) -> None:
     assert Dynp().policy(mean) == policy
     decided = Dynp().decide(make_view(8, queue_of(*[mean] * 5)))
     assert decided is not None
