@@ -128,13 +128,17 @@ def server() -> Iterator[Server]:
     server.stop()
 
 
+Open = Callable[[str | Callable[[], str]], tuple[CoordinatorStream, Desk]]
+
+
 @pytest.fixture
-def open_stream() -> Iterator[Callable[[str], tuple[CoordinatorStream, Desk]]]:
+def open_stream() -> Iterator[Open]:
     opened: list[CoordinatorStream] = []
 
-    def begin(address: str) -> tuple[CoordinatorStream, Desk]:
+    def begin(address: str | Callable[[], str]) -> tuple[CoordinatorStream, Desk]:
         desk = Desk()
-        stream = CoordinatorStream(desk, lambda: address)  # type: ignore[arg-type]  # as much as is needed
+        find = address if callable(address) else lambda: address
+        stream = CoordinatorStream(desk, find)  # type: ignore[arg-type]  # as much as is needed
         stream.start()
         opened.append(stream)
         return stream, desk
@@ -142,11 +146,7 @@ def open_stream() -> Iterator[Callable[[str], tuple[CoordinatorStream, Desk]]]:
     yield begin
     for stream in opened:
         stream.stop(0.5)
-        stream._thread.join(40)
-        assert not stream._thread.is_alive()
-
-
-Open = Callable[[str], tuple[CoordinatorStream, Desk]]
+    wait_until(lambda: "pliant-session" not in [thread.name for thread in threading.enumerate()])
 
 
 def test_a_host_that_is_gone_is_noticed_and_the_stream_opened_again(
@@ -254,13 +254,17 @@ def test_what_a_hello_and_a_save_report_say_can_be_sent(text: str) -> None:
     assert sent.request.reason == sent.saving.reason == sanitize_text(text)
 
 
-def test_reports_wait_for_the_next_stream_and_answers_do_not(open_stream: Open) -> None:
+def test_reports_wait_for_the_next_stream_and_answers_do_not(
+    server: Server, open_stream: Open
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as nobody:
-        address = f"127.0.0.1:{nobody.getsockname()[1]}"
-    stream, _ = open_stream(address)
+        address = [f"127.0.0.1:{nobody.getsockname()[1]}"]
+    stream, _ = open_stream(lambda: address[0])
     stream.send(NegotiationMessage(Template(1, 7, 0, Verb.WITHDRAW)))
     stream.send(Withdrawn(1))
-    wait_until(lambda: stream._backlog == [Withdrawn(1)])
+    address[0] = server.address
+    assert server.next("withdrawn").withdrawn.resize == 1
+    assert server.reports["answer"].empty()
 
 
 def test_channels_ask_no_more_often_than_the_server_allows() -> None:

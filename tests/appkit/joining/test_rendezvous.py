@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import select
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -77,7 +78,7 @@ def desk() -> Iterator[Desk]:
     desk = Desk()
     yield desk
     desk.place.close()
-    assert not desk.place._thread.is_alive()
+    assert "pliant-rendezvous" not in [thread.name for thread in threading.enumerate()]
 
 
 def say(sock: socket.socket, **message: object) -> None:

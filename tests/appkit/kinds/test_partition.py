@@ -10,7 +10,6 @@ import pytest
 
 from pliant.appkit.errors import CheckpointError, DistributionError
 from pliant.appkit.kinds.partition import PartitionedArray, spread_parts
-from pliant.appkit.mpi.membership import Membership
 from pliant.appkit.redistribution.plan import RankMap
 from pliant.appkit.storage.chunks import ArrayReader
 from rankkit import Parts, member, rank_map, resize, save
@@ -110,7 +109,6 @@ def test_an_array_without_cells_is_resized() -> None:
     nobody = make(lambda _: [], (0,))
     parts, sent = resize(nobody, begin(nobody, 2), RankMap.expand(2, 3))
     assert sent == 0
-    assert isinstance(parts[2][0]._membership, Membership)
     assert parts[2][0].local.shape == (0,)
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import Any
 
 import numpy as np
+import pytest
 
 from pliant.appkit.data.registered_data import Registry
 from pliant.appkit.kinds.block import BlockArray
@@ -32,35 +35,58 @@ def make(*more: Any) -> tuple[Preallocator, BlockArray, ReplicatedArray]:
     return Preallocator(registry, me), block, copy
 
 
-def test_a_resize_uses_the_memory_that_was_allocated_for_it() -> None:
+class Preallocated:
+    """The arrays that a kind allocates before a resize, as long as something holds them."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self._arrays: list[weakref.ref[Any]] = []
+        original = BlockArray.preallocate
+
+        def preallocate(block: BlockArray, size: int, rank: int) -> Any:
+            arrays = original(block, size, rank)
+            self._arrays += map(weakref.ref, arrays)
+            return arrays
+
+        patch.setattr(BlockArray, "preallocate", preallocate)
+
+    @property
+    def in_memory(self) -> list[Any]:
+        gc.collect()
+        return [array for found in self._arrays if (array := found()) is not None]
+
+
+@pytest.fixture
+def preallocated(monkeypatch: pytest.MonkeyPatch) -> Preallocated:
+    return Preallocated(monkeypatch)
+
+
+def test_a_resize_uses_the_memory_that_was_allocated_for_it(preallocated: Preallocated) -> None:
     preallocator, block, copy = make()
     preallocator.execute(PreallocateOrder(7, 4))
     preallocator.wait(7)
-    part = block._next
-    block.prepare(rank_map(2, 4), 0)
-    assert part is not None
-    assert block._next is part
-    assert part.stop == 2
-    copy.prepare(rank_map(2, 4), 0)
-    copy.commit()
+    (array,) = preallocated.in_memory
+    for entry in (block, copy):
+        entry.prepare(rank_map(2, 4), 0)
+        entry.commit()
+    assert block.local.shape == (2, 2)
+    assert np.shares_memory(block.local, array)
     assert np.array_equal(copy.local, np.ones(3))
 
 
-def test_memory_for_another_resize_is_released() -> None:
+def test_memory_for_another_resize_is_released(preallocated: Preallocated) -> None:
     preallocator, block, _ = make()
     preallocator.execute(PreallocateOrder(7, 4))
     preallocator.wait(8)
-    assert block._next is None
+    assert preallocated.in_memory == []
     block.prepare(rank_map(2, 1), 0)
-    assert block._next is not None
-    assert block._next.stop == 8
+    block.commit()
+    assert block.local.shape == (8, 2)
 
 
-def test_a_failed_allocation_is_left_to_the_resize() -> None:
+def test_a_failed_allocation_is_left_to_the_resize(preallocated: Preallocated) -> None:
     split = LengthSplit("u", 8, lengths)
     uneven = BlockArray(member(0, 2), "u", (8,), axis=0, halo=0, dtype="i4", split=split)
-    preallocator, block, _ = make(uneven)
+    preallocator, _, _ = make(uneven)
     preallocator.execute(PreallocateOrder(7, 4))
-    assert block._next is None
-    assert uneven._next is None
+    assert preallocated.in_memory == []
     assert preallocator.resize == 7, "it is not tried again"
