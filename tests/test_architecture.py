@@ -57,7 +57,7 @@ ORDER = {
     "protos": """
         channel daemons generate handshake sanitize_text versions
         address codec
-        checkpoint_codec report_parts
+        checkpoint_codec report_parts identity
     """,
     "faults": """
         registry
@@ -135,7 +135,7 @@ IMPURE = {
 #: Third-party packages that a part never imports, not even late.
 NEVER = {
     "protos": {"sqlalchemy", "alembic", "click", "rich", "mpi4py", "numpy"},
-    "appkit": {"sqlalchemy", "alembic", "click", "rich", "structlog", "msgspec"},
+    "appkit": {"sqlalchemy", "alembic", "click", "rich", "structlog", "msgspec", "cryptography"},
     "nodectl": {"sqlalchemy", "alembic", "click", "mpi4py", "numpy"},
     "client": {"sqlalchemy", "alembic", "click", "mpi4py"},
     "server": {"click", "mpi4py"},
@@ -275,6 +275,16 @@ def test_parts_keep_to_their_packages() -> None:
     assert faults == []
 
 
+def test_programs_and_shims_do_without_the_identity_of_the_cluster() -> None:
+    faults = [
+        f"{where(path, line)}: only daemons and administrators' commands import {name}"
+        for path in [*part_files("appkit"), *filter(may_fork, part_files("nodectl"))]
+        for line, name in imports(path)
+        if f"{name}.".startswith(("pliant.protos.identity.", "cryptography."))
+    ]
+    assert faults == []
+
+
 def test_processes_that_fork_load_neither_grpc_nor_threads() -> None:
     faults = [
         f"{where(path, line)}: a process that forks never imports {name}"
@@ -380,4 +390,5 @@ def test_the_package_has_the_part_through_a_relative_link(part: str) -> None:
 def test_starting_is_cheap(module: str, code: str) -> None:
     if not (ROOT / module).exists():
         pytest.skip(f"{module} does not exist yet")
-    assert fresh_modules(code) & {"grpc", "google", "sqlalchemy", "rich", "click"} == set()
+    slow = {"grpc", "google", "sqlalchemy", "rich", "click", "cryptography"}
+    assert fresh_modules(code) & slow == set()

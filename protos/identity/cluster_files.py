@@ -1,0 +1,234 @@
+"""The files of a cluster's identity: made once by ``pliant cluster init``, and read back.
+
+All files are in one directory of mode 0700. They are made in a draft directory next to it, which is
+renamed when it is complete: a creation that was interrupted leaves nothing that is used.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from cryptography import x509
+
+from pliant.protos.daemons.files import sync_folder, write_private
+from pliant.protos.daemons.private_paths import UntrustedPathError, open_private, read_private
+from pliant.protos.identity import authority, keys
+from pliant.protos.identity.authority import Authority
+from pliant.protos.identity.certificates import (
+    MAX_PEM_BYTES,
+    format_certificates,
+    parse_certificates,
+    read_identity,
+)
+from pliant.protos.identity.errors import CertificateError, IdentityError, StoredIdentityError
+from pliant.protos.identity.names import SERVER_NAME, Identity, Role
+from pliant.protos.identity.trust_bundle import Bundle, parse_bundle
+
+_T = TypeVar("_T")
+
+#: The roots that members trust. Members get a copy.
+ROOTS = "roots.pem"
+#: The key of the root. It may be moved offline.
+ROOT_KEY = "root.key"
+ISSUER = "issuer.pem"
+ISSUER_KEY = "issuer.key"
+#: The server's certificate, followed by that of the issuing authority.
+SERVER = "server.pem"
+SERVER_KEY = "server.key"
+ORDER_KEY = "order.key"
+#: With it, nodes verify launch orders. Nodes get a copy.
+ORDER_PUBLIC_KEY = "order.pub"
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterIdentity:
+    """The public part of a cluster's identity, as read from its directory."""
+
+    cluster: str
+    roots: Bundle
+    issuer: x509.Certificate
+    #: The server's certificate and that of the authority that issued it.
+    server: tuple[x509.Certificate, ...]
+    order_public_key: bytes
+    #: Whether the key of the root is in the directory, and not offline.
+    has_root_key: bool
+
+
+def create_identity(
+    directory: Path, cluster: str, addresses: Sequence[str], *, now: float
+) -> ClusterIdentity:
+    """Make the keys and certificates of a new cluster.
+
+    Args:
+        directory: becomes their place; it must not exist.
+        cluster: the cluster's name.
+        addresses: DNS names and IP addresses of the server.
+        now: in seconds since the epoch.
+
+    Raises:
+        StoredIdentityError: there is an identity or another file, another creation is running, or
+            another account could change the directory.
+        IdentityNameError: the name or an address is not usable.
+        OSError: the files cannot be written.
+    """
+    files = _make_files(cluster, addresses, now)
+    directory.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with _only_creation_in(directory.parent):
+        _check_unused(directory)
+        draft = directory.with_name(f".{directory.name}.new")
+        # What a killed creation left: keys that nobody has used. The lock excludes a running one.
+        if draft.is_dir() and not draft.is_symlink():
+            shutil.rmtree(draft)
+        draft.mkdir(mode=0o700)
+        try:
+            for name, text in files.items():
+                write_private(draft / name, text.encode("ascii"))
+            draft.rename(directory)
+        except BaseException:
+            shutil.rmtree(draft, ignore_errors=True)
+            raise
+        sync_folder(directory.parent)
+    return load_identity(directory)
+
+
+def load_identity(directory: Path) -> ClusterIdentity:
+    """Read the certificates of a cluster, and check the owner and mode of every file.
+
+    Raises:
+        StoredIdentityError: there is no identity, or a file is missing or damaged.
+        UntrustedPathError: another account could read or change it.
+        OSError: it cannot be read.
+    """
+    roots = _read(directory, ROOTS, parse_bundle)
+    (issuer, *more) = _read(directory, ISSUER, parse_certificates)
+    server = _read(directory, SERVER, parse_certificates)
+    order_key = _read(directory, ORDER_KEY, keys.parse_order_key)
+    public = _read(directory, ORDER_PUBLIC_KEY, keys.parse_order_public_key)
+    server_key = _read(directory, SERVER_KEY, keys.parse_certificate_key)
+    _read(directory, ISSUER_KEY, lambda pem: Authority(issuer, keys.parse_certificate_key(pem)))
+    try:
+        identity = read_identity(server[0])
+    except CertificateError as error:
+        raise _damaged(directory / SERVER, error) from None
+    if (
+        more
+        or identity.role is not Role.SERVER
+        or server_key.public_key() != server[0].public_key()
+    ):
+        raise StoredIdentityError(
+            f"{directory}: the files do not belong together; restore the directory from a copy"
+        )
+    if order_key.public_key() != public:
+        raise _damaged(directory / ORDER_PUBLIC_KEY, "it is not the public key of " + ORDER_KEY)
+    return ClusterIdentity(
+        cluster=identity.cluster,
+        roots=roots,
+        issuer=issuer,
+        server=server,
+        order_public_key=public.public_bytes_raw(),
+        has_root_key=_has_root_key(directory),
+    )
+
+
+def load_issuer(directory: Path) -> Authority:
+    """Read the authority with which the server issues certificates.
+
+    Raises:
+        StoredIdentityError, UntrustedPathError, OSError: as `load_identity`.
+    """
+    certificate = _read(directory, ISSUER, parse_certificates)[0]
+    return _read(
+        directory, ISSUER_KEY, lambda pem: Authority(certificate, keys.parse_certificate_key(pem))
+    )
+
+
+def _make_files(cluster: str, addresses: Sequence[str], now: float) -> dict[str, str]:
+    """Return the content of all files by name, the most public ones first."""
+    root = authority.create_root(cluster, now=now)
+    issuer = authority.create_issuer(root, now=now)
+    server_key, order_key = keys.create_certificate_key(), keys.create_order_key()
+    identity = Identity(cluster, Role.SERVER, SERVER_NAME)
+    request = authority.create_request(server_key)
+    server = authority.issue(issuer, request, identity, now=now, addresses=addresses)
+    return {
+        ROOTS: format_certificates([root.certificate]),
+        ISSUER: format_certificates([issuer.certificate]),
+        SERVER: format_certificates(server),
+        ORDER_PUBLIC_KEY: keys.format_public_key(order_key.public_key()),
+        ORDER_KEY: keys.format_private_key(order_key),
+        SERVER_KEY: keys.format_private_key(server_key),
+        ISSUER_KEY: keys.format_private_key(issuer.key),
+        ROOT_KEY: keys.format_private_key(root.key),
+    }
+
+
+@contextmanager
+def _only_creation_in(parent: Path) -> Iterator[None]:
+    """Check that no other account can replace what is made, and keep other creations out."""
+    try:
+        os.close(open_private(parent, shared=True))
+    except UntrustedPathError as error:
+        # Its own remedy would be wrong for directories such as /tmp.
+        what = str(error).partition(";")[0]
+        raise StoredIdentityError(f"{what}; name a directory elsewhere with --directory") from None
+    descriptor = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            message = f"another `pliant cluster init` is running in {parent}: wait for its end"
+            raise StoredIdentityError(message) from None
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _check_unused(directory: Path) -> None:
+    """Refuse to overwrite an identity, or to put one among other files."""
+    try:
+        names = os.listdir(directory)
+    except FileNotFoundError:
+        return
+    if ROOTS in names or ISSUER_KEY in names:
+        raise StoredIdentityError(
+            f"{directory} has the identity of a cluster already, and its nodes trust no other; to "
+            "see it: `pliant cluster show`; to make another cluster: `--directory DIR`; to give "
+            "this one up: move the directory away"
+        )
+    # Even an empty one: it may have another owner or mode, or be somebody's current directory.
+    raise StoredIdentityError(f"{directory} exists already: name a new directory")
+
+
+def _has_root_key(directory: Path) -> bool:
+    try:
+        read_private(directory / ROOT_KEY, max_bytes=MAX_PEM_BYTES)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _read(directory: Path, name: str, parse: Callable[[bytes], _T]) -> _T:
+    path = directory / name
+    try:
+        content = read_private(path, max_bytes=MAX_PEM_BYTES)
+    except FileNotFoundError:
+        if not (directory / ROOTS).exists():
+            raise StoredIdentityError(
+                f"{directory} has no identity of a cluster: make one with `pliant cluster init`"
+            ) from None
+        raise StoredIdentityError(f"{path} is missing: restore it from a copy") from None
+    try:
+        return parse(content)
+    except IdentityError as error:
+        raise _damaged(path, error) from None
+
+
+def _damaged(path: Path, why: object) -> StoredIdentityError:
+    return StoredIdentityError(f"{path} is damaged ({why}): restore it from a copy")

@@ -1,0 +1,41 @@
+"""The errors of the identity of a cluster."""
+
+from __future__ import annotations
+
+from pliant.core.support.errors import PliantError
+
+
+class IdentityError(PliantError):
+    """Base of the errors of this package."""
+
+
+class IdentityNameError(IdentityError):
+    """A name or an address cannot be part of a certificate."""
+
+
+class IdentityKeyError(IdentityError):
+    """A key cannot be read, or is of another type than the one that is needed."""
+
+
+class SigningRequestError(IdentityError):
+    """A signing request is refused."""
+
+
+class CertificateError(IdentityError):
+    """A certificate cannot be read, is not of this cluster, or does not allow its use."""
+
+
+class ClockSkewError(CertificateError):
+    """A certificate is not valid yet or any more, or a clock is wrong."""
+
+
+class JoinTokenError(IdentityError):
+    """A join token cannot be read, is unknown, was used, or has expired."""
+
+
+class ReplayedOrderError(IdentityError):
+    """A launch order was executed before, or is too old to know whether it was."""
+
+
+class StoredIdentityError(IdentityError):
+    """A file of the identity is missing, damaged, or must not be overwritten."""
