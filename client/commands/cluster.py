@@ -1,0 +1,211 @@
+"""``pliant cluster``: make the identity of a cluster of several hosts, and show it."""
+
+from __future__ import annotations
+
+import pliant.client.terminal.suppress_interrupt_traceback  # noqa: F401
+
+# isort: split
+
+import argparse
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pliant.client.errors import ClientError, UsageError
+from pliant.client.paths import state_dir
+from pliant.client.terminal.output import Parser, print_json, print_text, run_command
+from pliant.client.terminal.tables import clean, table
+
+if TYPE_CHECKING:
+    from cryptography.x509 import Certificate
+
+    from pliant.protos.identity.cluster_files import ClusterIdentity
+
+PROG = "pliant cluster"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Make the identity of a cluster of several hosts, and show it."""
+    options = _parser().parse_args(argv)
+    return run_command(PROG, lambda: _report_errors(options.act, options))
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        prog=PROG,
+        description="Make the keys and certificates of a cluster of several hosts, and show them. "
+        "Server and node controllers do not use them yet.",
+        epilog="exit codes: 0 done, 1 the request failed, 2 wrong usage",
+    )
+    actions = parser.add_subparsers(metavar="action", required=True)
+    init = _action(actions, "init", "make the keys and certificates of a new cluster", _init)
+    init.add_argument("--name", help="of the cluster (the name of this host)")
+    init.add_argument(
+        "--address",
+        action="append",
+        default=[],
+        metavar="HOST",
+        help="a host name or IP address of the server, for its certificate; may be repeated",
+    )
+    _action(actions, "show", "show identities, fingerprints and ends of certificates", _show)
+    return parser
+
+
+def _action(actions: Any, name: str, text: str, act: Any) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = actions.add_parser(
+        name, help=text, description=text[0].upper() + text[1:] + "."
+    )
+    parser.add_argument(
+        "--directory", metavar="DIR", help="their place ($PLIANT_STATE_DIR/identity)"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(act=act)
+    return parser
+
+
+def _report_errors(act: Callable[[argparse.Namespace], int], options: argparse.Namespace) -> int:
+    """Run an action; errors of the identity become errors of the command."""
+    from pliant.protos.daemons.private_paths import UntrustedPathError
+    from pliant.protos.identity.errors import IdentityError, IdentityNameError
+
+    try:
+        return act(options)
+    except IdentityNameError as error:
+        raise UsageError(str(error)) from None
+    except (IdentityError, UntrustedPathError) as error:
+        raise ClientError(str(error)) from None
+
+
+def _init(options: argparse.Namespace) -> int:
+    import time
+
+    from pliant.protos.identity import cluster_files
+    from pliant.protos.identity.names import check_name
+
+    name = _host_name() if options.name is None else options.name
+    check_name("--name", name)
+    directory, now = _directory(options), time.time()
+    made = cluster_files.create_identity(directory, name, options.address, now=now)
+    if options.json:
+        print_json(_record(directory, made, now))
+        return 0
+    root_key = directory / cluster_files.ROOT_KEY
+    lines = [
+        f"cluster {made.cluster}: keys and certificates are in {directory}",
+        f"fingerprint of the root: {_fingerprints(made)[0]}",
+        _describe_certificates(made, now),
+        f"{root_key} is needed once a year, for the next issuing certificate.",
+        "It may be moved offline, to two places. The other files stay here, for their owner only.",
+    ]
+    _print_lines(lines)
+    return 0
+
+
+def _show(options: argparse.Namespace) -> int:
+    import time
+
+    from pliant.protos.identity.cluster_files import ROOT_KEY, load_identity
+
+    directory, now = _directory(options), time.time()
+    found = load_identity(directory)
+    if options.json:
+        print_json(_record(directory, found, now))
+        return 0
+    root_key = "here, may be moved offline" if found.has_root_key else "offline"
+    lines = [
+        f"cluster {found.cluster}, in {directory}",
+        *(f"fingerprint of the root: {each}" for each in _fingerprints(found)),
+        f"key of the root ({ROOT_KEY}): {root_key}",
+        _describe_certificates(found, now),
+    ]
+    _print_lines(lines)
+    return 0
+
+
+def _print_lines(lines: list[str]) -> None:
+    for line in "\n".join(lines).splitlines():
+        print_text(clean(line))
+
+
+def _directory(options: argparse.Namespace) -> Path:
+    if options.directory is None:
+        return Path(state_dir(), "identity")
+    if not options.directory or "\0" in options.directory:
+        raise UsageError("--directory: name a directory")
+    return Path(os.path.abspath(options.directory))
+
+
+def _host_name() -> str:
+    """Return the name of this host without its domain."""
+    import socket
+
+    return socket.gethostname().partition(".")[0]
+
+
+def _fingerprints(found: ClusterIdentity) -> list[str]:
+    from pliant.protos.identity.certificates import fingerprint
+
+    return [fingerprint(root) for root in found.roots]
+
+
+def _members(found: ClusterIdentity) -> list[tuple[str, Certificate]]:
+    """Return the certificates with what they are."""
+    roots = [("root", root) for root in found.roots]
+    return [*roots, ("issuing authority", found.issuer), ("server", found.server[0])]
+
+
+def _describe_certificates(found: ClusterIdentity, now: float) -> str:
+    """Return a table of the certificates."""
+    rows = [
+        (kind, _format_day(record["ends"]), _format_day(record["renew_at"]), record["state"])
+        for kind, record in (
+            (kind, _certificate(kind, each, now)) for kind, each in _members(found)
+        )
+    ]
+    server = _certificate("server", found.server[0], now)
+    lines = [
+        table(("CERTIFICATE", "VALID UNTIL", "RENEW AT", "STATE"), rows),
+        f"the server is {server['identity']}, at {', '.join(server['addresses'])}",
+    ]
+    return "\n".join(lines)
+
+
+def _format_day(seconds: float) -> str:
+    import time
+
+    return time.strftime("%Y-%m-%d", time.gmtime(seconds))
+
+
+def _record(directory: Path, found: ClusterIdentity, now: float) -> dict[str, Any]:
+    return {
+        "cluster": found.cluster,
+        "directory": str(directory),
+        "fingerprints": _fingerprints(found),
+        "root_key_is_here": found.has_root_key,
+        "order_public_key": found.order_public_key.hex(),
+        "certificates": [_certificate(kind, each, now) for kind, each in _members(found)],
+    }
+
+
+def _certificate(kind: str, certificate: Certificate, now: float) -> dict[str, Any]:
+    from pliant.protos.identity import certificates as reading
+    from pliant.protos.identity.authority import server_addresses
+    from pliant.protos.identity.errors import ClockSkewError
+
+    try:
+        reading.check_time(certificate, kind, now)
+        state = "valid" if now < reading.renew_at(certificate) else "renew"
+    except ClockSkewError:
+        state = "not valid yet" if now < reading.starts_at(certificate) else "expired"
+    is_server = kind == "server"
+    return {
+        "kind": kind,
+        "identity": reading.read_identity(certificate).uri if is_server else None,
+        "addresses": list(server_addresses(certificate)) if is_server else [],
+        "fingerprint": reading.fingerprint(certificate),
+        "starts": reading.starts_at(certificate),
+        "renew_at": reading.renew_at(certificate),
+        "ends": reading.ends_at(certificate),
+        "state": state,
+    }
