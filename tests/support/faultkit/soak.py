@@ -22,6 +22,7 @@ from clusterkit.evidence import Evidence, JobRow
 from clusterkit.logs import Logs
 from faultkit.soak_users import Ledger, Operator, Programmer, Scripter, Told, User
 from pliant.client.api import Job
+from pliant.client.demo.checks import segments_of
 from pliant.client.errors import ClientError
 from testkit import wait_until
 
@@ -174,11 +175,23 @@ class Soak:
         wait_until(lambda: {n.state for n in client.nodes()} == {"UP"}, what="nodes that are up")
         daemons = list(cluster.daemons().values())
         wait_until(lambda: not zombies_below(daemons), what="no zombies")
-        wait_until(lambda: not self._segments(), what=f"no segments of {cluster.segments}")
+        try:
+            wait_until(lambda: not self._segments())
+        except AssertionError:
+            raise AssertionError(f"segments of shared memory are left: {self._left()}") from None
         self._logs.check("could not")
 
     def _segments(self) -> list[str]:
         return [name for name in self._cluster.segments if (SHARED_MEMORY / name).exists()]
+
+    def _left(self) -> dict[str, list[str]]:
+        """Return the segments that are left, with the programs that have them mapped."""
+        left: dict[str, list[str]] = {name: [] for name in self._segments()}
+        for process in psutil.process_iter():
+            with suppress(psutil.Error):
+                for name in segments_of([process.pid]) & left.keys():
+                    left[name].append(f"{process.pid}: {' '.join(process.cmdline())}")
+        return left
 
     def _tell(self, jobs: int) -> None:
         """A line of progress."""
