@@ -148,9 +148,8 @@ def _taken_away(state: State, job: Job, processors: ProcessorMap, reason: str) -
     if resize:  # exits before the application's decision are known already
         processors &= ~resize.gone
     own = processors & job.allocation & job.occupied
-    if own and job.ending is JobState.FAILED and restart_smaller.may_run_again(job):
-        # The other ranks noticed first that these were gone.
-        job.requeue_at_end, job.reason = True, reason
+    if own:
+        job_end.blame_lost_node(job, reason)
     if job.ending is None and own:
         job.exit_code = None  # not the code of ranks that ended before
         job_end.end(state, job, JobState.NODE_FAIL, reason)

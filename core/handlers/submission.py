@@ -38,8 +38,12 @@ def on_job_cancelled(state: State, event: JobCancelled) -> None:
         state.emit(AnswerUser(event.request, f"job {job.id} has already ended ({job.state})"))
         return
     by = f"cancelled by {event.actor}" if event.actor else "cancelled"
-    if job.requeue_at_end or (job.ending is JobState.FAILED and restart_smaller.may_run_again(job)):
-        job.requeue_at_end, job.ending = False, None
+    completion = job.completion
+    if completion is not None and (
+        completion.requeue
+        or (completion.final is JobState.FAILED and restart_smaller.may_run_again(job))
+    ):
+        completion.requeue, completion.final = False, None
     if job.state in ACTIVE_STATES:
         job_end.end(state, job, JobState.CANCELLED, by)
     else:

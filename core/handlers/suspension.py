@@ -117,8 +117,7 @@ def on_job_requeued(state: State, event: JobRequeued) -> None:
     if job.state is JobState.SUSPENDED:
         suspend.requeue(state, job, by)
     else:
-        job.requeue_at_end = True
-        job_end.end(state, job, JobState.CANCELLED, by)
+        job_end.end(state, job, JobState.CANCELLED, by, requeue=True)
     state.emit(AnswerUser(event.request, message=f"job {job.id} {by}"))
 
 
@@ -152,8 +151,8 @@ def _failed(state: State, job: Job, reason: str) -> None:
     mine = job.saving
     suspend.close(state, job, reason)
     if mine is not None and mine.requeues:
-        job.requeue_at_end = True
-        job_end.end(state, job, JobState.CANCELLED, f"{mine.cause}; {reason}")
+        why = f"{mine.cause}; {reason}"
+        job_end.end(state, job, JobState.CANCELLED, why, requeue=True)
 
 
 def _by_itself(state: State, job: Job, event: SaveReported) -> None:
@@ -235,8 +234,8 @@ def on_save_timeout(state: State, timer: Timer) -> None:
         taken_back = mine.stage is SaveStage.WITHDRAWING
         limit = limits.resize_deadline_s if taken_back else limits.save_deadline_s
         what = "no answer to taking the suspension back" if taken_back else "no end of the save"
-        job.requeue_at_end = mine.requeues
-        job_end.end(state, job, JobState.FAILED, f"{what} within {limit:g} s (stage {mine.stage})")
+        text = f"{what} within {limit:g} s (stage {mine.stage})"
+        job_end.end(state, job, JobState.FAILED, text, requeue=mine.requeues)
 
 
 def recover(state: State) -> None:

@@ -146,6 +146,16 @@ class Registration:
 
 
 @dataclass(slots=True)
+class Completion:
+    """How a COMPLETING job ends when its last process has exited."""
+
+    #: The final state. None if its processes ended without an order: exit codes decide.
+    final: JobState | None = None
+    #: Whether the job is requeued instead.
+    requeue: bool = False
+
+
+@dataclass(slots=True)
 class Job:
     """The present condition of a job. Only the functions of ``pliant.core`` change it."""
 
@@ -185,8 +195,6 @@ class Job:
     checkpoint: Checkpoint | None = None
     #: Whether a strategy suspended the job. That strategy may start it again.
     suspended_by_strategy: bool = False
-    #: Whether the job is requeued when all its processes have exited.
-    requeue_at_end: bool = False
     #: How many processors the job had when it lost a node. Set while the processors that are left
     #: are reserved for its next run (see ``transitions/restart_smaller.py``), else 0.
     size_before_loss: int = 0
@@ -224,8 +232,8 @@ class Job:
     end: float | None = None
     exit_code: int | None = None
     signal: int = 0
-    #: The final state of a COMPLETING job. None if its processes ended without an order.
-    ending: JobState | None = None
+    #: How the job ends. None until it is COMPLETING.
+    completion: Completion | None = None
     #: Recent changes of state, newest last. Texts if they were restored from the database.
     history: list["HistoryEntry | str"] = field(default_factory=list, compare=False)
     #: Why the job waits in the queue, from the last plan. None if ``reason`` tells it.
@@ -265,6 +273,11 @@ class Job:
     def why(self) -> str:
         """Return a sentence that says why the job is in its present state."""
         return self.reason if self.wait is None else self.wait.sentence(self.sizes.min)
+
+    @property
+    def ending(self) -> JobState | None:
+        """Return the final state that was ordered. None if its processes were not told to end."""
+        return self.completion.final if self.completion is not None else None
 
     @property
     def malleable(self) -> bool:

@@ -159,8 +159,8 @@ def _waits_later(job: Job) -> bool:
 
 
 def _later_problems(job: Job) -> Iterator[str]:
-    if job.requeue_at_end and job.state is not JobState.COMPLETING:
-        yield "is to be queued again, and does not end"
+    if not job.final and (job.completion is not None) != (job.state is JobState.COMPLETING):
+        yield f"is to end as {job.completion}"
     if job.size_before_loss and job.state not in (JobState.COMPLETING, JobState.PENDING):
         yield "is to go on, and has not ended"
     if job.size_before_loss and job.state is JobState.PENDING and not job.reserved:

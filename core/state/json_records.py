@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from pliant.core.model import wait_reasons
 from pliant.core.model.checkpoint import Checkpoint, SaveStage, Saving
-from pliant.core.model.jobs import Job, JobSpec, JobType, Promise, Registration
+from pliant.core.model.jobs import Completion, Job, JobSpec, JobType, Promise, Registration
 from pliant.core.model.lifecycle import JobState
 from pliant.core.model.negotiation import Negotiation, NegotiationState
 from pliant.core.model.nodes import Node, NodeFault, NodeState
@@ -100,7 +100,7 @@ def job_to_record(job: Job) -> Record:
         "saving": asdict(job.saving) if job.saving else None,
         "checkpoint": list(job.checkpoint) if job.checkpoint else None,
         "parked": job.suspended_by_strategy,
-        "again": job.requeue_at_end,
+        "again": job.completion.requeue if job.completion is not None else False,
         "had": job.size_before_loss,
         "used_s": job.used_s,
         "outlives_s": job.isolation_grace_s,
@@ -173,7 +173,6 @@ def job_from_record(record: Mapping[str, Any]) -> Job:
         if record.get("checkpoint")
         else None,
         suspended_by_strategy=record.get("parked", False),
-        requeue_at_end=record.get("again", False),
         size_before_loss=record.get("had", 0),
         used_s=record.get("used_s", 0.0),
         isolation_grace_s=record.get("outlives_s", 0.0),
@@ -189,7 +188,7 @@ def job_from_record(record: Mapping[str, Any]) -> Job:
         end=record["end"],
         exit_code=record["exit_code"],
         signal=record["signal"],
-        ending=JobState(record["ending"]) if record["ending"] else None,
+        completion=_completion_from_record(record),
         history=list(record["story"]),
     )
 
@@ -281,6 +280,14 @@ def _request_from_record(record: Mapping[str, Any]) -> SizeRequest:
         base=record.get("base"),
         overdue=record.get("overdue", False),
     )
+
+
+def _completion_from_record(record: Mapping[str, Any]) -> Completion | None:
+    final = JobState(record["ending"]) if record["ending"] else None
+    requeue = record.get("again", False)
+    if record["state"] == JobState.COMPLETING or final or requeue:
+        return Completion(final, requeue)
+    return None
 
 
 def _registration_from_record(record: Mapping[str, Any]) -> Registration | None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from pliant.core.commands import Ended, Kill
 from pliant.core.events import ProcessesExited
-from pliant.core.model.jobs import Exit, Job
+from pliant.core.model.jobs import Completion, Exit, Job
 from pliant.core.model.lifecycle import ACTIVE_STATES, JobState
 from pliant.core.model.resize import PROPOSED, Begun, Go, Releasing, Resize, Withdrawing
 from pliant.core.model.timers import Timer, TimerKind
@@ -56,10 +56,10 @@ def _processors(job: Job | None, exits: tuple[Exit, ...]) -> ProcessorMap:
     return job.allocation if job is not None and where == job.ranks else from_indices(where)
 
 
-def end(state: State, job: Job, final: JobState, reason: str) -> None:
-    """End an active job: decide its final state and kill its processes."""
+def end(state: State, job: Job, final: JobState, reason: str, *, requeue: bool = False) -> None:
+    """End an active job: decide its final state and kill its processes. It may be requeued then."""
     again = job.ending is not None
-    _complete(state, job, final, reason)
+    _complete(state, job, final, reason, requeue=requeue)
     state.emit(Kill(job.id, job.run, NONE, state.limits.kill_grace_s))
     if not again:
         arm_end(state, job)
@@ -107,7 +107,7 @@ def close_if_gone(state: State, job: Job) -> None:
     if job.occupied:
         arm_stragglers(state, job)
         return
-    if job.requeue_at_end:
+    if job.completion is not None and job.completion.requeue:
         if not job.isolated:  # else `fencing` calls this function again
             restart_smaller.start_next_run(state, job)
         return
@@ -215,8 +215,8 @@ def _own_exits(state: State, job: Job, exits: Sequence[Exit]) -> None:
     what = f"{describe(worst)} on {state.slot_name(worst.processor)}{_stage(job)}"
     state.note("job.failed", what, job)
     # MPI may end ranks that communicate with one that has died.
-    job.requeue_at_end |= _lost_a_joining_rank(job) and restart_smaller.may_run_again(job)
-    end(state, job, JobState.FAILED, what)
+    requeue = _lost_a_joining_rank(job) and restart_smaller.may_run_again(job)
+    end(state, job, JobState.FAILED, what, requeue=requeue)
 
 
 def _ended_in_isolation(state: State, job: Job, exit: Exit) -> bool:
@@ -224,16 +224,28 @@ def _ended_in_isolation(state: State, job: Job, exit: Exit) -> bool:
     return _lost_node(state, job, f"{describe(exit)}, on {state.slot_name(exit.processor)}")
 
 
-def _lost_node(state: State, job: Job, what: str) -> bool:
-    if job.ending is JobState.FAILED and restart_smaller.may_run_again(job):
-        # The other ranks noticed first that these were gone.
-        job.requeue_at_end, job.reason = True, what
+def blame_lost_node(job: Job, reason: str) -> bool:
+    """Requeue a job that fails because its ranks noticed the loss of others before the server did.
+
+    Return whether it is such a job.
+    """
+    completion = job.completion
+    if completion is None or completion.final is not JobState.FAILED:
+        return False
+    if not restart_smaller.may_run_again(job):
+        return False
+    completion.requeue, job.reason = True, reason
+    return True
+
+
+def _lost_node(state: State, job: Job, what: str, *, requeue: bool = False) -> bool:
+    if blame_lost_node(job, what):
         state.touch(job)
     if job.ending is not None:
         return False
     job.exit_code = None
     state.note("job.failed", what, job)
-    end(state, job, JobState.NODE_FAIL, what)
+    end(state, job, JobState.NODE_FAIL, what, requeue=requeue)
     return True
 
 
@@ -246,10 +258,8 @@ def _not_started(state: State, job: Job, exits: Sequence[Exit]) -> bool:
     node = ", ".join(state.node_names(1 << fault.processor))
     what = f"node {node} {describe(fault)}"
     failed = from_indices([exit.processor for exit in exits if exit.node_fault])
-    if job.ending is None and failed == job.allocation:
-        # Even a job that must not run twice is requeued, because no rank of it has run.
-        job.requeue_at_end = True
-    return _lost_node(state, job, what)
+    # Even a job that must not run twice is requeued if no rank of it has run.
+    return _lost_node(state, job, what, requeue=failed == job.allocation)
 
 
 def _others(job: Job, gone: ProcessorMap) -> str:
@@ -286,17 +296,21 @@ def _stage(job: Job) -> str:
     return f" in resize {resize.id} (stage {stage}){why}"
 
 
-def _complete(state: State, job: Job, final: JobState | None, reason: str) -> None:
-    if job.state is not JobState.COMPLETING:
+def _complete(
+    state: State, job: Job, final: JobState | None, reason: str, *, requeue: bool = False
+) -> None:
+    completion = job.completion
+    if completion is None:
         # Leaving ranks whose exit arrived before the coordinator's report.
         gone = job.resize.gone if job.resize else NONE
         job.saving = None
         resize_open_close.abandon(state, job, "the job ends")
         state.step(job, JobState.COMPLETING, reason)
-        job.ending = final
+        job.completion = completion = Completion(final)
         resize_open_close.free_processors(state, job, gone)
-    elif job.ending is None and final is not None:
-        job.ending, job.reason = final, reason
+    elif completion.final is None and final is not None:
+        completion.final, job.reason = final, reason
         state.touch(job)
-    job.requeue_at_end |= job.ending is JobState.NODE_FAIL and restart_smaller.may_run_again(job)
+    lost_node = completion.final is JobState.NODE_FAIL
+    completion.requeue |= requeue or (lost_node and restart_smaller.may_run_again(job))
     restart_smaller.keep_processors(state, job)

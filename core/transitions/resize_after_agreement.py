@@ -242,6 +242,6 @@ def _not_rolled_back(state: State, job: Job, resize: Resize) -> None:
     waited = (
         f"not rolled back within {state.limits.rollback_timeout_s:g} s (stage {resize.stage.name})"
     )
-    job.requeue_at_end |= restart_smaller.may_run_again(job)
+    requeue = restart_smaller.may_run_again(job)
     text = f"resize {resize.id} failed: {resize.reason}; {waited}"
-    job_end.end(state, job, JobState.FAILED, text)
+    job_end.end(state, job, JobState.FAILED, text, requeue=requeue)

@@ -139,9 +139,9 @@ def requeue(state: State, job: Job, reason: str) -> None:
     job.run = max(job.run + 1, job.runs_from)
     job.epoch, job.ranks = 0, ()
     job.registration = None
-    job.size_fixed_by_operator = job.suspended_by_strategy = job.requeue_at_end = False
+    job.size_fixed_by_operator = job.suspended_by_strategy = False
     job.no_offers_until, job.answered = 0.0, None
-    job.start = job.end = job.exit_code = job.ending = None
+    job.start = job.end = job.exit_code = job.completion = None
     job.signal = 0
     state.step(job, JobState.PENDING, reason)
     state.note("job.queued", reason, job, run=job.run)
