@@ -20,9 +20,18 @@ from rankkit import member
 
 
 @pytest.fixture
-def job() -> Any:
-    runtime: Any = SimpleNamespace(before_hooks=[], after_hooks=[], on_offer=None)
-    return Job(JobData(member(1, 3)), Loops(), runtime)
+def runtime() -> Any:
+    return SimpleNamespace(before_hooks=[], after_hooks=[], on_offer=None)
+
+
+@pytest.fixture
+def data() -> JobData:
+    return JobData(member(1, 3))
+
+
+@pytest.fixture
+def job(data: JobData, runtime: Any) -> Any:
+    return Job(data, Loops(), runtime)
 
 
 @pytest.mark.parametrize(
@@ -47,25 +56,30 @@ def job() -> Any:
         (lambda job: job.state(__class__=4), "'__class__' is a name of its own"),
     ],
 )
-def test_a_value_is_refused_by_its_name(job: Job, call: Callable[[Job], Any], words: str) -> None:
+def test_a_value_is_refused_by_its_name(
+    job: Job, data: JobData, call: Callable[[Job], Any], words: str
+) -> None:
     with pytest.raises(ValueError, match=words):
         call(job)
-    assert job._data.description() == [], "nothing is registered"
+    assert data.description() == [], "nothing is registered"
 
 
 @pytest.mark.parametrize("integer", [int, np.int32, np.uint8])
-def test_whole_numbers_of_any_type_do(job: Job, integer: Callable[[int], int]) -> None:
+def test_whole_numbers_of_any_type_do(
+    job: Job, data: JobData, runtime: Any, integer: Callable[[int], int]
+) -> None:
     one, two = integer(1), integer(2)
     job.block("u", (two, integer(9)), axis=one, halo=two)
     job.cyclic("c", (two, integer(9)), axis=one, block=two)
     job.block_cyclic("b", (5, 5), blocks=(two, one), grid=lambda size: (1, size))
     job.rng("r", seed=two)
-    plain = Job(JobData(member(1, 3)), Loops(), job._runtime)
+    plain_data = JobData(member(1, 3))
+    plain = Job(plain_data, Loops(), runtime)
     plain.block("u", (2, 9), axis=1, halo=2)
     plain.cyclic("c", (2, 9), axis=1, block=2)
     plain.block_cyclic("b", (5, 5), blocks=(2, 1), grid=lambda size: (1, size))
     plain.rng("r", seed=2)
-    assert repr(job._data.description()) == repr(plain._data.description())
+    assert repr(data.description()) == repr(plain_data.description())
     malleable("1-4", prefer=two)
 
 
@@ -86,16 +100,13 @@ def test_parts_are_looked_at_when_they_are_registered(job: Job, owner: Any, word
 
 @pytest.mark.parametrize("hook", [5, "x", None, (print,)])
 @pytest.mark.parametrize("kind", ["before_resize", "after_resize", "on_offer", "derive"])
-def test_a_hook_can_be_called(job: Job, kind: str, hook: Any) -> None:
+def test_a_hook_that_is_no_function_is_refused(
+    job: Job, data: JobData, runtime: Any, kind: str, hook: Any
+) -> None:
     with pytest.raises(TypeError, match=rf"job\.{kind}: .* is no function"):
         getattr(job, kind)(hook)
-    kept = job._runtime
-    assert (kept.before_hooks, kept.after_hooks, kept.on_offer, job._data.derived) == (
-        [],
-        [],
-        None,
-        [],
-    )
+    kept = (runtime.before_hooks, runtime.after_hooks, runtime.on_offer, data.derived)
+    assert kept == ([], [], None, [])
 
 
 def test_any_other_name_is_one_of_a_state(job: Job) -> None:
@@ -116,10 +127,12 @@ def test_a_halo_wider_than_the_smallest_block_is_refused(job: Job) -> None:
         array.prepare(RankMap.expand(3, 5), 0)
 
 
-def test_a_state_that_cannot_be_sent_is_refused_when_it_is_registered(job: Job) -> None:
+def test_a_state_that_cannot_be_sent_is_refused_when_it_is_registered(
+    job: Job, data: JobData
+) -> None:
     with pytest.raises(StateError, match=r"'f' in job.state, a function, cannot be pickled"):
         job.state(fine=1, f=lambda: 0)
-    assert job._data.states == []
+    assert data.states == []
 
 
 def test_python_names_methods_as_programs_do(job: Any) -> None:

@@ -23,9 +23,8 @@ class Asking:
     def __init__(self, start: Start, folder: Path, size: int) -> None:
         self.folder = folder
         self.app: Application = start(PROGRAM, size, str(folder))
-        hello = self.app.server.hellos.get(timeout=60)
+        hello = self.app.next_hello()
         assert (hello.on_request, hello.HasField("request")) == (True, False)
-        self.app._rendezvous = hello.rendezvous
 
     def say(self, text: str) -> None:
         (self.folder / "new").write_text(text)

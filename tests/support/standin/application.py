@@ -111,13 +111,19 @@ class Application:
                 rank, op="join", address=self.rendezvous, secret=secret, resize=self._resize
             )
 
+    def next_hello(self, timeout: float = 60.0) -> pb.Hello:
+        """Wait for the next session; remember where its coordinator awaits joining ranks."""
+        hello = self.server.hellos.get(timeout=timeout)
+        self._rendezvous = hello.rendezvous
+        return hello
+
     @property
     def rendezvous(self) -> str:
         """Where the present coordinator awaits joining ranks."""
         while not self.server.hellos.empty():
-            self._rendezvous = self.server.hellos.get().rendezvous
+            self.next_hello()
         if not hasattr(self, "_rendezvous"):
-            self._rendezvous = self.server.hellos.get(timeout=60).rendezvous
+            self.next_hello()
         return self._rendezvous
 
     def prepare(self, count: int) -> tuple[World, list[int]]:
@@ -143,10 +149,9 @@ class Application:
             self.rendezvous  # noqa: B018  # drain
             world, place = self.places[self.processors[stays[0]]]
             world.order(place, op="standby", resize=self._resize)
-            hello = self.server.hellos.get(timeout=60)
+            hello = self.next_hello()
             assert (hello.role, hello.pending_resize) == (pb.ROLE_STANDBY, self._resize)
             assert list(hello.processors) == self.processors
-            self._rendezvous = hello.rendezvous
         leaving = [self.processors[rank] for rank in ranks]
         go = pb.Go(resize=self._resize, epoch=self.epoch + 1, leaving_ranks=ranks)
         self.server.send(pb.AppOrder(go=go))
